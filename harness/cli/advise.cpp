@@ -73,7 +73,7 @@ json MeasuredOutcomes(Program& program, const std::string& cluster) {
   if (IsDeclared(store.profiles(), cluster)) return nullptr;
   json outcomes = json::array();
   if (!IsOwnCluster(cluster)) return MeasuredOf(store.profiles(), cluster);
-  const std::string machine = ContentHash(DescribeSystem());
+  const std::string machine = HashOf(DescribeSystem());
   for (const TrialRow& row : program.Rows()) {
     if (row.config.value("kind", "") != "profile" || !row.counts() || row.system_hash != machine)
       continue;

@@ -85,7 +85,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
   for (const std::string& each : wanted) {
     const std::size_t end = each.rfind(kExtension);
     if (end == std::string::npos) {
-      const std::string head = each == kHere ? ContentHash(DescribeSystem()) : each;
+      const std::string head = each == kHere ? HashOf(DescribeSystem()) : each;
       const std::string machine = NeedMachine(MachinesOf(of_store().rows), head, of_store().name);
       sides.push_back(SideOf(of_store(), machine, each == kHere ? kHere : ShownMachine(machine)));
       continue;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "harness/cli/verbs.hpp"
-#include "harness/run/live/hosts/preflight_findings.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/ship/shipping.hpp"
 
@@ -64,7 +64,9 @@ int ExamineHosts(Program& program, const DoctorRequest& request) {
   const Preflight preflight = RunPreflight(asked, Interruption::flag());
   const std::vector<Finding> findings = JudgePreflight(preflight, asked);
   if (program.json()) {
-    PrintJson({{"ranks", preflight.ranks}, {"findings", AsJson(findings)}});
+    json ranks = json::array();
+    for (const HostFacts& rank : preflight.ranks) ranks.push_back(ToJson(rank));
+    PrintJson({{"ranks", ranks}, {"findings", AsJson(findings)}});
   } else {
     fmt::print("{}\n", TableOfHosts(preflight));
     Print(findings);

@@ -16,12 +16,12 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/records/node.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/run/live/hosts/launch_nodes.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 
@@ -172,7 +172,7 @@ std::vector<TrialRow> Program::Rows() const {
 std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     std::vector<Experiment> experiments) {
   std::vector<TrialRow> found = Rows();
-  std::string machine = ContentHash(DescribeSystem());
+  std::string machine = HashOf(DescribeSystem());
   if (!system_.empty()) {
     machine = NeedMachine(MachinesOf(found), system_, store_.results().string());
     KeepSystem(found, machine);
@@ -225,7 +225,7 @@ void Program::LearnNodes(RunOptions& options) const {
   if (asked.nodes.empty()) return RememberNodes(options);
   options.nodes = std::move(asked.nodes);
   fmt::print(options.progress, "{} host(s): {}\n", options.nodes->size(),
-             HardwareLine(SystemOfNodes(*options.nodes)));
+             HardwareLine(ToJson(SystemOfNodes(*options.nodes))));
 }
 
 PlanContext Program::Context(const RunOptions& options) {
@@ -235,7 +235,7 @@ PlanContext Program::Context(const RunOptions& options) {
           options.fresh,
           options.retry_disturbed,
           {},
-          {options.launch.across_hosts(), options.nodes.value_or(std::vector<nlohmann::json>())}};
+          {options.launch.across_hosts(), options.nodes.value_or(std::vector<Node>())}};
 }
 
 RunSummary Program::Run(const std::vector<Experiment>& experiments, RunOptions options) {

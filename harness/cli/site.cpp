@@ -29,7 +29,7 @@ std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
     try {
       const TomlFile file = TomlFile::Read(entry.path());
       const SystemDescription checked(file);
-      described.push_back({entry.path().stem().string(), file.root()});
+      described.push_back({entry.path().stem().string(), file.root(), checked.nodes()});
     } catch (const Error& error) {
       fmt::print(stderr, "warning: {}; the site is without this description\n", error.what());
     }

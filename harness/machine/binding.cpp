@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -19,7 +20,6 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::vector<int> CoresOfThisProcess() {
   std::vector<int> cores;
@@ -54,11 +54,11 @@ std::vector<int> NumaNodesOf(const std::vector<int>& cores) {
 }
 
 // "0,1" names two; "" none.
-json VisibleCards() {
+std::optional<int> VisibleCards() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (value == nullptr) return nullptr;
+  if (value == nullptr) return std::nullopt;
   const std::string_view text = value;
-  return text.empty() ? 0 : 1 + std::ranges::count(text, ',');
+  return text.empty() ? 0 : 1 + static_cast<int>(std::ranges::count(text, ','));
 }
 
 }  // namespace
@@ -91,24 +91,26 @@ std::vector<int> ReadRanges(const std::string& text) {
   return numbers;
 }
 
-json BindingOfThisProcess() {
+RankBinding BindingOfThisProcess() {
   const std::vector<int> cores = CoresOfThisProcess();
-  return {{"host", HostName()},
-          {"cores", WriteRanges(cores)},
-          {"numa", WriteRanges(NumaNodesOf(cores))},
-          {"visible_cards", VisibleCards()}};
+  RankBinding own;
+  own.host = HostName();
+  own.cores = WriteRanges(cores);
+  own.numa = WriteRanges(NumaNodesOf(cores));
+  own.visible_cards = VisibleCards();
+  return own;
 }
 
-std::string WhatIsOversubscribed(const std::vector<json>& bindings, int threads_per_rank) {
+std::string WhatIsOversubscribed(const std::vector<RankBinding>& ranks, int threads_per_rank) {
   struct Use {
     int ranks = 0;
     std::set<int> cores;
   };
   std::map<std::string, Use> hosts;
-  for (const json& binding : bindings) {
-    Use& use = hosts[binding.at("host")];
+  for (const RankBinding& rank : ranks) {
+    Use& use = hosts[rank.host];
     ++use.ranks;
-    for (const int core : ReadRanges(binding.at("cores"))) use.cores.insert(core);
+    for (const int core : ReadRanges(rank.cores)) use.cores.insert(core);
   }
   for (const auto& [host, use] : hosts) {
     if (use.cores.empty() ||
@@ -121,18 +123,18 @@ std::string WhatIsOversubscribed(const std::vector<json>& bindings, int threads_
   return "";
 }
 
-std::string WhoIsHidden(const std::vector<json>& bindings) {
+std::string WhoIsHidden(const std::vector<RankBinding>& ranks) {
   std::map<std::string, int> lonely;  // ranks that see one card, by host
-  for (const json& binding : bindings) {
-    if (binding.at("visible_cards") == 1) ++lonely[binding.at("host")];
+  for (const RankBinding& rank : ranks) {
+    if (rank.visible_cards == 1) ++lonely[rank.host];
   }
-  for (const auto& [host, ranks] : lonely) {
-    if (ranks < 2) continue;
+  for (const auto& [host, count] : lonely) {
+    if (count < 2) continue;
     return fmt::format(
         "{}: CUDA_VISIBLE_DEVICES names one card for each of {} ranks, which cannot reach one "
         "another's directly: expected all cards of the host for every rank (of Slurm, "
         "--gpus-per-node in the place of --gpus-per-task)",
-        host, ranks);
+        host, count);
   }
   return "";
 }

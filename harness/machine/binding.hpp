@@ -1,9 +1,10 @@
 // Says what of its host a rank may use, and judges how the ranks of a launch share hosts.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "harness/records/launch.hpp"
 
 namespace sparfuse::harness {
 
@@ -15,16 +16,15 @@ inline constexpr const char* kOversubscribe = "SPARFUSE_OVERSUBSCRIBE";
 std::string WriteRanges(const std::vector<int>& numbers);
 std::vector<int> ReadRanges(const std::string& text);
 
-// Of this process: {"host", "cores": "0-3", "numa": "0" (of these cores; "" where the kernel does
-// not tell), "visible_cards" (how many CUDA_VISIBLE_DEVICES names; null: all)}.
-nlohmann::json BindingOfThisProcess();
+// Of this process; without card, interface and node.
+RankBinding BindingOfThisProcess();
 
 // Whether ranks of a host have more threads than that host lets them use cores, as a sentence; ""
-// where none do. bindings: BindingOfThisProcess of all ranks.
-std::string WhatIsOversubscribed(const std::vector<nlohmann::json>& bindings, int threads_per_rank);
+// where none do.
+std::string WhatIsOversubscribed(const std::vector<RankBinding>& ranks, int threads_per_rank);
 
 // Whether ranks of a host see one card each and therefore not one another's, as a sentence; ""
 // where they see more or are alone.
-std::string WhoIsHidden(const std::vector<nlohmann::json>& bindings);
+std::string WhoIsHidden(const std::vector<RankBinding>& ranks);
 
 }  // namespace sparfuse::harness

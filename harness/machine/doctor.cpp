@@ -116,12 +116,11 @@ Finding Python(const fs::path& python) {
 }  // namespace
 
 std::vector<Finding> Examine(const DoctorPaths& paths) {
-  const auto system = DescribeSystem();
-  const int cores = system["cores"];
+  const Node machine = DescribeMachine();
+  const auto cores = static_cast<int>(*machine.cores);
   std::vector<Finding> findings = {
       {Level::kGood, "processor",
-       fmt::format("{}, {} cores, {} GiB", system["cpu_model"].get<std::string>(), cores,
-                   system["memory_gib"].dump())},
+       fmt::format("{}, {} cores, {} GiB", machine.processor, cores, *machine.memory_gib)},
       {cores < 2 ? Level::kWarning : Level::kGood, "cores",
        cores < 2
            ? "1: two ranks share it, every live trial is oversubscribed"

@@ -84,7 +84,7 @@ void AddToolkit(const CudaBuild& build, std::vector<Finding>& findings) {
   findings.push_back({older ? Level::kWarning : Level::kGood, "toolkit", text});
 }
 
-Finding CardState(const GpuCard& card, const std::string& what) {
+Finding StateOfCard(const GpuCard& card, const std::string& what) {
   Subject subject;
   subject.facts.push_back(card.name.empty() ? "a card without a name" : card.name);
   if (card.compute_capability) {
@@ -105,11 +105,11 @@ Finding CardState(const GpuCard& card, const std::string& what) {
   return subject.Found(what);
 }
 
-bool Below(const GpuClock& clock) {
+bool Below(const CardClock& clock) {
   return clock.now_mhz && clock.max_mhz && *clock.now_mhz < *clock.max_mhz;
 }
 
-void AddClock(const char* name, const GpuClock& clock, Subject& subject) {
+void AddClock(const char* name, const CardClock& clock, Subject& subject) {
   if (clock.now_mhz && clock.max_mhz) {
     subject.facts.push_back(fmt::format("{} {} of {} MHz", name, *clock.now_mhz, *clock.max_mhz));
   } else if (clock.now_mhz) {
@@ -283,7 +283,7 @@ std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build
   AddToolkit(build, findings);
   for (const GpuCard& card : report.cards) {
     const std::string name = fmt::format("GPU {}", card.index);
-    findings.push_back(CardState(card, name));
+    findings.push_back(StateOfCard(card, name));
     findings.push_back(Clocks(card, name + " clocks"));
     findings.push_back(Power(card, name + " power"));
     findings.push_back(Modes(card, name + " modes"));

@@ -14,7 +14,6 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr std::uint64_t kNoticedBytes = 1 << 20;  // below it what hosts say to one another anyway
 constexpr double kNoticedShare = 0.05;
@@ -133,11 +132,11 @@ std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(const std:
   return environment;
 }
 
-json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
-                     const std::map<std::string, InterfaceBytes>& after,
-                     const std::string& interface, bool across_hosts, const fs::path& folder) {
-  std::map<std::string, InterfaceBytes> carried;
-  json bytes = json::object();
+HostTraffic DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
+                            const std::map<std::string, InterfaceBytes>& after,
+                            const std::string& interface, bool across_hosts,
+                            const fs::path& folder) {
+  HostTraffic traffic{interface, {}, {}};
   for (const auto& [name, now] : after) {
     const auto then = before.find(name);
     // New since, or set back to 0 in between.
@@ -147,10 +146,9 @@ json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
     }
     const InterfaceBytes moved = {now.received - then->second.received,
                                   now.sent - then->second.sent};
-    if (Sum(moved) == 0) continue;
-    carried[name] = moved;
-    bytes[name] = {{"received", moved.received}, {"sent", moved.sent}};
+    if (Sum(moved) > 0) traffic.bytes[name] = moved;
   }
+  std::map<std::string, InterfaceBytes> carried = traffic.bytes;
   carried.erase("lo");
   std::string meant = interface;
   if (meant.empty() && !carried.empty()) {
@@ -158,17 +156,14 @@ json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
               return Sum(each.second);
             })->first;
   }
-  json others = json::array();
   const double share =
       carried.contains(meant) ? kNoticedShare * static_cast<double>(Sum(carried[meant])) : 0;
   for (const auto& [name, moved] : carried) {
     if (!across_hosts || name == meant || CountTheSame(folder, meant, name)) continue;
     if (Sum(moved) > kNoticedBytes && static_cast<double>(Sum(moved)) > share)
-      others.push_back(name);
+      traffic.others.push_back(name);
   }
-  return {{"interface", interface.empty() ? json() : json(interface)},
-          {"bytes", bytes},
-          {"others", others}};
+  return traffic;
 }
 
 }  // namespace sparfuse::harness

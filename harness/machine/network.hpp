@@ -1,23 +1,20 @@
 // Reads what network interfaces of this host carried, and names one to every library that chooses.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "harness/records/launch.hpp"
 
 namespace sparfuse::harness {
 
 inline constexpr const char* kInterfaces = "/sys/class/net";
 
-struct InterfaceBytes {
-  std::uint64_t received = 0, sent = 0;  // since the interface is up
-};
-
-// Of every interface, with what the RDMA ports behind it carried. What cannot be read is left out.
+// Of every interface since it is up, with what the RDMA ports behind it carried. What cannot be
+// read is left out.
 std::map<std::string, InterfaceBytes> ReadInterfaces(
     const std::filesystem::path& folder = kInterfaces);
 
@@ -32,14 +29,14 @@ std::string PinnedInterface();
 std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(
     const std::string& interface, const std::filesystem::path& folder = kInterfaces);
 
-// What interfaces of this host carried between two readings:
-//   {"interface", "bytes": {NAME: {"received", "sent"}}, "others": [NAME, ...]}
-// interface: as asked for, or null; then, in "others", the busiest stands for it. bytes: of those
-// that carried any. others: second interfaces that carried more than 1 MiB and 5 % of what that one
-// did; empty unless `across_hosts`, since ranks of one host need none. Neither the loopback nor
-// what counts the same bytes once more (a bond and its members, a bridge, a VLAN) is an other.
-nlohmann::json DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
-                               const std::map<std::string, InterfaceBytes>& after,
-                               const std::string& interface, bool across_hosts,
-                               const std::filesystem::path& folder = kInterfaces);
+// What interfaces of this host carried between two readings. interface: as asked for, or ""; then,
+// for the others, the busiest stands for it. These carried more than 1 MiB and 5 % of what that one
+// did; there are none unless `across_hosts`, since ranks of one host need none. Neither the
+// loopback nor what counts the same bytes once more (a bond and its members, a bridge, a VLAN) is
+// an other.
+HostTraffic DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
+                            const std::map<std::string, InterfaceBytes>& after,
+                            const std::string& interface, bool across_hosts,
+                            const std::filesystem::path& folder = kInterfaces);
+
 }  // namespace sparfuse::harness

@@ -76,8 +76,8 @@ std::string Ranges(std::span<const unsigned long> set) {
   return text;
 }
 
-GpuClock ReadClock(const Functions& nvml, Device card, nvml::Clock domain) {
-  GpuClock clock;
+CardClock ReadClock(const Functions& nvml, Device card, nvml::Clock domain) {
+  CardClock clock;
   clock.now_mhz = Get<unsigned>(nvml.nvmlDeviceGetClockInfo, card, domain);
   clock.max_mhz = Get<unsigned>(nvml.nvmlDeviceGetMaxClockInfo, card, domain);
   const auto set = Get<unsigned>(nvml.nvmlDeviceGetApplicationsClock, card, domain);

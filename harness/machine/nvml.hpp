@@ -10,16 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "harness/records/machine.hpp"
+
 namespace sparfuse::harness {
 
 namespace nvml {
 struct Functions;
 }
-
-struct GpuClock {
-  std::optional<unsigned> now_mhz, max_mhz;
-  std::optional<unsigned> application_mhz;  // where somebody set another than the default
-};
 
 struct GpuProcess {
   unsigned pid = 0;
@@ -35,7 +32,7 @@ struct GpuCard {
   std::optional<int> compute_capability;  // 90 is 9.0
   std::optional<std::uint64_t> total_bytes, free_bytes;
   std::optional<std::uint64_t> used_bytes;  // without what the driver reserves for itself
-  GpuClock sm, memory;
+  CardClock sm, memory;
   std::optional<std::uint64_t> throttle_reasons;
   std::optional<bool> persistence, ecc, mig, display;
   std::optional<int> compute_mode;

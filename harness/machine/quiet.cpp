@@ -14,53 +14,75 @@
 
 #include "core/base/clock.hpp"
 #include "harness/machine/nvml_api.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 double Needed(const HostUse& use) {
   const double cores = use.cores;
   return use.quota ? std::min(*use.quota, cores) : cores;
 }
 
-// A number of `key`; none where it is null or absent.
-std::optional<double> NumberOf(const json& object, const std::string& key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? std::optional(found->get<double>())
-                                                     : std::nullopt;
-}
+using Readings = std::vector<RankReadings>;
 
-double SumOver(const std::vector<json>& ranks, const char* key) {
-  return std::accumulate(ranks.begin(), ranks.end(), 0.0, [&](double sum, const json& rank) {
-    return sum + NumberOf(rank, key).value_or(0);
-  });
+double SumOver(const Readings& ranks, double RankReadings::*member) {
+  return std::accumulate(ranks.begin(), ranks.end(), 0.0,
+                         [&](double sum, const RankReadings& rank) { return sum + rank.*member; });
 }
 
 // One of each process: ranks that are threads of one share its counters.
-std::map<std::string, std::vector<json>> ProcessesByHost(const std::vector<json>& ranks) {
-  std::map<std::string, std::vector<json>> hosts;
+std::map<std::string, Readings> ProcessesByHost(const Readings& ranks) {
+  std::map<std::string, Readings> hosts;
   std::set<std::pair<std::string, int>> seen;
-  for (const json& rank : ranks) {
-    const std::string host = rank["host"];
-    if (seen.emplace(host, rank["process"].get<int>()).second) hosts[host].push_back(rank);
+  for (const RankReadings& rank : ranks) {
+    if (seen.emplace(rank.host, rank.process).second) hosts[rank.host].push_back(rank);
   }
   return hosts;
 }
 
 // Of the slowest rank, by sample: ranks run the loop at once.
-std::vector<double> SlowestLoops(const std::vector<json>& ranks) {
+std::vector<double> SlowestLoops(const Readings& ranks) {
   std::vector<double> slowest;
-  for (const json& rank : ranks) {
-    const auto own = rank["loop_seconds"].get<std::vector<double>>();
+  for (const RankReadings& rank : ranks) {
+    const std::vector<double>& own = rank.loop_seconds;
     slowest.resize(std::max(slowest.size(), own.size()));
     for (std::size_t i = 0; i < own.size(); ++i) slowest[i] = std::max(slowest[i], own[i]);
   }
   return slowest;
 }
 
+void Raise(std::optional<double>& reading, double value) {
+  reading = std::max(reading.value_or(0), value);
+}
+
 }  // namespace
+
+template <>
+const std::vector<RecordKey<RankReadings>>& KeysOf<RankReadings>() {
+  using R = RankReadings;
+  static const std::vector<RecordKey<R>> kKeys = {
+      Key<&R::host>({.name = "host"}),
+      Key<&R::process>({.name = "process"}),
+      Key<&R::seconds, R>({.name = "seconds"}),
+      Key<&R::intervals, R>({.name = "intervals"}),
+      Key<&R::quota, R>({.name = "quota"}),
+      Key<&R::cores, R>({.name = "cores"}),
+      Key<&R::idle_seconds, R>({.name = "idle_seconds"}),
+      Key<&R::interrupt_seconds, R>({.name = "interrupt_seconds"}),
+      Key<&R::stolen_seconds, R>({.name = "stolen_seconds"}),
+      Key<&R::all_seconds, R>({.name = "all_seconds"}),
+      Key<&R::own_seconds, R>({.name = "own_seconds"}),
+      Key<&R::ancestors_seconds>({.name = "ancestors_seconds"}),
+      Key<&R::involuntary_switches>({.name = "involuntary_switches"}),
+      Key<&R::pressure_seconds>({.name = "pressure_seconds"}),
+      Key<&R::load>({.name = "load"}),
+      Key<&R::clock_mhz>({.name = "clock_mhz"}),
+      Key<&R::loop_seconds>({.name = "loop_seconds"}),
+      Key<&R::card>({.name = "card"}),
+      Key<&R::cards>({.name = "cards"})};
+  return kKeys;
+}
 
 bool StandsStill(const HostUse& use) {
   return use.cores == 0 || use.all_seconds < 0.5 * use.cores * use.seconds;
@@ -84,8 +106,8 @@ double ResolutionOf(const HostUse& use) {
   return needed > 0 ? std::min(1.0, 3 * deviation / needed) : 1;
 }
 
-json CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
-                  const std::vector<int>& own) {
+QuietCards CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
+                        const std::vector<int>& own) {
   // Clocks that somebody set, or that power limits as always, are the card's own state.
   constexpr std::uint64_t kUsual = 0x1 | 0x2 | 0x4 | 0x100;
   const auto plain = [](std::string uuid) {
@@ -94,7 +116,7 @@ json CardReadings(const GpuReport& report, const std::vector<std::string>& uuids
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return uuid;
   };
-  json others = json::array();
+  std::vector<std::string> others;
   std::set<std::string> held_down;
   for (const GpuCard& card : report.cards) {
     const auto users = std::count_if(uuids.begin(), uuids.end(), [&](const std::string& uuid) {
@@ -119,53 +141,37 @@ json CardReadings(const GpuReport& report, const std::vector<std::string>& uuids
     for (auto i = static_cast<std::size_t>(users); i < elsewhere.size(); ++i)
       others.push_back(elsewhere[i]);
   }
-  return {{"other_processes", others}, {"held_down_by", held_down}};
+  return {others, {held_down.begin(), held_down.end()}};
 }
 
-json QuietReadings(const std::vector<json>& ranks) {
-  json readings = {{"other_cpu", nullptr}, {"stolen", nullptr}, {"resolution", nullptr}};
-  double own = 0;
-  double switches = 0;
+Quiet QuietReadings(const Readings& ranks) {
+  Quiet readings;
   for (const auto& [host, processes] : ProcessesByHost(ranks)) {
-    const json& first = processes.front();
-    HostUse use;
-    use.seconds = first["seconds"];
-    use.intervals = first["intervals"];
-    use.cores = first["cores"];
-    use.all_seconds = NumberOf(first, "all_seconds").value_or(0);
-    use.quota = NumberOf(first, "quota");
-    use.own_seconds = SumOver(processes, "own_seconds");
-    own += use.own_seconds;
-    switches += SumOver(processes, "involuntary_switches");
-    use.own_seconds += NumberOf(first, "ancestors_seconds").value_or(0);
+    HostUse use = processes.front();
+    use.own_seconds = SumOver(processes, &RankReadings::own_seconds);
+    readings.own_cpu_seconds += use.own_seconds;
+    readings.involuntary_switches += SumOver(processes, &RankReadings::involuntary_switches);
+    use.own_seconds += processes.front().ancestors_seconds;
     if (StandsStill(use)) continue;
-    use.idle_seconds = first["idle_seconds"];
-    use.interrupt_seconds = first["interrupt_seconds"];
-    use.stolen_seconds = first["stolen_seconds"];
-    const auto raise = [&](const char* key, double value) {
-      readings[key] = std::max(NumberOf(readings, key).value_or(0), value);
-    };
-    raise("other_cpu", OtherCpu(use));
-    raise("stolen", std::clamp(use.stolen_seconds / (use.cores * use.seconds), 0.0, 1.0));
-    raise("resolution", ResolutionOf(use));
+    Raise(readings.other_cpu, OtherCpu(use));
+    Raise(readings.stolen, std::clamp(use.stolen_seconds / (use.cores * use.seconds), 0.0, 1.0));
+    Raise(readings.resolution, ResolutionOf(use));
   }
-  const json& first = ranks.front();
-  for (const char* key : {"seconds", "cores", "quota", "clock_mhz", "load"}) {
-    readings[key] = first.value(key, json());
-  }
-  const auto waited = NumberOf(first, "pressure_seconds");
-  const double seconds = first["seconds"];
-  readings["pressure"] = waited && seconds > 0 ? json(*waited / seconds) : json();
-  readings["own_cpu_seconds"] = own;
-  readings["involuntary_switches"] = switches;
-  readings["loop_seconds"] = SlowestLoops(ranks);
-  readings["cards"] = first.value("cards", json());
+  const RankReadings& first = ranks.front();
+  readings.seconds = first.seconds;
+  readings.cores = first.cores;
+  readings.quota = first.quota;
+  readings.clock_mhz = first.clock_mhz;
+  readings.load = first.load;
+  if (first.pressure_seconds && first.seconds > 0)
+    readings.pressure = *first.pressure_seconds / first.seconds;
+  readings.loop_seconds = SlowestLoops(ranks);
+  readings.cards = first.cards;
   return readings;
 }
 
-std::optional<double> MeanLoopSeconds(const json& readings) {
-  if (!readings.is_object() || !readings.contains("loop_seconds")) return std::nullopt;
-  const auto seconds = readings["loop_seconds"].get<std::vector<double>>();
+std::optional<double> MeanLoopSeconds(const Quiet& readings) {
+  const std::vector<double>& seconds = readings.loop_seconds;
   if (seconds.empty()) return std::nullopt;
   return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
 }
@@ -176,41 +182,38 @@ std::optional<double> Undisturbed(std::vector<double> values) {
   return values[(values.size() - 1) / 4];
 }
 
-json JudgeQuiet(json readings, const QuietLimits& limits, std::optional<double> usual) {
-  if (!readings.is_object()) return nullptr;
-  readings["limits"] = {
-      {"other_cpu", limits.other_cpu}, {"stolen", limits.stolen}, {"slowdown", limits.slowdown}};
-  json causes = json::object();
-  const double resolution = NumberOf(readings, "resolution").value_or(0);
-  for (const auto& [key, limit] :
-       {std::pair("other_cpu", limits.other_cpu), std::pair("stolen", limits.stolen)}) {
-    const auto value = NumberOf(readings, key);
-    if (value && *value - resolution > limit) causes[key] = *value;
-  }
-  readings["slowdown"] = nullptr;
+Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double> usual) {
+  readings.limits = limits;
+  std::map<std::string, double>& causes = readings.causes;
+  causes.clear();
+  const double resolution = readings.resolution.value_or(0);
+  if (readings.other_cpu && *readings.other_cpu - resolution > limits.other_cpu)
+    causes["other_cpu"] = *readings.other_cpu;
+  if (readings.stolen && *readings.stolen - resolution > limits.stolen)
+    causes["stolen"] = *readings.stolen;
+  readings.slowdown.reset();
   if (const auto mean = MeanLoopSeconds(readings)) {
     // A burst shows beside the trial's other readings, a neighbour that stays beside other trials.
-    const double own = *Undisturbed(readings["loop_seconds"].get<std::vector<double>>());
+    const double own = *Undisturbed(readings.loop_seconds);
     const double undisturbed = std::min(own, usual.value_or(own));
     if (undisturbed > 0) {
-      const double slowdown = *mean / undisturbed;
-      readings["slowdown"] = slowdown;
-      if (slowdown > limits.slowdown) causes["slowdown"] = slowdown;
+      readings.slowdown = *mean / undisturbed;
+      if (*readings.slowdown > limits.slowdown) causes["slowdown"] = *readings.slowdown;
     }
   }
   std::vector<std::string> words;
-  for (const auto& [cause, value] : causes.items()) words.push_back(CauseWords(cause, value));
-  if (const json& cards = readings["cards"]; cards.is_object()) {
-    for (const char* key : {"other_processes", "held_down_by"}) {
-      if (cards[key].empty()) continue;
-      causes[key] = cards[key].size();
-      words.push_back(fmt::format("{}: {}", CauseWords(key, 0),
-                                  fmt::join(cards[key].get<std::vector<std::string>>(), ", ")));
-    }
+  for (const auto& [cause, value] : causes) words.push_back(CauseWords(cause, value));
+  const auto on_cards = [&](const std::string& cause, const std::vector<std::string>& found) {
+    if (found.empty()) return;
+    causes[cause] = static_cast<double>(found.size());
+    words.push_back(fmt::format("{}: {}", CauseWords(cause, 0), fmt::join(found, ", ")));
+  };
+  if (readings.cards) {
+    on_cards("other_processes", readings.cards->other_processes);
+    on_cards("held_down_by", readings.cards->held_down_by);
   }
-  readings["disturbed"] = !causes.empty();
-  readings["causes"] = std::move(causes);
-  readings["why"] = fmt::format("{}", fmt::join(words, "; "));
+  readings.disturbed = !causes.empty();
+  readings.why = fmt::format("{}", fmt::join(words, "; "));
   return readings;
 }
 

@@ -5,24 +5,15 @@
 // cannot fill counts only where it leaves less than the quota.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/machine/cpu_use.hpp"
 #include "harness/machine/nvml.hpp"
+#include "harness/records/quiet.hpp"
 
 namespace sparfuse::harness {
-
-// From which reading on a trial is called disturbed, and how often it then runs again at once.
-struct QuietLimits {
-  double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
-  double stolen = 0.02;     // of the cores, taken by the hypervisor
-  double slowdown = 1.2;    // of the reference loop
-  int reruns = 2;
-  bool operator==(const QuietLimits&) const = default;
-};
 
 // What the processes of a trial on one host read over the measured time.
 struct HostUse : CoreTimes {  // of the cores that the trial may use
@@ -40,29 +31,39 @@ double OtherCpu(const HostUse& use);
 // both in hundredths of a second a core, at each end of an interval.
 double ResolutionOf(const HostUse& use);
 
+// What a rank read of its process and its host, over the measured time.
+struct RankReadings : HostUse {  // own_seconds: of its process alone
+  std::string host;
+  int process = 0;
+  double ancestors_seconds = 0;  // launcher and controller
+  double involuntary_switches = 0;
+  std::optional<double> pressure_seconds;
+  BeforeAndAfter load, clock_mhz;
+  std::vector<double> loop_seconds;
+  std::string card;                 // its uuid; "" without one
+  std::optional<QuietCards> cards;  // of rank 0
+};
+
 // Of the cards with these uuids: what holds their clocks down, and who else computes on them.
 // `own`: the processes of the trial. A process of another PID namespace cannot be told from the
 // trial's own; such ones count as far as they are more than these.
-nlohmann::json CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
-                            const std::vector<int>& own);
+QuietCards CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
+                        const std::vector<int>& own);
 
-// The readings of all ranks as one, as trial.json has them (docs/results-format.md, "quiet"), but
-// for the judgement. `ranks`: what QuietMonitor gathers.
-nlohmann::json QuietReadings(const std::vector<nlohmann::json>& ranks);
+// The readings of all ranks as one, without the judgement.
+Quiet QuietReadings(const std::vector<RankReadings>& ranks);
 
 // What the reference loop took: the mean of the readings; none without any.
-std::optional<double> MeanLoopSeconds(const nlohmann::json& readings);
+std::optional<double> MeanLoopSeconds(const Quiet& readings);
 
 // What values are where nothing disturbs them, of which up to three quarters may be disturbed:
 // their lower quartile; none without any. The least would be luck: on a shared host the loop is a
 // fifth faster now and then.
 std::optional<double> Undisturbed(std::vector<double> values);
 
-// The readings with "limits", "slowdown", "disturbed", "causes" ({reading: value} of those beyond
-// their limit) and "why", a sentence; null for null. `usual`: MeanLoopSeconds of trials like this
-// one where nothing disturbed them, if there are any.
-nlohmann::json JudgeQuiet(nlohmann::json readings, const QuietLimits& limits,
-                          std::optional<double> usual);
+// The readings with the judgement. `usual`: MeanLoopSeconds of trials like this one where nothing
+// disturbed them, if there are any.
+Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double> usual);
 
 // "other work took 22 % of the cores" and the like, of a cause and its value.
 std::string CauseWords(const std::string& cause, double value);

@@ -53,19 +53,24 @@ std::vector<std::string> GpuModels() {
   return models;
 }
 
-template <class Value>
-nlohmann::json Known(const std::optional<Value>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json();
+// Of lines NAME="VALUE".
+std::map<std::string, std::string> Assignments(const std::filesystem::path& file) {
+  std::map<std::string, std::string> values;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t equals = line.find('=');
+    if (equals == std::string::npos) continue;
+    std::string value = line.substr(equals + 1);
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+      value = value.substr(1, value.size() - 2);
+    values[line.substr(0, equals)] = value;
+  }
+  return values;
 }
 
-nlohmann::json Known(const std::string& text) {
-  return text.empty() ? nlohmann::json() : nlohmann::json(text);
-}
-
-nlohmann::json ClockOf(const GpuClock& clock) {
-  return {{"mhz", Known(clock.now_mhz)},
-          {"maximum_mhz", Known(clock.max_mhz)},
-          {"application_mhz", Known(clock.application_mhz)}};
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
 }
 
 }  // namespace
@@ -111,56 +116,51 @@ double AvailableMemoryBytes() {
   return std::clamp(most - used, 0.0, available);
 }
 
-nlohmann::json DescribeSystem() {
-  nlohmann::json system;
-  system["cpu_model"] = ProcValue("/proc/cpuinfo", "model name");
-  system["cores"] = UsableCores();
+Node DescribeMachine() {
+  Node node;
+  node.processor = ProcValue("/proc/cpuinfo", "model name");
+  node.cores = UsableCores();
   const double kib = std::atof(ProcValue("/proc/meminfo", "MemTotal").c_str());
-  system["memory_gib"] = std::llround(kib / (1024.0 * 1024.0));
-  system["gpus"] = nlohmann::json::array();
-  for (const auto& model : GpuModels()) system["gpus"].push_back(model);
+  node.memory_gib = std::llround(kib / (1024.0 * 1024.0));
+  node.cards = CardsOfModels(GpuModels());
   utsname name{};
-  if (uname(&name) == 0) system["kernel"] = std::string(name.sysname) + " " + name.release;
+  if (uname(&name) == 0) node.kernel = std::string(name.sysname) + " " + name.release;
+  return node;
+}
+
+System DescribeSystem() {
+  System system;
+  system.machine = DescribeMachine();
   return system;
 }
 
-nlohmann::json DescribeGpus(const GpuReport& report) {
-  if (report.cards.empty()) return nullptr;
-  nlohmann::json gpus;
-  gpus["driver"] = Known(report.driver_version);
-  gpus["cuda"] =
-      report.cuda_version ? Known(DottedVersion(*report.cuda_version)) : nlohmann::json();
+std::optional<CardStates> DescribeGpus(const GpuReport& report) {
+  if (report.cards.empty()) return std::nullopt;
+  CardStates states;
+  states.driver = report.driver_version;
+  if (report.cuda_version) states.cuda = DottedVersion(*report.cuda_version);
   for (const GpuCard& card : report.cards) {
-    nlohmann::json held_down_by;
+    std::optional<std::vector<std::string>> held_down_by;
     if (card.throttle_reasons) held_down_by = ThrottleWords(*card.throttle_reasons);
-    gpus["cards"].push_back({{"index", card.index},
-                             {"name", Known(card.name)},
-                             {"uuid", Known(card.uuid)},
-                             {"pci", Known(card.bus_id)},
-                             {"sm_clock", ClockOf(card.sm)},
-                             {"memory_clock", ClockOf(card.memory)},
-                             {"held_down_by", held_down_by},
-                             {"ecc", Known(card.ecc)},
-                             {"power_limit_watts", Known(card.power_limit_watts)},
-                             {"mig", Known(card.mig)}});
+    states.cards.push_back({card.index, card.name, card.uuid, card.bus_id, card.sm, card.memory,
+                            held_down_by, card.ecc, card.power_limit_watts, card.mig});
   }
-  gpus["topology"] = nlohmann::json::array();
-  for (const GpuLink& link : report.links)
-    gpus["topology"].push_back({{"cards", {link.a, link.b}}, {"kind", Known(link.kind)}});
-  return gpus;
+  for (const GpuLink& link : report.links) states.topology.push_back({{link.a, link.b}, link.kind});
+  return states;
 }
 
-nlohmann::json DescribeSource(const std::string& root) {
+SourceState DescribeSource(const std::string& root) {
   if (std::ifstream archive(std::filesystem::path(root) / "archive.json"); archive) {
     const auto made_of = nlohmann::json::parse(archive, nullptr, false);
-    if (made_of.is_object() && made_of.contains("source")) return made_of["source"];
+    if (made_of.is_object() && made_of.contains("source"))
+      return SourceIn(made_of["source"], "archive.json");
   }
   bool ok = false;
   const std::string git = "git -C " + ShellQuoted(root) + " ";
   const std::string commit = CommandOutput(git + "rev-parse HEAD 2>/dev/null", ok);
-  if (!ok) return {{"commit", "unknown"}, {"dirty", nullptr}};
+  if (!ok) return {};
   const std::string changes = CommandOutput(git + "status --porcelain 2>/dev/null", ok);
-  return {{"commit", commit}, {"dirty", !changes.empty()}};
+  return {commit, !changes.empty()};
 }
 
 const std::vector<const char*>& DescribedVariables() {
@@ -189,12 +189,31 @@ const std::vector<const char*>& DescribedVariables() {
   return names;
 }
 
-nlohmann::json DescribeEnvironment() {
-  nlohmann::json environment = nlohmann::json::object();
+std::map<std::string, std::string> DescribeEnvironment() {
+  std::map<std::string, std::string> environment;
   for (const char* name : DescribedVariables()) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
   return environment;
+}
+
+std::string ContainerImage(const std::filesystem::path& root) {
+  if (std::string given = Variable("SPARFUSE_IMAGE"); !given.empty()) return given;
+  std::error_code none;
+  if (const std::filesystem::path podman = root / "run/.containerenv";
+      std::filesystem::exists(podman, none)) {
+    auto said = Assignments(podman);
+    if (said["image"].empty() && said["imageid"].empty()) return "unknown";
+    return said["imageid"].empty() ? said["image"] : said["image"] + "@" + said["imageid"];
+  }
+  if (std::filesystem::exists(root / ".singularity.d", none)) {
+    for (const char* name : {"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"}) {
+      if (const std::string file = Variable(name); !file.empty())
+        return std::filesystem::path(file).filename().string();
+    }
+    return "unknown";
+  }
+  return std::filesystem::exists(root / ".dockerenv", none) ? "unknown" : "";
 }
 
 }  // namespace sparfuse::harness

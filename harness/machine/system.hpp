@@ -1,18 +1,23 @@
-// Describes the machine at hand, which live trials are measured on.
+// Describes the machine at hand, which live trials are measured on, and what runs there.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/machine/nvml.hpp"
+#include "harness/records/machine.hpp"
+#include "harness/records/node.hpp"
 
 namespace sparfuse::harness {
 
-// {"cpu_model", "cores", "memory_gib", "gpus": [...], "kernel"}: what makes a number comparable.
-// `cores` are those that this process may use; `gpus` the cards' models, sorted: which card of a
-// model it is and how fast it is clocked belong to a trial, not to the machine's identity.
-nlohmann::json DescribeSystem();
+// What makes a number comparable. The cores are those that this process may use; of cards there are
+// models and counts: which card of a model it is and how fast it is clocked belong to a trial, not
+// to the machine's identity.
+Node DescribeMachine();
+System DescribeSystem();
 
 // Name of the host that this process is on.
 std::string HostName();
@@ -21,19 +26,21 @@ std::string HostName();
 // limits this process.
 double AvailableMemoryBytes();
 
-// {"driver", "cuda", "cards": [{"index", "name", "uuid", "pci", "sm_clock", "memory_clock",
-// "held_down_by", "ecc", "power_limit_watts", "mig"}, ...], "topology": [{"cards": [a, b], "kind"},
-// ...]}: the state of the cards while a trial runs. null where a card does not tell; null for all
-// where there is no card.
-nlohmann::json DescribeGpus(const GpuReport& report);
+// The state of the cards while a trial runs; nothing where there is no card.
+std::optional<CardStates> DescribeGpus(const GpuReport& report);
 
-// {"commit", "dirty"}: of the checkout at `root`, and whether it has changes; of an archive
-// (scripts/bundle) what its archive.json says. "unknown" and null without git.
-nlohmann::json DescribeSource(const std::string& root);
+// Of the checkout at `root`; of an archive (scripts/bundle) what its archive.json says.
+SourceState DescribeSource(const std::string& root);
 
 // The environment variables that a trial's record has, where they are set.
 const std::vector<const char*>& DescribedVariables();
-nlohmann::json DescribeEnvironment();
+std::map<std::string, std::string> DescribeEnvironment();
+
+// The image of the container that this process runs in: SPARFUSE_IMAGE, else what podman
+// (/run/.containerenv: "NAME@ID" where it tells) or Apptainer (the file's name) says; "unknown" in
+// a container of which nobody says more; "" outside of one. root: where files of the system are
+// looked for.
+std::string ContainerImage(const std::filesystem::path& root = "/");
 
 // Output of a shell command without its last line end; `ok` is false where it failed.
 std::string CommandOutput(const std::string& command, bool& ok);

@@ -77,7 +77,7 @@ KeyInfo WithChoices(const KeyInfo& info, std::span<const std::string> choices) {
 void Form<std::string>::Read(const json& from, const KeyInfo& info, const KeyPlace& place,
                              std::string& value) {
   value.clear();
-  if (info.empty_is_null && from.is_null()) return;
+  if ((info.empty_is_null || *info.none) && from == info.NoValue()) return;
   if (!from.is_string()) place.Expected(from, "a string");
   value = from.get<std::string>();
 }

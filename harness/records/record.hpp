@@ -81,6 +81,8 @@ struct KeyInfo {
   // Stored records may lack it, and do where it has the member's initial value.
   bool optional = false;
   bool empty_is_null = false;  // of strings: "" stands as null
+  // Stands in the place of "" and of an optional value that is not there; "": null does.
+  const char* none = "";
   // Of a cell: the file's value is the cell's, and the member's initial value the default. Of other
   // keys resolving knows what they mean (harness/experiment/resolver.hpp).
   bool as_given = false;
@@ -88,6 +90,7 @@ struct KeyInfo {
   CellRole cell = {};
 
   bool has_range() const { return range.least != 0 || range.most != 0; }
+  nlohmann::json NoValue() const { return *none ? nlohmann::json(none) : nlohmann::json(); }
 };
 
 // Where a value stands, for errors: a file or another name for the whole, and the keys down to it.
@@ -156,9 +159,10 @@ struct MemberOf<Type Owner::*> {
   using Value = Type;
 };
 
-template <auto kMember>
-RecordKey<typename MemberOf<decltype(kMember)>::Record> Key(KeyInfo info) {
-  using Record = typename MemberOf<decltype(kMember)>::Record;
+// Of: a record that derives from the member's owner and has a table of its own.
+template <auto kMember, class Of = typename MemberOf<decltype(kMember)>::Record>
+RecordKey<Of> Key(KeyInfo info) {
+  using Record = Of;
   using Value = typename MemberOf<decltype(kMember)>::Value;
   RecordKey<Record> key{std::move(info)};
   key.write = [](const Record& record, const KeyInfo& of, WrittenFor purpose) {
@@ -303,7 +307,8 @@ struct Form<double> {
 template <>
 struct Form<std::string> {
   static nlohmann::json Write(const std::string& value, const KeyInfo& info, WrittenFor) {
-    return info.empty_is_null && value.empty() ? nlohmann::json() : nlohmann::json(value);
+    const bool none = value.empty() && (info.empty_is_null || *info.none);
+    return none ? info.NoValue() : nlohmann::json(value);
   }
   static void Read(const nlohmann::json& from, const KeyInfo&, const KeyPlace& place,
                    std::string& value);
@@ -347,12 +352,12 @@ template <class Value>
 struct OptionalForm {
   static nlohmann::json Write(const std::optional<Value>& value, const KeyInfo& info,
                               WrittenFor purpose) {
-    return value ? Form<Value>::Write(*value, info, purpose) : nlohmann::json();
+    return value ? Form<Value>::Write(*value, info, purpose) : info.NoValue();
   }
   static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
                    std::optional<Value>& value) {
     value.reset();
-    if (!from.is_null()) Form<Value>::Read(from, info, place, value.emplace());
+    if (from != info.NoValue()) Form<Value>::Read(from, info, place, value.emplace());
   }
   static void Scrub(std::optional<Value>& value, Leaves as, const Scrubber& scrubber) {
     if (value) Form<Value>::Scrub(*value, as, scrubber);

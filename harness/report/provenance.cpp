@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "harness/records/node.hpp"
 #include "harness/report/shareable.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -40,7 +40,7 @@ void Flatten(const std::string& prefix, const json& value,
 // Of one whose nodes it tells, theirs: "nodes.0.cpu_model", with their network as a line.
 std::map<std::string, std::string> FactsOf(json system) {
   if (system.is_object() && system.contains("nodes")) {
-    for (json& node : system["nodes"]) node["network"] = NetworkLine(node);
+    for (json& node : system["nodes"]) node["network"] = NetworkLine(NodeOf(node));
   }
   std::map<std::string, std::string> flat;
   Flatten("", system, flat);

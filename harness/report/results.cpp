@@ -13,8 +13,8 @@
 #include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/records/node.hpp"
 #include "harness/report/imported.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -386,8 +386,10 @@ std::string HardwareLine(const json& system) {
     if (const json& gpus = in(machine, "gpus"); gpus.is_array()) {
       for (const json& gpu : gpus) line += ", " + (gpu.is_string() ? gpu.get<std::string>() : "?");
     }
-    if (const std::string network = NetworkLine(machine); !network.empty())
-      line += ", network " + network;
+    if (machine.contains("network")) {
+      const std::string network = NetworkLine(NodeOf(machine));
+      if (!network.empty()) line += ", network " + network;
+    }
   }
   const json& cluster = in(system, "cluster");
   if (!cluster.is_string()) return line;

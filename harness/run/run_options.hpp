@@ -3,10 +3,10 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "harness/records/node.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
 
 namespace sparfuse::harness {
@@ -17,7 +17,7 @@ struct RunOptions {
   LaunchMethod launch;           // of live trials
   bool ship = false;             // their hosts share no folder with this one
   // Of the hosts of launches (LaunchedHosts); nothing: nobody asked yet.
-  std::optional<std::vector<nlohmann::json>> nodes = {};
+  std::optional<std::vector<Node>> nodes = {};
   std::filesystem::path data;     // what is shipped beside the worker
   std::optional<int> block = {};  // of the plan's trials those of this block
   bool fresh = false;

@@ -67,8 +67,8 @@ class Runner {
                  options.fresh,
                  options.retry_disturbed,
                  {},
-                 {options.launch.across_hosts(), options.nodes.value_or(std::vector<json>())}},
-        writer_(store, lock_, DescribeSource(options.root.string())),
+                 {options.launch.across_hosts(), options.nodes.value_or(std::vector<Node>())}},
+        writer_(store, lock_, ToJson(DescribeSource(options.root.string()))),
         fingerprints_(lock_, store_, options, interrupted, [&options](const std::string& line) {
           fmt::print(options.progress, "{}\n", line);
         }) {}
@@ -256,14 +256,13 @@ class Runner {
         return trial.outcome["status"] == "ok" && IsDisturbed(trial.outcome);
       });
       if (disturbed == ended.end()) break;
-      const json quiet = disturbed->outcome["quiet"];
+      const Quiet quiet = QuietOf(disturbed->outcome["quiet"]).value();
       if (!disturbances_->RunsAgain(*disturbed->planned, quiet, times, SecondsSince(begin),
                                     remaining.Planned())) {
         break;
       }
       summary_.reruns += ended.size();
-      progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch),
-                               quiet["why"].get<std::string>()));
+      progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch), quiet.why));
       begin = std::chrono::steady_clock::now();
       std::vector<EndedTrial> again = RunLive(launch, progress);
       if (interrupted_) break;  // what ran before stands
@@ -335,7 +334,8 @@ class Runner {
     }
     launches_->Judge(ended, outcomes, launch, progress);
     const LaunchTime time = TimeOf(outcomes, launch.end.seconds, again.empty());
-    if (time.start_seconds) how.launch["start_seconds"] = *time.start_seconds;
+    launch.record.start_seconds = time.start_seconds;
+    how.launch = ToJson(launch.PutNamesApart());
     for (std::size_t i = 0; i < ended.size(); ++i) {
       how.seconds = time.trial_seconds[i];
       const PlannedTrial& planned = *ended[i]->planned;
@@ -379,7 +379,7 @@ class Runner {
   json Finish(const PlannedTrial& planned, const std::string& id, json outcome,
               const HowItRan& how) {
     if (outcome.contains("quiet"))
-      outcome["quiet"] = disturbances_->Judge(planned, outcome["quiet"]);
+      outcome["quiet"] = ToJson(disturbances_->Judge(planned, QuietOf(outcome["quiet"])));
     json trial = writer_.Finish(planned, id, std::move(outcome), how);
     fingerprints_.Ran(trial);
     index_.AddTrial(trial);

@@ -10,8 +10,8 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/node.hpp"
 #include "harness/store/origin.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 
@@ -50,7 +50,7 @@ json TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, jso
   trial["system"] = planned.system;
   // What ran, where the plan knew another: a launcher may choose among its hosts.
   if (how.across_hosts && how.launch.contains("nodes"))
-    trial["system"] = SystemOfNodes(how.launch.at("nodes").get<std::vector<json>>());
+    trial["system"] = ToJson(SystemOfNodes(NodesIn(how.launch.at("nodes"))));
   trial["origin"] = OriginOf(trial["system"]);
   trial["experiment"] = planned.experiment;
   trial["part"] = planned.part;

@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "harness/report/machines.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 // Whose trials these are: machines sort before declared clusters and what was imported.
 using Owner = std::pair<bool, std::string>;
@@ -39,18 +39,21 @@ void KeepNewestProfiles(std::vector<TrialRow>& rows) {
   });
 }
 
-std::map<std::string, int> CardsOf(const json& node) {
-  std::map<std::string, int> cards;
-  for (const json& card : node.value("card", json::array())) {
-    if (!card.at("count").is_number_integer()) return {{"", -1}};
-    cards[card.at("model").get<std::string>()] += card.at("count").get<int>();
+// By model; nothing where the number of one is not known.
+std::optional<std::map<std::string, std::int64_t>> CardsOf(const Node& node) {
+  std::map<std::string, std::int64_t> cards;
+  for (const NodeCard& card : node.cards) {
+    if (!card.count) return std::nullopt;
+    cards[card.model] += *card.count;
   }
   return cards;
 }
 
-// The part of a system that is its machine.
-const json& MachineIn(const json& system) {
-  return system.contains("machine") ? system.at("machine") : system;
+bool IsOf(const Node& machine, const Node& described) {
+  return !described.processor.empty() && described.processor == machine.processor &&
+         described.cores && described.cores == machine.cores && described.memory_gib &&
+         described.memory_gib == machine.memory_gib && CardsOf(described) &&
+         CardsOf(described) == CardsOf(machine);
 }
 
 // A name that no other system has, for people.
@@ -69,22 +72,11 @@ void NameSystems(std::vector<SiteSystem>& systems) {
 
 }  // namespace
 
-bool IsDescribedBy(const json& machine, const json& description) {
-  if (!machine.is_object()) return false;
-  if (machine.contains("nodes")) {
-    return std::ranges::all_of(machine["nodes"],
-                               [&](const json& node) { return IsDescribedBy(node, description); });
-  }
-  std::map<std::string, int> cards;
-  for (const json& card : machine.value("gpus", json::array())) {
-    if (card.is_string()) ++cards[card.get<std::string>()];
-  }
-  const auto nodes = description.value("node", json::array());
-  return std::ranges::any_of(nodes, [&](const json& node) {
-    return node.value("processor", json()) == machine.value("cpu_model", json()) &&
-           node.value("cores", json()) == machine.value("cores", json()) &&
-           node.value("memory_gib", json()) == machine.value("memory_gib", json()) &&
-           CardsOf(node) == cards;
+bool IsDescribedBy(const System& system, const std::vector<Node>& described) {
+  std::vector<Node> nodes = system.nodes;
+  if (system.machine) nodes.push_back(*system.machine);
+  return !nodes.empty() && std::ranges::all_of(nodes, [&](const Node& machine) {
+    return std::ranges::any_of(described, [&](const Node& each) { return IsOf(machine, each); });
   });
 }
 
@@ -105,11 +97,15 @@ std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
     const auto ran = std::ranges::find_if(
         trials, [](const TrialRow& row) { return !row.system.contains("cluster"); });
     const TrialRow& telling = ran == trials.end() ? trials.back() : *ran;
-    system.side.hardware =
-        declared ? HardwareLine(telling) : HardwareLine(MachineIn(telling.system));
-    for (const DescribedSystem& each : described) {
-      if (!declared && IsDescribedBy(MachineIn(telling.system), each.content))
-        system.described.push_back(each);
+    if (declared) {
+      system.side.hardware = HardwareLine(telling);
+    } else {
+      const System told = SystemOf(telling.system);
+      const System ran{.machine = told.machine, .nodes = told.nodes};  // of a profile the machine's
+      system.side.hardware = HardwareLine(ToJson(ran));
+      std::ranges::copy_if(
+          described, std::back_inserter(system.described),
+          [&](const DescribedSystem& each) { return IsDescribedBy(ran, each.nodes); });
     }
     KeepNewestProfiles(trials);
     system.side.rows = std::move(trials);

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "harness/compare/side.hpp"
+#include "harness/records/node.hpp"
 
 namespace sparfuse::harness {
 
 // A file of results/systems.
 struct DescribedSystem {
   std::string name;
-  nlohmann::json content;  // as the file has it
+  nlohmann::json content;  // as the file has it, for its page
+  std::vector<Node> nodes;
 };
 
 struct SiteSystem {
@@ -25,9 +27,9 @@ struct SiteSystem {
   std::vector<DescribedSystem> described;  // those that have such a node
 };
 
-// Whether one of the nodes described is of the processor, cores, memory and cards of the machine of
-// trials. What the description does not know is as no machine.
-bool IsDescribedBy(const nlohmann::json& machine, const nlohmann::json& description);
+// Whether each node of a system of trials is of the processor, cores, memory and cards of one of
+// the nodes described. What the description does not know is as no machine.
+bool IsDescribedBy(const System& system, const std::vector<Node>& described);
 
 // Machines first, in the order of their hashes. Of modelled trials those of a cell's newest
 // profile; profiles themselves are left out.

@@ -1,14 +1,17 @@
 #include "harness/systems/detected_node.hpp"
 
 #include <net/if_arp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "harness/machine/system.hpp"
@@ -18,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr const char* kVirtual = "virtual";
 
 // The first line of a file of sysfs; "" where it cannot be read, as the speed of an idle card.
 std::string LineOf(const fs::path& file) {
@@ -37,20 +42,15 @@ std::vector<fs::path> EntriesOf(const fs::path& folder) {
 }
 
 // 10^9 bit/s of "100000", in 10^6; -1 and what is no number are what drivers say that do not know.
-json SpeedOf(const std::string& mbit_per_s) {
-  double value = 0;
-  try {
-    value = std::stod(mbit_per_s);
-  } catch (const std::exception&) {
-    return kUnknown;
-  }
-  return value > 0 && std::isfinite(value) ? json(value / 1000) : json(kUnknown);
+std::optional<double> SpeedOf(const std::string& mbit_per_s) {
+  const double value = std::strtod(mbit_per_s.c_str(), nullptr);
+  return value > 0 && std::isfinite(value) ? std::optional(value / 1000) : std::nullopt;
 }
 
 // Of "100 Gb/sec (4X EDR)".
-json RateOf(const std::string& rate) {
+std::optional<double> RateOf(const std::string& rate) {
   const std::size_t unit = rate.find(" Gb/sec");
-  if (unit == std::string::npos) return kUnknown;
+  if (unit == std::string::npos) return std::nullopt;
   return SpeedOf(rate.substr(0, unit) + "e3");
 }
 
@@ -61,8 +61,14 @@ fs::path DeviceOf(const fs::path& entry) {
   return none ? fs::path() : device;
 }
 
-json InterfacesOf(const fs::path& sys) {
-  std::map<std::string, json> found;
+const char* KindOfType(const std::string& type) {
+  return type == std::to_string(ARPHRD_ETHER)        ? "Ethernet"
+         : type == std::to_string(ARPHRD_INFINIBAND) ? "InfiniBand"
+                                                     : "";
+}
+
+std::vector<NodeInterface> InterfacesOf(const fs::path& sys) {
+  std::vector<NodeInterface> found, made_up;
   std::set<fs::path> with_ports, with_rdma;  // devices
   for (const fs::path& adapter : EntriesOf(sys / "class/infiniband")) {
     for (const fs::path& port : EntriesOf(adapter / "ports")) {
@@ -72,11 +78,10 @@ json InterfacesOf(const fs::path& sys) {
       }
       with_ports.insert(DeviceOf(adapter));
       if (LineOf(port / "state").find("ACTIVE") == std::string::npos) continue;
-      const std::string name = adapter.filename().string() + "/" + port.filename().string();
-      found[name] = {{"kind", "InfiniBand"}, {"gbps", RateOf(LineOf(port / "rate"))}};
+      found.push_back({adapter.filename().string() + "/" + port.filename().string(), "InfiniBand",
+                       RateOf(LineOf(port / "rate"))});
     }
   }
-  std::map<std::string, json> made_up;
   for (const fs::path& each : EntriesOf(sys / "class/net")) {
     const std::string state = LineOf(each / "operstate");
     const std::string type = LineOf(each / "type");
@@ -85,24 +90,17 @@ json InterfacesOf(const fs::path& sys) {
     if (!up || type == std::to_string(ARPHRD_LOOPBACK)) continue;
     const fs::path device = DeviceOf(each);
     if (device.empty()) {
-      made_up[each.filename()] = {{"kind", "virtual"}, {"gbps", kUnknown}};
+      made_up.push_back({each.filename(), kVirtual, std::nullopt});
     } else if (!with_ports.contains(device)) {
-      const char* kind = with_rdma.contains(device)                  ? "RoCE"
-                         : type == std::to_string(ARPHRD_ETHER)      ? "Ethernet"
-                         : type == std::to_string(ARPHRD_INFINIBAND) ? "InfiniBand"
-                                                                     : kUnknown;
-      found[each.filename()] = {{"kind", kind}, {"gbps", SpeedOf(LineOf(each / "speed"))}};
+      found.push_back({each.filename(), with_rdma.contains(device) ? "RoCE" : KindOfType(type),
+                       SpeedOf(LineOf(each / "speed"))});
     }
   }
-  json interfaces = json::array();
-  for (auto& [name, interface] : found.empty() ? made_up : found) {
-    interface["name"] = name;
-    interfaces.push_back(std::move(interface));
-  }
-  return interfaces;
+  std::ranges::sort(found, {}, &NodeInterface::name);
+  return found.empty() ? made_up : found;
 }
 
-json CardsOf(const json& models, const GpuReport& gpus) {
+std::vector<NodeCard> CardsOf(const GpuReport& gpus) {
   std::map<std::pair<std::string, std::optional<std::int64_t>>, int> cards;
   for (const GpuCard& card : gpus.cards) {
     std::optional<std::int64_t> gib;
@@ -110,25 +108,19 @@ json CardsOf(const json& models, const GpuReport& gpus) {
       gib = std::llround(std::ldexp(static_cast<double>(*card.total_bytes), -30));
     ++cards[{card.name, gib}];
   }
-  if (gpus.cards.empty()) {
-    for (const json& model : models) ++cards[{model.get<std::string>(), std::nullopt}];
-  }
-  json list = json::array();
-  for (const auto& [card, count] : cards) {
-    list.push_back({{"model", card.first.empty() ? kUnknown : card.first},
-                    {"memory_gib", card.second ? json(*card.second) : json(kUnknown)},
-                    {"count", count}});
-  }
+  std::vector<NodeCard> list;
+  for (const auto& [card, count] : cards) list.push_back({card.first, card.second, count});
   return list;
 }
 
-json CardLinksOf(std::size_t cards, const GpuReport& gpus) {
+std::vector<NodeCardLink> CardLinksOf(std::size_t cards, const GpuReport& gpus) {
   const std::size_t pairs = cards < 2 ? 0 : cards * (cards - 1) / 2;
-  std::map<std::string, std::size_t> kinds;
-  for (const GpuLink& link : gpus.links) ++kinds[link.kind.empty() ? kUnknown : link.kind];
-  if (pairs > gpus.links.size()) kinds[kUnknown] += pairs - gpus.links.size();
-  json list = json::array();
-  for (const auto& [kind, count] : kinds) list.push_back({{"kind", kind}, {"pairs", count}});
+  std::map<std::string, std::int64_t> kinds;
+  for (const GpuLink& link : gpus.links) ++kinds[link.kind];
+  if (pairs > gpus.links.size()) kinds[""] += static_cast<std::int64_t>(pairs - gpus.links.size());
+  std::vector<NodeCardLink> list;
+  for (const auto& [kind, count] : kinds) list.push_back({kind, count});
+  std::ranges::stable_partition(list, [](const NodeCardLink& link) { return !link.kind.empty(); });
   return list;
 }
 
@@ -157,22 +149,40 @@ void AddDifferences(const std::string& pointer, const json& first, const json& s
 
 }  // namespace
 
-json DetectNode(const json& system, const GpuReport& gpus, const fs::path& sys) {
-  const std::string processor = system.at("cpu_model");
-  json node;
-  node["processor"] = processor.empty() ? kUnknown : processor;
-  node["cores"] = system.at("cores");
-  node["memory_gib"] = system.at("memory_gib");
-  node["card"] = CardsOf(system.at("gpus"), gpus);
-  const std::size_t cards = gpus.cards.empty() ? system.at("gpus").size() : gpus.cards.size();
-  node["card_link"] = CardLinksOf(cards, gpus);
-  node["interface"] = InterfacesOf(sys);
-  return node;
+Node DetectNode(Node machine, const GpuReport& gpus, const fs::path& sys) {
+  if (!gpus.cards.empty()) machine.cards = CardsOf(gpus);
+  machine.card_links = CardLinksOf(machine.CardCount(), gpus);
+  machine.interfaces = InterfacesOf(sys);
+  machine.kernel.clear();
+  return machine;
 }
 
-json DetectNode() { return DetectNode(DescribeSystem(), ReadGpus(), "/sys"); }
+Node DetectNode() { return DetectNode(DescribeMachine(), ReadGpus(), "/sys"); }
 
-json DetectInterface(const std::string& name, const fs::path& sys) {
+Node DescribeNode(Node machine, int cores, const std::string& interface, const fs::path& sys) {
+  machine.kernel.clear();
+  machine.cores = cores;
+  std::vector<NodeInterface>& network = machine.interfaces.emplace();
+  if (!interface.empty()) {
+    network.push_back(DetectInterface(interface, sys));
+    return machine;
+  }
+  for (NodeInterface each : InterfacesOf(sys)) {
+    each.name.clear();
+    if (std::ranges::find(network, each) == network.end()) network.push_back(std::move(each));
+  }
+  std::ranges::sort(network, {}, [](const NodeInterface& each) {
+    return std::tuple(!each.gbps, each.gbps, each.kind.empty() ? kUnknown : each.kind);
+  });
+  return machine;
+}
+
+Node DescribeNode(const std::string& interface) {
+  return DescribeNode(DescribeMachine(), static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+                      interface, "/sys");
+}
+
+NodeInterface DetectInterface(const std::string& name, const fs::path& sys) {
   const fs::path entry = sys / "class/net" / name;
   const fs::path device = DeviceOf(entry);
   if (device.empty()) {
@@ -182,28 +192,26 @@ json DetectInterface(const std::string& name, const fs::path& sys) {
       if (!lower.starts_with(kLower) ||
           !fs::exists(sys / "class/net" / lower.substr(kLower.size())))
         continue;
-      json found = DetectInterface(lower.substr(kLower.size()), sys);
-      if (found["gbps"] != kUnknown) found["gbps"] = SpeedOf(LineOf(entry / "speed"));
+      NodeInterface found = DetectInterface(lower.substr(kLower.size()), sys);
+      if (found.gbps) found.gbps = SpeedOf(LineOf(entry / "speed"));
       return found;
     }
-    return {{"kind", "virtual"}, {"gbps", kUnknown}};
+    return {"", kVirtual, std::nullopt};
   }
-  const std::string type = LineOf(entry / "type");
-  const char* kind = type == std::to_string(ARPHRD_ETHER)        ? "Ethernet"
-                     : type == std::to_string(ARPHRD_INFINIBAND) ? "InfiniBand"
-                                                                 : kUnknown;
+  const char* kind = KindOfType(LineOf(entry / "type"));
   for (const fs::path& adapter : EntriesOf(sys / "class/infiniband")) {
     if (DeviceOf(adapter) != device) continue;
     for (const fs::path& port : EntriesOf(adapter / "ports")) {
       if (LineOf(port / "link_layer") == "InfiniBand")
-        return {{"kind", "InfiniBand"}, {"gbps", RateOf(LineOf(port / "rate"))}};
+        return {"", "InfiniBand", RateOf(LineOf(port / "rate"))};
     }
     kind = "RoCE";
   }
-  return {{"kind", kind}, {"gbps", SpeedOf(LineOf(entry / "speed"))}};
+  return {"", kind, SpeedOf(LineOf(entry / "speed"))};
 }
 
-std::vector<NodeDifference> DifferencesOfNodes(const json& first, const json& second) {
+std::vector<NodeDifference> DifferencesOfNodes(const Node& a, const Node& b) {
+  const json first = ToJson(PartsOf(a)), second = ToJson(PartsOf(b));
   std::vector<NodeDifference> differences;
   for (const auto& [array, name] : kArrays) {
     const std::string pointer = std::string("/") + array;

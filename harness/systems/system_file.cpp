@@ -6,14 +6,15 @@
 #include <cctype>
 #include <span>
 
+#include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/record.hpp"
 #include "harness/systems/detected_node.hpp"
-#include "harness/systems/system_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using namespace system_keys;
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 // "node[1].interface[0].gbps" of "/node/1/interface/0/gbps".
@@ -32,28 +33,75 @@ std::string Path(const std::string& pointer) {
   return path;
 }
 
-// Every key of `keys` is there, none beside them and `tables`, all as they must be.
+// What a system's file has beside its nodes.
+struct Head {
+  std::string title;
+};
+struct Network {
+  std::string kind;
+  std::optional<double> gbps;
+  std::string topology;
+};
+
+}  // namespace
+
+template <>
+const std::vector<RecordKey<Head>>& KeysOf<Head>() {
+  static const std::vector<RecordKey<Head>> kKeys = {Key<&Head::title>(
+      {.name = "title", .meaning = "what people call it and where it is", .none = kChangeMe})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Network>>& KeysOf<Network>() {
+  static const std::vector<RecordKey<Network>> kKeys = {
+      Key<&Network::kind>({.name = "kind",
+                           .meaning = "what connects nodes (\"InfiniBand\", \"RoCE\", "
+                                      "\"Ethernet\"); of one node \"none\" and no more",
+                           .none = kChangeMe}),
+      Key<&Network::gbps>(
+          {.name = "gbps",
+           .range = {1e-9, 1e9},
+           .meaning = "what a node sends to another at best, each way, in 10^9 bit/s",
+           .none = kChangeMe}),
+      Key<&Network::topology>(
+          {.name = "topology",
+           .meaning = "what is between two nodes (\"one switch\", \"fat tree, 2:1\")",
+           .none = kChangeMe})};
+  return kKeys;
+}
+
+namespace {
+
+template <class Record>
+using Keys = std::span<const RecordKey<Record>>;
+
+bool IsAsked(const KeyInfo& key) { return std::string_view(key.none) == kChangeMe; }
+
+// Of a network of one node: that there is none.
+Keys<Network> NetworkKeys(bool none) {
+  return Keys<Network>(KeysOf<Network>()).first(none ? 1 : KeysOf<Network>().size());
+}
+
+// Every key of `keys` is there, none beside them and `tables`, all as they must be. Later keys are
+// tables, which may be missing.
+template <class Record>
 void CheckTable(const TomlFile& file, const std::string& pointer, const std::string& what,
-                std::span<const Key> keys, std::span<const std::string> tables = {}) {
-  std::vector<std::string> known(tables.begin(), tables.end());
-  for (const Key& key : keys) known.emplace_back(key.name);
-  file.CheckKeys(pointer, what, known);
-  for (const Key& key : keys) {
+                Keys<Record> keys, std::vector<std::string> tables = {}) {
+  for (const RecordKey<Record>& key : keys) tables.emplace_back(key.name);
+  file.CheckKeys(pointer, what, tables);
+  for (const RecordKey<Record>& key : keys) {
+    if (key.later) continue;
     const std::string place = pointer + "/" + key.name;
     const json* value = file.Find(place);
     if (value == nullptr) {
       file.Fail(pointer, fmt::format("{}: the key \"{}\" is missing", what, key.name));
     }
-    const char* open = key.origin == Origin::kAsked ? kChangeMe : kUnknown;
+    const char* open = IsAsked(key) ? kChangeMe : kUnknown;
     if (*value == open) continue;
     if (*value == kChangeMe)
       file.FailValue(place, fmt::format("what is detected, or \"{}\"", open));
-    if (!key.range) {
-      file.String(pointer, key.name, "");
-      continue;
-    }
-    const std::string wrong = key.integer ? WhatIsWrongWithInteger(*value, *key.range)
-                                          : WhatIsWrongWithNumber(*value, *key.range);
+    const std::string wrong = key.what_is_wrong(key, *value);
     if (!wrong.empty()) file.FailValue(place, fmt::format("{}, or \"{}\"", wrong, open));
   }
 }
@@ -66,12 +114,14 @@ std::size_t CheckedSize(const TomlFile& file, const std::string& pointer) {
   return value->size();
 }
 
-// A node of a file as DetectNode would give it: with all arrays, where a file leaves out empty
-// ones.
-json DetectedPartsOf(json node) {
-  node.erase("count");
-  for (const Entries& each : kEntries) node.emplace(each.name, json::array());
-  return node;
+template <class Entry>
+void CheckEntries(const TomlFile& file, const std::string& node, const char* array) {
+  const std::string pointer = fmt::format("{}/{}", node, array);
+  const std::size_t entries = CheckedSize(file, pointer);
+  for (std::size_t i = 0; i < entries; ++i) {
+    CheckTable<Entry>(file, fmt::format("{}/{}", pointer, i), fmt::format("[[node.{}]]", array),
+                      KeysOf<Entry>());
+  }
 }
 
 std::string WordsOf(const json& value) {
@@ -82,7 +132,62 @@ std::string WordsOf(const json& value) {
   return text;
 }
 
+std::string Line(const std::string& key, const json& value, const std::string& comment = "") {
+  const std::string text =
+      value.is_number() ? fmt::format("{:.15g}", value.get<double>()) : Shown(value);
+  const std::string line = fmt::format("{} = {}", key, text);
+  return comment.empty() ? line + "\n" : fmt::format("{:24}  # {}\n", line, comment);
+}
+
+std::string LineOfAsked(const KeyInfo& key) { return Line(key.name, kChangeMe, key.meaning); }
+
+template <class Entry>
+std::string EntriesText(const char* array, const std::vector<Entry>& entries) {
+  std::string text;
+  for (const Entry& entry : entries) {
+    text += fmt::format("\n[[node.{}]]\n", array);
+    const json values = WriteRecord(entry);
+    for (const KeyInfo& key : KeysOf<Entry>()) text += Line(key.name, values.at(key.name));
+  }
+  return text;
+}
+
 }  // namespace
+
+fs::path SystemFile(const fs::path& folder, const std::string& name) {
+  const bool good =
+      !name.empty() && name.front() != '.' && std::ranges::all_of(name, [](unsigned char c) {
+        return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+      });
+  if (!good) {
+    SPARFUSE_THROW(kConfig, fmt::format("system name \"{}\": expected letters, digits, '.', '_' "
+                                        "and '-', the first not '.'",
+                                        name));
+  }
+  return folder / (name + ".toml");
+}
+
+std::string NodeText(const Node& node) {
+  std::string text = "\n[[node]]\n";
+  const json parts = ToJson(PartsOf(node));
+  for (const KeyInfo& key : KeysOf<DescribedNode>()) {
+    if (!key.later) text += IsAsked(key) ? LineOfAsked(key) : Line(key.name, parts.at(key.name));
+  }
+  return text + EntriesText("card", node.cards) + EntriesText("card_link", node.card_links) +
+         EntriesText("interface", node.interfaces.value_or(std::vector<NodeInterface>()));
+}
+
+std::string NewSystemText(const std::string& name, const Node& node) {
+  std::string text = fmt::format(
+      "# {0}, begun by `sparfuse system init {0}`. Write what only you know in the place of\n"
+      "# {1}, then `sparfuse system check {0}` on each node. A node unlike this one adds itself:\n"
+      "# the same `init` there. \"{2}\": it was not to be found out; write it where you know it.\n",
+      name, kChangeMe, kUnknown);
+  for (const KeyInfo& key : KeysOf<Head>()) text += LineOfAsked(key);
+  text += "\n[network]\n";
+  for (const KeyInfo& key : KeysOf<Network>()) text += LineOfAsked(key);
+  return text + NodeText(node);
+}
 
 std::string TextOf(const SystemProblem& problem) {
   return fmt::format("{}: {} = {}: expected {}", problem.where, problem.key,
@@ -90,32 +195,29 @@ std::string TextOf(const SystemProblem& problem) {
                      problem.expected);
 }
 
-SystemDescription::SystemDescription(TomlFile file) : file_(std::move(file)) { Check(); }
+SystemDescription::SystemDescription(TomlFile file) : file_(std::move(file)) {
+  Check();
+  for (const json& each : file_.root().at("node")) {
+    DescribedNode node;
+    ReadRecord(each, KeyPlace("node"), node);
+    nodes_.push_back(std::move(node));
+  }
+}
 
 void SystemDescription::Check() const {
-  const std::string tables[] = {"network", "node"};
-  CheckTable(file_, "", "a system", kSystemKeys, tables);
+  CheckTable<Head>(file_, "", "a system", KeysOf<Head>(), {"network", "node"});
   if (file_.Find("/network") == nullptr) file_.Fail("", "the table [network] is missing");
-  if (HasNoNetwork()) {
-    CheckTable(file_, "/network", "[network] of kind \"none\"", NoNetworkKeys());
-  } else {
-    CheckTable(file_, "/network", "[network]", kNetworkKeys);
-  }
+  CheckTable<Network>(file_, "/network",
+                      HasNoNetwork() ? "[network] of kind \"none\"" : "[network]",
+                      NetworkKeys(HasNoNetwork()));
   const std::size_t nodes = CheckedSize(file_, "/node");
   if (nodes == 0) file_.Fail("", "there is no [[node]]: expected one at least");
-  std::vector<std::string> arrays;
-  for (const Entries& each : kEntries) arrays.emplace_back(each.name);
   for (std::size_t i = 0; i < nodes; ++i) {
     const std::string node = fmt::format("/node/{}", i);
-    CheckTable(file_, node, "[[node]]", kNodeKeys, arrays);
-    for (const Entries& each : kEntries) {
-      const std::string array = fmt::format("{}/{}", node, each.name);
-      const std::size_t entries = CheckedSize(file_, array);
-      for (std::size_t j = 0; j < entries; ++j) {
-        CheckTable(file_, fmt::format("{}/{}", array, j), fmt::format("[[node.{}]]", each.name),
-                   each.keys);
-      }
-    }
+    CheckTable<DescribedNode>(file_, node, "[[node]]", KeysOf<DescribedNode>());
+    CheckEntries<NodeCard>(file_, node, "card");
+    CheckEntries<NodeCardLink>(file_, node, "card_link");
+    CheckEntries<NodeInterface>(file_, node, "interface");
   }
 }
 
@@ -134,38 +236,36 @@ bool SystemDescription::IsOpen(const std::string& pointer) const {
   return *file_.Find(pointer) == kChangeMe;
 }
 
-int SystemDescription::Find(const json& node) const {
-  for (std::size_t i = 0; i < nodes().size(); ++i) {
-    if (DifferencesOfNodes(DetectedPartsOf(nodes()[i]), node).empty()) return static_cast<int>(i);
-  }
-  return -1;
+int SystemDescription::Find(const Node& node) const {
+  const auto found = std::ranges::find_if(
+      nodes_, [&](const Node& each) { return DifferencesOfNodes(each, node).empty(); });
+  return found == nodes_.end() ? -1 : static_cast<int>(found - nodes_.begin());
 }
 
 std::int64_t SystemDescription::NodeCount() const {
   std::int64_t count = 0;
-  for (const json& node : nodes()) count += node.at("count").get<std::int64_t>();
+  for (const Node& node : nodes_) count += node.count.value();
   return count;
 }
 
 std::vector<SystemProblem> SystemDescription::Contradictions() const {
   std::vector<SystemProblem> problems;
-  const auto ask = [&](const std::string& pointer, std::span<const Key> keys) {
-    for (const Key& key : keys) {
+  const auto ask = [&](const std::string& pointer, const auto& keys) {
+    for (const KeyInfo& key : keys) {
       const std::string place = pointer + "/" + key.name;
-      if (key.origin == Origin::kAsked && IsOpen(place))
-        problems.push_back(Problem(place, key.expected));
+      if (IsAsked(key) && IsOpen(place)) problems.push_back(Problem(place, key.meaning));
     }
   };
-  ask("", kSystemKeys);
-  ask("/network", HasNoNetwork() ? NoNetworkKeys() : kNetworkKeys);
+  ask("", KeysOf<Head>());
+  ask("/network", NetworkKeys(HasNoNetwork()));
   bool counted = true;
-  for (std::size_t i = 0; i < nodes().size(); ++i) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const std::string pointer = fmt::format("/node/{}", i);
-    ask(pointer, kNodeKeys);
-    counted = counted && !IsOpen(pointer + "/count");
-    const json parts = DetectedPartsOf(nodes()[i]);
+    ask(pointer, KeysOf<DescribedNode>());
+    counted = counted && nodes_[i].count;
+    const Node parts = PartsOf(nodes_[i]);
     for (std::size_t before = 0; before < i; ++before) {
-      if (DetectedPartsOf(nodes()[before]) != parts) continue;
+      if (PartsOf(nodes_[before]) != parts) continue;
       problems.push_back(Problem(pointer + "/count",
                                  fmt::format("nodes unlike node[{}]: those equal to it belong to "
                                              "its count",
@@ -174,10 +274,10 @@ std::vector<SystemProblem> SystemDescription::Contradictions() const {
     }
     // A link faster than all that a node has: at least one of the numbers is wrong.
     double gbps = 0;
-    bool known = !parts.at("interface").empty();
-    for (const json& interface : parts.at("interface")) {
-      known = known && interface.at("gbps").is_number();
-      if (known) gbps += interface.at("gbps").get<double>();
+    bool known = !parts.interfaces->empty();
+    for (const NodeInterface& interface : *parts.interfaces) {
+      known = known && interface.gbps;
+      gbps += interface.gbps.value_or(0);
     }
     if (known && !HasNoNetwork() && !IsOpen("/network/gbps") &&
         *file_.Find("/network/gbps") > gbps) {
@@ -196,11 +296,11 @@ std::vector<SystemProblem> SystemDescription::Contradictions() const {
   return problems;
 }
 
-std::vector<SystemProblem> SystemDescription::ContradictionsWith(const json& node) const {
+std::vector<SystemProblem> SystemDescription::ContradictionsWith(const Node& node) const {
   std::vector<NodeDifference> fewest;
   std::size_t nearest = 0;
-  for (std::size_t i = 0; i < nodes().size(); ++i) {
-    auto differences = DifferencesOfNodes(DetectedPartsOf(nodes()[i]), node);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    auto differences = DifferencesOfNodes(nodes_[i], node);
     if (i > 0 && differences.size() >= fewest.size()) continue;
     fewest = std::move(differences);
     nearest = i;
@@ -219,15 +319,13 @@ std::vector<SystemProblem> SystemDescription::ContradictionsWith(const json& nod
 std::string SystemDescription::Summary() const {
   std::int64_t cards = 0;
   std::string kinds;
-  for (const json& node : nodes()) {
-    const auto count = node.at("count").get<std::int64_t>();
-    kinds += fmt::format("{}{}", kinds.empty() ? "" : " + ", count);
-    for (const json& card : node.value("card", json::array()))
-      if (card.at("count").is_number()) cards += count * card.at("count").get<std::int64_t>();
+  for (const Node& node : nodes_) {
+    kinds += fmt::format("{}{}", kinds.empty() ? "" : " + ", node.count.value());
+    cards += node.count.value() * static_cast<std::int64_t>(node.CardCount());
   }
   return fmt::format(
       "{} node(s){}, {} card(s)", NodeCount(),
-      nodes().size() > 1 ? fmt::format(" of {} kinds ({})", nodes().size(), kinds) : "", cards);
+      nodes_.size() > 1 ? fmt::format(" of {} kinds ({})", nodes_.size(), kinds) : "", cards);
 }
 
 std::string SystemDescription::Hash() const {
@@ -236,12 +334,13 @@ std::string SystemDescription::Hash() const {
               [](const json& a, const json& b) { return CanonicalJson(a) < CanonicalJson(b); });
   };
   json sorted = json::array();
-  for (const json& each : nodes()) {
-    json node = DetectedPartsOf(each);
-    node["count"] = each.at("count");
-    for (json& interface : node.at("interface")) interface.erase("name");
-    for (const Entries& array : kEntries) sort(node.at(array.name));
-    sorted.push_back(std::move(node));
+  for (const Node& each : nodes_) {
+    DescribedNode node = PartsOf(each);
+    for (NodeInterface& interface : *node.interfaces) interface.name.clear();
+    node.count = each.count;
+    json parts = ToJson(node);
+    for (const char* array : {"card", "card_link", "interface"}) sort(parts.at(array));
+    sorted.push_back(std::move(parts));
   }
   sort(sorted);
   return ContentHash({{"network", file_.root().at("network")}, {"nodes", sorted}});

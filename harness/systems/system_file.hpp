@@ -9,25 +9,23 @@
 #include <vector>
 
 #include "harness/files/toml_file.hpp"
+#include "harness/records/node.hpp"
 
 namespace sparfuse::harness {
-
-// Stands where a person has to write.
-inline constexpr const char* kChangeMe = "CHANGEME";
 
 // FOLDER/NAME.toml. Throws Error{kConfig} for a name that is none: letters, digits, '.', '_', '-'.
 std::filesystem::path SystemFile(const std::filesystem::path& folder, const std::string& name);
 
 // The text of a file of one node, as DetectNode gives it.
-std::string NewSystemText(const std::string& name, const nlohmann::json& node);
+std::string NewSystemText(const std::string& name, const Node& node);
 // A [[node]] of such a file. It may come last in any.
-std::string NodeText(const nlohmann::json& node);
+std::string NodeText(const Node& node);
 
 // What is wrong with a value.
 struct SystemProblem {
   std::string where;     // "file:line"
   std::string key;       // "node[1].interface[0].gbps"
-  nlohmann::json value;  // null: there is none
+  nlohmann::json value;  // as the file has it, of any key; null: there is none
   std::string expected;
 };
 // "file:line: key = value: expected ..."
@@ -40,17 +38,17 @@ class SystemDescription {
   // is detected.
   explicit SystemDescription(TomlFile file);
 
-  // As DetectNode gives them, each with "count".
-  const nlohmann::json& nodes() const { return file_.root().at("node"); }
+  // Each with its count, unless that is still to be written.
+  const std::vector<Node>& nodes() const { return nodes_; }
   // The position of the first node of which DifferencesOfNodes finds nothing; -1: of none.
-  int Find(const nlohmann::json& node) const;
+  int Find(const Node& node) const;
 
   // Values that are still to be written, those that contradict each other, and nodes that are
   // equal and yet apart.
   std::vector<SystemProblem> Contradictions() const;
   // Nothing where one of the nodes is as this one; else what differs from the one with the fewest
   // differences.
-  std::vector<SystemProblem> ContradictionsWith(const nlohmann::json& node) const;
+  std::vector<SystemProblem> ContradictionsWith(const Node& node) const;
 
   // "4 node(s) of 2 kinds (3 + 1), 32 card(s)". Precondition: nothing is left to be written.
   std::string Summary() const;
@@ -66,6 +64,7 @@ class SystemDescription {
   void Check() const;
 
   TomlFile file_;
+  std::vector<Node> nodes_;
 };
 
 }  // namespace sparfuse::harness

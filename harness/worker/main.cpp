@@ -35,7 +35,6 @@
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/hosts/preflight.hpp"
 #include "harness/worker/launch.hpp"
-#include "harness/worker/rank/card.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {

@@ -167,8 +167,9 @@ void Training::Finish(double turn_seconds) {
   const StepLog log = GatherSteps(rank_, log_);
   const std::vector<TracedStep> traced =
       GatherSpans(rank_, traced_, rank_.record->ReadClocks().by_rank());
-  nlohmann::json machine = MachineOf(rank_);
-  nlohmann::json quiet = monitor_.Gather();
+  PrivateFacts facts;
+  const Machine machine = MachineOf(rank_, facts);
+  const std::optional<Quiet> quiet = monitor_.Gather(facts);
   if (rank_.rank() != 0) return;
 
   const StepLogContext context = LogContext();
@@ -191,9 +192,9 @@ void Training::Finish(double turn_seconds) {
                           ? "a selection lost mass"
                           : "an exchange lost mass: " + std::to_string(lost_elements_) +
                                 " elements of sums and residuals do not add up";
-  outcome["machine"] = std::move(machine);
-  outcome["quiet"] = std::move(quiet);
-  outcome["software"] = SoftwareOfWorker();
+  outcome["machine"] = ToJson(machine);
+  outcome["quiet"] = ToJson(quiet);
+  outcome["software"] = ToJson(SoftwareOfWorker());
   outcome["plan"] = engine_->plan().UnitSizes();
   planning_->Describe(outcome);
   outcome["layout"] = LayoutJson();
@@ -204,7 +205,7 @@ void Training::Finish(double turn_seconds) {
   WriteSpans(rank_.directory, traced, series);
   if (!evaluations_.empty()) WriteEvaluations(series);
   outcome["turn_seconds"] = turn_seconds + SecondsSince(begun);
-  WriteOutcome(rank_.directory, outcome);
+  WriteOutcome(rank_.directory, outcome, facts);
 }
 
 void Training::AddSelection(nlohmann::json& outcome) const {

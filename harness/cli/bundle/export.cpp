@@ -82,7 +82,7 @@ int ExportVerb(Program& program, const ExportRequest& request) {
     fmt::print(stderr, "warning: {}; left out\n", why);
   if (request.show) Show(bundle, program.json());
   if (request.out.empty()) return kDone;
-  bundle.Write(DescribeSource(program.root()), request.out);
+  bundle.Write(ToJson(DescribeSource(program.root())), request.out);
   const auto bytes = std::filesystem::file_size(request.out);
   if (program.json() && !request.show) {
     PrintJson({{"file", request.out.string()},

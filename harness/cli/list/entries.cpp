@@ -250,7 +250,7 @@ json ProfileJson(const fs::path& file, const std::string& name) {
     entry["kind"] = KindOfAll(outcomes);
     if (entry["kind"] != kMeasured) return entry;
     entry["kind"] = "measured elsewhere";
-    CheckSameMachine(file, outcomes, DescribeSystem());
+    CheckSameMachine(file, outcomes, ToJson(DescribeSystem()));
     entry["kind"] = "measured here";
   } catch (const Error& error) {
     if (entry.contains("kind")) return entry;

@@ -14,6 +14,7 @@
 #include "harness/files/toml_file.hpp"
 #include "harness/machine/doctor.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/report/tables/profile_table.hpp"
 #include "harness/run/live/launch/placement.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
@@ -161,7 +162,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     }
     file = ProfileFile(program.store().profiles().own(), request.name);
     if (SomethingIsAt(file)) kept = ReadProfiles(file);
-    CheckSameMachine(file, kept, context.SystemOfLaunches());
+    CheckSameMachine(file, kept, ToJson(context.SystemOfLaunches()));
   }
   // What the file has is not measured again, whatever became of its trials.
   const auto in_file = [&](const CellConfig& config) {
@@ -187,7 +188,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
       continue;
     }
     const TrialRow* row =
-        FindTrial(program.catalog(), rows, config, ContentHash(context.SystemOf(config)));
+        FindTrial(program.catalog(), rows, config, HashOf(context.SystemOf(config)));
     // Of hosts that did not tell what they are, or others than those that did.
     if (row == nullptr && options.launch.across_hosts())
       row = FindTrial(program.catalog(), rows, config, "");
@@ -195,7 +196,9 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     const fs::path directory = program.store().results() / row->directory;
     if (options.launch.across_hosts()) {
       const json ran = ReadJsonFile(directory / "outcome.json").at("machine");
-      CheckPlacement(ran.value("placement", json::array()), config, options.launch);
+      CheckPlacement(
+          ReadPrivateFacts(directory).NamesOf(ran.value("placement", std::vector<std::string>())),
+          config, options.launch);
     }
     outcomes.push_back(ProfileOutcome(directory));
   }

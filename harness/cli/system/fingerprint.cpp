@@ -144,7 +144,7 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   RunOptions options = program.OptionsOfRuns(asked.launch);
   const CellConfig config = ConfigOf(asked, options.launch);
   json kept = SomethingIsAt(file) ? ReadProfiles(file) : json::array();
-  CheckSameMachine(file, kept, DescribeSystem());
+  CheckSameMachine(file, kept, ToJson(DescribeSystem()));
   if (::access(options.worker.c_str(), X_OK) != 0) {
     SPARFUSE_THROW(kConfig, fmt::format("no worker at {}: expected the executable sparfuse-worker",
                                         options.worker.string()));

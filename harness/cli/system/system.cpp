@@ -39,7 +39,7 @@ std::vector<fs::path> EqualSystems(const fs::path& file, const std::string& hash
 
 int SystemInitVerb(Program& program, const SystemInit& asked) {
   const fs::path file = SystemFile(FolderOf(program), asked.name);
-  const json node = DetectNode();
+  const Node node = DetectNode();
   if (asked.print) {
     fmt::print("{}", NodeText(node));
     return kDone;
@@ -75,7 +75,7 @@ int SystemCheckVerb(Program& program, const std::string& name) {
                                         name, file.string(), name));
   }
   const SystemDescription system(TomlFile::Read(file));
-  const json here = DetectNode();
+  const Node here = DetectNode();
   std::vector<SystemProblem> problems = system.Contradictions();
   for (SystemProblem& problem : system.ContradictionsWith(here))
     problems.push_back(std::move(problem));

@@ -4,18 +4,18 @@
 #include <optional>
 
 #include "harness/files/canonical.hpp"
+#include "harness/machine/quiet.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 // Several launches of trials that take turns. A clock that falls for good, say with another power
 // plan, is the new normal after three quarters of them.
 constexpr std::size_t kCompared = 40;
 
-void Keep(std::vector<double>& last, const json& readings) {
-  const auto seconds = MeanLoopSeconds(readings);
+void Keep(std::vector<double>& last, const std::optional<Quiet>& readings) {
+  if (!readings) return;
+  const auto seconds = MeanLoopSeconds(*readings);
   if (!seconds) return;
   last.push_back(*seconds);
   if (last.size() > kCompared) last.erase(last.begin());
@@ -24,19 +24,22 @@ void Keep(std::vector<double>& last, const json& readings) {
 }  // namespace
 
 Disturbances::Disturbances(const std::vector<TrialRow>& rows) {
-  for (const TrialRow& row : rows) Keep(loop_seconds_[{row.system_hash, row.workers}], row.quiet);
+  for (const TrialRow& row : rows)
+    Keep(loop_seconds_[{row.system_hash, row.workers}], QuietOf(row.quiet));
 }
 
-json Disturbances::Judge(const PlannedTrial& trial, const json& readings) {
+std::optional<Quiet> Disturbances::Judge(const PlannedTrial& trial,
+                                         const std::optional<Quiet>& readings) {
   std::vector<double>& last = loop_seconds_[{ContentHash(trial.system), trial.config.workers}];
-  json judged = JudgeQuiet(readings, trial.quiet, Undisturbed(last));
+  std::optional<Quiet> judged;
+  if (readings) judged = JudgeQuiet(*readings, trial.quiet, Undisturbed(last));
   Keep(last, readings);
   return judged;
 }
 
-bool Disturbances::RunsAgain(const PlannedTrial& trial, const json& quiet, int times,
+bool Disturbances::RunsAgain(const PlannedTrial& trial, const Quiet& quiet, int times,
                              double seconds, double planned_seconds) {
-  if (!quiet.is_object() || !quiet.value("disturbed", false)) return false;
+  if (!quiet.disturbed) return false;
   if (trial.config.kind != TrialKind::kThroughput || times > trial.quiet.reruns) return false;
   if (rerun_seconds_ + seconds > kRerunShare * planned_seconds) return false;
   rerun_seconds_ += seconds;

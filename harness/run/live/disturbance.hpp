@@ -2,11 +2,12 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "harness/records/quiet.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
 namespace sparfuse::harness {
@@ -20,15 +21,15 @@ class Disturbances {
   // when nothing disturbs them.
   explicit Disturbances(const std::vector<TrialRow>& rows);
 
-  // `readings` as trial.json keeps them (JudgeQuiet); null for null.
-  nlohmann::json Judge(const PlannedTrial& trial, const nlohmann::json& readings);
+  // `readings` with the judgement; nothing for nothing.
+  std::optional<Quiet> Judge(const PlannedTrial& trial, const std::optional<Quiet>& readings);
 
   // Whether `trial`, which ran `times` times, last for `seconds`, runs once more at once: a
   // disturbed throughput trial, up to [quiet] reruns, while the budget lasts. What a trained model
   // reaches does not depend on its neighbours. planned_seconds: of all that the run has done and
   // will do, reruns apart; below 0 where that is not known yet. A call that answers yes takes
   // `seconds` from the budget.
-  bool RunsAgain(const PlannedTrial& trial, const nlohmann::json& quiet, int times, double seconds,
+  bool RunsAgain(const PlannedTrial& trial, const Quiet& quiet, int times, double seconds,
                  double planned_seconds);
 
  private:

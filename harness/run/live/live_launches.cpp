@@ -8,7 +8,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/hosts/host_record.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
@@ -22,6 +22,17 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 }  // namespace
+
+TrialLaunch EndedLaunch::PutNamesApart() const {
+  TrialLaunch shown;
+  for (const fs::path& directory : directories) {
+    shown = record;
+    PrivateFacts facts = ReadPrivateFacts(directory);
+    TakeNames(shown, facts);
+    WritePrivateFacts(directory, facts);
+  }
+  return shown;
+}
 
 LiveLaunches::LiveLaunches(const Catalog& catalog, const RunOptions& options,
                            const std::atomic<bool>& interrupted)
@@ -103,14 +114,16 @@ EndedLaunch LiveLaunches::Run(const std::vector<LiveTrial>& trials, int number,
   how.argv = request.argv;
   how.environment = DescribeEnvironment();
   for (const auto& [name, value] : request.environment) how.environment[name] = value;
-  how.launch = {{"id", fmt::format("{}.{}", trials.front().id, number)}, {"trials", trials.size()}};
-  TakeHostRecord(
-      directories.front(),
-      TrafficOfHosts({HostName()}, {DescribeTraffic(interfaces, ReadInterfaces(), method.interface,
-                                                    method.across_hosts())}),
-      how.launch);
-  for (const std::string& warning : WarningsOfHosts(how.launch))
-    progress.Say("warning: " + warning);
+  TrialLaunch& record = ended.record;
+  static_cast<LaunchHosts&>(record) = TakeHostRecord(directories.front());
+  record.id = fmt::format("{}.{}", trials.front().id, number);
+  record.trials = static_cast<int>(trials.size());
+  if (!record.network) {
+    record.network = TrafficOfHosts(
+        {HostName()},
+        {DescribeTraffic(interfaces, ReadInterfaces(), method.interface, method.across_hosts())});
+  }
+  for (const std::string& warning : WarningsOf(record)) progress.Say("warning: " + warning);
   if (nodes_ && watch.start_was_late() && !method.hostfile.empty()) {
     progress.Say("ranks did not meet: trying each host alone");
     ended.silent = SilentHosts(method, worker, directories.front(), limits.start);
@@ -144,7 +157,7 @@ void LiveLaunches::Judge(const std::vector<const LiveTrial*>& ended,
     if (failed.trials.empty()) failed.failure = outcomes[i]["failure"];
     failed.trials.push_back(*ended[i]->planned);
   }
-  const std::string said = nodes_->Judge(failed, launch.how.launch);
+  const std::string said = nodes_->Judge(failed, launch.record);
   if (!said.empty()) progress.Say("warning: " + said);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
+#include "harness/records/launch.hpp"
 #include "harness/run/live/hosts/node_failures.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/ship/shipping.hpp"
@@ -32,8 +33,13 @@ struct EndedLaunch {
   std::filesystem::path log;
   double timeout_seconds = 0;      // of all its trials
   std::vector<Blame> silent = {};  // hosts on which no rank starts, where ranks did not meet
-  // All but the seconds of a trial and the system's fingerprint; of an interrupted launch nothing.
+  // All but the launch, the seconds of a trial and the system's fingerprint; of an interrupted
+  // launch nothing.
   HowItRan how;
+  TrialLaunch record;  // with the hosts' real names
+
+  // The record as trials keep it; puts its names into the private.json of each trial.
+  TrialLaunch PutNamesApart() const;
 };
 
 class LiveLaunches {

@@ -34,7 +34,7 @@ class Tried {
   bool Has(const Cell& cell, int block) {
     if (const auto [at, is_new] = seen_.insert(cell.config_hash); is_new) {
       const json revisions = RevisionsOf(context_.catalog, cell.config);
-      const std::string system_hash = ContentHash(context_.SystemOf(cell.config));
+      const std::string system_hash = HashOf(context_.SystemOf(cell.config));
       for (const TrialRow& row : rows_) {
         if (row.config_hash == cell.config_hash && row.system_hash == system_hash &&
             row.revisions == revisions)

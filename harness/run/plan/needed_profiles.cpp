@@ -153,11 +153,13 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
   return profile;
 }
 
-json ModelledSystem(const CellConfig& config, const json& profile, const json& machine) {
-  json system = {{"cluster", config.cluster}, {"profile_hash", ContentHash(profile)}};
-  if (IsOwnCluster(config.cluster)) system["machine"] = machine;
+System ModelledSystem(const CellConfig& config, const json& profile, const System& machine) {
+  System system;
+  if (IsOwnCluster(config.cluster)) system = machine;
+  system.cluster = config.cluster;
+  system.profile_hash = ContentHash(profile);
   const std::string kind = KindOfAll(profile);
-  if (kind != kMeasured) system["kind"] = kind;
+  if (kind != kMeasured) system.kind = kind;
   return system;
 }
 

@@ -10,6 +10,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "harness/records/node.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {
@@ -59,10 +60,10 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
                     const CellConfig& config, const ProfileNeeds& needs,
                     const std::string& system_hash);
 
-// What stands in the place of a machine for a modelled trial: {"cluster", "profile_hash", for own
-// clusters "machine", this machine's description, and the "kind" of a file of profiles that is not
-// measured}.
-nlohmann::json ModelledSystem(const CellConfig& config, const nlohmann::json& profile,
-                              const nlohmann::json& machine);
+// What stands in the place of a machine for a modelled trial: the profile, for own clusters with
+// the machine that it was measured on, else with the kind of a file of profiles that is not
+// measured.
+System ModelledSystem(const CellConfig& config, const nlohmann::json& profile,
+                      const System& machine);
 
 }  // namespace sparfuse::harness

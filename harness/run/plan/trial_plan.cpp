@@ -17,7 +17,6 @@
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/plan/turns.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -110,7 +109,7 @@ PlannedTrial MakeTrial(const PlanContext& context, PartsOfCells& parts,
   trial.part = part.id;
   trial.config = config;
   trial.config_hash = config_hash;
-  trial.system = context.SystemOf(config);
+  trial.system = ToJson(context.SystemOf(config));
   trial.hosts = context.HostsOf(config);
   trial.revisions = revisions;
   trial.sources = sources;
@@ -227,16 +226,16 @@ class Collector {
 
 }  // namespace
 
-json PlanContext::SystemOfLaunches() const { return SystemOfHosts(hosts.nodes.size()); }
+System PlanContext::SystemOfLaunches() const { return SystemOfHosts(hosts.nodes.size()); }
 
-json PlanContext::SystemOf(const CellConfig& config) const {
+System PlanContext::SystemOf(const CellConfig& config) const {
   const bool here = !hosts.across || hosts.nodes.empty() || config.modelled() ||
                     config.transport == Transport::kThreads;
   if (here) return machine;
   return SystemOfHosts(static_cast<std::size_t>(HostsOf(config)));
 }
 
-json PlanContext::SystemOfHosts(std::size_t count) const {
+System PlanContext::SystemOfHosts(std::size_t count) const {
   if (hosts.nodes.empty()) return machine;
   return SystemOfNodes(std::span(hosts.nodes).first(std::min(hosts.nodes.size(), count)));
 }
@@ -354,8 +353,8 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
   Collector collector(context, rows);
   PartsOfCells parts(context);
   // Ranks of one host measure profiles.
-  const json machine = context.SystemOfHosts(1);
-  const std::string system_hash = ContentHash(machine);
+  const System machine = context.SystemOfHosts(1);
+  const std::string system_hash = HashOf(machine);
   for (const auto& experiment : experiments) {
     const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
@@ -380,7 +379,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
           trial.profile = profile.content;
           trial.why = profile.missing;
           trial.system = profile.missing.empty()
-                             ? ModelledSystem(cell.config, profile.content, machine)
+                             ? ToJson(ModelledSystem(cell.config, profile.content, machine))
                              : json();
           collector.Add(std::move(trial));
         }

@@ -9,6 +9,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "harness/records/node.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {
@@ -49,15 +50,15 @@ struct LaunchMemory {
 // Where a run's launches go.
 struct LaunchedHosts {
   bool across = false;  // ranks may be on other hosts than this program's
-  // By host, in the launcher's order, as DescribeNode (harness/systems/recorded_node.hpp) has them;
+  // By host, in the launcher's order, as DescribeNode (harness/systems/detected_node.hpp) has them;
   // empty: not known.
-  std::vector<nlohmann::json> nodes = {};
+  std::vector<Node> nodes = {};
 };
 
 struct PlanContext {
   const Catalog& catalog;
   const Store& store;
-  nlohmann::json machine;                   // DescribeSystem()
+  System machine;                           // DescribeSystem()
   bool fresh = false;                       // everything runs again
   bool retry_disturbed = false;             // what has only disturbed trials runs again
   std::optional<LaunchMemory> memory = {};  // nothing: this machine's
@@ -65,11 +66,11 @@ struct PlanContext {
 
   // What launches are on: the nodes of their hosts or, where these are this host or not known, the
   // machine.
-  nlohmann::json SystemOfLaunches() const;
+  System SystemOfLaunches() const;
   // Of those that the cell's ranks are on.
-  nlohmann::json SystemOf(const CellConfig& config) const;
+  System SystemOf(const CellConfig& config) const;
   // Of so many of the hosts, the first ones.
-  nlohmann::json SystemOfHosts(std::size_t count) const;
+  System SystemOfHosts(std::size_t count) const;
   int HostsOf(const CellConfig& config) const;
 };
 

@@ -264,10 +264,11 @@ void RunFingerprint(const Rank& rank) {
   const int rounds = MeasureRounds(rank, measured);
   const json fingerprint = measured.Result();
   json profile = MeasureLinkCurves(rank);
-  json machine = MachineOf(rank);
+  PrivateFacts facts;
+  Machine machine = MachineOf(rank, facts);
   if (rank.rank() != 0) return;
   profile["seconds"] = SecondsSince(begin);
-  machine["load_before"] = load;
+  machine.load_before = load;
   WriteOutcome(
       rank.directory,
       {{"status", "ok"},
@@ -277,10 +278,11 @@ void RunFingerprint(const Rank& rank) {
        {"n", rounds},
        {"fingerprint", fingerprint},
        {"profile", std::move(profile)},
-       {"machine", std::move(machine)},
-       {"software", SoftwareOfWorker()},
+       {"machine", ToJson(machine)},
+       {"software", ToJson(SoftwareOfWorker())},
        {"sampling", "medians of " + std::to_string(rounds) + " rounds, of links for models of " +
-                        std::to_string(kRepeats) + " repeats; mean over ranks"}});
+                        std::to_string(kRepeats) + " repeats; mean over ranks"}},
+      facts);
 }
 
 }  // namespace sparfuse::harness

@@ -1,14 +1,16 @@
 #include "harness/worker/hosts/host_clocks.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
+
+#include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kRounds = 32;
 constexpr int kTag = 0;
@@ -23,19 +25,31 @@ std::string NameOfClock() {
 
 }  // namespace
 
+RankHosts::RankHosts(const std::vector<std::string>& host_by_rank) {
+  for (std::size_t rank = 0; rank < host_by_rank.size(); ++rank) {
+    const auto found = std::ranges::find(names, host_by_rank[rank]);
+    const auto host = static_cast<std::size_t>(found - names.begin());
+    if (found == names.end()) {
+      names.push_back(host_by_rank[rank]);
+      ranks_of.emplace_back();
+    }
+    host_of.push_back(host);
+    ranks_of[host].push_back(static_cast<int>(rank));
+  }
+}
+
+RankHosts FindHosts(const Rank& rank) { return RankHosts(GatherTexts(rank, HostName())); }
+
 HostClocks::HostClocks(const Rank& rank, const RankHosts& hosts) {
-  std::vector<json> names;
-  const std::vector<json> clock_by_rank = GatherJson(rank, NameOfClock());
-  for (std::size_t r = 0; r < clock_by_rank.size(); ++r) {
+  std::vector<std::string> names = GatherTexts(rank, NameOfClock());
+  for (std::size_t r = 0; r < names.size(); ++r) {
     // Without its name each host has its own.
-    const json name = clock_by_rank[r].get<std::string>().starts_with(' ')
-                          ? json(hosts.names[hosts.host_of[r]])
-                          : clock_by_rank[r];
-    const auto found = std::ranges::find(names, name);
-    clock_of_.push_back(static_cast<std::size_t>(found - names.begin()));
-    if (found != names.end()) continue;
-    if (r > 0) compared_.push_back(static_cast<int>(r));
-    names.push_back(name);
+    if (names[r].starts_with(' ')) names[r] = hosts.names[hosts.host_of[r]];
+  }
+  const RankHosts clocks(names);
+  clock_of_ = clocks.host_of;
+  for (const std::vector<int>& ranks : clocks.ranks_of) {
+    if (ranks.front() > 0) compared_.push_back(ranks.front());
   }
   before_ = Compare(rank);
 }
@@ -54,13 +68,14 @@ void HostClocks::Read(const Rank& rank) {
   lines_.assign(1, {});
   if (compared_.empty()) return;
   const ClockReading after = Compare(rank);
-  const auto lines =
-      GatherJson(rank, {before_.at_seconds, before_.offset_seconds, before_.uncertainty_seconds,
-                        after.at_seconds, after.offset_seconds, after.uncertainty_seconds});
-  for (const int r : compared_) {
-    const json& line = lines[static_cast<std::size_t>(r)];
-    lines_.push_back({{line[0], line[1], line[2]}, {line[3], line[4], line[5]}});
+  std::vector<ClockLine> by_rank;
+  const ClockLine own{before_, after};
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(&own, 1)))) {
+    ClockLine line;
+    std::memcpy(&line, bytes.data(), sizeof line);
+    by_rank.push_back(line);
   }
+  for (const int r : compared_) lines_.push_back(by_rank[static_cast<std::size_t>(r)]);
 }
 
 std::vector<ClockLine> HostClocks::by_rank() const {
@@ -69,15 +84,16 @@ std::vector<ClockLine> HostClocks::by_rank() const {
   return lines;
 }
 
-json HostClocks::Describe(const RankHosts& hosts) const {
-  if (compared_.empty()) return nullptr;
-  json clocks = {{"hosts", hosts.names}};
+std::optional<LaunchClocks> HostClocks::Describe(const RankHosts& hosts) const {
+  if (compared_.empty()) return std::nullopt;
+  LaunchClocks clocks;
+  clocks.hosts = hosts.names;
   for (const auto& ranks : hosts.ranks_of) {
     const ClockLine& line = lines_.at(clock_of_[static_cast<std::size_t>(ranks.front())]);
-    clocks["offset_seconds"].push_back(line.after.offset_seconds);
-    clocks["drift_ppm"].push_back(1e6 * line.drift());
-    clocks["drift_uncertainty_ppm"].push_back(1e6 * line.drift_uncertainty());
-    clocks["uncertainty_seconds"].push_back(line.uncertainty_seconds());
+    clocks.offset_seconds.push_back(line.after.offset_seconds);
+    clocks.drift_ppm.push_back(1e6 * line.drift());
+    clocks.drift_uncertainty_ppm.push_back(1e6 * line.drift_uncertainty());
+    clocks.uncertainty_seconds.push_back(line.uncertainty_seconds());
   }
   return clocks;
 }

@@ -1,14 +1,33 @@
-// Compares the clocks of a launch's hosts, so that time stamps of ranks can stand beside one
-// another.
+// Says which ranks are on one host, and compares the clocks of a launch's hosts, so that time
+// stamps of ranks can stand beside one another.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/transport/world/clocks.hpp"
-#include "harness/worker/hosts/rank_hosts.hpp"
+#include "harness/records/launch.hpp"
+#include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
+
+// Hosts are told apart by their names, and numbered in the order of their first ranks.
+struct RankHosts {
+  std::vector<std::string> names;          // by host
+  std::vector<std::size_t> host_of;        // by rank
+  std::vector<std::vector<int>> ranks_of;  // by host; the first one speaks for it
+
+  explicit RankHosts(const std::vector<std::string>& host_by_rank);
+  bool several() const noexcept { return names.size() > 1; }
+  bool speaks(int rank) const { return ranks_of[host_of[Index(rank)]].front() == rank; }
+
+ private:
+  static std::size_t Index(int rank) { return static_cast<std::size_t>(rank); }
+};
+
+// Collective; equal on all ranks.
+RankHosts FindHosts(const Rank& rank);
 
 class HostClocks {
  public:
@@ -22,10 +41,8 @@ class HostClocks {
 
   // By rank; after Read.
   std::vector<ClockLine> by_rank() const;
-  // By host, as trials keep it: {"hosts", "offset_seconds" (at the second reading), "drift_ppm",
-  // "drift_uncertainty_ppm", "uncertainty_seconds"}, lists in the order of hosts; null where all
-  // have rank 0's clock. On rank 0.
-  nlohmann::json Describe(const RankHosts& hosts) const;
+  // In the order of hosts; nothing where all have rank 0's clock. On rank 0.
+  std::optional<LaunchClocks> Describe(const RankHosts& hosts) const;
 
  private:
   ClockReading Compare(const Rank& rank) const;

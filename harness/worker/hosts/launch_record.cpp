@@ -8,17 +8,15 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/binding.hpp"
 #include "harness/machine/nvml.hpp"
-#include "harness/run/live/hosts/host_record.hpp"
-#include "harness/systems/recorded_node.hpp"
+#include "harness/records/launch.hpp"
+#include "harness/systems/detected_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
-// Where this rank's card is; null without one.
-json CardOfRank(const Device& device) {
-  if (device.kind != DeviceKind::kCuda) return nullptr;
+// Where this rank's card is; "" without one.
+std::string CardOfRank(const Device& device) {
+  if (device.kind != DeviceKind::kCuda) return "";
   const Card card = CardOf(device.index);
   const auto same = [](const std::string& text) {
     std::string digits;
@@ -34,45 +32,32 @@ json CardOfRank(const Device& device) {
   return "cuda:" + std::to_string(card.index);
 }
 
-// A list a key, in the order of ranks.
-json Columns(const std::vector<json>& bindings) {
-  json columns;
-  for (const json& binding : bindings) {
-    columns["hosts"].push_back(binding.at("host"));
-    for (const char* key : {"cores", "numa", "card", "interface"})
-      columns[key].push_back(binding.at(key));
-  }
-  return columns;
-}
-
 }  // namespace
 
 LaunchRecord::LaunchRecord(const Rank& rank)
     : rank_(rank), hosts_(FindHosts(rank)), clocks_(rank, hosts_) {
-  json own = BindingOfThisProcess();
-  const std::string interface = PinnedInterface();
-  own["card"] = CardOfRank(rank.device);
-  own["interface"] = interface.empty() ? json() : json(interface);
-  own["node"] = hosts_.speaks(rank.rank()) ? DescribeNode(interface) : json();
-  const std::vector<json> bindings = GatherJson(rank, own);
-  RefuseOversubscription(bindings);
+  RankBinding own = BindingOfThisProcess();
+  own.interface = PinnedInterface();
+  own.card = CardOfRank(rank.device);
+  if (hosts_.speaks(rank.rank())) own.node = DescribeNode(own.interface);
+  const std::vector<RankBinding> ranks = GatherRecords(rank, own);
+  RefuseOversubscription(ranks);
   if (hosts_.speaks(rank.rank())) interfaces_ = ReadInterfaces();
   if (rank.rank() != 0) return;
-  record_["binding"] = Columns(bindings);
-  std::vector<json> nodes;
-  for (const auto& ranks : hosts_.ranks_of)
-    nodes.push_back(bindings[static_cast<std::size_t>(ranks.front())].at("node"));
-  record_["nodes"] = CountedNodes(nodes);
+  record_.binding = ColumnsOf(ranks);
+  std::vector<Node> nodes;
+  for (const auto& of_host : hosts_.ranks_of)
+    nodes.push_back(ranks[static_cast<std::size_t>(of_host.front())].node.value());
+  record_.nodes = CountedNodes(nodes);
   if (rank.device.kind == DeviceKind::kCuda) {
-    if (const std::string hidden = WhoIsHidden(bindings); !hidden.empty())
-      record_["warnings"] = {hidden};
+    if (const std::string hidden = WhoIsHidden(ranks); !hidden.empty()) record_.warnings = {hidden};
   }
   Write();
 }
 
-void LaunchRecord::RefuseOversubscription(const std::vector<json>& bindings) const {
+void LaunchRecord::RefuseOversubscription(const std::vector<RankBinding>& ranks) const {
   if (!hosts_.several() || std::getenv(kOversubscribe) != nullptr) return;
-  const std::string what = WhatIsOversubscribed(bindings, rank_.config.threads_per_worker);
+  const std::string what = WhatIsOversubscribed(ranks, rank_.config.threads_per_worker);
   if (what.empty()) return;
   SPARFUSE_THROW(kConfig, what + ": expected fewer ranks or threads, or --oversubscribe");
 }
@@ -84,22 +69,22 @@ const HostClocks& LaunchRecord::ReadClocks() {
 
 void LaunchRecord::Finish() {
   ReadClocks();
-  json own;
+  HostTraffic own;
   if (hosts_.speaks(rank_.rank())) {
     own = DescribeTraffic(interfaces_, ReadInterfaces(), PinnedInterface(), hosts_.several());
   }
-  const std::vector<json> traffic = GatherJson(rank_, own);
+  const std::vector<HostTraffic> traffic = GatherRecords(rank_, own);
   if (rank_.rank() != 0) return;
-  std::vector<json> by_host;
+  std::vector<HostTraffic> by_host;
   for (const auto& ranks : hosts_.ranks_of)
     by_host.push_back(traffic[static_cast<std::size_t>(ranks.front())]);
-  record_["network"] = TrafficOfHosts(hosts_.names, by_host);
-  if (json clocks = clocks_.Describe(hosts_); !clocks.is_null()) record_["clocks"] = clocks;
+  record_.network = TrafficOfHosts(hosts_.names, by_host);
+  record_.clocks = clocks_.Describe(hosts_);
   Write();
 }
 
 void LaunchRecord::Write() const {
-  WriteFileDurably(rank_.directory / kHostRecord, record_.dump(1) + "\n");
+  WriteFileDurably(rank_.directory / kHostRecord, ToJson(record_).dump(1) + "\n");
 }
 
 }  // namespace sparfuse::harness

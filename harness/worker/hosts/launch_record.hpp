@@ -4,18 +4,17 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "harness/machine/network.hpp"
+#include "harness/records/launch.hpp"
 #include "harness/worker/hosts/host_clocks.hpp"
-#include "harness/worker/hosts/rank_hosts.hpp"
 
 namespace sparfuse::harness {
 
 // One object a rank; all members are collective. Rank 0 keeps hosts.json, whose keys the controller
-// takes over (harness/run/live/hosts/host_record.hpp), in the directory of the launch's first
+// takes over (harness/records/launch.hpp), in the directory of the launch's first
 // trial.
 class LaunchRecord {
  public:
@@ -30,14 +29,14 @@ class LaunchRecord {
   void Finish();
 
  private:
-  void RefuseOversubscription(const std::vector<nlohmann::json>& bindings) const;
+  void RefuseOversubscription(const std::vector<RankBinding>& ranks) const;
   void Write() const;
 
   const Rank& rank_;
   RankHosts hosts_;
   HostClocks clocks_;
   std::map<std::string, InterfaceBytes> interfaces_;  // where this rank speaks for its host
-  nlohmann::json record_;                             // rank 0
+  LaunchHosts record_;                                // rank 0
 };
 
 }  // namespace sparfuse::harness

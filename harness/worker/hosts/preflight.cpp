@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -32,7 +33,7 @@
 #include "harness/machine/network.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
-#include "harness/systems/recorded_node.hpp"
+#include "harness/systems/detected_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -81,14 +82,15 @@ std::string IdOf(const dl_phdr_info& object) {
   return fmt::format("{} bytes", fs::file_size(object.dlpi_name, none));
 }
 
-// {"libmpi.so.40": ID} of those that measure.
-json LoadedLibraries() {
-  json libraries = json::object();
+// "libmpi.so.40" and its id, of those that measure.
+std::map<std::string, std::string> LoadedLibraries() {
+  std::map<std::string, std::string> libraries;
   const auto visit = [](dl_phdr_info* object, std::size_t, void* data) {
     const std::string name = fs::path(object->dlpi_name).filename().string();
     for (const std::string_view begin : {"libmpi.", "libopen-", "libtorch", "libc10", "libnccl",
                                          "libcudart", "libcublas", "libcudnn"}) {
-      if (name.starts_with(begin)) (*static_cast<json*>(data))[name] = IdOf(*object);
+      if (name.starts_with(begin))
+        (*static_cast<std::map<std::string, std::string>*>(data))[name] = IdOf(*object);
     }
     return 0;
   };
@@ -110,9 +112,10 @@ std::vector<std::string> InterfacesThatAreUp() {
   return names;
 }
 
-json MemlockBytes() {
+std::optional<std::uint64_t> MemlockBytes() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return nullptr;
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return std::nullopt;
   return limit.rlim_cur;
 }
 
@@ -132,32 +135,32 @@ bool SeesResults(const fs::path& folder, const std::string& nonce, int rank) {
   }
 }
 
-json NcclVersion() {
-  if (!WhyNoCuda().empty()) return nullptr;
+std::optional<int> NcclVersion() {
+  if (!WhyNoCuda().empty()) return std::nullopt;
   int version = 0;
-  return LinkedNccl().get_version(&version) == 0 ? json(version) : json();
+  return LinkedNccl().get_version(&version) == 0 ? std::optional(version) : std::nullopt;
 }
 
-json FactsOfHost(const fs::path& folder, const std::string& nonce, int rank) {
-  json facts = BindingOfThisProcess();
-  facts["rank"] = rank;
-  facts["worker"] = ShortHash(ReadFile("/proc/self/exe"));
-  facts["mpi"] = MpiLibraryVersion();
-  facts["libraries"] = LoadedLibraries();
+HostFacts FactsOfHost(const fs::path& folder, const std::string& nonce, int rank) {
+  HostFacts facts;
+  static_cast<RankBinding&>(facts) = BindingOfThisProcess();
+  facts.rank = rank;
+  facts.worker = ShortHash(ReadFile("/proc/self/exe"));
+  facts.mpi = MpiLibraryVersion();
+  facts.libraries = LoadedLibraries();
   const int runtime = CudaVersions().runtime;
-  facts["cuda"] = runtime == 0 ? json() : json(DottedVersion(runtime));
-  facts["nccl"] = NcclVersion();
-  facts["node"] = DescribeNode(PinnedInterface());
-  facts["cpu"] = facts["node"]["cpu_model"];
-  facts["cards"] = facts["node"]["gpus"];
-  const std::string driver = ReadGpus().driver_version;
-  facts["driver"] = driver.empty() ? json() : json(driver);
-  facts["memlock_bytes"] = MemlockBytes();
-  facts["shm_free_bytes"] = ShmFreeBytes();
-  facts["interfaces"] = InterfacesThatAreUp();
+  if (runtime != 0) facts.cuda = DottedVersion(runtime);
+  facts.nccl = NcclVersion();
+  facts.node = DescribeNode(PinnedInterface());
+  facts.cpu = facts.node->processor;
+  facts.cards = ToJson(*facts.node).at("gpus");
+  facts.driver = ReadGpus().driver_version;
+  facts.memlock_bytes = MemlockBytes();
+  facts.shm_free_bytes = ShmFreeBytes();
+  facts.interfaces = InterfacesThatAreUp();
   std::error_code none;
-  facts["rdma"] = !fs::is_empty("/sys/class/infiniband", none) && !none;
-  facts["sees_results"] = SeesResults(folder, nonce, rank);
+  facts.rdma = !fs::is_empty("/sys/class/infiniband", none) && !none;
+  facts.sees_results = SeesResults(folder, nonce, rank);
   return facts;
 }
 
@@ -191,7 +194,7 @@ int TellFacts(const fs::path& folder) {
   try {
     const auto expected = WorldOfEnvironment();
     if (!expected) SPARFUSE_THROW(kConfig, std::string(kWorldVariable) + " is not set");
-    Tell(FactsOfHost(folder, expected->nonce, rank));
+    Tell(ToJson(FactsOfHost(folder, expected->nonce, rank)));
     CheckLauncherOf(*expected);
     Tell(MeetOthers(*expected));
     return 0;

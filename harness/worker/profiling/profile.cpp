@@ -59,8 +59,10 @@ void RunProfile(const Rank& rank) {
   const auto workload = MakeTrialWorkload(rank);
   BroadcastState(rank, *workload);
   json profile = MeasureProfile(rank, SubjectOf(rank, *workload), effort, say);
-  json machine = MachineOf(rank);
+  PrivateFacts facts;
+  Machine machine = MachineOf(rank, facts);
   if (rank.rank() != 0) return;
+  machine.load_before = load;
   const auto seconds = [](double value) { return json{{"value", value}, {"unit", "seconds"}}; };
   const json& measured = profile["backward"];
   json outcome;
@@ -72,13 +74,12 @@ void RunProfile(const Rank& rank) {
                         {"update_seconds", seconds(measured["update_seconds"])}};
   outcome["n"] = steps;
   outcome["profile"] = std::move(profile);
-  outcome["machine"] = std::move(machine);
-  outcome["machine"]["load_before"] = load;
-  outcome["software"] = SoftwareOfWorker();
+  outcome["machine"] = ToJson(machine);
+  outcome["software"] = ToJson(SoftwareOfWorker());
   outcome["sampling"] =
       "medians of " + std::to_string(steps) + " steps with hooks and as many passes without, of " +
       std::to_string(kRepeats) + " repeats of a kernel or an exchange; mean over ranks";
-  WriteOutcome(rank.directory, outcome);
+  WriteOutcome(rank.directory, outcome, facts);
 }
 
 }  // namespace sparfuse::harness

@@ -14,23 +14,22 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kLoops = 8;
 
-json Known(const std::optional<double>& value) { return value ? json(*value) : json(); }
-
-json BeforeAndAfter(const std::optional<double>& before, const std::optional<double>& after) {
-  return before || after ? json{Known(before), Known(after)} : json();
+BeforeAndAfter Both(const std::optional<double>& before, const std::optional<double>& after) {
+  if (!before && !after) return std::nullopt;
+  return std::vector{before, after};
 }
 
 }  // namespace
 
 QuietMonitor::QuietMonitor(const Rank& rank, int measured_steps)
-    : rank_(rank), steps_between_loops_(std::max(1, (measured_steps + kLoops - 1) / kLoops)) {}
+    : rank_(rank), steps_between_loops_(std::max(1, (measured_steps + kLoops - 1) / kLoops)) {
+  sums_.intervals = 0;
+}
 
 void QuietMonitor::Begin() {
-  if (loop_seconds_.empty()) {
+  if (sums_.loop_seconds.empty()) {
     load_before_ = LoadAverage();
     clock_before_ = ClockMhz();
   }
@@ -43,7 +42,7 @@ void QuietMonitor::Begin() {
 // Ranks at once: where two of them share a physical core, they do so in every reading.
 void QuietMonitor::RunLoop() {
   rank_.Synchronise();
-  loop_seconds_.push_back(ReferenceLoopSeconds());
+  sums_.loop_seconds.push_back(ReferenceLoopSeconds());
   steps_since_loop_ = 0;
 }
 
@@ -61,50 +60,51 @@ void QuietMonitor::End() {
     begin_.reset();
     return;
   }
-  const auto add = [&](const char* key, double value) {
-    sums_[key] = sums_.value(key, 0.0) + value;
-  };
-  add("seconds", SecondsSince(begun_));
-  add("own_seconds", end.own_cpu_seconds - begin_->own_cpu_seconds);
-  add("ancestors_seconds", end.ancestors_cpu_seconds - begin_->ancestors_cpu_seconds);
-  add("involuntary_switches",
-      static_cast<double>(end.involuntary_switches - begin_->involuntary_switches));
-  if (end.pressure_seconds && begin_->pressure_seconds)
-    add("pressure_seconds", *end.pressure_seconds - *begin_->pressure_seconds);
-  if (cores) {
-    add("idle_seconds", cores->idle_seconds);
-    add("interrupt_seconds", cores->interrupt_seconds);
-    add("stolen_seconds", cores->stolen_seconds);
-    add("all_seconds", cores->all_seconds);
+  sums_.seconds += SecondsSince(begun_);
+  sums_.own_seconds += end.own_cpu_seconds - begin_->own_cpu_seconds;
+  sums_.ancestors_seconds += end.ancestors_cpu_seconds - begin_->ancestors_cpu_seconds;
+  sums_.involuntary_switches +=
+      static_cast<double>(end.involuntary_switches - begin_->involuntary_switches);
+  if (end.pressure_seconds && begin_->pressure_seconds) {
+    sums_.pressure_seconds =
+        sums_.pressure_seconds.value_or(0) + *end.pressure_seconds - *begin_->pressure_seconds;
   }
-  sums_["cores"] = cores ? cores->cores : 0;
-  sums_["intervals"] = sums_.value("intervals", 0) + 1;
+  sums_.cores = cores ? cores->cores : 0;
+  if (cores) {
+    sums_.idle_seconds += cores->idle_seconds;
+    sums_.interrupt_seconds += cores->interrupt_seconds;
+    sums_.stolen_seconds += cores->stolen_seconds;
+    sums_.all_seconds += cores->all_seconds;
+  }
+  ++sums_.intervals;
   begin_.reset();
 }
 
-json QuietMonitor::Gather() {
+std::optional<Quiet> QuietMonitor::Gather(PrivateFacts& facts) {
   End();
-  json own = sums_.empty() ? json{{"seconds", 0.0}, {"cores", 0}, {"intervals", 0}} : sums_;
-  own["host"] = HostName();
-  own["process"] = getpid();
-  own["loop_seconds"] = loop_seconds_;
-  own["quota"] = Known(CpuQuota());
-  own["load"] = BeforeAndAfter(load_before_, LoadAverage());
-  own["clock_mhz"] = BeforeAndAfter(clock_before_, ClockMhz());
-  if (rank_.device.kind == DeviceKind::kCuda) own["card"] = CardOf(rank_.device.index).uuid;
-  std::vector<json> ranks = GatherJson(rank_, own);
-  if (rank_.rank() != 0) return nullptr;
-  if (rank_.device.kind == DeviceKind::kCuda) {
+  RankReadings own = sums_;
+  own.host = HostName();
+  own.process = getpid();
+  own.quota = CpuQuota();
+  own.load = Both(load_before_, LoadAverage());
+  own.clock_mhz = Both(clock_before_, ClockMhz());
+  const bool on_cards = rank_.device.kind == DeviceKind::kCuda;
+  if (on_cards) own.card = CardOf(rank_.device.index).uuid;
+  std::vector<RankReadings> ranks = GatherRecords(rank_, own);
+  if (rank_.rank() != 0) return std::nullopt;
+  if (on_cards) {
     std::vector<std::string> cards;
     std::vector<int> processes;
-    for (const json& rank : ranks) {
-      if (rank["host"] != own["host"]) continue;
-      cards.push_back(rank.value("card", ""));
-      processes.push_back(rank["process"]);
+    for (const RankReadings& rank : ranks) {
+      if (rank.host != own.host) continue;
+      cards.push_back(rank.card);
+      processes.push_back(rank.process);
     }
-    ranks.front()["cards"] = CardReadings(ReadGpus(), cards, processes);
+    ranks.front().cards = CardReadings(ReadGpus(), cards, processes);
   }
-  return QuietReadings(ranks);
+  Quiet quiet = QuietReadings(ranks);
+  TakeNames(quiet, facts);
+  return quiet;
 }
 
 }  // namespace sparfuse::harness

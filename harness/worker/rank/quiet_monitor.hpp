@@ -2,11 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <vector>
 
-#include "harness/machine/cpu_use.hpp"
+#include "harness/machine/quiet.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
@@ -23,9 +22,9 @@ class QuietMonitor {
   void StepIsDone();
   void End();
 
-  // The readings of all ranks (harness/machine/quiet.hpp) on rank 0, null on others. Ends what is
-  // begun.
-  nlohmann::json Gather();
+  // The readings of all ranks on rank 0, with names of processes in `facts`; nothing on others.
+  // Ends what is begun.
+  std::optional<Quiet> Gather(PrivateFacts& facts);
 
  private:
   void RunLoop();
@@ -33,10 +32,9 @@ class QuietMonitor {
   const Rank& rank_;
   int steps_between_loops_;
   int steps_since_loop_ = 0;
-  std::vector<double> loop_seconds_;
   std::optional<CpuUse> begin_;
   std::chrono::steady_clock::time_point begun_{};
-  nlohmann::json sums_ = nlohmann::json::object();  // over the intervals
+  RankReadings sums_;  // over the intervals
   std::optional<double> load_before_, clock_before_;
 };
 

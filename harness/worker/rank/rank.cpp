@@ -1,6 +1,7 @@
 #include "harness/worker/rank/rank.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -8,12 +9,13 @@
 #include <utility>
 
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
+#include "core/device/backend.hpp"
 #include "core/device/card.hpp"
 #include "core/device/device.hpp"
 #include "core/transport/priority.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/machine/container.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
@@ -25,6 +27,22 @@ namespace {
 constexpr int kTag = 0;
 
 }  // namespace
+
+int LocalRank(int rank) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"}) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return rank;
+}
+
+Device ChooseDevice(Place place, int local_rank) {
+  if (place == Place::kCpu) {
+    return {gpu::HasEmulatedDevice() ? DeviceKind::kEmulated : DeviceKind::kHost, 0};
+  }
+  const std::string why = WhyNoCuda();
+  if (!why.empty()) SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device: " + why);
+  return {DeviceKind::kCuda, local_rank % CudaDeviceCount()};
+}
 
 void Rank::BroadcastFromZero(std::span<std::byte> data) const {
   loop.RunBlocking([data](Communicator& world) { return Broadcast(world, data, 0, kTag); });
@@ -68,42 +86,44 @@ std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& o
   return values;
 }
 
-void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome) {
+std::vector<std::string> GatherTexts(const Rank& rank, const std::string& own) {
+  const auto texts = GatherJson(rank, own);
+  return {texts.begin(), texts.end()};
+}
+
+void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,
+                  const PrivateFacts& facts) {
+  WritePrivateFacts(directory, facts);
   WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
   std::printf("%s%s\n", kResultLine, directory.filename().c_str());  // the controller follows
   std::fflush(stdout);
 }
 
-nlohmann::json MachineOf(const Rank& rank) {
-  const auto placement = GatherJson(rank, HostName());
+Machine MachineOf(const Rank& rank, PrivateFacts& facts) {
+  Machine machine;
+  machine.placement = GatherTexts(rank, HostName());
   CommunicationPriority priority{};
   const auto ask = [&priority](Communicator& world) {
     priority = ThisThreadPriority();
     return Barrier(world, kTag);
   };
   rank.loop.RunBlocking(ask);
-  nlohmann::json machine = {{"placement", placement},
-                            {"communication_threads", PriorityName(priority)},
-                            {"cores", std::thread::hardware_concurrency()},
-                            {"kernels", std::string(IsaName(ActiveIsa()))},
-                            {"cuda_devices", CudaDeviceCount()}};
+  machine.communication_threads = PriorityName(priority);
+  machine.cores = std::thread::hardware_concurrency();
+  machine.kernels = IsaName(ActiveIsa());
+  machine.cuda_devices = CudaDeviceCount();
   if (rank.device.kind == DeviceKind::kCuda) {
     const Card card = CardOf(rank.device.index);
-    machine["cards"] = GatherJson(rank, "cuda:" + std::to_string(card.index) + " " + card.name);
+    machine.cards = GatherTexts(rank, "cuda:" + std::to_string(card.index) + " " + card.name);
   }
-  if (rank.device.kind == DeviceKind::kEmulated)
-    machine["cards"] = {"the emulated device of tests"};
+  if (rank.device.kind == DeviceKind::kEmulated) machine.cards = {"the emulated device of tests"};
   // After the steps, while the clocks are still what they were under load.
   if (rank.rank() == 0 && rank.config.device == Place::kCuda)
-    machine["gpus"] = DescribeGpus(ReadGpus());
+    machine.gpus = DescribeGpus(ReadGpus());
+  TakeNames(machine, facts);
   return machine;
 }
 
-nlohmann::json SoftwareOfWorker() {
-  nlohmann::json software = {{"compiler", "g++ " __VERSION__}, {"cuda_build", CudaBuildInfo()}};
-  if (std::string image = ContainerImage(); !image.empty())
-    software["container"] = std::move(image);
-  return software;
-}
+Software SoftwareOfWorker() { return {"g++ " __VERSION__, CudaBuildInfo(), ContainerImage()}; }
 
 }  // namespace sparfuse::harness

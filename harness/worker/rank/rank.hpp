@@ -1,5 +1,5 @@
-// Holds one rank of a live trial: its communication, its threads, and what ranks tell one another
-// outside the steps. Trials of one launch share `loop`, `pool`, `device` and `compute`.
+// Holds one rank of a live trial: its card, its communication, its threads, and what ranks tell one
+// another outside the steps. Trials of one launch share `loop`, `pool`, `device` and `compute`.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,25 @@
 #include "core/device/device.hpp"
 #include "core/transport/progress.hpp"
 #include "harness/records/cell_config.hpp"
+#include "harness/records/private_facts.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 
 class LaunchRecord;
+
+// The number of this process among those of its host, as mpirun, srun or Flux tell it; `rank` where
+// none does.
+int LocalRank(int rank);
+
+// Where the rank of this number on its host computes: the host itself, or the card of that number
+// modulo the cards that this process sees, which need not be those of other ranks: whether two
+// ranks have one card is for NCCL's set-up to see (core/transport/nccl/nccl.hpp). Throws
+// Error{kUnsupported}, "this machine has no CUDA device: ...", saying why.
+//
+// A worker of tests that is linked with the emulated device takes that in the host's place, for all
+// that is done with gradients; its trials' machine says so under "cards".
+Device ChooseDevice(Place place, int local_rank);
 
 struct Rank {
   const CellConfig& config;
@@ -41,18 +56,32 @@ struct Rank {
   void Synchronise() const;
 };
 
-// Every rank's value, in rank order; bytes that are not UTF-8 are replaced. Collective.
+// Every rank's text, in rank order; bytes that are not UTF-8 are replaced. Collective.
+std::vector<std::string> GatherTexts(const Rank& rank, const std::string& own);
+// The texts as JSON, which records go by from rank to rank. Collective.
 std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& own);
+
+// Every rank's record, in rank order. Collective.
+template <class Record>
+std::vector<Record> GatherRecords(const Rank& rank, const Record& own) {
+  std::vector<Record> records;
+  for (const nlohmann::json& each : GatherJson(rank, WriteRecord(own)))
+    ReadRecord(each, KeyPlace("a rank's record"), records.emplace_back());
+  return records;
+}
 
 // Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
 // outcome.json.
 void RunProfile(const Rank& rank);
 
-// outcome.json of rank 0, written beside and renamed.
-void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome);
+// outcome.json of rank 0, and private.json with what has no place in it. outcome: JSON, since each
+// kind of trial has keys of its own.
+void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,
+                  const PrivateFacts& facts);
 
-// The parts of an outcome that say where and with what it was obtained; collective.
-nlohmann::json MachineOf(const Rank& rank);
-nlohmann::json SoftwareOfWorker();
+// The parts of an outcome that say where and with what it was obtained; names go into `facts`.
+// MachineOf is collective.
+Machine MachineOf(const Rank& rank, PrivateFacts& facts);
+Software SoftwareOfWorker();
 
 }  // namespace sparfuse::harness

@@ -202,10 +202,10 @@ TEST(FindProfile, TakesFromAFileWhatIsOfTheCell) {
   ASSERT_EQ(found.content.size(), 2u);
   EXPECT_EQ(found.content[0]["config"]["workers"], 1);
   EXPECT_EQ(found.content[1]["config"]["workers"], 2);
-  EXPECT_FALSE(ModelledSystem(config, found.content, {}).contains("kind"));
+  EXPECT_EQ(ModelledSystem(config, found.content, {}).kind, "");
   json by_hand = found.content;
   by_hand[1]["kind"] = kByHand;
-  EXPECT_EQ(ModelledSystem(config, by_hand, {})["kind"], "measured, in part declared (by hand)");
+  EXPECT_EQ(ModelledSystem(config, by_hand, {}).kind, "measured, in part declared (by hand)");
 
   config.batch_per_worker = 16;
   config.link = LinkShape{10, 100};

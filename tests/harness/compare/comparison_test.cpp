@@ -7,8 +7,8 @@
 #include <random>
 
 #include "harness/compare/comparison_table.hpp"
+#include "harness/records/node.hpp"
 #include "harness/store/origin.hpp"
-#include "harness/systems/recorded_node.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -276,7 +276,7 @@ TEST_F(Comparing, NamesWhatDiffersAndWhatIsHiddenWithinASide) {
   EXPECT_TRUE(differences[1].hidden);
 }
 
-// As launch.nodes and the system of a trial over hosts are (harness/systems/recorded_node.hpp).
+// As launch.nodes and the system of a trial over hosts are.
 json NodeOf(const std::string& processor, const json& cards, int count) {
   return {{"cpu_model", processor},
           {"cores", 8},
@@ -288,7 +288,7 @@ json NodeOf(const std::string& processor, const json& cards, int count) {
 
 void RunOn(SystemSide& side, const std::vector<json>& nodes) {
   for (TrialRow& row : side.rows) {
-    row.system = SystemOfNodes(nodes);
+    row.system = ToJson(SystemOfNodes(NodesIn(nodes)));
     row.provenance["nodes"] = nodes;
   }
 }

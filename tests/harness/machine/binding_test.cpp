@@ -10,11 +10,15 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
 using testing::ExpectIn;
 
-json Rank(const std::string& host, const std::string& cores, json visible = nullptr) {
-  return {{"host", host}, {"cores", cores}, {"visible_cards", std::move(visible)}};
+RankBinding Rank(const std::string& host, const std::string& cores,
+                 std::optional<int> visible = {}) {
+  RankBinding rank;
+  rank.host = host;
+  rank.cores = cores;
+  rank.visible_cards = visible;
+  return rank;
 }
 
 TEST(Binding, RangesAreWrittenAsTheyAreRead) {
@@ -33,14 +37,14 @@ TEST(Binding, RangesAreWrittenAsTheyAreRead) {
 }
 
 TEST(Binding, ThisProcessMayUseSomeCores) {
-  const json own = BindingOfThisProcess();
-  EXPECT_FALSE(ReadRanges(own["cores"]).empty());
-  EXPECT_FALSE(own["host"].get<std::string>().empty());
+  const RankBinding own = BindingOfThisProcess();
+  EXPECT_FALSE(ReadRanges(own.cores).empty());
+  EXPECT_FALSE(own.host.empty());
 }
 
 TEST(Binding, AHostIsOversubscribedWhereItsRanksHaveMoreThreadsThanItHasCores) {
   // Two ranks of two threads fill four cores, bound or not.
-  const std::vector<json> bound = {Rank("n1", "0-1"), Rank("n1", "2-3"), Rank("n2", "0-3")};
+  const std::vector<RankBinding> bound = {Rank("n1", "0-1"), Rank("n1", "2-3"), Rank("n2", "0-3")};
   EXPECT_EQ(WhatIsOversubscribed(bound, 2), "");
   EXPECT_EQ(WhatIsOversubscribed({Rank("n1", "0-3"), Rank("n1", "0-3")}, 2), "");
   EXPECT_EQ(WhatIsOversubscribed(bound, 3), "n1: 2 rank(s) of 3 thread(s) each on 4 core(s)");
@@ -60,11 +64,11 @@ TEST(Binding, RanksThatSeeOneCardEachAreHiddenFromOneAnother) {
 
 TEST(Binding, VisibleCardsAreCounted) {
   setenv("CUDA_VISIBLE_DEVICES", "0,GPU-1f", 1);
-  EXPECT_EQ(BindingOfThisProcess()["visible_cards"], 2);
+  EXPECT_EQ(BindingOfThisProcess().visible_cards, 2);
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  EXPECT_EQ(BindingOfThisProcess()["visible_cards"], 0);
+  EXPECT_EQ(BindingOfThisProcess().visible_cards, 0);
   unsetenv("CUDA_VISIBLE_DEVICES");
-  EXPECT_TRUE(BindingOfThisProcess()["visible_cards"].is_null());
+  EXPECT_FALSE(BindingOfThisProcess().visible_cards.has_value());
 }
 
 }  // namespace

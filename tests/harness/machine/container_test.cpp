@@ -1,11 +1,10 @@
 // Tests how the image of a container is named.
-#include "harness/machine/container.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "harness/machine/system.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

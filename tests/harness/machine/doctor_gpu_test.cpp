@@ -216,10 +216,11 @@ TEST(GpuLibrary, MayLackFunctions) {
 TEST_F(GpuDoctor, ATrialKeepsWhatCardsItRanOn) {
   card().throttle_reasons = 0x4;
   card().power_limit.reset();
-  const auto gpus = DescribeGpus(ReadGpus(functions_));
-  EXPECT_EQ(gpus["driver"], "580.159.04");
-  EXPECT_EQ(gpus["cuda"], "13.0");
-  ASSERT_EQ(gpus["cards"].size(), 2u);
+  const std::optional<CardStates> states = DescribeGpus(ReadGpus(functions_));
+  const auto gpus = ToJson(states);
+  EXPECT_EQ(states->driver, "580.159.04");
+  EXPECT_EQ(states->cuda, "13.0");
+  ASSERT_EQ(states->cards.size(), 2u);
   const auto& second = gpus["cards"][1];
   EXPECT_EQ(second["uuid"], "GPU-of-00000000:1F:00.0");
   EXPECT_EQ(second["sm_clock"]["mhz"], 345);
@@ -230,13 +231,13 @@ TEST_F(GpuDoctor, ATrialKeepsWhatCardsItRanOn) {
   EXPECT_TRUE(second["power_limit_watts"].is_null());
   EXPECT_EQ(gpus["topology"], nlohmann::json::parse(R"([{"cards": [0, 1], "kind": "PXB"}])"));
   fake.cards.clear();
-  EXPECT_TRUE(DescribeGpus(ReadGpus(functions_)).is_null());
+  EXPECT_FALSE(DescribeGpus(ReadGpus(functions_)));
 }
 
 // The model of a card is part of the machine's identity; nothing that may change from trial to
 // trial.
 TEST(System, HasModelsOfCardsOnly) {
-  const auto system = DescribeSystem();
+  const auto system = ToJson(DescribeSystem());
   ASSERT_TRUE(system["gpus"].is_array());
   for (const auto& model : system["gpus"]) EXPECT_TRUE(model.is_string());
   EXPECT_EQ(system.size(), 5u) << system.dump();

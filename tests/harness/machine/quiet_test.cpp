@@ -9,8 +9,6 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
 // Two cores for one second, of which the trial's processes used 1.2.
 HostUse TwoCores() {
   HostUse use;
@@ -56,112 +54,107 @@ TEST(Quiet, ShortTrialsKnowLessExactly) {
   EXPECT_EQ(ResolutionOf(use), 1);
 }
 
-json RankReadings(const std::string& host, int process, double own, std::vector<double> loops) {
-  return {{"host", host},
-          {"process", process},
-          {"seconds", 1.0},
-          {"intervals", 1},
-          {"cores", 2},
-          {"quota", nullptr},
-          {"own_seconds", own},
-          {"ancestors_seconds", 0.1},
-          {"involuntary_switches", 5.0},
-          {"idle_seconds", 0.2},
-          {"interrupt_seconds", 0.0},
-          {"stolen_seconds", 0.04},
-          {"all_seconds", 2.0},
-          {"pressure_seconds", 0.3},
-          {"load", {1.0, 2.0}},
-          {"clock_mhz", nullptr},
-          {"loop_seconds", std::move(loops)}};
+RankReadings Rank(const std::string& host, int process, double own, std::vector<double> loops) {
+  RankReadings rank;
+  rank.host = host;
+  rank.process = process;
+  rank.seconds = 1;
+  rank.cores = 2;
+  rank.own_seconds = own;
+  rank.ancestors_seconds = 0.1;
+  rank.involuntary_switches = 5;
+  rank.idle_seconds = 0.2;
+  rank.stolen_seconds = 0.04;
+  rank.all_seconds = 2;
+  rank.pressure_seconds = 0.3;
+  rank.load = {{1.0, 2.0}};
+  rank.loop_seconds = std::move(loops);
+  return rank;
 }
 
 TEST(Quiet, RanksOfAHostAddUpAndTheLauncherIsOurs) {
-  const json readings = QuietReadings(
-      {RankReadings("a", 1, 0.6, {1e-3, 2e-3}), RankReadings("a", 2, 0.5, {2e-3, 1e-3})});
+  const Quiet readings =
+      QuietReadings({Rank("a", 1, 0.6, {1e-3, 2e-3}), Rank("a", 2, 0.5, {2e-3, 1e-3})});
   // 2 - 0.2 idle - 0.04 stolen - 1.1 ranks - 0.1 launcher, of 2
-  EXPECT_NEAR(readings["other_cpu"].get<double>(), 0.28, 1e-12);
-  EXPECT_NEAR(readings["stolen"].get<double>(), 0.02, 1e-12);
-  EXPECT_NEAR(readings["own_cpu_seconds"].get<double>(), 1.1, 1e-12);
-  EXPECT_EQ(readings["involuntary_switches"], 10);
-  EXPECT_NEAR(readings["pressure"].get<double>(), 0.3, 1e-12);
-  EXPECT_EQ(readings["loop_seconds"], json({2e-3, 2e-3}));
-  EXPECT_EQ(readings["load"], json({1.0, 2.0}));
+  EXPECT_NEAR(readings.other_cpu.value(), 0.28, 1e-12);
+  EXPECT_NEAR(readings.stolen.value(), 0.02, 1e-12);
+  EXPECT_NEAR(readings.own_cpu_seconds, 1.1, 1e-12);
+  EXPECT_EQ(readings.involuntary_switches, 10);
+  EXPECT_NEAR(readings.pressure.value(), 0.3, 1e-12);
+  EXPECT_EQ(readings.loop_seconds, std::vector({2e-3, 2e-3}));
+  EXPECT_EQ(readings.load.value(), (std::vector<std::optional<double>>{1, 2}));
 }
 
 TEST(Quiet, RanksThatAreThreadsAreCountedOnce) {
-  const json readings =
-      QuietReadings({RankReadings("a", 1, 1.1, {}), RankReadings("a", 1, 1.1, {})});
-  EXPECT_NEAR(readings["other_cpu"].get<double>(), 0.28, 1e-12);
-  EXPECT_EQ(readings["involuntary_switches"], 5);
+  const Quiet readings = QuietReadings({Rank("a", 1, 1.1, {}), Rank("a", 1, 1.1, {})});
+  EXPECT_NEAR(readings.other_cpu.value(), 0.28, 1e-12);
+  EXPECT_EQ(readings.involuntary_switches, 5);
 }
 
 TEST(Quiet, TheMostDisturbedHostSpeaks) {
-  const json readings =
-      QuietReadings({RankReadings("a", 1, 1.6, {}), RankReadings("b", 1, 0.6, {})});
-  EXPECT_NEAR(readings["other_cpu"].get<double>(), 0.53, 1e-12);
+  const Quiet readings = QuietReadings({Rank("a", 1, 1.6, {}), Rank("b", 1, 0.6, {})});
+  EXPECT_NEAR(readings.other_cpu.value(), 0.53, 1e-12);
 }
 
 TEST(Quiet, ACounterThatStandsStillTellsNothing) {
-  json rank = RankReadings("a", 1, 1.1, {1e-3});
-  rank["all_seconds"] = 0.0;
-  const json readings = QuietReadings({rank});
-  EXPECT_TRUE(readings["other_cpu"].is_null());
-  EXPECT_EQ(JudgeQuiet(readings, {}, std::nullopt)["disturbed"], false);
+  RankReadings rank = Rank("a", 1, 1.1, {1e-3});
+  rank.all_seconds = 0;
+  const Quiet readings = QuietReadings({rank});
+  EXPECT_FALSE(readings.other_cpu);
+  EXPECT_EQ(JudgeQuiet(readings, {}, std::nullopt).disturbed, false);
 }
 
-json Readings(double other_cpu, double stolen, std::vector<double> loops) {
-  return {{"other_cpu", other_cpu},
-          {"stolen", stolen},
-          {"resolution", 0.01},
-          {"loop_seconds", std::move(loops)}};
+Quiet Readings(double other_cpu, double stolen, std::vector<double> loops) {
+  Quiet readings;
+  readings.other_cpu = other_cpu;
+  readings.stolen = stolen;
+  readings.resolution = 0.01;
+  readings.loop_seconds = std::move(loops);
+  return readings;
 }
 
 TEST(Quiet, AQuietTrialIsNotDisturbed) {
-  const json judged =
+  const Quiet judged =
       JudgeQuiet(Readings(0.055, 0.025, {1e-3, 1.1e-3, 1e-3, 1e-3}), {}, std::nullopt);
-  EXPECT_EQ(judged["disturbed"], false) << judged;  // within what the counters know
-  EXPECT_EQ(judged["why"], "");
-  EXPECT_EQ(judged["limits"]["other_cpu"], 0.05);
-  EXPECT_NEAR(judged["slowdown"].get<double>(), 1.025, 1e-12);
+  EXPECT_EQ(judged.disturbed, false) << judged.why;  // within what the counters know
+  EXPECT_EQ(judged.why, "");
+  EXPECT_EQ(judged.limits->other_cpu, 0.05);
+  EXPECT_NEAR(judged.slowdown.value(), 1.025, 1e-12);
 }
 
 TEST(Quiet, EachReadingHasItsLimit) {
-  json judged = JudgeQuiet(Readings(0.22, 0, {1e-3}), {}, std::nullopt);
-  EXPECT_EQ(judged["disturbed"], true);
-  EXPECT_EQ(judged["why"], "other work took 22 % of the cores");
-  EXPECT_EQ(judged["causes"], json({{"other_cpu", 0.22}}));
+  Quiet judged = JudgeQuiet(Readings(0.22, 0, {1e-3}), {}, std::nullopt);
+  EXPECT_EQ(judged.disturbed, true);
+  EXPECT_EQ(judged.why, "other work took 22 % of the cores");
+  EXPECT_EQ(judged.causes, (std::map<std::string, double>{{"other_cpu", 0.22}}));
   judged = JudgeQuiet(Readings(0, 0.04, {1e-3}), {}, std::nullopt);
-  EXPECT_EQ(judged["why"], "the hypervisor took 4 % of the cores");
+  EXPECT_EQ(judged.why, "the hypervisor took 4 % of the cores");
   // Half of the trial beside a neighbour: mean 1.5 ms, the lower quartile 1 ms.
   judged = JudgeQuiet(Readings(0, 0, {1e-3, 1e-3, 2e-3, 2e-3}), {}, std::nullopt);
-  EXPECT_EQ(judged["why"], "the cores computed 1.50x slower");
+  EXPECT_EQ(judged.why, "the cores computed 1.50x slower");
   const QuietLimits loose{.other_cpu = 0.3, .stolen = 0.05, .slowdown = 2};
-  EXPECT_EQ(JudgeQuiet(Readings(0.22, 0.04, {1e-3, 1e-3, 2e-3, 2e-3}), loose, {})["disturbed"],
-            false);
+  EXPECT_EQ(JudgeQuiet(Readings(0.22, 0.04, {1e-3, 1e-3, 2e-3, 2e-3}), loose, {}).disturbed, false);
 }
 
 TEST(Quiet, ATrialThatWasSlowThroughoutIsKnownByOthers) {
-  const json slow = Readings(0, 0, {2e-3, 2e-3});
-  EXPECT_EQ(JudgeQuiet(slow, {}, std::nullopt)["disturbed"], false);
-  EXPECT_EQ(JudgeQuiet(slow, {}, 1.2e-3)["disturbed"], true);
-  EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3)["slowdown"], 1);  // others were slower
+  const Quiet slow = Readings(0, 0, {2e-3, 2e-3});
+  EXPECT_EQ(JudgeQuiet(slow, {}, std::nullopt).disturbed, false);
+  EXPECT_EQ(JudgeQuiet(slow, {}, 1.2e-3).disturbed, true);
+  EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3).slowdown, 1);  // others were slower
 }
 
 // A clock may be too coarse for the loop; nothing is so many times slower than 0 s.
 TEST(Quiet, ALoopOfNoTimeTellsNothing) {
   for (const std::vector<double>& loops : {std::vector{0.0, 0.0}, {0.0, 0.0, 0.0, 1e-3}}) {
-    const json judged = JudgeQuiet(Readings(0, 0, loops), {}, 1e-3);
-    EXPECT_TRUE(judged["slowdown"].is_null()) << judged;
-    EXPECT_EQ(judged["disturbed"], false);
+    const Quiet judged = JudgeQuiet(Readings(0, 0, loops), {}, 1e-3);
+    EXPECT_FALSE(judged.slowdown) << judged.why;
+    EXPECT_EQ(judged.disturbed, false);
   }
-  EXPECT_TRUE(JudgeQuiet(Readings(0, 0, {1e-3}), {}, 0.0)["slowdown"].is_null());
+  EXPECT_FALSE(JudgeQuiet(Readings(0, 0, {1e-3}), {}, 0.0).slowdown);
 }
 
-TEST(Quiet, WithoutReadingsThereIsNoJudgement) {
-  EXPECT_TRUE(JudgeQuiet(nullptr, {}, 1e-3).is_null());
-  EXPECT_FALSE(MeanLoopSeconds(nullptr).has_value());
-  EXPECT_FALSE(MeanLoopSeconds(json::object()).has_value());
+TEST(Quiet, WithoutReadingsThereIsNoMean) {
+  EXPECT_FALSE(MeanLoopSeconds({}).has_value());
   EXPECT_FALSE(Undisturbed({}).has_value());
 }
 
@@ -173,7 +166,7 @@ class Cards : public ::testing::Test {
     report_.cards = {card, card};
     report_.cards[1].uuid = "GPU-ffffffff-4455-6677-8899-aabbccddeeff";
   }
-  json Read(std::vector<int> own) const {
+  QuietCards Read(std::vector<int> own) const {
     return CardReadings(report_, {"00112233445566778899aabbccddeeff"}, own);
   }
 
@@ -184,29 +177,29 @@ TEST_F(Cards, ProcessesOfOthersDisturbThoseOfTheTrialDoNot) {
   const auto self = static_cast<unsigned>(getpid());
   report_.cards[0].processes = {{self, "sparfuse-worker", {}}};
   report_.cards[1].processes = {{1, "elsewhere", {}}};
-  EXPECT_EQ(Read({static_cast<int>(self)})["other_processes"], json::array());
+  EXPECT_EQ(Read({static_cast<int>(self)}).other_processes, std::vector<std::string>());
   report_.cards[0].processes.push_back({1, "init", {}});
-  json readings = Readings(0, 0, {});
-  readings["cards"] = Read({static_cast<int>(self)});
-  const json judged = JudgeQuiet(readings, {}, {});
-  EXPECT_EQ(judged["why"], "other processes were on the card: init (1)");
+  Quiet readings = Readings(0, 0, {});
+  readings.cards = Read({static_cast<int>(self)});
+  const Quiet judged = JudgeQuiet(readings, {}, {});
+  EXPECT_EQ(judged.why, "other processes were on the card: init (1)");
 }
 
 TEST_F(Cards, ProcessesOfAnotherNamespaceCountBeyondTheTrialsOwn) {
   const unsigned none = 4'200'000;  // beyond the largest that Linux gives
   report_.cards[0].processes = {{none, "", {}}};
-  EXPECT_EQ(Read({1})["other_processes"], json::array());  // it may be the rank itself
+  EXPECT_EQ(Read({1}).other_processes, std::vector<std::string>());  // it may be the rank itself
   report_.cards[0].processes.push_back({none + 1, "", {}});
-  EXPECT_EQ(Read({1})["other_processes"].size(), 1u);
+  EXPECT_EQ(Read({1}).other_processes.size(), 1u);
 }
 
 TEST_F(Cards, AClockHeldDownByHeatDisturbsAPowerCapDoesNot) {
   report_.cards[0].throttle_reasons = 0x1 | 0x4;
-  EXPECT_EQ(Read({})["held_down_by"], json::array());
+  EXPECT_EQ(Read({}).held_down_by, std::vector<std::string>());
   report_.cards[0].throttle_reasons = 0x4 | 0x40;
-  json readings = Readings(0, 0, {});
-  readings["cards"] = Read({});
-  EXPECT_EQ(JudgeQuiet(readings, {}, {})["why"],
+  Quiet readings = Readings(0, 0, {});
+  readings.cards = Read({});
+  EXPECT_EQ(JudgeQuiet(readings, {}, {}).why,
             "the card's clock was held down: hot (hardware slowdown)");
 }
 

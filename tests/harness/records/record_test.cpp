@@ -59,6 +59,17 @@ const std::vector<RecordKey<Made>>& KeysOf<Made>() {
   return kKeys;
 }
 
+// Of the form that a file has of the same thing.
+struct Written : Made {};
+
+template <>
+const std::vector<RecordKey<Written>>& KeysOf<Written>() {
+  static const std::vector<RecordKey<Written>> kKeys = {
+      Key<&Written::name, Written>({.name = "title", .none = "unknown"}),
+      Key<&Written::inner, Written>({.name = "time", .none = "CHANGEME"})};
+  return kKeys;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -115,6 +126,17 @@ TEST(Record, ErrorsNameFileKeyValueAndWhatWasExpected) {
   EXPECT_EQ(Refusal("/coulor", 1),
             "FILE: coulor: unknown key, perhaps of a later program; did you mean \"colour\"?");
   EXPECT_THROW(Read(json::array()), Error);
+}
+
+TEST(Record, MayHaveASecondFormWithAWordInThePlaceOfWhatIsNotThere) {
+  Written written;
+  EXPECT_EQ(WriteRecord(written).dump(), R"({"time":"CHANGEME","title":"unknown"})");
+  written.name = "a";
+  ReadRecord(WriteRecord(Written()), KeyPlace("FILE"), written);
+  EXPECT_EQ(written.name, "");
+  EXPECT_FALSE(written.inner);
+  written.inner = Inner{2};
+  EXPECT_EQ(WriteRecord(written).dump(), R"({"time":{"seconds":2},"title":"unknown"})");
 }
 
 TEST(Record, KeysOfSomeRecordsAreUnknownInOthers) {

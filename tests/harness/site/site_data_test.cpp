@@ -214,32 +214,35 @@ TEST_F(TheSite, MethodsThatThisProgramLacksAreNamedAllTheSame) {
 }
 
 TEST_F(TheSite, SystemsHaveTheNameOfTheOneFileThatDescribesThem) {
-  const auto file = [](json cores, json cards) {
-    return json{
-        {"node",
-         json::array(
-             {{{"processor", "cpu"}, {"cores", cores}, {"memory_gib", 4}, {"card", cards}}})}};
+  const auto file = [](std::optional<int> cores, std::vector<NodeCard> cards = {}) {
+    Node node;
+    node.processor = "cpu";
+    node.cores = cores;
+    node.memory_gib = 4;
+    node.cards = std::move(cards);
+    return std::vector{node};
   };
-  const json card = {{"model", "H100"}, {"memory_gib", 80}, {"count", 2}};
-  EXPECT_TRUE(IsDescribedBy(MachineOfCores(2), file(2, json::array())));
-  EXPECT_FALSE(IsDescribedBy(MachineOfCores(2), file(4, json::array())));
-  EXPECT_FALSE(IsDescribedBy(MachineOfCores(2), file("unknown", json::array())));
-  EXPECT_FALSE(IsDescribedBy(MachineOfCores(2), file(2, json::array({card}))));
+  const NodeCard cards{"H100", 80, 2};
+  const System two = SystemOf(MachineOfCores(2));
+  EXPECT_TRUE(IsDescribedBy(two, file(2)));
+  EXPECT_FALSE(IsDescribedBy(two, file(4)));
+  EXPECT_FALSE(IsDescribedBy(two, file({})));
+  EXPECT_FALSE(IsDescribedBy(two, file(2, {cards})));
   json with_cards = MachineOfCores(2);
   with_cards["gpus"] = {"H100", "H100"};
-  EXPECT_TRUE(IsDescribedBy(with_cards, file(2, json::array({card}))));
+  EXPECT_TRUE(IsDescribedBy(SystemOf(with_cards), file(2, {cards})));
   json of_nodes = {{"nodes", json::array({MachineOfCores(2)})}};
-  EXPECT_TRUE(IsDescribedBy(of_nodes, file(2, json::array())));
+  EXPECT_TRUE(IsDescribedBy(SystemOf(of_nodes), file(2)));
   of_nodes["nodes"].push_back(MachineOfCores(4));
-  EXPECT_FALSE(IsDescribedBy(of_nodes, file(2, json::array())));
+  EXPECT_FALSE(IsDescribedBy(SystemOf(of_nodes), file(2)));
 
   AddBlocks(MachineOfCores(2), 100, 1.5);
   AddBlocks(MachineOfCores(4), 100, 1.5);
-  described_ = {{"lab", file(2, json::array())}};
+  described_ = {{"lab", json::object(), file(2)}};
   std::vector<std::string> names;
   for (const SiteSystem& system : Systems()) names.push_back(system.side.name);
   EXPECT_EQ(std::ranges::count(names, "lab"), 1);
-  described_.push_back({"the same", file(2, json::array())});  // which of both is not known
+  described_.push_back({"the same", json::object(), file(2)});  // which of both is not known
   for (const SiteSystem& system : Systems()) EXPECT_EQ(system.side.name, system.key);
 }
 

@@ -1,4 +1,4 @@
-// What is detected of a node, from a made-up sysfs and made-up cards.
+// Tests what is detected of a node and recorded of it, from a made-up sysfs and made-up cards.
 #include "harness/systems/detected_node.hpp"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const json kSystem = {
-    {"cpu_model", "AMD EPYC 9654"}, {"cores", 96}, {"memory_gib", 755}, {"gpus", json::array()}};
+Node Machine(const std::vector<std::string>& gpus = {}) {
+  Node machine;
+  machine.processor = "AMD EPYC 9654";
+  machine.cores = 96;
+  machine.memory_gib = 755;
+  machine.cards = CardsOfModels(gpus);
+  machine.kernel = "Linux 6.1";
+  return machine;
+}
 
 class DetectedNode : public testing::Test {
  protected:
@@ -51,7 +58,14 @@ class DetectedNode : public testing::Test {
     Write(port / "rate", rate);
     PutIn(fs::path("class/infiniband") / adapter, device);
   }
-  json Interfaces() const { return DetectNode(kSystem, {}, sys_).at("interface"); }
+  json Parts(const Node& machine, const GpuReport& gpus = {}) const {
+    return ToJson(PartsOf(DetectNode(machine, gpus, sys_)));
+  }
+  json Interfaces() const { return Parts(Machine()).at("interface"); }
+  Node Recorded(const std::string& interface) const {
+    return DescribeNode(Machine({"NVIDIA H100"}), 192, interface, sys_);
+  }
+  NodeInterface OnlyInterface(const std::string& name) const { return DetectInterface(name, sys_); }
 
   fs::path sys_;
 };
@@ -107,7 +121,7 @@ TEST_F(DetectedNode, CountsCardsByModelAndPairsByTheirLink) {
   GpuReport gpus;
   gpus.cards = {Card("H200", 150'000'000'000), Card("L4", {}), Card("H200", 150'000'000'000)};
   gpus.links = {{0, 1, "SYS"}, {0, 2, "NV18"}, {1, 2, ""}};
-  const json node = DetectNode(kSystem, gpus, sys_);
+  const json node = Parts(Machine(), gpus);
   EXPECT_EQ(node.at("card"), json({{{"model", "H200"}, {"memory_gib", 140}, {"count", 2}},
                                    {{"model", "L4"}, {"memory_gib", "unknown"}, {"count", 1}}}));
   EXPECT_EQ(node.at("card_link"), json({{{"kind", "NV18"}, {"pairs", 1}},
@@ -116,29 +130,60 @@ TEST_F(DetectedNode, CountsCardsByModelAndPairsByTheirLink) {
 }
 
 TEST_F(DetectedNode, HasTheModelsOfCardsWhoseLibraryIsMissing) {
-  json system = kSystem;
-  system["gpus"] = {"V100", "V100", "V100"};
-  system["cpu_model"] = "";
-  const json node = DetectNode(system, {}, sys_);
+  Node machine = Machine({"V100", "V100", "V100"});
+  machine.processor = "";
+  const json node = Parts(machine);
   EXPECT_EQ(node.at("processor"), "unknown");
   EXPECT_EQ(node.at("card"),
             json::array({{{"model", "V100"}, {"memory_gib", "unknown"}, {"count", 3}}}));
   EXPECT_EQ(node.at("card_link"), json::array({{{"kind", "unknown"}, {"pairs", 3}}}));
 }
 
-json NodeOf(const std::string& card, const json& gbps) {
-  return {{"processor", "A"},
-          {"cores", 8},
-          {"memory_gib", 64},
-          {"card", {{{"model", card}, {"memory_gib", 80}, {"count", 8}}}},
-          {"card_link", {{{"kind", "NV12"}, {"pairs", 28}}}},
-          {"interface", {Interface("eth0", "Ethernet", gbps)}}};
+TEST_F(DetectedNode, IsRecordedAsHardwareWithoutNamesAndHasItsInterfacesOnce) {
+  AddInterface("eth0", "100000", "pci0");
+  AddInterface("eth1", "100000", "pci1");
+  AddInterface("eth2", "1000", "pci2");
+  const Node found = Recorded("");
+  EXPECT_EQ(ToJson(found),
+            json::parse(R"({"cpu_model": "AMD EPYC 9654", "cores": 192, "memory_gib": 755,
+    "gpus": ["NVIDIA H100"], "network": [{"kind": "Ethernet", "gbps": 1.0},
+                                         {"kind": "Ethernet", "gbps": 100.0}]})"));
+  EXPECT_EQ(NetworkLine(found), "Ethernet 1 Gbit/s, Ethernet 100 Gbit/s");
+}
+
+TEST_F(DetectedNode, IsRecordedWithTheOneInterfaceThatRanksAreToldToUse) {
+  AddInterface("eth0", "100000", "pci0");
+  AddInterface("eth2", "1000", "pci2");
+  EXPECT_EQ(Recorded("eth2").interfaces, (std::vector<NodeInterface>{{"", "Ethernet", 1}}));
+}
+
+TEST_F(DetectedNode, AnInterfaceIsOfThePortBehindItAndABondOfItsFirstMember) {
+  AddInterface("ib0", "-1", "pci0", "up", "32");
+  AddPort("mlx5_0", "InfiniBand", "4: ACTIVE", "200 Gb/sec (4X HDR)", "pci0");
+  EXPECT_EQ(OnlyInterface("ib0"), (NodeInterface{"", "InfiniBand", 200}));
+  AddInterface("eth0", "25000", "pci1");
+  AddInterface("bond0", "50000", "");
+  fs::create_directory_symlink(sys_ / "class/net/eth0", sys_ / "class/net/bond0/lower_eth0");
+  EXPECT_EQ(OnlyInterface("bond0"), (NodeInterface{"", "Ethernet", 50}));
+  AddInterface("veth1", "10000", "");  // a constant of its driver
+  EXPECT_EQ(OnlyInterface("veth1"), (NodeInterface{"", "virtual", {}}));
+}
+
+Node NodeOf(const std::string& card, std::optional<double> gbps) {
+  Node node;
+  node.processor = "A";
+  node.cores = 8;
+  node.memory_gib = 64;
+  node.cards = {{card, 80, 8}};
+  node.card_links = {{"NV12", 28}};
+  node.interfaces = {{{"eth0", "Ethernet", gbps}}};
+  return node;
 }
 
 TEST(DifferencesOfNodes, NameAReplacedCardThenASlowLinkThenTheRest) {
-  const json first = NodeOf("A100", 100);
-  json second = NodeOf("H100", 50);
-  second["cores"] = 16;
+  const Node first = NodeOf("A100", 100);
+  Node second = NodeOf("H100", 50);
+  second.cores = 16;
   EXPECT_EQ(DifferencesOfNodes(first, first), std::vector<NodeDifference>{});
   const std::vector<NodeDifference> expected = {
       {"/card/0/model", "A100", "H100"}, {"/interface/0/gbps", 100, 50}, {"/cores", 8, 16}};
@@ -146,17 +191,18 @@ TEST(DifferencesOfNodes, NameAReplacedCardThenASlowLinkThenTheRest) {
 }
 
 TEST(DifferencesOfNodes, LeaveAloneWhatTheSecondDoesNotKnow) {
-  EXPECT_TRUE(DifferencesOfNodes(NodeOf("A100", 100), NodeOf("A100", "unknown")).empty());
-  EXPECT_EQ(DifferencesOfNodes(NodeOf("A100", "unknown"), NodeOf("A100", 100)).size(), 1U);
+  EXPECT_TRUE(DifferencesOfNodes(NodeOf("A100", 100), NodeOf("A100", {})).empty());
+  EXPECT_EQ(DifferencesOfNodes(NodeOf("A100", {}), NodeOf("A100", 100)).size(), 1U);
 }
 
 TEST(DifferencesOfNodes, NameWhatIsMissingOnEitherSideAsAWhole) {
-  const json first = NodeOf("A100", 100);
-  json second = first;
-  second["card"] = json::array();
-  const std::vector<NodeDifference> gone = {{"/card/0", first.at("card")[0], nullptr}};
+  const Node first = NodeOf("A100", 100);
+  Node second = first;
+  second.cards.clear();
+  const json card = {{"model", "A100"}, {"memory_gib", 80}, {"count", 8}};
+  const std::vector<NodeDifference> gone = {{"/card/0", card, nullptr}};
   EXPECT_EQ(DifferencesOfNodes(first, second), gone);
-  const std::vector<NodeDifference> added = {{"/card", nullptr, first.at("card")[0]}};
+  const std::vector<NodeDifference> added = {{"/card", nullptr, card}};
   EXPECT_EQ(DifferencesOfNodes(second, first), added);
 }
 

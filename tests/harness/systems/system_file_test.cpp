@@ -5,21 +5,20 @@
 
 #include <map>
 
-#include "harness/systems/detected_node.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
-json Node(int cores = 8, const json& gbps = 100) {
-  return {{"processor", "a \"quoted\" one"},
-          {"cores", cores},
-          {"memory_gib", 64},
-          {"card", {{{"model", "A100"}, {"memory_gib", 80}, {"count", 8}}}},
-          {"card_link", {{{"kind", "NV12"}, {"pairs", 28}}}},
-          {"interface", {{{"name", "eth0"}, {"kind", "Ethernet"}, {"gbps", gbps}}}}};
+Node NodeOf(int cores = 8, std::optional<double> gbps = 100) {
+  Node node;
+  node.processor = "a \"quoted\" one";
+  node.cores = cores;
+  node.memory_gib = 64;
+  node.cards = {{"A100", 80, 8}};
+  node.card_links = {{"NV12", 28}};
+  node.interfaces = {{{"eth0", "Ethernet", gbps}}};
+  return node;
 }
 
 SystemDescription Parse(const std::string& text) {
@@ -38,7 +37,7 @@ std::string Filled(std::string text, const std::vector<std::string>& values) {
 }
 
 // Four nodes of a kind.
-std::string Whole(const json& node = Node()) {
+std::string Whole(const Node& node = NodeOf()) {
   return Filled(NewSystemText("s", node), {"'lab'", "'Ethernet'", "100", "'one switch'", "4"});
 }
 
@@ -47,17 +46,19 @@ std::string ErrorOf(const std::string& text) {
 }
 
 TEST(SystemDescription, ReadsBackWhatInitWrites) {
-  const SystemDescription system = Parse(NewSystemText("s", Node()));
-  EXPECT_EQ(system.Find(Node()), 0);
-  EXPECT_EQ(system.Find(Node(16)), -1);
-  EXPECT_TRUE(system.ContradictionsWith(Node()).empty());
-  json bare = Node(2, "unknown");
-  for (const char* array : {"card", "card_link", "interface"}) bare[array] = json::array();
+  const SystemDescription system = Parse(NewSystemText("s", NodeOf()));
+  EXPECT_EQ(system.Find(NodeOf()), 0);
+  EXPECT_EQ(system.Find(NodeOf(16)), -1);
+  EXPECT_TRUE(system.ContradictionsWith(NodeOf()).empty());
+  Node bare = NodeOf(2);
+  bare.cards.clear();
+  bare.card_links.clear();
+  bare.interfaces->clear();
   EXPECT_EQ(Parse(NewSystemText("s", bare)).Find(bare), 0);
 }
 
 TEST(SystemDescription, AsksForEveryValueThatIsStillOpenAndNothingElse) {
-  const auto problems = Parse(NewSystemText("s", Node())).Contradictions();
+  const auto problems = Parse(NewSystemText("s", NodeOf())).Contradictions();
   std::vector<std::string> keys;
   for (const SystemProblem& problem : problems) {
     keys.push_back(problem.key);
@@ -73,24 +74,23 @@ TEST(SystemDescription, AsksForEveryValueThatIsStillOpenAndNothingElse) {
 }
 
 TEST(SystemDescription, KeepsUnlikeNodesApart) {
-  const std::string text = Whole() + Filled(NodeText(Node(16)), {"2"});
+  const std::string text = Whole() + Filled(NodeText(NodeOf(16)), {"2"});
   const SystemDescription system = Parse(text);
   EXPECT_TRUE(system.Contradictions().empty());
   EXPECT_EQ(system.nodes().size(), 2U);
-  EXPECT_EQ(system.Find(Node(16)), 1);
+  EXPECT_EQ(system.Find(NodeOf(16)), 1);
   EXPECT_EQ(system.Summary(), "6 node(s) of 2 kinds (4 + 2), 48 card(s)");
 }
 
 TEST(SystemDescription, RefusesEqualNodesInTwoEntries) {
-  const auto problems = Parse(Whole() + Filled(NodeText(Node()), {"2"})).Contradictions();
+  const auto problems = Parse(Whole() + Filled(NodeText(NodeOf()), {"2"})).Contradictions();
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems.front().key, "node[1].count");
 }
 
 TEST(SystemDescription, NamesWhatContradictsTheNodeAtHandInTheNearestEntry) {
-  json slow = Node(16);
-  slow["interface"][0]["gbps"] = 50;
-  const SystemDescription system = Parse(Whole() + Filled(NodeText(Node(16)), {"2"}));
+  const Node slow = NodeOf(16, 50);
+  const SystemDescription system = Parse(Whole() + Filled(NodeText(NodeOf(16)), {"2"}));
   const auto problems = system.ContradictionsWith(slow);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems.front().key, "node[1].interface[0].gbps");
@@ -99,17 +99,17 @@ TEST(SystemDescription, NamesWhatContradictsTheNodeAtHandInTheNearestEntry) {
 }
 
 TEST(SystemDescription, HoldsTheNetworkToTheNodes) {
-  const auto keys_of = [](const std::vector<std::string>& values, const json& node) {
+  const auto keys_of = [](const std::vector<std::string>& values, const Node& node) {
     std::vector<std::string> keys;
     for (const auto& problem : Parse(Filled(NewSystemText("s", node), values)).Contradictions())
       keys.push_back(problem.key);
     return keys;
   };
   using Keys = std::vector<std::string>;
-  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "200", "'y'", "4"}, Node()), Keys{"network.gbps"});
-  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "200", "'y'", "4"}, Node(8, "unknown")), Keys{});
-  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "100", "'y'", "1"}, Node()), Keys{"network.kind"});
-  std::string alone = Filled(NewSystemText("s", Node()), {"'x'", "'none'"});
+  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "200", "'y'", "4"}, NodeOf()), Keys{"network.gbps"});
+  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "200", "'y'", "4"}, NodeOf(8, {})), Keys{});
+  EXPECT_EQ(keys_of({"'x'", "'Ethernet'", "100", "'y'", "1"}, NodeOf()), Keys{"network.kind"});
+  std::string alone = Filled(NewSystemText("s", NodeOf()), {"'x'", "'none'"});
   for (const char* key : {"gbps = \"CHANGEME\"", "topology"}) {
     const std::size_t line = alone.find(key);
     alone.erase(line, alone.find('\n', line) - line);
@@ -142,8 +142,8 @@ TEST(SystemDescription, RefusesWhatIsNoDescription) {
 }
 
 TEST(SystemDescription, IsTheSameUnderAnotherNameAndInAnotherOrder) {
-  const std::string first = Filled(NodeText(Node()), {"4"});
-  const std::string second = Filled(NodeText(Node(16)), {"2"});
+  const std::string first = Filled(NodeText(NodeOf()), {"4"});
+  const std::string second = Filled(NodeText(NodeOf(16)), {"2"});
   const std::string head = "[network]\nkind = 'Ethernet'\ngbps = 100\ntopology = 'one switch'\n";
   const std::string hash = Parse("title = 'a'\n" + head + first + second).Hash();
   std::string renamed = "title = 'b'\n" + head + second + first;

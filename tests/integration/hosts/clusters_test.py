@@ -16,6 +16,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import named
 import namespaces
 import small_experiment
 
@@ -138,7 +139,7 @@ class ClustersTest(unittest.TestCase):
     def test_results_of_a_cluster_without_a_shared_folder_are_like_others(self):
         if "slurm" not in self.bundles:
             self.skipTest(self.missing)
-        trials = [json.loads(path.read_text()) for path in (self.folder / "slurm").rglob("trial.json")]
+        trials = [named.read_trial(path) for path in (self.folder / "slurm").rglob("trial.json")]
         self.assertEqual({trial["status"] for trial in trials}, {"ok"})
         for trial in trials:
             self.assertEqual(trial["launch"]["binding"]["hosts"], ["n1", "n2"])

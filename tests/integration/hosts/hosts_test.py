@@ -16,6 +16,7 @@ import time
 import unittest
 from pathlib import Path
 
+import named
 import namespaces
 import small_experiment
 
@@ -65,7 +66,7 @@ class HostsTest(unittest.TestCase):
                          results=results, code=code, **variables)
 
     def trials(self, results="results"):
-        return {path.parent: json.loads(path.read_text()) for path in (self.folder / results).rglob("trial.json")}
+        return {path.parent: named.read_trial(path) for path in (self.folder / results).rglob("trial.json")}
 
     def test_a_second_interface_with_traffic_is_named_host_by_host(self):
         hosts = self.hosts([None, SLOW])

@@ -17,6 +17,7 @@ import time
 import unittest
 from pathlib import Path
 
+import named
 import small_experiment
 
 SPARFUSE = None
@@ -78,7 +79,7 @@ class Nodes(unittest.TestCase):
         return done.stdout + done.stderr
 
     def trials(self):
-        return [json.loads(path.read_text()) for path in sorted(self.results.rglob("trial.json"))]
+        return [named.read_trial(path) for path in sorted(self.results.rglob("trial.json"))]
 
     @staticmethod
     def start_again(daemon):

@@ -7,6 +7,7 @@
 
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/launcher.hpp"
@@ -105,11 +106,13 @@ json TakeFingerprint(const StoreLock& /*lock*/, const CellConfig& config, const 
   if (judged.at("status") != "ok") Fail(judged.at("failure"), folder);
   json outcome = ReadJsonFile(folder / "outcome.json");
   for (const char* key : {"reason", "checks", "metrics"}) outcome.erase(key);
-  if (options.launch.across_hosts())
-    CheckPlacement(outcome.at("machine").value("placement", json::array()), config, options.launch);
+  if (options.launch.across_hosts()) {
+    const auto placement = outcome.at("machine").value("placement", std::vector<std::string>());
+    CheckPlacement(ReadPrivateFacts(folder).NamesOf(placement), config, options.launch);
+  }
   outcome["config"] = ToJson(config);
-  outcome["system"] = DescribeSystem();
-  outcome["source"] = DescribeSource(options.root.string());
+  outcome["system"] = ToJson(DescribeSystem());
+  outcome["source"] = ToJson(DescribeSource(options.root.string()));
   outcome["revisions"] = {{"fingerprint", kFingerprintRevision}};
   outcome["started_utc"] = started;
   outcome["seconds"] = end.seconds;

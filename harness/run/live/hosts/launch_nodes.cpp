@@ -7,14 +7,12 @@
 #include <ranges>
 
 #include "core/base/error.hpp"
-#include "harness/run/live/hosts/preflight_findings.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/ship/shipping.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 Preflight Ask(PreflightRequest& request, const RunOptions& options,
               const std::atomic<bool>& interrupted) {
@@ -47,8 +45,8 @@ AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& resu
       if (finding.level == Finding::Level::kError)
         asked.problems.push_back(finding.what + ": " + finding.message);
     }
-    for (const json& rank : preflight.ranks) {
-      if (rank.contains("node")) asked.nodes.push_back(rank["node"]);
+    for (const HostFacts& rank : preflight.ranks) {
+      if (rank.node) asked.nodes.push_back(*rank.node);
     }
     if (!preflight.failures.empty()) asked.nodes.clear();
   } catch (const Error&) {
@@ -57,10 +55,10 @@ AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& resu
   return asked;
 }
 
-std::vector<json> StoredNodes(const std::vector<TrialRow>& rows) {
+std::vector<Node> StoredNodes(const std::vector<TrialRow>& rows) {
   for (const TrialRow& row : rows | std::views::reverse) {
-    const json nodes = row.system.Value().is_object() ? row.system.value("nodes", json()) : json();
-    if (nodes.is_array()) return nodes;
+    if (row.system.Value().is_object() && row.system.contains("nodes"))
+      return NodesIn(row.system["nodes"]);
   }
   return {};
 }

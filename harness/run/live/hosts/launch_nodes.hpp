@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -13,8 +12,7 @@
 namespace sparfuse::harness {
 
 struct AskedNodes {
-  std::vector<nlohmann::json>
-      nodes;  // by host, as RunOptions has them; empty: they did not all tell
+  std::vector<Node> nodes;  // by host, as RunOptions has them; empty: they did not all tell
   std::vector<std::string> problems;  // what trials would fail of there, a sentence each
 };
 
@@ -24,6 +22,6 @@ AskedNodes AskNodes(const RunOptions& options, const std::filesystem::path& resu
                     const std::atomic<bool>& interrupted);
 
 // Those of the newest of the trials that tells its nodes, each kind once; empty where none does.
-std::vector<nlohmann::json> StoredNodes(const std::vector<TrialRow>& rows);
+std::vector<Node> StoredNodes(const std::vector<TrialRow>& rows);
 
 }  // namespace sparfuse::harness

@@ -62,10 +62,11 @@ bool TellsOfTrouble(std::string line) {
 
 }  // namespace
 
-Blame NodeToBlame(const std::vector<std::string>& nodes, const json& launch, const json& failure,
-                  const std::string& log) {
+Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
+                  const json& failure, const std::string& log) {
   const std::string kind = failure.value("kind", "");
-  const json hosts = launch.value("binding", json::object()).value("hosts", json::array());
+  const std::vector<std::string> hosts =
+      launch.binding ? launch.binding->hosts : std::vector<std::string>();
   if (const auto rank = RankIn(failure); rank && *rank < hosts.size()) {
     const std::string host = ShortName(hosts[*rank]);
     const auto node = std::ranges::find(nodes, host, ShortName);
@@ -98,13 +99,13 @@ std::string NodeFailures::Count(const std::string& node, int needed, const std::
   return fmt::format("{}: it is left out from here on", said);
 }
 
-std::string NodeFailures::Judge(const LaunchFailure& failed, json& launch) {
-  if (LeavesSomeOut(failed.needed)) launch["left_out"] = left_out_;
+std::string NodeFailures::Judge(const LaunchFailure& failed, TrialLaunch& launch) {
+  if (LeavesSomeOut(failed.needed)) launch.left_out = left_out_;
   if (failed.trials.empty()) return "";
   std::vector<Blame> blamed = failed.silent;
   if (blamed.empty()) blamed.push_back(NodeToBlame(nodes_, launch, failed.failure, failed.log));
   if (blamed.front().node.empty()) return "";
-  launch["failed_on"] = blamed.front().node;
+  launch.failed_on = blamed.front().node;
   std::vector<std::string> said;
   for (const auto& [node, why] : blamed) {
     std::vector<PlannedTrial>& failures = failed_on_[node];

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/records/launch.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
@@ -23,7 +24,7 @@ struct Blame {
 // the one that the launcher's lines of error name. launch: the trial's, with the hosts of its ranks
 // where they came so far. What a rank found wrong itself (a number, a file, memory) is no node's
 // fault.
-Blame NodeToBlame(const std::vector<std::string>& nodes, const nlohmann::json& launch,
+Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
                   const nlohmann::json& failure, const std::string& log);
 
 // What failed of a launch, and how.
@@ -43,8 +44,8 @@ class NodeFailures {
   const std::vector<std::string>& nodes() const noexcept { return nodes_; }
   const std::vector<std::string>& left_out() const noexcept { return left_out_; }
 
-  // What to say of a launch, or "". Writes "failed_on" and "left_out" into its record.
-  std::string Judge(const LaunchFailure& failed, nlohmann::json& launch);
+  // What to say of a launch, or "". Writes what failed and is left out into its record.
+  std::string Judge(const LaunchFailure& failed, TrialLaunch& launch);
   // What failed on nodes that were left out since the last call: to be run again.
   std::vector<PlannedTrial> TakeFailed() { return std::exchange(elsewhere_, {}); }
 

@@ -14,6 +14,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/record.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launcher.hpp"
@@ -72,7 +73,7 @@ class LaunchFolder {
 };
 
 struct Launched {
-  std::vector<json> ranks;
+  std::vector<HostFacts> ranks;
   std::string why;  // it did not end well; or ""
 };
 
@@ -112,9 +113,9 @@ class Preflights {
 
  private:
   std::string WhyOf(const LaunchResult& end, const std::string& log,
-                    const std::vector<json>& ranks) const {
-    for (const json& rank : ranks) {
-      if (rank.contains("error")) return rank["error"];
+                    const std::vector<HostFacts>& ranks) const {
+    for (const HostFacts& rank : ranks) {
+      if (!rank.error.empty()) return rank.error;
     }
     std::string why = end.end == LaunchResult::End::kTimeout
                           ? fmt::format("ranks did not end within {} s", request_.timeout_seconds)
@@ -155,8 +156,8 @@ Preflight TryEachAlone(const Preflights& preflights, const PreflightRequest& req
                                   [&](const std::string& name) { return name == host.name; }));
     Launched alone = preflights.Run(one, 1, 1);
     if (!alone.why.empty() && !interrupted) found.failures.push_back({host.name, alone.why});
-    for (json& facts : alone.ranks) {
-      facts["rank"] = found.ranks.size();
+    for (HostFacts& facts : alone.ranks) {
+      facts.rank = static_cast<int>(found.ranks.size());
       found.ranks.push_back(std::move(facts));
     }
   }
@@ -165,7 +166,40 @@ Preflight TryEachAlone(const Preflights& preflights, const PreflightRequest& req
 
 }  // namespace
 
-std::vector<json> ReadFacts(const std::string& log) {
+template <>
+const std::vector<RecordKey<HostFacts>>& KeysOf<HostFacts>() {
+  using F = HostFacts;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Key<&F::rank>({.name = "rank"}),
+      Key<&F::host, F>({.name = "host"}),
+      Key<&F::cores, F>({.name = "cores", .later = true}),
+      Key<&F::numa, F>({.name = "numa", .later = true}),
+      Key<&F::visible_cards, F>({.name = "visible_cards", .later = true}),
+      Key<&F::node, F>({.name = "node", .later = true}),
+      Key<&F::worker>({.name = "worker", .later = true}),
+      Key<&F::mpi>({.name = "mpi", .later = true}),
+      Key<&F::cuda>({.name = "cuda", .later = true, .empty_is_null = true}),
+      Key<&F::driver>({.name = "driver", .later = true, .empty_is_null = true}),
+      Key<&F::nccl>({.name = "nccl", .later = true}),
+      Key<&F::libraries>({.name = "libraries", .later = true}),
+      Key<&F::cpu>({.name = "cpu", .later = true}),
+      Key<&F::cards>({.name = "cards", .later = true}),
+      Key<&F::memlock_bytes>({.name = "memlock_bytes", .unit = "bytes", .later = true}),
+      Key<&F::shm_free_bytes>({.name = "shm_free_bytes", .unit = "bytes", .later = true}),
+      Key<&F::interfaces>({.name = "interfaces", .later = true}),
+      Key<&F::rdma>({.name = "rdma", .later = true}),
+      Key<&F::sees_results>({.name = "sees_results", .later = true}),
+      Key<&F::clock_ahead_seconds>(
+          {.name = "clock_ahead_seconds", .unit = "seconds", .optional = true}),
+      Key<&F::clock_uncertainty_seconds>(
+          {.name = "clock_uncertainty_seconds", .unit = "seconds", .optional = true}),
+      Key<&F::error>({.name = "error", .optional = true})};
+  return kKeys;
+}
+
+json ToJson(const HostFacts& facts) { return WriteRecord(facts); }
+
+std::vector<HostFacts> ReadFacts(const std::string& log) {
   std::map<int, json> by_rank;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
@@ -176,9 +210,10 @@ std::vector<json> ReadFacts(const std::string& log) {
       continue;
     by_rank[facts["rank"]].update(facts);
   }
-  std::vector<json> ranks;
+  std::vector<HostFacts> ranks;
   for (auto& [rank, facts] : by_rank) {
-    if (facts.contains("host")) ranks.push_back(std::move(facts));
+    if (facts.contains("host"))
+      ReadRecord(facts, KeyPlace("what a rank found"), ranks.emplace_back());
   }
   return ranks;
 }

@@ -1,13 +1,18 @@
 // Launches ranks that train nothing and tell what their hosts are, before trials are launched
-// there.
+// there, and judges what they found.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/machine/doctor.hpp"
+#include "harness/records/launch.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
 
@@ -31,13 +36,32 @@ struct PreflightRequest {
   bool shared = true;             // trials need the results folder on every host
 };
 
+// What a rank found.
+struct HostFacts : RankBinding {
+  int rank = 0;
+  std::string worker;             // the hash of its executable
+  std::string mpi, cuda, driver;  // versions; "": there is none
+  std::optional<int> nccl;
+  std::map<std::string, std::string> libraries;  // those that measure: what tells files apart
+  std::string cpu;
+  std::vector<std::string> cards;              // a model a card
+  std::optional<std::uint64_t> memlock_bytes;  // that a process may lock; nothing: any number
+  double shm_free_bytes = 0;
+  std::vector<std::string> interfaces;  // that are up
+  bool rdma = false, sees_results = false;
+  // Of its wall clock, against rank 0's; nothing before the ranks met.
+  std::optional<double> clock_ahead_seconds, clock_uncertainty_seconds;
+  std::string error;
+};
+nlohmann::json ToJson(const HostFacts& facts);
+
 struct HostFailure {
   std::string host;  // as the hostfile names it; "": it is not known which one
   std::string why;
 };
 
 struct Preflight {
-  std::vector<nlohmann::json> ranks;  // facts, by rank
+  std::vector<HostFacts> ranks;  // by rank
   std::vector<HostFailure> failures;
 };
 
@@ -51,6 +75,13 @@ std::vector<HostFailure> HostsThatDoNotStart(const PreflightRequest& request,
                                              const std::atomic<bool>& interrupted);
 
 // Facts in a launch's log, by rank; other lines are passed over.
-std::vector<nlohmann::json> ReadFacts(const std::string& log);
+std::vector<HostFacts> ReadFacts(const std::string& log);
+
+// Whether trials would run on these hosts, and be of one machine. Each finding names the hosts that
+// differ from rank 0's, and what mends it. kError: trials would fail.
+std::vector<Finding> JudgePreflight(const Preflight& preflight, const PreflightRequest& request);
+
+// A line a host: what it is made of, beside the others.
+std::string TableOfHosts(const Preflight& preflight);
 
 }  // namespace sparfuse::harness

@@ -1,42 +1,45 @@
-#include "harness/run/live/hosts/preflight_findings.hpp"
+// Judges what the ranks of a preflight found.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "harness/machine/binding.hpp"
+#include "harness/run/live/hosts/preflight.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
 using Level = Finding::Level;
 
 constexpr double kLittleShm = 64 << 20;  // bytes a rank: Open MPI's segments
 constexpr double kSkewSeconds = 1;       // file times and logs of hosts are then told apart wrongly
 
 // Of ranks on one host the first one's facts stand for it.
-std::vector<json> Hosts(const std::vector<json>& ranks) {
-  std::vector<json> hosts;
-  for (const json& rank : ranks) {
-    const auto known =
-        std::ranges::find_if(hosts, [&](const json& host) { return host["host"] == rank["host"]; });
-    if (known == hosts.end()) hosts.push_back(rank);
+std::vector<HostFacts> Hosts(const std::vector<HostFacts>& ranks) {
+  std::vector<HostFacts> hosts;
+  for (const HostFacts& rank : ranks) {
+    if (std::ranges::find(hosts, rank.host, &HostFacts::host) == hosts.end()) hosts.push_back(rank);
   }
   return hosts;
 }
 
-std::string Words(const json& value) {
-  if (value.is_null()) return "none";
-  if (value.is_string()) return value;
-  if (value.is_array() && value.empty()) return "none";
-  if (!value.is_array()) return value.dump();
-  std::vector<std::string> words;
-  for (const json& each : value) words.push_back(Words(each));
-  return fmt::format("{}", fmt::join(words, ", "));
+std::string Words(const std::string& text) { return text.empty() ? "none" : text; }
+
+std::string Words(const std::optional<int>& number) {
+  return number ? std::to_string(*number) : "none";
+}
+
+std::string Words(const std::vector<std::string>& words) {
+  return words.empty() ? "none" : fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::set<std::string> SetOf(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
 }
 
 class HostsJudge {
@@ -48,23 +51,25 @@ class HostsJudge {
     Reached();
     if (hosts_.empty()) return std::move(findings_);
     Alike(
-        "worker", "worker", Level::kError,
+        &HostFacts::worker, "worker", Level::kError,
         fmt::format("the same file at {} on every host: copy it there, as in `scp {} HOST:{}`",
                     request_.worker.string(), request_.worker.string(), request_.worker.string()));
-    Alike("mpi", "MPI", Level::kError, "the same Open MPI, first in every host's LD_LIBRARY_PATH");
-    Alike("cuda", "CUDA", Level::kError, "the same CUDA runtime on every host");
-    Alike("nccl", "NCCL", Level::kError, "the same NCCL on every host");
+    Alike(&HostFacts::mpi, "MPI", Level::kError,
+          "the same Open MPI, first in every host's LD_LIBRARY_PATH");
+    Alike(&HostFacts::cuda, "CUDA", Level::kError, "the same CUDA runtime on every host");
+    Alike(&HostFacts::nccl, "NCCL", Level::kError, "the same NCCL on every host");
     Libraries();
-    Alike("driver", "driver", Level::kWarning, "the same driver on every host");
-    Alike("cards", "cards", Level::kWarning,
+    Alike(&HostFacts::driver, "driver", Level::kWarning, "the same driver on every host");
+    Alike(&HostFacts::cards, "cards", Level::kWarning,
           "the same cards: unlike nodes are a system of their own");
-    Alike("cpu", "processors", Level::kWarning,
+    Alike(&HostFacts::cpu, "processors", Level::kWarning,
           "the same processor: unlike nodes are a system of their own");
     Results();
     Interfaces();
     Limits();
     Clocks();
-    if (const std::string hidden = WhoIsHidden(preflight_.ranks); !hidden.empty())
+    const std::vector<RankBinding> ranks(preflight_.ranks.begin(), preflight_.ranks.end());
+    if (const std::string hidden = WhoIsHidden(ranks); !hidden.empty())
       Add(Level::kWarning, "cards", hidden);
     return std::move(findings_);
   }
@@ -76,7 +81,7 @@ class HostsJudge {
 
   void Reached() {
     std::vector<std::string> names;
-    for (const json& host : hosts_) names.push_back(host["host"]);
+    for (const HostFacts& host : hosts_) names.push_back(host.host);
     for (const HostFailure& failure : preflight_.failures) {
       Add(Level::kError, "reached",
           failure.host.empty() ? failure.why : failure.host + ": " + failure.why);
@@ -87,44 +92,45 @@ class HostsJudge {
                     names.size(), fmt::join(names, ", ")));
   }
 
-  void Alike(const char* key, const std::string& what, Level level, const std::string& expected) {
-    const json& first = hosts_.front().at(key);
+  template <class Value>
+  void Alike(Value HostFacts::*fact, const std::string& what, Level level,
+             const std::string& expected) {
+    const HostFacts& first = hosts_.front();
     std::vector<std::string> others;
-    for (const json& host : hosts_) {
-      if (host.at(key) != first)
-        others.push_back(
-            fmt::format("{} has {}", host["host"].get<std::string>(), Words(host.at(key))));
+    for (const HostFacts& host : hosts_) {
+      if (host.*fact != first.*fact)
+        others.push_back(fmt::format("{} has {}", host.host, Words(host.*fact)));
     }
     if (!others.empty()) {
       Add(level, what,
-          fmt::format("{}, and {} {}: expected {}", fmt::join(others, ", "),
-                      hosts_.front()["host"].get<std::string>(), Words(first), expected));
-    } else if (!first.is_null() && !(first.is_array() && first.empty())) {
-      Add(Level::kGood, what, Words(first));
+          fmt::format("{}, and {} {}: expected {}", fmt::join(others, ", "), first.host,
+                      Words(first.*fact), expected));
+    } else if (first.*fact != Value()) {
+      Add(Level::kGood, what, Words(first.*fact));
     }
   }
 
   // Those that every host has loaded, and that are of other files.
   void Libraries() {
-    const json& first = hosts_.front().at("libraries");
-    for (const json& host : hosts_) {
+    const auto& first = hosts_.front().libraries;
+    for (const HostFacts& host : hosts_) {
       std::vector<std::string> differ;
-      for (const auto& [name, id] : first.items()) {
-        if (host.at("libraries").value(name, "") != id) differ.push_back(name);
+      for (const auto& [name, id] : first) {
+        const auto own = host.libraries.find(name);
+        if (own == host.libraries.end() || own->second != id) differ.push_back(name);
       }
       if (differ.empty()) continue;
       Add(Level::kError, "libraries",
           fmt::format("{} of {} are others than {}'s: expected the same files on every host",
-                      fmt::join(differ, ", "), host["host"].get<std::string>(),
-                      hosts_.front()["host"].get<std::string>()));
+                      fmt::join(differ, ", "), host.host, hosts_.front().host));
     }
   }
 
   void Results() {
     if (!request_.shared) return;
     std::vector<std::string> blind;
-    for (const json& host : hosts_) {
-      if (host.at("sees_results") != true) blind.push_back(host["host"]);
+    for (const HostFacts& host : hosts_) {
+      if (!host.sees_results) blind.push_back(host.host);
     }
     if (blind.empty()) {
       Add(Level::kGood, "results", fmt::format("every host sees {}", request_.results.string()));
@@ -137,19 +143,19 @@ class HostsJudge {
   }
 
   void Interfaces() {
-    std::set<std::string> common = hosts_.front().at("interfaces");
-    for (const json& host : hosts_) {
-      const std::set<std::string> own = host.at("interfaces");
+    std::set<std::string> common = SetOf(hosts_.front().interfaces);
+    for (const HostFacts& host : hosts_) {
+      const std::set<std::string> own = SetOf(host.interfaces);
       std::erase_if(common, [&](const std::string& name) { return !own.contains(name); });
     }
     const std::string& asked = request_.method.interface;
     if (!asked.empty()) {
-      for (const json& host : hosts_) {
-        const std::set<std::string> own = host.at("interfaces");
+      for (const HostFacts& host : hosts_) {
+        const std::set<std::string> own = SetOf(host.interfaces);
         if (own.contains(asked)) continue;
         Add(Level::kError, "interfaces",
-            fmt::format("{} has no {} that is up, but {}: expected --interface {}",
-                        host["host"].get<std::string>(), asked, fmt::join(own, ", "),
+            fmt::format("{} has no {} that is up, but {}: expected --interface {}", host.host,
+                        asked, fmt::join(own, ", "),
                         common.empty() ? "with a name that all hosts have"
                                        : fmt::format("{}", fmt::join(common, " or "))));
       }
@@ -168,41 +174,39 @@ class HostsJudge {
   }
 
   void Limits() {
-    for (const json& host : hosts_) {
-      const std::string name = host["host"];
-      const json& locked = host.at("memlock_bytes");
-      if (host.at("rdma") == true && !locked.is_null()) {
+    for (const HostFacts& host : hosts_) {
+      const std::string& name = host.host;
+      if (host.rdma && host.memlock_bytes) {
         Add(Level::kWarning, "memlock",
             fmt::format("{} lets a process lock {} KiB, and RDMA locks what it sends: expected "
                         "`ulimit -l unlimited` (/etc/security/limits.conf; of Slurm, "
                         "LimitMEMLOCK=infinity for slurmd)",
-                        name, locked.get<double>() / 1024));
+                        name, static_cast<double>(*host.memlock_bytes) / 1024));
       }
-      const auto ranks = std::ranges::count_if(
-          preflight_.ranks, [&](const json& rank) { return rank["host"] == name; });
-      if (host.at("shm_free_bytes").get<double>() < kLittleShm * static_cast<double>(ranks)) {
+      const auto ranks = std::ranges::count(preflight_.ranks, name, &HostFacts::host);
+      if (host.shm_free_bytes < kLittleShm * static_cast<double>(ranks)) {
         Add(Level::kWarning, "/dev/shm",
             fmt::format("{} has {:.0f} MiB free for {} rank(s): expected 64 MiB each (of "
                         "containers, --shm-size)",
-                        name, host["shm_free_bytes"].get<double>() / (1 << 20), ranks));
+                        name, host.shm_free_bytes / (1 << 20), ranks));
       }
     }
   }
 
   void Clocks() {
-    for (const json& host : hosts_) {
-      const double off = host.value("clock_ahead_seconds", 0.0);
-      if (std::abs(off) < kSkewSeconds + host.value("clock_uncertainty_seconds", 0.0)) continue;
+    for (const HostFacts& host : hosts_) {
+      const double off = host.clock_ahead_seconds.value_or(0);
+      if (std::abs(off) < kSkewSeconds + host.clock_uncertainty_seconds.value_or(0)) continue;
       Add(Level::kWarning, "clocks",
           fmt::format("{} is {:.3f} s {} {}: expected NTP on every host (chronyc tracking)",
-                      host["host"].get<std::string>(), std::abs(off),
-                      off > 0 ? "ahead of" : "behind", hosts_.front()["host"].get<std::string>()));
+                      host.host, std::abs(off), off > 0 ? "ahead of" : "behind",
+                      hosts_.front().host));
     }
   }
 
   const Preflight& preflight_;
   const PreflightRequest& request_;
-  std::vector<json> hosts_;
+  std::vector<HostFacts> hosts_;
   std::vector<Finding> findings_;
 };
 
@@ -213,18 +217,17 @@ std::vector<Finding> JudgePreflight(const Preflight& preflight, const PreflightR
 }
 
 std::string TableOfHosts(const Preflight& preflight) {
-  const std::vector<json> hosts = Hosts(preflight.ranks);
+  const std::vector<HostFacts> hosts = Hosts(preflight.ranks);
   if (hosts.empty()) return "";
   std::vector<std::vector<std::string>> rows = {
       {"host", "worker", "cores", "NUMA", "cards", "interfaces", "clock"}};
-  for (const json& host : hosts) {
-    rows.push_back(
-        {host["host"], host.at("worker"), host.at("cores"), Words(host.at("numa")),
-         Words(host.at("cards")), Words(host.at("interfaces")),
-         host.contains("clock_ahead_seconds")
-             ? fmt::format("{:+.6f} s, ± {:.6f}", host["clock_ahead_seconds"].get<double>(),
-                           host["clock_uncertainty_seconds"].get<double>())
-             : "not compared"});
+  for (const HostFacts& host : hosts) {
+    rows.push_back({host.host, host.worker, host.cores, Words(host.numa), Words(host.cards),
+                    Words(host.interfaces),
+                    host.clock_ahead_seconds
+                        ? fmt::format("{:+.6f} s, ± {:.6f}", *host.clock_ahead_seconds,
+                                      host.clock_uncertainty_seconds.value_or(0))
+                        : "not compared"});
   }
   std::string text;
   for (const auto& row : rows) {

@@ -5,11 +5,8 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
-#include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {
-
-using nlohmann::json;
 
 // A template's hostfile is the scheduler's.
 std::vector<Host> HostsOf(const LaunchMethod& launch) {
@@ -42,7 +39,8 @@ int RanksPerNode(const LaunchMethod& launch, int ranks) {
   return (ranks + hosts - 1) / hosts;
 }
 
-void CheckPlacement(const json& placement, const CellConfig& config, const LaunchMethod& launch) {
+void CheckPlacement(const std::vector<std::string>& placement, const CellConfig& config,
+                    const LaunchMethod& launch) {
   for (std::size_t one = 0; one < placement.size(); ++one) {
     for (std::size_t other = 0; other < one; ++other) {
       const auto per_node = static_cast<std::size_t>(config.ranks_per_node);
@@ -50,10 +48,11 @@ void CheckPlacement(const json& placement, const CellConfig& config, const Launc
       if (same_node == (placement[one] == placement[other])) continue;
       SPARFUSE_THROW(
           kConfig,
-          fmt::format("{}: ranks {} and {} of {} ran on {} and {}, and {} ranks a host were "
-                      "wanted: expected different machines; then measure again with --fresh",
-                      launch.hostfile.empty() ? "srun" : launch.hostfile.string(), other, one,
-                      config.workers, Shown(placement[other]), Shown(placement[one]), per_node));
+          fmt::format(
+              "{}: ranks {} and {} of {} ran on \"{}\" and \"{}\", and {} ranks a host were "
+              "wanted: expected different machines; then measure again with --fresh",
+              launch.hostfile.empty() ? "srun" : launch.hostfile.string(), other, one,
+              config.workers, placement[other], placement[one], per_node));
     }
   }
 }

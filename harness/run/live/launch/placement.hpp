@@ -1,7 +1,7 @@
 // Spreads ranks over hosts, and checks afterwards where they were.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "harness/records/cell_config.hpp"
@@ -24,7 +24,7 @@ int RanksPerNode(const LaunchMethod& launch, int ranks);
 // Ranks of a node are on one host and those of others on others: a link between nodes that leads
 // back to its own host would be measured in silence. placement: host names in the order of ranks.
 // Throws Error{kConfig} naming two ranks of which that is not so.
-void CheckPlacement(const nlohmann::json& placement, const CellConfig& config,
+void CheckPlacement(const std::vector<std::string>& placement, const CellConfig& config,
                     const LaunchMethod& launch);
 
 }  // namespace sparfuse::harness

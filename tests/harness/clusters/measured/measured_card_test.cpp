@@ -105,7 +105,7 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
   // Its errors are those of draws.
   EXPECT_FALSE(profile.contains("relative_errors"));
   EXPECT_EQ(with["kind"], "declared, its card epyc-2core measured");
-  EXPECT_EQ(ModelledSystem(Cell(), json::array({with}), {})["kind"], with["kind"]);
+  EXPECT_EQ(ModelledSystem(Cell(), json::array({with}), {}).kind, with["kind"]);
   EXPECT_FALSE(without.contains("kind"));  // as before there were cards
 }
 

@@ -20,22 +20,29 @@ PlannedTrial Trial(TrialKind kind = TrialKind::kThroughput, int workers = 2) {
   return trial;
 }
 
-json Loops(double seconds) { return {{"loop_seconds", {seconds, seconds}}}; }
+Quiet Loops(double seconds) {
+  Quiet readings;
+  readings.loop_seconds = {seconds, seconds};
+  return readings;
+}
 
 TrialRow Row(double seconds, int workers, const json& machine = kMachine) {
   TrialRow row;
   row.workers = workers;
   row.system_hash = ContentHash(machine);
-  row.quiet = Loops(seconds);
+  row.quiet = ToJson(Loops(seconds));
   return row;
 }
 
-const json kDisturbed = {{"disturbed", true}};
+const Quiet kDisturbed = [] {
+  Quiet quiet;
+  quiet.disturbed = true;
+  return quiet;
+}();
 
 TEST(Disturbances, RunAgainTwiceWithinHalfOfTheTime) {
   Disturbances runs({});
-  EXPECT_FALSE(runs.RunsAgain(Trial(), {{"disturbed", false}}, 1, 10, 100));
-  EXPECT_FALSE(runs.RunsAgain(Trial(), nullptr, 1, 10, 100));
+  EXPECT_FALSE(runs.RunsAgain(Trial(), Quiet(), 1, 10, 100));
   EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));
   EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 2, 10, 100));
   EXPECT_FALSE(runs.RunsAgain(Trial(), kDisturbed, 3, 10, 100));
@@ -61,27 +68,28 @@ TEST(Disturbances, ATrainedModelDoesNotRunAgain) {
 TEST(Disturbances, SpeedIsComparedWithTrialsOfAsManyRanksOnTheSameSystem) {
   const json elsewhere = {{"cpu_model", "b"}};
   Disturbances runs({Row(1e-3, 2), Row(2e-3, 2), Row(1e-4, 4), Row(1e-5, 2, elsewhere)});
-  EXPECT_DOUBLE_EQ(runs.Judge(Trial(), Loops(2e-3))["slowdown"], 2);
-  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(2e-3))["slowdown"], 1);
-  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(3e-3))["slowdown"], 1.5);
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(), Loops(2e-3))->slowdown.value(), 2);
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(2e-3))->slowdown.value(), 1);
+  EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(3e-3))->slowdown.value(),
+                   1.5);
   PlannedTrial there = Trial();
   there.system = elsewhere;
-  EXPECT_DOUBLE_EQ(runs.Judge(there, Loops(2e-5))["slowdown"], 2);
+  EXPECT_DOUBLE_EQ(runs.Judge(there, Loops(2e-5))->slowdown.value(), 2);
 }
 
 TEST(Disturbances, AClockThatFellForGoodIsTheNewNormal) {
   std::vector<TrialRow> before(40, Row(1e-3, 2));
   Disturbances runs(before);
   for (int trial = 0; trial < 30; ++trial)
-    EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], true) << trial;
+    EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))->disturbed, true) << trial;
   for (int trial = 0; trial < 10; ++trial) runs.Judge(Trial(), Loops(2e-3));
-  EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))["disturbed"], false);
+  EXPECT_EQ(runs.Judge(Trial(), Loops(2e-3))->disturbed, false);
 }
 
 TEST(Disturbances, OneLuckyTrialDoesNotMakeTheOthersSlow) {
   std::vector<TrialRow> before(10, Row(1e-3, 2));
   before.push_back(Row(0.7e-3, 2));
-  EXPECT_DOUBLE_EQ(Disturbances(before).Judge(Trial(), Loops(1.1e-3))["slowdown"], 1.1);
+  EXPECT_DOUBLE_EQ(Disturbances(before).Judge(Trial(), Loops(1.1e-3))->slowdown.value(), 1.1);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class SharedLaunch : public ::testing::Test {
                             "[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n",
                         "t.toml"),
         catalog_, "/nonexistent");
-    PlanContext context{catalog_, store_, {{"cores", 2}}};
+    PlanContext context{catalog_, store_, {.machine = Node()}};
     context.memory = memory_;
     plan_ = PlanLive(context, {experiment_}, rows_);
     return plan_.trials;

@@ -206,7 +206,7 @@ class Interfaces : public ::testing::Test {
     std::ofstream(statistics / "rx_bytes") << received << "\n";
     std::ofstream(statistics / "tx_bytes") << sent << "\n";
   }
-  nlohmann::json Traffic(const std::string& interface, bool across_hosts) {
+  HostTraffic Traffic(const std::string& interface, bool across_hosts) {
     return DescribeTraffic(before_, ReadInterfaces(net_), interface, across_hosts, net_);
   }
   const TemporaryFolder folder_;
@@ -223,15 +223,14 @@ TEST_F(Interfaces, ASecondOneWithTrafficIsNamed) {
   Carries("eth1", 5, 7 + 10 * kMega);
   Carries("docker0", 5 + kMega, 7);  // less than 1 MiB
   Carries("lo", 900 * kMega, 900 * kMega);
-  const nlohmann::json traffic = Traffic("", true);
-  EXPECT_EQ(traffic["others"], nlohmann::json({"eth1"}));
-  EXPECT_TRUE(traffic["interface"].is_null());
-  EXPECT_EQ(traffic["bytes"]["eth0"],
-            nlohmann::json({{"received", 100 * kMega}, {"sent", 50 * kMega}}));
-  EXPECT_EQ(Traffic("eth1", true)["others"], nlohmann::json({"eth0"}));
-  EXPECT_EQ(Traffic("eth0", false)["others"], nlohmann::json::array());
+  const HostTraffic traffic = Traffic("", true);
+  EXPECT_EQ(traffic.others, (std::vector<std::string>{"eth1"}));
+  EXPECT_EQ(traffic.interface, "");
+  EXPECT_EQ(traffic.bytes.at("eth0"), (InterfaceBytes{100 * kMega, 50 * kMega}));
+  EXPECT_EQ(Traffic("eth1", true).others, (std::vector<std::string>{"eth0"}));
+  EXPECT_EQ(Traffic("eth0", false).others, std::vector<std::string>());
   Carries("eth1", 5, 7 + 7 * kMega);  // less than 5 % of 150 MB
-  EXPECT_EQ(Traffic("eth0", true)["others"], nlohmann::json::array());
+  EXPECT_EQ(Traffic("eth0", true).others, std::vector<std::string>());
 }
 
 TEST_F(Interfaces, WhatCountsTheSameBytesIsNoSecondOne) {
@@ -240,10 +239,10 @@ TEST_F(Interfaces, WhatCountsTheSameBytesIsNoSecondOne) {
   Carries("bond0", 80 * kMega, 0);
   Carries("eth0", 40 * kMega, 0);
   Carries("eth1", 40 * kMega, 0);
-  EXPECT_EQ(Traffic("bond0", true)["others"], nlohmann::json({"eth0", "eth1"}));
+  EXPECT_EQ(Traffic("bond0", true).others, (std::vector<std::string>{"eth0", "eth1"}));
   for (const char* member : {"eth0", "eth1"})
     fs::create_directory(net_ / "bond0" / ("lower_" + std::string(member)));
-  EXPECT_EQ(Traffic("bond0", true)["others"], nlohmann::json::array());
+  EXPECT_EQ(Traffic("bond0", true).others, std::vector<std::string>());
 }
 
 // What goes by RDMA passes the kernel by, and with it the interface's own counters.
@@ -260,10 +259,9 @@ TEST_F(Interfaces, RdmaCountsAsItsInterfacesTraffic) {
   Carries("ib0", 8, 8);
   Carries("eth0", 2 * kMega, 0);
   ports(10 + kMega);
-  const nlohmann::json traffic = Traffic("eth0", true);
-  EXPECT_EQ(traffic["bytes"]["ib0"],
-            nlohmann::json({{"received", 4 * kMega + 8}, {"sent", 8 * kMega + 8}}));
-  EXPECT_EQ(traffic["others"], nlohmann::json({"ib0"}));
+  const HostTraffic traffic = Traffic("eth0", true);
+  EXPECT_EQ(traffic.bytes.at("ib0"), (InterfaceBytes{4 * kMega + 8, 8 * kMega + 8}));
+  EXPECT_EQ(traffic.others, (std::vector<std::string>{"ib0"}));
   std::ofstream(net_ / "ib0" / "type") << "32\n";
   EXPECT_EQ(ReadInterfaces(net_).at("ib0").sent, 8 * kMega + 80);
 }

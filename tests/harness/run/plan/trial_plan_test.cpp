@@ -9,7 +9,6 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/run/plan/plan_checks.hpp"
-#include "harness/systems/recorded_node.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
 
@@ -26,6 +25,13 @@ Experiment Parse(const std::string& lines, const Catalog& catalog = SmallCatalog
       catalog, "/nonexistent");
 }
 
+Node NodeOf(const std::string& processor, int cores = 8) {
+  Node node;
+  node.processor = processor;
+  node.cores = cores;
+  return node;
+}
+
 class Plan : public ::testing::Test {
  protected:
   TrialPlan Make() const { return PlanLive(context_, {experiment_}, rows_); }
@@ -33,7 +39,7 @@ class Plan : public ::testing::Test {
   TemporaryFolder folder_;
   Store store_{folder_.path()};
   Catalog catalog_ = SmallCatalog();
-  PlanContext context_{catalog_, store_, {{"cores", 2}}};
+  PlanContext context_{catalog_, store_, {.machine = NodeOf("here", 2)}};
   Experiment experiment_ = Parse("workers = 2\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\n");
   std::vector<TrialRow> rows_;
 
@@ -42,7 +48,7 @@ class Plan : public ::testing::Test {
     TrialRow row;
     row.config = cell.json;
     row.config_hash = cell.config_hash;
-    row.system = context_.machine;
+    row.system = ToJson(context_.machine);
     row.system_hash = ContentHash(row.system);
     row.revisions = RevisionsOf(catalog_, cell.config);
     row.provenance = {{"sources", SourcesOf(cell.config)}};
@@ -50,8 +56,6 @@ class Plan : public ::testing::Test {
     return row;
   }
 };
-
-json NodeOf(const std::string& processor) { return {{"cpu_model", processor}, {"cores", 8}}; }
 
 // Of the cell, over hosts; the system of those that were stored before nodes were is this machine.
 TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
@@ -61,12 +65,13 @@ TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
   local.provenance["machine"] = {{"placement", json::array({"h", "h"})}};
   older.provenance["machine"] = {{"placement", json::array({"n1", "n2"})}};
   elsewhere.provenance["machine"] = older.provenance["machine"];
-  elsewhere.system = SystemOfNodes(std::vector{NodeOf("c")});
+  elsewhere.system = ToJson(SystemOfNodes(std::vector{NodeOf("c")}));
   elsewhere.system_hash = ContentHash(elsewhere.system);
   rows_ = {local, older, elsewhere};
   TrialPlan plan = Make();
   ASSERT_EQ(plan.trials.size(), 1u);
-  EXPECT_EQ(plan.trials[0].system, SystemOfNodes(std::vector{NodeOf("a")}));  // the first two hosts
+  // The first two hosts.
+  EXPECT_EQ(plan.trials[0].system, ToJson(SystemOfNodes(std::vector{NodeOf("a")})));
   EXPECT_EQ(plan.trials[0].hosts, 2);
   TrialRow there = elsewhere;
   there.system = plan.trials[0].system;
@@ -96,7 +101,7 @@ TEST_F(Plan, AMethodThatJoinsOpensABlockWhereItsReferenceRanOnSomeOfTheHosts) {
   OpenBlocks(context_, rows_, experiments);
   EXPECT_EQ(cells[1].first_blocks, std::vector{0});
   TrialRow dense = RowOfTheCell();
-  dense.system = SystemOfNodes(std::vector{NodeOf("a")});
+  dense.system = ToJson(SystemOfNodes(std::vector{NodeOf("a")}));
   dense.system_hash = ContentHash(dense.system);
   OpenBlocks(context_, {dense}, experiments);
   EXPECT_EQ(cells[1].first_blocks, std::vector{experiments[0].parts[0].blocks});

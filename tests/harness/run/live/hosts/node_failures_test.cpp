@@ -17,7 +17,11 @@ using testing::ExpectIn;
 using Words = std::vector<std::string>;
 
 const Words kNodes = {"n1", "n2", "n12"};
-const json kPlaced = {{"binding", {{"hosts", {"n1", "n1", "n2.site.org", "n2.site.org"}}}}};
+TrialLaunch Placed() {
+  TrialLaunch launch;
+  launch.binding.emplace().hosts = {"n1", "n1", "n2.site.org", "n2.site.org"};
+  return launch;
+}
 
 json Failure(const char* kind, const char* message, json rank, json signal) {
   return {{"kind", kind}, {"message", message}, {"rank", rank}, {"signal", signal}};
@@ -25,25 +29,25 @@ json Failure(const char* kind, const char* message, json rank, json signal) {
 
 TEST(NodeToBlame, IsThatOfTheRankThatIsGone) {
   EXPECT_EQ(
-      NodeToBlame(kNodes, kPlaced, Failure("comm", "rank 3 ended by signal 9", 3, 9), "").node,
+      NodeToBlame(kNodes, Placed(), Failure("comm", "rank 3 ended by signal 9", 3, 9), "").node,
       "n2");
   // Another rank tells of it.
   const json silent = Failure("timeout", "rank 0: rank 2 does not answer", 0, nullptr);
-  EXPECT_EQ(NodeToBlame(kNodes, kPlaced, silent, "").node, "n2");
-  EXPECT_EQ(NodeToBlame({"n1"}, kPlaced, silent, "").node, "");
+  EXPECT_EQ(NodeToBlame(kNodes, Placed(), silent, "").node, "n2");
+  EXPECT_EQ(NodeToBlame({"n1"}, Placed(), silent, "").node, "");
 }
 
 TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
   const json start =
       Failure("timeout", "ranks did not meet within 140 s of the launch", nullptr, nullptr);
   const auto blamed = [&](const char* log) {
-    return NodeToBlame(kNodes, json::object(), start, log).node;
+    return NodeToBlame(kNodes, TrialLaunch(), start, log).node;
   };
   EXPECT_EQ(blamed("srun: error: Node failure on n2\nsrun: Job step aborted\n"), "n2");
   EXPECT_EQ(blamed("slurmstepd-n12: error: execve(): worker: No such file\n"), "n12");
   EXPECT_EQ(blamed("ssh: connect to host n1 port 22: No route to host\n"), "n1");
   EXPECT_EQ(blamed("error: n1 lost\nerror: n2 lost\n"), "");  // who was first?
-  EXPECT_EQ(NodeToBlame(kNodes, json::object(), start, "one\nerror: n1 lost\nall over\n").why,
+  EXPECT_EQ(NodeToBlame(kNodes, TrialLaunch(), start, "one\nerror: n1 lost\nall over\n").why,
             "error: n1 lost");
   EXPECT_EQ(blamed("placed on n1\nan error elsewhere\n"), "");
 }
@@ -51,7 +55,7 @@ TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
 TEST(NodeToBlame, IsNoneForWhatARankFoundWrongItself) {
   for (const char* kind : {"numeric", "data", "out_of_memory", "unsupported", "config"}) {
     EXPECT_EQ(
-        NodeToBlame(kNodes, kPlaced, Failure(kind, "rank 3: a NaN", 3, nullptr), "error on n2\n")
+        NodeToBlame(kNodes, Placed(), Failure(kind, "rank 3: a NaN", 3, nullptr), "error on n2\n")
             .node,
         "");
   }
@@ -79,17 +83,17 @@ TEST(NodeFailures, WhatFailedOnANodeThatIsLeftOutIsRunAgainOnce) {
   const LaunchMethod srun{.kind = LaunchMethod::Kind::kSrun};
   NodeFailures nodes(srun, kNodes);
   const LaunchFailure failed{"", Failure("comm", "rank 3 ended by signal 9", 3, 9), {{}, {}}};
-  json launch = kPlaced;
+  TrialLaunch launch = Placed();
   EXPECT_EQ(nodes.Judge(failed, launch), "");
-  EXPECT_EQ(launch["failed_on"], "n2");
+  EXPECT_EQ(launch.failed_on, "n2");
   EXPECT_TRUE(nodes.TakeFailed().empty());
   ExpectIn("left out", nodes.Judge(failed, launch));
   EXPECT_EQ(nodes.TakeFailed().size(), 4U);
   EXPECT_TRUE(nodes.TakeFailed().empty());
-  json well = kPlaced;
+  TrialLaunch well = Placed();
   EXPECT_EQ(nodes.Judge({"", nullptr, {}}, well), "");
-  EXPECT_EQ(well["left_out"], json::array({"n2"}));
-  EXPECT_FALSE(well.contains("failed_on"));
+  EXPECT_EQ(well.left_out, Words{"n2"});
+  EXPECT_EQ(well.failed_on, "");
 }
 
 TEST(NodeFailures, AHostfileIsWrittenWithoutThem) {

@@ -1,37 +1,31 @@
 // Tests what is said of facts that ranks told, and how facts are read from a launch's log.
-#include "harness/run/live/hosts/preflight_findings.hpp"
-
 #include <gtest/gtest.h>
 
+#include "harness/run/live/hosts/preflight.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
 using testing::ExpectIn;
 
-json Facts(int rank, const std::string& host) {
-  return {{"rank", rank},
-          {"host", host},
-          {"worker", "0123456789ab"},
-          {"mpi", "Open MPI v4.1.4"},
-          {"libraries", {{"libmpi.so.40", "aa"}, {"libtorch_cpu.so", "bb"}}},
-          {"cuda", nullptr},
-          {"nccl", nullptr},
-          {"driver", nullptr},
-          {"cards", json::array()},
-          {"cpu", "A"},
-          {"cores", "0-3"},
-          {"numa", "0"},
-          {"visible_cards", nullptr},
-          {"memlock_bytes", 65536},
-          {"shm_free_bytes", 1e9},
-          {"interfaces", {"eth0", "ib0"}},
-          {"rdma", false},
-          {"sees_results", true},
-          {"clock_ahead_seconds", 0.0},
-          {"clock_uncertainty_seconds", 0.0}};
+HostFacts Facts(int rank, const std::string& host) {
+  HostFacts facts;
+  facts.rank = rank;
+  facts.host = host;
+  facts.worker = "0123456789ab";
+  facts.mpi = "Open MPI v4.1.4";
+  facts.libraries = {{"libmpi.so.40", "aa"}, {"libtorch_cpu.so", "bb"}};
+  facts.cpu = "A";
+  facts.cores = "0-3";
+  facts.numa = "0";
+  facts.memlock_bytes = 65536;
+  facts.shm_free_bytes = 1e9;
+  facts.interfaces = {"eth0", "ib0"};
+  facts.sees_results = true;
+  facts.clock_ahead_seconds = 0;
+  facts.clock_uncertainty_seconds = 0;
+  return facts;
 }
 
 class PreflightFindings : public ::testing::Test {
@@ -42,7 +36,7 @@ class PreflightFindings : public ::testing::Test {
     request_.method.interface = "ib0";
     preflight_.ranks = {Facts(0, "n1"), Facts(1, "n1"), Facts(2, "n2")};
   }
-  json& second() { return preflight_.ranks.back(); }
+  HostFacts& second() { return preflight_.ranks.back(); }
 
   // Of errors and warnings; one is expected.
   std::string Only(Finding::Level level) const {
@@ -66,17 +60,17 @@ TEST_F(PreflightFindings, HostsThatAreAlikeAreWell) {
 }
 
 TEST_F(PreflightFindings, WhatMakesTrialsFailIsAnErrorThatNamesTheHost) {
-  second()["worker"] = "fedcba987654";
+  second().worker = "fedcba987654";
   ExpectIn("worker: n2 has fedcba987654, and n1 0123456789ab: expected the same file at /opt/w",
            Only(Finding::Level::kError));
   second() = Facts(2, "n2");
-  second()["libraries"]["libtorch_cpu.so"] = "cc";
+  second().libraries["libtorch_cpu.so"] = "cc";
   ExpectIn("libraries: libtorch_cpu.so of n2 are others than n1's", Only(Finding::Level::kError));
   second() = Facts(2, "n2");
-  second()["sees_results"] = false;
+  second().sees_results = false;
   ExpectIn("results: n2 does not see /r", Only(Finding::Level::kError));
   second() = Facts(2, "n2");
-  second()["interfaces"] = {"eth0"};
+  second().interfaces = {"eth0"};
   ExpectIn("n2 has no ib0 that is up, but eth0: expected --interface eth0",
            Only(Finding::Level::kError));
   second() = Facts(2, "n2");
@@ -88,20 +82,20 @@ TEST_F(PreflightFindings, WhatMakesTrialsFailIsAnErrorThatNamesTheHost) {
 }
 
 TEST_F(PreflightFindings, WhatMakesNumbersDoubtfulIsAWarning) {
-  second()["cards"] = {"H100"};
+  second().cards = {"H100"};
   ExpectIn("cards: n2 has H100, and n1 none", Only(Finding::Level::kWarning));
   second() = Facts(2, "n2");
-  second()["rdma"] = true;
+  second().rdma = true;
   ExpectIn("n2 lets a process lock 64 KiB", Only(Finding::Level::kWarning));
-  second()["memlock_bytes"] = nullptr;
+  second().memlock_bytes.reset();
   EXPECT_EQ(JudgePreflight(preflight_, request_).back().level, Finding::Level::kGood);
   second() = Facts(2, "n2");
-  second()["clock_ahead_seconds"] = -2.5;
+  second().clock_ahead_seconds = -2.5;
   ExpectIn("clocks: n2 is 2.500 s behind n1", Only(Finding::Level::kWarning));
-  second()["clock_uncertainty_seconds"] = 2.0;  // it may be half a second
+  second().clock_uncertainty_seconds = 2.0;  // it may be half a second
   EXPECT_EQ(JudgePreflight(preflight_, request_).back().level, Finding::Level::kGood);
   second() = Facts(2, "n2");
-  preflight_.ranks[0]["shm_free_bytes"] = 100 << 20;  // of two ranks
+  preflight_.ranks[0].shm_free_bytes = 100 << 20;  // of two ranks
   ExpectIn("n1 has 100 MiB free for 2 rank(s)", Only(Finding::Level::kWarning));
   preflight_.ranks[0] = Facts(0, "n1");
   request_.method.interface = "";
@@ -118,8 +112,8 @@ TEST(PreflightFacts, AreReadFromBetweenOtherWords) {
       "preflight: {\"rank\": 1, \"clock_ahead_seconds\": 2}\n"
       "preflight: {\"rank\": 2, \"error\": \"died before it knew its host\"}\n");
   ASSERT_EQ(ranks.size(), 2U);
-  EXPECT_EQ(ranks[0]["host"], "a");
-  EXPECT_EQ(ranks[1]["clock_ahead_seconds"], 2);
+  EXPECT_EQ(ranks[0].host, "a");
+  EXPECT_EQ(ranks[1].clock_ahead_seconds, 2);
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+// On which hosts a launch's ranks were, what of them they might use, what the network carried and
+// how the clocks differed: a trial's "launch".
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/records/node.hpp"
+
+namespace sparfuse::harness {
+
+// What of its host a rank may use.
+struct RankBinding {
+  std::string host;
+  std::string cores;                 // "0-3"
+  std::string numa;                  // of these cores; "" where the kernel does not tell
+  std::optional<int> visible_cards;  // that CUDA_VISIBLE_DEVICES names; nothing: all
+  std::string card;                  // where it is on the bus; "" without one
+  std::string interface;             // that ranks are told to use; "": libraries choose
+  std::optional<Node> node;          // of the rank that speaks for its host
+  bool operator==(const RankBinding&) const = default;
+};
+
+// The same of all ranks, a list a key, in the order of ranks.
+struct LaunchBinding {
+  std::vector<std::string> hosts, cores, numa, card, interface;
+  bool operator==(const LaunchBinding&) const = default;
+};
+LaunchBinding ColumnsOf(const std::vector<RankBinding>& ranks);
+
+struct InterfaceBytes {
+  std::uint64_t received = 0, sent = 0;
+  bool operator==(const InterfaceBytes&) const = default;
+};
+
+// What the interfaces of a host carried during a launch.
+struct HostTraffic {
+  std::string interface;                        // as asked for; "": libraries choose
+  std::map<std::string, InterfaceBytes> bytes;  // of those that carried any
+  std::vector<std::string> others;              // second interfaces that carried much
+  bool operator==(const HostTraffic&) const = default;
+};
+
+// The same of all hosts, a list a key.
+struct LaunchNetwork {
+  std::string interface;
+  std::vector<std::string> hosts;
+  std::vector<std::map<std::string, InterfaceBytes>> bytes;
+  std::vector<std::vector<std::string>> others;
+  bool operator==(const LaunchNetwork&) const = default;
+};
+// Precondition: a host at least.
+LaunchNetwork TrafficOfHosts(const std::vector<std::string>& hosts,
+                             const std::vector<HostTraffic>& traffic);
+
+// Of each host against rank 0's clock: the offset at the launch's end, and by how much it changed.
+struct LaunchClocks {
+  std::vector<std::string> hosts;
+  std::vector<double> offset_seconds, drift_ppm, drift_uncertainty_ppm, uncertainty_seconds;
+  bool operator==(const LaunchClocks&) const = default;
+};
+
+// Rank 0 leaves them in the directory of the launch's first trial, with their real names.
+inline constexpr const char* kHostRecord = "hosts.json";
+
+struct LaunchHosts {
+  std::optional<LaunchBinding> binding;
+  std::vector<Node> nodes;  // counted
+  std::optional<LaunchNetwork> network;
+  std::optional<LaunchClocks> clocks;
+  std::vector<std::string> warnings;
+  bool operator==(const LaunchHosts&) const = default;
+};
+
+struct TrialLaunch : LaunchHosts {
+  std::string id;                       // of its first trial, and its number there
+  int trials = 0;                       // that shared it
+  std::optional<double> start_seconds;  // of its processes, once for all
+  std::string failed_on;                // the node that is to be blamed
+  std::vector<std::string> left_out;    // nodes on which launches failed before
+  bool operator==(const TrialLaunch&) const = default;
+};
+
+// What a user should know of the hosts, a sentence each: second interfaces with traffic, host by
+// host, and what ranks warned of.
+std::vector<std::string> WarningsOf(const LaunchHosts& hosts);
+
+nlohmann::json ToJson(const LaunchHosts& hosts);
+nlohmann::json ToJson(const TrialLaunch& launch);
+// Reads the file of this directory and removes it; nothing of a launch whose ranks did not get that
+// far, or died while they wrote.
+LaunchHosts TakeHostRecord(const std::filesystem::path& directory);
+TrialLaunch LaunchOf(const nlohmann::json& stored, std::string_view whole = "launch");
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,116 @@
+#include "harness/records/machine.hpp"
+
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+template <>
+const std::vector<RecordKey<CardClock>>& KeysOf<CardClock>() {
+  using C = CardClock;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Key<&C::now_mhz>({.name = "mhz", .unit = "MHz"}),
+      Key<&C::max_mhz>({.name = "maximum_mhz", .unit = "MHz"}),
+      Key<&C::application_mhz>({.name = "application_mhz", .unit = "MHz"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<CardState>>& KeysOf<CardState>() {
+  using C = CardState;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Key<&C::index>({.name = "index"}),
+      Key<&C::name>({.name = "name", .empty_is_null = true}),
+      Key<&C::uuid>({.name = "uuid", .empty_is_null = true}),
+      Key<&C::pci>({.name = "pci", .empty_is_null = true}),
+      Key<&C::sm_clock>({.name = "sm_clock"}),
+      Key<&C::memory_clock>({.name = "memory_clock"}),
+      Key<&C::held_down_by>({.name = "held_down_by", .leaves = Leaves::kWords}),
+      Key<&C::ecc>({.name = "ecc"}),
+      Key<&C::power_limit_watts>({.name = "power_limit_watts", .unit = "W"}),
+      Key<&C::mig>({.name = "mig"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<CardPair>>& KeysOf<CardPair>() {
+  using P = CardPair;
+  static const std::vector<RecordKey<P>> kKeys = {
+      Key<&P::cards>({.name = "cards"}), Key<&P::kind>({.name = "kind", .empty_is_null = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<CardStates>>& KeysOf<CardStates>() {
+  using S = CardStates;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::driver>({.name = "driver", .empty_is_null = true}),
+      Key<&S::cuda>({.name = "cuda", .empty_is_null = true}), Key<&S::cards>({.name = "cards"}),
+      Key<&S::topology>({.name = "topology"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Machine>>& KeysOf<Machine>() {
+  using M = Machine;
+  static const std::vector<RecordKey<M>> kKeys = {
+      Key<&M::placement>({.name = "placement", .optional = true}),
+      Key<&M::communication_threads>({.name = "communication_threads", .leaves = Leaves::kWords}),
+      Key<&M::cores>({.name = "cores"}),
+      Key<&M::kernels>({.name = "kernels"}),
+      Key<&M::cuda_devices>({.name = "cuda_devices"}),
+      Key<&M::cards>({.name = "cards", .leaves = Leaves::kWords, .optional = true}),
+      Key<&M::gpus>({.name = "gpus", .optional = true}),
+      Key<&M::load_before>({.name = "load_before", .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Software>>& KeysOf<Software>() {
+  using S = Software;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::compiler>({.name = "compiler", .leaves = Leaves::kWords}),
+      Key<&S::cuda_build>({.name = "cuda_build", .leaves = Leaves::kWords}),
+      Key<&S::container>({.name = "container", .leaves = Leaves::kWords, .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<SourceState>>& KeysOf<SourceState>() {
+  using S = SourceState;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::commit>({.name = "commit", .leaves = Leaves::kHash}),
+      Key<&S::dirty>({.name = "dirty"})};
+  return kKeys;
+}
+
+namespace {
+
+template <class Record>
+Record Read(const json& stored, std::string_view whole) {
+  Record record;
+  ReadRecord(stored, KeyPlace(whole), record);
+  return record;
+}
+
+}  // namespace
+
+json ToJson(const std::optional<CardStates>& states) {
+  return states ? WriteRecord(*states) : json();
+}
+json ToJson(const Machine& machine) { return WriteRecord(machine); }
+json ToJson(const Software& software) { return WriteRecord(software); }
+json ToJson(const SourceState& source) { return WriteRecord(source); }
+
+Machine MachineIn(const json& stored, std::string_view whole) {
+  return Read<Machine>(stored, whole);
+}
+Software SoftwareIn(const json& stored, std::string_view whole) {
+  return Read<Software>(stored, whole);
+}
+SourceState SourceIn(const json& stored, std::string_view whole) {
+  return Read<SourceState>(stored, whole);
+}
+
+}  // namespace sparfuse::harness

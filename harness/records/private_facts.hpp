@@ -1,0 +1,71 @@
+// What a trial knows of people and of a site, apart from its records: these number hosts, cards,
+// interfaces and processes, and here is who they are.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/records/launch.hpp"
+#include "harness/records/machine.hpp"
+#include "harness/records/quiet.hpp"
+
+namespace sparfuse::harness {
+
+// In a trial's directory. It leaves in no bundle, site or report.
+inline constexpr const char* kPrivateFile = "private.json";
+
+struct PrivateCard {
+  std::string uuid, pci;
+  bool operator==(const PrivateCard&) const = default;
+};
+
+struct PrivateFacts {
+  std::vector<std::string> hosts;            // "host0" of records first; by rank
+  std::vector<std::string> interfaces;       // "interface0" first
+  std::vector<std::string> processes;        // "process0" first: others on the cards
+  std::map<std::string, PrivateCard> cards;  // of rank 0's host, by their index
+  std::vector<std::string> buses;            // "card0" of a launch's binding first
+  std::vector<std::string> users;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> environment;  // without what everybody may see
+  std::vector<std::string> paths;                  // of the classes of Python files
+  std::string failure, log_tail;                   // as they were said
+  bool operator==(const PrivateFacts&) const = default;
+
+  // With the real name in the place of "host1"; other words stay.
+  std::vector<std::string> NamesOf(std::vector<std::string> placement) const;
+};
+
+// Turns hosts' names into "host0", "host1", ... in the order in which they first come, and keeps
+// the names in that order.
+class HostNames {
+ public:
+  // hosts: those that have a number. It must outlive this object.
+  explicit HostNames(std::vector<std::string>& hosts) : hosts_(hosts) {}
+
+  std::string Numbered(const std::string& name);  // "" stays
+  void Number(std::vector<std::string>& names);
+  // A sentence in which known names, where they are words of their own, are numbers.
+  std::string InText(const std::string& text) const;
+
+ private:
+  std::vector<std::string>& hosts_;
+};
+
+// Leave numbers in the record and take the names.
+void TakeNames(Machine& machine, PrivateFacts& facts);
+void TakeNames(Quiet& quiet, PrivateFacts& facts);
+void TakeNames(TrialLaunch& launch, PrivateFacts& facts);
+
+nlohmann::json ToJson(const PrivateFacts& facts);
+PrivateFacts PrivateFactsOf(const nlohmann::json& stored, std::string_view whole = kPrivateFile);
+
+// In a trial's directory; reading gives nothing where there is no such file.
+void WritePrivateFacts(const std::filesystem::path& directory, const PrivateFacts& facts);
+PrivateFacts ReadPrivateFacts(const std::filesystem::path& directory);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,61 @@
+#include "harness/records/quiet.hpp"
+
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+template <>
+const std::vector<RecordKey<QuietLimits>>& KeysOf<QuietLimits>() {
+  using L = QuietLimits;
+  static const std::vector<RecordKey<L>> kKeys = {Key<&L::other_cpu>({.name = "other_cpu"}),
+                                                  Key<&L::stolen>({.name = "stolen"}),
+                                                  Key<&L::slowdown>({.name = "slowdown"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<QuietCards>>& KeysOf<QuietCards>() {
+  using C = QuietCards;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Key<&C::other_processes>({.name = "other_processes"}),
+      Key<&C::held_down_by>({.name = "held_down_by", .leaves = Leaves::kWords})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Quiet>>& KeysOf<Quiet>() {
+  using Q = Quiet;
+  const auto judged = [](const Q& quiet) { return quiet.limits.has_value(); };
+  static const std::vector<RecordKey<Q>> kKeys = {
+      Key<&Q::other_cpu>({.name = "other_cpu", .unit = "of the cores", .later = true}),
+      Key<&Q::stolen>({.name = "stolen", .unit = "of the cores", .later = true}),
+      Key<&Q::resolution>({.name = "resolution", .unit = "of the cores", .later = true}),
+      Key<&Q::seconds>({.name = "seconds", .unit = "seconds", .later = true}),
+      Key<&Q::cores>({.name = "cores", .later = true}),
+      Key<&Q::quota>({.name = "quota", .unit = "cores", .later = true}),
+      Key<&Q::clock_mhz>({.name = "clock_mhz", .unit = "MHz", .later = true}),
+      Key<&Q::load>({.name = "load", .later = true}),
+      Key<&Q::pressure>({.name = "pressure", .later = true}),
+      Key<&Q::own_cpu_seconds>({.name = "own_cpu_seconds", .unit = "seconds", .later = true}),
+      Key<&Q::involuntary_switches>({.name = "involuntary_switches", .later = true}),
+      Key<&Q::loop_seconds>({.name = "loop_seconds", .unit = "seconds", .later = true}),
+      Key<&Q::cards>({.name = "cards", .later = true}),
+      Key<&Q::limits>({.name = "limits", .optional = true}),
+      Key<&Q::slowdown>({.name = "slowdown"}).If(judged),
+      Key<&Q::disturbed>({.name = "disturbed"}).If(judged),
+      Key<&Q::causes>({.name = "causes"}).If(judged),
+      Key<&Q::why>({.name = "why", .leaves = Leaves::kWords}).If(judged)};
+  return kKeys;
+}
+
+json ToJson(const std::optional<Quiet>& quiet) { return quiet ? WriteRecord(*quiet) : json(); }
+
+std::optional<Quiet> QuietOf(const json& stored, std::string_view whole) {
+  std::optional<Quiet> quiet;
+  if (!stored.is_null()) ReadRecord(stored, KeyPlace(whole), quiet.emplace());
+  return quiet;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,57 @@
+// What else used a trial's machine while it was measured, and whether that disturbed the trial.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparfuse::harness {
+
+// From which reading on a trial is called disturbed, and how often it then runs again at once.
+struct QuietLimits {
+  double other_cpu = 0.05;  // of the cores, taken by processes that are not the trial's
+  double stolen = 0.02;     // of the cores, taken by the hypervisor
+  double slowdown = 1.2;    // of the reference loop
+  int reruns = 2;
+  bool operator==(const QuietLimits&) const = default;
+};
+
+// Of the cards that a trial's ranks on rank 0's host computed on.
+struct QuietCards {
+  std::vector<std::string> other_processes;  // "NAME (PID)"
+  std::vector<std::string> held_down_by;     // their clocks
+  bool operator==(const QuietCards&) const = default;
+};
+
+// Before the measured steps and after them; nothing: the kernel tells neither.
+using BeforeAndAfter = std::optional<std::vector<std::optional<double>>>;
+
+struct Quiet {
+  std::optional<double> other_cpu, stolen;  // shares of the cores, of the most disturbed host
+  std::optional<double> resolution;         // by so much both may be wrong
+  double seconds = 0;                       // measured
+  int cores = 0;
+  std::optional<double> quota;  // of the cgroup, in cores
+  BeforeAndAfter clock_mhz, load;
+  std::optional<double> pressure;  // share of the time in which a task waited for a core
+  double own_cpu_seconds = 0, involuntary_switches = 0;
+  std::vector<double> loop_seconds;  // of the reference loop
+  std::optional<QuietCards> cards;
+
+  // The judgement (harness/machine/quiet.hpp), if there are limits.
+  std::optional<QuietLimits> limits;
+  std::optional<double> slowdown;
+  bool disturbed = false;
+  std::map<std::string, double> causes;  // the readings beyond their limits
+  std::string why;                       // a sentence
+
+  bool operator==(const Quiet&) const = default;
+};
+
+// null where a trial read nothing.
+nlohmann::json ToJson(const std::optional<Quiet>& quiet);
+std::optional<Quiet> QuietOf(const nlohmann::json& stored, std::string_view whole = "quiet");
+
+}  // namespace sparfuse::harness

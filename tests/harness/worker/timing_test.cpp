@@ -1,0 +1,58 @@
+// Tests the arithmetic of timed operations, and that ranks agree on what they took.
+#include "harness/worker/rank/timing.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "harness/worker/rank/quiet_monitor.hpp"
+#include "tests/harness/worker/worker_ranks.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+TEST(Excess, IsNeverBelowNothingAndAddsErrors) {
+  const Estimate excess = Excess({5, 0.3}, {2, 0.4});
+  EXPECT_DOUBLE_EQ(excess.value, 3);
+  EXPECT_DOUBLE_EQ(excess.standard_error, 0.5);
+  EXPECT_EQ(Excess({1, 0.1}, {2, 0.1}).value, 0);
+}
+
+TEST(TimeOf, RunsWhatItTimes) {
+  int runs = 0;
+  const Estimate time = TimeOf([&] { ++runs; }, 3);
+  EXPECT_GE(runs, 5);  // twice before, and a batch each
+  EXPECT_GE(time.value, 0);
+  EXPECT_LT(time.value, 1);
+}
+
+class TimedRanks : public testing::WorkerRanks {};
+
+TEST_F(TimedRanks, AgreeOnTheMean) {
+  OnRanks(3, [](const Rank& rank) {
+    EXPECT_EQ(MeanOverRanks(rank, 0.1 * rank.rank()), (0.0 + 0.1 + 0.2) / 3);
+    EXPECT_DOUBLE_EQ(MeanOverRanks(rank, Estimate{1, 0.1 * rank.rank()}).standard_error, 0.1);
+  });
+}
+
+TEST_F(TimedRanks, ReadWhatElseUsedTheirCoresOverSeveralIntervals) {
+  OnRanks(2, [](const Rank& rank) {
+    QuietMonitor monitor(rank, 4);
+    for (int interval = 0; interval < 2; ++interval) {
+      monitor.Begin();
+      for (int step = 0; step < 2; ++step) monitor.StepIsDone();
+      monitor.End();
+    }
+    PrivateFacts facts;
+    const std::optional<Quiet> quiet = monitor.Gather(facts);
+    EXPECT_EQ(quiet.has_value(), rank.rank() == 0);
+    if (!quiet) return;
+    EXPECT_GE(quiet->loop_seconds.size(), 4U);  // a run at each beginning and after each step
+    EXPECT_GE(quiet->seconds, 0);
+    EXPECT_FALSE(quiet->cards || quiet->limits);
+    EXPECT_EQ(facts, PrivateFacts());
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

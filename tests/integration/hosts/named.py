@@ -1,0 +1,23 @@
+"""Reads trials over several hosts with the names that their records number."""
+
+import json
+
+
+def read_trial(path):
+    """The trial.json at `path`, with the names of private.json in the place of host0 and interface0."""
+    trial = json.loads(path.read_text())
+    private = path.with_name("private.json")
+    names = {}
+    if private.exists():
+        facts = json.loads(private.read_text())
+        for kind in ("host", "interface"):
+            names.update({f"{kind}{number}": name for number, name in enumerate(facts.get(kind + "s", []))})
+
+    def named(value):
+        if isinstance(value, dict):
+            return {names.get(key, key): named(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [named(inner) for inner in value]
+        return names.get(value, value) if isinstance(value, str) else value
+
+    return named(trial)
