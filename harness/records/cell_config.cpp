@@ -178,11 +178,13 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                      .fallback = "\"throughput\"",
                      .meaning = "what a trial measures: the time of its steps, or the metric while "
                                 "it trains",
+                     .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
       Key<&C::mode>({.name = "mode",
                      .meaning = "how numbers are obtained: on this machine, over a link that is "
                                 "slowed down, or by the model",
+                     .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
       Key<&C::method>({.name = "method",
@@ -269,6 +271,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::sparsifier_options>({.name = "sparsifier_options",
                                    .fallback = "the sparsifier's",
                                    .meaning = "options of the sparsifier",
+                                   .leaves = Leaves::kOption,
                                    .cell = {.part = kSparsity, .telling = 7}})
           .If(IsCell),
       Key<&C::density>(
@@ -294,6 +297,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .meaning = "both: warmup_epochs, epoch_steps (density warm-up); "
                                             "residual: decay; momentum: momentum, nesterov, "
                                             "masking, clip",
+                                 .leaves = Leaves::kOption,
                                  .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),
       Key<&C::dense_tensors>({.name = "dense_tensors",
@@ -337,12 +341,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                           .meaning = "how ranks exchange: processes over MPI, threads of one "
                                      "process, or a card for each rank over NCCL (mode measured "
                                      "with device cuda)",
+                          .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
       Key<&C::device>({.name = "device",
                        .fallback = "\"cpu\"",
                        .meaning = "where the workload trains and kernels run; cuda in mode "
                                   "measured only",
+                       .leaves = Leaves::kOption,
                        .as_given = true,
                        .cell = {.telling = 21, .column = "device", .named = true}}),
       Key<&C::precision>({.name = "precision",
@@ -350,6 +356,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                           .meaning = "of products of matrices and convolutions: IEEE float32, TF32 "
                                      "(cards only), or bfloat16 by autocast; parameters, gradients "
                                      "and optimizer are float32 always",
+                          .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
@@ -420,10 +427,9 @@ const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
   static const std::vector<RecordKey<T>> kKeys = {
       Key<&T::seed>({.name = "seed", .meaning = "of the trial's block"}),
       Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
-      Key<&T::trial_id>(
-          {.name = "trial_id", .meaning = "names the trial's directory", .leaves = Leaves::kPlace}),
-      Key<&T::python_files>(
-          {.name = "python_files", .meaning = "where the classes of its sparsifiers are"})};
+      Key<&T::trial_id>({.name = "trial_id",
+                         .meaning = "names the trial's directory",
+                         .leaves = Leaves::kPlace})};
   return kKeys;
 }
 
@@ -456,9 +462,13 @@ std::string HashOf(json identity) {
   return ContentHash(identity);
 }
 
+// Empty in what bundles of version 1 and 2 brought.
+constexpr const char* kEarlierKey = "python_files";
+
 bool IsBesideCell(const std::string& key) {
-  return std::ranges::any_of(KeysOf<TrialConfig>(),
-                             [&](const KeyInfo& each) { return key == each.name; });
+  return key == kEarlierKey || std::ranges::any_of(KeysOf<TrialConfig>(), [&](const KeyInfo& each) {
+           return key == each.name;
+         });
 }
 
 }  // namespace
@@ -523,6 +533,7 @@ std::string ConfigHash(const CellConfig& config) {
 std::string ConfigHash(const json& config) {
   json identity = config;
   for (const KeyInfo& key : KeysOf<TrialConfig>()) identity.erase(key.name);
+  identity.erase(kEarlierKey);
   for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
     static const CellConfig kInitial;
     const auto found = identity.find(key.name);

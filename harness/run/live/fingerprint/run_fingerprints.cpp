@@ -86,8 +86,8 @@ void RunFingerprints::Before(const TrialPlan& live) {
   }
 }
 
-void RunFingerprints::Ran(const json& trial) {
-  if (trial.contains("fingerprint")) ran_.push_back(trial.at("trial_id"));
+void RunFingerprints::Ran(const Trial& trial) {
+  if (!trial.fingerprint.is_null()) ran_.push_back(trial.trial_id);
 }
 
 void RunFingerprints::After(const LaunchMethod& launch) {

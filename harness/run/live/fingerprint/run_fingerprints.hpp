@@ -34,7 +34,7 @@ class RunFingerprints {
   // was taken.
   const nlohmann::json& OfTrials() const noexcept { return of_trials_; }
   // A trial between that ended.
-  void Ran(const nlohmann::json& trial);
+  void Ran(const Trial& trial);
   // Measures again, keeps that too, and says what has changed meanwhile; the trials between say it
   // from then on, as "changed" of their fingerprint. launch: of now, without hosts that were left
   // out since.
