@@ -10,9 +10,9 @@
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/report/imported.hpp"
 #include "harness/systems/recorded_node.hpp"
 

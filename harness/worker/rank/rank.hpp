@@ -44,8 +44,8 @@ struct Rank {
 // Every rank's value, in rank order; bytes that are not UTF-8 are replaced. Collective.
 std::vector<nlohmann::json> GatherJson(const Rank& rank, const nlohmann::json& own);
 
-// Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
-// outcome.json.
+// Measures single operations, links and the workload's backward pass, or a fingerprint, on all
+// ranks at once; rank 0 leaves outcome.json.
 void RunProfile(const Rank& rank);
 
 // outcome.json of rank 0, written beside and renamed.

@@ -1,5 +1,5 @@
 // Tests which ranks exchange at once where links are measured.
-#include "harness/systems/rank_pairs.hpp"
+#include "harness/systems/fingerprint.hpp"
 
 #include <gtest/gtest.h>
 
