@@ -140,6 +140,22 @@ std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
   return names;
 }
 
+namespace {
+
+// A file that was made by hand need not have what its configuration leaves as it is.
+void CompleteConfig(json& config) {
+  if (!config.is_object()) return;
+  CellConfig initial;
+  initial.kind = config.value("kind", json()) == NameOf(TrialKind::kFingerprint)
+                     ? TrialKind::kFingerprint
+                     : TrialKind::kProfile;
+  json complete = ToJson(initial);
+  complete.update(config);
+  config = std::move(complete);
+}
+
+}  // namespace
+
 ProfileOutcomes ReadProfiles(const fs::path& file) {
   return ParseProfiles(ReadFile(file), file.string());
 }
@@ -157,6 +173,7 @@ ProfileOutcomes ParseProfiles(std::string_view text, const std::string& name) {
     if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile"))
       expected();
     const std::string kind = TakeKind(outcome, name);
+    CompleteConfig(outcome.at("config"));
     outcomes.push_back(ProfileOutcomeOf(outcome, fmt::format("{}: {}", name, outcomes.size())));
     outcomes.back().kind = kind;
   }

@@ -129,9 +129,11 @@ template <>
 const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
   using L = MeasuredLink;
   static const std::vector<RecordKey<L>> kKeys = {
-      Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node"}),
+      // Later: a file that was made by hand has neither.
+      Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node", .later = true}),
       Key<&L::round_seconds>({.name = "round_seconds", .unit = "s", .meaning = "by bytes"}),
-      Key<&L::fit>({.name = "fit", .meaning = "null where too few times are above 0"}),
+      Key<&L::fit>(
+          {.name = "fit", .meaning = "null where too few times are above 0", .later = true}),
       Key<&L::seconds_per_extra_message>(
           {.name = "seconds_per_extra_message", .unit = "s", .meaning = "a message more at once"}),
       Key<&L::cpu_seconds>({.name = "cpu_seconds", .unit = "s", .meaning = "once an exchange"}),
