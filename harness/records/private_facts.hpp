@@ -1,5 +1,5 @@
-// What a trial knows of people and of a site, apart from its records: these number hosts, cards,
-// interfaces and processes, and here is who they are.
+// What a trial knows of people and of a site, apart from its records: these number hosts, cards and
+// processes, and here is who they are. Interfaces keep their names: they tell settings apart.
 #pragma once
 
 #include <filesystem>
@@ -25,15 +25,9 @@ struct PrivateCard {
 
 struct PrivateFacts {
   std::vector<std::string> hosts;            // "host0" of records first; by rank
-  std::vector<std::string> interfaces;       // "interface0" first
   std::vector<std::string> processes;        // "process0" first: others on the cards
   std::map<std::string, PrivateCard> cards;  // of rank 0's host, by their index
   std::vector<std::string> buses;            // "card0" of a launch's binding first
-  std::vector<std::string> users;
-  std::vector<std::string> argv;
-  std::map<std::string, std::string> environment;  // without what everybody may see
-  std::vector<std::string> paths;                  // of the classes of Python files
-  std::string failure, log_tail;                   // as they were said
   bool operator==(const PrivateFacts&) const = default;
 
   // With the real name in the place of "host1"; other words stay.

@@ -4,14 +4,13 @@ import json
 
 
 def read_trial(path):
-    """The trial.json at `path`, with the names of private.json in the place of host0 and interface0."""
+    """The trial.json at `path`, with the names of private.json in the place of host0, host1, ..."""
     trial = json.loads(path.read_text())
     private = path.with_name("private.json")
     names = {}
     if private.exists():
         facts = json.loads(private.read_text())
-        for kind in ("host", "interface"):
-            names.update({f"{kind}{number}": name for number, name in enumerate(facts.get(kind + "s", []))})
+        names = {f"host{number}": name for number, name in enumerate(facts.get("hosts", []))}
 
     def named(value):
         if isinstance(value, dict):
