@@ -27,8 +27,8 @@ from figures_fixture import (
     shown,
     write_series,
 )
-
-from sparfuse_report import __main__ as render, cells, style, tables, wording
+from sparfuse_report import __main__ as render
+from sparfuse_report import cells, style, tables, wording
 
 
 def example(folder):
