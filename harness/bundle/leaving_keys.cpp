@@ -1,19 +1,22 @@
-// Lists the keys that leave this machine: the tables of redaction.hpp.
+// Lists the keys that leave this machine: the lists of redaction.hpp. Those of a cell are in its
+// table (harness/records/cell_config.cpp).
 #include "harness/bundle/redaction.hpp"
+#include "harness/records/cell_config.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-// Hardware and software of a machine, as harness/machine/system.hpp describes it.
+// A System (harness/records/node.hpp).
 constexpr const char* kSystem = R"({
   "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
   "kernel": "words", "cluster": "data", "profile_hash": "hash",
   "kind": "words", "name": "data", "source": "citation"
 })";
 
-// As harness/systems/recorded_node.hpp describes it.
+// A Node of a system.
 constexpr const char* kNode = R"({
   "cpu_model": "words", "cores": "number", "memory_gib": "number", "gpus": ["words"],
   "network": [{"kind": "data", "gbps": "data"}]
@@ -41,18 +44,48 @@ constexpr const char* kQuiet = R"({
   "causes": "data", "why": "words"
 })";
 
-constexpr const char* kConfig = R"({
-  "kind": "option", "mode": "option", "workload": "option", "workload_options": "data", "recipe": "option",
-  "workers": "number", "ranks_per_node": "number", "threads_per_worker": "number",
-  "batch_per_worker": "number", "accumulation": "number", "transport": "option", "device": "option",
-  "precision": "option", "link": "option", "warmup_steps": "number", "steps": "number",
-  "deadline_seconds": "number", "method": "option", "method_content": "hash",
-  "method_options": "option", "sparsifier": "option", "sparsifier_options": "option",
-  "density": "number", "feedback": "option", "feedback_options": "option", "dense_tensors": {"max_ndim": "number", "names": ["place"]},
-  "no_feedback_tensors": ["place"], "evaluate_every": "number", "target": "number",
-  "cluster": "option", "inputs": "data", "sparsifiers": "option", "quantizers": "option",
-  "metric": "option", "network_gbps": "number"
-})";
+// What a list calls a way to leave.
+const char* NameOf(Leaves leaves) {
+  switch (leaves) {
+    case Leaves::kData:
+      return "data";
+    case Leaves::kOption:
+      return "option";
+    case Leaves::kWords:
+      return "words";
+    case Leaves::kCitation:
+      return "citation";
+    case Leaves::kHash:
+      return "hash";
+    case Leaves::kPlace:
+      return "place";
+  }
+  return "";
+}
+
+// As the record's table says.
+template <class Record>
+json FormOf() {
+  json form = json::object();
+  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+    const std::string type = key.type_text(key);
+    const bool number = type.starts_with("integer") || type.starts_with("number");
+    const json how = number ? "number" : NameOf(key.leaves);
+    // Data and options are of any depth; a list of places is one of names.
+    const bool places = key.leaves == Leaves::kPlace && type.starts_with("list");
+    form[key.name] = places ? json::array({how}) : how;
+  }
+  return form;
+}
+
+json CellForm() {
+  json form = FormOf<CellConfig>();
+  form["dense_tensors"] = FormOf<DenseTensors>();
+  // Of results of others.
+  form["metric"] = "option";
+  form["network_gbps"] = "number";
+  return form;
+}
 
 constexpr const char* kImportedFrom = R"({
   "file": "words", "sha256": "hash", "stated": "words", "deviation": "number", "steps": "number",
@@ -121,9 +154,8 @@ json MachineForm() {
 
 const json& ConfigForm() {
   static const json kForm = [] {
-    json form = json::parse(kConfig);
-    form["trial_id"] = "place";
-    for (const char* key : {"seed", "block"}) form[key] = "number";
+    json form = CellForm();
+    form.update(FormOf<TrialConfig>());
     form["python_files"] = json::object();  // paths: the table stays empty
     return form;
   }();
@@ -133,7 +165,7 @@ const json& ConfigForm() {
 const json& TrialForm() {
   static const json kForm = [] {
     json form = json::parse(kTrial);
-    form["config"] = json::parse(kConfig);
+    form["config"] = CellForm();
     form["system"] = MachineForm();
     form["launch"]["nodes"] = form["system"]["nodes"];
     form["launch"]["nodes"][0]["count"] = "number";

@@ -178,11 +178,13 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                      .fallback = "\"throughput\"",
                      .meaning = "what a trial measures: the time of its steps, or the metric while "
                                 "it trains",
+                     .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 29, .column = "kind", .named = true}}),
       Key<&C::mode>({.name = "mode",
                      .meaning = "how numbers are obtained: on this machine, over a link that is "
                                 "slowed down, or by the model",
+                     .leaves = Leaves::kOption,
                      .as_given = true,
                      .cell = {.launch = true, .telling = 8, .column = "mode", .named = true}}),
       Key<&C::method>({.name = "method",
@@ -240,6 +242,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                          "the link of a node, which a shaped transport emulates or the model "
                          "takes, and intra_node_* those of its ranks to one another; none: "
                          "the machine's own",
+                     .leaves = Leaves::kOption,
                      .cell = {.telling = 3, .column = "link", .named = true}}),
       Key<&C::cluster>({.name = "cluster",
                         .meaning = "mode modelled only, and needed there: \"this-machine\", "
@@ -269,6 +272,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::sparsifier_options>({.name = "sparsifier_options",
                                    .fallback = "the sparsifier's",
                                    .meaning = "options of the sparsifier",
+                                   .leaves = Leaves::kOption,
                                    .cell = {.part = kSparsity, .telling = 7}})
           .If(IsCell),
       Key<&C::density>(
@@ -294,6 +298,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .meaning = "both: warmup_epochs, epoch_steps (density warm-up); "
                                             "residual: decay; momentum: momentum, nesterov, "
                                             "masking, clip",
+                                 .leaves = Leaves::kOption,
                                  .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),
       Key<&C::dense_tensors>({.name = "dense_tensors",
@@ -337,12 +342,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                           .meaning = "how ranks exchange: processes over MPI, threads of one "
                                      "process, or a card for each rank over NCCL (mode measured "
                                      "with device cuda)",
+                          .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
       Key<&C::device>({.name = "device",
                        .fallback = "\"cpu\"",
                        .meaning = "where the workload trains and kernels run; cuda in mode "
                                   "measured only",
+                       .leaves = Leaves::kOption,
                        .as_given = true,
                        .cell = {.telling = 21, .column = "device", .named = true}}),
       Key<&C::precision>({.name = "precision",
@@ -350,6 +357,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                           .meaning = "of products of matrices and convolutions: IEEE float32, TF32 "
                                      "(cards only), or bfloat16 by autocast; parameters, gradients "
                                      "and optimizer are float32 always",
+                          .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
