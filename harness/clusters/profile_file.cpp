@@ -150,6 +150,7 @@ void CompleteConfig(json& config) {
                      ? TrialKind::kFingerprint
                      : TrialKind::kProfile;
   json complete = ToJson(initial);
+  complete.erase("kind");
   complete.update(config);
   config = std::move(complete);
 }
