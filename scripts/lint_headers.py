@@ -4,10 +4,10 @@
     scripts/lint_headers.py BUILD-FOLDER [--jobs N] [PATH ...]
 
 Compiles every header by itself, or the headers of the files and folders PATH, with the options that
-BUILD-FOLDER/compile_commands.json has for the nearest source. Leaves out the precompiled header,
-which hides a missing include, as does a source that is compiled together with others. Leaves out
-headers that include CUDA's own. A whole run takes minutes. Exit status: 0 each stands alone, 1 one
-does not, 2 there is nothing to take the options from.
+BUILD-FOLDER/compile_commands.json has for a source that includes it, else for the nearest. Leaves
+out the precompiled header, which hides a missing include, as does a source that is compiled together
+with others. Leaves out headers that include CUDA's own. A whole run takes minutes. Exit status: 0
+each stands alone, 1 one does not, 2 there is nothing to take the options from.
 """
 
 import argparse
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = re.compile(r"^#include <cu", re.M)
 # Options that name a result or the precompiled header, and how many words each takes.
 DROPPED = {"-c": 1, "-o": 2, "-include": 2, "-Winvalid-pch": 1, "-MD": 1, "-MT": 2, "-MF": 2}
-UNITY_INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
 def options_of(command):
@@ -51,7 +51,7 @@ def options_by_source(folder):
             continue
         sources = [source]
         if "Unity" in source.parts or source.name.startswith("unity_"):
-            sources = map(pathlib.Path, UNITY_INCLUDE.findall(source.read_text()))
+            sources = map(pathlib.Path, INCLUDE.findall(source.read_text()))
         words = options_of(entry["command"])
         for one in sources:
             if words and one.is_relative_to(ROOT):
@@ -59,8 +59,11 @@ def options_by_source(folder):
     return options
 
 
-def nearest(header, options):
-    """Of the sources that share most folders with `header` its own, else the first by name."""
+def nearest(header, options, users=()):
+    """Of the sources that share most folders with `header` its own, else the first by name.
+
+    users: those that include it, one of which is taken if it has options.
+    """
     folders = pathlib.PurePosixPath(header).parts[:-1]
     stem = header.rsplit(".", 1)[0]
 
@@ -68,7 +71,16 @@ def nearest(header, options):
         shared = os.path.commonprefix([folders, pathlib.PurePosixPath(source).parts[:-1]])
         return (-len(shared), source != stem + ".cpp", source.count("/"), source)
 
-    return min(options, key=distance)
+    return min([user for user in users if user in options] or options, key=distance)
+
+
+def users_of_headers(sources):
+    """The sources that include each header themselves."""
+    users = {}
+    for source in sources:
+        for header in INCLUDE.findall((ROOT / source).read_text(errors="replace")):
+            users.setdefault(header, []).append(source)
+    return users
 
 
 def headers_of_the_tree(paths):
@@ -101,10 +113,14 @@ def main():
               file=sys.stderr)
         return 2
     options = options_by_source(arguments.folder.resolve())
+    users = users_of_headers(options)
     headers = list(headers_of_the_tree(arguments.paths))
+
+    def error_of(header):
+        source = nearest(header, options, users.get(header, ()))
+        return what_is_missing(header, options[source])
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        said = pool.map(lambda header: what_is_missing(header, options[nearest(header, options)]),
-                        headers)
+        said = pool.map(error_of, headers)
         wrong = [f"{header}: {error}" for header, error in zip(headers, said) if error]
     if wrong:
         print("headers that do not stand alone:", *(f"    {line}" for line in wrong), sep="\n")

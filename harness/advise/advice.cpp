@@ -69,7 +69,7 @@ AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profi
 }  // namespace
 
 Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceRequest request,
-                 json measured, AdviceProgress progress)
+                 ProfileOutcomes measured, AdviceProgress progress)
     : catalog_(catalog),
       profiles_(profiles),
       request_(CheckedRequest(catalog, profiles, std::move(request))),

@@ -27,7 +27,7 @@ class Adviser {
   // Throws Error{kConfig}: an unknown workload, cluster or method with the nearest names, more
   // workers than devices, a value out of its range. `measured`: as ModelledCluster's.
   Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceRequest request,
-          nlohmann::json measured, AdviceProgress progress);
+          ProfileOutcomes measured, AdviceProgress progress);
 
   // Cost: 33 simulated steps for each method, number of workers and density, on all processors.
   Advice Answer();

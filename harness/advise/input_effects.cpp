@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "harness/catalog/model_table.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {

@@ -1,7 +1,5 @@
 #include "harness/advise/modelled_cluster.hpp"
 
-#include <algorithm>
-
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
@@ -9,9 +7,8 @@
 
 namespace sparfuse::harness {
 
-using nlohmann::json;
-
-ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string name, json measured)
+ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string name,
+                                 ProfileOutcomes measured)
     : profiles_(profiles), name_(std::move(name)), measured_(std::move(measured)) {
   if (!IsDeclared(profiles, name_)) return;
   declared_ = &LoadDeclaredCluster(profiles, name_);
@@ -21,11 +18,7 @@ ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string nam
 }
 
 bool ModelledCluster::HasDraws(const CellConfig& cell) const {
-  if (declared_ != nullptr) return true;
-  const json outcomes = Profiles(cell, 0);
-  return std::ranges::any_of(outcomes, [](const json& outcome) {
-    return outcome.at("profile").contains("relative_errors");
-  });
+  return declared_ != nullptr || KnowsErrors(Profiles(cell, 0));
 }
 
 std::string ModelledCluster::WhyFixedBandwidth() const {
@@ -34,9 +27,10 @@ std::string ModelledCluster::WhyFixedBandwidth() const {
   return "all-reduces of " + name_ + " are curves that its file states";
 }
 
-json ModelledCluster::Profiles(const CellConfig& cell, int draw, double bandwidth) const {
+ProfileOutcomes ModelledCluster::Profiles(const CellConfig& cell, int draw,
+                                          double bandwidth) const {
   if (declared_ == nullptr) {
-    json outcomes = ProfilesOf(measured_, cell);
+    ProfileOutcomes outcomes = ProfilesOf(measured_, cell);
     if (outcomes.empty()) {
       SPARFUSE_THROW(kConfig, "cluster \"" + name_ + "\" has no profile of " + SubjectName(cell) +
                                   "; measure it with `" +
@@ -62,8 +56,8 @@ void ModelledCluster::PrepareEnds() {
   }
 }
 
-json ModelledCluster::ProfilesAtEnd(const CellConfig& cell, const std::string& input,
-                                    RangeEnd end) const {
+ProfileOutcomes ModelledCluster::ProfilesAtEnd(const CellConfig& cell, const std::string& input,
+                                               RangeEnd end) const {
   return DeclaredProfile(at_ends_.at({input, end}), cell);
 }
 

@@ -4,14 +4,13 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_folders.hpp"
-#include "harness/records/cell_config.hpp"
+#include "harness/records/profile.hpp"
 
 namespace sparfuse::harness {
 
@@ -22,7 +21,7 @@ class ModelledCluster {
  public:
   // measured: outcomes of profile trials (docs/profiles-and-clusters.md), for a cluster that no
   // file declares. Throws as LoadDeclaredCluster. Cost: calibrates once a draw, some seconds.
-  ModelledCluster(const ProfileFolders& profiles, std::string name, nlohmann::json measured);
+  ModelledCluster(const ProfileFolders& profiles, std::string name, ProfileOutcomes measured);
 
   const std::string& name() const noexcept { return name_; }
   // Null: measured.
@@ -35,19 +34,19 @@ class ModelledCluster {
 
   // The profiles of a cell in a draw, 0 being as stated; `bandwidth`: a factor on inter_node_gbps
   // of a declared cluster.
-  nlohmann::json Profiles(const CellConfig& cell, int draw, double bandwidth = 1) const;
+  ProfileOutcomes Profiles(const CellConfig& cell, int draw, double bandwidth = 1) const;
 
   // Declared clusters' inputs that are not known exactly, and profiles with one of them at an end.
   // The first call of an input and end calibrates; one at a time.
   const std::vector<std::string>& open_inputs() const noexcept { return open_inputs_; }
   void PrepareEnds();
-  nlohmann::json ProfilesAtEnd(const CellConfig& cell, const std::string& input,
-                               RangeEnd end) const;
+  ProfileOutcomes ProfilesAtEnd(const CellConfig& cell, const std::string& input,
+                                RangeEnd end) const;
 
  private:
   const ProfileFolders& profiles_;
   std::string name_;
-  nlohmann::json measured_;
+  ProfileOutcomes measured_;
   const DeclaredCluster* declared_ = nullptr;
   std::vector<std::string> open_inputs_;
   std::map<std::pair<std::string, RangeEnd>, DeclaredCluster> at_ends_;

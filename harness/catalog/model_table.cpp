@@ -311,7 +311,8 @@ std::string TableWorkloadName(std::string_view given, const fs::path& folder) {
   }
   const fs::path path = FindFile(rest, folder);
   const std::string text = ReadFile(path);
-  const std::string name = fmt::format("{}{}@{}", kTablePrefix, path.stem().string(), ShortHash(text));
+  const std::string name =
+      fmt::format("{}{}@{}", kTablePrefix, path.stem().string(), ShortHash(text));
   if (workloads::FindTable(name) == nullptr) {  // an experiment asks once a cell
     workloads::WorkloadDescriptor workload = ParseModelTable(path, text);
     workload.name = name;

@@ -12,7 +12,6 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -67,11 +66,11 @@ LinkShape GivenLink(const std::string& text) {
   return {*gbps, *alpha_us};
 }
 
-// What profile trials or a named file have measured; null for a declared cluster.
-json MeasuredOutcomes(Program& program, const std::string& cluster) {
+// What profile trials or a named file have measured; nothing of a declared cluster.
+ProfileOutcomes MeasuredOutcomes(Program& program, const std::string& cluster) {
   const Store& store = program.store();
-  if (IsDeclared(store.profiles(), cluster)) return nullptr;
-  json outcomes = json::array();
+  if (IsDeclared(store.profiles(), cluster)) return {};
+  ProfileOutcomes outcomes;
   if (!IsOwnCluster(cluster)) return MeasuredOf(store.profiles(), cluster);
   const std::string machine = HashOf(DescribeSystem());
   for (const TrialRow& row : program.Rows()) {
@@ -81,7 +80,7 @@ json MeasuredOutcomes(Program& program, const std::string& cluster) {
     if (row.revisions != RevisionsOf(program.catalog(), config)) continue;
     json outcome = ReadJsonFile(store.results() / row.directory / "outcome.json");
     outcome["config"] = row.config;
-    PutProfile(outcomes, outcome);  // the newest of each
+    PutProfile(outcomes, ProfileOutcomeOf(outcome, row.directory));  // the newest of each
   }
   return outcomes;
 }
@@ -156,7 +155,7 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   request.batch = asked.batch;
   if (asked.link) request.link = GivenLink(*asked.link);
   const auto& profiles = program.store().profiles();
-  json measured = MeasuredOutcomes(program, request.cluster);
+  ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
   json phase;
   {

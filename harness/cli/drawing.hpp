@@ -1,5 +1,5 @@
-// Draws, judges and reports experiments: `sparfuse figure`, `report`, `reproduce`. It writes them as JSON
-// and runs the package sparfuse_report of harness/figures on that.
+// Draws, judges and reports experiments: `sparfuse figure`, `report`, `reproduce`. Writes them as
+// JSON and runs the package sparfuse_report of harness/figures on that.
 #pragma once
 
 #include <filesystem>

@@ -24,7 +24,7 @@ json DecidingInputs(const Program& program, const CellConfig& of, const CellConf
     return nullptr;
   fmt::print(stderr, "which input decides: models {} again with each input at its ends\n",
              of.cluster);
-  ModelledCluster cluster(profiles, of.cluster, nullptr);
+  ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
   json found = EffectsJson(EffectsOfInputs(cluster, of, over));
   found["hints"] = json::array();

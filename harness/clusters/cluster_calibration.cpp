@@ -15,7 +15,6 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
 using Vector = std::vector<double>;
 
 constexpr std::uint64_t kCalibrationSeed = 1;  // of the selections' counts
@@ -28,8 +27,8 @@ bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
 
 StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep& step) {
   const CellConfig config = CellOf(cluster, step);
-  const json profile = DeclaredProfile(cluster, config);
-  const json& times = profile.front().at("profile");
+  const ProfileOutcomes outcomes = DeclaredProfile(cluster, config);
+  const Profile& times = outcomes.front().profile;
   GradientLayout layout = MakeLayout(TensorsOf(times), {}, "workload " + step.workload);
   BackwardProfile backward = BackwardOf(times, layout);
   CostModel cost = KernelCosts(times);

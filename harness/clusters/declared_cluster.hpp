@@ -3,7 +3,7 @@
 // yield what has the form of a measured profile, so that the model does not know the difference.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 #include "core/collective/rounds.hpp"
 #include "core/cost/collective_choice.hpp"
-#include "harness/clusters/measured/measured_card.hpp"
+#include "harness/clusters/measured_card.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/records/cell_config.hpp"
@@ -115,8 +115,8 @@ struct DeclaredCluster {
   std::vector<ReferenceStep> references;
   std::string calibrated_on;  // another cluster, whose calibration this one takes over
   std::string stack;          // whose inputs stand for what the file does not state; or ""
-  nlohmann::json selection_costs = nlohmann::json::object();  // times the selection_* inputs
-  std::optional<MeasuredCard> card;  // whose times stand for those of the file
+  std::map<std::string, double> selection_costs;  // by sparsifier, times the selection_* inputs
+  std::optional<MeasuredCard> card;               // whose times stand for those of the file
 
   int ranks() const { return nodes * ranks_per_node; }
   // That of the file for a workload's family, else what InputSpecs() says; Error{kInternal} where
@@ -135,7 +135,7 @@ struct DeclaredCluster {
   // What the card has of the cell; null without a card, or where it lacks the workload and the file
   // has a [[compute]] for it. Throws Error{kConfig} with the command that measures it where neither
   // has.
-  const nlohmann::json* MeasuredOf(const CellConfig& config) const;
+  const ProfileOutcome* MeasuredOf(const CellConfig& config) const;
 };
 
 struct InputSpec {
@@ -205,11 +205,10 @@ enum class RangeEnd : std::uint8_t { kLow, kHigh };
 DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& cluster,
                              const std::string& input, RangeEnd end);
 
-// An array of one outcome in the form of a profile trial's, of the cell's workload, batch and
-// `inputs`: links by class, what was calibrated (key "calibration") and all inputs (key "inputs").
-// What is imported, and a card (key "card": what it is, and whether it has the cell's times), are
-// in its "kind"; what is declared throughout has none.
-nlohmann::json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);
+// One outcome in the form of a profile trial's, of the cell's workload, batch and `inputs`: links
+// by class, what was calibrated, all inputs, and what became of the card. What is imported, and the
+// card, are in its kind; what is declared throughout has kind "declared" in words alone.
+ProfileOutcomes DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config);
 
 // What DeclaredProfile computes with between nodes and, where they have several ranks, within them,
 // as a shape that can be emulated: efficiencies and cards of a node counted in. The link

@@ -13,8 +13,6 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kFloatBytes = 4;
 constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
@@ -36,16 +34,18 @@ double FactorOf(const CellConfig& config, const std::string& group) {
   return found == config.inputs.end() ? 1.0 : found->second;
 }
 
-json Described(const DeclaredInput& input, const CellConfig& config) {
-  return {{"name", input.name},   {"value", input.value},
-          {"low", input.low},     {"high", input.high},
-          {"kind", input.kind},   {"source", input.source},
-          {"group", input.group}, {"factor", FactorOf(config, input.group)}};
+DescribedInput Described(const DeclaredInput& input, const CellConfig& config) {
+  return {input.name, input.value,  input.low,   input.high,
+          input.kind, input.source, input.group, FactorOf(config, input.group)};
 }
 
-json CurveThrough(double once, double each) {
+ProfileCurve CurveThrough(double once, double each) {
   constexpr double kFar = 1e9;
-  return json::array({{0, once}, {kFar, once + each * kFar}});
+  return {{0, once}, {kFar, once + each * kFar}};
+}
+
+std::vector<SelectionCurve> SelectionThrough(double once, double each) {
+  return {{kAnyDensity, CurveThrough(once, each)}};
 }
 
 // A cluster with a cell's factors.
@@ -103,24 +103,22 @@ double UpdateHostSeconds(const DeclaredCluster& cluster, const CellConfig& confi
   return kMicro * Scaled(cluster, config)("update_host_us_a_tensor") * static_cast<double>(tensors);
 }
 
-json BackwardProfileOf(const DeclaredCluster& cluster, const CellConfig& config) {
+BackwardTimes BackwardTimesOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const workloads::LayerTable& layers = workloads::LayersOf(config.workload);
   const ComputeSeconds compute = ComputeOf(cluster, config);
   const std::vector<double> weights = workloads::BackwardWeights(config.workload);
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
-  json tensors = json::array();
+  BackwardTimes backward;
+  backward.forward_seconds = compute.forward;
   for (std::size_t t = 0; t < weights.size(); ++t) {
     const workloads::LayerTensor& tensor = layers.tensors[t];
-    tensors.push_back({{"name", tensor.name},
-                       {"shape", tensor.shape},
-                       {"numel", tensor.numel},
-                       {"seconds", compute.backward * weights[t] / all}});
+    backward.tensors.push_back(
+        {tensor.name, tensor.shape, tensor.numel, compute.backward * weights[t] / all});
   }
-  const double update =
+  backward.update_seconds =
       UpdateSeconds(cluster, config.workload) / Scaled(cluster, config).Factor("memory") +
       UpdateHostSeconds(cluster, config, layers.tensors.size());
-  return {{"steps", 0},        {"begin_seconds", 0},       {"forward_seconds", compute.forward},
-          {"tail_seconds", 0}, {"update_seconds", update}, {"tensors", std::move(tensors)}};
+  return backward;
 }
 
 struct LinkRate {
@@ -148,29 +146,29 @@ LinkRate BetweenNodes(const Scaled& input, const CellConfig& config) {
                               std::min(delivered, input.Stated("host_path_gbps"))};
 }
 
-json LinkJson(const LinkRate& rate, double message_seconds) {
-  return {{"alpha_seconds", rate.alpha_seconds},
-          {"seconds_per_byte", 1 / rate.bytes_per_second},
-          {"seconds_per_extra_message", message_seconds}};
+DeclaredLink LinkOf(const LinkRate& rate, double message_seconds) {
+  return {rate.alpha_seconds, 1 / rate.bytes_per_second, message_seconds};
 }
 
 // A curve of so many ranks at others: start-up as the steps of a ring, the rest as what a rank
 // passes on around it; each by the cell's factor.
-json AllReduceOf(const OperationCurve& curve, const Scaled& input, int ranks) {
+AllReduceCurves AllReduceOf(const OperationCurve& curve, const Scaled& input, int ranks) {
   const auto steps = [](double p) { return p - 1; };
   const auto passed = [](double p) { return (p - 1) / p; };
   const double start =
       input.Factor("latency") * curve.seconds.front().second * steps(ranks) / steps(curve.ranks);
   const double scale = passed(ranks) / passed(curve.ranks) / input.Factor("bandwidth");
-  json on_link = json::array({{0, 0}});
-  for (const auto& [bytes, seconds] : curve.seconds)
-    on_link.push_back({bytes, std::max(0.0, seconds - curve.seconds.front().second) * scale});
-  return {{"start_seconds", json::array({{0, start}})}, {"inter_node", std::move(on_link)}};
+  AllReduceCurves curves{{{0, start}}, {}, {{0, 0}}};
+  for (const auto& [bytes, seconds] : curve.seconds) {
+    curves.inter_node.push_back(
+        {bytes, std::max(0.0, seconds - curve.seconds.front().second) * scale});
+  }
+  return curves;
 }
 
 // By the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
-json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const LinkRate& within,
-                 const LinkRate& between) {
+AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config,
+                            const LinkRate& within, const LinkRate& between) {
   const Topology topology{config.workers, config.ranks_per_node};
   CollectiveLinks links;
   links[LinkClass::kIntraNode] = {within.bytes_per_second, within.alpha_seconds};
@@ -191,23 +189,21 @@ json AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config, const
     return NcclCost(NcclCollective::kAllReduce, machine, topology, bytes,
                     cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);
   };
-  json start = json::array();
-  json by_link[kLinkClasses] = {json::array(), json::array()};
+  AllReduceCurves curves;
+  ProfileCurve* by_link[kLinkClasses] = {&curves.intra_node, &curves.inter_node};
   constexpr int kSmallest = 6, kLargest = 33;  // powers of 2
   for (int power = kSmallest; power <= kLargest; ++power) {
     const double bytes = std::exp2(power);
     const CollectiveCost cost = cost_of(bytes);
-    start.push_back({bytes, cost.startup_seconds});
+    curves.start_seconds.push_back({bytes, cost.startup_seconds});
     // What is pipelined occupies the links at once: the slower ones decide.
     const std::size_t slower = cost.link_seconds[0] > cost.link_seconds[1] ? 0 : 1;
     for (std::size_t link = 0; link < kLinkClasses; ++link) {
       const bool counts = !cost.pipelined || link == slower;
-      by_link[link].push_back({bytes, counts ? cost.link_seconds[link] : 0.0});
+      by_link[link]->push_back({bytes, counts ? cost.link_seconds[link] : 0.0});
     }
   }
-  return {{"start_seconds", std::move(start)},
-          {"intra_node", std::move(by_link[0])},
-          {"inter_node", std::move(by_link[1])}};
+  return curves;
 }
 
 // What was measured of the cell's all-reduces, or of those with the nearest ratio of ranks: null
@@ -221,33 +217,32 @@ const OperationCurve* NearestCurve(const DeclaredCluster& cluster, const CellCon
   return nearest == cluster.curves.end() ? nullptr : &*nearest;
 }
 
-void AddCoders(const DeclaredCluster& cluster, const Scaled& input, json& profile) {
+void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& profile) {
   const double factor = input.Factor("sparsify") * cluster.Value("coding_in_step");
   const auto select = [&](const std::string& name, double once, double each) {
-    profile["selection"][name] = {
-        {{"density", kAnyDensity}, {"seconds", CurveThrough(once, each)}}};
+    (*profile.selection)[name] = SelectionThrough(once, each);
   };
   const double each = factor * 1e-9 * cluster.Value("selection_ns_an_element");
   const double once = factor * kMicro * cluster.Value("selection_us");
-  for (const auto& [name, cost] : cluster.selection_costs.items())
-    select(name, cost.get<double>() * once, cost.get<double>() * each);
+  for (const auto& [name, cost] : cluster.selection_costs) select(name, cost * once, cost * each);
   std::vector<std::string> quantizers;
   for (const QuantizerDescriptor& quantizer : Quantizers()) quantizers.emplace_back(quantizer.name);
   for (const Coder& coder : cluster.coders) {
     const double encode = factor * coder.encode_seconds;
     const double encode_each = factor * coder.encode_seconds_per_element;
     if (std::ranges::count(quantizers, coder.name) > 0) {
-      profile["encode"][coder.name] = CurveThrough(encode, encode_each);
+      (*profile.encode)[coder.name] = CurveThrough(encode, encode_each);
     } else {
       select(coder.name, encode, encode_each);
     }
     if (!coder.decodes) continue;
-    profile["decode"][coder.name] = {
-        {"per_call", factor * coder.decode_seconds},
-        {"per_call_and_rank", factor * coder.decode_seconds_per_rank},
-        {"per_element", factor * coder.decode_seconds_per_element},
-        {"per_element_and_rank", factor * coder.decode_seconds_per_element_and_rank},
-        {"per_entry", factor * coder.decode_seconds_per_entry}};
+    if (!profile.decode) profile.decode.emplace();
+    (*profile.decode)[coder.name] = {
+        .per_call = factor * coder.decode_seconds,
+        .per_call_and_rank = factor * coder.decode_seconds_per_rank,
+        .per_element = factor * coder.decode_seconds_per_element,
+        .per_element_and_rank = factor * coder.decode_seconds_per_element_and_rank,
+        .per_entry = factor * coder.decode_seconds_per_entry};
   }
 }
 
@@ -267,7 +262,7 @@ CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& conf
 }
 
 // What the numbers are, where they are not all declared, and what became of the cluster's card.
-void AddKind(const DeclaredCluster& cluster, const json* measured, json& outcome) {
+void AddKind(const DeclaredCluster& cluster, bool measured, ProfileOutcome& outcome) {
   const auto is_imported = [](const auto& each) { return each.kind == "imported"; };
   std::string kind = "declared";
   if (std::ranges::any_of(cluster.inputs, is_imported) ||
@@ -278,77 +273,79 @@ void AddKind(const DeclaredCluster& cluster, const json* measured, json& outcome
   }
   if (cluster.card) {
     const MeasuredCard& card = *cluster.card;
-    outcome["card"] = {{"name", card.name},
-                       {"kind", card.kind},
-                       {"hardware", card.hardware},
-                       {"used", measured != nullptr}};
-    kind += measured != nullptr ? fmt::format(", its card {} {}", card.name, card.kind)
-                                : fmt::format(", without its card {}", card.name);
+    outcome.card = {card.name, card.kind, card.hardware, measured};
+    kind += measured ? fmt::format(", its card {} {}", card.name, card.kind)
+                     : fmt::format(", without its card {}", card.name);
   }
-  if (kind != "declared") outcome["kind"] = kind;
+  if (kind != "declared") outcome.kind = kind;
 }
 
-json ProfileWith(const DeclaredCluster& cluster, const CellConfig& config, const json* measured) {
+Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
+                    const ProfileOutcome* measured) {
   const Scaled input(cluster, config);
   const double memory = kGiga * input("memory_gbytes_per_s");
   const double kernel = kMicro * input("kernel_us");
   const auto stream = [&](double bytes) { return CurveThrough(kernel, bytes / memory); };
   const CardFactors factors = FactorsOfCard(cluster, config);
-  json backward =
-      measured == nullptr ? BackwardProfileOf(cluster, config) : BackwardOfCard(*measured, factors);
-  if (measured != nullptr) {
-    double& update = backward.at("update_seconds").get_ref<double&>();
-    update += UpdateHostSeconds(cluster, config, backward.at("tensors").size());
+  Profile profile;
+  if (measured == nullptr) {
+    profile.backward = BackwardTimesOf(cluster, config);
+  } else {
+    profile.backward = BackwardOfCard(*measured, factors);
+    profile.backward->update_seconds +=
+        UpdateHostSeconds(cluster, config, profile.backward->tensors.size());
   }
-  json profile = {{"backward", std::move(backward)},
-                  {"pack", stream(kCopyBytes)},
-                  {"scale", stream(kCopyBytes)},
-                  {"clear", stream(kClearBytes)},
-                  {"seconds_per_entry", kEntryBytes / memory},
-                  {"seconds_per_reduced_element", kReduceBytes / memory},
-                  {"side_slowdown", std::max(1.0, input("side_slowdown"))},
-                  {"compute_slowdown", std::max(1.0, input("compute_slowdown"))},
-                  {"overlap", std::min(1.0, input("overlap"))},
-                  {"dispatch_seconds", 0},
-                  {"exchange_dispatch_seconds", 0},
-                  {"exchange_host_seconds", kMicro * input("exchange_host_us")},
-                  {"exchange_host_seconds_per_rank", kMicro * input("exchange_host_us_a_rank")},
-                  {"exchange_seconds_per_element", 1e-9 * input("exchange_host_ns_an_element")},
-                  {"selection", json::object()}};
+  profile.pack = stream(kCopyBytes);
+  profile.scale = stream(kCopyBytes);
+  profile.clear = stream(kClearBytes);
+  profile.seconds_per_entry = kEntryBytes / memory;
+  profile.seconds_per_reduced_element = kReduceBytes / memory;
+  profile.side_slowdown = std::max(1.0, input("side_slowdown"));
+  profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
+  profile.overlap = std::min(1.0, input("overlap"));
+  profile.dispatch_seconds = 0;
+  profile.exchange_dispatch_seconds = 0;
+  profile.exchange_host_seconds = kMicro * input("exchange_host_us");
+  profile.exchange_host_seconds_per_rank = kMicro * input("exchange_host_us_a_rank");
+  profile.exchange_seconds_per_element = 1e-9 * input("exchange_host_ns_an_element");
+  profile.selection.emplace();
+  profile.encode.emplace();
   for (const QuantizerDescriptor& quantizer : Quantizers())
-    profile["encode"][std::string(quantizer.name)] = stream(kCopyBytes);
+    (*profile.encode)[std::string(quantizer.name)] = stream(kCopyBytes);
   AddCoders(cluster, input, profile);
   if (measured != nullptr) PutKernelsOfCard(*measured, factors, profile);
 
   const double host_link = kGiga * input("host_link_gbytes_per_s");
   const double host_memory = kGiga * input("host_memory_gbytes_per_s");
-  profile["host_work"] = {{"add", kReduceBytes / host_memory},
-                          {"merge", kEntryBytes / host_memory},
-                          {"to_host", kFloatBytes / host_link},
-                          {"to_device", kFloatBytes / host_link}};
-  const auto select_on_host = [&](const std::string& name, double once, double each) {
-    profile["host_selection"][name] = {
-        {{"density", kAnyDensity}, {"seconds", CurveThrough(once, each)}}};
-  };
-  for (const auto& [name, curves] : profile["selection"].items())
-    select_on_host(name, kernel, kFloatBytes / host_link + kFloatBytes / host_memory);
+  profile.host_work = {{"add", kReduceBytes / host_memory},
+                       {"merge", kEntryBytes / host_memory},
+                       {"to_host", kFloatBytes / host_link},
+                       {"to_device", kFloatBytes / host_link}};
+  Selections on_host;
+  for (const auto& [name, curves] : *profile.selection) {
+    on_host[name] = SelectionThrough(kernel, kFloatBytes / host_link + kFloatBytes / host_memory);
+  }
   for (const Coder& coder : cluster.coders) {
     if (!coder.encodes_on_host) continue;
     const double factor = input.Factor("sparsify");
-    select_on_host(coder.name, kernel + factor * coder.host_encode_seconds,
-                   kFloatBytes / host_link + factor * coder.host_encode_seconds_per_element);
+    on_host[coder.name] =
+        SelectionThrough(kernel + factor * coder.host_encode_seconds,
+                         kFloatBytes / host_link + factor * coder.host_encode_seconds_per_element);
   }
+  if (!on_host.empty()) profile.host_selection = std::move(on_host);
 
   const double message = kMicro * input("message_us");
   const LinkRate within = WithinNodes(input, config);
   const LinkRate between = BetweenNodes(input, config);
-  profile["links"] = {{"intra_node", LinkJson(within, message)},
-                      {"inter_node", LinkJson(between, message)}};
+  profile.links = {{"intra_node", LinkOf(within, message)},
+                   {"inter_node", LinkOf(between, message)}};
   if (const OperationCurve* curve = NearestCurve(cluster, config)) {
-    profile["all_reduce"] = AllReduceOf(*curve, input, config.workers);
+    profile.all_reduce = AllReduceOf(*curve, input, config.workers);
   } else if (cluster.all_reduce != AllReduceBy::kRing && config.workers > 1) {
-    profile["all_reduce"] = AllReduceOf(cluster, config, within, between);
+    profile.all_reduce = AllReduceOf(cluster, config, within, between);
   }
+  if (cluster.all_gather != AllGatherBy::kRing)
+    profile.all_gather = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
   return profile;
 }
 
@@ -371,44 +368,34 @@ LinkShape LinksOf(const DeclaredCluster& cluster, const CellConfig& config) {
   return link;
 }
 
-json DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
-  const json* measured = cluster.MeasuredOf(config);
-  json profile;
+ProfileOutcomes DeclaredProfile(const DeclaredCluster& cluster, const CellConfig& config) {
+  const ProfileOutcome* measured = cluster.MeasuredOf(config);
+  ProfileOutcome outcome;
   try {
-    profile = ProfileWith(cluster, config, measured);
-  } catch (const json::exception& error) {
-    if (measured == nullptr) throw;
+    outcome.profile = ProfileWith(cluster, config, measured);
+  } catch (const Error& error) {
+    if (measured == nullptr || error.kind() != FailureKind::kData) throw;
     SPARFUSE_THROW(kData, fmt::format("cluster \"{}\": the profile of its card {} is damaged: {}",
                                       cluster.name, cluster.card->name, error.what()));
   }
-
-  if (cluster.all_gather != AllGatherBy::kRing) {
-    profile["all_gather"] = kAllGatherNames[static_cast<std::size_t>(cluster.all_gather)];
-  }
-
-  json inputs = json::array();
+  outcome.config = config;
+  outcome.declared = true;
   const std::string_view family = workloads::FindWorkload(config.workload).family();
+  outcome.inputs.emplace();
   for (const DeclaredInput& each : cluster.inputs) {
-    if (cluster.Find(each.name, family) == &each) inputs.push_back(Described(each, config));
+    if (cluster.Find(each.name, family) == &each)
+      outcome.inputs->push_back(Described(each, config));
   }
-  json calibration = json::array();
+  outcome.calibration.emplace();
   for (const ReferenceStep& step : cluster.references) {
     if (!step.bar) continue;
-    calibration.push_back({{"paper", step.bar->paper},
-                           {"artifact", step.bar->artifact},
-                           {"method", step.bar->method},
-                           {"workload", step.workload},
-                           {"workers", step.workers}});
+    outcome.calibration->push_back(
+        {step.bar->paper, step.bar->artifact, step.bar->method, step.workload, step.workers});
   }
-  json outcome = {{"config", ToJson(config)},
-                  {"declared", true},
-                  {"profile", std::move(profile)},
-                  {"calibration", std::move(calibration)},
-                  {"inputs", std::move(inputs)},
-                  {"machine", {{"hardware", cluster.hardware}, {"source", cluster.source}}},
-                  {"software", json::object()}};
-  AddKind(cluster, measured, outcome);
-  return json::array({std::move(outcome)});
+  outcome.machine = {{"hardware", cluster.hardware}, {"source", cluster.source}};
+  outcome.software = nlohmann::json::object();
+  AddKind(cluster, measured != nullptr, outcome);
+  return {std::move(outcome)};
 }
 
 }  // namespace sparfuse::harness

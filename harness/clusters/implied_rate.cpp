@@ -11,8 +11,6 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kGradientBytes = 4;
 constexpr double kGbps = 1e9 / 8;  // bytes a second
 
@@ -42,16 +40,13 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
       !SendsDense(step)) {
     return std::nullopt;
   }
-  const json outcomes = DeclaredProfile(cluster, CellOf(cluster, step));
-  const json& profile = outcomes.front().at("profile");
-  const json& compute = profile.at("backward");
-  double backward = 0;
-  for (const json& tensor : compute.at("tensors")) backward += tensor.at("seconds").get<double>();
+  const ProfileOutcomes outcomes = DeclaredProfile(cluster, CellOf(cluster, step));
+  const Profile& profile = outcomes.front().profile;
+  const BackwardTimes& compute = *profile.backward;
+  const double backward = compute.backward_seconds();
   double exposed = step.seconds;
-  if (step.part == StepPart::kStep) {
-    exposed -= compute.at("forward_seconds").get<double>() + backward +
-               compute.at("update_seconds").get<double>();
-  }
+  if (step.part == StepPart::kStep)
+    exposed -= compute.forward_seconds + backward + compute.update_seconds;
   const int nodes = (step.workers + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   ImpliedRate rate;
   static_cast<RateBounds&>(rate) =
@@ -59,7 +54,7 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
   rate.nominal = (step.link ? step.link->gbps : cluster.Value("inter_node_gbps")) *
                  cluster.Value("network_cards");
   const auto delivered = [&](const char* link) {
-    return 1 / profile.at("links").at(link).at("seconds_per_byte").get<double>() / kGbps;
+    return 1 / profile.links.at(link).seconds_per_byte / kGbps;
   };
   rate.delivered = delivered("inter_node");
   if (cluster.ranks_per_node > 1)

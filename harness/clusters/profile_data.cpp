@@ -3,29 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "harness/files/range.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-using nlohmann::operator""_json_pointer;
-
 constexpr std::size_t kMostShapes = 16;
-constexpr Range kElements{1, 4'294'967'295};  // of a tensor: indices are 32 bits
 
-PiecewiseLinear CurveOf(const json& points) {
+template <class Part>
+const Part& Need(const std::optional<Part>& part, const char* name) {
+  if (!part) SPARFUSE_THROW(kData, std::string("the profile has no ") + name);
+  return *part;
+}
+
+PiecewiseLinear CurveOf(const ProfileCurve& points, const char* name) {
+  if (points.empty()) SPARFUSE_THROW(kData, std::string("the profile has no ") + name);
   std::map<double, std::pair<double, int>> sums;
-  for (const json& point : points) {
-    auto& [seconds, count] = sums[point.at(0).get<double>()];
-    seconds += point.at(1).get<double>();
+  for (const ProfilePoint& point : points) {
+    auto& [seconds, count] = sums[point.size];
+    seconds += point.seconds;
     ++count;
   }
   std::vector<std::pair<double, double>> pairs;
@@ -33,23 +37,22 @@ PiecewiseLinear CurveOf(const json& points) {
   return PiecewiseLinear(std::move(pairs));
 }
 
-std::map<std::string, SelectionCost, std::less<>> SelectionsOf(const json& by_sparsifier) {
+std::map<std::string, SelectionCost, std::less<>> SelectionsOf(const Selections& by_sparsifier) {
   std::map<std::string, SelectionCost, std::less<>> costs;
-  for (const auto& [name, curves] : by_sparsifier.items()) {
-    for (const json& curve : curves)
-      costs[name].Add(curve.at("density"), CurveOf(curve.at("seconds")));
+  for (const auto& [name, curves] : by_sparsifier) {
+    for (const SelectionCurve& curve : curves)
+      costs[name].Add(curve.density, CurveOf(curve.seconds, "points of a selection"));
   }
   return costs;
 }
 
-// Profiles from before processors were measured on links within nodes take `cpu` of the others; and
-// from before messages were, one at once costs what a round costs.
-LinkCost LinkOf(const json& measured, const json& cpu) {
-  return {.round_seconds = CurveOf(measured.at("round_seconds")),
-          .seconds_per_extra_message = measured.at("seconds_per_extra_message"),
-          .round_cpu_seconds = cpu.at("round_cpu_seconds"),
-          .message_cpu_seconds = cpu.value("message_cpu_seconds", 0.0),
-          .cpu_fraction = cpu.at("cpu_fraction")};
+// Where further messages were not measured, one at once costs what a round costs.
+LinkCost LinkOf(const MeasuredLink& measured) {
+  return {.round_seconds = CurveOf(measured.round_seconds, "rounds of a link"),
+          .seconds_per_extra_message = measured.seconds_per_extra_message,
+          .round_cpu_seconds = measured.round_cpu_seconds,
+          .message_cpu_seconds = measured.message_cpu_seconds.value_or(0),
+          .cpu_fraction = measured.cpu_fraction};
 }
 
 // What values are multiplied by. std::normal_distribution differs between standard libraries.
@@ -57,9 +60,7 @@ class RandomFactors {
  public:
   explicit RandomFactors(std::uint64_t seed) : stream_(seed, 0, 0) {}
 
-  double Factor(const json& relative_error) {
-    return std::max(0.0, 1 + relative_error.get<double>() * Normal());
-  }
+  double Factor(double relative_error) { return std::max(0.0, 1 + relative_error * Normal()); }
 
  private:
   // Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates",
@@ -77,196 +78,268 @@ class RandomFactors {
   std::uint64_t drawn_ = 0;
 };
 
-void Multiply(json& seconds, double factor) { seconds = seconds.get<double>() * factor; }
+using Seconds = std::vector<double*>;
 
-// Of a point of a curve, or of a tensor.
-void MultiplyElement(json& element, double factor) {
-  Multiply(element.is_object() ? element.at("seconds") : element.at(1), factor);
+Seconds SecondsOf(std::optional<double>& value) { return value ? Seconds{&*value} : Seconds{}; }
+Seconds SecondsOf(ProfileCurve& curve) {
+  Seconds seconds;
+  for (ProfilePoint& point : curve) seconds.push_back(&point.seconds);
+  return seconds;
 }
 
-// errors: a number for the value or the whole curve, or one for each element.
-void PerturbPlace(json& place, const json& errors, RandomFactors& random) {
-  if (!errors.is_array()) {
-    const double factor = random.Factor(errors);
-    if (place.is_number()) return Multiply(place, factor);
-    for (json& point : place) MultiplyElement(point, factor);
+// The keys of a JSON pointer.
+std::vector<std::string> KeysOfPlace(const std::string& place) {
+  std::vector<std::string> keys;
+  for (nlohmann::json::json_pointer at(place); !at.empty(); at.pop_back())
+    keys.push_back(at.back());
+  std::ranges::reverse(keys);
+  return keys;
+}
+
+Seconds SecondsOf(BackwardTimes& backward, const std::string& key) {
+  if (key == "tensors") {
+    Seconds seconds;
+    for (ProfiledTensor& tensor : backward.tensors) seconds.push_back(&tensor.seconds);
+    return seconds;
+  }
+  if (key == "begin_seconds") return {&backward.begin_seconds};
+  if (key == "forward_seconds") return {&backward.forward_seconds};
+  if (key == "tail_seconds") return {&backward.tail_seconds};
+  if (key == "update_seconds") return {&backward.update_seconds};
+  if (key == "hooked_seconds") return SecondsOf(backward.hooked_seconds);
+  if (key == "unhooked_seconds") return SecondsOf(backward.unhooked_seconds);
+  return key == "all_ranks_seconds" ? SecondsOf(backward.all_ranks_seconds) : Seconds{};
+}
+
+Seconds SecondsOf(MeasuredLink& link, const std::string& key) {
+  if (key == "round_seconds") return SecondsOf(link.round_seconds);
+  return key == "seconds_per_extra_message" ? Seconds{&link.seconds_per_extra_message} : Seconds{};
+}
+
+Seconds SecondsOf(std::map<std::string, double>& table, const std::string& key) {
+  const auto found = table.find(key);
+  return found == table.end() ? Seconds{} : Seconds{&found->second};
+}
+
+// What an entry of relative_errors is of; empty: nothing that was measured.
+Seconds SecondsAt(Profile& profile, const std::string& place) {
+  const std::vector<std::string> keys = KeysOfPlace(place);
+  if (keys.size() == 1) {
+    for (auto& [name, curve] : {std::pair{"pack", &profile.pack},
+                                {"scale", &profile.scale},
+                                {"clear", &profile.clear},
+                                {"native_all_reduce", &profile.native_all_reduce}}) {
+      if (keys[0] == name) return SecondsOf(*curve);
+    }
+    for (auto& [name, value] :
+         {std::pair{"seconds_per_entry", &profile.seconds_per_entry},
+          {"seconds_per_reduced_element", &profile.seconds_per_reduced_element},
+          {"dispatch_seconds", &profile.dispatch_seconds},
+          {"exchange_dispatch_seconds", &profile.exchange_dispatch_seconds}}) {
+      if (keys[0] == name) return SecondsOf(*value);
+    }
+  } else if (keys.size() == 2) {
+    if (keys[0] == "backward" && profile.backward) return SecondsOf(*profile.backward, keys[1]);
+    if (keys[0] == "link" && profile.link) return SecondsOf(*profile.link, keys[1]);
+    if (keys[0] == "node_link" && profile.node_link) return SecondsOf(*profile.node_link, keys[1]);
+    if (keys[0] == "collective_work") return SecondsOf(profile.collective_work, keys[1]);
+    if (keys[0] == "selection_coding") return SecondsOf(profile.selection_coding, keys[1]);
+    if (keys[0] == "encode" && profile.encode) {
+      const auto found = profile.encode->find(keys[1]);
+      if (found != profile.encode->end()) return SecondsOf(found->second);
+    }
+  } else if (keys.size() == 4 && keys[3] == "seconds") {
+    auto& selections = keys[0] == "selection" ? profile.selection : profile.host_selection;
+    const bool named = keys[0] == "selection" || keys[0] == "host_selection";
+    if (!named || !selections || !selections->contains(keys[1])) return {};
+    auto& curves = selections->at(keys[1]);
+    for (std::size_t i = 0; i < curves.size(); ++i) {
+      if (keys[2] == std::to_string(i)) return SecondsOf(curves[i].seconds);
+    }
+  }
+  return {};
+}
+
+// An error is of the value, of the whole curve, or one for each of its elements.
+void PerturbPlace(const Seconds& seconds, const RelativeError& error, RandomFactors& random) {
+  if (seconds.empty()) SPARFUSE_THROW(kData, "the profile has nothing there");
+  if (!error.of_each) {
+    const double factor = random.Factor(error.of_all);
+    for (double* each : seconds) *each *= factor;
     return;
   }
-  if (errors.size() != place.size()) {
+  const std::vector<double>& errors = *error.of_each;
+  if (errors.size() != seconds.size()) {
     SPARFUSE_THROW(kData, "it has " + std::to_string(errors.size()) + " entries for " +
-                              std::to_string(place.size()) + " elements");
+                              std::to_string(seconds.size()) + " elements");
   }
-  for (std::size_t i = 0; i < place.size(); ++i) {
-    MultiplyElement(place[i], random.Factor(errors[i]));
-  }
+  for (std::size_t i = 0; i < errors.size(); ++i) *seconds[i] *= random.Factor(errors[i]);
 }
 
 // Tensors and tail together take the total that was measured without hooks.
-void ScaleToTotal(json& backward) {
-  double sum = backward.at("tail_seconds");
-  for (const json& tensor : backward.at("tensors")) sum += tensor.at("seconds").get<double>();
+void ScaleToTotal(BackwardTimes& backward) {
+  double sum = backward.tail_seconds;
+  for (const ProfiledTensor& tensor : backward.tensors) sum += tensor.seconds;
   if (sum <= 0) return;
-  const double factor = backward.at("unhooked_seconds").get<double>() / sum;
-  for (json& tensor : backward.at("tensors")) MultiplyElement(tensor, factor);
-  Multiply(backward.at("tail_seconds"), factor);
+  const double factor = *backward.unhooked_seconds / sum;
+  for (ProfiledTensor& tensor : backward.tensors) tensor.seconds *= factor;
+  backward.tail_seconds *= factor;
 }
 
 }  // namespace
 
-std::vector<TensorShape> TensorsOf(const json& profile) {
+std::vector<TensorShape> TensorsOf(const Profile& profile) {
   std::vector<TensorShape> tensors;
-  for (const json& tensor : profile.at("backward").at("tensors")) {
-    if (const std::string wrong = WhatIsWrongWithInteger(tensor.at("numel"), kElements);
-        !wrong.empty()) {
-      SPARFUSE_THROW(kData, "the profile's tensor " + tensor.at("name").get<std::string>() +
-                                " has numel = " + tensor.at("numel").dump() + ": expected " +
-                                wrong);
-    }
-    tensors.push_back({tensor.at("name"), tensor.at("shape"), tensor.at("numel")});
-  }
+  for (const ProfiledTensor& tensor : Need(profile.backward, "backward").tensors)
+    tensors.push_back({tensor.name, tensor.shape, tensor.numel});
   return tensors;
 }
 
-BackwardProfile BackwardOf(const json& profile, const GradientLayout& layout) {
-  const json& measured = profile.at("backward");
-  const json& tensors = measured.at("tensors");
+BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout) {
+  const BackwardTimes& measured = Need(profile.backward, "backward");
+  const std::vector<ProfiledTensor>& tensors = measured.tensors;
   BackwardProfile backward;
-  backward.begin_seconds = measured.at("begin_seconds");
-  backward.forward_seconds = measured.at("forward_seconds");
-  backward.tail_seconds = measured.at("tail_seconds");
-  backward.update_seconds = measured.at("update_seconds");
+  backward.begin_seconds = measured.begin_seconds;
+  backward.forward_seconds = measured.forward_seconds;
+  backward.tail_seconds = measured.tail_seconds;
+  backward.update_seconds = measured.update_seconds;
   for (std::size_t t = 0; t < std::max(tensors.size(), layout.tensors()); ++t) {
-    const std::string name = t < tensors.size() ? tensors[t].at("name") : "none";
+    const std::string name = t < tensors.size() ? tensors[t].name : "none";
     const std::string expected = t < layout.tensors() ? layout.tensor(t).name : "none";
     if (t >= tensors.size() || t >= layout.tensors() || name != expected) {
       SPARFUSE_THROW(kData, "the profile's tensor " + std::to_string(t) + " in ready order is " +
                                 name + "; expected " + expected);
     }
-    backward.backward_seconds.push_back(tensors[t].at("seconds"));
+    backward.backward_seconds.push_back(tensors[t].seconds);
   }
   return backward;
 }
 
 namespace {
 
-// Of profiles from before these were measured: an entry is read and added as in decompression, an
-// element looked at as when it is added; and nothing is copied.
-WorkSeconds WorkOf(const json& work, double add, double entry) {
+using WorkTable = std::map<std::string, double>;
+
+double At(const WorkTable& table, const char* key, double otherwise) {
+  const auto found = table.find(key);
+  return found == table.end() ? otherwise : found->second;
+}
+
+// Where these were not measured: an entry is read and added as in decompression, an element looked
+// at as when it is added; and nothing is copied.
+WorkSeconds WorkOf(const WorkTable& work, double add, double entry) {
   WorkSeconds seconds;
   seconds[Work::kAdd] = add;
-  seconds[Work::kMerge] = work.value("merge", entry);
-  seconds[Work::kHash] = work.value("hash", entry);
-  seconds[Work::kSelect] = work.value("select", add);
-  seconds[Work::kMultiply] = work.value("multiply", add);
-  seconds[Work::kToHost] = work.value("to_host", 0.0);
-  seconds[Work::kToDevice] = work.value("to_device", 0.0);
+  seconds[Work::kMerge] = At(work, "merge", entry);
+  seconds[Work::kHash] = At(work, "hash", entry);
+  seconds[Work::kSelect] = At(work, "select", add);
+  seconds[Work::kMultiply] = At(work, "multiply", add);
+  seconds[Work::kToHost] = At(work, "to_host", 0);
+  seconds[Work::kToDevice] = At(work, "to_device", 0);
   return seconds;
 }
 
-// Of profiles from before these were measured: a look-up, which is of two bits on average, is as
-// an entry that is hashed, a bit that is set as half of it, and a value as an element that is
-// looked at for the largest.
-SelectionCodingCost CodingOf(const json& coding, const WorkSeconds& work) {
+// Where these were not measured: a look-up, which is of two bits on average, is as an entry that is
+// hashed, a bit that is set as half of it, and a value as an element that is looked at for the
+// largest.
+SelectionCodingCost CodingOf(const WorkTable& coding, const WorkSeconds& work) {
   WorkSeconds instead = work;
   const double hash = instead[Work::kHash];
   const double look = instead[Work::kSelect];
-  return {coding.value("query", hash), coding.value("insert", hash / 2), coding.value("fit", look),
-          coding.value("restore", look)};
+  return {At(coding, "query", hash), At(coding, "insert", hash / 2), At(coding, "fit", look),
+          At(coding, "restore", look)};
 }
 
 }  // namespace
 
-CostModel KernelCosts(const json& profile) {
+CostModel KernelCosts(const Profile& profile) {
   CostModel cost;
-  cost.pack_seconds = CurveOf(profile.at("pack"));
-  cost.scale_seconds = CurveOf(profile.at("scale"));
-  cost.clear_seconds = CurveOf(profile.at("clear"));
-  cost.seconds_per_entry = profile.at("seconds_per_entry");
-  cost.work_seconds = WorkOf(profile.value("collective_work", json::object()),
-                             profile.at("seconds_per_reduced_element"), cost.seconds_per_entry);
-  cost.selection_coding =
-      CodingOf(profile.value("selection_coding", json::object()), cost.work_seconds);
-  const json host = profile.value("host_work", json::object());
+  cost.pack_seconds = CurveOf(profile.pack, "pack");
+  cost.scale_seconds = CurveOf(profile.scale, "scale");
+  cost.clear_seconds = CurveOf(profile.clear, "clear");
+  cost.seconds_per_entry = Need(profile.seconds_per_entry, "seconds_per_entry");
+  cost.work_seconds =
+      WorkOf(profile.collective_work,
+             Need(profile.seconds_per_reduced_element, "seconds_per_reduced_element"),
+             cost.seconds_per_entry);
+  cost.selection_coding = CodingOf(profile.selection_coding, cost.work_seconds);
+  const WorkTable& host = profile.host_work;
   cost.host_work_seconds =
-      host.empty() ? cost.work_seconds : WorkOf(host, host.at("add"), host.at("merge"));
-  cost.dispatch_seconds = profile.at("dispatch_seconds");
-  cost.exchange_dispatch_seconds = profile.at("exchange_dispatch_seconds");
-  cost.exchange_host_seconds = profile.value("exchange_host_seconds", 0.0);
-  cost.exchange_host_seconds_per_rank = profile.value("exchange_host_seconds_per_rank", 0.0);
-  cost.overlap = profile.value("overlap", 1.0);
-  cost.compute_slowdown = profile.value("compute_slowdown", 1.0);
-  if (profile.contains("decode")) {
-    for (const auto& [coder, seconds] : profile.at("decode").items()) {
-      cost.decode[coder] = {seconds.at("per_call"), seconds.at("per_call_and_rank"),
-                            seconds.at("per_element"), seconds.at("per_element_and_rank"),
-                            seconds.at("per_entry")};
+      host.empty() ? cost.work_seconds : WorkOf(host, At(host, "add", 0), At(host, "merge", 0));
+  cost.dispatch_seconds = Need(profile.dispatch_seconds, "dispatch_seconds");
+  cost.exchange_dispatch_seconds =
+      Need(profile.exchange_dispatch_seconds, "exchange_dispatch_seconds");
+  cost.exchange_host_seconds = profile.exchange_host_seconds.value_or(0);
+  cost.exchange_host_seconds_per_rank = profile.exchange_host_seconds_per_rank.value_or(0);
+  cost.overlap = profile.overlap.value_or(1);
+  cost.compute_slowdown = profile.compute_slowdown.value_or(1);
+  if (profile.decode) {
+    for (const auto& [coder, seconds] : *profile.decode) {
+      cost.decode[coder] = {seconds.per_call, seconds.per_call_and_rank, seconds.per_element,
+                            seconds.per_element_and_rank, seconds.per_entry};
     }
   }
-  cost.exchange_seconds_per_element = profile.value("exchange_seconds_per_element", 0.0);
-  cost.selection = SelectionsOf(profile.at("selection"));
-  // Profiles from before these were measured lack them.
-  if (profile.contains("host_selection")) {
-    cost.host_selection = SelectionsOf(profile.at("host_selection"));
-  }
-  cost.side_slowdown = profile.value("side_slowdown", 1.0);
-  if (profile.value("side_lane", "") == "host") cost.side_selection = cost.host_selection;
-  if (profile.contains("encode")) {
-    for (const auto& [name, points] : profile.at("encode").items())
-      cost.encode_seconds[name] = CurveOf(points);
+  cost.exchange_seconds_per_element = profile.exchange_seconds_per_element.value_or(0);
+  cost.selection = SelectionsOf(Need(profile.selection, "selection"));
+  if (profile.host_selection) cost.host_selection = SelectionsOf(*profile.host_selection);
+  cost.side_slowdown = profile.side_slowdown.value_or(1);
+  if (profile.side_lane == "host") cost.side_selection = cost.host_selection;
+  if (profile.encode) {
+    for (const auto& [name, points] : *profile.encode)
+      cost.encode_seconds[name] = CurveOf(points, "points of an encoding");
   }
   return cost;
 }
 
-std::vector<std::string> AssumedWork(const json& profile, PayloadCoding coding) {
-  const json work = profile.value("collective_work", json::object());
+std::vector<std::string> AssumedWork(const Profile& profile, PayloadCoding coding) {
   std::vector<std::string> assumed;
   for (const auto& [kind, as] : {std::pair{"merge", "seconds_per_entry"},
                                  {"hash", "seconds_per_entry"},
                                  {"select", "seconds_per_reduced_element"},
                                  {"multiply", "seconds_per_reduced_element"}}) {
-    if (work.contains(kind)) continue;
+    if (profile.collective_work.contains(kind)) continue;
     assumed.push_back(std::string("collective_work/") + kind + " is not in the profile: " + as +
                       " is taken");
   }
-  if (coding.of_selections() && !profile.contains("selection_coding")) {
+  if (coding.of_selections() && profile.selection_coding.empty()) {
     assumed.push_back(
         "selection_coding is not in the profile: collective_work/hash and select are taken");
   }
   return assumed;
 }
 
-void AddLink(CostModel& cost, const json& profile) {
-  const json& measured = profile.at("link");
-  cost.links.fill(LinkOf(measured, measured));
-  if (profile.contains("node_link")) {
-    const json& within = profile.at("node_link");
-    cost.links[static_cast<std::size_t>(LinkClass::kIntraNode)] =
-        LinkOf(within, within.contains("cpu_fraction") ? within : measured);
+void AddLink(CostModel& cost, const Profile& profile) {
+  const MeasuredLink& measured = Need(profile.link, "link");
+  cost.links.fill(LinkOf(measured));
+  if (profile.node_link) {
+    cost.links[static_cast<std::size_t>(LinkClass::kIntraNode)] = LinkOf(*profile.node_link);
   }
-  cost.exchange_cpu_seconds = measured.at("cpu_seconds");
-  if (profile.contains("native_all_reduce")) {
-    cost.native_all_reduce_seconds = CurveOf(profile.at("native_all_reduce"));
+  cost.exchange_cpu_seconds = measured.cpu_seconds;
+  if (!profile.native_all_reduce.empty()) {
+    cost.native_all_reduce_seconds = CurveOf(profile.native_all_reduce, "native_all_reduce");
   }
 }
 
-void AddDeclaredLinks(CostModel& cost, const json& profile) {
-  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
-    const json& declared = profile.at("links").at(std::string(LinkClassName(link)));
-    cost.links[static_cast<std::size_t>(link)] =
-        LinkCost::FromAlphaBeta(declared.at("alpha_seconds"), declared.at("seconds_per_byte"),
-                                declared.value("seconds_per_extra_message", 0.0));
-  }
-  if (profile.value("all_gather", "ring") == "two-level") {
-    cost.all_gather = AllGatherBy::kTwoLevel;
-  }
-  if (!profile.contains("all_reduce")) return;
-  const json& all_reduce = profile.at("all_reduce");
-  cost.all_reduce.start_seconds = CurveOf(all_reduce.at("start_seconds"));
-  for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
-    const std::string name(LinkClassName(link));
-    if (!all_reduce.contains(name)) continue;
-    cost.all_reduce.link_seconds[static_cast<std::size_t>(link)] = CurveOf(all_reduce.at(name));
-  }
+void AddDeclaredLinks(CostModel& cost, const Profile& profile) {
+  const auto each_class = [&](const auto& put) {
+    for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode})
+      put(static_cast<std::size_t>(link), std::string(LinkClassName(link)));
+  };
+  each_class([&](std::size_t link, const std::string& name) {
+    const auto found = profile.links.find(name);
+    if (found == profile.links.end()) SPARFUSE_THROW(kData, "the profile has no links." + name);
+    const DeclaredLink& declared = found->second;
+    cost.links[link] = LinkCost::FromAlphaBeta(declared.alpha_seconds, declared.seconds_per_byte,
+                                               declared.seconds_per_extra_message);
+  });
+  if (profile.all_gather == "two-level") cost.all_gather = AllGatherBy::kTwoLevel;
+  if (!profile.all_reduce) return;
+  const AllReduceCurves& all_reduce = *profile.all_reduce;
+  cost.all_reduce.start_seconds = CurveOf(all_reduce.start_seconds, "all_reduce");
+  const ProfileCurve* by_class[kLinkClasses] = {&all_reduce.intra_node, &all_reduce.inter_node};
+  each_class([&](std::size_t link, const std::string& name) {
+    const ProfileCurve& curve = *by_class[link];
+    if (!curve.empty()) cost.all_reduce.link_seconds[link] = CurveOf(curve, name.c_str());
+  });
 }
 
 std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t elements) {
@@ -294,27 +367,32 @@ std::vector<TimedShape> ShapesToTime(const GradientLayout& layout, std::size_t e
   return shapes;
 }
 
-json Perturbed(const json& profile, std::uint64_t seed) {
-  json perturbed = profile;
-  if (!profile.contains("relative_errors")) return perturbed;
+Profile Perturbed(const Profile& profile, std::uint64_t seed) {
+  Profile perturbed = profile;
+  if (profile.relative_errors.empty()) return perturbed;
   RandomFactors random(seed);
-  for (const auto& [place, errors] : profile.at("relative_errors").items()) {
+  for (const auto& [place, error] : profile.relative_errors) {
     try {
-      PerturbPlace(perturbed.at(json::json_pointer(place)), errors, random);
-    } catch (const std::exception& error) {
-      SPARFUSE_THROW(kData, "relative_errors of the profile: " + place + ": " + error.what());
+      PerturbPlace(SecondsAt(perturbed, place), error, random);
+    } catch (const std::exception& wrong) {
+      SPARFUSE_THROW(kData, "relative_errors of the profile: " + place + ": " + wrong.what());
     }
   }
-  if (perturbed.value("/backward/unhooked_seconds"_json_pointer, 0.0) > 0) {
-    ScaleToTotal(perturbed.at("backward"));
-  }
+  if (perturbed.backward && perturbed.backward->unhooked_seconds.value_or(0) > 0)
+    ScaleToTotal(*perturbed.backward);
   return perturbed;
 }
 
-json PerturbedOutcomes(const json& outcomes, std::uint64_t seed) {
-  json perturbed = outcomes;
+bool KnowsErrors(const ProfileOutcomes& outcomes) {
+  return std::ranges::any_of(outcomes, [](const ProfileOutcome& outcome) {
+    return !outcome.profile.relative_errors.empty();
+  });
+}
+
+ProfileOutcomes PerturbedOutcomes(const ProfileOutcomes& outcomes, std::uint64_t seed) {
+  ProfileOutcomes perturbed = outcomes;
   for (std::size_t i = 0; i < perturbed.size(); ++i) {
-    json& profile = perturbed[i].at("profile");
+    Profile& profile = perturbed[i].profile;
     profile = Perturbed(profile, RandomStream(seed, i, 0).key());
   }
   return perturbed;

@@ -1,16 +1,19 @@
 #include "harness/clusters/profile_file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
+#include "harness/records/options_json.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -18,23 +21,27 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kSubject[] = {"workload", "workload_options", "batch_per_worker",
-                                    "threads_per_worker"};
+// From a folder of profiles.
+constexpr std::string_view kSystems = "../systems";
+constexpr std::string_view kEnd = ".fingerprint";
 
-bool SameSubject(const json& a, const json& b) {
-  return std::all_of(std::begin(kSubject), std::end(kSubject),
-                     [&](const char* key) { return a.at(key) == b.at(key); });
+constexpr const char* kKind = "kind";
+constexpr const char* kDigest = "digest";
+
+bool SameSubject(const CellConfig& a, const CellConfig& b) {
+  return a.workload == b.workload && a.batch_per_worker == b.batch_per_worker &&
+         a.threads_per_worker == b.threads_per_worker &&
+         OptionsToJson(a.workload_options) == OptionsToJson(b.workload_options);
 }
 
-bool SameMeasurement(const json& a, const json& b) {
-  const json& link = a.at("link");
-  const bool within = StoredLink(link).value_or(LinkShape()).has_within();
-  return SameSubject(a, b) && a.at("workers") == b.at("workers") && link == b.at("link") &&
-         (!within || a.at("ranks_per_node") == b.at("ranks_per_node"));
+bool SameMeasurement(const CellConfig& a, const CellConfig& b) {
+  return SameSubject(a, b) && a.workers == b.workers && a.link == b.link &&
+         (!a.link || !a.link->has_within() || a.ranks_per_node == b.ranks_per_node);
 }
 
 // What makes two machines unlike; a kernel of the operating system does not.
 json MachineOf(json system) {
+  if (system.is_null()) return json::object();
   system.erase("kernel");
   return system;
 }
@@ -50,22 +57,60 @@ json Rounded(const json& value) {
   return rounded;
 }
 
-// What a file holds, in its form.
-json OutcomesFrom(json outcomes, const std::string& name) {
-  if (!outcomes.is_array()) outcomes = json::array({std::move(outcomes)});
-  for (const json& outcome : outcomes) {
-    if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile")) {
-      SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
-                                        "with \"config\" and \"profile\"",
-                                        name));
-    }
-    for (const char* key : {"workload", "workload_options", "batch_per_worker",
-                            "threads_per_worker", "workers", "link"}) {
-      if (outcome["config"].contains(key)) continue;
-      SPARFUSE_THROW(kData, fmt::format("{}: the config of an outcome lacks \"{}\"", name, key));
-    }
+std::string DigestOf(json outcome) {
+  outcome.erase(kDigest);
+  return ContentHash(outcome);
+}
+
+// An outcome as a file has it.
+json Sealed(const ProfileOutcome& outcome) {
+  json sealed = Rounded(ToJson(outcome));
+  if (outcome.kind == kByHand) {
+    sealed.erase(kKind);
+  } else if (outcome.kind == kMeasured) {
+    sealed[kKind] = kMeasured;
+    sealed[kDigest] = DigestOf(sealed);
   }
-  return outcomes;
+  return sealed;
+}
+
+// "the outcome of digits-resnet with batch 32, 2 rank(s)"
+std::string WhichOf(const json& outcome) {
+  const json& config = outcome.at("config");
+  const auto shown = [&](const char* key) {
+    return Shown(config.is_object() ? config.value(key, json()) : json());
+  };
+  return fmt::format("the outcome of {} with batch {}, {} rank(s)", shown("workload"),
+                     shown("batch_per_worker"), shown("workers"));
+}
+
+// Takes kind and digest out of an outcome of a file and returns what its numbers are. Throws
+// Error{kData} where the content does not have its digest, or for a kind that is none.
+std::string TakeKind(json& outcome, const std::string& name) {
+  const json kind = outcome.value(kKind, json());
+  const bool sealed = outcome.contains(kDigest);
+  const bool other = kind == "declared" || kind == "imported";
+  if (!sealed && (kind.is_null() || kind == kMeasured || other)) {
+    outcome.erase(kKind);
+    return other ? kind.get<std::string>() : kByHand;
+  }
+  if (kind != kMeasured) {
+    SPARFUSE_THROW(
+        kData, fmt::format("{}: {}: kind = {}{}: expected \"measured\" with the \"digest\" that "
+                           "sparfuse profile writes, or \"imported\" or \"declared\" without one",
+                           name, WhichOf(outcome), Shown(kind), sealed ? " with a digest" : ""));
+  }
+  if (outcome[kDigest] != DigestOf(outcome)) {
+    SPARFUSE_THROW(
+        kData,
+        fmt::format("{}: {} was changed after it was measured: its content does not have its "
+                    "\"digest\"; restore it, or delete it and measure it again, or write \"kind\": "
+                    "\"declared\" and no \"digest\" where its numbers are yours",
+                    name, WhichOf(outcome)));
+  }
+  outcome.erase(kKind);
+  outcome.erase(kDigest);
+  return kMeasured;
 }
 
 }  // namespace
@@ -83,38 +128,115 @@ fs::path ProfileFile(const fs::path& folder, const std::string& name) {
   return folder / (name + ".json");
 }
 
-json ReadProfiles(const fs::path& file) { return ProfilesFrom(ReadJsonFile(file), file.string()); }
+fs::path FingerprintFile(const ProfileFolders& profiles, const std::string& name) {
+  return profiles.File(ProfileFile(kSystems, fmt::format("{}{}", name, kEnd)).string());
+}
 
-json ProfilesFrom(json content, const std::string& name) {
-  json outcomes = OutcomesFrom(std::move(content), name);
-  for (json& outcome : outcomes) outcome = CheckedKind(std::move(outcome), name);
+std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
+  std::vector<std::string> names;
+  for (const std::string& stem : profiles.Names(".json", kSystems)) {
+    if (stem.ends_with(kEnd)) names.push_back(stem.substr(0, stem.size() - kEnd.size()));
+  }
+  return names;
+}
+
+namespace {
+
+// A file that was made by hand need not have what its configuration leaves as it is.
+void CompleteConfig(json& config) {
+  if (!config.is_object()) return;
+  CellConfig initial;
+  initial.kind = config.value("kind", json()) == NameOf(TrialKind::kFingerprint)
+                     ? TrialKind::kFingerprint
+                     : TrialKind::kProfile;
+  json complete = ToJson(initial);
+  complete.erase("kind");
+  complete.update(config);
+  config = std::move(complete);
+}
+
+}  // namespace
+
+ProfileOutcomes ReadProfiles(const fs::path& file) {
+  return ParseProfiles(ReadFile(file), file.string());
+}
+
+ProfileOutcomes ParseProfiles(std::string_view text, const std::string& name) {
+  json list = ParseJson(text, name);
+  ProfileOutcomes outcomes;
+  const auto expected = [&] {
+    SPARFUSE_THROW(kData, fmt::format("{}: expected an array of outcomes of profile trials, each "
+                                      "with \"config\" and \"profile\"",
+                                      name));
+  };
+  if (!list.is_array()) expected();
+  for (json& outcome : list) {
+    if (!outcome.is_object() || !outcome.contains("config") || !outcome.contains("profile"))
+      expected();
+    const std::string kind = TakeKind(outcome, name);
+    CompleteConfig(outcome.at("config"));
+    outcomes.push_back(ProfileOutcomeOf(outcome, fmt::format("{}: {}", name, outcomes.size())));
+    outcomes.back().kind = kind;
+  }
   return outcomes;
 }
 
-int VouchForProfiles(const fs::path& file) {
-  json outcomes = OutcomesFrom(ReadJsonFile(file), file.string());
-  int without = 0;
-  for (json& outcome : outcomes) {
-    without += !outcome.contains("kind") && !outcome.contains("digest");
-    outcome = Vouched(std::move(outcome), file.string());
+void WriteProfiles(const fs::path& file, const ProfileOutcomes& outcomes) {
+  std::string text = "[";
+  for (const ProfileOutcome& outcome : outcomes) {
+    text += text.size() == 1 ? "\n" : ",\n";
+    text += Sealed(outcome).dump();
   }
-  if (without > 0) WriteProfiles(file, outcomes);
-  return without;
+  MakeDirectories(file.parent_path());
+  WriteFileDurably(file, text + "\n]\n");
 }
 
-bool IsOfSubject(const json& outcome, const json& config) {
-  return SameSubject(outcome.at("config"), config);
+std::string KindOfAll(const ProfileOutcomes& outcomes) {
+  std::set<std::string> others;
+  bool measured = false;
+  for (const ProfileOutcome& outcome : outcomes) {
+    if (outcome.kind == kMeasured) {
+      measured = true;
+    } else {
+      others.insert(outcome.kind);
+    }
+  }
+  if (others.empty()) return kMeasured;
+  const std::string text = fmt::format("{}", fmt::join(others, " and "));
+  return measured ? "measured, in part " + text : text;
 }
 
-json ProfilesOf(const json& outcomes, const CellConfig& config) {
-  const json wanted = ToJson(config);
-  json found = json::array();
-  for (const json& outcome : outcomes) {
-    if (IsOfSubject(outcome, wanted)) found.push_back(outcome);
+ProfileOutcomes MeasuredOf(const ProfileFolders& profiles, const std::string& name) {
+  ProfileOutcomes outcomes;
+  for (const fs::path& file : {profiles.File(name + ".json"), FingerprintFile(profiles, name)}) {
+    if (!SomethingIsAt(file)) continue;
+    for (ProfileOutcome& outcome : ReadProfiles(file)) outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+std::string WhatIsMissing(const ProfileFolders& profiles, const std::string& name,
+                          const std::string& subject, const std::string& command) {
+  const fs::path file = profiles.File(name + ".json");
+  if (SomethingIsAt(file))
+    return fmt::format("{} has no profile of {}; measure it with `{}`", file.string(), subject,
+                       command);
+  return fmt::format("{} has links and no times of {}; measure these with `{}`",
+                     FingerprintFile(profiles, name).string(), subject, command);
+}
+
+bool IsOfSubject(const ProfileOutcome& outcome, const CellConfig& config) {
+  return SameSubject(outcome.config, config);
+}
+
+ProfileOutcomes ProfilesOf(const ProfileOutcomes& outcomes, const CellConfig& config) {
+  ProfileOutcomes found;
+  for (const ProfileOutcome& outcome : outcomes) {
+    if (IsOfSubject(outcome, config)) found.push_back(outcome);
   }
   if (found.empty()) return found;
-  for (const json& outcome : outcomes) {
-    if (IsFingerprint(outcome)) found.push_back(outcome);
+  for (const ProfileOutcome& outcome : outcomes) {
+    if (outcome.is_fingerprint()) found.push_back(outcome);
   }
   return found;
 }
@@ -127,14 +249,11 @@ std::string SubjectName(const CellConfig& config) {
   return name;
 }
 
-CellConfig MeasuredLike(const json& outcomes, CellConfig config) {
+CellConfig MeasuredLike(const ProfileOutcomes& outcomes, CellConfig config) {
   if (outcomes.empty()) return config;
-  const json& measured = outcomes.front().at("config");
-  if (measured.value("device", "") == NameOf(Place::kCuda)) config.device = Place::kCuda;
-  const json precision = measured.value("precision", json());
-  for (const Precision each : {Precision::kBf16, Precision::kTf32}) {
-    if (precision == NameOf(each)) config.precision = each;
-  }
+  const CellConfig& measured = outcomes.front().config;
+  if (measured.device == Place::kCuda) config.device = Place::kCuda;
+  if (measured.precision != Precision::kFp32) config.precision = measured.precision;
   return config;
 }
 
@@ -153,30 +272,28 @@ std::string MeasureCommand(const CellConfig& config, const std::string& name) {
   return name.empty() ? command : command + " --name " + name;
 }
 
-json ProfileOutcome(const fs::path& directory) {
+ProfileOutcome ProfileOfTrial(const fs::path& directory) {
   const json measured = ReadJsonFile(directory / "outcome.json");
   const json trial = ReadJsonFile(directory / "trial.json");
   json outcome;
-  for (const char* key : {"status", "machine", "n", "profile", "sampling"}) {
+  for (const char* key : {"status", "machine", "n", "profile", "sampling"})
     outcome[key] = measured.at(key);
-  }
   outcome["machine"].erase("placement");
   for (const char* key :
        {"config", "system", "software", "source", "revisions", "started_utc", "seconds"}) {
     outcome[key] = trial.at(key);
   }
-  return outcome;
+  return ProfileOutcomeOf(outcome, directory.string());
 }
 
-bool IsOfMachine(const json& outcome, const json& system) {
-  return outcome.contains("system") && system.is_object() &&
-         WhatDiffers(MachineOf(outcome["system"]), MachineOf(system)).empty();
+bool IsOfMachine(const ProfileOutcome& outcome, const json& system) {
+  return !outcome.system.is_null() && system.is_object() &&
+         WhatDiffers(MachineOf(outcome.system), MachineOf(system)).empty();
 }
 
-void CheckSameMachine(const fs::path& file, const json& outcomes, const json& system) {
-  for (const json& outcome : outcomes) {
-    const std::string differs =
-        WhatDiffers(MachineOf(outcome.value("system", json::object())), MachineOf(system));
+void CheckSameMachine(const fs::path& file, const ProfileOutcomes& outcomes, const json& system) {
+  for (const ProfileOutcome& outcome : outcomes) {
+    const std::string differs = WhatDiffers(MachineOf(outcome.system), MachineOf(system));
     if (differs.empty()) continue;
     SPARFUSE_THROW(kConfig,
                    fmt::format("{} was measured on another machine ({}): expected another name",
@@ -184,13 +301,13 @@ void CheckSameMachine(const fs::path& file, const json& outcomes, const json& sy
   }
 }
 
-const json* FindMeasured(const fs::path& file, const json& outcomes, const CellConfig& config) {
-  const json wanted = ToJson(config);
-  const auto found = std::find_if(outcomes.begin(), outcomes.end(), [&](const json& outcome) {
-    return SameMeasurement(outcome.at("config"), wanted);
+const ProfileOutcome* FindMeasured(const fs::path& file, const ProfileOutcomes& outcomes,
+                                   const CellConfig& config) {
+  const auto found = std::ranges::find_if(outcomes, [&](const ProfileOutcome& outcome) {
+    return SameMeasurement(outcome.config, config);
   });
   if (found == outcomes.end()) return nullptr;
-  const std::string differs = WhatDiffers(found->at("config"), Rounded(wanted));
+  const std::string differs = WhatDiffers(ToJson(found->config), Rounded(ToJson(config)));
   if (differs.empty()) return &*found;
   SPARFUSE_THROW(
       kConfig,
@@ -198,26 +315,16 @@ const json* FindMeasured(const fs::path& file, const json& outcomes, const CellC
           "{} has {}, {} rank(s), link {}, measured in another way ({}): expected the same, "
           "another --name, or --fresh to measure again and replace it",
           file.string(), SubjectName(config), config.workers,
-          config.link ? wanted["link"].dump() : "its own", differs));
+          config.link ? ToJson(config.link).dump() : "its own", differs));
 }
 
-void PutProfile(json& outcomes, const json& measured) {
-  for (json& there : outcomes) {
-    if (!SameMeasurement(there.at("config"), measured.at("config"))) continue;
+void PutProfile(ProfileOutcomes& outcomes, const ProfileOutcome& measured) {
+  for (ProfileOutcome& there : outcomes) {
+    if (!SameMeasurement(there.config, measured.config)) continue;
     there = measured;
     return;
   }
   outcomes.push_back(measured);
-}
-
-void WriteProfiles(const fs::path& file, const json& outcomes) {
-  std::string text = "[";
-  for (const json& outcome : outcomes) {
-    text += text.size() == 1 ? "\n" : ",\n";
-    text += WithKind(Rounded(outcome)).dump();
-  }
-  MakeDirectories(file.parent_path());
-  WriteFileDurably(file, text + "\n]\n");
 }
 
 }  // namespace sparfuse::harness

@@ -5,8 +5,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {

@@ -18,8 +18,13 @@ using nlohmann::json;
 constexpr std::pair<const char*, const char*> kHardware[] = {
     {"system.gpus", "cards"}, {"system.cpu_model", "processor"}, {"system.network", "network"}};
 
-std::vector<json> FingerprintsOf(const std::vector<SystemSide>& sides) {
-  std::vector<json> fingerprints;
+std::optional<Fingerprint> FingerprintOfRow(const TrialRow& row) {
+  const json stored = row.provenance.value("fingerprint", json());
+  return stored.is_object() ? std::optional(FingerprintOf(stored, row.trial_id)) : std::nullopt;
+}
+
+std::vector<std::optional<Fingerprint>> FingerprintsOf(const std::vector<SystemSide>& sides) {
+  std::vector<std::optional<Fingerprint>> fingerprints;
   for (const SystemSide& side : sides) fingerprints.push_back(FingerprintOf(side));
   return fingerprints;
 }
@@ -42,22 +47,20 @@ std::string OrNone(const std::string& value) { return value.empty() ? "none" : v
 
 }  // namespace
 
-json FingerprintOf(const SystemSide& side) {
-  for (auto row = side.rows.rbegin(); row != side.rows.rend(); ++row) {
-    json fingerprint = row->provenance.value("fingerprint", json());
-    if (fingerprint.is_object()) return fingerprint;
+std::optional<Fingerprint> FingerprintOf(const SystemSide& side) {
+  for (const TrialRow& row : side.rows | std::views::reverse) {
+    if (auto fingerprint = FingerprintOfRow(row)) return fingerprint;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 std::vector<std::string> ChangedDuringRuns(const SystemSide& side) {
   std::vector<std::string> sentences;
   for (const TrialRow& row : side.rows) {
-    const json fingerprint = row.provenance.value("fingerprint", json::object());
-    for (const json& each : fingerprint.value("changed", json::array())) {
-      std::string sentence = each.get<std::string>();
-      if (std::ranges::find(sentences, sentence) == sentences.end())
-        sentences.push_back(std::move(sentence));
+    const auto fingerprint = FingerprintOfRow(row);
+    if (!fingerprint) continue;
+    for (const std::string& sentence : fingerprint->changed) {
+      if (std::ranges::find(sentences, sentence) == sentences.end()) sentences.push_back(sentence);
     }
   }
   return sentences;
@@ -82,17 +85,16 @@ std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& si
                                       OrNone(found->values[0])));
     }
   }
-  const std::vector<json> fingerprints = FingerprintsOf(sides);
-  const bool any =
-      std::ranges::any_of(fingerprints, [](const json& each) { return !each.is_null(); });
+  const auto fingerprints = FingerprintsOf(sides);
+  const bool any = std::ranges::any_of(fingerprints, [](const auto& each) { return !!each; });
   for (std::size_t side = 0; any && side < sides.size(); ++side) {
-    if (fingerprints[side].is_null()) {
+    if (!fingerprints[side]) {
       sentences.push_back(fmt::format(
           "{} has no fingerprint: `sparfuse run --fingerprint` takes it", sides[side].name));
-    } else if (side > 0 && !fingerprints[0].is_null()) {
-      for (const auto& each : DifferencesOf(fingerprints[0], fingerprints[side]))
+    } else if (side > 0 && fingerprints[0]) {
+      for (const auto& each : DifferencesOf(*fingerprints[0], *fingerprints[side]))
         sentences.push_back(SentenceOf(each, sides[0].name, sides[side].name));
-      if (const std::string why = WhatIsNotCompared(fingerprints[0], fingerprints[side]);
+      if (const std::string why = WhatIsNotCompared(*fingerprints[0], *fingerprints[side]);
           !why.empty())
         sentences.push_back(
             fmt::format("fingerprints of {} and {}: {}", sides[0].name, sides[side].name, why));
@@ -102,26 +104,24 @@ std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& si
 }
 
 std::vector<FactDifference> FingerprintFacts(const std::vector<SystemSide>& sides) {
-  const std::vector<json> fingerprints = FingerprintsOf(sides);
-  if (fingerprints.front().is_null()) return {};
+  const auto fingerprints = FingerprintsOf(sides);
+  if (!fingerprints.front()) return {};
   std::set<const FingerprintQuantity*> differ;
-  for (const json& other : fingerprints) {
-    if (other.is_null()) continue;
-    for (const auto& each : DifferencesOf(fingerprints.front(), other))
+  for (const auto& other : fingerprints) {
+    if (!other) continue;
+    for (const auto& each : DifferencesOf(*fingerprints.front(), *other))
       differ.insert(each.quantity);
   }
   std::vector<FactDifference> facts;
   for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
     if (!differ.contains(&quantity)) continue;
     FactDifference fact{fmt::format("fingerprint: {}", quantity.words), {}, false};
-    for (const json& each : fingerprints) {
-      const json values = each.is_null() ? json::object() : each.at("quantities");
+    for (const auto& each : fingerprints) {
       std::string& text = fact.values.emplace_back();
-      if (!values.contains(quantity.name)) continue;
-      const json& value = values[quantity.name];
-      text = ValueText(quantity, value.at("value"));
-      if (value.contains("worst"))
-        text += fmt::format(", slowest {}", ValueText(quantity, value.at("worst").at("value")));
+      const FingerprintValue* value = each ? Find(*each, quantity) : nullptr;
+      if (value == nullptr) continue;
+      text = ValueText(quantity, value->value);
+      if (value->worst) text += fmt::format(", slowest {}", ValueText(quantity, value->slowest()));
     }
     facts.push_back(std::move(fact));
   }

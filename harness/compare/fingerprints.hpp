@@ -1,26 +1,26 @@
 // Compares what was measured of the systems themselves, before any trial.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/compare/differences.hpp"
 #include "harness/compare/side.hpp"
+#include "harness/records/profile.hpp"
 
 namespace sparfuse::harness {
 
-// Of a side's newest trial that has one (harness/systems/fingerprint.hpp); null where none has.
-nlohmann::json FingerprintOf(const SystemSide& side);
+// Of a side's newest trial that has one.
+std::optional<Fingerprint> FingerprintOf(const SystemSide& side);
 
 // What changed of a side's system during runs, each sentence once: by their fingerprints before and
 // after.
 std::vector<std::string> ChangedDuringRuns(const SystemSide& side);
 
-// Sentences: of each side whose nodes are unlike, what they are; what changed of one
-// during its runs; for each side but the first, a
-// replaced card, then what differs in the
-// fingerprints, links first. Of one that has no fingerprint where another has, that.
+// Sentences: of each side whose nodes are unlike, what they are; what changed of one during its
+// runs; for each side but the first, a replaced card, then what differs in the fingerprints, links
+// first. Of one that has no fingerprint where another has, that.
 std::vector<std::string> WhatDiffersInHardware(const std::vector<SystemSide>& sides,
                                                const std::vector<FactDifference>& differences);
 

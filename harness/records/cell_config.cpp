@@ -242,6 +242,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                          "the link of a node, which a shaped transport emulates or the model "
                          "takes, and intra_node_* those of its ranks to one another; none: "
                          "the machine's own",
+                     .leaves = Leaves::kOption,
                      .cell = {.telling = 3, .column = "link", .named = true}}),
       Key<&C::cluster>({.name = "cluster",
                         .meaning = "mode modelled only, and needed there: \"this-machine\", "

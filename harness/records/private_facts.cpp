@@ -27,7 +27,6 @@ const std::vector<RecordKey<PrivateFacts>>& KeysOf<PrivateFacts>() {
   using F = PrivateFacts;
   static const std::vector<RecordKey<F>> kKeys = {
       Key<&F::hosts>({.name = "hosts", .optional = true}),
-      Key<&F::interfaces>({.name = "interfaces", .optional = true}),
       Key<&F::processes>({.name = "processes", .optional = true}),
       Key<&F::cards>({.name = "cards", .optional = true}),
       Key<&F::buses>({.name = "buses", .optional = true}),
@@ -42,7 +41,7 @@ const std::vector<RecordKey<PrivateFacts>>& KeysOf<PrivateFacts>() {
 
 namespace {
 
-constexpr std::string_view kHost = "host", kLoopback = "lo";
+constexpr std::string_view kHost = "host";
 
 // "host1" of the second of `known`, which a name that is new joins.
 std::string NumberIn(std::vector<std::string>& known, std::string_view kind,
@@ -136,27 +135,11 @@ void TakeNames(Quiet& quiet, PrivateFacts& facts) {
 
 void TakeNames(TrialLaunch& launch, PrivateFacts& facts) {
   HostNames hosts(facts.hosts);
-  const auto interface = [&](const std::string& name) {
-    return name == kLoopback ? name : NumberIn(facts.interfaces, "interface", name);
-  };
   if (launch.binding) {
     hosts.Number(launch.binding->hosts);
     for (std::string& card : launch.binding->card) card = NumberIn(facts.buses, "card", card);
-    for (std::string& name : launch.binding->interface) name = interface(name);
   }
-  if (launch.network) {
-    LaunchNetwork& network = *launch.network;
-    hosts.Number(network.hosts);
-    network.interface = interface(network.interface);
-    for (auto& host : network.bytes) {
-      std::map<std::string, InterfaceBytes> numbered;
-      for (const auto& [name, bytes] : host) numbered[interface(name)] = bytes;
-      host = std::move(numbered);
-    }
-    for (auto& host : network.others) {
-      for (std::string& name : host) name = interface(name);
-    }
-  }
+  if (launch.network) hosts.Number(launch.network->hosts);
   if (launch.clocks) hosts.Number(launch.clocks->hosts);
   launch.failed_on = hosts.Numbered(launch.failed_on);
   hosts.Number(launch.left_out);

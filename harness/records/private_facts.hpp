@@ -1,5 +1,5 @@
-// What a trial knows of people and of a site, apart from its records: these number hosts, cards,
-// interfaces and processes, and here is who they are.
+// What a trial knows of people and of a site, apart from its records: these number hosts, cards and
+// processes, and here is who they are. Interfaces keep their names: they tell settings apart.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +26,6 @@ struct PrivateCard {
 
 struct PrivateFacts {
   std::vector<std::string> hosts;            // "host0" of records first; by rank
-  std::vector<std::string> interfaces;       // "interface0" first
   std::vector<std::string> processes;        // "process0" first: others on the cards
   std::map<std::string, PrivateCard> cards;  // of rank 0's host, by their index
   std::vector<std::string> buses;            // "card0" of a launch's binding first

@@ -279,14 +279,14 @@ requires(std::integral<Integer> && !std::same_as<Integer, bool>) struct Form<Int
         from.is_number_unsigned()
             ? std::in_range<Integer>(from.get<std::uint64_t>())
             : from.is_number_integer() && std::in_range<Integer>(from.get<std::int64_t>());
+    if (const std::string wrong = WhatIsWrong(info, from); info.has_range() && !wrong.empty())
+      place.Expected(from, wrong);
     // JSON's own conversion would wrap.
     if (!fits) {
       place.Expected(from,
                      fmt::format("an integer from {} to {}", std::numeric_limits<Integer>::min(),
                                  std::numeric_limits<Integer>::max()));
     }
-    if (const std::string wrong = WhatIsWrong(info, from); !wrong.empty())
-      place.Expected(from, wrong);
     value = from.get<Integer>();
   }
   static void Scrub(Integer&, Leaves, const Scrubber&) {}

@@ -245,32 +245,6 @@ void CheckTimes(const Trial& trial, const KeyPlace& whole) {
   }
 }
 
-// In what was measured of the system beside the trial, whose other keys its readers know.
-void CheckFingerprint(const json& fingerprint, const KeyPlace& whole) {
-  if (fingerprint.is_null()) return;
-  const KeyPlace place(whole, "fingerprint");
-  const auto found = fingerprint.is_object() ? fingerprint.find("quantities") : fingerprint.end();
-  if (found == fingerprint.end() || !found->is_object())
-    place.Expected(fingerprint, "an object with quantities");
-  const KeyPlace quantities(place, "quantities");
-  const auto is_number = [](const json& object, const char* key) {
-    return object.is_object() && object.value(key, json()).is_number();
-  };
-  for (const auto& [name, quantity] : found->items()) {
-    bool good = true;
-    for (const char* key : {"value", "low", "high"}) good = good && is_number(quantity, key);
-    const json worst = good ? quantity.value("worst", json()) : json();
-    const json ranks = worst.is_object() ? worst.value("ranks", json()) : json();
-    good =
-        good &&
-        (worst.is_null() ||
-         (is_number(worst, "value") && ranks.is_array() && !ranks.empty() &&
-          std::ranges::all_of(ranks, [](const json& rank) { return rank.is_number_integer(); })));
-    good = good && (!quantity.contains("n") || quantity["n"].is_null() || is_number(quantity, "n"));
-    if (!good) KeyPlace(quantities, name).Expected(quantity, "the numbers value, low and high");
-  }
-}
-
 // Takes out of what an earlier program recorded the members that have another form by now, and
 // gives those that it lacks their initial values. needed: keys that are there together or not at
 // all.
@@ -310,7 +284,6 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   }
   CheckMetrics(trial, place);
   CheckTimes(trial, place);
-  CheckFingerprint(trial.fingerprint, place);
   if (trial.config_hash != ConfigHash(stored.at("config")))
     KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");
 }
@@ -372,6 +345,7 @@ json ReadableOfEarlierBundle(json stored) {
   KeepReadable<Software>(stored, "software", {});
   KeepReadable<Quiet>(stored, "quiet", {"limits", "slowdown", "disturbed", "causes", "why"});
   KeepReadable<TrialLaunch>(stored, "launch", {"id", "trials"});
+  KeepReadable<Fingerprint>(stored, "fingerprint", {});
   return stored;
 }
 

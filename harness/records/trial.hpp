@@ -12,6 +12,7 @@
 #include "harness/records/launch.hpp"
 #include "harness/records/machine.hpp"
 #include "harness/records/names.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/records/quiet.hpp"
 
 namespace sparfuse::harness {
@@ -113,7 +114,7 @@ struct Trial : TrialResult {
   std::optional<SourceState> source;
   std::map<std::string, std::string> environment;  // that everybody may see
   std::optional<TrialLaunch> launch;
-  nlohmann::json fingerprint;  // of the system; null: none was taken
+  std::optional<Fingerprint> fingerprint;  // of the system, when the run began
   std::optional<ImportedFrom> imported;
   std::string started_utc;
   double seconds = 0;

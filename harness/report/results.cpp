@@ -10,10 +10,10 @@
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/catalog/revisions.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/node.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/report/imported.hpp"
 
 namespace sparfuse::harness {

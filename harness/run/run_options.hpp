@@ -22,7 +22,7 @@ struct RunOptions {
   std::optional<int> block = {};  // of the plan's trials those of this block
   bool fresh = false;
   // A fingerprint of the system before and after live trials; nothing: of long runs over several
-  // hosts (harness/run/live/fingerprint/run_fingerprints.hpp).
+  // hosts (harness/run/live/run_fingerprints.hpp).
   std::optional<bool> fingerprint = {};
   bool modelled_only = false;    // of live trials only the profiles that modelled ones need
   bool keep_disturbed = false;   // a disturbed trial does not run again at once

@@ -19,13 +19,13 @@
 #include "harness/machine/quiet.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/run/live/disturbance.hpp"
-#include "harness/run/live/fingerprint/run_fingerprints.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
-#include "harness/run/live/launch/launch_end.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
+#include "harness/run/live/launch_end.hpp"
 #include "harness/run/live/live_launches.hpp"
 #include "harness/run/live/outcome.hpp"
+#include "harness/run/live/run_fingerprints.hpp"
 #include "harness/run/model/model_trial.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
@@ -110,7 +110,7 @@ class Runner {
     if (!interrupted_ && !later.empty()) {
       RunTrials(WithProfiles(later, experiments), progress, remaining);
     }
-    if (!fingerprints_.OfTrials().is_null() && launches_)
+    if (fingerprints_.OfTrials() && launches_)
       fingerprints_.After(launches_->Method(store_.results() / "fingerprints" / "hostfile", 1));
     summary_.interrupted = interrupted_;
     return summary_;
@@ -356,7 +356,7 @@ class Runner {
     Outcome outcome;
     try {
       const CellConfig& cell = config.cell;
-      std::function<json(int)> drawn;
+      std::function<ProfileOutcomes(int)> drawn;
       if (IsDeclared(store_.profiles(), cell.cluster)) {
         drawn = [&](int draw) {
           return DeclaredProfile(DrawnCluster(store_.profiles(), cell.cluster, draw), cell);
@@ -378,7 +378,7 @@ class Runner {
                const HowItRan& how) {
     if (outcome.quiet) outcome.quiet = disturbances_->Judge(planned, outcome.quiet);
     Trial trial = writer_.Finish(planned, id, std::move(outcome), how);
-    fingerprints_.Ran(trial);
+    if (trial.fingerprint) fingerprints_.Ran(id);
     index_.AddTrial(trial);
     return trial;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +22,9 @@ struct HowItRan {
   double seconds = 0;
   std::vector<std::string> argv;
   std::map<std::string, std::string> environment;
-  std::optional<TrialLaunch> launch;  // of a live trial
-  nlohmann::json fingerprint = {};    // of the system, when the run began; null: none was taken
-  bool across_hosts = false;          // its nodes make its system, not the controller's host
+  std::optional<TrialLaunch> launch;            // of a live trial
+  std::optional<Fingerprint> fingerprint = {};  // of the system, when the run began
+  bool across_hosts = false;  // its nodes make its system, not the controller's host
 };
 
 class TrialWriter {

@@ -36,14 +36,12 @@ json ToldProvenanceOf(const SystemSide& side, DisturbedTrials disturbed) {
 
 // What was measured of the system itself, links first: [{"what", "value"}], as texts.
 json FingerprintJson(const SystemSide& side) {
-  const json fingerprint = FingerprintOf(side);
   json said = json::array();
-  if (fingerprint.is_null()) return said;
-  const json measured = fingerprint.value("quantities", json::object());
+  const auto fingerprint = FingerprintOf(side);
+  if (!fingerprint) return said;
   for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
-    const json value = measured.value(quantity.name, json::object()).value("value", json());
-    if (value.is_number())
-      said.push_back({{"what", quantity.words}, {"value", ValueText(quantity, value)}});
+    if (const FingerprintValue* measured = Find(*fingerprint, quantity))
+      said.push_back({{"what", quantity.words}, {"value", ValueText(quantity, measured->value)}});
   }
   return said;
 }

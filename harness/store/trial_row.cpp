@@ -61,7 +61,7 @@ StoredJson ProvenanceIn(const Trial& trial) {
   if (trial.source) provenance["source"] = ToJson(*trial.source);
   if (trial.machine) provenance["machine"] = ToJson(*trial.machine);
   if (trial.launch) AddLaunch(*trial.launch, provenance);
-  if (!trial.fingerprint.is_null()) provenance["fingerprint"] = trial.fingerprint;
+  if (trial.fingerprint) provenance["fingerprint"] = ToJson(*trial.fingerprint);
   if (trial.imported) provenance["imported"] = ToJson(*trial.imported);
   return provenance;
 }

@@ -13,32 +13,23 @@ using nlohmann::json;
 
 std::string Scaled(double value, const char* unit) { return fmt::format("{:.3g} {}", value, unit); }
 
-// Null where it is not there.
-const json& QuantityOf(const Fingerprint& fingerprint, const FingerprintQuantity& quantity) {
-  static const json kNone;
-  const auto quantities = fingerprint.find("quantities");
-  if (quantities == fingerprint.end()) return kNone;
-  const auto found = quantities->find(quantity.name);
-  return found == quantities->end() ? kNone : *found;
-}
-
-bool SameKeys(const Fingerprint& first, const Fingerprint& second,
-              std::initializer_list<const char*> keys) {
-  return std::ranges::all_of(
-      keys, [&](const char* key) { return first.value(key, json()) == second.value(key, json()); });
+bool SameLinks(const Fingerprint& a, const Fingerprint& b) {
+  return a.transport == b.transport && a.link == b.link;
 }
 
 bool CanCompare(FingerprintScope scope, const Fingerprint& first, const Fingerprint& second) {
   switch (scope) {
     case FingerprintScope::kLink:
-      return SameKeys(first, second, {"transport", "link"});
+      return SameLinks(first, second);
     case FingerprintScope::kCollective:
-      return SameKeys(first, second,
-                      {"transport", "link", "ranks", "ranks_per_node", "all_reduce", "all_gather"});
+      return SameLinks(first, second) && first.ranks == second.ranks &&
+             first.ranks_per_node == second.ranks_per_node &&
+             first.all_reduce == second.all_reduce && first.all_gather == second.all_gather;
     case FingerprintScope::kRank:
       break;
   }
-  return SameKeys(first, second, {"device", "ranks_per_node", "threads"});
+  return first.device == second.device && first.ranks_per_node == second.ranks_per_node &&
+         first.threads == second.threads;
 }
 
 bool Apart(double first, double second) {
@@ -46,14 +37,8 @@ bool Apart(double first, double second) {
          std::max(first, second) > kFingerprintsDifferBy * std::min(first, second);
 }
 
-bool IntervalsOverlap(const json& first, const json& second) {
-  return first.at("low") <= second.at("high") && second.at("low") <= first.at("high");
-}
-
-// The slowest rank or pair; the mean where there is but one.
-double WorstOf(const json& quantity) {
-  return quantity.contains("worst") ? quantity.at("worst").at("value").get<double>()
-                                    : quantity.at("value").get<double>();
+bool IntervalsOverlap(const FingerprintValue& first, const FingerprintValue& second) {
+  return first.low <= second.high && second.low <= first.high;
 }
 
 std::string RanksText(const std::vector<int>& ranks) {
@@ -87,6 +72,11 @@ std::span<const FingerprintQuantity> FingerprintQuantities() {
   return kQuantities;
 }
 
+const FingerprintValue* Find(const Fingerprint& fingerprint, const FingerprintQuantity& quantity) {
+  const auto found = fingerprint.quantities.find(quantity.name);
+  return found == fingerprint.quantities.end() ? nullptr : &found->second;
+}
+
 std::string CollectiveQuantity(const char* collective, std::size_t bytes) {
   return fmt::format("{}_{}_bytes", collective, bytes);
 }
@@ -99,26 +89,27 @@ std::vector<FingerprintDifference> DifferencesOf(const Fingerprint& first,
                                                  const Fingerprint& second) {
   std::vector<FingerprintDifference> differences;
   for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
-    const json& a = QuantityOf(first, quantity);
-    const json& b = QuantityOf(second, quantity);
-    if (a.is_null() || b.is_null() || !CanCompare(quantity.scope, first, second)) continue;
-    const double of_a = a.at("value"), of_b = b.at("value");
-    if (Apart(of_a, of_b) && !IntervalsOverlap(a, b)) {
-      differences.push_back({&quantity, of_a, of_b, {}});
-    } else if (b.contains("worst") && Apart(WorstOf(a), WorstOf(b)) && Apart(of_b, WorstOf(b))) {
-      differences.push_back({&quantity, WorstOf(a), WorstOf(b), b.at("worst").at("ranks")});
-    } else if (a.contains("worst") && Apart(WorstOf(a), WorstOf(b)) && Apart(of_a, WorstOf(a))) {
-      differences.push_back({&quantity, WorstOf(a), WorstOf(b), {}});
+    const FingerprintValue* a = Find(first, quantity);
+    const FingerprintValue* b = Find(second, quantity);
+    if (a == nullptr || b == nullptr || !CanCompare(quantity.scope, first, second)) continue;
+    const bool apart = Apart(a->slowest(), b->slowest());
+    if (Apart(a->value, b->value) && !IntervalsOverlap(*a, *b)) {
+      differences.push_back({&quantity, a->value, b->value, {}});
+    } else if (b->worst && apart && Apart(b->value, b->slowest())) {
+      differences.push_back({&quantity, a->slowest(), b->slowest(), b->worst->ranks});
+    } else if (a->worst && apart && Apart(a->value, a->slowest())) {
+      differences.push_back({&quantity, a->slowest(), b->slowest(), {}});
     }
   }
   return differences;
 }
 
 std::string WhatIsNotCompared(const Fingerprint& first, const Fingerprint& second) {
+  const json of_first = ToJson(first), of_second = ToJson(second);
   std::string text;
   for (const char* key : {"device", "transport", "link", "ranks", "ranks_per_node", "threads",
                           "all_reduce", "all_gather"}) {
-    const json a = first.value(key, json()), b = second.value(key, json());
+    const json a = of_first.value(key, json()), b = of_second.value(key, json());
     if (a == b) continue;
     text += fmt::format("{}{} {} against {}", text.empty() ? "" : ", ", key, Shown(a), Shown(b));
   }
@@ -153,6 +144,21 @@ std::string SentenceOf(const FingerprintDifference& difference, const std::strin
   }
   return fmt::format("{}'s {}{} takes {:.2g} times as long as {}'s {}", second, quantity.words,
                      where, difference.second / difference.first, first, values);
+}
+
+std::vector<std::vector<RankPair>> PhasesOf(const Topology& topology) {
+  std::vector<std::vector<RankPair>> phases(3);
+  const int in_node = topology.ranks_per_node;
+  for (int node = 0; node < topology.nodes(); ++node) {
+    const int first = node * in_node;
+    if (in_node > 1 && first + 1 < topology.ranks)
+      phases[0].push_back({first, first + 1, LinkClass::kIntraNode});
+    if (node + 1 < topology.nodes())
+      phases[static_cast<std::size_t>(1 + node % 2)].push_back(
+          {first, first + in_node, LinkClass::kInterNode});
+  }
+  std::erase_if(phases, [](const auto& phase) { return phase.empty(); });
+  return phases;
 }
 
 }  // namespace sparfuse::harness

@@ -1,14 +1,14 @@
-// Defines the fingerprint of a system: a few operations, measured, by which a slow link or a
-// replaced card is found whatever the system is called.
+// Says what fingerprints measure, and compares two of them.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "core/transport/topology.hpp"
+#include "harness/records/profile.hpp"
 
 namespace sparfuse::harness {
 
@@ -34,14 +34,6 @@ struct FingerprintQuantity {
 std::span<const FingerprintQuantity> FingerprintQuantities();
 // "all_reduce_4096_bytes"
 std::string CollectiveQuantity(const char* collective, std::size_t bytes);
-
-// A fingerprint is {"ranks", "ranks_per_node", "threads", "device", "transport", "link",
-// "all_reduce", "all_gather", "quantities"}, these by name:
-//   {"value": mean over ranks, or pairs of them, of medians,
-//    "low", "high": 95 % of it,
-//    "n": repetitions, "unit",
-//    "worst": {"value", "ranks"}: the slowest of them, where there are several}.
-using Fingerprint = nlohmann::json;
 
 // Quantities whose intervals are apart, and whose values are by more than this, differ: what a
 // launch leaves open is not in its intervals.
@@ -69,7 +61,21 @@ std::string WhatIsNotCompared(const Fingerprint& first, const Fingerprint& secon
 std::string SentenceOf(const FingerprintDifference& difference, const std::string& first,
                        const std::string& second);
 
+// Null where the fingerprint lacks it.
+const FingerprintValue* Find(const Fingerprint& fingerprint, const FingerprintQuantity& quantity);
+
 // "10.2 Gbit/s", "3.1 ms"
 std::string ValueText(const FingerprintQuantity& quantity, double value);
+
+struct RankPair {
+  int lower = 0, upper = 0;
+  LinkClass link = LinkClass::kIntraNode;
+  bool operator==(const RankPair&) const = default;
+};
+
+// Pairs that exchange at once, phase by phase; none is in a phase with another pair of its node.
+// The first two ranks of each node; then the first ranks of nodes that follow one another: the
+// first node with the second, the third with the fourth, ...; then the second with the third, ...
+std::vector<std::vector<RankPair>> PhasesOf(const Topology& topology);
 
 }  // namespace sparfuse::harness

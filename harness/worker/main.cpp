@@ -31,7 +31,6 @@
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/plan/shared_launch.hpp"
-#include "harness/worker/fingerprint/fingerprint.hpp"
 #include "harness/worker/guardian.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/hosts/preflight.hpp"
@@ -91,10 +90,8 @@ bool RunRank(const LaunchedTrials& launched,
     }
     LaunchRecord record(ranks.front());
     for (Rank& each : ranks) each.record = &record;
-    if (config.is_profile()) {
+    if (config.is_profile() || config.is_fingerprint()) {
       RunProfile(ranks.front());
-    } else if (config.is_fingerprint()) {
-      RunFingerprint(ranks.front());
     } else {
       RunTrainings(ranks, turns);
     }

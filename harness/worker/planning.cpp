@@ -28,10 +28,10 @@ Planning::Planning(const Rank& rank, const Composition& composition, const Topol
       warmup_steps_(static_cast<std::uint64_t>(rank.config.warmup_steps)),
       replan_every_(static_cast<std::uint64_t>(IntOption(composition.sending, "replan_every"))),
       observed_(layout.tensors()) {
-  if (composition.needs_profile()) Profile(ready_order);
+  if (composition.needs_profile()) MeasureProfile(ready_order);
 }
 
-void Planning::Profile(std::span<const std::size_t> ready_order) {
+void Planning::MeasureProfile(std::span<const std::size_t> ready_order) {
   const auto workload = MakeTrialWorkload(rank_);
   ProfileSubject subject{*workload, {ready_order.begin(), ready_order.end()}, {}, {}};
   const std::uint64_t seed = rank_.seed;
@@ -42,10 +42,10 @@ void Planning::Profile(std::span<const std::size_t> ready_order) {
   if (auto quantizer = composition_.MakeDenseQuantizer(seed)) {
     subject.quantizers.push_back(std::move(quantizer));
   }
-  profile_ = MeasureProfile(rank_, subject, kEffort);
-  backward_ = BackwardOf(profile_, layout_);
-  cost_ = KernelCosts(profile_);
-  if (rank_.size() > 1) AddLink(cost_, profile_);
+  profile_ = harness::MeasureProfile(rank_, subject, kEffort);
+  backward_ = BackwardOf(*profile_, layout_);
+  cost_ = KernelCosts(*profile_);
+  if (rank_.size() > 1) AddLink(cost_, *profile_);
   cost_.exchange_host_seconds = rank_.config.exchange_host_seconds();
 }
 
@@ -79,7 +79,7 @@ void Planning::Observe(std::uint64_t step, const Timeline& timeline) {
 }
 
 Plan Planning::Make(std::uint64_t step) {
-  const bool profiled = !profile_.is_null();
+  const bool profiled = profile_.has_value();
   Plan plan;
   if (rank_.rank() == 0) {
     plan = MakePlan(composition_, layout_, topology_, profiled ? &backward_ : nullptr,
@@ -93,7 +93,7 @@ Plan Planning::Make(std::uint64_t step) {
 
 void Planning::Describe(nlohmann::json& outcome) const {
   outcome["plans"] = plans_;
-  if (!profile_.is_null()) outcome["profile"] = profile_;
+  if (profile_) outcome["profile"] = ToJson(*profile_);
 }
 
 }  // namespace sparfuse::harness

@@ -11,6 +11,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/engine/timeline.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
@@ -37,7 +38,7 @@ class Planning {
   void Describe(nlohmann::json& outcome) const;
 
  private:
-  void Profile(std::span<const std::size_t> ready_order);
+  void MeasureProfile(std::span<const std::size_t> ready_order);
   Plan Make(std::uint64_t step);
   bool IsDense(std::uint64_t step) const { return step < composition_.dense_warmup_steps; }
 
@@ -47,7 +48,7 @@ class Planning {
   GradientLayout layout_;
   std::uint64_t warmup_steps_;
   std::uint64_t replan_every_;  // 0: never
-  nlohmann::json profile_;      // null: none
+  std::optional<Profile> profile_;
   BackwardProfile backward_;
   CostModel cost_;
   std::vector<std::vector<double>> observed_;  // rank 0: [tensors][steps] backward seconds

@@ -20,6 +20,7 @@
 #include "core/sparsify/device_selection.hpp"
 #include "tests/bench/gpu_limit_kernels.hpp"
 #include "tests/bench/kernel_bench.hpp"
+#include "tests/bench/torch_peer.hpp"
 
 namespace sparfuse::bench {
 
@@ -202,7 +203,7 @@ inline void RegisterGpuSelections(const std::string& label, const std::string& s
 
 // torch.topk on the card, where LibTorch is built in.
 inline void RegisterTorchOnCard() {
-#ifdef SPARFUSE_BENCH_TORCH
+#if defined(SPARFUSE_BENCH_TORCH) && defined(SPARFUSE_CUDA)
   for (const std::size_t n : GpuSizes()) {
     for (const double density : {0.001, 0.01, 0.05}) {
       RegisterOnCard(

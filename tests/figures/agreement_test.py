@@ -10,7 +10,6 @@ import unittest
 from pathlib import Path
 
 from figures_fixture import Synthetic, config
-
 from sparfuse_report import cells, kinds, style, wording
 from sparfuse_report.kinds import agreement
 

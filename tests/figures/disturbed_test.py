@@ -8,7 +8,6 @@ import unittest
 from pathlib import Path
 
 from figures_fixture import Page, Synthetic, config
-
 from sparfuse_report import cells, paper, report, style, tables
 
 WARNING = "3 of 6 live trials were disturbed: other work took 22 % of the cores (median of 3)"

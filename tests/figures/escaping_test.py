@@ -13,7 +13,6 @@ from pathlib import Path
 
 import site_test
 from figures_fixture import Page, Synthetic, claim, config
-
 from sparfuse_report import cells, paper, report, style, web
 
 HOSTILE = """<script>harm('1')</script>'"><b onclick='2' x="{{ 7 * 7 }}{% raw %}{# &lt;"""

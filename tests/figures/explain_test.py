@@ -11,10 +11,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import figures_fixture as example
 import numpy as np
 
-from sparfuse_report import __main__ as render, cells, explain, explain_words, exposure
+import figures_fixture as example
+from sparfuse_report import __main__ as render
+from sparfuse_report import cells, explain, explain_words, exposure
 
 SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
 

@@ -19,8 +19,8 @@ import unittest
 from pathlib import Path
 
 from figures_fixture import Page, Synthetic, claim, config, shown, write_series
-
-from sparfuse_report import __main__ as render, cells, kinds, published, report, style
+from sparfuse_report import __main__ as render
+from sparfuse_report import cells, kinds, published, report, style
 
 NUMBERS = Path(__file__).resolve().parents[2] / "results" / "published" / "published-numbers.csv"
 PAPER = "SAFusion (HPDC 25)"
@@ -383,8 +383,8 @@ class Drawing(unittest.TestCase):
             self.assertIn("wfbp 64", rows)
         finally:
             self.experiment.methods = kept[1]
-            for cell, cell.method, cell.label in kept[0]:
-                pass
+            for cell, method, label in kept[0]:
+                cell.method, cell.label = method, label
 
     def test_published_groups_are_found_by_sparsifier_density_and_link(self):
         for part, place, value in (

@@ -27,8 +27,8 @@ from figures_fixture import (
     shown,
     write_series,
 )
-
-from sparfuse_report import __main__ as render, cells, style, tables, wording
+from sparfuse_report import __main__ as render
+from sparfuse_report import cells, style, tables, wording
 
 
 def example(folder):
@@ -488,7 +488,6 @@ class Rendering(unittest.TestCase):
             "direction only, preliminary",
             "1.12x [1.08, 1.16]",
             "1.24x (figure 1.31x; the text is judged)",
-            "mpirun: killed process group 4711",
             "Ok-Topk needs a power of two",
             "another build ran on this machine",
             "gcc 12.2.0",

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from figures_fixture import Synthetic, config, write_series
-
 from sparfuse_report import cells, imported, kinds, report, style
 
 

@@ -14,7 +14,6 @@ import browser
 import figures_published_test
 import figures_test
 import site_test
-
 from sparfuse_report import cells, paper, report, style, web
 
 WIDTHS = (1200, 400)  # pixels

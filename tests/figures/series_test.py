@@ -13,8 +13,8 @@ import unittest
 from pathlib import Path
 
 import numpy as np
-from figures_fixture import write_series
 
+from figures_fixture import write_series
 from sparfuse_report import series
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,10 +1,7 @@
 // Feeds arbitrary JSON to what reads a file of profiles: the reader, the costs and the times that
 // the model takes of it, and draws within its errors.
-#include <nlohmann/json.hpp>
-
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
-#include "harness/files/durable_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {
@@ -12,36 +9,31 @@ namespace {
 using namespace sparfuse;
 using namespace sparfuse::harness;
 
-// As a modelled trial takes it, which reports exceptions of JSON as damage of the profile.
-void Use(const nlohmann::json& profile) {
-  try {
-    const GradientLayout layout = MakeLayout(TensorsOf(profile), {}, "the profile");
-    const BackwardProfile backward = BackwardOf(profile, layout);
-    fuzz::Require(backward.backward_seconds.size() == layout.tensors(), "a time for each tensor");
-    CostModel cost = KernelCosts(profile);
-    AddLink(cost, profile);
-    cost.DecompressSeconds("topk", layout.numel(), 1000, 2);
-    for (const auto& [name, selection] : cost.selection)
-      cost.SelectionSeconds(name, layout.numel(), 0.01);
-    Perturbed(profile, 1);
-    ShapesToTime(layout);
-  } catch (const nlohmann::json::exception&) {
-  }
+// As a modelled trial takes it.
+void Use(const Profile& profile) {
+  const GradientLayout layout = MakeLayout(TensorsOf(profile), {}, "the profile");
+  const BackwardProfile backward = BackwardOf(profile, layout);
+  fuzz::Require(backward.backward_seconds.size() == layout.tensors(), "a time for each tensor");
+  CostModel cost = KernelCosts(profile);
+  AddLink(cost, profile);
+  cost.DecompressSeconds("topk", layout.numel(), 1000, 2);
+  for (const auto& [name, selection] : cost.selection)
+    cost.SelectionSeconds(name, layout.numel(), 0.01);
+  Perturbed(profile, 1);
+  ShapesToTime(layout);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  nlohmann::json outcomes;
-  const auto read = [&] {
-    outcomes = ProfilesFrom(ParseJson(fuzz::Text(data, size), "fuzz.json"), "fuzz.json");
-  };
+  ProfileOutcomes outcomes;
+  const auto read = [&] { outcomes = ParseProfiles(fuzz::Text(data, size), "fuzz.json"); };
   if (!fuzz::Accepts(read, FailureKind::kData)) return 0;
   CellConfig config;
   config.workload = "digits-resnet";
   ProfilesOf(outcomes, config);
-  for (const nlohmann::json& outcome : outcomes) {
-    fuzz::Accepts([&] { Use(outcome["profile"]); }, FailureKind::kData, FailureKind::kConfig);
+  for (const ProfileOutcome& outcome : outcomes) {
+    fuzz::Accepts([&] { Use(outcome.profile); }, FailureKind::kData, FailureKind::kConfig);
   }
   return 0;
 }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -214,9 +214,9 @@ class BundleTest(unittest.TestCase):
             trial["system"].update(cpu_model=words, kernel=words)
             trial["launch"] = {"id": "t", "trials": 1, "failed_on": SECRETS["host"], "warnings": [words],
                                "binding": {"hosts": [SECRETS["host"]], "cores": ["0"], "numa": ["0"],
-                                           "card": [SECRETS["password"]], "interface": [SECRETS["password"]]},
+                                           "card": [SECRETS["password"]], "interface": ["eth1"]},
                                "network": {"interface": None, "hosts": [SECRETS["host"], f"{SECRETS['other']}.example.net"],
-                                           "bytes": [{}, {}], "others": [[], [SECRETS["password"]]]}}
+                                           "bytes": [{}, {}], "others": [[], ["eth0"]]}}
 
         folder = trial_file.parent
         apart = json.loads((folder / "private.json").read_text())

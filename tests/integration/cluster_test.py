@@ -165,18 +165,6 @@ method = ["dense", "wfbp"]
         self.call("run", self.experiment)
         self.assertIn("profile x (declared (by hand))", self.call("table", self.experiment))
 
-    def test_a_profile_from_before_digests_is_sealed(self):
-        file = self.measured()
-        text = file.read_text()
-        outcomes = json.loads(text)
-        for outcome in outcomes:
-            del outcome["digest"], outcome["kind"]
-        file.write_text(json.dumps(outcomes))
-        self.assertIn("9 outcome(s) have a digest now", self.call("cluster", "seal", "x"))
-        self.assertEqual(file.read_text(), text)
-        self.assertIn("nothing to do", self.call("cluster", "seal", "x"))
-        self.assertIn('did you mean "x"', self.call("cluster", "seal", "xx", code=2))
-
     def test_a_measured_card_in_a_declared_cluster(self):
         file = self.make()
         file.write_text('card = "epyc-2core"\n' + file.read_text())

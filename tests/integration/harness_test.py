@@ -583,7 +583,7 @@ methods = ["dense"]
         self.assertEqual({trial["experiment"] for trial in self.trials()}, {"p/modelled"})
         page = self.results / "reports" / "p" / "report.html"
         text = page.read_text()
-        self.assertIn("2 of 2 cells of part &quot;Live&quot;, measured", text)
+        self.assertIn("2 of 2 cells of part &#34;Live&#34;, measured", text)
         self.assertIn("there is none", text)
         # What has not run fails --strict, but not where only modelled trials were asked for.
         self.call(*root, "reproduce", "p", "--strict")

@@ -40,6 +40,13 @@ class Options(unittest.TestCase):
                                ("core/base/z.hpp", "core/z.cpp")):
             self.assertEqual(lint_headers.nearest(header, sources), source)
 
+    def test_a_source_that_includes_the_header_comes_before_a_nearer_one(self):
+        sources = {"harness/run/a.cpp": [], "tests/z.cpp": []}
+        self.assertEqual(lint_headers.nearest("harness/run/b.hpp", sources, ["tests/z.cpp"]),
+                         "tests/z.cpp")
+        self.assertEqual(lint_headers.nearest("harness/run/b.hpp", sources, ["other.cpp"]),
+                         "harness/run/a.cpp")
+
 
 class Headers(unittest.TestCase):
     def test_a_header_that_uses_what_it_does_not_include_is_named_with_the_error(self):

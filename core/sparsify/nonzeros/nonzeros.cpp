@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::uint32_t kSmallestKey = 1;  // of the smallest denormal; 0 and -0 have 0
 
+// Each part's folder says its name (SourceFolderOf, harness/catalog/revisions.hpp).
+static_assert(kNonzeros == "nonzeros");
+
 class Nonzeros final : public ScanSparsifier {
  public:
   std::string_view name() const noexcept override { return kNonzeros; }

@@ -8,7 +8,6 @@
 #include "harness/cli/cluster/cluster.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/implied_rate.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
@@ -31,7 +30,7 @@ Table InputTable(const DeclaredCluster& cluster) {
                           solved ? "–" : Number(input.high), input.kind, input.group,
                           input.source});
   }
-  for (const auto& [sparsifier, cost] : cluster.selection_costs.items()) {
+  for (const auto& [sparsifier, cost] : cluster.selection_costs) {
     table.rows.push_back({"selection by " + sparsifier, Number(cost) + " x", "–", "–", "declared",
                           "sparsify", "[selection_costs], of the selection_* inputs"});
   }
@@ -73,15 +72,14 @@ Table ComputeTable(const DeclaredCluster& cluster) {
                           time.source});
   }
   if (!cluster.card) return table;
-  for (const json& outcome : cluster.card->outcomes) {
-    const json& config = outcome.at("config");
-    const json& backward = outcome.at("profile").at("backward");
-    double seconds = backward.at("tail_seconds").get<double>();
-    for (const json& tensor : backward.at("tensors")) seconds += tensor.at("seconds").get<double>();
+  for (const ProfileOutcome& outcome : cluster.card->outcomes) {
+    const auto& backward = outcome.profile.backward;
+    if (!backward) continue;
     table.rows.push_back(
-        {config.at("workload").get<std::string>(), config.at("batch_per_worker").dump(), "itself",
-         fmt::format("{:.4g} ms", 1e3 * backward.at("forward_seconds").get<double>()),
-         fmt::format("{:.4g} ms", 1e3 * seconds), KindOf(outcome), "card " + cluster.card->name});
+        {outcome.config.workload, std::to_string(outcome.config.batch_per_worker), "itself",
+         fmt::format("{:.4g} ms", 1e3 * backward->forward_seconds),
+         fmt::format("{:.4g} ms", 1e3 * (backward->tail_seconds + backward->backward_seconds())),
+         outcome.kind, "card " + cluster.card->name});
   }
   return table;
 }

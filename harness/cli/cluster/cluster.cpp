@@ -1,14 +1,10 @@
-// Makes a declared cluster's file from a preset, lists what there is, and seals old profiles:
-// `sparfuse cluster`.
+// Makes a declared cluster's file from a preset and lists what there is: `sparfuse cluster`.
 #include "harness/cli/cluster/cluster.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
@@ -32,23 +28,6 @@ int ClusterNewVerb(Program& program, const NewCluster& wanted) {
       "  3. the head of the file says what to measure, and which line that replaces\n",
       file.string(), cluster.nodes, cluster.ranks_per_node, cluster.ranks(), wanted.name,
       wanted.name, cluster.ranks(), cluster.ranks_per_node);
-  return kDone;
-}
-
-int ClusterSealVerb(Program& program, const std::string& name) {
-  const ProfileFolders& profiles = program.store().profiles();
-  const std::vector<std::string> known = profiles.Names(".json");
-  if (std::ranges::find(known, name) == known.end()) {
-    SPARFUSE_THROW(kConfig, fmt::format("no profile \"{}\"{}: expected a .json file of {}", name,
-                                        Suggestion(name, known), profiles.Text()));
-  }
-  const fs::path file = profiles.File(name + ".json");
-  const int sealed = VouchForProfiles(file);
-  fmt::print("{}: {}\n", file.string(),
-             sealed == 0 ? std::string("nothing to do: all that is measured has its digest")
-                         : fmt::format("{} outcome(s) have a digest now and pass as measured, on "
-                                       "your word that nobody changed them",
-                                       sealed));
   return kDone;
 }
 

@@ -25,7 +25,5 @@ struct ClusterImport {
 int ClusterImportVerb(Program& program, const ClusterImport& asked);
 // Presets, stacks and clusters.
 int ClusterListVerb(Program& program);
-// Gives a profile from before there were digests its digests.
-int ClusterSealVerb(Program& program, const std::string& name);
 
 }  // namespace sparfuse::harness

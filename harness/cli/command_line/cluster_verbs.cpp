@@ -100,9 +100,7 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
 
 void AddCluster(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
-      "cluster",
-      "clusters: make one from a preset, import measured links, list what there is, seal an old "
-      "profile");
+      "cluster", "clusters: make one from a preset, import measured links, list what there is");
   verb->require_subcommand(1);
   const auto wanted = std::make_shared<NewCluster>();
   auto* make = verb->add_subcommand(
@@ -121,15 +119,6 @@ void AddCluster(CommandLine& line) {
                 "take links that nccl-tests, OSU micro-benchmarks or a fingerprint measured into a "
                 "declared cluster",
                 "");
-  const auto sealed = std::make_shared<std::string>();
-  auto* seal = verb->add_subcommand(
-      "seal",
-      "give a profile from before files had digests its own: you vouch that it is as it was "
-      "measured");
-  seal->add_option("name", *sealed, "of results/profiles/NAME.json")->required();
-  seal->callback([&line, sealed] {
-    line.act = [sealed](Program& program) { return ClusterSealVerb(program, *sealed); };
-  });
   auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
   list->add_flag("--json", line.settings.json, "print JSON");
   list->callback([&line] { line.act = ClusterListVerb; });

@@ -10,8 +10,6 @@
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/claims_and_figures.hpp"
@@ -244,9 +242,9 @@ json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const st
 json ProfileJson(const fs::path& file, const std::string& name) {
   json entry = {{"name", name}, {"summary", ""}, {"file", file.string()}};
   try {
-    const json outcomes = ReadProfiles(file);
-    if (!outcomes.empty() && outcomes[0].value("system", json()).is_object())
-      entry["summary"] = HardwareLine(outcomes[0]["system"]);
+    const ProfileOutcomes outcomes = ReadProfiles(file);
+    if (!outcomes.empty() && outcomes[0].system.is_object())
+      entry["summary"] = HardwareLine(outcomes[0].system);
     entry["kind"] = KindOfAll(outcomes);
     if (entry["kind"] != kMeasured) return entry;
     entry["kind"] = "measured elsewhere";

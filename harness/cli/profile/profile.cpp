@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "core/device/card.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
-#include "harness/cli/profile/shaped_link.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -139,6 +140,40 @@ Experiment ExperimentOf(const ProfileRequest& request, const LaunchMethod& launc
 
 }  // namespace
 
+LinkShape ParseLink(const std::string& text) {
+  constexpr const char* kKeys[] = {"gbps", "alpha_us", "intra_node_gbps", "intra_node_us"};
+  json link = json::object();
+  const char* at = text.data();
+  const char* end = text.data() + text.size();
+  bool good = true;
+  for (const char* key : kKeys) {
+    double number = 0;
+    const auto [stopped, error] = std::from_chars(at, end, number);
+    good = error == std::errc() && (stopped == end || *stopped == ':');
+    link[key] = number;
+    if (!good || stopped == end) {
+      at = stopped;
+      break;
+    }
+    at = stopped + 1;
+  }
+  good =
+      good && at == end && WhatIsWrong("link", link).empty() &&
+      link.at("alpha_us") >= kMinEmulableAlphaMicroseconds &&
+      link.value("intra_node_us", kMinEmulableAlphaMicroseconds) >= kMinEmulableAlphaMicroseconds;
+  if (!good) {
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("--link {}: expected GBPS:ALPHA_US or GBPS:ALPHA_US:GBPS:ALPHA_US, the "
+                    "latter two of links within nodes: {} Gbit/s and start-up times of {} "
+                    "us, less than which sleeping cannot emulate; as in 1:100 or "
+                    "1:100:10:100",
+                    text, Text(kLinkGbps),
+                    Text({kMinEmulableAlphaMicroseconds, kLinkAlphaMicroseconds.most})));
+  }
+  return *StoredLink(link);
+}
+
 int ProfileVerb(Program& program, const ProfileRequest& request) {
   const DoctorPaths paths{program.root(), program.store().results(), program.worker(),
                           program.Python()};
@@ -153,7 +188,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
   program.LearnNodes(options);
   const PlanContext context = program.Context(options);
   fs::path file;
-  json kept = json::array();
+  ProfileOutcomes kept;
   if (!request.name.empty()) {
     if (IsOwnCluster(request.name)) {
       SPARFUSE_THROW(kConfig, fmt::format("--name {}: means the profile trials of the store as a "
@@ -181,9 +216,9 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
   if (summary.failed > 0) return kTrialFailed;
 
   const std::vector<TrialRow> rows = program.Rows();
-  json outcomes = json::array();
+  ProfileOutcomes outcomes;
   for (const CellConfig& config : wanted) {
-    if (const json* outcome = in_file(config)) {
+    if (const ProfileOutcome* outcome = in_file(config)) {
       outcomes.push_back(*outcome);
       continue;
     }
@@ -200,17 +235,17 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
           ReadPrivateFacts(directory).NamesOf(ran.value("placement", std::vector<std::string>())),
           config, options.launch);
     }
-    outcomes.push_back(ProfileOutcome(directory));
+    outcomes.push_back(ProfileOfTrial(directory));
   }
   if (program.json()) {
-    PrintJson(outcomes);
+    PrintJson(ToJson(outcomes));
   } else {
     for (const auto& table : ProfileTables(outcomes)) {
       fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
     }
   }
   if (!file.empty()) {
-    for (const json& outcome : outcomes) PutProfile(kept, outcome);
+    for (const ProfileOutcome& outcome : outcomes) PutProfile(kept, outcome);
     WriteProfiles(file, kept);
     fmt::print(options.progress, "{}: for modelled trials, cluster = \"{}\"\n", file.string(),
                request.name);

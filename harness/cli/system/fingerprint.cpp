@@ -6,17 +6,16 @@
 #include <unistd.h>
 
 #include "core/device/card.hpp"
-#include "harness/cli/profile/shaped_link.hpp"
+#include "harness/cli/profile/profile.hpp"
 #include "harness/cli/system/system.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/run/live/fingerprint/take_fingerprint.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/placement.hpp"
+#include "harness/run/live/run_fingerprints.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/systems/system_file.hpp"
 
@@ -61,73 +60,67 @@ void Check(const SystemFingerprint& asked) {
   }
 }
 
-Table TableOf(const std::string& name, const json& outcome) {
-  const json& fingerprint = outcome.at("fingerprint");
+Table TableOf(const std::string& name, const ProfileOutcome& outcome) {
+  const Fingerprint& fingerprint = *outcome.fingerprint;
   Table table;
-  table.title = fmt::format("{}: {}", name, HardwareLine(outcome.at("system")));
+  table.title = fmt::format("{}: {}", name, HardwareLine(outcome.system));
   table.caption = fmt::format(
-      "{} rank(s), {} a node, {}, {}{}; medians of {} rounds, mean over ranks",
-      fingerprint.at("ranks").get<int>(), fingerprint.at("ranks_per_node").get<int>(),
-      fingerprint.at("device").get<std::string>(), fingerprint.at("transport").get<std::string>(),
-      fingerprint.at("link").is_null()
-          ? ""
-          : fmt::format(", link {} (emulated)", fingerprint.at("link").dump()),
-      outcome.at("n").get<int>());
+      "{} rank(s), {} a node, {}, {}{}; medians of {} rounds, mean over ranks", fingerprint.ranks,
+      fingerprint.ranks_per_node, NameOf(fingerprint.device), NameOf(fingerprint.transport),
+      fingerprint.link ? fmt::format(", link {} (emulated)", ToJson(fingerprint.link).dump()) : "",
+      outcome.n.value_or(0));
   table.columns = {"measured", "", "95 %", "slowest"};
-  const json placement = outcome.at("machine").value("placement", json::array());
+  const json placement = outcome.machine.value("placement", json::array());
   for (const FingerprintQuantity& quantity : FingerprintQuantities()) {
-    if (!fingerprint.at("quantities").contains(quantity.name)) continue;
-    const json& value = fingerprint.at("quantities").at(quantity.name);
+    const FingerprintValue* value = Find(fingerprint, quantity);
+    if (value == nullptr) continue;
     std::string slowest;
-    if (value.contains("worst")) {
-      const json& worst = value.at("worst");
+    if (value->worst) {
       std::vector<std::string> ranks;
-      for (const json& rank : worst.at("ranks"))
-        ranks.push_back(fmt::format("{} on {}", rank.get<int>(),
-                                    placement.at(rank.get<std::size_t>()).get<std::string>()));
-      slowest = fmt::format("{} (rank {})", ValueText(quantity, worst.at("value")),
+      for (const int rank : value->worst->ranks)
+        ranks.push_back(fmt::format(
+            "{} on {}", rank, placement.at(static_cast<std::size_t>(rank)).get<std::string>()));
+      slowest = fmt::format("{} (rank {})", ValueText(quantity, value->slowest()),
                             fmt::join(ranks, ", "));
     }
-    table.rows.push_back({quantity.words, ValueText(quantity, value.at("value")),
-                          fmt::format("{} to {}", ValueText(quantity, value.at("low")),
-                                      ValueText(quantity, value.at("high"))),
-                          slowest});
+    table.rows.push_back(
+        {quantity.words, ValueText(quantity, value->value),
+         fmt::format("{} to {}", ValueText(quantity, value->low), ValueText(quantity, value->high)),
+         slowest});
   }
   return table;
 }
 
 // The earlier outcome of as many ranks over the same link; null if there is none.
-const json* EarlierOf(const json& kept, const json& outcome) {
-  for (const json& each : kept) {
-    const json& config = each.at("config");
-    if (config.at("workers") == outcome.at("config").at("workers") &&
-        config.at("link") == outcome.at("config").at("link"))
-      return &each;
-  }
-  return nullptr;
+const ProfileOutcome* EarlierOf(const ProfileOutcomes& kept, const ProfileOutcome& outcome) {
+  const auto found = std::ranges::find_if(kept, [&](const ProfileOutcome& each) {
+    return each.fingerprint && each.config.workers == outcome.config.workers &&
+           each.config.link == outcome.config.link;
+  });
+  return found == kept.end() ? nullptr : &*found;
 }
 
 // What differs from what the file had.
-void PrintChanges(std::FILE* out, const json& earlier, const json& outcome) {
-  const std::string when = earlier.at("started_utc");
-  const auto differences = DifferencesOf(earlier.at("fingerprint"), outcome.at("fingerprint"));
+void PrintChanges(std::FILE* out, const ProfileOutcome& earlier, const ProfileOutcome& outcome) {
+  const auto differences = DifferencesOf(*earlier.fingerprint, *outcome.fingerprint);
   for (const FingerprintDifference& each : differences)
-    fmt::print(out, "changed: {}\n", SentenceOf(each, when, "now"));
+    fmt::print(out, "changed: {}\n", SentenceOf(each, earlier.started_utc, "now"));
   if (differences.empty())
-    fmt::print(out, "as it was at {}, within {:.0f} %\n", when, 100 * (kFingerprintsDifferBy - 1));
+    fmt::print(out, "as it was at {}, within {:.0f} %\n", earlier.started_utc,
+               100 * (kFingerprintsDifferBy - 1));
 }
 
 // Names of other files with a fingerprint that this one cannot be told from.
 std::vector<std::string> SameAs(const ProfileFolders& profiles, const std::string& name,
-                                const json& outcome) {
+                                const ProfileOutcome& outcome) {
   std::vector<std::string> same;
   for (const std::string& other : FingerprintNames(profiles)) {
     if (other == name) continue;
-    const json kept = ReadProfiles(FingerprintFile(profiles, other));
-    const json* theirs = EarlierOf(kept, outcome);
+    const ProfileOutcomes kept = ReadProfiles(FingerprintFile(profiles, other));
+    const ProfileOutcome* theirs = EarlierOf(kept, outcome);
     if (theirs == nullptr) continue;
-    const json& one = theirs->at("fingerprint");
-    const json& two = outcome.at("fingerprint");
+    const Fingerprint& one = *theirs->fingerprint;
+    const Fingerprint& two = *outcome.fingerprint;
     if (WhatIsNotCompared(one, two).empty() && DifferencesOf(one, two).empty())
       same.push_back(other);
   }
@@ -143,7 +136,7 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   Check(asked);
   RunOptions options = program.OptionsOfRuns(asked.launch);
   const CellConfig config = ConfigOf(asked, options.launch);
-  json kept = SomethingIsAt(file) ? ReadProfiles(file) : json::array();
+  ProfileOutcomes kept = SomethingIsAt(file) ? ReadProfiles(file) : ProfileOutcomes();
   CheckSameMachine(file, kept, ToJson(DescribeSystem()));
   if (::access(options.worker.c_str(), X_OK) != 0) {
     SPARFUSE_THROW(kConfig, fmt::format("no worker at {}: expected the executable sparfuse-worker",
@@ -155,7 +148,7 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   options.progress = out;
   Progress progress(1, out);
   progress.Begin("fingerprint of " + asked.name, -1);
-  json outcome;
+  std::optional<ProfileOutcome> outcome;
   {
     const Interruption interruption;
     outcome = TakeFingerprint(lock, config, options, program.store().results(),
@@ -163,19 +156,19 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
                                 progress.Tick(elapsed, progress.terminal() ? doing : "");
                               });
   }
-  if (outcome.is_null()) return kInterrupted;
-  progress.End("fingerprint of " + asked.name, "ok", "", outcome.at("seconds"), 0);
-  const json* earlier = EarlierOf(kept, outcome);
+  if (!outcome) return kInterrupted;
+  progress.End("fingerprint of " + asked.name, "ok", "", outcome->seconds.value_or(0), 0);
+  const ProfileOutcome* earlier = EarlierOf(kept, *outcome);
   if (program.json()) {
-    PrintJson(outcome.at("fingerprint"));
+    PrintJson(ToJson(*outcome->fingerprint));
   } else {
-    fmt::print("{}\n", Render(TableOf(asked.name, outcome), TableFormat::kMarkdown));
+    fmt::print("{}\n", Render(TableOf(asked.name, *outcome), TableFormat::kMarkdown));
   }
-  if (earlier != nullptr) PrintChanges(out, *earlier, outcome);
-  if (const auto same = SameAs(profiles, asked.name, outcome); !same.empty())
+  if (earlier != nullptr) PrintChanges(out, *earlier, *outcome);
+  if (const auto same = SameAs(profiles, asked.name, *outcome); !same.empty())
     fmt::print(out, "cannot be told from {}\n", fmt::join(same, ", "));
-  outcome["machine"].erase("placement");
-  PutProfile(kept, outcome);
+  outcome->machine.erase("placement");
+  PutProfile(kept, *outcome);
   WriteProfiles(file, kept);
   fmt::print(out, "{}: links of modelled trials, cluster = \"{}\"\n", file.string(), asked.name);
   return kDone;

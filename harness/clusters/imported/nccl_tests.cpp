@@ -1,5 +1,5 @@
 // Reads the table that nccl-tests prints (src/util.cu: writeDeviceReport, writeResultHeader,
-// writeBenchmarkLineBody, writeResultFooter).
+// writeBenchmarkLineBody, writeResultFooter), and what it writes with -J (version 2 of the form).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,14 +7,18 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/clusters/imported/log_lines.hpp"
-#include "harness/clusters/imported/nccl_tests_rows.hpp"
+#include "core/base/error.hpp"
+#include "harness/clusters/imported/link_log.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
+
+using nlohmann::json;
 
 constexpr const char* kColumns = "size count type redop root time algbw busbw #wrong";
 
@@ -34,6 +38,69 @@ std::string_view UnitOf(std::string_view column) {
   if (column == "i_cv%") return "(%)";
   if (column == "time" || column.starts_with("i_")) return "(us)";
   return "";
+}
+
+// Of a size, out of place. Rates as they are printed: 10^9 bytes a second.
+struct NcclTestsRow {
+  double bytes = 0, seconds = 0, algorithm_gbytes = 0, bus_gbytes = 0;
+  std::optional<double> wrong;  // elements; nothing: not compared (-c 0)
+};
+
+// Fills in what the program measures by its name ("all_reduce_perf_mpi"), or as it was asked where
+// the log has none. Throws Error{kConfig} for other programs.
+void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
+                  LinkLog& log) {
+  const std::size_t slash = program.rfind('/');
+  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
+  for (const NcclProgram& each : kNcclPrograms) {
+    const bool said = !program.empty() && program.starts_with(each.name);
+    if (!said && (!program.empty() || asked.operation != each.operation)) continue;
+    log.program = each.name;
+    log.operation = each.operation;
+    return;
+  }
+  if (program.empty()) {
+    FailAt(file, 0,
+           "the log does not name its program: expected --operation all-reduce, all-gather or "
+           "send-receive");
+  }
+  FailAt(file, 0,
+         fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
+}
+
+// Adds the row to a log whose ranks are known. `where`: line 0 and a key of JSON, or a line.
+void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
+            LinkLog& log) {
+  const auto fail = [&](const std::string& message) {
+    FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
+  };
+  if (row.bytes == 0) return;  // fewer bytes than ranks, of which an all-gather makes none
+  if (row.wrong && *row.wrong != 0) {
+    fail(fmt::format(
+        "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
+        *row.wrong));
+  }
+  log.verified = log.verified && row.wrong.has_value();
+  const LinkSample sample{row.bytes, row.seconds};
+  AddSample(file, line, sample, log);
+  // As printed with two decimals or, above, with four digits and more.
+  const auto far = [](double printed, double computed, double decimals) {
+    return std::abs(printed - computed) > 0.01 * computed + decimals;
+  };
+  const double algorithm = 1e-9 * row.bytes / row.seconds;
+  if (far(row.algorithm_gbytes, algorithm, 0.006)) {
+    fail(
+        fmt::format("algbw = {:g} GB/s, and {:g} bytes in {:g} us are {:.4g}: expected sizes in "
+                    "bytes, times in us and rates in 10^9 bytes a second",
+                    row.algorithm_gbytes, row.bytes, 1e6 * row.seconds, algorithm));
+  }
+  const double bus = 1e-9 * log.BusBandwidth(sample);
+  if (far(row.bus_gbytes, bus, 0.012)) {
+    fail(
+        fmt::format("busbw = {:g} GB/s, and {} of {} ranks has {:.4g} of {:.4g}: expected the "
+                    "log's own number of ranks and operation",
+                    row.bus_gbytes, log.program, log.ranks, bus, algorithm));
+  }
 }
 
 class NcclTable {
@@ -185,61 +252,94 @@ class NcclTable {
   bool units_ = false, ended_ = false;
 };
 
+class NcclJson {
+ public:
+  NcclJson(const json& root, const std::string& file) : root_(root), file_(file) {}
+
+  const json& Need(const std::string& key, const char* expected) const {
+    const json::json_pointer at(key);
+    if (!root_.contains(at)) Fail(key, fmt::format("is missing: expected {}", expected));
+    return root_.at(at);
+  }
+  double Number(const std::string& key) const {
+    const json& value = Need(key, "a number");
+    if (!value.is_number() || value.get<double>() < 0) Fail(key, "expected a number");
+    return value.get<double>();
+  }
+  std::string String(const std::string& key) const {
+    const json& value = Need(key, "a string");
+    if (!value.is_string()) Fail(key, "expected a string");
+    return value.get<std::string>();
+  }
+  std::size_t Length(const std::string& key) const {
+    const json& list = Need(key, "a list");
+    if (!list.is_array() || list.empty()) Fail(key, "expected a list that is not empty");
+    return list.size();
+  }
+  [[noreturn]] void Fail(const std::string& key, const std::string& message) const {
+    FailAt(file_, 0, key + ": " + message);
+  }
+
+ private:
+  const json& root_;
+  const std::string& file_;
+};
+
+json Parsed(std::string_view text, const std::string& file) {
+  try {
+    return ParseJson(text, file);
+  } catch (const Error& error) {  // of a file that was cut off, say
+    SPARFUSE_THROW(kConfig, error.what());
+  }
+}
+
+// The form that -J writes.
+LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const AskedOfLog& asked) {
+  const json root = Parsed(text, file);
+  const NcclJson in(root, file);
+  LinkLog log;
+  log.file = file;
+  log.sha256 = Sha256Hex(text);
+  in.Length("/args");
+  SetOperation(file, in.String("/args/0"), asked, log);
+  // One entry a process, which may have several threads with several cards each.
+  const std::size_t processes = in.Length("/config/devices");
+  const double each = in.Number("/config/nthreads") * in.Number("/config/ngpus");
+  constexpr double kMostRanks = 1 << 20;
+  const double ranks = static_cast<double>(processes) * each;
+  if (!(ranks >= 1 && ranks <= kMostRanks)) in.Fail("/config/ngpus", "expected at least 1");
+  std::set<std::string> hosts;
+  for (std::size_t d = 0; d < processes; ++d) {
+    const std::string device = fmt::format("/config/devices/{}", d);
+    hosts.insert(in.String(device + "/hostname"));
+    if (in.Number(device + "/group") != 0) in.Fail(device + "/group", "expected one group, 0");
+  }
+  log.ranks = SaidOrAsked(file, log, "ranks", static_cast<int>(ranks), asked.ranks);
+  log.nodes = SaidOrAsked(file, log, "nodes", static_cast<int>(hosts.size()), asked.nodes);
+  const std::size_t rows = in.Length("/results");
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::string row = fmt::format("/results/{}", r);
+    const std::string times = row + "/out_of_place";
+    if (root.contains(json::json_pointer(times + "/cpu_time"))) {
+      in.Fail(times + "/cpu_time",
+              "the run had -C 1 and timed the processor; expected the key time");
+    }
+    NcclTestsRow read{in.Number(row + "/size"),
+                      1e-6 * in.Number(times + "/time"),
+                      in.Number(times + "/alg_bw"),
+                      in.Number(times + "/bus_bw"),
+                      {}};
+    if (!in.Need(times + "/nwrong", "a number or null").is_null())
+      read.wrong = in.Number(times + "/nwrong");
+    AddRow(file, 0, row, read, log);
+  }
+  if (in.Number("/out_of_bounds/count") != 0)
+    in.Fail("/out_of_bounds/count", "the results are wrong; expected 0");
+  if (log.samples.empty()) in.Fail("/results", "expected rows of more than 0 bytes");
+  return log;
+}
+
 }  // namespace
-
-void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
-                  LinkLog& log) {
-  const std::size_t slash = program.rfind('/');
-  if (slash != std::string_view::npos) program.remove_prefix(slash + 1);
-  for (const NcclProgram& each : kNcclPrograms) {
-    const bool said = !program.empty() && program.starts_with(each.name);
-    if (!said && (!program.empty() || asked.operation != each.operation)) continue;
-    log.program = each.name;
-    log.operation = each.operation;
-    return;
-  }
-  if (program.empty()) {
-    FailAt(file, 0,
-           "the log does not name its program: expected --operation all-reduce, all-gather or "
-           "send-receive");
-  }
-  FailAt(file, 0,
-         fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
-}
-
-void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
-            LinkLog& log) {
-  const auto fail = [&](const std::string& message) {
-    FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
-  };
-  if (row.bytes == 0) return;  // fewer bytes than ranks, of which an all-gather makes none
-  if (row.wrong && *row.wrong != 0) {
-    fail(fmt::format(
-        "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
-        *row.wrong));
-  }
-  log.verified = log.verified && row.wrong.has_value();
-  const LinkSample sample{row.bytes, row.seconds};
-  AddSample(file, line, sample, log);
-  // As printed with two decimals or, above, with four digits and more.
-  const auto far = [](double printed, double computed, double decimals) {
-    return std::abs(printed - computed) > 0.01 * computed + decimals;
-  };
-  const double algorithm = 1e-9 * row.bytes / row.seconds;
-  if (far(row.algorithm_gbytes, algorithm, 0.006)) {
-    fail(
-        fmt::format("algbw = {:g} GB/s, and {:g} bytes in {:g} us are {:.4g}: expected sizes in "
-                    "bytes, times in us and rates in 10^9 bytes a second",
-                    row.algorithm_gbytes, row.bytes, 1e6 * row.seconds, algorithm));
-  }
-  const double bus = 1e-9 * log.BusBandwidth(sample);
-  if (far(row.bus_gbytes, bus, 0.012)) {
-    fail(
-        fmt::format("busbw = {:g} GB/s, and {} of {} ranks has {:.4g} of {:.4g}: expected the "
-                    "log's own number of ranks and operation",
-                    row.bus_gbytes, log.program, log.ranks, bus, algorithm));
-  }
-}
 
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");

@@ -13,7 +13,6 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/parsing/cluster_file.hpp"
 #include "harness/clusters/parsing/cluster_references.hpp"
-#include "harness/clusters/parsing/compute_times.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -198,13 +197,13 @@ class ClusterParser {
     const json* costs = file_->Find("/selection_costs");
     if (costs == nullptr) return;
     file_.Keys("/selection_costs", "[selection_costs]", Names(Sparsifiers()));
+    cluster_.selection_costs.clear();
     for (const auto& [name, cost] : costs->items())
-      file_->Number("/selection_costs", name, 0, kCosts);
+      cluster_.selection_costs[name] = file_->Number("/selection_costs", name, 0, kCosts);
     if (cluster_.Value("selection_ns_an_element") <= 0) {
       file_->Fail("/selection_costs",
                   "expected an input selection_ns_an_element above 0: costs are its multiples");
     }
-    cluster_.selection_costs = *costs;
   }
 
   void ReadCoder(const std::string& at) {

@@ -8,7 +8,6 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 
@@ -19,8 +18,9 @@ using nlohmann::json;
 
 constexpr const char* kMachineEach = "machines-like-this";
 
-// The newest profile trial of each subject that is of the current revisions.
-void AddProfileTrials(const SystemSide& side, const Catalog& catalog, json& outcomes) {
+// The newest profile trial of each subject that is of the current revisions; whether there is any.
+bool AddProfileTrials(const SystemSide& side, const Catalog& catalog, ProfileOutcomes& outcomes) {
+  bool added = false;
   for (const TrialRow& row : side.rows) {
     if (row.kind != "profile" || !row.counts()) continue;
     const json& config = row.config;
@@ -28,8 +28,10 @@ void AddProfileTrials(const SystemSide& side, const Catalog& catalog, json& outc
     json outcome = side.outcome(row);
     if (!outcome.is_object() || !outcome.contains("profile")) continue;
     outcome["config"] = config;
-    PutProfile(outcomes, outcome);
+    PutProfile(outcomes, ProfileOutcomeOf(outcome, row.directory));
+    added = true;
   }
+  return added;
 }
 
 // System of the machine that live trials ran on; null where there is none.
@@ -65,18 +67,17 @@ SideProfile ProfileOfSide(const SystemSide& side, const Catalog& catalog,
   std::vector<std::string> names;
   const json system = SystemOf(side);
   for (const std::string& name : profiles.Names(".json")) {
-    const json outcomes = ReadProfiles(profiles.File(name + ".json"));
-    if (outcomes.empty() || !std::ranges::all_of(outcomes, [&](const json& outcome) {
+    const ProfileOutcomes outcomes = ReadProfiles(profiles.File(name + ".json"));
+    if (outcomes.empty() || !std::ranges::all_of(outcomes, [&](const ProfileOutcome& outcome) {
           return IsOfMachine(outcome, system);
         })) {
       continue;
     }
-    for (const json& outcome : outcomes) PutProfile(found.outcomes, outcome);
+    for (const ProfileOutcome& outcome : outcomes) PutProfile(found.outcomes, outcome);
     names.push_back(fmt::format("{} ({})", name, KindOfAll(outcomes)));
   }
-  const json of_files = found.outcomes;
-  AddProfileTrials(side, catalog, found.outcomes);
-  if (found.outcomes != of_files) names.push_back("profile trials of " + side.name);
+  if (AddProfileTrials(side, catalog, found.outcomes))
+    names.push_back("profile trials of " + side.name);
   found.name = names.empty() ? "nothing" : fmt::format("{}", fmt::join(names, ", "));
   return found;
 }

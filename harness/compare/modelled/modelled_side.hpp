@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,10 +18,10 @@ namespace sparfuse::harness {
 
 // Where the model has the times of a side's system from.
 struct SideProfile {
-  std::string name;                                   // "profile trials of a", "lab (measured)"
-  std::string declared;                               // a declared cluster; "": measured
-  std::string file;                                   // named, and measured; else ""
-  nlohmann::json outcomes = nlohmann::json::array();  // of profile trials, where it is measured
+  std::string name;          // "profile trials of a", "lab (measured)"
+  std::string declared;      // a declared cluster; "": measured
+  std::string file;          // named, and measured; else ""
+  ProfileOutcomes outcomes;  // of profile trials, where it is measured
 };
 
 // named: a cluster of results/profiles, as cells name one; "": all that was measured of the side's

@@ -80,7 +80,7 @@ def timelines(of, over, found):
     scale, unit = wording.seconds_scale(max(ends))
     end = max(ends) * scale * 1.01
     kinds = set()
-    for (trial, step, rank, spans), name, axes in zip(shown, called, grid[:, 0]):
+    for (_, _, _, spans), name, axes in zip(shown, called, grid[:, 0]):
         drawn, lanes, last = timeline.draw(axes, spans, scale, _look)
         kinds |= drawn
         _write_phases(axes, spans, scale, end)

@@ -17,21 +17,16 @@ using nlohmann::json;
 
 constexpr const char* kLink = "link.gbps";
 
+// The keys that have a title in the table of a cell's keys, in its order.
 const std::vector<KeyColumn>& UsualColumns() {
-  static const std::vector<KeyColumn> kColumns = {{"kind", "kind"},
-                                                  {"mode", "mode"},
-                                                  {"workload", "workload"},
-                                                  {"workers", "workers"},
-                                                  {kLink, "link"},
-                                                  {"cluster", "cluster"},
-                                                  {"sparsifier", "sparsifier"},
-                                                  {"density", "density"},
-                                                  {"batch_per_worker", "batch"},
-                                                  {"accumulation", "accumulation"},
-                                                  {"threads_per_worker", "threads"},
-                                                  {"transport", "transport"},
-                                                  {"device", "device"},
-                                                  {"precision", "precision"}};
+  static const std::vector<KeyColumn> kColumns = [] {
+    std::vector<KeyColumn> columns;
+    for (const GivenKey& key : GivenKeysOfCells()) {
+      if (!key.column.empty())
+        columns.push_back({key.name == "link" ? kLink : key.name, key.column});
+    }
+    return columns;
+  }();
   return kColumns;
 }
 

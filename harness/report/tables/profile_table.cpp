@@ -15,16 +15,14 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-using nlohmann::operator""_json_pointer;
 
 constexpr std::size_t kElements = 1'000'000;
 constexpr double kDensity = 0.01;
 constexpr std::size_t kSlowest = 5;
 
-std::string LinkName(const json& config) {
-  const json& link = config.at("link");
-  if (link.is_null()) return "own";
-  const auto shape = StoredLink(link).value_or(LinkShape());
+std::string LinkName(const CellConfig& config) {
+  if (!config.link) return "own";
+  const LinkShape& shape = *config.link;
   return fmt::format("{:g} Gbit/s, {:g} µs{} (emulated)", shape.gbps, shape.alpha_us,
                      shape.has_within() ? fmt::format("; within nodes {:g} Gbit/s, {:g} µs",
                                                       shape.intra_node_gbps, shape.intra_node_us)
@@ -34,26 +32,25 @@ std::string LinkName(const json& config) {
 // Names the workloads of outcomes so that two in which anything else differs can be told apart.
 class WorkloadNames {
  public:
-  explicit WorkloadNames(const json& outcomes) {
+  explicit WorkloadNames(const ProfileOutcomes& outcomes) {
     static const std::set<std::string> kShownAnyway = {
         "workload",           "workers", "link.gbps", "link.alpha_us",
         "threads_per_worker", "device",  "precision"};
     std::vector<json> configs;
-    for (const json& outcome : outcomes) configs.push_back(outcome.at("config"));
+    for (const ProfileOutcome& outcome : outcomes) configs.push_back(ToJson(outcome.config));
     for (KeyColumn& column : KeyColumnsOf(configs)) {
       if (!kShownAnyway.contains(column.path)) keys_.push_back(std::move(column));
     }
   }
 
   // "text-gpt, cuda, batch 16": also where it was computed and how, unless on the host in float32.
-  std::string operator()(const json& config) const {
-    std::string name = config.at("workload");
-    for (const auto& [key, usual] : {std::pair{"device", "cpu"}, {"precision", "fp32"}}) {
-      if (config.value(key, usual) != usual) name += ", " + config.value(key, usual);
-    }
-    for (const KeyColumn& key : keys_) {
-      name += fmt::format(", {} {}", key.title, KeyText(config, key));
-    }
+  std::string operator()(const CellConfig& config) const {
+    std::string name = config.workload;
+    if (config.device != Place::kCpu) name += ", " + NameOf(config.device);
+    if (config.precision != Precision::kFp32) name += ", " + NameOf(config.precision);
+    const json as_json = ToJson(config);
+    for (const KeyColumn& key : keys_)
+      name += fmt::format(", {} {}", key.title, KeyText(as_json, key));
     return name;
   }
 
@@ -61,12 +58,10 @@ class WorkloadNames {
   std::vector<KeyColumn> keys_;
 };
 
-std::string RanksName(const json& config) {
-  const std::string threads =
-      config.at("threads_per_worker") == 1
-          ? ""
-          : fmt::format(" x {} threads", config["threads_per_worker"].dump());
-  return config.at("workers").dump() + threads;
+std::string RanksName(const CellConfig& config) {
+  const int threads = config.threads_per_worker;
+  return std::to_string(config.workers) +
+         (threads == 1 ? "" : fmt::format(" x {} threads", threads));
 }
 
 // "12.34 ± 0.10", in units of `unit` seconds; half: half of the interval.
@@ -78,28 +73,32 @@ std::string WithInterval(double value, double half, double unit = 1) {
 }
 
 // A number of the profile with its interval, from "relative_errors".
-std::string Measured(const json& profile, const std::string& place, double unit) {
-  const double value = profile.at(json::json_pointer(place));
-  const json errors = profile.value("relative_errors", json::object());
+std::string Measured(const Profile& profile, double value, const std::string& place, double unit) {
+  const auto found = profile.relative_errors.find(place);
+  const double error = found == profile.relative_errors.end() ? 0 : found->second.of_all;
   const double z = StudentTQuantile(0.5 + kConfidence / 2, 1e6);
-  return WithInterval(value, z * errors.value(place, 0.0) * value, unit);
+  return WithInterval(value, z * error * value, unit);
 }
 
-Table Passes(const json& outcomes, const WorkloadNames& names) {
+Table Passes(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Passes, ms";
   table.columns = {"workload", "ranks",      "link",   "n",   "forward",
                    "backward", "with hooks", "update", "load"};
-  for (const json& outcome : outcomes) {
-    const json& config = outcome.at("config");
-    const json& profile = outcome.at("profile");
-    const json load = outcome.value("/machine/load_before"_json_pointer, json());
-    const auto cell = [&](const char* place) { return Measured(profile, place, 1e-3); };
-    table.rows.push_back({names(config), RanksName(config), LinkName(config),
-                          profile.at("backward").at("steps").dump(),
-                          cell("/backward/forward_seconds"), cell("/backward/unhooked_seconds"),
-                          cell("/backward/hooked_seconds"), cell("/backward/update_seconds"),
-                          load.is_null() ? kNone : fmt::format("{:.1f}", load.get<double>())});
+  for (const ProfileOutcome& outcome : outcomes) {
+    const CellConfig& config = outcome.config;
+    const BackwardTimes backward = outcome.profile.backward.value_or(BackwardTimes());
+    const auto load = outcome.machine.find("load_before");
+    const auto cell = [&](double seconds, const char* name) {
+      return Measured(outcome.profile, seconds, fmt::format("/backward/{}_seconds", name), 1e-3);
+    };
+    table.rows.push_back(
+        {names(config), RanksName(config), LinkName(config), std::to_string(backward.steps),
+         cell(backward.forward_seconds, "forward"),
+         cell(backward.unhooked_seconds.value_or(0), "unhooked"),
+         cell(backward.hooked_seconds.value_or(0), "hooked"),
+         cell(backward.update_seconds, "update"),
+         load == outcome.machine.end() ? kNone : fmt::format("{:.1f}", load->get<double>())});
   }
   table.caption =
       "Medians over n passes, mean over ranks that run at once, ± half a 95 % interval. Tensors' "
@@ -108,35 +107,33 @@ Table Passes(const json& outcomes, const WorkloadNames& names) {
   return table;
 }
 
-Table SlowestTensors(const json& outcomes, const WorkloadNames& names) {
+Table SlowestTensors(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Slowest tensors in backward";
   table.columns = {"workload", "tensor", "elements", "ms", "of backward"};
-  std::set<json> shown;
-  for (const json& outcome : outcomes) {
-    const json& backward = outcome.at("profile").at("backward");
-    const std::string workload = names(outcome.at("config"));
+  std::set<std::string> shown;
+  for (const ProfileOutcome& outcome : outcomes) {
+    const BackwardTimes backward = outcome.profile.backward.value_or(BackwardTimes());
+    const std::string workload = names(outcome.config);
     if (!shown.insert(workload).second) continue;
-    std::vector<json> tensors = backward.at("tensors");
-    const auto seconds = [](const json& tensor) { return tensor.at("seconds").get<double>(); };
+    std::vector<ProfiledTensor> tensors = backward.tensors;
     const std::size_t count = std::min(kSlowest, tensors.size());
     std::partial_sort(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(count),
                       tensors.end(),
-                      [&](const json& a, const json& b) { return seconds(a) > seconds(b); });
+                      [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     for (std::size_t i = 0; i < count; ++i) {
-      table.rows.push_back(
-          {workload, tensors[i].at("name"), tensors[i].at("numel").dump(),
-           fmt::format("{:.3f}", 1e3 * seconds(tensors[i])),
-           fmt::format("{:.1f} %",
-                       100 * seconds(tensors[i]) / backward.at("unhooked_seconds").get<double>())});
+      table.rows.push_back({workload, tensors[i].name, std::to_string(tensors[i].numel),
+                            fmt::format("{:.3f}", 1e3 * tensors[i].seconds),
+                            fmt::format("{:.1f} %", 100 * tensors[i].seconds /
+                                                        backward.unhooked_seconds.value_or(0))});
     }
   }
   table.caption = "Of the first row of each workload above.";
   return table;
 }
 
-std::string ColumnName(const json& config, const WorkloadNames& names) {
-  return names(config) + " x" + RanksName(config) + (config.at("link").is_null() ? "" : ", shaped");
+std::string ColumnName(const CellConfig& config, const WorkloadNames& names) {
+  return names(config) + " x" + RanksName(config) + (config.link ? ", shaped" : "");
 }
 
 // Adds a row with what `cell` makes of each outcome's costs.
@@ -148,7 +145,7 @@ void AddRow(Table& table, const std::string& name, const std::vector<CostModel>&
   table.rows.push_back(std::move(row));
 }
 
-Table Kernels(const json& outcomes, const WorkloadNames& names) {
+Table Kernels(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = fmt::format("Kernels, ns an element of {:g} million at density {}",
                             1e-6 * static_cast<double>(kElements), kDensity);
@@ -156,9 +153,9 @@ Table Kernels(const json& outcomes, const WorkloadNames& names) {
   std::vector<CostModel> costs;
   std::set<std::string> sparsifiers;
   std::set<std::string> quantizers;
-  for (const json& outcome : outcomes) {
-    table.columns.push_back(ColumnName(outcome.at("config"), names));
-    costs.push_back(KernelCosts(outcome.at("profile")));
+  for (const ProfileOutcome& outcome : outcomes) {
+    table.columns.push_back(ColumnName(outcome.config, names));
+    costs.push_back(KernelCosts(outcome.profile));
     for (const auto& [name, cost] : costs.back().selection) sparsifiers.insert(name);
     for (const auto& [name, cost] : costs.back().encode_seconds) quantizers.insert(name);
   }
@@ -191,39 +188,35 @@ Table Kernels(const json& outcomes, const WorkloadNames& names) {
   return table;
 }
 
-void AddLinkRow(Table& table, const json& config, const std::string& workload, const json& link) {
-  std::vector<std::string> row = {workload, RanksName(config), LinkName(config), link.at("class")};
-  const json& fit = link.at("fit");
-  if (fit.is_null()) {
+void AddLinkRow(Table& table, const CellConfig& config, const std::string& workload,
+                const MeasuredLink& link) {
+  std::vector<std::string> row = {workload, RanksName(config), LinkName(config), link.link_class};
+  const auto& fit = link.fit;
+  if (!fit) {
     row.resize(table.columns.size(), kNone);
   } else {
-    const double t = StudentTQuantile(0.5 + kConfidence / 2, fit.at("points").get<double>() - 2);
-    const auto interval = [&](const char* value, const char* error, double unit) {
-      return WithInterval(fit.at(value), t * fit.at(error).get<double>(), unit);
-    };
-    row.push_back(interval("alpha_seconds", "alpha_standard_error", 1e-6));
-    row.push_back(interval("seconds_per_byte", "seconds_per_byte_standard_error", 1e-9));
-    row.push_back(fmt::format("{:.2f}", 8e-9 / fit.at("seconds_per_byte").get<double>()));
-    row.push_back(fmt::format("{:.1f} %", 100 * fit.at("rms_relative_residual").get<double>()));
-    row.push_back(fmt::format("{:+.1f} %", 100 * fit.at("worst_relative_residual").get<double>()));
-    row.push_back(fmt::format("{:.4f}", fit.at("r_squared").get<double>()));
-    row.push_back(fit.at("points").dump());
+    const double t = StudentTQuantile(0.5 + kConfidence / 2, static_cast<double>(fit->points) - 2);
+    row.push_back(WithInterval(fit->alpha_seconds, t * fit->alpha_standard_error, 1e-6));
+    row.push_back(
+        WithInterval(fit->seconds_per_byte, t * fit->seconds_per_byte_standard_error, 1e-9));
+    row.push_back(fmt::format("{:.2f}", 8e-9 / fit->seconds_per_byte));
+    row.push_back(fmt::format("{:.1f} %", 100 * fit->rms_relative_residual));
+    row.push_back(fmt::format("{:+.1f} %", 100 * fit->worst_relative_residual));
+    row.push_back(fmt::format("{:.4f}", fit->r_squared));
+    row.push_back(std::to_string(fit->points));
   }
   table.rows.push_back(std::move(row));
 }
 
-Table Links(const json& outcomes, const WorkloadNames& names) {
+Table Links(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
   Table table;
   table.title = "Links, seconds = alpha + beta * bytes a round";
   table.columns = {"workload",      "ranks",  "link",         "class",          "alpha, µs",
                    "beta, ns/byte", "Gbit/s", "RMS residual", "worst residual", "R²",
                    "points"};
-  for (const json& outcome : outcomes) {
-    for (const char* key : {"link", "node_link"}) {
-      if (outcome.at("profile").contains(key)) {
-        const json& config = outcome.at("config");
-        AddLinkRow(table, config, names(config), outcome.at("profile").at(key));
-      }
+  for (const ProfileOutcome& outcome : outcomes) {
+    for (const auto* link : {&outcome.profile.link, &outcome.profile.node_link}) {
+      if (*link) AddLinkRow(table, outcome.config, names(outcome.config), **link);
     }
   }
   table.caption =
@@ -234,7 +227,7 @@ Table Links(const json& outcomes, const WorkloadNames& names) {
 
 }  // namespace
 
-std::vector<Table> ProfileTables(const json& outcomes) {
+std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes) {
   const WorkloadNames names(outcomes);
   std::vector<Table> tables = {Passes(outcomes, names), SlowestTensors(outcomes, names),
                                Kernels(outcomes, names)};

@@ -13,7 +13,7 @@
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 
 namespace sparfuse::harness {
 namespace {

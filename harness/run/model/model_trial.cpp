@@ -16,19 +16,16 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-using nlohmann::operator""_json_pointer;
 
 constexpr int kTracedRanks = 4;
 
 // Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
-// leave: the first step of the same plan again with other draws of what was measured. Null where
+// leave: the first step of the same plan again with other draws of what was measured. Nothing where
 // the profiles do not say how well they are known.
-json StepUncertainty(const TrialConfig& trial, const json& profiles, const ModelConfig& model) {
+std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                                      const ModelConfig& model) {
   constexpr int kProfileDraws = 12;
-  const bool known = std::any_of(profiles.begin(), profiles.end(), [](const json& outcome) {
-    return outcome.at("profile").contains("relative_errors");
-  });
-  if (!known) return nullptr;
+  if (!KnowsErrors(profiles)) return std::nullopt;
   const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
   double squares = 0;
   for (int draw = 1; draw <= kProfileDraws; ++draw) {
@@ -42,7 +39,7 @@ json StepUncertainty(const TrialConfig& trial, const json& profiles, const Model
 }
 
 // The first step again with other draws of what a declared cluster's file states.
-json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn) {
+json Draws(const TrialConfig& trial, const std::function<ProfileOutcomes(int)>& drawn) {
   json steps = json::array();
   json exposed = json::array();
   for (int draw = 1; draw <= kDraws; ++draw) {
@@ -56,14 +53,15 @@ json Draws(const TrialConfig& trial, const std::function<json(int)>& drawn) {
 
 }  // namespace
 
-json RunModelledTrial(const TrialConfig& trial, const json& profiles,
-                      const std::function<json(int)>& drawn,
+json RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                      const std::function<ProfileOutcomes(int)>& drawn,
                       const std::filesystem::path& directory) {
   const CellConfig& config = trial.cell;
   const ModelConfig model = [&] {
     try {
       return ConfigureModel(trial, profiles);
-    } catch (const json::exception& error) {
+    } catch (const Error& error) {
+      if (error.kind() != FailureKind::kData) throw;
       SPARFUSE_THROW(kData,
                      "cluster \"" + config.cluster + "\": its profile is damaged: " + error.what());
     }
@@ -72,6 +70,7 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
   const int ranks = model.topology.ranks;
   const int steps = SimulatedSteps(config, model);
   const int first = DenseWarmupSteps(config);
+  const ProfileOutcome& first_profile = profiles.front();
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
@@ -110,26 +109,23 @@ json RunModelledTrial(const TrialConfig& trial, const json& profiles,
                   {"plan", model.plan.UnitSizes()},
                   {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
                   {"layout", std::move(layout)},
-                  {"machine", profiles.front().at("machine")},
-                  {"software", profiles.front().at("software")},
+                  {"machine", first_profile.machine},
+                  {"software", first_profile.software},
                   {"series", std::move(series)}};
   if (drawn) outcome["draws"] = Draws(trial, drawn);
-  const json uncertainty = StepUncertainty(trial, profiles, model);
-  if (!uncertainty.is_null())
-    outcome["metrics"]["step_uncertainty"] = {{"value", uncertainty}, {"unit", "1"}};
-  const bool measured = !profiles.front().contains("declared") ||
-                        profiles.front().value("/card/used"_json_pointer, false);
-  if (measured) {
-    const std::vector<std::string> assumed =
-        AssumedWork(profiles.front().at("profile"), model.coding);
+  if (const auto uncertainty = StepUncertainty(trial, profiles, model))
+    outcome["metrics"]["step_uncertainty"] = {{"value", *uncertainty}, {"unit", "1"}};
+  if (!first_profile.declared || (first_profile.card && first_profile.card->used)) {
+    const std::vector<std::string> assumed = AssumedWork(first_profile.profile, model.coding);
     if (!assumed.empty()) outcome["assumed"] = assumed;
   }
   if (const auto& table = workload.table) {
     outcome["table"] = {{"source", workload.summary},
                         {"measured_on", table->times ? json(table->times->measured_on) : json()}};
   }
+  const json said = ToJson(first_profile);
   for (const char* key : {"calibration", "inputs", "card"}) {
-    if (profiles.front().contains(key)) outcome[key] = profiles.front().at(key);
+    if (said.contains(key)) outcome[key] = said.at(key);
   }
   return outcome;
 }

@@ -7,7 +7,6 @@
 
 #include "core/sparsify/descriptors.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
@@ -16,53 +15,50 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
-int RanksOf(const json& outcome) { return outcome.at("config").at("workers").get<int>(); }
+using Fits = std::function<bool(const ProfileOutcome&)>;
 
 // The profile measured with `ranks` at once, or else with the most ranks below; null if none.
-const json* NearestBelow(const json& profiles, int ranks,
-                         const std::function<bool(const json&)>& fits) {
-  const json* best = nullptr;
-  for (const json& outcome : profiles) {
-    if (!fits(outcome) || RanksOf(outcome) > ranks) continue;
-    if (best == nullptr || RanksOf(outcome) > RanksOf(*best)) best = &outcome;
+const ProfileOutcome* NearestBelow(const ProfileOutcomes& profiles, int ranks, const Fits& fits) {
+  const ProfileOutcome* best = nullptr;
+  for (const ProfileOutcome& outcome : profiles) {
+    if (!fits(outcome) || outcome.config.workers > ranks) continue;
+    if (best == nullptr || outcome.config.workers > best->config.workers) best = &outcome;
   }
   return best;
 }
 
-int RanksPerNodeOf(const json& outcome) {
-  return outcome.at("config").at("ranks_per_node").get<int>();
-}
-bool HasLinksWithin(const json& outcome) {
-  const json& link = outcome.at("config").at("link");
-  return StoredLink(link).value_or(LinkShape()).has_within();
-}
+bool HasLinksWithin(const CellConfig& config) { return config.link && config.link->has_within(); }
 
 // Whether each machine had a part of the ranks: their links are those between machines.
-bool IsAcrossMachines(const json& outcome) {
-  const json& config = outcome.at("config");
-  return config.value("mode", "") == "measured" &&
-         config.value("ranks_per_node", RanksOf(outcome)) < RanksOf(outcome);
+bool IsAcrossMachines(const CellConfig& config) {
+  return config.mode == Mode::kMeasured && config.ranks_per_node < config.workers;
+}
+
+int CoresOf(const ProfileOutcome& outcome) {
+  const auto cores = outcome.machine.find("cores");
+  if (cores == outcome.machine.end() || !cores->is_number_integer())
+    SPARFUSE_THROW(kData, "the profile does not tell its machine's cores");
+  return cores->get<int>();
 }
 
 // Of ranks that have a machine each, in the model: the link of the number of ranks nearest to the
 // cell's, of those measured across machines where there are any. More ranks than a machine has
 // cores for measure the machine. Null if none fits.
-const json* NearestLink(const json& profiles, int workers, int threads,
-                        const std::function<bool(const json&)>& fits) {
-  const json* best = nullptr;
-  const auto off = [&](const json& outcome) {
-    return std::abs(std::log(static_cast<double>(RanksOf(outcome)) / workers));
+const ProfileOutcome* NearestLink(const ProfileOutcomes& profiles, int workers, int threads,
+                                  const Fits& fits) {
+  const ProfileOutcome* best = nullptr;
+  const auto off = [&](const CellConfig& config) {
+    return std::abs(std::log(static_cast<double>(config.workers) / workers));
   };
-  for (const json& outcome : profiles) {
-    const bool across = IsAcrossMachines(outcome);
-    const int cores = outcome.at("machine").at("cores").get<int>();
-    const int fewest = 2 * (HasLinksWithin(outcome) ? RanksPerNodeOf(outcome) : 1);
-    if (!fits(outcome) || (!across && RanksOf(outcome) > std::max(fewest, cores / threads)))
-      continue;
-    const bool better = best == nullptr || across > IsAcrossMachines(*best) ||
-                        (across == IsAcrossMachines(*best) && off(outcome) < off(*best));
+  for (const ProfileOutcome& outcome : profiles) {
+    if (!fits(outcome)) continue;
+    const CellConfig& config = outcome.config;
+    const bool across = IsAcrossMachines(config);
+    const int fewest = 2 * (HasLinksWithin(config) ? config.ranks_per_node : 1);
+    if (!across && config.workers > std::max(fewest, CoresOf(outcome) / threads)) continue;
+    const bool better =
+        best == nullptr || across > IsAcrossMachines(best->config) ||
+        (across == IsAcrossMachines(best->config) && off(config) < off(best->config));
     if (better) best = &outcome;
   }
   return best;
@@ -70,12 +66,13 @@ const json* NearestLink(const json& profiles, int workers, int threads,
 
 // How many times as long as `alone`, of ranks with a core each, a step without communication keeps
 // the cores when more ranks share them: they displace one another's caches, and some end early.
-// From when all are through; 1 where a profile is from before that was measured.
-double SlowdownOfSharing(const json& alone, const json& shared, int units) {
-  const auto seconds_a_rank = [units](const json& outcome) {  // of a core that has work
-    const int ranks = RanksOf(outcome);
-    return outcome.at("profile").at("backward").value("all_ranks_seconds", 0.0) *
-           std::min(units, ranks) / ranks;
+// From when all are through; 1 where that was not measured.
+double SlowdownOfSharing(const ProfileOutcome& alone, const ProfileOutcome& shared, int units) {
+  const auto seconds_a_rank = [units](const ProfileOutcome& outcome) {  // of a core that has work
+    const int ranks = outcome.config.workers;
+    const auto& backward = outcome.profile.backward;
+    const double seconds = backward ? backward->all_ranks_seconds.value_or(0) : 0;
+    return seconds * std::min(units, ranks) / ranks;
   };
   const double least = seconds_a_rank(alone);
   return least > 0 ? std::max(1.0, seconds_a_rank(shared) / least) : 1;
@@ -88,54 +85,55 @@ double SlowdownOfSharing(const json& alone, const json& shared, int units) {
 
 }  // namespace
 
-ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
+ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles) {
   const CellConfig& config = trial.cell;
   const int workers = config.workers;
   const bool shared = config.cluster == kThisMachine;
   if (profiles.empty()) Lacks(config, "every measurement");
-  const bool declared = profiles.front().contains("declared");
+  const bool declared = profiles.front().declared;
   // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
-  const int units = declared ? 0
-                             : std::max(1, profiles.front().at("machine").at("cores").get<int>() /
-                                               config.threads_per_worker);
+  const int units =
+      declared ? 0 : std::max(1, CoresOf(profiles.front()) / config.threads_per_worker);
 
-  const json* compute = declared
-                            ? &profiles.front()
-                            : NearestBelow(profiles, shared ? std::min(workers, units) : 1,
-                                           [](const json& each) { return !IsFingerprint(each); });
+  const auto has_times = [](const ProfileOutcome& each) { return !each.is_fingerprint(); };
+  const ProfileOutcome* compute =
+      declared ? &profiles.front()
+               : NearestBelow(profiles, shared ? std::min(workers, units) : 1, has_times);
   if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
-  const json& times = compute->at("profile");
+  const Profile& times = compute->profile;
   GradientLayout layout = MakeLayout(TensorsOf(times), config);
   BackwardProfile backward = BackwardOf(times, layout);
   backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
   if (shared && workers > units) {
-    const json* together =
-        NearestBelow(profiles, workers, [](const json& each) { return !IsFingerprint(each); });
+    const ProfileOutcome* together = NearestBelow(profiles, workers, has_times);
     backward.Slow(SlowdownOfSharing(*compute, *together, units));
   }
   CostModel cost = KernelCosts(times);
   if (declared) {
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
-    const json wanted = ToJson(config.measured_link());
+    const std::optional<LinkShape> wanted = config.measured_link();
     // Of links within nodes and between them only as many ranks a node as the cell has, and several
     // nodes where it has several, measured both.
     const bool several_nodes = workers > config.ranks_per_node;
-    const auto fits = [&](const json& outcome) {
-      return RanksOf(outcome) > 1 && outcome.at("config").at("link") == wanted &&
-             (!HasLinksWithin(outcome) ||
-              (RanksPerNodeOf(outcome) == config.ranks_per_node &&
-               (RanksOf(outcome) > RanksPerNodeOf(outcome)) == several_nodes));
+    const auto fits = [&](const ProfileOutcome& outcome) {
+      const CellConfig& measured = outcome.config;
+      return measured.workers > 1 && measured.link == wanted &&
+             (!HasLinksWithin(measured) ||
+              (measured.ranks_per_node == config.ranks_per_node &&
+               (measured.workers > measured.ranks_per_node) == several_nodes));
     };
-    const auto of_fingerprint = [&](const json& outcome) {
-      return IsFingerprint(outcome) && fits(outcome);
+    const auto of_fingerprint = [&](const ProfileOutcome& outcome) {
+      return outcome.is_fingerprint() && fits(outcome);
     };
     const int threads = config.threads_per_worker;
-    const json* link = shared ? NearestBelow(profiles, workers, fits)
-                              : NearestLink(profiles, workers, threads, of_fingerprint);
+    const ProfileOutcome* link = shared ? NearestBelow(profiles, workers, fits)
+                                        : NearestLink(profiles, workers, threads, of_fingerprint);
     if (link == nullptr && !shared) link = NearestLink(profiles, workers, threads, fits);
-    if (link == nullptr) Lacks(config, "the link " + wanted.dump() + " between two ranks");
-    AddLink(cost, link->at("profile"));
+    if (link == nullptr) {
+      Lacks(config, "the link " + ToJson(wanted).dump() + " between two ranks");
+    }
+    AddLink(cost, link->profile);
     cost.exchange_host_seconds = config.exchange_host_seconds();
   }
 
@@ -158,7 +156,7 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const json& profiles) {
 
 namespace {
 
-StepModel ModelSome(const TrialConfig& trial, const json& profiles, bool all) {
+StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, bool all) {
   const ModelConfig model = ConfigureModel(trial, profiles);
   const int first = DenseWarmupSteps(trial.cell);
   const int steps = all ? SimulatedSteps(trial.cell, model) : 1;
@@ -173,11 +171,11 @@ StepModel ModelSome(const TrialConfig& trial, const json& profiles, bool all) {
 
 }  // namespace
 
-StepModel ModelSteps(const TrialConfig& trial, const json& profiles) {
+StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles) {
   return ModelSome(trial, profiles, true);
 }
 
-StepModel ModelFirstStep(const TrialConfig& trial, const json& profiles) {
+StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles) {
   return ModelSome(trial, profiles, false);
 }
 

@@ -1,10 +1,8 @@
 // Makes what the model simulates of a cell and the profiles of its cluster.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "core/engine/model/model_engine.hpp"
-#include "harness/records/cell_config.hpp"
+#include "harness/records/profile.hpp"
 
 namespace sparfuse::harness {
 
@@ -13,7 +11,7 @@ inline constexpr int kDraws = 32;
 
 // profiles: outcomes of profile trials, as RunModelledTrial takes them. Throws Error{kConfig}
 // naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
-ModelConfig ConfigureModel(const TrialConfig& trial, const nlohmann::json& profiles);
+ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles);
 
 // How many steps of a cell's trial are simulated: those after the dense ones where they vary, else
 // one, which all are like.
@@ -29,9 +27,9 @@ struct StepModel {
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.
-StepModel ModelSteps(const TrialConfig& trial, const nlohmann::json& profiles);
+StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles);
 // The first of them, which bands are made of. Planned with these profiles: whoever has that cluster
 // measures it before he plans.
-StepModel ModelFirstStep(const TrialConfig& trial, const nlohmann::json& profiles);
+StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles);
 
 }  // namespace sparfuse::harness

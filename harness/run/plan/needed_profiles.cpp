@@ -7,8 +7,6 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/measured/fingerprint_file.hpp"
-#include "harness/clusters/measured/profile_kind.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/files/canonical.hpp"
@@ -103,18 +101,17 @@ const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& r
 namespace {
 
 // Whether of the links that the cell needs no more has to be measured.
-bool FingerprintHasLink(const json& outcomes, const CellConfig& config) {
-  return std::ranges::any_of(outcomes, [&](const json& outcome) {
-    const json& measured = outcome.at("config");
-    return IsFingerprint(outcome) && measured.at("workers") > 1 &&
-           measured.at("link") == ToJson(config.measured_link());
+bool FingerprintHasLink(const ProfileOutcomes& outcomes, const CellConfig& config) {
+  return std::ranges::any_of(outcomes, [&](const ProfileOutcome& outcome) {
+    return outcome.is_fingerprint() && outcome.config.workers > 1 &&
+           outcome.config.link == config.measured_link();
   });
 }
 
-Profile ProfileOfFile(const Store& store, const CellConfig& config) {
+FoundProfile ProfileOfFile(const Store& store, const CellConfig& config) {
   const std::string& name = config.cluster;
-  const json outcomes = MeasuredOf(store.profiles(), name);
-  Profile profile{ProfilesOf(outcomes, config), ""};
+  const ProfileOutcomes outcomes = MeasuredOf(store.profiles(), name);
+  FoundProfile profile{ProfilesOf(outcomes, config), ""};
   if (profile.content.empty()) {
     const CellConfig like = MeasuredLike(outcomes, config);
     profile.missing = WhatIsMissing(
@@ -126,17 +123,17 @@ Profile ProfileOfFile(const Store& store, const CellConfig& config) {
 
 }  // namespace
 
-Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const CellConfig& config, const ProfileNeeds& needs,
-                    const std::string& system_hash) {
-  Profile profile;
+FoundProfile FindProfile(const Catalog& catalog, const Store& store,
+                         const std::vector<TrialRow>& rows, const CellConfig& config,
+                         const ProfileNeeds& needs, const std::string& system_hash) {
+  FoundProfile profile;
   if (IsDeclared(store.profiles(), config.cluster)) {
     profile.content =
         DeclaredProfile(LoadDeclaredCluster(store.profiles(), config.cluster), config);
     return profile;
   }
   if (!IsOwnCluster(config.cluster)) return ProfileOfFile(store, config);
-  json content = json::array();
+  ProfileOutcomes content;
   for (const auto& wanted : ProfileConfigsFor(config, needs)) {
     const TrialRow* row = FindTrial(catalog, rows, wanted, system_hash);
     if (row == nullptr) {
@@ -147,17 +144,18 @@ Profile FindProfile(const Catalog& catalog, const Store& store, const std::vecto
     }
     json outcome = ReadJsonFile(store.results() / row->directory / "outcome.json");
     outcome["config"] = ToJson(wanted);
-    content.push_back(std::move(outcome));
+    content.push_back(ProfileOutcomeOf(outcome, row->directory));
   }
   profile.content = std::move(content);
   return profile;
 }
 
-System ModelledSystem(const CellConfig& config, const json& profile, const System& machine) {
+System ModelledSystem(const CellConfig& config, const ProfileOutcomes& profile,
+                      const System& machine) {
   System system;
   if (IsOwnCluster(config.cluster)) system = machine;
   system.cluster = config.cluster;
-  system.profile_hash = ContentHash(profile);
+  system.profile_hash = ContentHash(ToJson(profile));
   const std::string kind = KindOfAll(profile);
   if (kind != kMeasured) system.kind = kind;
   return system;

@@ -11,6 +11,7 @@
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/records/node.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {
@@ -48,22 +49,22 @@ std::vector<CellConfig> ProfileConfigsFor(const CellConfig& config, const Profil
 const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& rows,
                           const CellConfig& config, const std::string& system_hash);
 
-struct Profile {
-  nlohmann::json content;  // an array of profile outcomes, each with its "config"; null: missing
-  std::string missing;     // what is not there yet
+struct FoundProfile {
+  ProfileOutcomes content;  // empty: missing
+  std::string missing;      // what is not there yet
 };
 
 // The profile of `config` from the newest trials in `rows` that count, have `system_hash` and
 // current revisions; or from the named file of the store's profiles, what it has of the config's
 // workload, batch and threads.
-Profile FindProfile(const Catalog& catalog, const Store& store, const std::vector<TrialRow>& rows,
-                    const CellConfig& config, const ProfileNeeds& needs,
-                    const std::string& system_hash);
+FoundProfile FindProfile(const Catalog& catalog, const Store& store,
+                         const std::vector<TrialRow>& rows, const CellConfig& config,
+                         const ProfileNeeds& needs, const std::string& system_hash);
 
 // What stands in the place of a machine for a modelled trial: the profile, for own clusters with
 // the machine that it was measured on, else with the kind of a file of profiles that is not
 // measured.
-System ModelledSystem(const CellConfig& config, const nlohmann::json& profile,
+System ModelledSystem(const CellConfig& config, const ProfileOutcomes& profile,
                       const System& machine);
 
 }  // namespace sparfuse::harness

@@ -361,7 +361,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
   for (const auto& experiment : experiments) {
     const ProfileNeeds needs = NeedsOf(experiment);
     for (const auto& part : PartsWithTwins(experiment)) {
-      std::map<std::string, Profile> profiles;  // cells that differ in the method share one
+      std::map<std::string, FoundProfile> profiles;  // cells that differ in the method share one
       for (const auto& cell : part.cells) {
         if (!cell.config.modelled()) continue;
         json of_profile;
@@ -375,7 +375,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
           found->second =
               FindProfile(context.catalog, context.store, rows, cell.config, needs, system_hash);
         }
-        const Profile& profile = found->second;
+        const FoundProfile& profile = found->second;
         for (int block = 0; block < part.blocks; ++block) {
           PlannedTrial trial =
               MakeTrial(context, parts, experiment.id, part, cell.config, cell.config_hash, block);

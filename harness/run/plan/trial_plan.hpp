@@ -10,6 +10,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/records/node.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/store/store.hpp"
 
 namespace sparfuse::harness {
@@ -24,9 +25,9 @@ struct PlannedTrial {
   std::string experiment, part;
   CellConfig config;
   std::string config_hash;
-  nlohmann::json system;   // null for a modelled trial whose profile is missing
-  int hosts = 0;           // that its launch will be on; 0: of a modelled one
-  nlohmann::json profile;  // modelled trials: what the model gets
+  nlohmann::json system;    // null for a modelled trial whose profile is missing
+  int hosts = 0;            // that its launch will be on; 0: of a modelled one
+  ProfileOutcomes profile;  // modelled trials: what the model gets
   nlohmann::json revisions;
   nlohmann::json sources;  // SourcesOf(config)
   int block = 0;

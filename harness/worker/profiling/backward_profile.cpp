@@ -6,14 +6,13 @@
 #include <map>
 
 #include "core/device/runtime.hpp"
+#include "harness/worker/profiling/measurement.hpp"
 #include "harness/worker/rank/ready_order.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-using nlohmann::operator""_json_pointer;
 using Clock = std::chrono::steady_clock;
 
 class BackwardProfiler {
@@ -35,7 +34,7 @@ class BackwardProfiler {
   BackwardProfiler& operator=(const BackwardProfiler&) = delete;
 
   void Measure(const BackwardEffort& effort, const std::function<void(const std::string&)>& say,
-               ProfileRecord& record) {
+               Profile& profile) {
     for (int i = 1; i < effort.warmup_steps; ++i) HookedStep();
     const auto begin = Clock::now();  // the last step of warm-up tells how long the others take
     UnhookedPass();
@@ -52,7 +51,7 @@ class BackwardProfiler {
       Sample(HookedStep());
       samples_["unhooked"].push_back(UnhookedPass());
     }
-    Write(steps, record);
+    Write(steps, profile);
   }
 
  private:
@@ -111,40 +110,41 @@ class BackwardProfiler {
     return MeanOverRanks(rank_, it == samples_.end() ? Estimate{} : MedianEstimate(it->second));
   }
 
-  void Write(int steps, ProfileRecord& record) const {
-    std::vector<Estimate> tensors;
+  void Write(int steps, Profile& profile) const {
+    std::vector<double> errors;
     const Estimate tail = EstimateOf("backward end");
     const Estimate unhooked = EstimateOf("unhooked");
+    BackwardTimes times;
     double sum = tail.value;
     for (std::size_t t = 0; t < layout_.tensors(); ++t) {
-      tensors.push_back(EstimateOf("backward " + layout_.tensor(t).name));
-      sum += tensors.back().value;
+      const TensorEntry& tensor = layout_.tensor(t);
+      const Estimate seconds = EstimateOf("backward " + tensor.name);
+      times.tensors.push_back({tensor.name, tensor.shape, tensor.numel, seconds.value});
+      errors.push_back(seconds.relative_error());
+      sum += seconds.value;
     }
     const double scale = sum > 0 ? unhooked.value / sum : 1;
+    for (ProfiledTensor& tensor : times.tensors) tensor.seconds = scale * tensor.seconds;
+    profile.relative_errors["/backward/tensors"] = {0, errors};
 
-    json list = json::array();
-    for (std::size_t t = 0; t < layout_.tensors(); ++t) {
-      const TensorEntry& tensor = layout_.tensor(t);
-      list.push_back({{"name", tensor.name},
-                      {"shape", tensor.shape},
-                      {"numel", tensor.numel},
-                      {"seconds", scale * tensors[t].value}});
-    }
-    record.Set("/backward/steps"_json_pointer, steps);
-    record.Number("/backward/begin_seconds"_json_pointer, EstimateOf("begin"));
+    const Measurement measured(profile);
+    const auto value = [&](const std::string& name, const Estimate& estimate) {
+      return measured.Value("/backward/" + name + "_seconds", estimate);
+    };
     Estimate forward = EstimateOf("forward");
     const Estimate micro_step = EstimateOf("backward micro-step");
     forward.value += (micro_steps_ - 1) * micro_step.value;
     forward.standard_error =
         std::hypot(forward.standard_error, (micro_steps_ - 1) * micro_step.standard_error);
-    record.Number("/backward/forward_seconds"_json_pointer, forward);
-    record.Set("/backward/tensors"_json_pointer, std::move(list));
-    record.Errors("/backward/tensors"_json_pointer, tensors);
-    record.Set("/backward/tail_seconds"_json_pointer, scale * tail.value);
-    record.Number("/backward/hooked_seconds"_json_pointer, EstimateOf("hooked"));
-    record.Number("/backward/unhooked_seconds"_json_pointer, unhooked);
-    record.Number("/backward/update_seconds"_json_pointer, EstimateOf("update"));
-    record.Number("/backward/all_ranks_seconds"_json_pointer, EstimateOf("all ranks"));
+    times.steps = steps;
+    times.begin_seconds = value("begin", EstimateOf("begin"));
+    times.forward_seconds = value("forward", forward);
+    times.tail_seconds = scale * tail.value;
+    times.hooked_seconds = value("hooked", EstimateOf("hooked"));
+    times.unhooked_seconds = value("unhooked", unhooked);
+    times.update_seconds = value("update", EstimateOf("update"));
+    times.all_ranks_seconds = value("all_ranks", EstimateOf("all ranks"));
+    profile.backward = std::move(times);
   }
 
   const Rank& rank_;
@@ -191,8 +191,8 @@ double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
 void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,
                      const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
                      const BackwardEffort& effort,
-                     const std::function<void(const std::string&)>& say, ProfileRecord& record) {
-  BackwardProfiler(rank, workload, ready_order, layout).Measure(effort, say, record);
+                     const std::function<void(const std::string&)>& say, Profile& profile) {
+  BackwardProfiler(rank, workload, ready_order, layout).Measure(effort, say, profile);
 }
 
 }  // namespace sparfuse::harness

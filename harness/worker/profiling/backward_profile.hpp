@@ -10,7 +10,7 @@
 
 #include "core/engine/live/live_engine.hpp"
 #include "core/fusion/layout.hpp"
-#include "harness/worker/profiling/profile_record.hpp"
+#include "harness/records/profile.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "workloads/workload.hpp"
 
@@ -49,6 +49,6 @@ double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
 void ProfileBackward(const Rank& rank, workloads::TrainingWorkload& workload,
                      const std::vector<std::size_t>& ready_order, const GradientLayout& layout,
                      const BackwardEffort& effort,
-                     const std::function<void(const std::string&)>& say, ProfileRecord& record);
+                     const std::function<void(const std::string&)>& say, Profile& profile);
 
 }  // namespace sparfuse::harness

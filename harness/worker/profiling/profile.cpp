@@ -1,11 +1,17 @@
-// Runs a profile trial: measures what the model computes with, on as many ranks at once as the
-// profile is for.
+// Runs a profile trial or a fingerprint: measures what the model computes with, on as many ranks at
+// once as the profile is for, or what tells systems apart.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
+#include "core/base/clock.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
+#include "harness/worker/profiling/fingerprint.hpp"
+#include "harness/worker/profiling/links.hpp"
+#include "harness/worker/profiling/measurement.hpp"
 #include "harness/worker/profiling/profiler.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "harness/worker/rank/ready_order.hpp"
@@ -38,9 +44,10 @@ ProfileSubject SubjectOf(const Rank& rank, workloads::TrainingWorkload& workload
   return subject;
 }
 
-}  // namespace
+using Say = std::function<void(const std::string&)>;
 
-void RunProfile(const Rank& rank) {
+// Of the rank's workload and of links.
+void AddProfile(const Rank& rank, const Say& say, json& outcome) {
   const int steps = rank.config.steps;
   const ProfileEffort effort{
       .backward = {.warmup_steps = rank.config.warmup_steps, .steps = steps, .seconds = 0},
@@ -49,6 +56,44 @@ void RunProfile(const Rank& rank) {
       // Whoever sleeps leaves the cores alone; and a card's passes take none.
       .beside = rank.device.kind == DeviceKind::kHost &&
                 !workloads::FindWorkload(rank.config.workload).sleeps};
+  const auto workload = MakeTrialWorkload(rank);
+  BroadcastState(rank, *workload);
+  const Profile profile = MeasureProfile(rank, SubjectOf(rank, *workload), effort, say);
+  const auto seconds = [](double value) { return json{{"value", value}, {"unit", "seconds"}}; };
+  outcome["profile"] = ToJson(profile);
+  outcome["metrics"] = {{"forward_seconds", seconds(profile.backward->forward_seconds)},
+                        {"backward_seconds", seconds(*profile.backward->unhooked_seconds)},
+                        {"update_seconds", seconds(profile.backward->update_seconds)}};
+  outcome["n"] = steps;
+  outcome["sampling"] =
+      "medians of " + std::to_string(steps) + " steps with hooks and as many passes without, of " +
+      std::to_string(kRepeats) + " repeats of a kernel or an exchange; mean over ranks";
+}
+
+// A fingerprint, and of two ranks and more what a model takes of links.
+void AddFingerprint(const Rank& rank, const Say& say, json& outcome) {
+  const auto begin = std::chrono::steady_clock::now();
+  Fingerprint fingerprint;
+  const int rounds = MeasureFingerprint(rank, say, fingerprint);
+  Profile profile;
+  profile.exchange_dispatch_seconds =
+      Measurement(profile).Value("/exchange_dispatch_seconds", ExchangeDispatch(rank, kRepeats));
+  if (rank.size() > 1) {
+    say("links, for models");
+    ProfileLinks(rank, kRepeats, profile);
+  }
+  profile.seconds = SecondsSince(begin);
+  outcome["fingerprint"] = ToJson(fingerprint);
+  outcome["profile"] = ToJson(profile);
+  outcome["n"] = rounds;
+  outcome["sampling"] = "medians of " + std::to_string(rounds) +
+                        " rounds, of links for models of " + std::to_string(kRepeats) +
+                        " repeats; mean over ranks";
+}
+
+}  // namespace
+
+void RunProfile(const Rank& rank) {
   const auto say = [&rank](const std::string& what) {
     if (rank.rank() != 0) return;
     std::printf("%s%s\n", kMeasuringLine, what.c_str());
@@ -56,29 +101,19 @@ void RunProfile(const Rank& rank) {
   };
   double load = 0;  // of what runs beside this trial, for who wonders about its times
   if (getloadavg(&load, 1) != 1) load = 0;
-  const auto workload = MakeTrialWorkload(rank);
-  BroadcastState(rank, *workload);
-  json profile = MeasureProfile(rank, SubjectOf(rank, *workload), effort, say);
+  json outcome = {
+      {"status", "ok"}, {"reason", ""}, {"checks", json::object()}, {"metrics", json::object()}};
+  if (rank.config.is_fingerprint()) {
+    AddFingerprint(rank, say, outcome);
+  } else {
+    AddProfile(rank, say, outcome);
+  }
   PrivateFacts facts;
   Machine machine = MachineOf(rank, facts);
   if (rank.rank() != 0) return;
   machine.load_before = load;
-  const auto seconds = [](double value) { return json{{"value", value}, {"unit", "seconds"}}; };
-  const json& measured = profile["backward"];
-  json outcome;
-  outcome["status"] = "ok";
-  outcome["reason"] = "";
-  outcome["checks"] = json::object();
-  outcome["metrics"] = {{"forward_seconds", seconds(measured["forward_seconds"])},
-                        {"backward_seconds", seconds(measured["unhooked_seconds"])},
-                        {"update_seconds", seconds(measured["update_seconds"])}};
-  outcome["n"] = steps;
-  outcome["profile"] = std::move(profile);
   outcome["machine"] = ToJson(machine);
   outcome["software"] = ToJson(SoftwareOfWorker());
-  outcome["sampling"] =
-      "medians of " + std::to_string(steps) + " steps with hooks and as many passes without, of " +
-      std::to_string(kRepeats) + " repeats of a kernel or an exchange; mean over ranks";
   WriteOutcome(rank.directory, outcome, facts);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <span>
 
@@ -15,24 +16,14 @@
 #include "core/payload/sums.hpp"
 #include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/clusters/profile_data.hpp"
-#include "harness/worker/profiling/link_profile.hpp"
+#include "harness/worker/profiling/links.hpp"
+#include "harness/worker/profiling/measurement.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-using nlohmann::operator""_json_pointer;
-using Place = ProfileRecord::Place;
 using Clock = std::chrono::steady_clock;
-
-std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
-  std::mt19937_64 generator(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(n);
-  for (float& value : values) value = normal(generator);
-  return values;
-}
 
 // 64, 512, ... up to and including `largest`.
 std::vector<std::size_t> Sizes(std::size_t largest) {
@@ -42,11 +33,9 @@ std::vector<std::size_t> Sizes(std::size_t largest) {
   return sizes;
 }
 
-using Curve = std::vector<CurvePoint>;
-
-Curve CurveOf(std::span<const std::size_t> sizes,
-              const std::function<Estimate(std::size_t)>& seconds) {
-  Curve points;
+MeasuredCurve CurveOf(std::span<const std::size_t> sizes,
+                      const std::function<Estimate(std::size_t)>& seconds) {
+  MeasuredCurve points;
   for (const std::size_t n : sizes) points.push_back({n, seconds(n)});
   return points;
 }
@@ -73,35 +62,36 @@ class Profiler {
     kernels_ = KernelsOfRank(rank, gradient_);
   }
 
-  json Measure() {
+  Profile Measure() {
     ProfileBackward(rank_, subject_.workload, subject_.ready_order, layout_, effort_.backward, say_,
-                    record_);
+                    profile_);
     say_("dispatch, copies and decompression");
     Dispatch();
-    record_.Number("/exchange_dispatch_seconds"_json_pointer, ExchangeDispatch());
+    profile_.exchange_dispatch_seconds =
+        measured_.Value("/exchange_dispatch_seconds", ExchangeDispatch(rank_, effort_.repeats));
     Copies();
     Decompression();
-    Selections(*kernels_, "selection");
+    profile_.selection = SelectionsBy(*kernels_, "selection");
     if (rank_.pool.threads() > 1 || rank_.device.kind != DeviceKind::kHost) {
       ThreadPool host(1);  // as the host lane has it
-      Selections(*KernelsOnHost(gradient_, host), "host_selection");
+      profile_.host_selection = SelectionsBy(*KernelsOnHost(gradient_, host), "host_selection");
       // A card's side lane is a stream; a host's is such a thread, too.
-      if (rank_.device.kind == DeviceKind::kHost) record_.Set("/side_lane"_json_pointer, "host");
+      if (rank_.device.kind == DeviceKind::kHost) profile_.side_lane = "host";
     }
     Encodings();
     if (rank_.size() > 1) {
       say_("exchanges between ranks");
       Links();
     }
-    return record_.Take();
+    return std::move(profile_);
   }
 
  private:
   void Links() {
     std::uint64_t step = 0;
     const Pass pass{[&] { PassWithoutHooks(rank_, subject_.workload, step++); },
-                    record_.at("/backward/all_ranks_seconds"_json_pointer)};
-    ProfileLinks(rank_, effort_.repeats, record_, effort_.beside ? &pass : nullptr);
+                    *profile_.backward->all_ranks_seconds};
+    ProfileLinks(rank_, effort_.repeats, profile_, effort_.beside ? &pass : nullptr);
   }
 
   Estimate MeanTimeOf(const std::function<void()>& body) const {
@@ -136,14 +126,8 @@ class Profiler {
     const Estimate with = SecondsPerAnnouncement(std::make_unique<PackOnly>());
     rank_.Synchronise();
     const Estimate without = SecondsPerAnnouncement(std::make_unique<Idle>());
-    record_.Number("/dispatch_seconds"_json_pointer, MeanOverRanks(rank_, Excess(with, without)));
-  }
-
-  static Task Nothing() { co_return; }
-
-  Estimate ExchangeDispatch() {
-    rank_.Synchronise();
-    return MeanTimeOf([this] { rank_.loop.RunBlocking([](Communicator&) { return Nothing(); }); });
+    profile_.dispatch_seconds =
+        measured_.Value("/dispatch_seconds", MeanOverRanks(rank_, Excess(with, without)));
   }
 
   void Copies() {
@@ -151,13 +135,14 @@ class Profiler {
     rank_.Synchronise();
     const auto pack = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Pack(n)); };
     const auto scale = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Scale(n)); };
-    record_.Curve("/pack"_json_pointer, CurveOf(sizes, pack));
-    record_.Curve("/scale"_json_pointer, CurveOf(sizes, scale));
+    profile_.pack = measured_.Curve("/pack", CurveOf(sizes, pack));
+    profile_.scale = measured_.Curve("/scale", CurveOf(sizes, scale));
     // By the communication thread, on the host.
     const std::size_t added = std::min<std::size_t>(layout_.numel(), 262144);
     std::vector<float> work(added);
     const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
-    record_.Number("/seconds_per_reduced_element"_json_pointer, PerItem(sum, added));
+    profile_.seconds_per_reduced_element =
+        measured_.Value("/seconds_per_reduced_element", PerItem(sum, added));
     CollectiveWork();
     SelectionCoding();
   }
@@ -173,7 +158,7 @@ class Profiler {
       odd.Add(static_cast<std::uint32_t>(3 * i + (i % 3 == 0 ? 0 : 1)), gradient_[i]);
     }
     const Estimate merge = MeanTimeOf([&] { Merge(even.view(), odd.view(), merged); });
-    record_.Number("/collective_work/merge"_json_pointer, PerItem(merge, 2 * count));
+    Work("merge", PerItem(merge, 2 * count));
     const std::size_t servers = std::max<std::size_t>(2, static_cast<std::size_t>(rank_.size()));
     const baselines::Servers owners(3 * count, servers,
                                     baselines::SharedHashLists::Of(servers)->Covering(3 * count));
@@ -184,11 +169,11 @@ class Profiler {
       owners.Find(listed.indices, owner);
       baselines::SplitByCounting(listed, owner, servers, parts);
     });
-    record_.Number("/collective_work/hash"_json_pointer, PerItem(hash, count));
+    Work("hash", PerItem(hash, count));
     float kth = 0;
     const Estimate select = MeanTimeOf(
         [&] { kth += KthMagnitude(std::span(gradient_).first(count), count / 100 + 1); });
-    record_.Number("/collective_work/select"_json_pointer, PerItem(select, count));
+    Work("select", PerItem(select, count));
     constexpr std::int64_t kSide = 256;
     constexpr int kFactorRank = 4;
     const std::vector<std::int64_t> shape = {kSide, kSide};
@@ -200,8 +185,7 @@ class Profiler {
     const std::vector<float> matrix(gradient_.begin(), gradient_.begin() + kSide * kSide);
     const SelectSource source{{matrix.data(), matrix.size(), {}}, {}};
     const Estimate multiply = MeanTimeOf([&] { factors.ComputeP(context, source, info); });
-    record_.Number("/collective_work/multiply"_json_pointer,
-                   PerItem(multiply, kFactorRank * matrix.size()));
+    Work("multiply", PerItem(multiply, kFactorRank * matrix.size()));
     if (rank_.device.kind != DeviceKind::kHost) HostCopies();
   }
 
@@ -218,10 +202,9 @@ class Profiler {
     const BloomShape shape = BloomShapeOf(indices.size(), kElements, 0);
     BloomFilter filter;
     const Estimate insert = MeanTimeOf([&] { filter.Build(shape, indices); });
-    record_.Number("/selection_coding/insert"_json_pointer,
-                   PerItem(insert, shape.hashes * indices.size()));
+    Coding("insert", PerItem(insert, shape.hashes * indices.size()));
     const Estimate query = MeanTimeOf([&] { filter.Positives(kElements, kElements, rank_.pool); });
-    record_.Number("/selection_coding/query"_json_pointer, PerItem(query, kElements));
+    Coding("query", PerItem(query, kElements));
     const std::vector<float> drawn = Gaussian(indices.size(), 2);
     SelectionCoder coder;
     const PayloadCoding fitted{ValueCoding::kFitted};
@@ -237,8 +220,8 @@ class Profiler {
     });
     const Estimate restore =
         MeanTimeOf([&] { coder.Decode(coded, kElements, indices, values, rank_.pool); });
-    record_.Number("/selection_coding/fit"_json_pointer, PerItem(fit, indices.size()));
-    record_.Number("/selection_coding/restore"_json_pointer, PerItem(restore, indices.size()));
+    Coding("fit", PerItem(fit, indices.size()));
+    Coding("restore", PerItem(restore, indices.size()));
   }
 
   // Seconds of a word between the device and pinned memory of its host.
@@ -254,8 +237,8 @@ class Profiler {
                      }),
                      count);
     };
-    record_.Number("/collective_work/to_host"_json_pointer, copy(host.data(), device.data()));
-    record_.Number("/collective_work/to_device"_json_pointer, copy(device.data(), host.data()));
+    Work("to_host", copy(host.data(), device.data()));
+    Work("to_device", copy(device.data(), host.data()));
   }
 
   static Estimate PerItem(const Estimate& seconds, std::size_t items) {
@@ -263,35 +246,40 @@ class Profiler {
     return {seconds.value / n, seconds.standard_error / n};
   }
 
-  // {sparsifier: [{"density", "seconds": [[elements, seconds, shape], ...]}, ...]}
-  void Selections(TimedKernels& kernels, const std::string& name) {
+  void Work(const std::string& name, const Estimate& seconds) {
+    profile_.collective_work[name] = measured_.Value("/collective_work/" + name, seconds);
+  }
+  void Coding(const std::string& name, const Estimate& seconds) {
+    profile_.selection_coding[name] = measured_.Value("/selection_coding/" + name, seconds);
+  }
+
+  Selections SelectionsBy(TimedKernels& kernels, const std::string& place) {
     const std::vector<TimedShape> shapes = ShapesToTime(layout_, largest_);
     rank_.Synchronise();
-    record_.Set(Place("/" + name), json::object());
-    std::size_t done = 0;
+    Selections selections;
     for (const TimedSparsifier& timed : subject_.sparsifiers) {
       const std::string sparsifier(timed.descriptor->name);
-      say_(name + " of " + sparsifier + ", " + std::to_string(++done) + " of " +
+      auto& curves = selections[sparsifier];
+      say_(place + " of " + sparsifier + ", " + std::to_string(selections.size()) + " of " +
            std::to_string(subject_.sparsifiers.size()));
-      json curves = json::array();
-      for (const double density : timed.densities) curves.push_back({{"density", density}});
-      record_.Set(Place("/" + name) / sparsifier, std::move(curves));
-      for (std::size_t d = 0; d < timed.densities.size(); ++d) {
-        Curve points;
+      for (const double density : timed.densities) {
+        MeasuredCurve points;
         for (const TimedShape& shape : shapes) {
-          const auto select = kernels.Select(timed, shape, timed.densities[d]);
+          const auto select = kernels.Select(timed, shape, density);
           points.push_back({shape.numel, MeanTimeOf(kernels, select), shape.shape});
         }
-        record_.Curve(Place("/" + name) / sparsifier / d / "seconds", points);
+        const auto at = nlohmann::json::json_pointer("/" + place) / sparsifier / curves.size();
+        curves.push_back({density, measured_.Curve((at / "seconds").to_string(), points)});
       }
     }
+    return selections;
   }
 
   // {quantizer: [[elements, seconds], ...]} with error feedback; on the host, for devices too.
   void Encodings() {
     const QuantizeContext context{&rank_.pool, &workspace_, rank_.rank()};
     const std::vector<std::size_t> sizes = Sizes(std::max(LargestTensor(), effort_.elements));
-    record_.Set("/encode"_json_pointer, json::object());
+    profile_.encode.emplace();
     for (const auto& quantizer : subject_.quantizers) {
       const std::string name(quantizer->name());
       say_("encoding by " + name);
@@ -306,7 +294,7 @@ class Profiler {
           quantizer->Encode(context, source, info, out.host());
         });
       };
-      record_.Curve("/encode"_json_pointer / name, CurveOf(sizes, encode));
+      (*profile_.encode)[name] = measured_.Curve("/encode/" + name, CurveOf(sizes, encode));
     }
   }
 
@@ -337,12 +325,12 @@ class Profiler {
     constexpr double kDense = 0.02;
     rank_.Synchronise();
     const auto clear = [&](std::size_t elements) { return DecompressSeconds(elements, 0); };
-    record_.Curve("/clear"_json_pointer, CurveOf(Sizes(largest_), clear));
+    profile_.clear = measured_.Curve("/clear", CurveOf(Sizes(largest_), clear));
     const std::size_t n = layout_.numel();
     const double entries = std::max(2, rank_.size()) * kDense * static_cast<double>(n);
     const Estimate adding = Excess(DecompressSeconds(n, kDense), DecompressSeconds(n, 0));
-    record_.Number("/seconds_per_entry"_json_pointer,
-                   PerItem(adding, static_cast<std::size_t>(entries)));
+    profile_.seconds_per_entry =
+        measured_.Value("/seconds_per_entry", PerItem(adding, static_cast<std::size_t>(entries)));
   }
 
   const Rank& rank_;
@@ -354,16 +342,17 @@ class Profiler {
   std::vector<float> gradient_;  // made up, [largest_]
   std::unique_ptr<TimedKernels> kernels_;
   Workspace workspace_;
-  ProfileRecord record_;
+  Profile profile_;
+  const Measurement measured_{profile_};
 };
 
 }  // namespace
 
-json MeasureProfile(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
-                    const std::function<void(const std::string&)>& say) {
+Profile MeasureProfile(const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
+                       const std::function<void(const std::string&)>& say) {
   const auto begin = Clock::now();
-  json profile = Profiler(rank, subject, effort, say).Measure();
-  profile["seconds"] = MeanOverRanks(rank, SecondsSince(begin));
+  Profile profile = Profiler(rank, subject, effort, say).Measure();
+  profile.seconds = MeanOverRanks(rank, SecondsSince(begin));
   return profile;
 }
 

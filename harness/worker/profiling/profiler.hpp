@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -35,7 +34,7 @@ struct ProfileSubject {
 // same on all ranks. Collective; takes the workload's gradient hook.
 //
 //   say  hears what is measured next, on every rank.
-nlohmann::json MeasureProfile(
+Profile MeasureProfile(
     const Rank& rank, const ProfileSubject& subject, const ProfileEffort& effort,
     const std::function<void(const std::string&)>& say = [](const std::string&) {});
 

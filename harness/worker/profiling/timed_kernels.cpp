@@ -2,17 +2,27 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <random>
 #include <utility>
 
+#include "core/base/error.hpp"
+#include "core/device/matrix_product.hpp"
 #include "core/device/runtime.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/accumulate_device.hpp"
+#include "harness/worker/profiling/host_product.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 constexpr float kScale = 0.5f;
+constexpr std::size_t kHostRead = std::size_t{32} << 20, kDeviceRead = std::size_t{64} << 20;
+constexpr std::size_t kHostSide = 384, kDeviceSide = 4096;
+
+double OperationsOf(std::size_t side) { return 2 * std::pow(static_cast<double>(side), 3); }
 
 std::size_t CapacityOf(const TimedSparsifier& timed, const TimedShape& shape, double density) {
   return SlotCapacityFor(*timed.descriptor, *timed.sparsifier, shape.numel, shape.shape, density);
@@ -22,6 +32,21 @@ class HostKernels final : public TimedKernels {
  public:
   HostKernels(std::span<const float> gradient, ThreadPool& pool)
       : gradient_(gradient), pool_(pool), work_(gradient.size()) {}
+
+  double read_bytes() const override { return kHostRead * sizeof(float); }
+  double product_operations() const override { return OperationsOf(kHostSide); }
+  Body Read() override {
+    return [this, read = std::vector<float>(kHostRead, 1.0f)] {
+      SPARFUSE_REQUIRE(SumSquares(read, pool_) > 0,
+                       "a sum of squares of ones is 0");  // and is kept
+    };
+  }
+  Body Multiply() override {
+    const std::vector<float> matrix = Gaussian(kHostSide * kHostSide, 1);
+    return [this, a = matrix, b = matrix, c = matrix]() mutable {
+      MultiplyOnHost(a, b, c, kHostSide, pool_);
+    };
+  }
 
   Body Pack(std::size_t n) override {
     return [this, n] { CopyFinite(gradient_.first(n), std::span(work_).first(n), pool_); };
@@ -93,6 +118,42 @@ class DeviceKernels final : public TimedKernels {
         work_(gradient.size(), stream_.device, "the profile's gradient"),
         workspace_(stream_.device),
         not_finite_(1, stream_.device) {}
+
+  double read_bytes() const override { return kDeviceRead * sizeof(float); }
+  double product_operations() const override { return OperationsOf(kDeviceSide); }
+  Body Read() override {
+    struct Reading {
+      Buffer<float> values;
+      Buffer<double> sum;
+    };
+    const auto made = std::make_shared<Reading>();
+    made->values = Buffer<float>(kDeviceRead, stream_.device, "what a fingerprint reads");
+    made->sum = Buffer<double>(1, stream_.device);
+    return [this, made] {
+      SumSquaresOnDevice(stream_, workspace_, {made->values.data(), kDeviceRead, stream_},
+                         made->sum.data());
+    };
+  }
+  Body Multiply() override {
+    struct Matrices {
+      std::unique_ptr<MatrixMultiplier> multiplier;
+      Buffer<float> a, b, c;
+    };
+    const auto made = std::make_shared<Matrices>();
+    const std::vector<float> values = Gaussian(kDeviceSide * kDeviceSide, 1);
+    made->multiplier = MakeMatrixMultiplier(stream_.device);
+    made->a = OnDevice(std::span(values));
+    made->b = OnDevice(std::span(values));
+    made->c = Buffer<float>(values.size(), stream_.device, "a fingerprint's matrix");
+    return [this, made] {
+      MatrixProduct product{.m = kDeviceSide, .n = kDeviceSide, .k = kDeviceSide};
+      product.a = made->a.data();
+      product.b = made->b.data();
+      product.c = made->c.data();
+      product.a_stride = product.b_stride = product.c_stride = kDeviceSide;
+      made->multiplier->Multiply(stream_, product);
+    };
+  }
 
   Body Pack(std::size_t n) override {
     return [this, n] {
@@ -193,6 +254,14 @@ class DeviceKernels final : public TimedKernels {
 };
 
 }  // namespace
+
+std::vector<float> Gaussian(std::size_t n, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
 
 std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, ThreadPool& pool) {
   return std::make_unique<HostKernels>(gradient, pool);

@@ -32,6 +32,16 @@ class TimedKernels {
 
   virtual ~TimedKernels() = default;
 
+  // Bytes that Read reads, more than caches hold: 128 MiB, on a device 256 MiB; and operations of
+  // Multiply.
+  virtual double read_bytes() const = 0;
+  virtual double product_operations() const = 0;
+  // A sum of squares (core/feedback/norm).
+  virtual Body Read() = 0;
+  // Of square matrices in single precision: on the host ours, of 384 x 384 (host_product.hpp); on a
+  // card cuBLAS's, of 4096 x 4096, without tensor cores.
+  virtual Body Multiply() = 0;
+
   // The first n elements of the gradient into a flat one, checked; times a scale.
   virtual Body Pack(std::size_t n) = 0;
   virtual Body Scale(std::size_t n) = 0;
@@ -43,6 +53,9 @@ class TimedKernels {
   // Seconds of one call: median of `repeats` batches that each last long enough for the clock.
   virtual Estimate Seconds(const Body& body, int repeats) const = 0;
 };
+
+// Made up, normal.
+std::vector<float> Gaussian(std::size_t n, std::uint64_t seed);
 
 // `gradient` and `pool` outlive what is made of them.
 std::unique_ptr<TimedKernels> KernelsOnHost(std::span<const float> gradient, ThreadPool& pool);

@@ -70,8 +70,8 @@ std::vector<Record> GatherRecords(const Rank& rank, const Record& own) {
   return records;
 }
 
-// Measures single operations and the workload's backward pass, on all ranks at once; rank 0 leaves
-// outcome.json.
+// Measures single operations, links and the workload's backward pass, or a fingerprint, on all
+// ranks at once; rank 0 leaves outcome.json.
 void RunProfile(const Rank& rank);
 
 // outcome.json of rank 0, and private.json with what has no place in it. outcome: JSON, since each

@@ -78,7 +78,7 @@ class Advising : public ::testing::Test {
   }
   Advice Answer(const AdviceRequest& request) {
     const ProfileFolders folders = profiles();
-    return Adviser(catalog_, folders, request, nullptr, nullptr).Answer();
+    return Adviser(catalog_, folders, request, {}, nullptr).Answer();
   }
   std::string ErrorOf(const AdviceRequest& request) {
     try {
@@ -222,7 +222,7 @@ TEST_F(Advising, WinnersAlongASweepAreThoseOfFilesThatDeclareItsPoints) {
 TEST_F(Advising, PhasePointsHaveTheWinnersOfTheRanking) {
   Write("c", WithHost(20, 5, 80));
   const ProfileFolders folders = profiles();
-  Adviser adviser(catalog_, folders, Ask("c", {"wfbp", "dense", "syncea"}), nullptr, nullptr);
+  Adviser adviser(catalog_, folders, Ask("c", {"wfbp", "dense", "syncea"}), {}, nullptr);
   const Advice advice = adviser.Answer();
   const auto phase = adviser.Phase({1, 4}, {4, 8});
   ASSERT_EQ(phase.size(), 4u);

@@ -123,26 +123,27 @@ CellConfig ConfigOf(const std::string& workload, int batch,
 
 TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
   const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
-  const json own = DeclaredProfile(local, ConfigOf("resnet152-imagenet", 16)).front().at("profile");
+  const json own =
+      ToJson(DeclaredProfile(local, ConfigOf("resnet152-imagenet", 16)).front().profile);
   EXPECT_NEAR(own.at("backward").at("forward_seconds").get<double>(), 22.14e-3, 1e-9);
   double backward = 0;
   for (const json& tensor : own.at("backward").at("tensors"))
     backward += tensor.at("seconds").get<double>();
   EXPECT_NEAR(backward, 30.87e-3, 1e-9);
   const json twice =
-      DeclaredProfile(local, ConfigOf("resnet152-imagenet", 32)).front().at("profile");
+      ToJson(DeclaredProfile(local, ConfigOf("resnet152-imagenet", 32)).front().profile);
   EXPECT_NEAR(twice.at("backward").at("forward_seconds").get<double>(), 2 * 22.14e-3, 1e-9);
   const double ratio = workloads::LayersOf("resnet50-imagenet").macs() /
                        workloads::LayersOf("resnet152-imagenet").macs();
   const json small =
-      DeclaredProfile(local, ConfigOf("resnet50-imagenet", 16)).front().at("profile");
+      ToJson(DeclaredProfile(local, ConfigOf("resnet50-imagenet", 16)).front().profile);
   EXPECT_NEAR(small.at("backward").at("forward_seconds").get<double>(), ratio * 22.14e-3, 1e-9);
 }
 
 TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
   const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
   const auto profile = [&](const std::map<std::string, double>& inputs) {
-    return DeclaredProfile(local, ConfigOf("bert-large-squad", 4, inputs)).front().at("profile");
+    return ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4, inputs)).front().profile);
   };
   const json base = profile({});
   const json slower = profile({{"host_overhead", 2}});
@@ -159,11 +160,10 @@ TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
 
 TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   const auto slowdown = [](const DeclaredCluster& cluster, double factor) {
-    const json profile =
-        DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, {{"side", factor}}))
-            .front()
-            .at("profile");
-    return KernelCosts(profile).side_slowdown;
+    return KernelCosts(DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, {{"side", factor}}))
+                           .front()
+                           .profile)
+        .side_slowdown;
   };
   const std::string given = "side_slowdown            = { value = 1.35,";
   const DeclaredCluster local = Parse(LocalWith(given, given));
@@ -188,7 +188,7 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   const auto seconds = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
     return KernelCosts(DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
                            .front()
-                           .at("profile"))
+                           .profile)
         .HostSelectionSeconds("topk", 1'000'000, 0.01);
   };
   const double start = 1e-6 * declared.Value("kernel_us");
@@ -207,7 +207,7 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   const auto profile = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
     return DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
         .front()
-        .at("profile");
+        .profile;
   };
   const DeclaredCluster none = Parse(LocalWith(line, "message_us = { value = 0.0,"));
   const DeclaredCluster some = Parse(LocalWith(line, "message_us = { value = 12,"));
@@ -232,8 +232,8 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
   const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
   const DeclaredCluster& cloud = LoadDeclaredCluster(kResults / "profiles", "safusion-cloud");
-  const json there = DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front();
-  const json here = DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front();
+  const json there = ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front());
+  const json here = ToJson(DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front());
   EXPECT_EQ(here.at("calibration"), there.at("calibration"));
   EXPECT_NEAR(here.at("profile").at("backward").at("forward_seconds").get<double>(),
               cloud.Value("compute_ratio") *
@@ -344,7 +344,7 @@ TEST(DeclaredCluster, StandsAlone) {
   CellConfig config = ConfigOf("bert-large-squad", 4);
   config.ranks_per_node = 8;
   config.workers = 16;
-  const json profile = DeclaredProfile(alone, config).front().at("profile");
+  const json profile = ToJson(DeclaredProfile(alone, config).front().profile);
   const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
   EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
               2 * 4 * layers.macs() / 300e12, 1e-12);
@@ -352,9 +352,7 @@ TEST(DeclaredCluster, StandsAlone) {
               1e-18);  // of the node's eight cards
   const double update = profile.at("backward").at("update_seconds");
   config.workers = 1;
-  EXPECT_NEAR(update - DeclaredProfile(alone, config)
-                           .front()
-                           .at("profile")
+  EXPECT_NEAR(update - ToJson(DeclaredProfile(alone, config).front().profile)
                            .at("backward")
                            .at("update_seconds")
                            .get<double>(),
@@ -394,23 +392,23 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
   config.ranks_per_node = 8;
   config.workers = 16;
   CostModel cost;
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
   const CostModel::Phases phases = cost.AllReducePhases({}, false, 1'000'000);
   EXPECT_NEAR(phases.alone(), 1100e-6, 1e-9);
   // A cell's factors are on what the curve says, too: 100 us of start-up and 1 ms of bytes; and a
   // link of another rate has no curve.
   config.inputs = {{"latency", 3}, {"bandwidth", 0.5}};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
   EXPECT_NEAR(cost.AllReducePhases({}, false, 1'000'000).alone(), 2300e-6, 1e-9);
   config.inputs = {};
   config.link = LinkShape{10, 30, 0};
   cost = {};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
   EXPECT_TRUE(cost.all_reduce.empty());
   config.link.reset();
   config.workers = 8;  // within a node: by its links
   cost = {};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
   EXPECT_TRUE(cost.all_reduce.empty());
   const std::string wrong = ErrorOf([&] {
     Parse(std::string(kAlone) + curve.substr(0, curve.find("us =")) +
@@ -424,8 +422,8 @@ TEST(DeclaredCluster, GathersAsItsFileSays) {
   config.ranks_per_node = 4;
   const auto gathered_by = [&](const std::string& line) {
     CostModel cost;
-    AddDeclaredLinks(
-        cost, DeclaredProfile(Parse(line + std::string(kAlone)), config).front().at("profile"));
+    AddDeclaredLinks(cost,
+                     DeclaredProfile(Parse(line + std::string(kAlone)), config).front().profile);
     return cost.all_gather;
   };
   EXPECT_EQ(gathered_by(""), AllGatherBy::kRing);
@@ -525,11 +523,11 @@ TEST(ClusterStacks, MistakesOfTheirFilesNameThem) {
   fs::remove_all(folder);
 }
 
-json ProfileOf(const DeclaredCluster& cluster, int workers, int ranks_per_node) {
+Profile ProfileOn(const DeclaredCluster& cluster, int workers, int ranks_per_node) {
   CellConfig config = ConfigOf("bert-large-squad", 4);
   config.workers = workers;
   config.ranks_per_node = ranks_per_node;
-  return DeclaredProfile(cluster, config).front().at("profile");
+  return DeclaredProfile(cluster, config).front().profile;
 }
 
 TEST(ClusterPresets, AreClustersAndMakeThem) {
@@ -549,7 +547,7 @@ TEST(ClusterPresets, AreClustersAndMakeThem) {
     }
     cluster.CheckSparsifier("dgc");
     cluster.CheckWorkload("bert-large-squad");
-    ProfileOf(cluster, cluster.ranks(), cluster.ranks_per_node);
+    ProfileOn(cluster, cluster.ranks(), cluster.ranks_per_node);
   }
 }
 
@@ -591,7 +589,7 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
                                       {"v100-nvlink-100gbe", 6 * 20e9}}) {
     const DeclaredCluster cluster = Parse(ClusterFromPreset(profiles, {"mine", preset, 1, 8}));
     CostModel cost;
-    AddDeclaredLinks(cost, ProfileOf(cluster, 8, 8));
+    AddDeclaredLinks(cost, ProfileOn(cluster, 8, 8));
     constexpr std::uint64_t kBytes = 1u << 30;
     const double expected = kBytes * 2.0 * 7 / 8 / busbw;
     EXPECT_NEAR(cost.AllReducePhases({}, true, kBytes).alone(), expected, 0.03 * expected)
@@ -610,7 +608,7 @@ TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
   config.ranks_per_node = 8;
   const auto start_us = [&] {
     CostModel cost;
-    AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().at("profile"));
+    AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
     return 1e6 * cost.AllReducePhases({}, true, 64).latency_seconds;
   };
   const double as_declared = start_us();

@@ -17,10 +17,11 @@ namespace {
 
 using nlohmann::json;
 
-json Profile() {
+json SomeProfile() {
   const json linear = json::array({{0, 0.0}, {1000, 1e-3}});
   return {{"backward",
-           {{"begin_seconds", 1e-3},
+           {{"steps", 0},
+            {"begin_seconds", 1e-3},
             {"forward_seconds", 2e-3},
             {"tail_seconds", 3e-3},
             {"update_seconds", 4e-3},
@@ -39,9 +40,11 @@ json Profile() {
                                   {{"density", 0.1}, {"seconds", json::array({{1, 3e-3}})}}})}}}};
 }
 
+Profile Of(const json& profile) { return ProfileOf(profile, "p"); }
+
 GradientLayout LayoutOf(const json& profile) {
   GradientLayout layout;
-  for (const TensorShape& tensor : TensorsOf(profile))
+  for (const TensorShape& tensor : TensorsOf(Of(profile)))
     layout.Add(tensor.name, tensor.shape, tensor.numel);
   return layout;
 }
@@ -59,17 +62,16 @@ std::string MessageOf(const Call& call) {
 
 TEST(ProfileData, SizesOfTensorsDoNotWrap) {
   for (const json& numel : {json(-1), json(0), json(4294967296), json(1.5)}) {
-    json profile = Profile();
+    json profile = SomeProfile();
     profile["backward"]["tensors"][1]["numel"] = numel;
-    EXPECT_EQ(MessageOf([&] { TensorsOf(profile); }),
-              "the profile's tensor a has numel = " + numel.dump() +
-                  ": expected an integer from 1 to 4294967295");
+    EXPECT_EQ(MessageOf([&] { Of(profile); }), "p: backward.tensors.1.numel = " + numel.dump() +
+                                                   ": expected an integer from 1 to 4294967295");
   }
 }
 
 TEST(ProfileData, BackwardIsInReadyOrder) {
-  const json profile = Profile();
-  const BackwardProfile backward = BackwardOf(profile, LayoutOf(profile));
+  const json profile = SomeProfile();
+  const BackwardProfile backward = BackwardOf(Of(profile), LayoutOf(profile));
   EXPECT_EQ(backward.backward_seconds, (std::vector<double>{5e-3, 6e-3}));
   EXPECT_EQ(backward.begin_seconds, 1e-3);
   EXPECT_EQ(backward.forward_seconds, 2e-3);
@@ -78,20 +80,20 @@ TEST(ProfileData, BackwardIsInReadyOrder) {
 }
 
 TEST(ProfileData, TensorsMustBeThoseOfTheLayout) {
-  const json profile = Profile();
+  const json profile = SomeProfile();
   GradientLayout other;
   other.Add("b", {10}, 10);
   EXPECT_NE(MessageOf([&] {
-              BackwardOf(profile, other);
+              BackwardOf(Of(profile), other);
             }).find("tensor 1 in ready order is a; expected none"),
             std::string::npos);
   other.Add("c", {4, 5}, 20);
-  EXPECT_NE(MessageOf([&] { BackwardOf(profile, other); }).find("is a; expected c"),
+  EXPECT_NE(MessageOf([&] { BackwardOf(Of(profile), other); }).find("is a; expected c"),
             std::string::npos);
 }
 
 TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
-  CostModel cost = KernelCosts(Profile());
+  CostModel cost = KernelCosts(Of(SomeProfile()));
   EXPECT_DOUBLE_EQ(cost.pack_seconds(500), 5e-4);
   EXPECT_DOUBLE_EQ(cost.scale_seconds(500), 7e-6);
   EXPECT_DOUBLE_EQ(cost.DecompressSeconds("topk", 500, 100, 2), 5e-4 + 1e-6);
@@ -110,7 +112,7 @@ TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
 }
 
 TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
-  json profile = Profile();
+  json profile = SomeProfile();
   profile["selection"] = {
       {"adtopk",
        json::array({{{"density", 0.01},
@@ -120,62 +122,64 @@ TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
   profile["host_selection"] = {
       {"adtopk", json::array({{{"density", 0.01}, {"seconds", json::array({{100, 9e-3}})}}})}};
   profile["encode"] = {{"fp16", json::array({{100, 1e-4}, {200, 2e-4}})}};
-  const CostModel cost = KernelCosts(profile);
+  const CostModel cost = KernelCosts(Of(profile));
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 100, 0.01), 2e-3);
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 200, 0.01), 3e-3);
   EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("adtopk", 100, 0.01), 9e-3);
   // A card's side lane is a stream, as its compute lane; a host's a thread, as its host lane.
   EXPECT_DOUBLE_EQ(cost.SideSelectionSeconds("adtopk", 100, 0.01), 2e-3);
   profile["side_lane"] = "host";
-  EXPECT_DOUBLE_EQ(KernelCosts(profile).SideSelectionSeconds("adtopk", 100, 0.01), 9e-3);
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).SideSelectionSeconds("adtopk", 100, 0.01), 9e-3);
   EXPECT_DOUBLE_EQ(cost.EncodeSeconds("fp16", 150), 1.5e-4);
 }
 
 TEST(ProfileData, WorkThatAProfileLacksIsTakenFromAnotherAndNamed) {
-  json profile = Profile();
-  CostModel cost = KernelCosts(profile);
+  json profile = SomeProfile();
+  CostModel cost = KernelCosts(Of(profile));
   EXPECT_DOUBLE_EQ(cost.work_seconds[Work::kHash], 1e-8);
-  EXPECT_EQ(AssumedWork(profile).size(), 4u);
+  EXPECT_EQ(AssumedWork(Of(profile)).size(), 4u);
   profile["collective_work"] = {{"merge", 1e-9}, {"select", 2e-9}, {"multiply", 3e-9}};
-  EXPECT_DOUBLE_EQ(KernelCosts(profile).work_seconds[Work::kHash], 1e-8);
-  EXPECT_EQ(AssumedWork(profile),
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).work_seconds[Work::kHash], 1e-8);
+  EXPECT_EQ(AssumedWork(Of(profile)),
             std::vector<std::string>{"collective_work/hash is not in the profile: "
                                      "seconds_per_entry is taken"});
   profile["collective_work"]["hash"] = 4e-9;
-  EXPECT_DOUBLE_EQ(KernelCosts(profile).work_seconds[Work::kHash], 4e-9);
-  EXPECT_TRUE(AssumedWork(profile).empty());
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).work_seconds[Work::kHash], 4e-9);
+  EXPECT_TRUE(AssumedWork(Of(profile)).empty());
 }
 
 // What filters and polynomials take is missed where payloads are coded so only.
 TEST(ProfileData, WhatCodingTakesIsTakenFromCollectivesWhereItIsNotMeasured) {
-  json profile = Profile();
+  json profile = SomeProfile();
   profile["collective_work"] = {
       {"merge", 1e-9}, {"select", 2e-9}, {"multiply", 3e-9}, {"hash", 4e-9}};
   const PayloadCoding bloom{ValueCoding::kF32, IndexCoding::kBloom};
   const SelectionWork work{.queries = 100, .inserts = 10, .fitted = 1, .restored = 1};
-  EXPECT_DOUBLE_EQ(KernelCosts(profile).selection_coding.Seconds(work), 424e-9);
-  EXPECT_TRUE(AssumedWork(profile).empty());
-  EXPECT_EQ(AssumedWork(profile, bloom).size(), 1u);
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 424e-9);
+  EXPECT_TRUE(AssumedWork(Of(profile)).empty());
+  EXPECT_EQ(AssumedWork(Of(profile), bloom).size(), 1u);
   profile["selection_coding"] = {
       {"query", 1e-9}, {"insert", 2e-9}, {"fit", 50e-9}, {"restore", 30e-9}};
-  EXPECT_DOUBLE_EQ(KernelCosts(profile).selection_coding.Seconds(work), 200e-9);
-  EXPECT_TRUE(AssumedWork(profile, bloom).empty());
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 200e-9);
+  EXPECT_TRUE(AssumedWork(Of(profile), bloom).empty());
 }
 
 TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
   const json profile = {{"link",
-                         {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
+                         {{"class", "intra_node"},
+                          {"fit", nullptr},
+                          {"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
                           {"seconds_per_extra_message", 1e-6},
                           {"cpu_seconds", 1e-5},
                           {"round_cpu_seconds", 2e-5},
                           {"cpu_fraction", 0.5}}}};
   CostModel cost;
-  AddLink(cost, profile);
+  AddLink(cost, Of(profile));
   for (const LinkCost& link : cost.links) {
     EXPECT_DOUBLE_EQ(link.round_seconds(500), 1.5e-3);
     EXPECT_DOUBLE_EQ(link.seconds_per_extra_message, 1e-6);
     EXPECT_DOUBLE_EQ(link.round_cpu_seconds, 2e-5);
-    EXPECT_EQ(link.message_cpu_seconds, 0);  // a profile from before it was measured
+    EXPECT_EQ(link.message_cpu_seconds, 0) << "not measured";
     EXPECT_DOUBLE_EQ(link.cpu_fraction, 0.5);
   }
   EXPECT_DOUBLE_EQ(cost.exchange_cpu_seconds, 1e-5);
@@ -183,34 +187,49 @@ TEST(ProfileData, LinksOfAllClassesAreTheMeasuredOne) {
 }
 
 TEST(ProfileData, LinksWithinANodeMayBeApart) {
-  const json between = {{"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
+  const json between = {{"class", "inter_node"},
+                        {"fit", nullptr},
+                        {"round_seconds", json::array({{0, 1e-3}, {1000, 2e-3}})},
                         {"seconds_per_extra_message", 1e-6},
                         {"cpu_seconds", 0},
                         {"round_cpu_seconds", 0},
                         {"message_cpu_seconds", 3e-6},
                         {"cpu_fraction", 0}};
-  json within = {{"round_seconds", json::array({{0, 1e-5}})}, {"seconds_per_extra_message", 2e-6}};
-  CostModel cost;
-  AddLink(cost, {{"link", between}, {"node_link", within}});
-  const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
-  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
-  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).message_cpu_seconds, 3e-6);
-  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
-  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
-  // A profile from before processors were measured within nodes.
-  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).message_cpu_seconds, 3e-6);
+  json within = {{"class", "intra_node"},
+                 {"fit", nullptr},
+                 {"round_seconds", json::array({{0, 1e-5}})},
+                 {"seconds_per_extra_message", 2e-6}};
+  EXPECT_EQ(MessageOf([&] {
+              Of({{"link", between}, {"node_link", within}});
+            }),
+            "p: node_link.cpu_seconds is missing");
+  within["cpu_seconds"] = 0;
   within["round_cpu_seconds"] = 4e-6;
   within["message_cpu_seconds"] = 5e-6;
   within["cpu_fraction"] = 0.25;
-  AddLink(cost, {{"link", between}, {"node_link", within}});
+  CostModel cost;
+  AddLink(cost, Of({{"link", between}, {"node_link", within}}));
+  const auto link = [&](LinkClass of) { return cost.links[static_cast<std::size_t>(of)]; };
+  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).round_seconds(500), 1.5e-3);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kInterNode).message_cpu_seconds, 3e-6);
   EXPECT_EQ(link(LinkClass::kInterNode).cpu_fraction, 0);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_seconds(500), 1e-5);
+  EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).seconds_per_extra_message, 2e-6);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).round_cpu_seconds, 4e-6);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).message_cpu_seconds, 5e-6);
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).cpu_fraction, 0.25);
 }
 
+// What a file has comes back: identities of modelled trials are hashes of it.
+TEST(ProfileData, ComesBackEqual) {
+  for (const json& profile : {SomeProfile(), json::object()})
+    EXPECT_EQ(ToJson(Of(profile)), profile);
+  EXPECT_EQ(MessageOf([] { Of({{"pack", 1}}); }), "p: pack = 1: expected a list");
+  EXPECT_EQ(MessageOf([] { KernelCosts(Of(json::object())); }), "the profile has no pack");
+}
+
 json UncertainProfile() {
-  json profile = Profile();
+  json profile = SomeProfile();
   profile["backward"]["unhooked_seconds"] = 14e-3;  // 5 + 6 + 3 ms
   profile["relative_errors"] = {{"/backward/forward_seconds", 0.1},
                                 {"/backward/tensors", {0.2, 0.0}},
@@ -220,12 +239,14 @@ json UncertainProfile() {
   return profile;
 }
 
+json Draw(const json& profile, std::uint64_t seed) { return ToJson(Perturbed(Of(profile), seed)); }
+
 TEST(Perturbed, ChangesWhatHasAnErrorTheSameForEqualSeeds) {
-  EXPECT_EQ(Perturbed(Profile(), 1), Profile());
+  EXPECT_EQ(Draw(SomeProfile(), 1), SomeProfile());
   const json profile = UncertainProfile();
-  const json one = Perturbed(profile, 1);
-  EXPECT_EQ(one, Perturbed(profile, 1));
-  EXPECT_NE(one["pack"], Perturbed(profile, 2)["pack"]);
+  const json one = Draw(profile, 1);
+  EXPECT_EQ(one, Draw(profile, 1));
+  EXPECT_NE(one["pack"], Draw(profile, 2)["pack"]);
   for (const char* key : {"clear", "scale", "dispatch_seconds", "relative_errors"}) {
     EXPECT_EQ(one[key], profile[key]);
   }
@@ -241,7 +262,7 @@ TEST(Perturbed, ChangesWhatHasAnErrorTheSameForEqualSeeds) {
 }
 
 TEST(Perturbed, TensorsKeepTheTotalThatIsKnown) {
-  const json backward = Perturbed(UncertainProfile(), 5)["backward"];
+  const json backward = Draw(UncertainProfile(), 5)["backward"];
   const double first = backward["tensors"][0]["seconds"];
   const double second = backward["tensors"][1]["seconds"];
   const double tail = backward["tail_seconds"];
@@ -255,7 +276,7 @@ TEST(Perturbed, SpreadsAsTheErrorsSay) {
   double sum = 0;
   double squares = 0;
   for (int seed = 0; seed < kDraws; ++seed) {
-    const json profile = Perturbed(UncertainProfile(), static_cast<std::uint64_t>(seed));
+    const json profile = Draw(UncertainProfile(), static_cast<std::uint64_t>(seed));
     const double error = profile["backward"]["forward_seconds"].get<double>() / 2e-3 - 1;
     sum += error;
     squares += error * error;
@@ -269,23 +290,24 @@ TEST(Perturbed, NeverGoesBelowZeroAndNamesADamagedEntry) {
   json profile = UncertainProfile();
   profile["relative_errors"]["/pack"] = 100.0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    EXPECT_GE(Perturbed(profile, seed)["pack"][1][1].get<double>(), 0);
+    EXPECT_GE(Draw(profile, seed)["pack"][1][1].get<double>(), 0);
   }
   profile["relative_errors"] = {{"/backward/tensors", {0.1, 0.2, 0.3}}};
   EXPECT_NE(MessageOf([&] {
-              Perturbed(profile, 1);
+              Draw(profile, 1);
             }).find("/backward/tensors: it has 3 entries for 2 elements"),
             std::string::npos);
   profile["relative_errors"] = {{"/none", 0.1}};
-  EXPECT_NE(MessageOf([&] { Perturbed(profile, 1); }).find("/none"), std::string::npos);
+  EXPECT_NE(MessageOf([&] { Draw(profile, 1); }).find("/none"), std::string::npos);
 }
 
 TEST(Perturbed, OutcomesAreDrawnApart) {
-  const json outcome = {{"profile", UncertainProfile()}, {"config", {{"workers", 1}}}};
-  const json perturbed = PerturbedOutcomes(json::array({outcome, outcome}), 1);
-  EXPECT_EQ(perturbed[0]["config"], outcome["config"]);
-  EXPECT_NE(perturbed[0]["profile"]["pack"], outcome["profile"]["pack"]);
-  EXPECT_NE(perturbed[0]["profile"]["pack"], perturbed[1]["profile"]["pack"]);
+  ProfileOutcome outcome;
+  outcome.profile = Of(UncertainProfile());
+  const ProfileOutcomes perturbed = PerturbedOutcomes({outcome, outcome}, 1);
+  EXPECT_EQ(perturbed[0].config, outcome.config);
+  EXPECT_NE(perturbed[0].profile.pack, outcome.profile.pack);
+  EXPECT_NE(perturbed[0].profile.pack, perturbed[1].profile.pack);
 }
 
 TEST(ShapesToTime, AreTheLayoutsOwnThenFusedSizes) {

@@ -9,36 +9,37 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-json Fingerprint(double gbps, double top_k_seconds = 0.003) {
+Fingerprint Of(double gbps, double top_k_seconds = 0.003) {
   const auto quantity = [](double value) {
-    return json{{"value", value}, {"low", value}, {"high", value}, {"n", 15}};
+    return FingerprintValue{value, value, value, 15, "", {}};
   };
-  return {{"ranks", 4},
-          {"ranks_per_node", 1},
-          {"quantities",
-           {{"inter_node_bandwidth", quantity(gbps)}, {"top_k", quantity(top_k_seconds)}}}};
+  Fingerprint fingerprint;
+  fingerprint.ranks = 4;
+  fingerprint.quantities = {{"inter_node_bandwidth", quantity(gbps)},
+                            {"top_k", quantity(top_k_seconds)}};
+  return fingerprint;
 }
 
 // Trials of a side, each with the fingerprint that its run began with.
-SystemSide Side(const std::string& name, const std::vector<json>& fingerprints) {
+SystemSide Side(const std::string& name,
+                const std::vector<std::optional<Fingerprint>>& fingerprints) {
   SystemSide side{name, "machine " + name, {}, [](const TrialRow&) { return json(); }};
-  for (const json& each : fingerprints) {
+  for (const auto& each : fingerprints) {
     TrialRow& row = side.rows.emplace_back();
     json provenance = json::object();
-    if (!each.is_null()) provenance["fingerprint"] = each;
+    if (each) provenance["fingerprint"] = ToJson(*each);
     row.provenance = provenance;
   }
   return side;
 }
 
 TEST(Fingerprints, OfASideAreItsNewestTrialsThatHasOne) {
-  EXPECT_EQ(FingerprintOf(Side("a", {Fingerprint(1), Fingerprint(2), nullptr})), Fingerprint(2));
-  EXPECT_TRUE(FingerprintOf(Side("a", {nullptr})).is_null());
+  EXPECT_EQ(FingerprintOf(Side("a", {Of(1), Of(2), std::nullopt})), Of(2));
+  EXPECT_FALSE(FingerprintOf(Side("a", {std::nullopt})));
 }
 
 TEST(Fingerprints, NameAReplacedCardFirstThenTheSlowLink) {
-  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10.2)}),
-                                         Side("b", {Fingerprint(5.1, 0.0057)})};
+  const std::vector<SystemSide> sides = {Side("a", {Of(10.2)}), Side("b", {Of(5.1, 0.0057)})};
   const std::vector<FactDifference> differences = {
       {"software.nccl", {"2.20", "2.21"}, false},
       {"system.gpus", {"NVIDIA H100", "NVIDIA A100"}, false}};
@@ -53,24 +54,24 @@ TEST(Fingerprints, NameAReplacedCardFirstThenTheSlowLink) {
 }
 
 TEST(Fingerprints, OfARenamedSystemSayNothing) {
-  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10)}),
-                                         Side("renamed", {Fingerprint(10)})};
+  const std::vector<SystemSide> sides = {Side("a", {Of(10)}), Side("renamed", {Of(10)})};
   EXPECT_EQ(WhatDiffersInHardware(sides, {}), Words());
   EXPECT_TRUE(FingerprintFacts(sides).empty());
 }
 
 TEST(Fingerprints, ThatChangedDuringARunAreNamedFirst) {
-  json changed = Fingerprint(10);
-  changed["changed"] = {"the end's bandwidth is half of the beginning's"};
-  const std::vector<SystemSide> sides = {Side("a", {Fingerprint(10)}),
-                                         Side("b", {changed, changed, Fingerprint(10)})};
+  Fingerprint changed = Of(10);
+  changed.changed = {"the end's bandwidth is half of the beginning's"};
+  const std::vector<SystemSide> sides = {Side("a", {Of(10)}),
+                                         Side("b", {changed, changed, Of(10)})};
   EXPECT_EQ(WhatDiffersInHardware(sides, {}),
             Words{"b changed during a run: the end's bandwidth is half of the beginning's"});
 }
 
 TEST(Fingerprints, ThatAreMissingAreNamedOnlyWhereThereIsOne) {
-  EXPECT_EQ(WhatDiffersInHardware({Side("a", {nullptr}), Side("b", {nullptr})}, {}), Words());
-  EXPECT_EQ(WhatDiffersInHardware({Side("a", {Fingerprint(10)}), Side("b", {nullptr})}, {}),
+  EXPECT_EQ(WhatDiffersInHardware({Side("a", {std::nullopt}), Side("b", {std::nullopt})}, {}),
+            Words());
+  EXPECT_EQ(WhatDiffersInHardware({Side("a", {Of(10)}), Side("b", {std::nullopt})}, {}),
             Words{"b has no fingerprint: `sparfuse run --fingerprint` takes it"});
 }
 

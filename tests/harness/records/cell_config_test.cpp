@@ -35,7 +35,9 @@ CellConfig Cell() {
   config.method_options = {.strategy = "ahead",
                            .planner = "by-bytes",
                            .collective = "sparse-allgather",
+                           .strategy_options = {},
                            .planner_options = {{"threshold_bytes", 5.5}},
+                           .collective_options = {},
                            .sending = {{"payload_values", std::string("f16")}}};
   config.sparsifier = "dgc";
   config.sparsifier_options = {{"resample", true}};
@@ -105,7 +107,7 @@ TEST(CellConfig, IntegersDoNotWrap) {
       FAIL() << value;
     } catch (const Error& error) {
       EXPECT_EQ(error.what(), "configuration: workers = " + value.dump() +
-                                  ": expected an integer from -2147483648 to 2147483647");
+                                  ": expected an integer from 1 to 65536");
     }
   }
 }

@@ -66,24 +66,23 @@ TEST(Launch, WhatRanksLeftIsTakenOnce) {
   EXPECT_EQ(TakeHostRecord(folder.path()), LaunchHosts());
 }
 
-TEST(PrivateFacts, ARecordNumbersHostsInterfacesAndCards) {
+TEST(PrivateFacts, ARecordNumbersHostsAndCards) {
   TrialLaunch launch = LaunchOf(kLaunch);
   launch.binding->card = {"0000:1F:00.0", ""};
   PrivateFacts facts;
   TakeNames(launch, facts);
   EXPECT_EQ(facts.hosts, (Words{"n1", "n2", "n3"}));
-  EXPECT_EQ(facts.interfaces, (Words{"eth0", "ib0"}));
   EXPECT_EQ(facts.buses, Words{"0000:1F:00.0"});
   EXPECT_EQ(launch.binding->hosts, (Words{"host0", "host1"}));
   EXPECT_EQ(launch.binding->card, (Words{"card0", ""}));
   EXPECT_EQ(launch.network->bytes[0].begin()->first, "lo");
-  EXPECT_EQ(launch.network->bytes[1].begin()->first, "interface0");
-  EXPECT_EQ(launch.network->others[1], Words{"interface1"});
+  EXPECT_EQ(launch.network->bytes[1].begin()->first, "eth0");
+  EXPECT_EQ(launch.network->others[1], Words{"ib0"});
   EXPECT_EQ(launch.clocks->hosts, (Words{"host0", "host1"}));
   EXPECT_EQ(launch.failed_on, "host1");
   EXPECT_EQ(launch.left_out, Words{"host2"});
   EXPECT_EQ(launch.warnings, Words{"host1: cards are hidden, n22's too."});
-  for (const char* name : {"\"n1\"", "\"n2\"", "\"eth0\"", "1F:00"})
+  for (const char* name : {"\"n1\"", "\"n2\"", "1F:00"})
     EXPECT_EQ(ToJson(launch).dump().find(name), std::string::npos) << name;
 }
 
@@ -116,10 +115,7 @@ TEST(PrivateFacts, ComeBackFromTheirFile) {
   EXPECT_EQ(ReadPrivateFacts(folder.path()), PrivateFacts());
   PrivateFacts facts;
   facts.hosts = {"n1"};
-  facts.argv = {"mpirun"};
-  facts.environment = {{"LOGNAME", "somebody"}};
   facts.cards = {{"0", {"GPU-1", "1F"}}};
-  facts.failure = "rank 1 on n1";
   WritePrivateFacts(folder.path(), facts);
   EXPECT_EQ(ReadPrivateFacts(folder.path()), facts);
 }

@@ -8,23 +8,26 @@ namespace {
 
 using nlohmann::json;
 
-json Outcome(int batch) {
-  json outcome = {{"config",
-                   {{"workload", "text-gpt"},
-                    {"batch_per_worker", batch},
-                    {"threads_per_worker", 1},
-                    {"workers", 2},
-                    {"link", nullptr}}}};
+ProfileOutcome Outcome(int batch) {
+  CellConfig config;
+  config.kind = TrialKind::kProfile;
+  config.workload = "text-gpt";
+  config.batch_per_worker = batch;
+  config.workers = 2;
+  json outcome = {{"config", ToJson(config)}};
   const json curve = json::array({{1, 0.0}, {2000000, 2e-3}});
   outcome["profile"] = {
       {"backward",
        {{"steps", 50},
+        {"begin_seconds", 0},
+        {"tail_seconds", 0},
         {"forward_seconds", 0.04},
         {"unhooked_seconds", 0.08},
         {"hooked_seconds", 0.09},
         {"update_seconds", 0.001},
-        {"tensors", json::array({{{"name", "a"}, {"numel", 5}, {"seconds", 0.02}},
-                                 {{"name", "b"}, {"numel", 7}, {"seconds", 0.06}}})}}},
+        {"tensors",
+         json::array({{{"name", "a"}, {"shape", {5}}, {"numel", 5}, {"seconds", 0.02}},
+                      {{"name", "b"}, {"shape", {7}}, {"numel", 7}, {"seconds", 0.06}}})}}},
       {"pack", curve},
       {"scale", curve},
       {"clear", curve},
@@ -36,27 +39,33 @@ json Outcome(int batch) {
       {"relative_errors", {{"/backward/forward_seconds", 0.05}}},
       {"link",
        {{"class", "intra_node"},
+        {"round_seconds", curve},
+        {"seconds_per_extra_message", 0},
+        {"cpu_seconds", 0},
+        {"round_cpu_seconds", 0},
+        {"cpu_fraction", 0},
         {"fit",
          {{"alpha_seconds", 20e-6},
           {"alpha_standard_error", 1e-6},
           {"seconds_per_byte", 1e-9},
           {"seconds_per_byte_standard_error", 0.0},
           {"points", 3},
+          {"relative_residuals", json::array()},
           {"rms_relative_residual", 0.1},
           {"worst_relative_residual", -0.15},
           {"r_squared", 0.99}}}}}};
-  return outcome;
+  return ProfileOutcomeOf(outcome, "outcome");
 }
 
 // 2 standard errors of 5 % around 40 ms; alpha 20 +- 12.706 * 1 us with one degree of freedom.
 TEST(ProfileTables, SayHowWellTheyKnow) {
-  json outcome = Outcome(32);
-  const auto tables = ProfileTables(json::array({outcome}));
+  ProfileOutcome outcome = Outcome(32);
+  const auto tables = ProfileTables({outcome});
   ASSERT_EQ(tables.size(), 4u);
   EXPECT_EQ(tables[0].rows[0][4], "40.0 ± 3.9");
   EXPECT_EQ(tables[0].rows[0].back(), "–");
-  outcome["machine"]["load_before"] = 0.12;
-  EXPECT_EQ(ProfileTables(json::array({outcome}))[0].rows[0].back(), "0.1");
+  outcome.machine["load_before"] = 0.12;
+  EXPECT_EQ(ProfileTables({outcome})[0].rows[0].back(), "0.1");
   EXPECT_EQ(tables[1].rows[0][1], "b");
   EXPECT_EQ(tables[1].rows[0][4], "75.0 %");
   EXPECT_EQ(tables[2].rows[0], (std::vector<std::string>{"select topk", "1.000"}));
@@ -67,15 +76,15 @@ TEST(ProfileTables, SayHowWellTheyKnow) {
 
 // In none of the tables are two outcomes of one name.
 TEST(ProfileTables, TellOutcomesApart) {
-  const auto tables = ProfileTables(json::array({Outcome(16), Outcome(32)}));
+  const auto tables = ProfileTables({Outcome(16), Outcome(32)});
   EXPECT_EQ(tables[0].rows[0][0], "text-gpt, batch 16");
   EXPECT_EQ(tables[0].rows[1][0], "text-gpt, batch 32");
   EXPECT_EQ(tables[1].rows.size(), 4u);
   EXPECT_EQ(tables[2].columns[2], "text-gpt, batch 32 x2");
   EXPECT_EQ(tables[3].rows[1][0], "text-gpt, batch 32");
-  json on_card = Outcome(32);
-  on_card["config"]["device"] = "cuda";
-  EXPECT_EQ(ProfileTables(json::array({on_card}))[0].rows[0][0], "text-gpt, cuda");
+  ProfileOutcome on_card = Outcome(32);
+  on_card.config.device = Place::kCuda;
+  EXPECT_EQ(ProfileTables({on_card})[0].rows[0][0], "text-gpt, cuda");
 }
 
 }  // namespace

@@ -8,25 +8,20 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
-
-json Quantity(double value, double error = 0.01) {
-  return {{"value", value}, {"low", value * (1 - error)}, {"high", value * (1 + error)}, {"n", 15}};
+FingerprintValue Quantity(double value, double error = 0.01) {
+  return {value, value * (1 - error), value * (1 + error), 15, "", {}};
 }
 
 // Four nodes of two ranks each, all alike.
 Fingerprint Lab() {
-  Fingerprint lab = {{"ranks", 8},
-                     {"ranks_per_node", 2},
-                     {"threads", 1},
-                     {"device", "cpu"},
-                     {"transport", "mpi"},
-                     {"link", nullptr},
-                     {"all_reduce", "native-allreduce"},
-                     {"all_gather", "sparse-allgather"}};
+  Fingerprint lab;
+  lab.ranks = 8;
+  lab.ranks_per_node = 2;
+  lab.all_reduce = "native-allreduce";
+  lab.all_gather = "sparse-allgather";
   for (const FingerprintQuantity& each : FingerprintQuantities())
-    lab["quantities"][each.name] = Quantity(each.unit == std::string_view("s") ? 0.003 : 10.2);
-  lab["quantities"]["inter_node_bandwidth"]["worst"] = {{"value", 10.0}, {"ranks", {2, 4}}};
+    lab.quantities[each.name] = Quantity(each.unit == std::string_view("s") ? 0.003 : 10.2);
+  lab.quantities["inter_node_bandwidth"].worst = {10.0, {2, 4}};
   return lab;
 }
 
@@ -41,16 +36,16 @@ using Words = std::vector<std::string>;
 
 TEST(Fingerprint, OfTheSameSystemUnderAnotherNameIsTheSame) {
   Fingerprint renamed = Lab();
-  renamed["id"] = "another/2026";  // what a trial has of it
+  renamed.id = "another/2026";  // what a trial has of it
   EXPECT_EQ(Sentences(Lab(), renamed), Words());
   EXPECT_EQ(WhatIsNotCompared(Lab(), renamed), "");
 }
 
 TEST(Fingerprint, ALinkAtHalfSpeedIsNamedFirst) {
   Fingerprint slow = Lab();
-  slow["quantities"]["inter_node_bandwidth"] = Quantity(5.1);
-  slow["quantities"]["top_k"] = Quantity(0.0057);
-  slow["quantities"]["all_reduce_4194304_bytes"] = Quantity(0.0059);
+  slow.quantities["inter_node_bandwidth"] = Quantity(5.1);
+  slow.quantities["top_k"] = Quantity(0.0057);
+  slow.quantities["all_reduce_4194304_bytes"] = Quantity(0.0059);
   EXPECT_EQ(Sentences(Lab(), slow),
             (Words{"b's bandwidth between nodes is half of a's (5.1 Gbit/s against 10.2 Gbit/s)",
                    "b's all-reduce of 4 MiB takes 2 times as long as a's (5.9 ms against 3 ms)",
@@ -63,8 +58,8 @@ TEST(Fingerprint, ALinkAtHalfSpeedIsNamedFirst) {
 // One cable of three: the mean moves by less than what a launch leaves open.
 TEST(Fingerprint, OneSlowLinkAmongManyIsNamedByItsRanks) {
   Fingerprint slow = Lab();
-  slow["quantities"]["inter_node_bandwidth"] = Quantity(8.5);
-  slow["quantities"]["inter_node_bandwidth"]["worst"] = {{"value", 5.0}, {"ranks", {4, 6}}};
+  slow.quantities["inter_node_bandwidth"] = Quantity(8.5);
+  slow.quantities["inter_node_bandwidth"].worst = {5.0, {4, 6}};
   EXPECT_EQ(Sentences(Lab(), slow),
             Words{"b's bandwidth between nodes (ranks 4 and 6) is half of a's (5 Gbit/s against 10 "
                   "Gbit/s)"});
@@ -73,27 +68,26 @@ TEST(Fingerprint, OneSlowLinkAmongManyIsNamedByItsRanks) {
 
 TEST(Fingerprint, WhatIntervalsOrTheThresholdLeaveOpenIsNoDifference) {
   Fingerprint near = Lab();
-  near["quantities"]["top_k"] = Quantity(0.003 * 1.24, 0);
+  near.quantities["top_k"] = Quantity(0.003 * 1.24, 0);
   EXPECT_EQ(Sentences(Lab(), near), Words());
   Fingerprint wide = Lab();
-  wide["quantities"]["top_k"] = Quantity(0.006, 0.6);
+  wide.quantities["top_k"] = Quantity(0.006, 0.6);
   EXPECT_EQ(Sentences(Lab(), wide), Words());
 }
 
 TEST(Fingerprint, UnlikeNumbersOfRanksCompareLinksAlone) {
   Fingerprint larger = Lab();
-  larger["ranks"] = 16;
-  larger["ranks_per_node"] = 4;
-  for (auto& [name, quantity] : larger["quantities"].items()) {
-    if (name.starts_with("all_") || name == "memory_read")
-      quantity = Quantity(quantity["value"].get<double>() * 9);
+  larger.ranks = 16;
+  larger.ranks_per_node = 4;
+  for (auto& [name, quantity] : larger.quantities) {
+    if (name.starts_with("all_") || name == "memory_read") quantity = Quantity(quantity.value * 9);
   }
   EXPECT_EQ(Sentences(Lab(), larger), Words());
   EXPECT_EQ(WhatIsNotCompared(Lab(), larger),
             "collectives, memory, products and selections are not compared: ranks 8 against 16, "
             "ranks_per_node 2 against 4");
-  larger["link"] = {{"gbps", 1}, {"alpha_us", 100}};  // emulated: a setting, no property
-  larger["quantities"]["intra_node_bandwidth"] = Quantity(1);
+  larger.link = LinkShape{1, 100};  // emulated: a setting, no property
+  larger.quantities["intra_node_bandwidth"] = Quantity(1);
   EXPECT_EQ(Sentences(Lab(), larger), Words());
 }
 
@@ -103,8 +97,8 @@ TEST(Fingerprint, DifferencesAreMutual) {
   std::uniform_real_distribution<double> factor(0.5, 2);
   for (int draw = 0; draw < 200; ++draw) {
     Fingerprint other = Lab();
-    for (auto& [name, quantity] : other["quantities"].items())
-      quantity = Quantity(quantity["value"].get<double>() * factor(random));
+    for (auto& [name, quantity] : other.quantities)
+      quantity = Quantity(quantity.value * factor(random));
     const Fingerprint first = Lab();
     const auto there = DifferencesOf(first, other), back = DifferencesOf(other, first);
     ASSERT_EQ(there.size(), back.size());

@@ -1,9 +1,9 @@
 // Tests which ranks exchange at once where links are measured.
-#include "harness/systems/rank_pairs.hpp"
-
 #include <gtest/gtest.h>
 
 #include <set>
+
+#include "harness/systems/fingerprint.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -9,14 +9,13 @@ import whole_trial  # noqa: E402  (found by the path above)
 
 
 def read_trial(path):
-    """The trial.json at `path`, with the names of private.json in the place of host0 and interface0."""
+    """The trial.json at `path`, with the names of private.json in the place of host0, host1, ..."""
     trial = whole_trial.read_trial(path)
     private = path.with_name("private.json")
     names = {}
     if private.exists():
         facts = json.loads(private.read_text())
-        for kind in ("host", "interface"):
-            names.update({f"{kind}{number}": name for number, name in enumerate(facts.get(kind + "s", []))})
+        names = {f"host{number}": name for number, name in enumerate(facts.get("hosts", []))}
 
     def named(value):
         if isinstance(value, dict):

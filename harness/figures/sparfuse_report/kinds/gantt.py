@@ -8,7 +8,7 @@ from sparfuse_report.drawn import Drawn, caption
 def _choose(part, figure):
     """Of the panels a figure leaves, the one where most methods kept spans; the first of equals."""
     best = None
-    for fields, inside in selection.panels(part.shown(figure), ["label"]):
+    for _, inside in selection.panels(part.shown(figure), ["label"]):
         kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]
         if kept and (best is None or len(kept) > len(best[1])):
             best = (inside, kept)

@@ -120,7 +120,8 @@ def sensitivity(experiment, part, figure, styles):
     title = figure.get("title") or f"What a declared input does to the ratio to {reference}"
     text = caption(
         chosen,
-        f"{'; '.join(one.words() for one in settings)}. Bars: the ratio to {reference}, one input at a time multiplied by "
+        f"{'; '.join(one.words() for one in settings)}. Bars: the ratio to {reference}, "
+        f"one input at a time multiplied by "
         f"{' or '.join(f'{factor:g}' for factor in factors)}, all else as declared; inputs by their "
         "effect. A bar across the broken line changes the order with "
         f"{reference}.",

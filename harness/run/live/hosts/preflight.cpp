@@ -19,8 +19,8 @@
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/placement.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 #include "harness/run/live/ship/node_channel.hpp"
-#include "harness/run/live/trial_log.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -23,7 +23,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 
 namespace sparfuse::harness {
 

@@ -319,7 +319,7 @@ TEST_F(TableWorkload, MeasuredTimesSayHowBackwardIsSpread) {
   const auto backward = [&] {
     Write("mine.json", table);
     const Cell cell = Parse("\"table:mine.json\"").parts[0].cells.at(0);
-    const json profile = DeclaredProfile(local, cell.config).front().at("profile");
+    const json profile = ToJson(DeclaredProfile(local, cell.config).front().profile);
     std::vector<double> seconds;
     for (const json& tensor : profile.at("backward").at("tensors"))
       seconds.push_back(tensor.at("seconds"));

@@ -16,35 +16,33 @@
 namespace sparfuse::harness {
 
 // The profile that the project comes with, "digits-resnet" and others on two cores.
-inline nlohmann::json ProjectProfile() {
+inline ProfileOutcomes ProjectProfile() {
   return ReadProfiles(std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles" /
                       "epyc-2core.json");
 }
 
 // A machine of this profile whose backward pass takes so many times as long, and each round of its
 // links, too.
-inline nlohmann::json Slower(nlohmann::json outcomes, double backward, double links) {
-  for (nlohmann::json& outcome : outcomes) {
-    nlohmann::json& times = outcome["profile"]["backward"];
-    for (const char* key :
-         {"forward_seconds", "tail_seconds", "hooked_seconds", "unhooked_seconds"})
-      times[key] = times[key].get<double>() * backward;
-    for (nlohmann::json& tensor : times["tensors"])
-      tensor["seconds"] = tensor["seconds"].get<double>() * backward;
-    if (!outcome["profile"].contains("link")) continue;
-    for (nlohmann::json& point : outcome["profile"]["link"]["round_seconds"])
-      point[1] = point[1].get<double>() * links;
+inline ProfileOutcomes Slower(ProfileOutcomes outcomes, double backward, double links) {
+  for (ProfileOutcome& outcome : outcomes) {
+    BackwardTimes& times = *outcome.profile.backward;
+    for (double* seconds : {&times.forward_seconds, &times.tail_seconds, &*times.hooked_seconds,
+                            &*times.unhooked_seconds})
+      *seconds *= backward;
+    for (ProfiledTensor& tensor : times.tensors) tensor.seconds *= backward;
+    if (!outcome.profile.link) continue;
+    for (ProfilePoint& point : outcome.profile.link->round_seconds) point.seconds *= links;
   }
   return outcomes;
 }
 
 // The same times, known so many times as well.
-inline nlohmann::json BetterKnown(nlohmann::json outcomes, double times) {
-  for (nlohmann::json& outcome : outcomes) {
-    for (nlohmann::json& entry : outcome["profile"]["relative_errors"]) {
-      if (entry.is_number()) entry = entry.get<double>() / times;
-      if (!entry.is_array()) continue;
-      for (nlohmann::json& error : entry) error = error.get<double>() / times;
+inline ProfileOutcomes BetterKnown(ProfileOutcomes outcomes, double times) {
+  for (ProfileOutcome& outcome : outcomes) {
+    for (auto& [place, error] : outcome.profile.relative_errors) {
+      error.of_all /= times;
+      if (!error.of_each) continue;
+      for (double& each : *error.of_each) each /= times;
     }
   }
   return outcomes;
@@ -73,7 +71,7 @@ class ComparedSides {
   }
 
   // The step of a cell by the model of a machine that has this profile.
-  static double StepSeconds(const Cell& cell, const nlohmann::json& outcomes) {
+  static double StepSeconds(const Cell& cell, const ProfileOutcomes& outcomes) {
     CellConfig modelled = cell.config;
     modelled.mode = Mode::kModelled;
     modelled.cluster = "this-machine";
@@ -110,8 +108,8 @@ class ComparedSides {
   }
 
   // Blocks of all cells as the model has them; steps of methods take so many times as long.
-  void AddModelled(std::size_t side, const std::vector<Cell>& cells, const nlohmann::json& outcomes,
-                   double methods_take = 1) {
+  void AddModelled(std::size_t side, const std::vector<Cell>& cells,
+                   const ProfileOutcomes& outcomes, double methods_take = 1) {
     for (int block = 0; block < kBlocks; ++block) {
       for (const Cell& cell : cells) {
         const double noise = 1 + 0.001 * block;  // of the whole block
@@ -121,11 +119,11 @@ class ComparedSides {
     }
   }
 
-  std::vector<std::unique_ptr<ModelledSide>> Models(const nlohmann::json& a,
-                                                    const nlohmann::json& b) const {
+  std::vector<std::unique_ptr<ModelledSide>> Models(const ProfileOutcomes& a,
+                                                    const ProfileOutcomes& b) const {
     std::vector<std::unique_ptr<ModelledSide>> models;
     for (const auto& [outcomes, name] : {std::pair(a, "a"), std::pair(b, "b")}) {
-      const int stream = models.empty() || a == b ? 0 : 1;
+      const int stream = models.empty() || ToJson(a) == ToJson(b) ? 0 : 1;
       models.push_back(std::make_unique<ModelledSide>(
           profiles_, name, SideProfile{std::string("profile of ") + name, "", "", outcomes},
           stream));

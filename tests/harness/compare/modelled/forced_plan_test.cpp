@@ -68,7 +68,7 @@ class Forcing : public ::testing::Test, protected ComparedSides {
 
   std::vector<Cell> cells_;
   Cell given_;  // with the plan of a
-  json a_ = ProjectProfile(), b_ = Slower(a_, 0.25, 3);
+  ProfileOutcomes a_ = ProjectProfile(), b_ = Slower(a_, 0.25, 3);
   CompareRequest request_;
   std::vector<std::unique_ptr<ModelledSide>> models_;
 };

@@ -45,14 +45,14 @@ class Transporting : public ::testing::Test, protected ComparedSides {
   Transporting()
       : cells_(Cells("[[axis]]\nmethod = [\"dense\", \"wfbp\", \"safusion-inter\"]\n")) {}
 
-  SystemComparison Carried(const json& a, const json& b) {
+  SystemComparison Carried(const ProfileOutcomes& a, const ProfileOutcomes& b) {
     SystemComparison comparison = CompareSystems(sides_, request_);
     CarryOver(comparison, Models(a, b));
     return comparison;
   }
 
   std::vector<Cell> cells_;
-  json a_ = BetterKnown(ProjectProfile(), 10), b_ = Slower(a_, 0.25, 3);
+  ProfileOutcomes a_ = BetterKnown(ProjectProfile(), 10), b_ = Slower(a_, 0.25, 3);
   CompareRequest request_;
 };
 
@@ -132,7 +132,7 @@ TEST_F(Transporting, ChangesNoVerdict) {
 TEST_F(Transporting, AProfileThatLacksSomethingIsToldTheCommand) {
   AddModelled(0, cells_, a_);
   AddModelled(1, cells_, a_);
-  const SystemComparison comparison = Carried(a_, json::array());
+  const SystemComparison comparison = Carried(a_, {});
   for (const ComparedCell& cell : comparison.parts.at(0).cells) {
     const Transported& carried = cell.transported.at(0);
     EXPECT_FALSE(carried.ratio.has_value());

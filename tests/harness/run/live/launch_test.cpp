@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
-#include "harness/run/live/launch/launch_end.hpp"
+#include "harness/run/live/launch_end.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/plan/turns.hpp"
 #include "harness/store/step_log.hpp"

@@ -1,5 +1,5 @@
 // Tests a trial's log: its limit, and what its end says of a rank that died.
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,8 @@ constexpr std::size_t kNumel = 100000;
 
 // A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
 // time.
-json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
+ProfileOutcome Outcome(int ranks, const std::optional<LinkShape>& link,
+                       double backward_seconds = 0.010) {
   json free = json::array({{1, 0.0}});
   json profile = {{"backward",
                    {{"begin_seconds", 0},
@@ -37,16 +38,23 @@ json ProfileOf(int ranks, const json& link, double backward_seconds = 0.010) {
                   {"seconds_per_reduced_element", 0},
                   {"selection", {{"topk", json::array({{{"density", 0.01}, {"seconds", free}}})}}}};
   if (ranks > 1) {
-    profile["link"] = {{"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})},
+    profile["link"] = {{"class", "intra_node"},
+                       {"fit", nullptr},
+                       {"round_seconds", json::array({{0, 1e-3}, {1000000, 11e-3}})},
                        {"seconds_per_extra_message", 0},
                        {"cpu_seconds", 0},
                        {"round_cpu_seconds", 0},
                        {"cpu_fraction", 0}};
   }
-  return {{"profile", profile},
-          {"machine", {{"cores", 2}}},
-          {"software", json::object()},
-          {"config", {{"workers", ranks}, {"link", ranks > 1 ? link : json()}}}};
+  ProfileOutcome outcome;
+  outcome.profile = ProfileOf(profile, "profile");
+  outcome.machine = {{"cores", 2}};
+  outcome.software = json::object();
+  outcome.config.kind = TrialKind::kProfile;
+  outcome.config.mode = Mode::kEmulated;
+  outcome.config.workers = ranks;
+  if (ranks > 1) outcome.config.link = link;
+  return outcome;
 }
 
 const LinkShape kLink = {1, 100};
@@ -79,7 +87,7 @@ class ModelTrial : public ::testing::Test {
     std::filesystem::create_directories(directory_);
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
-  double StepSeconds(const TrialConfig& config, const json& profiles) {
+  double StepSeconds(const TrialConfig& config, const ProfileOutcomes& profiles) {
     return RunModelledTrial(config, profiles, nullptr, directory_)
         .at("metrics")
         .at("step_seconds")
@@ -89,8 +97,7 @@ class ModelTrial : public ::testing::Test {
 };
 
 TEST_F(ModelTrial, ComputesAStepByHand) {
-  const json link = kLink;
-  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
   // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
   EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.npy"));
@@ -99,10 +106,8 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
 }
 
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
-  const json link = kLink;
-  const json outcome =
-      RunModelledTrial(Config(2, "this-machine"),
-                       json::array({ProfileOf(1, link), ProfileOf(2, link)}), nullptr, directory_);
+  const json outcome = RunModelledTrial(
+      Config(2, "this-machine"), {Outcome(1, kLink), Outcome(2, kLink)}, nullptr, directory_);
   const json& series = outcome.at("series");
   EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
   EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
@@ -112,45 +117,42 @@ TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
 }
 
 TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
-  const json link = kLink;
-  const json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  const ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
   const double shared = StepSeconds(Config(4, "this-machine"), profiles);
   const double own = StepSeconds(Config(4, "machines-like-this"), profiles);
   EXPECT_NEAR(shared - own, 0.016, 1e-9);  // four ranks on two cores compute at half speed
 }
 
 TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
-  const json link = kLink;
-  const json profiles = json::array({ProfileOf(1, link, 0.010), ProfileOf(2, link, 0.013)});
+  const ProfileOutcomes profiles = {Outcome(1, kLink, 0.010), Outcome(2, kLink, 0.013)};
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
 // Of a step of 16 ms two ranks are through after 20 ms, and four not after 40 but after 44.
 TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing) {
-  const json link = kLink;
-  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link), ProfileOf(4, link)});
+  ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink), Outcome(4, kLink)};
   const double without = StepSeconds(Config(4, "this-machine"), profiles);
-  profiles[1]["profile"]["backward"]["all_ranks_seconds"] = 0.020;
-  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.044;
+  profiles[1].profile.backward->all_ranks_seconds = 0.020;
+  profiles[2].profile.backward->all_ranks_seconds = 0.044;
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles) - without, 0.1 * 2 * 0.016, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
-  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.030;  // it sleeps now and then
+  profiles[2].profile.backward->all_ranks_seconds = 0.030;  // it sleeps now and then
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), without, 1e-9);
   // Of three cores two ranks leave one alone, and four are through after 4/3 of that by themselves.
-  for (json& outcome : profiles) outcome["machine"]["cores"] = 3;
-  profiles[2]["profile"]["backward"]["all_ranks_seconds"] = 0.020 * 4 / 3 * 1.2;
+  for (ProfileOutcome& outcome : profiles) outcome.machine["cores"] = 3;
+  profiles[2].profile.backward->all_ranks_seconds = 0.020 * 4 / 3 * 1.2;
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), 1.2 * 0.016 * 4 / 3 + 6 * 0.002,
               1e-9);
 }
 
 // ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
-json LinkProfileOf(int ranks, double round_seconds, int ranks_per_node, int cores) {
-  json outcome = ProfileOf(ranks, json());
-  outcome["profile"]["link"]["round_seconds"] = json::array({{0, round_seconds}});
-  outcome["config"]["mode"] = "measured";
-  outcome["config"]["ranks_per_node"] = ranks_per_node;
-  outcome["machine"]["cores"] = cores;
+ProfileOutcome LinkOutcome(int ranks, double round_seconds, int ranks_per_node, int cores) {
+  ProfileOutcome outcome = Outcome(ranks, {});
+  outcome.profile.link->round_seconds = {{0, round_seconds}};
+  outcome.config.mode = Mode::kMeasured;
+  outcome.config.ranks_per_node = ranks_per_node;
+  outcome.machine["cores"] = cores;
   return outcome;
 }
 
@@ -158,21 +160,21 @@ TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
   TrialConfig config = Config(16, "a-file");
   config.cell.link = std::nullopt;
   // What exchanges add to a step of 16 ms: 2 (P - 1) rounds of a ring.
-  const auto round = [&](int workers, const json& profiles) {
+  const auto round = [&](int workers, const ProfileOutcomes& profiles) {
     config.cell.workers = workers;
     return (StepSeconds(config, profiles) - 0.016) / (2 * (workers - 1));
   };
-  const json one = ProfileOf(1, json());
+  const ProfileOutcome one = Outcome(1, {});
   // On one machine: as many as it has cores for.
-  const json local = json::array({one, LinkProfileOf(2, 2e-3, 2, 8), LinkProfileOf(4, 4e-3, 4, 8),
-                                  LinkProfileOf(16, 16e-3, 16, 8)});
+  const ProfileOutcomes local = {one, LinkOutcome(2, 2e-3, 2, 8), LinkOutcome(4, 4e-3, 4, 8),
+                                 LinkOutcome(16, 16e-3, 16, 8)};
   EXPECT_NEAR(round(2, local), 2e-3, 1e-9);
   EXPECT_NEAR(round(4, local), 4e-3, 1e-9);
   EXPECT_NEAR(round(64, local), 4e-3, 1e-9);
   // Across machines, even where fewer ranks were.
-  json across = local;
-  across.push_back(LinkProfileOf(2, 3e-3, 1, 8));
-  across.push_back(LinkProfileOf(32, 9e-3, 8, 8));
+  ProfileOutcomes across = local;
+  across.push_back(LinkOutcome(2, 3e-3, 1, 8));
+  across.push_back(LinkOutcome(32, 9e-3, 8, 8));
   EXPECT_NEAR(round(4, across), 3e-3, 1e-9);
   EXPECT_NEAR(round(16, across), 9e-3, 1e-9);
   EXPECT_NEAR(round(256, across), 9e-3, 1e-9);
@@ -181,24 +183,23 @@ TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
 TEST_F(ModelTrial, OfAFileTakesTheLinksOfItsFingerprint) {
   TrialConfig config = Config(4, "a-file");
   config.cell.link = std::nullopt;
-  json fingerprint = LinkProfileOf(4, 7e-3, 2, 8);
-  fingerprint["config"]["kind"] = "fingerprint";
-  fingerprint["profile"].erase("backward");
-  const auto step = [&](const json& profiles) { return StepSeconds(config, profiles); };
-  const json one = ProfileOf(1, json());
-  EXPECT_NEAR(step(json::array({one, fingerprint})), 0.016 + 2 * 3 * 7e-3, 1e-9);
+  ProfileOutcome fingerprint = LinkOutcome(4, 7e-3, 2, 8);
+  fingerprint.config.kind = TrialKind::kFingerprint;
+  fingerprint.profile.backward.reset();
+  const auto step = [&](const ProfileOutcomes& profiles) { return StepSeconds(config, profiles); };
+  const ProfileOutcome one = Outcome(1, {});
+  EXPECT_NEAR(step({one, fingerprint}), 0.016 + 2 * 3 * 7e-3, 1e-9);
   // Also where the file has links of its own.
-  const json linked = json::array({one, LinkProfileOf(4, 3e-3, 1, 8), fingerprint});
+  const ProfileOutcomes linked = {one, LinkOutcome(4, 3e-3, 1, 8), fingerprint};
   EXPECT_NEAR(step(linked), 0.016 + 2 * 3 * 7e-3, 1e-9);
   // Of a link that it did not measure the file's count.
   config.cell.link = kLink;
-  EXPECT_NEAR(step(json::array({one, ProfileOf(2, kLink), fingerprint})),
-              0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8), 1e-9);
+  EXPECT_NEAR(step({one, Outcome(2, kLink), fingerprint}), 0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8),
+              1e-9);
 }
 
 TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
-  const json link = kLink;
-  json profiles = json::array({ProfileOf(1, link), ProfileOf(2, link)});
+  ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
   const auto metrics = [&] {
     return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_)
         .at("metrics");
@@ -206,12 +207,12 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   EXPECT_FALSE(metrics().contains("step_uncertainty"));
   // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
   // factor of two all but never.
-  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.2;
+  profiles[0].profile.relative_errors["/backward/forward_seconds"] = {0.2, {}};
   const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
   const double found = metrics().at("step_uncertainty").at("value");
   EXPECT_GT(found, expected / 2);
   EXPECT_LT(found, expected * 2);
-  profiles[0]["profile"]["relative_errors"]["/backward/forward_seconds"] = 0.0;
+  profiles[0].profile.relative_errors["/backward/forward_seconds"] = {0, {}};
   EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
 }
 
@@ -221,28 +222,27 @@ TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
   shape.intra_node_gbps = 10;
   shape.intra_node_us = 100;
   const auto measured = [&](int ranks, int ranks_per_node, double start) {
-    json outcome = ProfileOf(ranks, json(shape));
-    outcome["config"]["ranks_per_node"] = ranks_per_node;
-    outcome["profile"]["link"]["round_seconds"] = {{0, start}, {1000000, start + 0.010}};
+    ProfileOutcome outcome = Outcome(ranks, shape);
+    outcome.config.ranks_per_node = ranks_per_node;
+    if (ranks > 1) outcome.profile.link->round_seconds = {{0, start}, {1000000, start + 0.010}};
     return outcome;
   };
   for (const char* cluster : {"this-machine", "machines-like-this"}) {
     TrialConfig config = Config(4, cluster);
     config.cell.link = shape;
     config.cell.ranks_per_node = 2;
-    const json needed = json::array({measured(1, 1, 0), measured(4, 2, 1e-3)});
-    json all = needed;
+    const ProfileOutcomes needed = {measured(1, 1, 0), measured(4, 2, 1e-3)};
+    ProfileOutcomes all = needed;
     all.push_back(measured(2, 2, 5e-3));
     all.push_back(measured(4, 4, 7e-3));
     EXPECT_EQ(StepSeconds(config, all), StepSeconds(config, needed)) << cluster;
-    all.erase(1);
+    all.erase(all.begin() + 1);
     EXPECT_THROW(StepSeconds(config, all), Error) << cluster;
   }
 }
 
 TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
-  const json link = kLink;
-  const auto message = [&](const json& profiles) -> std::string {
+  const auto message = [&](const ProfileOutcomes& profiles) -> std::string {
     try {
       StepSeconds(Config(2, "this-machine"), profiles);
     } catch (const Error& error) {
@@ -250,11 +250,12 @@ TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
     }
     return "no error";
   };
-  EXPECT_NE(message(json::array()).find("lacks every measurement"), std::string::npos);
-  EXPECT_NE(message(json::array({ProfileOf(1, link)})).find("lacks the link"), std::string::npos);
-  json damaged = json::array({ProfileOf(1, link), ProfileOf(2, link)});
-  damaged[1]["profile"].erase("pack");
-  EXPECT_NE(message(damaged).find("'pack' not found"), std::string::npos) << message(damaged);
+  EXPECT_NE(message({}).find("lacks every measurement"), std::string::npos);
+  EXPECT_NE(message({Outcome(1, kLink)}).find("lacks the link"), std::string::npos);
+  ProfileOutcomes damaged = {Outcome(1, kLink), Outcome(2, kLink)};
+  damaged[1].profile.pack.clear();
+  EXPECT_NE(message(damaged).find("damaged: the profile has no pack"), std::string::npos)
+      << message(damaged);
 }
 
 }  // namespace

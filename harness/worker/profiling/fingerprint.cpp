@@ -1,34 +1,36 @@
-#include "harness/worker/fingerprint/fingerprint.hpp"
+#include "harness/worker/profiling/fingerprint.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
-#include <string>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "baselines/registry.hpp"
 #include "core/base/clock.hpp"
 #include "core/collective/collective.hpp"
-#include "harness/run/live/launch/launch_watch.hpp"
+#include "harness/catalog/python_file.hpp"
 #include "harness/systems/fingerprint.hpp"
-#include "harness/worker/fingerprint/pairs.hpp"
-#include "harness/worker/fingerprint/single_operations.hpp"
-#include "harness/worker/profiling/link_profile.hpp"
+#include "harness/worker/profiling/links.hpp"
+#include "harness/worker/profiling/timed_kernels.hpp"
 #include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-using nlohmann::operator""_json_pointer;
 
 constexpr int kRounds = 15;
 constexpr int kFewestRounds = 5;
 constexpr double kMostSeconds = 10;  // of the rounds
-constexpr int kRepeats = 9;          // of what the model computes with, as in profiles
+constexpr double kDensity = 0.01;    // of top-k, with error feedback
 
 Task NoExchange() { co_return; }
+
+std::size_t SelectedElements(const Rank& rank) {
+  return std::size_t{1} << (rank.device.kind == DeviceKind::kHost ? 20 : 24);
+}
 
 // What all ranks' backend sums and gathers with.
 class TimedCollectives {
@@ -100,7 +102,17 @@ const FingerprintQuantity& QuantityOf(const std::string& name) {
 
 class Fingerprinting {
  public:
-  explicit Fingerprinting(const Rank& rank) : rank_(rank), single_(SingleOperationsOf(rank)) {
+  explicit Fingerprinting(const Rank& rank)
+      : rank_(rank),
+        gradient_(Gaussian(SelectedElements(rank), 1 + static_cast<std::uint64_t>(rank.rank()))),
+        kernels_(KernelsOfRank(rank, gradient_)),
+        read_(kernels_->Read()),
+        multiply_(kernels_->Multiply()) {
+    const SparsifierDescriptor& descriptor = ResolveSparsifier("topk");
+    topk_ = {&descriptor,
+             descriptor.make(ResolveOptions(descriptor.name, descriptor.options, {}), 1),
+             {kDensity}};
+    select_ = kernels_->Select(topk_, {gradient_.size(), {}}, kDensity);
     if (rank.size() < 2) return;
     pairs_.emplace(rank);
     collectives_.emplace(rank);
@@ -114,44 +126,42 @@ class Fingerprinting {
         Add(CollectiveQuantity("all_gather", bytes), collectives_->GatherSeconds(bytes));
       }
     }
-    constexpr double kGiga = 1e9;
-    rank_.Synchronise();
-    Add("memory_read", single_->ReadBytesPerSecond() / kGiga);
-    rank_.Synchronise();
-    Add("matrix_product", single_->ProductOperationsPerSecond() / kGiga);
-    rank_.Synchronise();
-    Add("top_k", single_->TopKSeconds());
+    Add("memory_read", 1e-9 * kernels_->read_bytes() / SecondsOf(read_));
+    Add("matrix_product", 1e-9 * kernels_->product_operations() / SecondsOf(multiply_));
+    Add("top_k", SecondsOf(select_));
   }
 
   // What was seen before is left out of the result.
   void Forget() { seen_.clear(); }
 
   // Returns the same on all ranks.
-  json Result() const {
+  Fingerprint Result() const {
+    Fingerprint result;
+    result.ranks = rank_.size();
+    result.ranks_per_node = rank_.config.ranks_per_node;
+    result.threads = rank_.config.threads_per_worker;
+    result.device = rank_.config.device;
+    result.transport = rank_.config.transport;
+    result.link = rank_.config.link;
+    if (collectives_) {
+      result.all_reduce = collectives_->reduce_name();
+      result.all_gather = collectives_->gather_name();
+    }
     std::map<std::string, std::vector<json>> by_name;
-    const std::string text = OwnText();
-    for (const auto& bytes : rank_.Gather(std::as_bytes(std::span(text)))) {
-      const json own =
-          json::parse(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    for (const json& own : GatherJson(rank_, Own())) {
       for (const auto& [name, seen] : own.items()) by_name[name].push_back(seen);
     }
-    json result = {{"ranks", rank_.size()},
-                   {"ranks_per_node", rank_.config.ranks_per_node},
-                   {"threads", rank_.config.threads_per_worker},
-                   {"device", NameOf(rank_.config.device)},
-                   {"transport", NameOf(rank_.config.transport)},
-                   {"link", ToJson(rank_.config.link)},
-                   {"quantities", json::object()}};
-    if (collectives_) {
-      result["all_reduce"] = collectives_->reduce_name();
-      result["all_gather"] = collectives_->gather_name();
-    }
     for (const auto& [name, seen] : by_name)
-      result["quantities"][name] = Summary(QuantityOf(name), seen);
+      result.quantities[name] = Summary(QuantityOf(name), seen);
     return result;
   }
 
  private:
+  double SecondsOf(const TimedKernels::Body& body) const {
+    rank_.Synchronise();
+    return kernels_->Seconds(body, 1).value;
+  }
+
   void Add(const std::string& name, double value) {
     Seen& seen = seen_[name];
     seen.values.push_back(value);
@@ -172,7 +182,7 @@ class Fingerprinting {
     }
   }
 
-  std::string OwnText() const {
+  json Own() const {
     json own = json::object();
     for (const auto& [name, seen] : seen_) {
       const Estimate median = MedianEstimate(seen.values);
@@ -181,53 +191,54 @@ class Fingerprinting {
                    {"n", seen.values.size()},
                    {"ranks", seen.ranks}};
     }
-    return own.dump();
+    return own;
   }
 
-  static json Summary(const FingerprintQuantity& quantity, const std::vector<json>& seen) {
+  static FingerprintValue Summary(const FingerprintQuantity& quantity,
+                                  const std::vector<json>& seen) {
     constexpr double kNormal = 1.96;  // of 95 %
     const auto count = static_cast<double>(seen.size());
-    double value = 0, error = 0;
+    FingerprintValue summary;
+    double error = 0;
     const json* worst = &seen.front();
-    std::size_t fewest = seen.front()["n"];
+    summary.n = seen.front()["n"];
     for (const json& each : seen) {
-      value += each["value"].get<double>() / count;
+      summary.value += each["value"].get<double>() / count;
       error += each["error"].get<double>() / count;
-      fewest = std::min(fewest, each["n"].get<std::size_t>());
+      summary.n = std::min(summary.n, each["n"].get<int>());
       const bool less = each["value"] < (*worst)["value"];
       if (each["value"] != (*worst)["value"] && less == quantity.more_is_better) worst = &each;
     }
-    json summary = {{"value", value},
-                    {"low", std::max(0.0, value - kNormal * error)},
-                    {"high", value + kNormal * error},
-                    {"n", fewest},
-                    {"unit", quantity.unit}};
+    summary.low = std::max(0.0, summary.value - kNormal * error);
+    summary.high = summary.value + kNormal * error;
+    summary.unit = quantity.unit;
     if (seen.size() > 1 && quantity.scope != FingerprintScope::kCollective)
-      summary["worst"] = {{"value", (*worst)["value"]}, {"ranks", (*worst)["ranks"]}};
+      summary.worst = {(*worst)["value"].get<double>(), (*worst)["ranks"].get<std::vector<int>>()};
     return summary;
   }
 
   const Rank& rank_;
-  std::unique_ptr<SingleOperations> single_;
+  const std::vector<float> gradient_;
+  const std::unique_ptr<TimedKernels> kernels_;
+  TimedSparsifier topk_;
+  TimedKernels::Body read_, multiply_, select_;
   std::optional<PairLinks> pairs_;
   std::optional<TimedCollectives> collectives_;
   std::map<std::string, Seen> seen_;
 };
 
-void Say(const Rank& rank, const std::string& what) {
-  if (rank.rank() != 0) return;
-  std::printf("%s%s\n", kMeasuringLine, what.c_str());
-  std::fflush(stdout);  // the controller follows the log
-}
+}  // namespace
 
-// In rounds, the first of which warms up; returns how many count.
-int MeasureRounds(const Rank& rank, Fingerprinting& measured) {
+int MeasureFingerprint(const Rank& rank, const std::function<void(const std::string&)>& say,
+                       Fingerprint& fingerprint) {
+  say("warming up");
+  Fingerprinting measured(rank);
   measured.Round();
   measured.Forget();
   const auto begin = std::chrono::steady_clock::now();
   int rounds = 0;
   while (rounds < kRounds) {
-    Say(rank, "round " + std::to_string(rounds + 1) + " of " + std::to_string(kRounds));
+    say("round " + std::to_string(rounds + 1) + " of " + std::to_string(kRounds));
     measured.Round();
     ++rounds;
     // All ranks decide alike, by the slowest one's time.
@@ -236,53 +247,8 @@ int MeasureRounds(const Rank& rank, Fingerprinting& measured) {
         1e-3 * static_cast<double>(rank.Max({milliseconds})[0]) > kMostSeconds)
       break;
   }
+  fingerprint = measured.Result();
   return rounds;
-}
-
-// Of two ranks and more what a model takes of links.
-json MeasureLinkCurves(const Rank& rank) {
-  ProfileRecord record;
-  rank.Synchronise();
-  const Estimate dispatch = TimeOf(
-      [&rank] { rank.loop.RunBlocking([](Communicator&) { return NoExchange(); }); }, kRepeats);
-  record.Number("/exchange_dispatch_seconds"_json_pointer, MeanOverRanks(rank, dispatch));
-  if (rank.size() > 1) {
-    Say(rank, "links, for models");
-    ProfileLinks(rank, kRepeats, record);
-  }
-  return record.Take();
-}
-
-}  // namespace
-
-void RunFingerprint(const Rank& rank) {
-  double load = 0;  // of what runs beside it
-  if (getloadavg(&load, 1) != 1) load = 0;
-  const auto begin = std::chrono::steady_clock::now();
-  Say(rank, "warming up");
-  Fingerprinting measured(rank);
-  const int rounds = MeasureRounds(rank, measured);
-  const json fingerprint = measured.Result();
-  json profile = MeasureLinkCurves(rank);
-  PrivateFacts facts;
-  Machine machine = MachineOf(rank, facts);
-  if (rank.rank() != 0) return;
-  profile["seconds"] = SecondsSince(begin);
-  machine.load_before = load;
-  WriteOutcome(
-      rank.directory,
-      {{"status", "ok"},
-       {"reason", ""},
-       {"checks", json::object()},
-       {"metrics", json::object()},
-       {"n", rounds},
-       {"fingerprint", fingerprint},
-       {"profile", std::move(profile)},
-       {"machine", ToJson(machine)},
-       {"software", ToJson(SoftwareOfWorker())},
-       {"sampling", "medians of " + std::to_string(rounds) + " rounds, of links for models of " +
-                        std::to_string(kRepeats) + " repeats; mean over ranks"}},
-      facts);
 }
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-#include "harness/run/live/launch/launch_end.hpp"
+#include "harness/run/live/launch_end.hpp"
 
 #include <algorithm>
 #include <string>

@@ -1,6 +1,4 @@
 // Tests where fingerprints are found, and what cells of a cluster take of them.
-#include "harness/clusters/measured/fingerprint_file.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
@@ -18,22 +16,22 @@ using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
 
-json OutcomeOf(TrialKind kind, const std::string& workload, int ranks) {
-  CellConfig config;
-  config.kind = kind;
-  config.workload = workload;
-  config.workers = ranks;
-  return {{"config", ToJson(config)}, {"profile", json::object()}};
+ProfileOutcome OutcomeOf(TrialKind kind, const std::string& workload, int ranks) {
+  ProfileOutcome outcome;
+  outcome.config.kind = kind;
+  outcome.config.workload = workload;
+  outcome.config.workers = ranks;
+  return outcome;
 }
 
 class FingerprintFiles : public ::testing::Test {
  protected:
   void WriteFingerprint() {
     WriteProfiles(FingerprintFile(store_.profiles(), "lab"),
-                  json::array({OutcomeOf(TrialKind::kFingerprint, "", 4)}));
+                  {OutcomeOf(TrialKind::kFingerprint, "", 4)});
   }
   // What a modelled cell of 64 workers on `lab` takes.
-  Profile Find() const {
+  FoundProfile Find() const {
     CellConfig config;
     config.workload = "text-gpt";
     config.workers = 64;
@@ -58,7 +56,7 @@ TEST_F(FingerprintFiles, LieBesideProfilesAndAreClusters) {
 
 TEST_F(FingerprintFiles, SayWhichCommandMeasuresAWorkloadsTimes) {
   WriteFingerprint();
-  const Profile profile = Find();
+  const FoundProfile profile = Find();
   EXPECT_TRUE(profile.content.empty());
   ExpectIn("lab.fingerprint.json has links and no times of text-gpt with batch 1", profile.missing);
   ExpectIn("`sparfuse profile text-gpt --batch 1 --threads 1 --name lab --ranks 1`",
@@ -68,13 +66,13 @@ TEST_F(FingerprintFiles, SayWhichCommandMeasuresAWorkloadsTimes) {
 TEST_F(FingerprintFiles, StandBehindTheTimesOfTheCellsWorkload) {
   WriteFingerprint();
   WriteProfiles(ProfileFile(store_.profiles().own(), "lab"),
-                json::array({OutcomeOf(TrialKind::kProfile, "digits-resnet", 1),
-                             OutcomeOf(TrialKind::kProfile, "text-gpt", 1)}));
-  const Profile profile = Find();
+                {OutcomeOf(TrialKind::kProfile, "digits-resnet", 1),
+                 OutcomeOf(TrialKind::kProfile, "text-gpt", 1)});
+  const FoundProfile profile = Find();
   ASSERT_EQ(profile.content.size(), 2u) << profile.missing;
-  EXPECT_EQ(profile.content[0]["config"]["workload"], "text-gpt");
-  EXPECT_TRUE(IsFingerprint(profile.content[1]));
-  EXPECT_FALSE(IsFingerprint(profile.content[0]));
+  EXPECT_EQ(profile.content[0].config.workload, "text-gpt");
+  EXPECT_TRUE(profile.content[1].is_fingerprint());
+  EXPECT_FALSE(profile.content[0].is_fingerprint());
 }
 
 // A fingerprint that was changed by hand is refused as a profile is.
@@ -90,13 +88,13 @@ TEST_F(FingerprintFiles, AreSealed) {
 
 // As logs of other programs, for declared clusters.
 TEST_F(FingerprintFiles, AreLogsOfTheirRings) {
-  json outcome = OutcomeOf(TrialKind::kFingerprint, "", 8);
-  outcome["config"]["ranks_per_node"] = 4;
-  outcome["profile"]["link"]["round_seconds"] = json::array({{0, 1e-5}, {4194304, 4e-3}});
-  outcome["profile"]["node_link"]["round_seconds"] = json::array({{0, 1e-6}, {4194304, 4e-4}});
-  outcome["profile"]["native_all_reduce"] = json::array({{1024, 1e-4}});
+  ProfileOutcome outcome = OutcomeOf(TrialKind::kFingerprint, "", 8);
+  outcome.config.ranks_per_node = 4;
+  outcome.profile.link.emplace().round_seconds = {{0, 1e-5}, {4194304, 4e-3}};
+  outcome.profile.node_link.emplace().round_seconds = {{0, 1e-6}, {4194304, 4e-4}};
+  outcome.profile.native_all_reduce = {{1024, 1e-4}};
   const auto file = FingerprintFile(store_.profiles(), "lab");
-  WriteProfiles(file, json::array({outcome}));
+  WriteProfiles(file, {outcome});
   const std::vector<LinkLog> logs = ReadFingerprintLogs(file);
   ASSERT_EQ(logs.size(), 3u);
   EXPECT_EQ(logs[0].operation, LinkOperation::kSendReceive);

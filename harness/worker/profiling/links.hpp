@@ -1,14 +1,29 @@
-// Measures links between two ranks, one link of a node at a time.
+// Measures exchanges between ranks: rings of all of them, and pairs.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "core/device/device.hpp"
-#include "harness/systems/rank_pairs.hpp"
+#include "harness/records/profile.hpp"
+#include "harness/systems/fingerprint.hpp"
 #include "harness/worker/rank/rank.hpp"
+#include "harness/worker/rank/timing.hpp"
 
 namespace sparfuse::harness {
+
+// Seconds of an exchange of nothing, mean over ranks. Collective.
+Estimate ExchangeDispatch(const Rank& rank, int repeats);
+
+// Adds "link": between neighbours of a ring through all ranks, hence between nodes where there are
+// several; "node_link", in rings of the ranks of a node, where several nodes have several ranks
+// each. Both have a fit. Where the backend has an all-reduce of its own adds "native_all_reduce".
+// Takes exchange_dispatch_seconds from the profile. The same on all ranks. Collective; more than
+// one rank.
+//
+//   beside  computation, for processor time where cores compute; null: where they have nothing to
+//           do.
+void ProfileLinks(const Rank& rank, int repeats, Profile& profile, const Pass* beside = nullptr);
 
 struct PairSample {
   double start_seconds = 0;  // of a message of 8 bytes

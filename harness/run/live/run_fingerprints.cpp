@@ -1,10 +1,14 @@
-#include "harness/run/live/fingerprint/take_fingerprint.hpp"
+#include "harness/run/live/run_fingerprints.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "harness/clusters/profile_file.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/private_facts.hpp"
@@ -15,6 +19,7 @@
 #include "harness/run/live/launch/session_folder.hpp"
 #include "harness/run/live/outcome.hpp"
 #include "harness/run/live/ship/shipping.hpp"
+#include "harness/systems/fingerprint.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -47,6 +52,29 @@ fs::path MakeFolder(const fs::path& results) {
   SPARFUSE_THROW(kInternal, why);
 }
 
+constexpr std::size_t kMachineDigits = 12;  // of its hash, in names
+
+bool IsWanted(const RunOptions& options, std::size_t trials) {
+  if (trials == 0) return false;
+  return options.fingerprint.value_or(options.launch.across_hosts() && trials >= kLongRun);
+}
+
+const PlannedTrial& Largest(const TrialPlan& live) {
+  return *std::ranges::max_element(live.trials, {},
+                                   [](const PlannedTrial& trial) { return trial.config.workers; });
+}
+
+// Configuration of a fingerprint of as many ranks as a trial has.
+CellConfig ConfigOf(const CellConfig& largest) {
+  CellConfig config = FingerprintConfig(largest.workers);
+  // A link that is emulated is between ranks of this machine.
+  if (!largest.link) config.ranks_per_node = std::min(largest.ranks_per_node, largest.workers);
+  config.threads_per_worker = largest.threads_per_worker;
+  config.device = largest.device;
+  config.transport = largest.transport;
+  return config;
+}
+
 }  // namespace
 
 CellConfig FingerprintConfig(int ranks) {
@@ -57,9 +85,10 @@ CellConfig FingerprintConfig(int ranks) {
   return config;
 }
 
-json TakeFingerprint(const StoreLock& /*lock*/, const CellConfig& config, const RunOptions& options,
-                     const fs::path& results, const std::atomic<bool>& interrupted,
-                     const std::function<void(double, const std::string&)>& tick) {
+std::optional<ProfileOutcome> TakeFingerprint(
+    const StoreLock& /*lock*/, const CellConfig& config, const RunOptions& options,
+    const fs::path& results, const std::atomic<bool>& interrupted,
+    const std::function<void(double, const std::string&)>& tick) {
   CheckMayLaunch(options.launch);
   CheckMayLaunch(config, options.launch);
   const fs::path folder = MakeFolder(results);
@@ -99,7 +128,7 @@ json TakeFingerprint(const StoreLock& /*lock*/, const CellConfig& config, const 
   }
   if (end.end == LaunchResult::End::kInterrupted) {
     RemoveFolder(folder);
-    return nullptr;
+    return std::nullopt;
   }
   const Outcome judged = CollectOutcome(folder, end, kTimeoutSeconds);
   if (judged.failure) Fail(*judged.failure, folder);
@@ -116,7 +145,74 @@ json TakeFingerprint(const StoreLock& /*lock*/, const CellConfig& config, const 
   outcome["started_utc"] = started;
   outcome["seconds"] = end.seconds;
   RemoveFolder(folder);
-  return outcome;
+  return ProfileOutcomeOf(outcome, "the fingerprint's outcome");
+}
+
+RunFingerprints::RunFingerprints(const StoreLock& lock, const Store& store,
+                                 const RunOptions& options, const std::atomic<bool>& interrupted,
+                                 std::function<void(const std::string&)> say)
+    : lock_(lock),
+      store_(store),
+      options_(options),
+      interrupted_(interrupted),
+      say_(std::move(say)) {}
+
+std::optional<ProfileOutcome> RunFingerprints::Take(const LaunchMethod& launch) const {
+  const Interruption interruption;
+  RunOptions options = options_;
+  options.launch = launch;
+  return TakeFingerprint(lock_, config_, options, store_.results(), interrupted_,
+                         [](double, const std::string&) {});
+}
+
+std::string RunFingerprints::Keep(ProfileOutcome outcome) const {
+  std::string time = outcome.started_utc;
+  std::ranges::replace(time, ':', '-');
+  const std::string id = fmt::format("{}/{}", system_hash_.substr(0, kMachineDigits), time);
+  outcome.machine.erase("placement");
+  WriteProfiles(store_.results() / "fingerprints" / (id + ".json"), {std::move(outcome)});
+  return id;
+}
+
+void RunFingerprints::Before(const TrialPlan& live) {
+  if (!IsWanted(options_, live.trials.size())) return;
+  const PlannedTrial& largest = Largest(live);
+  config_ = ConfigOf(largest.config);
+  system_hash_ = ContentHash(largest.system);
+  say_("measuring the fingerprint of the system");
+  try {
+    const auto outcome = Take(options_.launch);
+    if (!outcome) return;
+    const std::string id = Keep(*outcome);
+    of_trials_ = outcome->fingerprint;
+    of_trials_->id = id;
+    of_trials_->taken_utc = outcome->started_utc;
+  } catch (const Error& error) {
+    if (options_.fingerprint) throw;
+    say_(fmt::format("warning: no fingerprints of this run: {}", error.what()));
+  }
+}
+
+void RunFingerprints::After(const LaunchMethod& launch) {
+  if (!of_trials_ || interrupted_) return;
+  say_("measuring the fingerprint of the system again");
+  try {
+    auto outcome = Take(launch);
+    if (!outcome) return;
+    outcome->beside["before"] = of_trials_->id;
+    std::vector<std::string> changed;
+    for (const auto& difference : DifferencesOf(*of_trials_, *outcome->fingerprint)) {
+      changed.push_back(SentenceOf(difference, "the beginning", "the end"));
+      say_("warning: the system changed during this run: " + changed.back());
+    }
+    if (!changed.empty()) outcome->beside["changed"] = changed;
+    Keep(*outcome);
+    if (changed.empty()) return;
+    for (const std::string& id : ran_)
+      store_.Amend(lock_, id, {{"fingerprint", {{"changed", changed}}}});
+  } catch (const Error& error) {
+    say_(fmt::format("warning: no fingerprint after this run: {}", error.what()));
+  }
 }
 
 }  // namespace sparfuse::harness

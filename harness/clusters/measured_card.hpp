@@ -1,12 +1,10 @@
 // Lets a declared cluster have the times of a card that was measured: `card = "NAME"`.
 #pragma once
 
-#include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
-#include "harness/records/cell_config.hpp"
+#include "harness/records/profile.hpp"
 
 namespace sparfuse::harness {
 
@@ -15,10 +13,10 @@ struct MeasuredCard {
   std::string name;  // of the file
   std::string kind;  // of its numbers: KindOfAll
   std::string hardware;
-  nlohmann::json outcomes = nlohmann::json::array();
+  ProfileOutcomes outcomes;
 
   // The outcome of the cell's workload, options, batch and threads; null if there is none.
-  const nlohmann::json* Of(const CellConfig& config) const;
+  const ProfileOutcome* Of(const CellConfig& config) const;
   // The command that measures what the cell needs into the file.
   std::string MeasureCommand(const CellConfig& config) const;
 };
@@ -35,11 +33,10 @@ struct CardFactors {
   double kernel = 1;    // seconds of the smallest kernel: of what a curve begins with
 };
 
-// The part "backward" of a profile.
-nlohmann::json BackwardOfCard(const nlohmann::json& outcome, const CardFactors& factors);
+// What a step of the card's workload takes with the factors.
+BackwardTimes BackwardOfCard(const ProfileOutcome& outcome, const CardFactors& factors);
 // Puts kernels of the card into the place of declared ones: packing, averages, decompression,
 // sums of collectives, dispatch, and the selections and encodings that were measured. Others stay.
-void PutKernelsOfCard(const nlohmann::json& outcome, const CardFactors& factors,
-                      nlohmann::json& profile);
+void PutKernelsOfCard(const ProfileOutcome& outcome, const CardFactors& factors, Profile& profile);
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,5 @@
 // Tests declared clusters whose cards were measured, on the profile that the project comes with.
-#include "harness/clusters/measured/measured_card.hpp"
+#include "harness/clusters/measured_card.hpp"
 
 #include <gtest/gtest.h>
 
@@ -72,10 +72,10 @@ CellConfig Cell(const std::string& workload = "digits-resnet", int batch = 32) {
 }
 
 json OutcomeOf(const DeclaredCluster& cluster, const CellConfig& config) {
-  return DeclaredProfile(cluster, config).front();
+  return ToJson(DeclaredProfile(cluster, config).front());
 }
 
-json MeasuredProfile() { return ReadCard(kProfiles, "epyc-2core").Of(Cell())->at("profile"); }
+json MeasuredProfile() { return ToJson(ReadCard(kProfiles, "epyc-2core").Of(Cell())->profile); }
 
 TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
   const json with = OutcomeOf(Parse(std::string(kCard) + kFile), Cell());
@@ -93,19 +93,20 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
                           "seconds_per_reduced_element", "selection", "encode"}) {
     EXPECT_EQ(profile[key], measured[key]) << key;
   }
-  const std::set<std::string> of_card = {
+  const std::set<std::string> of_cards = {
       "backward",         "pack",      "scale",  "clear",           "seconds_per_entry",
       "dispatch_seconds", "selection", "encode", "collective_work", "seconds_per_reduced_element",
       "host_selection"};
   for (const auto& [key, value] : without["profile"].items()) {
-    if (!of_card.contains(key)) {
+    if (!of_cards.contains(key)) {
       EXPECT_EQ(profile.at(key), value) << key;
     }
   }
   // Its errors are those of draws.
   EXPECT_FALSE(profile.contains("relative_errors"));
   EXPECT_EQ(with["kind"], "declared, its card epyc-2core measured");
-  EXPECT_EQ(ModelledSystem(Cell(), json::array({with}), {}).kind, with["kind"]);
+  const ProfileOutcomes of_card = DeclaredProfile(Parse(std::string(kCard) + kFile), Cell());
+  EXPECT_EQ(ModelledSystem(Cell(), of_card, {}).kind, with["kind"]);
   EXPECT_FALSE(without.contains("kind"));  // as before there were cards
 }
 

@@ -1,12 +1,16 @@
-#include "harness/clusters/imported/log_lines.hpp"
+#include "harness/clusters/imported/link_log.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/profile_file.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -26,6 +30,24 @@ std::string_view WithoutTag(std::string_view text) {
   const std::string_view tag = text.substr(0, end);
   const bool is_tag = tag.find_first_not_of("[]0123456789,") == std::string_view::npos;
   return is_tag ? Trimmed(text.substr(end + kEnd.size())) : text;
+}
+
+LinkLog LogOf(const std::string& file, const std::string& sha256, const char* program,
+              LinkOperation operation, int ranks, int nodes) {
+  LinkLog log;
+  log.file = file;
+  log.sha256 = sha256;
+  log.program = program;
+  log.operation = operation;
+  log.ranks = ranks;
+  log.nodes = nodes;
+  return log;
+}
+
+// A message of no bytes takes as long as one of a byte.
+void AddCurve(const ProfileCurve& curve, LinkLog& log) {
+  for (const ProfilePoint& point : curve)
+    log.samples.push_back({std::max(1.0, point.size), point.seconds});
 }
 
 }  // namespace
@@ -115,6 +137,37 @@ int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option,
                        log.program, said));
   }
   return said > 0 ? said : asked;
+}
+
+std::vector<LinkLog> ReadFingerprintLogs(const std::string& file) {
+  const std::string sha256 = Sha256Hex(ReadFile(file));
+  std::vector<LinkLog> logs;
+  for (const ProfileOutcome& outcome : ReadProfiles(file)) {
+    const int ranks = outcome.config.workers, per_node = outcome.config.ranks_per_node;
+    const Profile& profile = outcome.profile;
+    if (!outcome.is_fingerprint() || ranks < 2 || !profile.link) continue;
+    const int nodes = (ranks + per_node - 1) / per_node;
+    const auto add = [&](const char* program, LinkOperation operation, int of_ranks, int of_nodes,
+                         const ProfileCurve& curve) {
+      logs.push_back(LogOf(file, sha256, program, operation, of_ranks, of_nodes));
+      AddCurve(curve, logs.back());
+    };
+    add("fingerprint's ring", LinkOperation::kSendReceive, ranks, nodes,
+        profile.link->round_seconds);
+    if (profile.node_link) {
+      add("fingerprint's ring of a node", LinkOperation::kSendReceive, per_node, 1,
+          profile.node_link->round_seconds);
+    }
+    if (profile.native_all_reduce.empty()) continue;
+    add("fingerprint's all-reduce", LinkOperation::kAllReduce, ranks, nodes,
+        profile.native_all_reduce);
+  }
+  if (logs.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: expected a fingerprint of two ranks or more, which "
+                                        "`sparfuse system fingerprint` writes",
+                                        file));
+  }
+  return logs;
 }
 
 }  // namespace sparfuse::harness

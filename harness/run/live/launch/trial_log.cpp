@@ -1,4 +1,4 @@
-#include "harness/run/live/trial_log.hpp"
+#include "harness/run/live/launch/trial_log.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

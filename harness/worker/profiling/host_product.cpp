@@ -1,4 +1,4 @@
-#include "harness/worker/fingerprint/host_product.hpp"
+#include "harness/worker/profiling/host_product.hpp"
 
 #include <algorithm>
 

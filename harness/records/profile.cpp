@@ -1,0 +1,388 @@
+#include "harness/records/profile.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+double BackwardTimes::backward_seconds() const {
+  return std::accumulate(tensors.begin(), tensors.end(), 0.0,
+                         [](double sum, const ProfiledTensor& t) { return sum + t.seconds; });
+}
+
+// [size, seconds] or [size, seconds, shape]
+template <>
+struct Form<ProfilePoint> {
+  static json Write(const ProfilePoint& point, const KeyInfo&, WrittenFor) {
+    // Counts are integers; the far end of a declared curve is none, and identities, hashes of this
+    // form, tell 1e9 from 1000000000.
+    constexpr double kFar = 1e9;
+    json list = {point.size < kFar ? NumberAsWritten(point.size) : json(point.size),
+                 NumberAsWritten(point.seconds)};
+    if (point.shape) list.push_back(*point.shape);
+    return list;
+  }
+  static void Read(const json& from, const KeyInfo& info, const KeyPlace& place,
+                   ProfilePoint& point) {
+    const bool good = from.is_array() && (from.size() == 2 || from.size() == 3) &&
+                      from[0].is_number() && from[1].is_number();
+    if (!good) place.Expected(from, "[size, seconds] or [size, seconds, shape]");
+    point = {from[0].get<double>(), from[1].get<double>(), {}};
+    if (from.size() == 3) {
+      Form<std::vector<std::int64_t>>::Read(from[2], info, KeyPlace(place, "2"),
+                                            point.shape.emplace());
+    }
+  }
+  static void Scrub(ProfilePoint&, Leaves, const Scrubber&) {}
+  static std::string TypeText(const KeyInfo&) { return "[size, seconds]"; }
+  static std::string WhatIsWrong(const KeyInfo&, const json&) { return ""; }
+};
+
+// A number, or a list of them.
+template <>
+struct Form<RelativeError> {
+  static json Write(const RelativeError& error, const KeyInfo& info, WrittenFor purpose) {
+    return error.of_each ? Form<std::vector<double>>::Write(*error.of_each, info, purpose)
+                         : NumberAsWritten(error.of_all);
+  }
+  static void Read(const json& from, const KeyInfo& info, const KeyPlace& place,
+                   RelativeError& error) {
+    error = {};
+    if (from.is_array()) {
+      Form<std::vector<double>>::Read(from, info, place, error.of_each.emplace());
+    } else {
+      Form<double>::Read(from, info, place, error.of_all);
+    }
+  }
+  static void Scrub(RelativeError&, Leaves, const Scrubber&) {}
+  static std::string TypeText(const KeyInfo&) { return "number or list of numbers"; }
+  static std::string WhatIsWrong(const KeyInfo&, const json&) { return ""; }
+};
+
+template <>
+const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>();
+template <>
+const std::vector<RecordKey<CellConfig>>& KeysOf<CellConfig>();
+
+template <>
+const std::vector<RecordKey<ProfiledTensor>>& KeysOf<ProfiledTensor>() {
+  using T = ProfiledTensor;
+  static const std::vector<RecordKey<T>> kKeys = {
+      Key<&T::name>({.name = "name", .meaning = "of the parameter"}),
+      Key<&T::shape>({.name = "shape", .meaning = "its dimensions"}),
+      Key<&T::numel>({.name = "numel",
+                      .range = {1, 4'294'967'295},
+                      .unit = "elements",
+                      .meaning = "how many it has: indices are 32 bits"}),
+      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "of backward"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
+  using B = BackwardTimes;
+  static const std::vector<RecordKey<B>> kKeys = {
+      Key<&B::steps>({.name = "steps", .meaning = "that were timed", .later = true}),
+      Key<&B::begin_seconds>({.name = "begin_seconds", .unit = "s", .meaning = "before forward"}),
+      Key<&B::forward_seconds>({.name = "forward_seconds", .unit = "s", .meaning = "of a batch"}),
+      Key<&B::tensors>({.name = "tensors", .meaning = "backward of each, in ready order"}),
+      Key<&B::tail_seconds>(
+          {.name = "tail_seconds", .unit = "s", .meaning = "of backward after the last tensor"}),
+      Key<&B::update_seconds>({.name = "update_seconds", .unit = "s", .meaning = "optimizer"}),
+      Key<&B::hooked_seconds>({.name = "hooked_seconds",
+                               .unit = "s",
+                               .meaning = "backward with hooks",
+                               .optional = true}),
+      Key<&B::unhooked_seconds>({.name = "unhooked_seconds",
+                                 .unit = "s",
+                                 .meaning = "backward without them, which tensors add up to",
+                                 .optional = true}),
+      Key<&B::all_ranks_seconds>({.name = "all_ranks_seconds",
+                                  .unit = "s",
+                                  .meaning = "a step until all ranks are through",
+                                  .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<LinkFit>>& KeysOf<LinkFit>() {
+  using F = LinkFit;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Key<&F::alpha_seconds>({.name = "alpha_seconds", .unit = "s", .meaning = "start-up"}),
+      Key<&F::alpha_standard_error>({.name = "alpha_standard_error", .unit = "s"}),
+      Key<&F::seconds_per_byte>({.name = "seconds_per_byte", .unit = "s"}),
+      Key<&F::seconds_per_byte_standard_error>(
+          {.name = "seconds_per_byte_standard_error", .unit = "s"}),
+      Key<&F::points>({.name = "points", .meaning = "that were fitted"}),
+      Key<&F::relative_residuals>({.name = "relative_residuals", .meaning = "by bytes"}),
+      Key<&F::rms_relative_residual>({.name = "rms_relative_residual"}),
+      Key<&F::worst_relative_residual>({.name = "worst_relative_residual"}),
+      Key<&F::r_squared>({.name = "r_squared"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
+  using L = MeasuredLink;
+  static const std::vector<RecordKey<L>> kKeys = {
+      // Later: a file that was made by hand has neither.
+      Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node", .later = true}),
+      Key<&L::round_seconds>({.name = "round_seconds", .unit = "s", .meaning = "by bytes"}),
+      Key<&L::fit>(
+          {.name = "fit", .meaning = "null where too few times are above 0", .later = true}),
+      Key<&L::seconds_per_extra_message>(
+          {.name = "seconds_per_extra_message", .unit = "s", .meaning = "a message more at once"}),
+      Key<&L::cpu_seconds>({.name = "cpu_seconds", .unit = "s", .meaning = "once an exchange"}),
+      Key<&L::round_cpu_seconds>(
+          {.name = "round_cpu_seconds", .unit = "s", .meaning = "of the processor, a round"}),
+      Key<&L::message_cpu_seconds>({.name = "message_cpu_seconds",
+                                    .unit = "s",
+                                    .meaning = "of the processor, a message more of a round",
+                                    .optional = true}),
+      Key<&L::cpu_fraction>({.name = "cpu_fraction", .meaning = "of the time under way"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<DeclaredLink>>& KeysOf<DeclaredLink>() {
+  using L = DeclaredLink;
+  static const std::vector<RecordKey<L>> kKeys = {
+      Key<&L::alpha_seconds>({.name = "alpha_seconds", .unit = "s"}),
+      Key<&L::seconds_per_byte>({.name = "seconds_per_byte", .unit = "s"}),
+      Key<&L::seconds_per_extra_message>({.name = "seconds_per_extra_message", .unit = "s"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<AllReduceCurves>>& KeysOf<AllReduceCurves>() {
+  using A = AllReduceCurves;
+  static const std::vector<RecordKey<A>> kKeys = {
+      Key<&A::start_seconds>({.name = "start_seconds", .unit = "s"}),
+      Key<&A::intra_node>({.name = "intra_node", .unit = "s", .optional = true}),
+      Key<&A::inter_node>({.name = "inter_node", .unit = "s", .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<SelectionCurve>>& KeysOf<SelectionCurve>() {
+  using S = SelectionCurve;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::density>({.name = "density"}),
+      Key<&S::seconds>({.name = "seconds", .unit = "s", .meaning = "by elements and shape"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<DecodeTimes>>& KeysOf<DecodeTimes>() {
+  using D = DecodeTimes;
+  static const std::vector<RecordKey<D>> kKeys = {
+      Key<&D::per_call>({.name = "per_call", .unit = "s"}),
+      Key<&D::per_call_and_rank>({.name = "per_call_and_rank", .unit = "s"}),
+      Key<&D::per_element>({.name = "per_element", .unit = "s"}),
+      Key<&D::per_element_and_rank>({.name = "per_element_and_rank", .unit = "s"}),
+      Key<&D::per_entry>({.name = "per_entry", .unit = "s"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
+  using P = Profile;
+  // A key that a profile may lack.
+  const auto part = [](const char* name, const char* meaning) {
+    return KeyInfo{.name = name, .unit = "s", .meaning = meaning, .optional = true};
+  };
+  static const std::vector<RecordKey<P>> kKeys = {
+      Key<&P::backward>(part("backward", "a step without communication")),
+      Key<&P::pack>(part("pack", "into a flat gradient, by elements")),
+      Key<&P::scale>(part("scale", "averaging, by elements")),
+      Key<&P::clear>(part("clear", "of decompression, by elements")),
+      Key<&P::seconds_per_entry>(part("seconds_per_entry", "of decompression, received")),
+      Key<&P::seconds_per_reduced_element>(part("seconds_per_reduced_element", "added on the way")),
+      Key<&P::collective_work>(part("collective_work", "an element, by what is done with it")),
+      Key<&P::host_work>(part("host_work", "the same on a card's host")),
+      Key<&P::selection_coding>(part("selection_coding", "of filters and fits, an element")),
+      Key<&P::dispatch_seconds>(part("dispatch_seconds", "asking for an operation")),
+      Key<&P::exchange_dispatch_seconds>(
+          part("exchange_dispatch_seconds", "asking for an exchange")),
+      Key<&P::selection>(part("selection", "by sparsifier and density")),
+      Key<&P::host_selection>(part("host_selection", "the same by a thread of the host")),
+      Key<&P::side_lane>(part("side_lane", "where selections beside backward run")),
+      Key<&P::encode>(part("encode", "by quantizer and elements")),
+      Key<&P::decode>(part("decode", "by coder")),
+      Key<&P::link>(part("link", "between neighbours of a ring of all ranks")),
+      Key<&P::node_link>(part("node_link", "in rings of the ranks of a node")),
+      Key<&P::native_all_reduce>(part("native_all_reduce", "of the backend, by bytes")),
+      Key<&P::links>(part("links", "declared, by class")),
+      Key<&P::all_reduce>(part("all_reduce", "declared, by bytes")),
+      Key<&P::all_gather>(part("all_gather", "declared: how it is done")),
+      Key<&P::side_slowdown>(part("side_slowdown", "of selections beside backward")),
+      Key<&P::compute_slowdown>(part("compute_slowdown", "of what runs beside exchanges")),
+      Key<&P::overlap>(part("overlap", "of exchanges with computation")),
+      Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "of an exchange")),
+      Key<&P::exchange_host_seconds_per_rank>(
+          part("exchange_host_seconds_per_rank", "of an exchange")),
+      Key<&P::exchange_seconds_per_element>(
+          part("exchange_seconds_per_element", "in line with the network")),
+      Key<&P::relative_errors>(part("relative_errors", "standard errors, by JSON pointer")),
+      Key<&P::seconds>(part("seconds", "that measuring took"))};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<FingerprintValue::Slowest>>& KeysOf<FingerprintValue::Slowest>() {
+  using S = FingerprintValue::Slowest;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::value>({.name = "value", .meaning = "of the slowest rank or pair"}),
+      Key<&S::ranks>({.name = "ranks", .meaning = "which it is"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<FingerprintValue>>& KeysOf<FingerprintValue>() {
+  using V = FingerprintValue;
+  static const std::vector<RecordKey<V>> kKeys = {
+      Key<&V::value>({.name = "value", .meaning = "mean over ranks or pairs of medians"}),
+      Key<&V::low>({.name = "low", .meaning = "the low end of 95 %"}),
+      Key<&V::high>({.name = "high", .meaning = "the high end of 95 %"}),
+      Key<&V::n>({.name = "n", .meaning = "repetitions"}),
+      Key<&V::unit>({.name = "unit"}),
+      Key<&V::worst>({.name = "worst", .meaning = "the slowest of several", .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
+  using F = Fingerprint;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Key<&F::ranks>({.name = "ranks"}),
+      Key<&F::ranks_per_node>({.name = "ranks_per_node"}),
+      Key<&F::threads>({.name = "threads", .meaning = "of a rank"}),
+      Key<&F::device>({.name = "device"}),
+      Key<&F::transport>({.name = "transport"}),
+      Key<&F::link>({.name = "link", .meaning = "null: the machine's own"}),
+      Key<&F::all_reduce>({.name = "all_reduce", .meaning = "a collective", .optional = true}),
+      Key<&F::all_gather>({.name = "all_gather", .meaning = "a collective", .optional = true}),
+      Key<&F::quantities>({.name = "quantities", .meaning = "by their names"}),
+      Key<&F::id>({.name = "id",
+                   .meaning = "names its file in results/fingerprints",
+                   .leaves = Leaves::kPlace,
+                   .optional = true}),
+      Key<&F::taken_utc>({.name = "taken_utc", .meaning = "when", .optional = true}),
+      Key<&F::changed>({.name = "changed",
+                        .meaning = "what differed after the run, in sentences",
+                        .leaves = Leaves::kWords,
+                        .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<DescribedInput>>& KeysOf<DescribedInput>() {
+  using I = DescribedInput;
+  static const std::vector<RecordKey<I>> kKeys = {
+      Key<&I::name>({.name = "name"}),   Key<&I::value>({.name = "value"}),
+      Key<&I::low>({.name = "low"}),     Key<&I::high>({.name = "high"}),
+      Key<&I::kind>({.name = "kind"}),   Key<&I::source>({.name = "source"}),
+      Key<&I::group>({.name = "group"}), Key<&I::factor>({.name = "factor"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<CalibratedStep>>& KeysOf<CalibratedStep>() {
+  using S = CalibratedStep;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::paper>({.name = "paper"}), Key<&S::artifact>({.name = "artifact"}),
+      Key<&S::method>({.name = "method"}), Key<&S::workload>({.name = "workload"}),
+      Key<&S::workers>({.name = "workers"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<UsedCard>>& KeysOf<UsedCard>() {
+  using C = UsedCard;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Key<&C::name>({.name = "name"}), Key<&C::kind>({.name = "kind"}),
+      Key<&C::hardware>({.name = "hardware"}), Key<&C::used>({.name = "used"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<ProfileOutcome>>& KeysOf<ProfileOutcome>() {
+  using O = ProfileOutcome;
+  static const std::vector<RecordKey<O>> kKeys = {
+      Key<&O::config>({.name = "config", .meaning = "how it was measured"}),
+      Key<&O::profile>({.name = "profile", .meaning = "what the model computes with"}),
+      Key<&O::fingerprint>({.name = "fingerprint", .optional = true}),
+      Key<&O::kind>({.name = "kind", .meaning = "of its numbers", .optional = true}),
+      Key<&O::declared>({.name = "declared", .optional = true}),
+      Key<&O::calibration>({.name = "calibration", .optional = true}),
+      Key<&O::inputs>({.name = "inputs", .optional = true}),
+      Key<&O::card>({.name = "card", .optional = true}),
+      Key<&O::status>({.name = "status", .optional = true}),
+      Key<&O::sampling>({.name = "sampling", .leaves = Leaves::kWords, .optional = true}),
+      Key<&O::started_utc>({.name = "started_utc", .optional = true}),
+      Key<&O::n>({.name = "n", .meaning = "steps or rounds", .optional = true}),
+      Key<&O::seconds>({.name = "seconds", .unit = "s", .optional = true}),
+      Key<&O::machine>({.name = "machine", .optional = true}),
+      Key<&O::system>({.name = "system", .optional = true}),
+      Key<&O::software>({.name = "software", .optional = true})};
+  return kKeys;
+}
+
+namespace {
+
+template <class Record>
+Record RecordOf(const json& stored, std::string_view whole) {
+  Record record;
+  ReadRecord(stored, KeyPlace(whole), record);
+  return record;
+}
+
+}  // namespace
+
+Profile ProfileOf(const json& stored, std::string_view whole) {
+  return RecordOf<Profile>(stored, whole);
+}
+json ToJson(const Profile& profile) { return WriteRecord(profile); }
+
+Fingerprint FingerprintOf(const json& stored, std::string_view whole) {
+  return RecordOf<Fingerprint>(stored, whole);
+}
+json ToJson(const Fingerprint& fingerprint) { return WriteRecord(fingerprint); }
+
+ProfileOutcome ProfileOutcomeOf(const json& stored, std::string_view whole) {
+  if (!stored.is_object()) KeyPlace(whole).Expected(stored, "an object");
+  json own = json::object(), beside = json::object();
+  for (const auto& [key, value] : stored.items()) {
+    const bool known = std::ranges::any_of(KeysOf<ProfileOutcome>(),
+                                           [&](const KeyInfo& each) { return key == each.name; });
+    (known ? own : beside)[key] = value;
+  }
+  auto outcome = RecordOf<ProfileOutcome>(own, whole);
+  outcome.beside = std::move(beside);
+  return outcome;
+}
+
+json ToJson(const ProfileOutcome& outcome) {
+  json made = outcome.beside;
+  made.update(WriteRecord(outcome));
+  return made;
+}
+
+ProfileOutcomes ProfileOutcomesOf(const json& list, std::string_view whole) {
+  if (!list.is_array()) KeyPlace(whole).Expected(list, "a list");
+  ProfileOutcomes outcomes;
+  for (const json& each : list) outcomes.push_back(ProfileOutcomeOf(each, whole));
+  return outcomes;
+}
+
+json ToJson(const ProfileOutcomes& outcomes) {
+  json list = json::array();
+  for (const ProfileOutcome& outcome : outcomes) list.push_back(ToJson(outcome));
+  return list;
+}
+
+}  // namespace sparfuse::harness
