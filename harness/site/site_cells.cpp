@@ -9,7 +9,6 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 
@@ -64,7 +63,7 @@ json FailedJson(const CellResult& cell) {
     failed.push_back(
         {{"trial", trial->trial_id},
          {"why", FailureOf(*trial)},
-         {"message", trial->annotations.empty() ? "" : Shareable(trial->annotations.back())}});
+         {"message", trial->annotations.empty() ? "" : trial->annotations.back()}});
   }
   return failed;
 }
