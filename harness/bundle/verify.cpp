@@ -65,17 +65,17 @@ std::string WhatDiffers(const Trial& trial, const StepLog& log, const SeriesHead
   };
   StepLogContext context;
   context.dense_elements = 1;
-  const json computed = MetricsOf(log, context);
+  MetricValues computed = MetricsOf(log, context);
   for (const auto& [name, metric] : trial.metrics) {
     const bool of_steps = name == "other_seconds" || header.Find(name) != nullptr;
     if (!metric.value || !of_steps || name == "achieved_density" || !computed.contains(name))
       continue;
-    if (!AreEqual(*metric.value, computed[name]["value"]))
-      return said(name, *metric.value, computed[name]["value"]);
+    const double of_log = computed[name].value.value_or(std::nan(""));
+    if (!AreEqual(*metric.value, of_log)) return said(name, *metric.value, of_log);
   }
   const auto throughput = trial.metrics.find("throughput");
   if (throughput != trial.metrics.end() && throughput->second.value &&
-      !IsOfTheSteps(trial, *throughput->second.value, computed["step_seconds"]["value"])) {
+      !IsOfTheSteps(trial, *throughput->second.value, computed["step_seconds"].value.value_or(0))) {
     return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
                        *throughput->second.value);
   }

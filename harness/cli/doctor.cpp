@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "harness/cli/verbs.hpp"
+#include "harness/records/record.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/ship/shipping.hpp"
@@ -65,7 +66,7 @@ int ExamineHosts(Program& program, const DoctorRequest& request) {
   const std::vector<Finding> findings = JudgePreflight(preflight, asked);
   if (program.json()) {
     json ranks = json::array();
-    for (const HostFacts& rank : preflight.ranks) ranks.push_back(ToJson(rank));
+    for (const HostFacts& rank : preflight.ranks) ranks.push_back(WriteRecord(rank));
     PrintJson({{"ranks", ranks}, {"findings", AsJson(findings)}});
   } else {
     fmt::print("{}\n", TableOfHosts(preflight));

@@ -114,10 +114,10 @@ void NpyTable::Write(const std::filesystem::path& path) const {
   }
 }
 
-nlohmann::json NpyTable::Description() const {
-  nlohmann::json units = nlohmann::json::object();
+std::map<std::string, std::string> NpyTable::Units() const {
+  std::map<std::string, std::string> units;
   for (const Column& column : columns_) units[column.name] = column.unit;
-  return {{"rows", rows()}, {"sampling", sampling_}, {"units", std::move(units)}};
+  return units;
 }
 
 }  // namespace sparfuse::harness

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -29,16 +29,16 @@ class NpyTable {
   // Writes the file whole. Throws Error{kData} naming the path and the reason (say, no space left).
   void Write(const std::filesystem::path& path) const;
 
-  // What the file itself cannot hold, for trial.json: {"rows", "sampling", "units": {column:
-  // unit}}.
-  nlohmann::json Description() const;
+  std::size_t rows() const;
+  // What the file itself cannot hold.
+  const std::string& sampling() const noexcept { return sampling_; }
+  std::map<std::string, std::string> Units() const;  // by column
 
  private:
   struct Column {
     std::string name, unit;
     Values values;
   };
-  std::size_t rows() const;
   std::string Header() const;
 
   std::string sampling_;

@@ -67,7 +67,7 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
     AddColumn(table, "loss", "nats", result.log,
               [](const ImportedStep& each) { return each.loss; });
     table.Write(directory / "steps.npy");
-    series["steps.npy"] = SeriesOf(table.Description());
+    series["steps.npy"] = SeriesOf(table);
   }
   if (result.curve.empty()) return;
   NpyTable table("every evaluation of the log");
@@ -84,7 +84,7 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
   table.AddColumn("metric", result.unit, std::move(metric));
   table.AddColumn("loss", "nats", std::move(loss));
   table.Write(directory / "evaluations.npy");
-  series["evaluations.npy"] = SeriesOf(table.Description());
+  series["evaluations.npy"] = SeriesOf(table);
 }
 
 // Digits of what the result says, which another number for the same has others of.

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/files/canonical.hpp"
+#include "harness/files/npy.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/record.hpp"
 
@@ -290,6 +291,24 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
 
 }  // namespace
 
+MetricValue::MetricValue(double number, std::string unit) : unit(std::move(unit)) {
+  if (std::isfinite(number)) value = number;
+}
+
+std::vector<LayoutTensor> LayoutOf(const GradientLayout& layout) {
+  std::vector<LayoutTensor> tensors;
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    const TensorEntry& tensor = layout.tensor(t);
+    tensors.push_back(
+        {tensor.name, tensor.shape, static_cast<std::int64_t>(tensor.numel), tensor.dense});
+  }
+  return tensors;
+}
+
+Series SeriesOf(const NpyTable& table) {
+  return {static_cast<std::int64_t>(table.rows()), table.sampling(), table.Units()};
+}
+
 json ToJson(const Trial& trial) { return WriteRecord(trial); }
 
 json ToJson(const Outcome& outcome) { return WriteRecord(outcome); }
@@ -298,14 +317,11 @@ json ToJson(const ImportedFrom& imported) { return WriteRecord(imported); }
 
 json ToJson(const Annotation& annotation) { return WriteRecord(annotation); }
 
-json ToJson(const std::map<std::string, MetricValue>& metrics) {
-  return Form<std::map<std::string, MetricValue>>::Write(metrics, {}, WrittenFor::kFile);
+json ToJson(const MetricValues& metrics) {
+  return Form<MetricValues>::Write(metrics, {}, WrittenFor::kFile);
 }
-
-Series SeriesOf(const json& description) {
-  Series series;
-  ReadRecord(description, KeyPlace("series"), series);
-  return series;
+json ToJson(const SeriesByFile& series) {
+  return Form<SeriesByFile>::Write(series, {}, WrittenFor::kFile);
 }
 
 Trial TrialOf(const json& stored, std::string_view whole) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/fusion/layout.hpp"
 #include "harness/records/launch.hpp"
 #include "harness/records/machine.hpp"
 #include "harness/records/names.hpp"
@@ -17,6 +18,7 @@
 
 namespace sparfuse::harness {
 
+class NpyTable;
 class Scrubber;
 
 // The form of a trial.json. Raised where a later program would misread earlier trials, and where
@@ -30,6 +32,9 @@ enum class TrialStatus : std::uint8_t { kOk, kFailed, kTimeout, kInvalid };
 struct MetricValue {
   std::optional<double> value;  // nothing: it is not finite
   std::string unit;
+
+  MetricValue() = default;
+  MetricValue(double number, std::string unit);
   bool operator==(const MetricValue&) const = default;
 };
 
@@ -39,6 +44,11 @@ struct Series {
   std::map<std::string, std::string> units;  // by column
   bool operator==(const Series&) const = default;
 };
+
+Series SeriesOf(const NpyTable& table);
+
+using MetricValues = std::map<std::string, MetricValue>;
+using SeriesByFile = std::map<std::string, Series>;
 
 struct Failure {
   std::string kind;  // FailureKindName
@@ -55,13 +65,15 @@ struct LayoutTensor {
   bool operator==(const LayoutTensor&) const = default;
 };
 
+std::vector<LayoutTensor> LayoutOf(const GradientLayout& layout);
+
 // What came out: the part of an outcome that its trial takes over.
 struct TrialResult {
   TrialStatus status = TrialStatus::kOk;
   std::optional<Failure> failure;
-  std::map<std::string, MetricValue> metrics;
+  MetricValues metrics;
   std::map<std::string, bool> checks;
-  std::map<std::string, Series> series;  // by file
+  SeriesByFile series;
   std::optional<Machine> machine;
   std::optional<Software> software;
   std::optional<Quiet> quiet;
@@ -132,7 +144,8 @@ nlohmann::json ToJson(const Trial& trial);
 nlohmann::json ToJson(const Outcome& outcome);
 nlohmann::json ToJson(const ImportedFrom& imported);
 nlohmann::json ToJson(const Annotation& annotation);
-nlohmann::json ToJson(const std::map<std::string, MetricValue>& metrics);
+nlohmann::json ToJson(const MetricValues& metrics);
+nlohmann::json ToJson(const SeriesByFile& series);
 
 // All throw Error{kData} that names the file, the key, its value and what was expected. Of a trial
 // also where a value is impossible (a negative time), where its status contradicts its checks, and
@@ -140,7 +153,6 @@ nlohmann::json ToJson(const std::map<std::string, MetricValue>& metrics);
 Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json");
 Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
 Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
-Series SeriesOf(const nlohmann::json& description);  // NpyTable::Description()
 
 // Whether a trial.json was written by a program of an older schema, whose trials do not count.
 bool IsOlderTrial(const nlohmann::json& stored);

@@ -362,9 +362,9 @@ class Runner {
           return DeclaredProfile(DrawnCluster(store_.profiles(), cell.cluster, draw), cell);
         };
       }
-      const json made = RunModelledTrial(config, trial.profile, drawn, directory);
-      WriteFileDurably(directory / "outcome.json", made.dump(1) + "\n");
-      outcome = JudgeOutcome(OutcomeOf(made));
+      outcome = RunModelledTrial(config, trial.profile, drawn, directory);
+      WriteFileDurably(directory / "outcome.json", ToJson(outcome).dump(1) + "\n");
+      outcome = JudgeOutcome(std::move(outcome));
     } catch (const Error& error) {
       outcome = FailedOutcome(error);
     } catch (const std::exception& error) {

@@ -108,13 +108,9 @@ void WriteTrace(const std::filesystem::path& directory, const TracedStep& traced
   WriteFileDurably(directory / "trace.json", ChromeTrace(by_rank, 0, uncertainty));
 }
 
-nlohmann::json Value(double value, const std::string& unit) {
-  return {{"value", value}, {"unit", unit}};
-}
-
 }  // namespace
 
-nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
+MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   std::vector<const LoggedStep*> slowest;  // of each measured step
   double measured = 0;
   double loss = 0;
@@ -136,43 +132,42 @@ nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context) {
     slowest.push_back(slow);
     imbalance += ServedImbalance(log, s);
   }
-  nlohmann::json metrics;
+  MetricValues metrics;
   if (slowest.empty()) return metrics;
   const auto median = [&](const std::function<double(const StepRecord&)>& of) {
     std::vector<double> values;
     for (const LoggedStep* step : slowest) values.push_back(of(step->record));
     return Median(values);
   };
+  const auto add = [&](const char* name, double value, std::string unit) {
+    metrics[name] = MetricValue(value, std::move(unit));
+    return value;
+  };
+  std::map<std::string_view, double> numbers;
   for (const Duration& duration : kDurations) {
-    metrics[duration.name] =
-        Value(median([&](const StepRecord& record) { return record.*duration.member; }), "seconds");
+    numbers[duration.name] =
+        add(duration.name,
+            median([&](const StepRecord& record) { return record.*duration.member; }), "seconds");
   }
-  metrics["other_seconds"] = Value(median([](const StepRecord& record) {
-                                     return record.step_seconds - AccountedSeconds(record);
-                                   }),
-                                   "seconds");
-  const double step_seconds = metrics["step_seconds"]["value"];
-  metrics["throughput"] = Value(context.units_per_step / step_seconds, context.unit + "/s");
+  add("other_seconds", median([](const StepRecord& record) {
+        return record.step_seconds - AccountedSeconds(record);
+      }),
+      "seconds");
+  add("throughput", context.units_per_step / numbers["step_seconds"], context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {
     if (kCounters[c].member == &StepRecord::tensors_missing && !context.knows_missing) continue;
-    metrics[kCounters[c].name] = Value(sums[c] / measured, kCounters[c].unit);
+    numbers[kCounters[c].name] = add(kCounters[c].name, sums[c] / measured, kCounters[c].unit);
   }
-  metrics["achieved_density"] =
-      Value(metrics["selected"]["value"].get<double>() / context.dense_elements, "");
-  if (const double payload = metrics["payload_bytes"]["value"]; payload > 0) {
-    metrics["sent_over_payload"] =
-        Value(metrics["sent_bytes"]["value"].get<double>() / payload, "");
-  }
+  add("achieved_density", numbers["selected"] / context.dense_elements, "");
+  if (const double payload = numbers["payload_bytes"]; payload > 0)
+    add("sent_over_payload", numbers["sent_bytes"] / payload, "");
   // gamma(P): of collectives that sum on the way.
-  if (const double summed = metrics["summed"]["value"]; summed > 0) {
-    metrics["densification"] = Value(summed / metrics["selected"]["value"].get<double>(), "");
-  }
-  if (imbalance > 0) {
-    metrics["imbalance"] = Value(imbalance / static_cast<double>(slowest.size()), "");
-  }
+  if (const double summed = numbers["summed"]; summed > 0)
+    add("densification", summed / numbers["selected"], "");
+  if (imbalance > 0) add("imbalance", imbalance / static_cast<double>(slowest.size()), "");
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
-    metrics["residual_norm"] = Value(residual_norm / measured, "");
-    metrics["loss"] = Value(loss / measured, "nats");
+    add("residual_norm", residual_norm / measured, "");
+    add("loss", loss / measured, "nats");
   }
   return metrics;
 }
@@ -192,7 +187,7 @@ std::vector<double> RoundSeconds(const StepLog& log) {
 }
 
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
-                const StepLogContext& context, nlohmann::json& series) {
+                const StepLogContext& context, SeriesByFile& series) {
   struct Row {
     std::int64_t rank;
     const LoggedStep* logged;
@@ -224,7 +219,7 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
   });
   add("residual_norm", "", [](const Row& row) { return row.logged->record.residual_norm; });
   table.Write(directory / "steps.npy");
-  series["steps.npy"] = table.Description();
+  series["steps.npy"] = SeriesOf(table);
 }
 
 LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) {
@@ -248,7 +243,7 @@ LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) 
 }
 
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
-                nlohmann::json& series) {
+                SeriesByFile& series) {
   struct Row {
     std::int64_t step, rank;
     const Span* span;
@@ -275,7 +270,7 @@ void WriteSpans(const std::filesystem::path& directory, std::span<const TracedSt
   add("end_seconds", "seconds", [](const Row& row) { return row.span->end_seconds; });
   add("bytes", "bytes", [](const Row& row) { return static_cast<std::int64_t>(row.span->bytes); });
   table.Write(directory / "spans.npy");
-  series["spans.npy"] = table.Description();
+  series["spans.npy"] = SeriesOf(table);
   if (!steps.empty()) WriteTrace(directory, steps.back());
 }
 

@@ -3,12 +3,12 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/engine/timeline.hpp"
+#include "harness/records/trial.hpp"
 
 namespace sparfuse::harness {
 
@@ -32,7 +32,7 @@ struct StepLogContext {
 
 // The metrics of docs/results-format.md over the measured steps. step_seconds is the median over
 // steps of the maximum over ranks; the breakdown is that of the slowest rank.
-nlohmann::json MetricsOf(const StepLog& log, const StepLogContext& context);
+MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
 // Of each round the median over its measured steps of step_seconds, the slowest rank's; empty where
 // there are no rounds.
@@ -40,7 +40,7 @@ std::vector<double> RoundSeconds(const StepLog& log);
 
 // Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
-                const StepLogContext& context, nlohmann::json& series);
+                const StepLogContext& context, SeriesByFile& series);
 
 // A step of a rank as it was written, of what its columns hold; what has none is 0.
 LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value);
@@ -59,6 +59,6 @@ struct TracedStep {
 // (the uncertainty is half of the shortest exchange or more), each rank has a trace of its own,
 // trace-rankR.json.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
-                nlohmann::json& series);
+                SeriesByFile& series);
 
 }  // namespace sparfuse::harness

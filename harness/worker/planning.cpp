@@ -91,9 +91,9 @@ Plan Planning::Make(std::uint64_t step) {
   return plan;
 }
 
-void Planning::Describe(nlohmann::json& outcome) const {
-  outcome["plans"] = plans_;
-  if (profile_) outcome["profile"] = ToJson(*profile_);
+void Planning::Describe(Outcome& outcome) const {
+  outcome.plans = plans_;
+  if (profile_) outcome.profile = ToJson(*profile_);
 }
 
 }  // namespace sparfuse::harness

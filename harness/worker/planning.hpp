@@ -12,6 +12,7 @@
 #include "core/engine/timeline.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/records/profile.hpp"
+#include "harness/records/trial.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
@@ -35,7 +36,7 @@ class Planning {
   void Observe(std::uint64_t step, const Timeline& timeline);
 
   // Adds "plans", and "profile" where there is one.
-  void Describe(nlohmann::json& outcome) const;
+  void Describe(Outcome& outcome) const;
 
  private:
   void MeasureProfile(std::span<const std::size_t> ready_order);

@@ -173,51 +173,49 @@ void Training::Finish(double turn_seconds) {
   if (rank_.rank() != 0) return;
 
   const StepLogContext context = LogContext();
-  nlohmann::json outcome;
-  outcome["metrics"] = MetricsOf(log, context);
-  if (!evaluations_.empty()) AddConvergence(outcome["metrics"]);
+  Outcome outcome;
+  outcome.metrics = MetricsOf(log, context);
+  if (!evaluations_.empty()) AddConvergence(outcome.metrics);
   if (engine_->fibres_checked() > 0) {
-    outcome["metrics"]["fibres_missing"] = {
-        {"value", static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked())},
-        {"unit", "of fibres"}};
+    outcome.metrics["fibres_missing"] = {
+        static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked()), "of fibres"};
   }
-  outcome["checks"] = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
-  if (composition_.sparsifier != nullptr) outcome["checks"]["mass_conserved"] = violations == 0;
-  if (engine_->KeepsMass()) outcome["checks"]["mass_conserved_over_ranks"] = lost_elements_ == 0;
+  outcome.checks = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
+  if (composition_.sparsifier != nullptr) outcome.checks["mass_conserved"] = violations == 0;
+  if (engine_->KeepsMass()) outcome.checks["mass_conserved_over_ranks"] = lost_elements_ == 0;
   const bool passed = replicas_equal && violations == 0 && lost_elements_ == 0;
-  outcome["status"] = passed ? "ok" : "invalid";
-  outcome["reason"] = passed            ? ""
-                      : !replicas_equal ? "replicas differ at the end"
-                      : violations > 0
-                          ? "a selection lost mass"
-                          : "an exchange lost mass: " + std::to_string(lost_elements_) +
-                                " elements of sums and residuals do not add up";
-  outcome["machine"] = ToJson(machine);
-  outcome["quiet"] = ToJson(quiet);
-  outcome["software"] = ToJson(SoftwareOfWorker());
-  outcome["plan"] = engine_->plan().UnitSizes();
+  outcome.status = passed ? TrialStatus::kOk : TrialStatus::kInvalid;
+  outcome.reason = passed            ? ""
+                   : !replicas_equal ? "replicas differ at the end"
+                   : violations > 0  ? "a selection lost mass"
+                                     : "an exchange lost mass: " + std::to_string(lost_elements_) +
+                                          " elements of sums and residuals do not add up";
+  outcome.machine = machine;
+  outcome.quiet = quiet;
+  outcome.software = SoftwareOfWorker();
+  outcome.plan = engine_->plan().UnitSizes();
   planning_->Describe(outcome);
-  outcome["layout"] = LayoutJson();
+  outcome.layout = LayoutOf(engine_->layout());
   AddSelection(outcome);
-  if (auto rounds = RoundSeconds(log); !rounds.empty()) outcome["rounds"] = std::move(rounds);
-  nlohmann::json& series = outcome["series"];
-  WriteSteps(rank_.directory, log, context, series);
-  WriteSpans(rank_.directory, traced, series);
-  if (!evaluations_.empty()) WriteEvaluations(series);
-  outcome["turn_seconds"] = turn_seconds + SecondsSince(begun);
-  WriteOutcome(rank_.directory, outcome, facts);
+  outcome.rounds = RoundSeconds(log);
+  WriteSteps(rank_.directory, log, context, outcome.series);
+  WriteSpans(rank_.directory, traced, outcome.series);
+  if (!evaluations_.empty()) WriteEvaluations(outcome.series);
+  outcome.turn_seconds = turn_seconds + SecondsSince(begun);
+  WriteOutcome(rank_.directory, ToJson(outcome), facts);
 }
 
-void Training::AddSelection(nlohmann::json& outcome) const {
+void Training::AddSelection(Outcome& outcome) const {
   const auto sparsifier = composition_.MakeSparsifier(0);
   if (sparsifier != nullptr && rank_.device.kind != DeviceKind::kHost) {
-    outcome["selection"] =
+    outcome.selection =
         sparsifier->SelectsOnDevice() ? "on the device" : "on the host, copies included";
   }
-  outcome["selection_counters"] = {{"selections", engine_->select_counters().selections},
-                                   {"overflows", engine_->select_counters().overflows},
-                                   {"fallbacks", engine_->select_counters().fallbacks},
-                                   {"mass_checks", engine_->mass_checks()}};
+  const SelectCounters& counters = engine_->select_counters();
+  outcome.selection_counters = {{"selections", static_cast<std::int64_t>(counters.selections)},
+                                {"overflows", static_cast<std::int64_t>(counters.overflows)},
+                                {"fallbacks", static_cast<std::int64_t>(counters.fallbacks)},
+                                {"mass_checks", static_cast<std::int64_t>(engine_->mass_checks())}};
 }
 
 StepLogContext Training::LogContext() const {
@@ -229,33 +227,20 @@ StepLogContext Training::LogContext() const {
   return context;
 }
 
-nlohmann::json Training::LayoutJson() const {
-  nlohmann::json layout = nlohmann::json::array();
-  for (std::size_t t = 0; t < engine_->layout().tensors(); ++t) {
-    const TensorEntry& tensor = engine_->layout().tensor(t);
-    layout.push_back({{"name", tensor.name},
-                      {"shape", tensor.shape},
-                      {"numel", tensor.numel},
-                      {"dense", tensor.dense}});
-  }
-  return layout;
-}
-
-void Training::AddConvergence(nlohmann::json& metrics) const {
+void Training::AddConvergence(MetricValues& metrics) const {
   const EvaluatedStep& last = evaluations_.back();
   const std::string unit = descriptor_.metric;
-  metrics["final_metric"] = {{"value", last.evaluation.metric}, {"unit", unit}};
-  metrics["final_loss"] = {{"value", last.evaluation.loss}, {"unit", "nats"}};
+  metrics["final_metric"] = {last.evaluation.metric, unit};
+  metrics["final_loss"] = {last.evaluation.loss, "nats"};
   if (reached_target_) {
-    metrics["steps_to_target"] = {{"value", last.step}, {"unit", "steps"}};
-    metrics["seconds_to_target"] = {{"value", last.seconds}, {"unit", "seconds"}};
+    metrics["steps_to_target"] = {static_cast<double>(last.step), "steps"};
+    metrics["seconds_to_target"] = {last.seconds, "seconds"};
   }
-  if (const auto baseline = workload_->UnigramBaseline()) {
-    metrics["unigram_baseline"] = {{"value", *baseline}, {"unit", unit}};
-  }
+  if (const auto baseline = workload_->UnigramBaseline())
+    metrics["unigram_baseline"] = {*baseline, unit};
 }
 
-void Training::WriteEvaluations(nlohmann::json& series) const {
+void Training::WriteEvaluations(SeriesByFile& series) const {
   std::vector<std::int64_t> steps;
   std::vector<double> seconds, metrics, losses;
   for (const EvaluatedStep& evaluated : evaluations_) {
@@ -270,7 +255,7 @@ void Training::WriteEvaluations(nlohmann::json& series) const {
   table.AddColumn("metric", descriptor_.metric, std::move(metrics));
   table.AddColumn("loss", "nats", std::move(losses));
   table.Write(rank_.directory / "evaluations.npy");
-  series["evaluations.npy"] = table.Description();
+  series["evaluations.npy"] = SeriesOf(table);
 }
 
 }  // namespace sparfuse::harness

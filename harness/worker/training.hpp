@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/live/mass_check.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/records/trial.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
 #include "harness/worker/rank/quiet_monitor.hpp"
@@ -57,11 +57,10 @@ class Training {
   void TrainOn(std::uint64_t step);
   void Log(std::uint64_t step, StepPlace place, const StepRecord& record);
   void Evaluate(std::uint64_t step);
-  void AddSelection(nlohmann::json& outcome) const;
+  void AddSelection(Outcome& outcome) const;
   StepLogContext LogContext() const;
-  nlohmann::json LayoutJson() const;
-  void AddConvergence(nlohmann::json& metrics) const;
-  void WriteEvaluations(nlohmann::json& series) const;
+  void AddConvergence(MetricValues& metrics) const;
+  void WriteEvaluations(SeriesByFile& series) const;
 
   static constexpr std::size_t kNotInLayout = std::numeric_limits<std::size_t>::max();
 

@@ -39,23 +39,22 @@ std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOut
 }
 
 // The first step again with other draws of what a declared cluster's file states.
-json Draws(const TrialConfig& trial, const std::function<ProfileOutcomes(int)>& drawn) {
-  json steps = json::array();
-  json exposed = json::array();
+std::map<std::string, std::vector<double>> Draws(const TrialConfig& trial,
+                                                 const std::function<ProfileOutcomes(int)>& drawn) {
+  std::map<std::string, std::vector<double>> draws;
   for (int draw = 1; draw <= kDraws; ++draw) {
     const StepModel step = ModelFirstStep(trial, drawn(draw));
-    steps.push_back(step.seconds);
-    exposed.push_back(step.exposed_seconds);
+    draws["step_seconds"].push_back(step.seconds);
+    draws["exposed_communication_seconds"].push_back(step.exposed_seconds);
   }
-  return {{"step_seconds", std::move(steps)},
-          {"exposed_communication_seconds", std::move(exposed)}};
+  return draws;
 }
 
 }  // namespace
 
-json RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
-                      const std::function<ProfileOutcomes(int)>& drawn,
-                      const std::filesystem::path& directory) {
+Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                         const std::function<ProfileOutcomes(int)>& drawn,
+                         const std::filesystem::path& directory) {
   const CellConfig& config = trial.cell;
   const ModelConfig model = [&] {
     try {
@@ -90,44 +89,29 @@ json RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
                            config.accumulation * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
   context.knows_missing = false;
-  json series;
-  WriteSteps(directory, log, context, series);
-  WriteSpans(directory, traced, series);
-
-  json layout = json::array();
-  for (std::size_t t = 0; t < model.layout.tensors(); ++t) {
-    const TensorEntry& tensor = model.layout.tensor(t);
-    layout.push_back({{"name", tensor.name},
-                      {"shape", tensor.shape},
-                      {"numel", tensor.numel},
-                      {"dense", tensor.dense}});
-  }
-  json outcome = {{"status", "ok"},
-                  {"reason", ""},
-                  {"metrics", MetricsOf(log, context)},
-                  {"checks", json::object()},
-                  {"plan", model.plan.UnitSizes()},
-                  {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
-                  {"layout", std::move(layout)},
-                  {"machine", first_profile.machine},
-                  {"series", std::move(series)}};
+  Outcome outcome;
+  WriteSteps(directory, log, context, outcome.series);
+  WriteSpans(directory, traced, outcome.series);
+  outcome.metrics = MetricsOf(log, context);
+  outcome.plan = model.plan.UnitSizes();
+  outcome.plans = json::array({PlanSummary(model.plan, model.layout, 0)});
+  outcome.layout = LayoutOf(model.layout);
+  outcome.machine = MachineIn(first_profile.machine);
   // Of a declared cluster there is none.
-  if (!first_profile.software.empty()) outcome["software"] = first_profile.software;
-  if (drawn) outcome["draws"] = Draws(trial, drawn);
+  if (!first_profile.software.empty()) outcome.software = SoftwareIn(first_profile.software);
+  if (drawn) outcome.draws = Draws(trial, drawn);
   if (const auto uncertainty = StepUncertainty(trial, profiles, model))
-    outcome["metrics"]["step_uncertainty"] = {{"value", *uncertainty}, {"unit", "1"}};
-  if (!first_profile.declared || (first_profile.card && first_profile.card->used)) {
-    const std::vector<std::string> assumed = AssumedWork(first_profile.profile, model.coding);
-    if (!assumed.empty()) outcome["assumed"] = assumed;
-  }
+    outcome.metrics["step_uncertainty"] = {*uncertainty, "1"};
+  if (!first_profile.declared || (first_profile.card && first_profile.card->used))
+    outcome.assumed = AssumedWork(first_profile.profile, model.coding);
   if (const auto& table = workload.table) {
-    outcome["table"] = {{"source", workload.summary},
-                        {"measured_on", table->times ? json(table->times->measured_on) : json()}};
+    outcome.table = {{"source", workload.summary},
+                     {"measured_on", table->times ? json(table->times->measured_on) : json()}};
   }
   const json said = ToJson(first_profile);
-  for (const char* key : {"calibration", "inputs", "card"}) {
-    if (said.contains(key)) outcome[key] = said.at(key);
-  }
+  outcome.calibration = said.value("calibration", json());
+  outcome.inputs = said.value("inputs", json());
+  outcome.card = said.value("card", json());
   return outcome;
 }
 

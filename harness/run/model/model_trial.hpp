@@ -3,14 +3,14 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "harness/records/profile.hpp"
+#include "harness/records/trial.hpp"
 
 namespace sparfuse::harness {
 
 // Simulates the cell and leaves steps.npy, spans.npy and trace.json in `directory`; returns the
-// outcome as outcome.json has it (docs/results-format.md).
+// outcome (docs/results-format.md).
 //
 // `profiles` are outcomes of profile trials, each with its "config": of this workload, batch and
 // threads, for one or more numbers of ranks at once. The cell's cluster says what is modelled:
@@ -21,8 +21,8 @@ namespace sparfuse::harness {
 // outcome's "draws" then has the seconds of each. Null for another cluster.
 //
 // Throws Error{kConfig} naming what the profiles lack.
-nlohmann::json RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
-                                const std::function<ProfileOutcomes(int draw)>& drawn,
-                                const std::filesystem::path& directory);
+Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                         const std::function<ProfileOutcomes(int draw)>& drawn,
+                         const std::filesystem::path& directory);
 
 }  // namespace sparfuse::harness

@@ -32,6 +32,7 @@
 #include "harness/machine/binding.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/nvml.hpp"
+#include "harness/records/record.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/systems/detected_node.hpp"
 
@@ -194,7 +195,7 @@ int TellFacts(const fs::path& folder) {
   try {
     const auto expected = WorldOfEnvironment();
     if (!expected) SPARFUSE_THROW(kConfig, std::string(kWorldVariable) + " is not set");
-    Tell(ToJson(FactsOfHost(folder, expected->nonce, rank)));
+    Tell(WriteRecord(FactsOfHost(folder, expected->nonce, rank)));
     CheckLauncherOf(*expected);
     Tell(MeetOthers(*expected));
     return 0;

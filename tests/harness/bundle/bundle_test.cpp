@@ -45,9 +45,11 @@ void WriteTwoSteps(const fs::path& directory, json& trial) {
   context.dense_elements = 1000;
   context.units_per_step = 64;
   context.unit = "images";
-  trial["metrics"] = MetricsOf(log, context);
+  trial["metrics"] = ToJson(MetricsOf(log, context));
   trial["rounds"] = RoundSeconds(log);
-  WriteSteps(directory, log, context, trial["series"]);
+  SeriesByFile series;
+  WriteSteps(directory, log, context, series);
+  trial["series"] = ToJson(series);
 }
 
 // A store on a machine of so many cores, by default with an origin that no other one has.

@@ -192,18 +192,20 @@ class FrozenStore {
     context.dense_elements = 2048;
     context.units_per_step = 64;
     context.unit = "images";
-    trial["metrics"] = MetricsOf(log, context);
+    trial["metrics"] = ToJson(MetricsOf(log, context));
     trial["rounds"] = RoundSeconds(log);
-    WriteSteps(directory, log, context, trial["series"]);
+    SeriesByFile series;
+    WriteSteps(directory, log, context, series);
     WriteSpans(
         directory,
         std::vector<TracedStep>{{2, {{Span{SpanKind::kForward, "compute", "conv", 0, 0.25, 0}}}}},
-        trial["series"]);
+        series);
     NpyTable evaluations("every evaluation");
     evaluations.AddColumn("step", "", std::vector<std::int64_t>{1, 2});
     evaluations.AddColumn("metric", "accuracy", std::vector<double>{0.5, 0.75});
     evaluations.Write(directory / "evaluations.npy");
-    trial["series"]["evaluations.npy"] = evaluations.Description();
+    series["evaluations.npy"] = SeriesOf(evaluations);
+    trial["series"] = ToJson(series);
   }
 
   void AddImportedOne(const StoreLock& lock) {

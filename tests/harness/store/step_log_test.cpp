@@ -20,7 +20,7 @@ LoggedStep Served(std::uint64_t elements) {
 }
 
 // [rank][step]
-nlohmann::json Metrics(const StepLog& log) {
+MetricValues MetricsOfLog(const StepLog& log) {
   StepLogContext context;
   context.unit = "images";
   context.units_per_step = 1;
@@ -29,17 +29,17 @@ nlohmann::json Metrics(const StepLog& log) {
 }
 
 TEST(MetricsOf, ImbalanceIsTheBusiestServerOverTheAverageOne) {
-  const nlohmann::json metrics =
-      Metrics({{Served(30), Served(10)}, {Served(10), Served(10)}, {Served(20), Served(10)}});
-  EXPECT_DOUBLE_EQ(metrics["imbalance"]["value"], (1.5 + 1.0) / 2);
+  const MetricValues metrics =
+      MetricsOfLog({{Served(30), Served(10)}, {Served(10), Served(10)}, {Served(20), Served(10)}});
+  EXPECT_DOUBLE_EQ(*metrics.at("imbalance").value, (1.5 + 1.0) / 2);
 }
 
 TEST(MetricsOf, ImbalanceIsOfExchangesWithServersAlone) {
-  EXPECT_FALSE(Metrics({{Served(0)}, {Served(0)}}).contains("imbalance"));
+  EXPECT_FALSE(MetricsOfLog({{Served(0)}, {Served(0)}}).contains("imbalance"));
 }
 
 TEST(MetricsOf, SentOverPayloadIsOfAllRanks) {
-  EXPECT_DOUBLE_EQ(Metrics({{Served(40)}, {Served(80)}})["sent_over_payload"]["value"],
+  EXPECT_DOUBLE_EQ(*MetricsOfLog({{Served(40)}, {Served(80)}}).at("sent_over_payload").value,
                    3.0 * (40 + 80) / (80 + 80));
 }
 
@@ -57,7 +57,7 @@ double LastBegin(const std::filesystem::path& trace) {
 }
 
 TEST(Traces, RanksStandBesideOneAnotherWhereTheirClocksAllowIt) {
-  nlohmann::json series;
+  SeriesByFile series;
   for (const double uncertainty : {0.0, 0.00099}) {
     const TemporaryFolder folder;
     WriteSpans(folder.path(), std::vector{Traced(uncertainty)}, series);

@@ -197,8 +197,6 @@ const std::vector<RecordKey<HostFacts>>& KeysOf<HostFacts>() {
   return kKeys;
 }
 
-json ToJson(const HostFacts& facts) { return WriteRecord(facts); }
-
 std::vector<HostFacts> ReadFacts(const std::string& log) {
   std::map<int, json> by_rank;
   std::istringstream lines(log);

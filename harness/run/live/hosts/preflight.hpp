@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,7 +52,6 @@ struct HostFacts : RankBinding {
   std::optional<double> clock_ahead_seconds, clock_uncertainty_seconds;
   std::string error;
 };
-nlohmann::json ToJson(const HostFacts& facts);
 
 struct HostFailure {
   std::string host;  // as the hostfile names it; "": it is not known which one
