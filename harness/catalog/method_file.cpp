@@ -86,6 +86,15 @@ Method ParseMethodFile(std::string_view path, std::string_view text) {
 
 bool IsMethodFile(std::string_view method) { return method.ends_with(".toml"); }
 
+bool HasFormOfMethod(const std::filesystem::path& path) {
+  try {
+    const TomlFile file = TomlFile::Read(path);
+    return file.Find("/strategy") != nullptr && file.Find("/collective") != nullptr;
+  } catch (const Error&) {  // whoever loads it is told
+    return false;
+  }
+}
+
 std::string MethodNameOf(std::string_view method) {
   return IsMethodFile(method) ? std::filesystem::path(method).stem().string() : std::string(method);
 }

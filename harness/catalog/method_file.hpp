@@ -38,6 +38,8 @@ Method ParseMethodFile(std::string_view path, std::string_view text);
 
 // A method of an experiment file is a name, or a path of a method's file: "path/NAME.toml".
 bool IsMethodFile(std::string_view method);
+// Whether the file at `path` describes a method, well or badly, and no experiment.
+bool HasFormOfMethod(const std::filesystem::path& path);
 // NAME of either.
 std::string MethodNameOf(std::string_view method);
 // Whether one of the two is a file and both are of one name.

@@ -355,7 +355,8 @@ std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code none;  // a folder that is not there has none
   for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+    if (entry.path().extension() == ".toml" && !HasFormOfMethod(entry.path()))
+      files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
     return NaturallyBefore(a.string(), b.string());

@@ -122,7 +122,8 @@ bool HasTwins(const std::vector<Part>& parts, std::size_t i);
 // The methods that cells of the part are divided by: its reference, and those that figures name.
 std::set<std::string> DenominatorsOf(const Part& part);
 
-// The .toml files beneath `folder`, sorted, fig3 before fig14; none where there is no such folder.
+// The .toml files beneath `folder` but for those of methods, sorted, fig3 before fig14; none where
+// there is no such folder.
 std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

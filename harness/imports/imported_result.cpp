@@ -10,12 +10,9 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/toml_file.hpp"
-#include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
 namespace {
-
-using nlohmann::json;
 
 constexpr Range kWorkers{1, 1'000'000}, kBatch{1, 100'000'000}, kRun{0, 1'000'000};
 constexpr Range kGbps{0.001, 100'000}, kUnitsPerSample{1, 1e9};
@@ -231,24 +228,21 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
   return result;
 }
 
-json ConfigOf(const ImportedResult& result) {
+OthersConfig ConfigOf(const ImportedResult& result) {
   const ImportedSetting& setting = result.setting;
   const bool timed = result.metric == kThroughput || result.metric == kStepSeconds;
-  json config = {{"kind", timed ? "throughput" : "convergence"},
-                 {"mode", kImported},
-                 {"metric", result.metric},
-                 {"workload", setting.workload},
-                 {"method", setting.method},
-                 {"workers", setting.workers}};
-  const auto add = [&](const char* key, const auto& value) {
-    if (value) config[key] = *value;
-  };
-  if (!setting.sparsifier.empty()) config["sparsifier"] = setting.sparsifier;
-  add("density", setting.density);
-  add("ranks_per_node", setting.ranks_per_node);
-  add("batch_per_worker", setting.batch_per_worker);
-  add("network_gbps", setting.network_gbps);
-  add("target", result.target);
+  OthersConfig config;
+  config.kind = timed ? TrialKind::kThroughput : TrialKind::kConvergence;
+  config.metric = result.metric;
+  config.workload = setting.workload;
+  config.method = setting.method;
+  config.sparsifier = setting.sparsifier;
+  config.workers = setting.workers;
+  config.density = setting.density;
+  config.network_gbps = setting.network_gbps;
+  config.target = result.target;
+  config.ranks_per_node = setting.ranks_per_node;
+  config.batch_per_worker = setting.batch_per_worker;
   return config;
 }
 
@@ -261,7 +255,7 @@ Trial TrialOf(const ImportedResult& result) {
   trial.experiment = kImported;
   trial.part = result.setting.system;
   trial.metrics = MetricsOf(result);
-  trial.config = ConfigOf(result);
+  trial.config = ToJson(ConfigOf(result));
   trial.config_hash = ConfigHash(trial.config);
   trial.system = SystemOf(result.setting);
   trial.system_hash = HashOf(trial.system);

@@ -2,7 +2,6 @@
 // sure it is.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,7 +65,7 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
                                        const Catalog& catalog, Problems& problems);
 
 // The configuration and system of the trial that it becomes: with `run`, its identity.
-nlohmann::json ConfigOf(const ImportedResult& result);
+OthersConfig ConfigOf(const ImportedResult& result);
 System SystemOf(const ImportedSetting& setting);
 // The trial but for its id, origin and series: nothing in it is of this machine or of
 // today, so that two stores that import one file have one trial.

@@ -27,7 +27,7 @@ std::string PlaceOf(const ImportedResult& result) {
 
 // Equal for results that differ in `keys` alone.
 std::string Without(const ImportedResult& result, std::initializer_list<const char*> keys) {
-  json all = ConfigOf(result);
+  json all = ToJson(ConfigOf(result));
   for (const char* key : keys) all.erase(key);
   all["system"] = ToJson(SystemOf(result.setting));
   all["run"] = result.setting.run;

@@ -1,4 +1,4 @@
-// Tests the order of the experiment files that are found.
+// Tests which experiment files are found, and in which order.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -19,6 +19,16 @@ TEST(ExperimentFiles, StandInTheOrderOfTheirNumbers) {
   for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
   EXPECT_EQ(names, (std::vector<std::string>{"claims", "fig3", "fig3b", "fig14"}));
   EXPECT_TRUE(ExperimentFiles(folder.path() / "none").empty());
+}
+
+TEST(ExperimentFiles, AreNotThoseOfMethods) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "mine.toml") << "strategy = \"ahead\"\ncollective = 1\n";
+  std::ofstream(folder.path() / "broken.toml") << "strategy = \n";
+  std::ofstream(folder.path() / "it.toml") << "id = \"it\"\n";
+  std::vector<std::string> names;
+  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
+  EXPECT_EQ(names, (std::vector<std::string>{"broken", "it"}));
 }
 
 }  // namespace
