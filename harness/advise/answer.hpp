@@ -89,4 +89,10 @@ struct PhasePoint {
   double over_dense = 0;               // 0: dense cannot be modelled
 };
 
+// The fastest methods over bandwidths and numbers of workers.
+struct PhaseDiagram {
+  double inter_node_gbps = 0;  // declared
+  std::vector<PhasePoint> points;
+};
+
 }  // namespace sparfuse::harness

@@ -8,9 +8,40 @@
 #include <string_view>
 
 #include "harness/catalog/model_table.hpp"
+#include "harness/records/record.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
+
+template <>
+const std::vector<RecordKey<InputEffect>>& KeysOf<InputEffect>() {
+  using E = InputEffect;
+  static const std::vector<RecordKey<E>> kKeys = {
+      Key<&E::input>({.name = "input"}),
+      Key<&E::value>({.name = "value"}),
+      Key<&E::low>({.name = "low"}),
+      Key<&E::high>({.name = "high"}),
+      Key<&E::ratio_low>({.name = "ratio_low", .meaning = "with the input at its low end"}),
+      Key<&E::ratio_high>({.name = "ratio_high"}),
+      Key<&E::variance>({.name = "variance", .meaning = "of log(ratio), the input drawn alone"}),
+      Key<&E::share>({.name = "share", .meaning = "of the sum of these"}),
+      Key<&E::turns>({.name = "turns", .meaning = "the order is another one at an end"}),
+      Key<&E::kind>({.name = "kind"}),
+      Key<&E::source>({.name = "source"}),
+      Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<InputEffects>>& KeysOf<InputEffects>() {
+  using E = InputEffects;
+  static const std::vector<RecordKey<E>> kKeys = {
+      Key<&E::ratio>({.name = "ratio", .meaning = "of steps, over's by of's"}),
+      Key<&E::variance_alone>({.name = "variance_alone"}),
+      Key<&E::variance_together>({.name = "variance_together"}),
+      Key<&E::effects>({.name = "inputs"})};
+  return kKeys;
+}
 
 using nlohmann::json;
 

@@ -20,6 +20,7 @@ struct InputEffect {
   bool turns = false;                    // the order is another one at an end
   std::string kind, source;
   std::string measure;  // a command
+  bool operator==(const InputEffect&) const = default;
 };
 
 struct InputEffects {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -22,7 +21,7 @@ struct Method {
   Options strategy_options, planner_options, collective_options;  // as the file gives them
   // [conformance] options: with which the method's laws are tested where the small tensors of the
   // tests would leave a part of it idle.
-  nlohmann::json conformance_options = nlohmann::json::object();
+  Options conformance_options;
 
   // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }

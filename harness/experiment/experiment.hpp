@@ -56,14 +56,18 @@ struct Claim {
   Bound bound;
 };
 
-struct Part {
-  std::string id, title;
-  std::string reference;  // the method that others are compared with, or ""
+// [repeat]
+struct Repeat {
   int blocks = 1;
-  std::int64_t base_seed = 1;     // the seed of block b is base_seed + b
-  double timeout_seconds = 600;   // of a whole trial
-  bool predict = false;           // live throughput cells get a modelled twin
-  bool interleave = true;         // live throughput cells of a block run side by side
+  std::int64_t base_seed = 1;    // the seed of block b is base_seed + b
+  double timeout_seconds = 600;  // of a whole trial
+  bool predict = false;          // live throughput cells get a modelled twin
+  bool interleave = true;        // live throughput cells of a block run side by side
+};
+
+struct Part : Repeat {
+  std::string id, title;
+  std::string reference;          // the method that others are compared with, or ""
   QuietLimits quiet;              // of live trials
   nlohmann::json defaults, axes;  // as the file gives them
   std::vector<Cell> cells;        // in the order of the axes, the first outermost

@@ -7,6 +7,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/experiment/resolver.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -29,8 +29,8 @@ class NpyTable {
   // Writes the file whole. Throws Error{kData} naming the path and the reason (say, no space left).
   void Write(const std::filesystem::path& path) const;
 
-  // What the file itself cannot hold, for trial.json: {"rows", "sampling", "units": {column:
-  // unit}}.
+  // What the file itself cannot hold, as outcomes and trials have it, in JSON: {"rows", "sampling",
+  // "units": {column: unit}}.
   nlohmann::json Description() const;
 
  private:

@@ -36,7 +36,7 @@ class ClusterFile {
   // Calls `read` with the pointer of each of the [[tables]], of which there may be none.
   template <std::invocable<const std::string&> Read>
   void ForEach(const std::string& tables, Read read) const {
-    const nlohmann::json* list = toml_.Find("/" + tables);
+    const auto* list = toml_.Find("/" + tables);
     if (list == nullptr) return;
     if (!list->is_array()) toml_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
     for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));

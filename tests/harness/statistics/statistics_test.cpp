@@ -183,7 +183,7 @@ TrialRow Row(const Part& part, const Catalog& catalog, std::size_t cell, int blo
   row.trial_id = std::to_string(cell) + "-" + std::to_string(block);
   row.config = part.cells[cell].json;
   row.config_hash = part.cells[cell].config_hash;
-  row.revisions = RevisionsOf(catalog, part.cells[cell].config);
+  row.revisions = nlohmann::json(RevisionsOf(catalog, part.cells[cell].config));
   row.system = {
       {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
   row.system_hash = "machine";
