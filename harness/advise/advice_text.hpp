@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/advise/answer.hpp"
+#include "harness/advise/advice.hpp"
 
 namespace sparfuse::harness {
 

@@ -9,7 +9,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/given_record.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "harness/advise/cluster_difference.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"

@@ -13,7 +13,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims_and_figures.hpp"
 #include "harness/experiment/experiment_keys.hpp"

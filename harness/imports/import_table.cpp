@@ -9,7 +9,7 @@
 
 #include "core/base/options.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/imports/given_rows.hpp"
+#include "harness/imports/given_values.hpp"
 
 namespace sparfuse::harness {
 namespace {

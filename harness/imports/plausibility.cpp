@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "harness/clusters/implied_rate.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {

@@ -12,7 +12,6 @@
 #include "core/base/thread_pool.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/records/options_json.hpp"
 #include "harness/records/record.hpp"
 
 namespace sparfuse::harness {

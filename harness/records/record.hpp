@@ -35,6 +35,10 @@
 
 namespace sparfuse::harness {
 
+// A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
+Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
+nlohmann::json OptionsToJson(const Options& options);
+
 // What becomes of a text when it leaves this machine in a bundle, a site or a report. Numbers,
 // true, false and null leave as they are.
 enum class Leaves : std::uint8_t {

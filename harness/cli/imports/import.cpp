@@ -1,9 +1,8 @@
 // Takes results of others into the store: `sparfuse import`.
-#include "harness/cli/imports/import.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/verbs.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/imports/import_log.hpp"

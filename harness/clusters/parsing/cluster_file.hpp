@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/files/range.hpp"
 #include "harness/files/toml_file.hpp"
 
@@ -68,5 +70,13 @@ class ClusterFile {
  private:
   const TomlFile& toml_;
 };
+
+// A [[compute]] table.
+void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster& cluster);
+
+// The [[reference]] tables: their forward and backward become compute times of the cluster, their
+// other parts its references. Published bars and rows are read from results/published.
+void ReadReferences(const ClusterFile& file, const ProfileFolders& profiles,
+                    DeclaredCluster& cluster);
 
 }  // namespace sparfuse::harness

@@ -12,7 +12,6 @@
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/parsing/cluster_file.hpp"
-#include "harness/clusters/parsing/cluster_references.hpp"
 
 namespace sparfuse::harness {
 namespace {

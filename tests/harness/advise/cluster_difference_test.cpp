@@ -1,8 +1,7 @@
 // Tests which inputs of two clusters are said to make a step differ.
-#include "harness/advise/cluster_difference.hpp"
-
 #include <gtest/gtest.h>
 
+#include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/run/model/modelled_cell.hpp"

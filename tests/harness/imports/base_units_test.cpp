@@ -1,6 +1,6 @@
-#include "harness/imports/base_units.hpp"
-
 #include <gtest/gtest.h>
+
+#include "harness/imports/imported_result.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "harness/imports/line_pattern.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
 

@@ -1,13 +1,11 @@
 // Tests what is read of the kernel's counters, by hand.
-#include "harness/machine/cpu_use.hpp"
-
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <chrono>
 #include <thread>
 
-#include "harness/machine/reference_loop.hpp"
+#include "harness/machine/quiet.hpp"
 
 namespace sparfuse::harness {
 namespace {

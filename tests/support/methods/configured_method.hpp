@@ -9,7 +9,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 

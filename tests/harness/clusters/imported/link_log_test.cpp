@@ -1,10 +1,9 @@
 // Tests readers of nccl-tests and of the OSU micro-benchmarks on logs made in their format: what
 // was measured comes back, and what is wrong with a log is named with its line.
-#include "harness/clusters/imported/link_log.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/canonical.hpp"
 #include "tests/support/errors.hpp"
 
