@@ -50,7 +50,7 @@ bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
                  std::vector<GivenKeys>& rows, nlohmann::json& axis);
 
-// Adds `joined` to the lists of methods by which a figure chooses its cells.
+// Adds `joined` to the lists of methods by which a figure, as given, chooses its cells.
 void JoinFigure(std::span<const std::string> joined, nlohmann::json& figure);
 
 }  // namespace sparfuse::harness

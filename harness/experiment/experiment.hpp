@@ -74,7 +74,7 @@ struct Part : Repeat {
   std::vector<ExcludedCell> excluded;
   std::vector<std::string> joined;  // methods of its cells that the file does not name
   std::vector<Claim> claims;
-  nlohmann::json figures = nlohmann::json::array();
+  nlohmann::json figures = nlohmann::json::array();  // as given, completed: kinds have unlike keys
 };
 
 // What a paper has and no cell stands for.

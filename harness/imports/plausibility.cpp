@@ -15,10 +15,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kAlike = 0.1, kMostOverLinear = 1.25;
+constexpr double kMostApart = 0.1, kMostOverLinear = 1.25;
 constexpr double kTooMuch = 1.05, kTooLittle = 0.5;  // as of declared clusters (implied_rate.cpp)
 
-bool Alike(double one, double other) { return std::abs(one / other - 1) <= kAlike; }
+bool Alike(double one, double other) { return std::abs(one / other - 1) <= kMostApart; }
 
 // "numbers.csv:3": stored with the trial, it must not differ with where the file lay.
 std::string PlaceOf(const ImportedResult& result) {

@@ -78,7 +78,7 @@ std::string Contents(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-std::vector<int> UsableCores() {
+std::vector<int> CoresToRunOn() {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> cores;
@@ -172,7 +172,7 @@ CpuUse ReadCpuUse() {
   CpuUse use;
   timespec own{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
-  use.times = ParseProcStat(Contents("/proc/stat"), UsableCores());
+  use.times = ParseProcStat(Contents("/proc/stat"), CoresToRunOn());
   use.own_cpu_seconds = static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec);
   use.ancestors_cpu_seconds = AncestorsCpuSeconds();
   rusage usage{};

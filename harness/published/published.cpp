@@ -84,19 +84,20 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
   return ParsePublished(text, file.string());
 }
 
-std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder) {
-  std::vector<PublishedNumber> numbers = ReadPublished(folder / "published-numbers.csv");
-  if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
-    for (PublishedNumber& number : ReadPublished(more)) numbers.push_back(std::move(number));
-  }
-  return numbers;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 using Rows = std::vector<PublishedNumber>;
+
+// Of every file of numbers in the folder.
+Rows ReadAllPublished(const fs::path& folder) {
+  Rows numbers = ReadPublished(folder / "published-numbers.csv");
+  if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
+    for (PublishedNumber& number : ReadPublished(more)) numbers.push_back(std::move(number));
+  }
+  return numbers;
+}
 
 // Members that are JSON: tables by our names, or a string or a list of them (RowsWith).
 struct GivenPublished {
@@ -105,7 +106,7 @@ struct GivenPublished {
 };
 struct GivenOfFigure {
   std::string artifact, metric, x;
-  json artifacts, models, networks, stated;
+  json artifacts = json::object(), models = json::object(), networks = json::object(), stated;
 };
 
 }  // namespace
@@ -174,13 +175,6 @@ Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows
   return found;
 }
 
-// The table at `at`, with at least one entry; null where there is none.
-const json* TableAt(const TomlFile& file, const std::string& at, const char* expected) {
-  const json* table = file.Find(at);
-  if (table != nullptr && (!table->is_object() || table->empty())) file.FailValue(at, expected);
-  return table;
-}
-
 }  // namespace
 
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
@@ -191,9 +185,6 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
   Published published{given.paper, {}, {}};
   published.rows =
       RowsWith(file, "/published/paper", ReadAllPublished(folder), &N::paper, "results/published");
-  if (!given.methods.is_object()) {
-    file.FailValue("/published/methods", "{ our-method = \"the paper's name\", ... }");
-  }
   const auto ours = Names(catalog.methods);
   for (const auto& [method, theirs] : given.methods.items()) {
     const std::string at = "/published/methods/" + method;
@@ -216,9 +207,8 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
                        const std::string& metric, std::span<const std::string> workloads) {
   GivenOfFigure given;
   ReadTable(file, at, "published of a figure", given);
-  const json* artifacts = TableAt(file, at + "/artifacts", "{ our-workload = \"Fig14a\", ... }");
   const bool one = !given.artifact.empty();
-  if (one == (artifacts != nullptr)) {
+  if (one != given.artifacts.empty()) {
     file.Fail(at,
               "published: expected either artifact = \"Fig17\" or artifacts = { our-workload = "
               "\"Fig14a\", ... }");
@@ -234,25 +224,20 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
                                      Suggestion(name, workloads)));
     }
   };
-  if (const json* models = TableAt(file, at + "/models", "{ our-workload = \"ResNet-152\" }")) {
-    for (const auto& [workload, model] : models->items())
-      check_workload(at + "/models/" + workload, workload);
-  }
-  const json* networks =
-      TableAt(file, at + "/networks", "{ our-cluster = \"10GbE with TCP/IP\", ... }");
-  if (networks != nullptr) {
-    for (const auto& [cluster, name] : networks->items())
-      RowsWith(file, at + "/networks/" + cluster, published.rows, &N::network, published.paper);
-  }
+  for (const auto& [workload, model] : given.models.items())
+    check_workload(at + "/models/" + workload, workload);
+  for (const auto& [cluster, name] : given.networks.items())
+    RowsWith(file, at + "/networks/" + cluster, published.rows, &N::network, published.paper);
   json rows = json::array();
   const auto add_rows = [&](const Rows& numbers, const std::string& workload, bool stated) {
     for (const PublishedNumber& number : numbers) {
       json row = {{"of", workload.empty() ? json() : json(workload)}};
       for (const Column& column : kColumns) row[std::string(column.name)] = number.*column.text;
       if (stated) row["stated"] = true;
-      if (networks != nullptr) {
-        const auto cluster = std::find(networks->begin(), networks->end(), number.network);
-        if (cluster == networks->end()) continue;
+      if (!given.networks.empty()) {
+        const auto cluster =
+            std::find(given.networks.begin(), given.networks.end(), number.network);
+        if (cluster == given.networks.end()) continue;
         row["cluster"] = cluster.key();
       }
       rows.push_back(std::move(row));
@@ -284,7 +269,7 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
   if (one) {
     add(at + "/artifact", workloads.empty() ? "" : workloads.front());
   } else {
-    for (const auto& [workload, artifact] : artifacts->items()) {
+    for (const auto& [workload, artifact] : given.artifacts.items()) {
       check_workload(at + "/artifacts/" + workload, workload);
       add(at + "/artifacts/" + workload, workload);
     }

@@ -31,10 +31,6 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// Those of every file of numbers in `folder`: published-numbers.csv, and ddl-benchmarks.csv where
-// it is there. Throws as ReadPublished.
-std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder);
-
 // The [published] table of an experiment file: a paper, and what it calls our methods.
 struct Published {
   std::string paper;                                        // as in the column `paper`

@@ -499,9 +499,7 @@ json ToJson(const MethodChoice& choice) {
 json ToJson(const CellConfig& config) { return WriteRecord(config); }
 
 CellConfig CellConfigOf(const json& stored, std::string_view whole) {
-  CellConfig config;
-  ReadRecord(stored, KeyPlace(whole), config);
-  return config;
+  return RecordOf<CellConfig>(stored, whole);
 }
 
 json ToJson(const TrialConfig& trial) {

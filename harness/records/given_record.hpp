@@ -43,6 +43,7 @@ template <class Record>
 std::string WhatIsWrong(const RecordKey<Record>& key, const nlohmann::json& given) {
   const bool may_be_empty = std::string_view(key.fallback) == "\"\"";
   if (given == "" && !may_be_empty) return "a string that is not empty";
+  if (key.type == std::string_view("table") && !given.is_object()) return "a table";
   return key.what_is_wrong(key, given);
 }
 

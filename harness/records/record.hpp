@@ -242,6 +242,14 @@ void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& recor
   }
 }
 
+// whole: what errors call it. Throws as ReadRecord.
+template <class Record>
+Record RecordOf(const nlohmann::json& stored, std::string_view whole) {
+  Record record;
+  ReadRecord(stored, KeyPlace(whole), record);
+  return record;
+}
+
 template <class Record>
 void ScrubRecord(Record& record, const Scrubber& scrubber) {
   for (const RecordKey<Record>& key : KeysOf<Record>()) key.scrub(record, key.leaves, scrubber);

@@ -362,15 +362,11 @@ Trial TrialOf(const json& stored, std::string_view whole) {
 }
 
 Outcome OutcomeOf(const json& stored, std::string_view whole) {
-  Outcome outcome;
-  ReadRecord(stored, KeyPlace(whole), outcome);
-  return outcome;
+  return RecordOf<Outcome>(stored, whole);
 }
 
 Annotation AnnotationOf(const json& stored, std::string_view whole) {
-  Annotation annotation;
-  ReadRecord(stored, KeyPlace(whole), annotation);
-  return annotation;
+  return RecordOf<Annotation>(stored, whole);
 }
 
 bool IsOfEarlierBundle(const json& stored) {
