@@ -1,5 +1,4 @@
-#include "harness/imports/import_log.hpp"
-
+// Reads logs of others' training: lines by patterns, or a table of steps by its columns.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/imports/given_values.hpp"
+#include "harness/imports/imports.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {

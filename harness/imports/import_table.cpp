@@ -1,5 +1,4 @@
-#include "harness/imports/import_table.hpp"
-
+// Reads tables of others' results: comma-separated values, a result a row.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +9,7 @@
 #include "core/base/options.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/imports/given_values.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,5 +1,4 @@
-#include "harness/imports/plausibility.hpp"
-
+// Holds others' numbers to one another and to what they say of their network.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 namespace {

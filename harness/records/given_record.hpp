@@ -48,8 +48,9 @@ std::string WhatIsWrong(const RecordKey<Record>& key, const nlohmann::json& give
 }
 
 // Fills `record` from the table at `at`, called `what` in errors. Keys that are not there keep
-// their values; those without a default must be. more: keys beside the record's, which the caller
-// reads. Throws Error{kConfig}: "FILE:LINE: key = value: expected ...".
+// their values; those without a default must be, of JSON their reader says so. more: keys beside
+// the record's, which the caller reads. Throws Error{kConfig}: "FILE:LINE: key = value: expected
+// ...".
 template <class Record>
 void ReadTable(const TomlFile& file, const std::string& at, std::string_view what, Record& record,
                std::span<const std::string> more = {}) {
@@ -66,9 +67,10 @@ void ReadTable(const TomlFile& file, const std::string& at, std::string_view wha
       } catch (const Error& error) {
         file.Fail(place, error.what());
       }
-    } else if (!*key.fallback) {
-      file.Fail(at, fmt::format("the key \"{}\" is missing: expected {}", key.name,
-                                *key.type ? key.type : key.what_is_wrong(key, nlohmann::json())));
+    } else if (const std::string needed = key.what_is_wrong(key, nlohmann::json());
+               !*key.fallback && !needed.empty()) {
+      file.Fail(at, fmt::format("the key \"{}\" is missing: expected {}: {}", key.name, needed,
+                                key.meaning));
     }
   }
 }

@@ -1,3 +1,5 @@
+// Makes bundles of trials, holds them to what they say, and takes them into a store:
+// `sparfuse export`, `verify`, `merge`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

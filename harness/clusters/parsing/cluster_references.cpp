@@ -1,3 +1,4 @@
+// Reads what a declared cluster's file says of measured times.
 #include <fmt/format.h>
 
 #include <map>

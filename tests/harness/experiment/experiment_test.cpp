@@ -146,7 +146,8 @@ TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\naccumulation = [1, 1]\n")), "two cells are the same");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 8 }\nreason = \"r\"\n")),
               "matches no cell");
-  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")), "expected a reason");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")),
+              "the key \"reason\" is missing: expected a string: why");
   EXPECT_SAYS(
       ErrorOf(WithLine("", "[[exclude]]\nwhen = { batch_per_worker = 4 }\nreason = \"r\"\n")),
       "no [defaults] and no [[axis]] sets");

@@ -1,7 +1,5 @@
 // Tests what is read of others' tables: units, errors that are all told, what is stored and
 // doubted.
-#include "harness/imports/import_table.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,10 +8,8 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/imports/import_log.hpp"
-#include "harness/imports/import_store.hpp"
 #include "harness/imports/imported_result.hpp"
-#include "harness/imports/plausibility.hpp"
+#include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
