@@ -67,7 +67,7 @@ struct ImportedEvaluation {
 struct ImportedResult {
   std::string where;  // "numbers.csv:3"
   ImportedSetting setting;
-  std::string metric;  // one of the four of base_units.hpp
+  std::string metric;  // one of the four above
   std::string unit;
   double value = 0;              // of all workers
   std::string stated;            // as the source has it: "195.8 +- 0.6 img/s, of a worker"
@@ -78,7 +78,7 @@ struct ImportedResult {
   std::vector<ImportedStep> log;
   std::vector<ImportedEvaluation> curve;
   std::string file, sha256;  // that it is from; a name without folders
-  // What a label of the network's bandwidth implies, 10^9 bit/s (plausibility.hpp).
+  // What a label of the network's bandwidth implies, 10^9 bit/s (Doubt of imports.hpp).
   std::optional<std::pair<double, double>> implied_gbps;
   std::vector<std::string> doubts;  // sentences
 };

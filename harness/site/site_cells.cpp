@@ -9,7 +9,6 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 
@@ -61,10 +60,9 @@ json TrialsJson(const CellResult& cell) {
 json FailedJson(const CellResult& cell) {
   json failed = json::array();
   for (const TrialRow* trial : cell.set_aside) {
-    failed.push_back(
-        {{"trial", trial->trial_id},
-         {"why", FailureOf(*trial)},
-         {"message", trial->annotations.empty() ? "" : Shareable(trial->annotations.back())}});
+    failed.push_back({{"trial", trial->trial_id},
+                      {"why", FailureOf(*trial)},
+                      {"message", trial->annotations.empty() ? "" : trial->annotations.back()}});
   }
   return failed;
 }
