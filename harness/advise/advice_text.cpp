@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/records/record.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
@@ -166,29 +167,44 @@ std::string AdviceText(const Advice& advice) {
   return text;
 }
 
-json EffectsJson(const InputEffects& effects) {
-  json inputs = json::array();
-  for (const InputEffect& each : effects.effects) {
-    inputs.push_back({{"input", each.input},
-                      {"value", each.value},
-                      {"low", each.low},
-                      {"high", each.high},
-                      {"ratio_low", each.ratio_low},
-                      {"ratio_high", each.ratio_high},
-                      {"variance", each.variance},
-                      {"share", each.share},
-                      {"turns", each.turns},
-                      {"kind", each.kind},
-                      {"source", each.source},
-                      {"measure", each.measure}});
-  }
-  return {{"ratio", effects.ratio},
-          {"variance_alone", effects.variance_alone},
-          {"variance_together", effects.variance_together},
-          {"inputs", std::move(inputs)}};
+namespace {
+
+// What every answer says of the cells that it is about.
+json SubjectJson(const Advice& advice) {
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  return {{"workload", cell.workload},
+          {"cluster", cell.cluster},
+          {"batch_per_worker", cell.batch_per_worker}};
 }
 
-json AdviceJson(const Advice& advice) {
+json DiagramJson(const Advice& advice, const PhaseDiagram& phase) {
+  json points = json::array();
+  for (const PhasePoint& each : phase.points) {
+    points.push_back({{"inter_node_gbps", each.bandwidth * phase.inter_node_gbps},
+                      {"workers", each.workers},
+                      {"winner", each.winner},
+                      {"undecided", each.undecided},
+                      {"over_dense", each.over_dense > 0 ? json(each.over_dense) : json()}});
+  }
+  json diagram = SubjectJson(advice);
+  diagram.update({{"density", advice.request.densities.front()},
+                  {"inter_node_gbps", phase.inter_node_gbps},
+                  {"draws", kDraws},
+                  {"points", std::move(points)}});
+  return diagram;
+}
+
+std::string TextOf(const json& value) {
+  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase) {
+  return TextOf(DiagramJson(advice, phase));
+}
+
+std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
   json rankings = json::array();
   for (const Ranking& ranking : advice.rankings) {
     json methods = json::array();
@@ -213,7 +229,7 @@ json AdviceJson(const Advice& advice) {
                         {"density", ranking.density},
                         {"methods", std::move(methods)},
                         {"second", ranking.second.empty() ? json() : json(ranking.second)},
-                        {"deciding", ranking.deciding ? EffectsJson(*ranking.deciding) : json()},
+                        {"deciding", ranking.deciding ? WriteRecord(*ranking.deciding) : json()},
                         {"mostly_not_links", std::move(exposed)}});
   }
   json sweeps = json::array();
@@ -230,35 +246,15 @@ json AdviceJson(const Advice& advice) {
     left_out.push_back(
         {{"method", each.method}, {"workers", each.workers}, {"reason", each.reason}});
   }
-  const CellConfig& cell = advice.rankings.front().methods.front().cell;
-  return {{"workload", cell.workload},
-          {"cluster", cell.cluster},
-          {"batch_per_worker", cell.batch_per_worker},
-          {"unit", advice.unit},
-          {"draws", advice.bands ? kDraws : 0},
-          {"rankings", std::move(rankings)},
-          {"sweeps", std::move(sweeps)},
-          {"bandwidth_not_varied", advice.fixed_bandwidth},
-          {"left_out", std::move(left_out)}};
-}
-
-json PhaseJson(const Advice& advice, const std::vector<PhasePoint>& phase, double inter_node_gbps) {
-  json points = json::array();
-  for (const PhasePoint& each : phase) {
-    points.push_back({{"inter_node_gbps", each.bandwidth * inter_node_gbps},
-                      {"workers", each.workers},
-                      {"winner", each.winner},
-                      {"undecided", each.undecided},
-                      {"over_dense", each.over_dense > 0 ? json(each.over_dense) : json()}});
-  }
-  const CellConfig& cell = advice.rankings.front().methods.front().cell;
-  return {{"workload", cell.workload},
-          {"cluster", cell.cluster},
-          {"batch_per_worker", cell.batch_per_worker},
-          {"density", advice.request.densities.front()},
-          {"inter_node_gbps", inter_node_gbps},
-          {"draws", kDraws},
-          {"points", std::move(points)}};
+  json answer = SubjectJson(advice);
+  answer.update({{"unit", advice.unit},
+                 {"draws", advice.bands ? kDraws : 0},
+                 {"rankings", std::move(rankings)},
+                 {"sweeps", std::move(sweeps)},
+                 {"bandwidth_not_varied", advice.fixed_bandwidth},
+                 {"left_out", std::move(left_out)}});
+  if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
+  return TextOf(answer);
 }
 
 std::string AdviceToml(const Advice& advice, const DeclaredCluster* cluster) {

@@ -1,5 +1,5 @@
 // Finds which inputs of a declared cluster decide between two cells, and what would make them
-// known.
+// known; and which of the inputs in which two clusters differ makes a cell's step differ.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "harness/advise/modelled_cluster.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 
@@ -20,6 +22,7 @@ struct InputEffect {
   bool turns = false;                    // the order is another one at an end
   std::string kind, source;
   std::string measure;  // a command
+  bool operator==(const InputEffect&) const = default;
 };
 
 struct InputEffects {
@@ -52,5 +55,19 @@ struct ExposedShare {
 ExposedShare ExposedOf(const ModelledCluster& cluster, const CellConfig& cell);
 // "5 ms of ... is exposed, and ...": a sentence.
 std::string ExposedText(const std::string& name, const ExposedShare& exposed);
+
+struct ExchangedInput {
+  std::string what;      // "inter_node_gbps", "compute", "selections and codings", "collectives"
+  std::string of, over;  // what the clusters state, "100 us"; "" where it is no one number
+  double factor = 1;     // of's step over what it would be with this of the other cluster
+};
+
+// The step of `of` on its cluster, modelled again with one input at a time as `over` has it,
+// planned anew; forward, backward and the update's rate are one input, and so are all that
+// selections and codings take, and how collectives are done. What changes the step by less than 1 %
+// is left out; the largest factor, either way, comes first. Inputs act on each other: factors do
+// not multiply to the whole difference.
+std::vector<ExchangedInput> ExchangedInputs(const DeclaredCluster& of, const DeclaredCluster& over,
+                                            const CellConfig& of_cell, int over_ranks_per_node);
 
 }  // namespace sparfuse::harness

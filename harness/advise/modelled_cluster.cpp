@@ -1,8 +1,8 @@
 #include "harness/advise/modelled_cluster.hpp"
 
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {

@@ -8,7 +8,7 @@
 #include "baselines/composition.hpp"
 #include "core/fusion/given_planner.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::harness {

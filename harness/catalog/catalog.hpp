@@ -39,8 +39,8 @@ Catalog BuiltInCatalog();
 // What a method is made of in one trial, from the method's file, its parts' defaults and `given`: a
 // flat table whose keys are options of the strategy, planner or collective, the groups
 // "strategy_options", "planner_options" and "collective_options", SendingOptions() where payloads
-// are sent, "collective", or "plan". Throws Error{kConfig} naming method, key, value and the
-// nearest known option.
+// are sent, "collective", or "plan". JSON, as files give it: any keys, of any types. Throws
+// Error{kConfig} naming method, key, value and the nearest known option.
 MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
                                   const nlohmann::json& given);
 

@@ -18,7 +18,7 @@ namespace {
 
 // A number of a unit, which narrowing to its type would change beyond these limits.
 template <class Value>
-Value Within(const json& given, const char* what, std::int64_t least, std::int64_t most) {
+Value NumberWithin(const json& given, const char* what, std::int64_t least, std::int64_t most) {
   const auto number = given.is_number_integer() ? given.get<std::int64_t>() : least - 1;
   if (number < least || number > most) {
     SPARFUSE_THROW(kData, std::string("a plan from rank 0 has a unit with ") + what + " " +
@@ -49,10 +49,10 @@ Plan DecodePlan(std::span<const std::uint8_t> bytes) {
     Plan plan;
     for (const json& unit : data.at("units")) {
       plan.units.push_back({unit.at(0), unit.at(1),
-                            Within<Sparsified>(unit.at(2), "sparsified", 0, 2), unit.at(3),
-                            Within<Lane>(unit.at(4), "lane", 0, kLanes - 1),
-                            Within<std::uint16_t>(unit.at(5), "partitions", 1, 0xffff),
-                            Within<std::uint8_t>(unit.at(6), "path", 0, 0xff)});
+                            NumberWithin<Sparsified>(unit.at(2), "sparsified", 0, 2), unit.at(3),
+                            NumberWithin<Lane>(unit.at(4), "lane", 0, kLanes - 1),
+                            NumberWithin<std::uint16_t>(unit.at(5), "partitions", 1, 0xffff),
+                            NumberWithin<std::uint8_t>(unit.at(6), "path", 0, 0xff)});
     }
     for (const json& tensor : data.at("tensors")) {
       plan.tensors.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});

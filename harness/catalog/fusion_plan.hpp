@@ -21,7 +21,7 @@ Plan DecodePlan(std::span<const std::uint8_t> bytes);
 // "reduced"}}: from which step the plan held, the positions of units that are not sparsified and of
 // those that are selected from on the side lane, and how many tensors of `layout` travel in which
 // way. Where a unit has several partitions or another path than 0, "partitions" and "paths" are
-// those of all units.
+// those of all units. JSON: outcomes keep it as it is.
 nlohmann::json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
 
 // Rank 0's plan, on every rank: what planners look at may differ between ranks, times above all, so

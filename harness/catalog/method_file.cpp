@@ -8,83 +8,78 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/files/toml_file.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/given_record.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 
+template <>
+const std::vector<RecordKey<Method>>& KeysOf<Method>() {
+  using M = Method;
+  static const std::vector<RecordKey<M>> kKeys = {
+      Given<&M::name>("name", "", "the file's name"),
+      Given<&M::title>("title", "", "what papers and figures call it"),
+      Given<&M::paper>("paper", "", "whose it is"),
+      Given<&M::summary>("summary", "", "what it does, in a line"),
+      Given<&M::revision>("revision", "", "raised where results may change", {.range = {1, 1e6}}),
+      Given<&M::deviations>("deviations", "\"\"", "what differs from the paper"),
+      Given<&M::strategy>("strategy", "", "a name of `sparfuse list strategies`"),
+      Given<&M::planner>("planner", "", "a name of `sparfuse list planners`"),
+      Given<&M::sparsifier>("sparsifier", "", "a name of `sparfuse list sparsifiers`, or \"none\""),
+      Given<&M::feedback>("feedback", "\"none\"", "a name of `sparfuse list feedback`"),
+      Given<&M::collective>("collective", "", "a name of `sparfuse list collectives`"),
+      Given<&M::sparsifier_fixed>("sparsifier_fixed", "false",
+                                  "an experiment may not choose another sparsifier"),
+      Given<&M::strategy_options>("strategy_options", "{}", "the strategy's"),
+      Given<&M::planner_options>("planner_options", "{}", "the planner's"),
+      Given<&M::collective_options>("collective_options", "{}", "the collective's")};
+  return kKeys;
+}
+
+namespace {
+
+struct Conformance {
+  Options options;
+};
+
+}  // namespace
+
+template <>
+const std::vector<RecordKey<Conformance>>& KeysOf<Conformance>() {
+  static const std::vector<RecordKey<Conformance>> kKeys = {Given<&Conformance::options>(
+      "options", "{}", "with which the method's laws are tested, over its own")};
+  return kKeys;
+}
+
 Method ParseMethodFile(std::string_view path, std::string_view text) {
   const TomlFile file = TomlFile::Parse(text, std::string(path));
-  static const std::vector<std::string> kKeys = {"name",
-                                                 "title",
-                                                 "paper",
-                                                 "summary",
-                                                 "revision",
-                                                 "deviations",
-                                                 "strategy",
-                                                 "planner",
-                                                 "sparsifier",
-                                                 "feedback",
-                                                 "collective",
-                                                 "payload_values",
-                                                 "payload_indices",
-                                                 "bloom_policy",
-                                                 "bloom_fpr",
-                                                 "payload_dense",
-                                                 "threshold_period",
-                                                 "replan_every",
-                                                 "dense_fallback",
-                                                 "dense_warmup_steps",
-                                                 "planner_options",
-                                                 "sparsifier_fixed",
-                                                 "strategy_options",
-                                                 "conformance",
-                                                 "collective_options"};
-  file.CheckKeys("", "method", kKeys);
-  Method method;
-  method.name = file.RequiredString("", "name");
-  const std::string stem = std::filesystem::path(path).stem().string();
-  if (method.name != stem) file.FailValue("/name", fmt::format("the file's name, \"{}\"", stem));
-  method.title = file.RequiredString("", "title");
-  method.paper = file.RequiredString("", "paper");
-  method.summary = file.RequiredString("", "summary");
-  if (file.Find("/revision") == nullptr) file.Fail("", "the key \"revision\" is missing");
-  method.revision = static_cast<int>(file.Integer("", "revision", 0, {1, 1e6}));
-  if (const auto* deviations = file.Find("/deviations")) {
-    if (!deviations->is_string()) file.FailValue("/deviations", "a string");
-    method.deviations = deviations->get<std::string>();
-  }
-  method.strategy = file.RequiredString("", "strategy");
-  method.planner = file.RequiredString("", "planner");
-  method.sparsifier = file.RequiredString("", "sparsifier");
-  method.feedback = file.String("", "feedback", "none");
-  method.collective = file.RequiredString("", "collective");
+  std::vector<std::string> beside = {"conformance"};
   nlohmann::json sending = nlohmann::json::object();
   for (const OptionSpec& option : SendingOptions()) {
+    beside.push_back(option.name);
     if (const auto* given = file.Find("/" + option.name)) sending[option.name] = *given;
   }
+  Method method;
+  ReadTable(file, "", "method", method, beside);
+  const std::string stem = std::filesystem::path(path).stem().string();
+  if (method.name != stem) file.FailValue("/name", fmt::format("the file's name, \"{}\"", stem));
   method.sending = OptionsFromJson("the file of method \"" + method.name + "\"", sending);
-  method.sparsifier_fixed = file.Boolean("", "sparsifier_fixed", false);
-  for (auto [key, options] : {std::pair{"strategy_options", &method.strategy_options},
-                              std::pair{"planner_options", &method.planner_options},
-                              std::pair{"collective_options", &method.collective_options}}) {
-    if (const auto* given = file.Find(std::string("/") + key)) {
-      if (!given->is_object()) file.FailValue(std::string("/") + key, "a table");
-      *options = OptionsFromJson(method.name + ": " + key, *given);
-    }
-  }
-  if (file.Find("/conformance") != nullptr) {
-    static const std::vector<std::string> kConformanceKeys = {"options"};
-    file.CheckKeys("/conformance", "[conformance]", kConformanceKeys);
-    if (const auto* given = file.Find("/conformance/options")) {
-      if (!given->is_object()) file.FailValue("/conformance/options", "a table");
-      method.conformance_options = *given;
-    }
-  }
+  Conformance conformance;
+  ReadTable(file, "/conformance", "[conformance]", conformance);
+  method.conformance_options = std::move(conformance.options);
   return method;
 }
 
 bool IsMethodFile(std::string_view method) { return method.ends_with(".toml"); }
+
+bool HasFormOfMethod(const std::filesystem::path& path) {
+  try {
+    const TomlFile file = TomlFile::Read(path);
+    return file.Find("/strategy") != nullptr && file.Find("/collective") != nullptr;
+  } catch (const Error&) {  // whoever loads it is told
+    return false;
+  }
+}
 
 std::string MethodNameOf(std::string_view method) {
   return IsMethodFile(method) ? std::filesystem::path(method).stem().string() : std::string(method);

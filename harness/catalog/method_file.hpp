@@ -4,7 +4,6 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -22,7 +21,7 @@ struct Method {
   Options strategy_options, planner_options, collective_options;  // as the file gives them
   // [conformance] options: with which the method's laws are tested where the small tensors of the
   // tests would leave a part of it idle.
-  nlohmann::json conformance_options = nlohmann::json::object();
+  Options conformance_options;
 
   // Sends whole tensors.
   bool dense() const { return sparsifier == "none"; }
@@ -38,6 +37,8 @@ Method ParseMethodFile(std::string_view path, std::string_view text);
 
 // A method of an experiment file is a name, or a path of a method's file: "path/NAME.toml".
 bool IsMethodFile(std::string_view method);
+// Whether the file at `path` describes a method, well or badly, and no experiment.
+bool HasFormOfMethod(const std::filesystem::path& path);
 // NAME of either.
 std::string MethodNameOf(std::string_view method);
 // Whether one of the two is a file and both are of one name.

@@ -66,8 +66,9 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name) {
                                 : "core/engine";
 }
 
-nlohmann::json SourcesOf(const CellConfig& config) {
-  nlohmann::json sources = {{"workload:" + config.workload, HashOfAll("workloads")}};
+std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
+  std::map<std::string, std::string> sources = {
+      {"workload:" + config.workload, HashOfAll("workloads")}};
   const auto add = [&](const std::string& kind, const std::string& name) {
     // The content of a Python file is in its name.
     if (IsPythonSparsifier(name) || name == "none") return;
@@ -88,8 +89,8 @@ nlohmann::json SourcesOf(const CellConfig& config) {
   return sources;
 }
 
-nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config) {
-  nlohmann::json revisions;
+std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const CellConfig& config) {
+  std::map<std::string, std::int64_t> revisions;
   revisions[config.modelled() ? "engine:model" : "engine:live"] =
       config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
   const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {

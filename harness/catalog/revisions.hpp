@@ -3,6 +3,8 @@
 // revision.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -29,12 +31,13 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name);
 // {"sparsifier:dgc": "0123456789ab", ...} for the parts of a cell or a profile: the head of the
 // hash of the files in their folder when this program was built; of a method its file's, of a
 // workload all of workloads/. Code that several parts share is not in it. Not part of any identity.
-nlohmann::json SourcesOf(const CellConfig& config);
+std::map<std::string, std::string> SourcesOf(const CellConfig& config);
 
 // {"engine": 1, "method:wfbp": 1, "strategy:ahead": 1, ...} of a cell or a profile.
-nlohmann::json RevisionsOf(const Catalog& catalog, const CellConfig& config);
+std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const CellConfig& config);
 
-// What differs between two tables of scalars or tables, as "density 0.01 -> 0.001, workers 2 -> 4";
+// What differs between two tables of scalars or tables, JSON of any keys, as "density 0.01 ->
+// 0.001, workers 2 -> 4";
 // "" where nothing does.
 std::string WhatDiffers(const nlohmann::json& from, const nlohmann::json& to);
 

@@ -12,8 +12,8 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
@@ -129,15 +129,14 @@ std::vector<int> PhaseWorkers(const DeclaredCluster& cluster) {
   return workers.empty() ? std::vector<int>{cluster.ranks()} : workers;
 }
 
-json DrawPhase(Program& program, const AdviseOptions& asked, const Advice& advice,
-               Adviser& adviser) {
+PhaseDiagram PhaseOf(Program& program, const AdviseOptions& asked, const Advice& advice,
+                     Adviser& adviser) {
   const DeclaredCluster& cluster =
       LoadDeclaredCluster(program.store().profiles(), advice.request.cluster);
   const std::vector<int> workers =
       asked.workers.empty() ? PhaseWorkers(cluster) : advice.request.workers;
-  const auto points = adviser.Phase(
-      std::vector<double>(std::begin(kPhaseBandwidths), std::end(kPhaseBandwidths)), workers);
-  return PhaseJson(advice, points, cluster.Value("inter_node_gbps"));
+  return {cluster.Value("inter_node_gbps"),
+          adviser.Phase({std::begin(kPhaseBandwidths), std::end(kPhaseBandwidths)}, workers)};
 }
 
 }  // namespace
@@ -157,12 +156,12 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   const auto& profiles = program.store().profiles();
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
-  json phase;
+  std::optional<PhaseDiagram> phase;
   {
     ProgressLine shown;
     Adviser adviser(program.catalog(), profiles, request, std::move(measured), std::ref(shown));
     advice = adviser.Answer();
-    if (asked.phase) phase = DrawPhase(program, asked, advice, adviser);
+    if (asked.phase) phase = PhaseOf(program, asked, advice, adviser);
   }
   const DeclaredCluster* declared = IsDeclared(profiles, request.cluster)
                                         ? &LoadDeclaredCluster(profiles, request.cluster)
@@ -170,9 +169,7 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   if (asked.toml) {
     fmt::print("{}", AdviceToml(advice, declared));
   } else if (program.json()) {
-    json answer = AdviceJson(advice);
-    if (!phase.is_null()) answer["phase"] = phase;
-    PrintJson(answer);
+    fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr));
   } else {
     fmt::print(
         "{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes the "
@@ -180,11 +177,11 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
         AdviceText(advice));
   }
   std::fflush(stdout);
-  if (phase.is_null()) return kDone;
+  if (!phase) return kDone;
   const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
   MakeDirectories(out);
   const fs::path file = out / fmt::format("phase-{}-on-{}.json", advice.label, request.cluster);
-  WriteFileDurably(file, phase.dump(1) + "\n");
+  WriteFileDurably(file, PhaseJson(advice, *phase));
   RenderFile(program, {"phase", "--data", file.string(), "--out", out.string()},
              asked.toml || program.json());
   return kDone;

@@ -86,8 +86,8 @@ void DrawPaper(const Program& program, const std::string& paper,
     index["experiments"].push_back({{"id", id},
                                     {"spec", WriteSpec(program, *each).string()},
                                     {"report", ReportFile(program, id).string()}});
-    for (auto& entry : NotRunOf(each->experiment, each->results)) {
-      index["not_run"].push_back(std::move(entry));
+    for (const auto& [what, reason] : NotRunOf(each->experiment, each->results)) {
+      index["not_run"].push_back({{"experiment", id}, {"what", what}, {"reason", reason}});
     }
   }
   const fs::path file = ReportFile(program, paper).replace_filename("index.json");
@@ -104,23 +104,18 @@ bool IsModelled(const Cell& cell) { return cell.config.modelled(); }
 
 }  // namespace
 
-json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results) {
-  json list = json::array();
-  for (const auto& [what, reason] : experiment.not_run) {
-    list.push_back({{"experiment", experiment.id}, {"what", what}, {"reason", reason}});
-  }
+std::vector<NotRun> NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results) {
+  std::vector<NotRun> list = experiment.not_run;
   for (const auto& result : results) {
     std::map<std::string, std::size_t> absent;  // by mode
     for (const auto& cell : result.cells) {
       if (cell.failure == "not run") ++absent[NameOf(cell.cell->config.mode)];
     }
     for (const auto& [mode, count] : absent) {
-      list.push_back({{"experiment", experiment.id},
-                      {"what", fmt::format("{} of {} cells of part \"{}\", {}", count,
-                                           result.cells.size(), result.part->title, mode)},
-                      {"reason", fmt::format("no trial in the store yet; `sparfuse reproduce {}` "
-                                             "runs them",
-                                             experiment.id)}});
+      list.push_back({fmt::format("{} of {} cells of part \"{}\", {}", count, result.cells.size(),
+                                  result.part->title, mode),
+                      fmt::format("no trial in the store yet; `sparfuse reproduce {}` runs them",
+                                  experiment.id)});
     }
   }
   return list;

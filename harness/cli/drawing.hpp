@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -34,9 +33,9 @@ void DrawPaper(const Program& program, const std::string& paper,
                const std::vector<std::unique_ptr<LoadedExperiment>>& loaded,
                const std::filesystem::path& out);
 
-// The list of a report's section "not run": [{"experiment", "what", "reason"}], first the entries
-// of the experiment's file, then, part by part and mode by mode, the cells without a trial.
-nlohmann::json NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results);
+// The list of a report's section "not run": first the entries of the experiment's file, then, part
+// by part and mode by mode, the cells without a trial.
+std::vector<NotRun> NotRunOf(const Experiment& experiment, const std::vector<PartResult>& results);
 
 // Whether --strict fails. With `modelled_only`, claims about other cells do not count.
 bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only);

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "harness/advise/advice_text.hpp"
-#include "harness/advise/cluster_difference.hpp"
+#include "harness/advise/input_effects.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/record.hpp"
 #include "harness/report/step_differences.hpp"
 
 namespace sparfuse::harness {
@@ -26,7 +26,7 @@ json DecidingInputs(const Program& program, const CellConfig& of, const CellConf
              of.cluster);
   ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
-  json found = EffectsJson(EffectsOfInputs(cluster, of, over));
+  json found = WriteRecord(EffectsOfInputs(cluster, of, over));
   found["hints"] = json::array();
   for (const CellConfig* cell : {&of, &over}) {
     const ExposedShare exposed = ExposedOf(cluster, *cell);

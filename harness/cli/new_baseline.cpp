@@ -1,10 +1,13 @@
-#include "harness/cli/new_baseline.hpp"
+// Writes the files of a new baseline, a method, a planner of its own, the planner's test, and its
+// line in the registry: `sparfuse new baseline`.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "harness/cli/verbs.hpp"
@@ -13,6 +16,11 @@
 namespace sparfuse::harness {
 
 namespace {
+
+struct SourceFile {
+  std::string path;  // in the project's folder
+  std::string text;
+};
 
 constexpr std::size_t kLongestName = 24;  // what is written keeps to 100 columns
 
@@ -165,8 +173,8 @@ std::string WithPlanner(std::string text, const std::string& line) {
   return text.insert(text.find('\n', last) + 1, line + "\n");
 }
 
-}  // namespace
-
+// "" where a baseline may have the name, else what was expected. It is a folder, a method, and with
+// '_' for '-' the stem of C++ files.
 std::string WhatIsWrongWithBaselineName(const std::string& name) {
   const auto good = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -180,6 +188,8 @@ std::string WhatIsWrongWithBaselineName(const std::string& name) {
                     " small letters, digits and single '-' that begins with a letter";
 }
 
+// NAME.toml, the planner's header and source, and its test. They build and pass the conformance
+// suites as they are: the planner closes a unit after a number of tensors.
 std::vector<SourceFile> BaselineFiles(const std::string& name) {
   const std::string code = "baselines/" + name + "/" + StemOf(name);
   return {{"baselines/" + name + "/" + name + ".toml", Filled(kMethod, name)},
@@ -188,13 +198,13 @@ std::vector<SourceFile> BaselineFiles(const std::string& name) {
           {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
 }
 
+// baselines/registry.cpp with the planner's include and its line. Throws Error{kData} where the
+// text has no place for them.
 std::string RegistryWith(const std::string& registry, const std::string& name) {
   return WithPlanner(
       WithInclude(registry, Filled("#include \"baselines/@name@/@stem@.hpp\"", name)),
       Filled("    table.push_back(baselines::k@Type@);", name));
 }
-
-namespace {
 
 namespace fs = std::filesystem;
 

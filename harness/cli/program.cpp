@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"

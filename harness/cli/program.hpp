@@ -103,7 +103,7 @@ class Program {
 // that name, 128 + N where signal N ended it.
 int RunCommand(const std::vector<std::string>& command);
 
-// Prints `value` on standard output; bytes that are not UTF-8 are replaced.
+// Prints what --json says, of anything; bytes that are not UTF-8 are replaced.
 void PrintJson(const nlohmann::json& value);
 
 }  // namespace sparfuse::harness

@@ -94,7 +94,10 @@ int StatusVerb(Program& program, const std::string& name) {
   }
   json submitted = json::array();
   try {
-    submitted = StatesOfBlocks(program, loaded->experiment);
+    for (const auto& [block, state] : StatesOfBlocks(program, loaded->experiment)) {
+      submitted.push_back(state.Json());
+      submitted.back()["block"] = block;
+    }
   } catch (const Error& error) {  // results were copied from where there is Slurm
     fmt::print(stderr, "warning: {}\n", error.what());
   }

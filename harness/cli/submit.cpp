@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
-#include "harness/run/live/submitted_blocks.hpp"
 #include "harness/store/store_lock.hpp"
 
 namespace sparfuse::harness {
@@ -180,15 +179,10 @@ void RecordBlock(Program& program, const std::vector<Experiment>& experiments, i
   }
 }
 
-nlohmann::json StatesOfBlocks(Program& program, const Experiment& experiment) {
-  nlohmann::json list = nlohmann::json::array();
+std::map<int, BlockState> StatesOfBlocks(Program& program, const Experiment& experiment) {
   const SubmittedBlocks submitted(program.store().results(), experiment.id);
-  if (!SomethingIsAt(submitted.folder())) return list;
-  for (const auto& [block, state] : submitted.States(WorkOfBlocks(AllLive(program, experiment)))) {
-    list.push_back(state.Json());
-    list.back()["block"] = block;
-  }
-  return list;
+  if (!SomethingIsAt(submitted.folder())) return {};
+  return submitted.States(WorkOfBlocks(AllLive(program, experiment)));
 }
 
 }  // namespace sparfuse::harness

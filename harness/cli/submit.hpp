@@ -1,12 +1,13 @@
 // Declares what gives blocks of experiments to Slurm, and knows what became of them.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/run/live/submitted_blocks.hpp"
 
 namespace sparfuse::harness {
 
@@ -26,7 +27,7 @@ int PrintScripts(Program& program, const std::vector<Experiment>& experiments,
 // Called by a job that ran a block to its end, for those that submitted it.
 void RecordBlock(Program& program, const std::vector<Experiment>& experiments, int block,
                  const RunSummary& summary);
-// [{"block", "state", "job", "detail"}, ...]; empty where nothing was submitted.
-nlohmann::json StatesOfBlocks(Program& program, const Experiment& experiment);
+// By block; empty where nothing was submitted.
+std::map<int, BlockState> StatesOfBlocks(Program& program, const Experiment& experiment);
 
 }  // namespace sparfuse::harness

@@ -1,5 +1,4 @@
-// Declares the verbs of the program: what each is asked for, and the function that does it. Folders
-// beneath declare those of theirs.
+// Declares the verbs of the program: what each is asked for, and the function that does it.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +8,9 @@
 
 #include "harness/cli/program.hpp"
 #include "harness/cli/submit.hpp"
+#include "harness/clusters/cluster_presets.hpp"
 #include "harness/compare/comparison.hpp"
+#include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/report/tables/table.hpp"
 
@@ -117,5 +118,90 @@ struct DoctorRequest {
 int DoctorVerb(Program& program, const DoctorRequest& request);
 int ProveVerb(Program& program, const std::string& method);
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason);
+
+struct ExportRequest {
+  std::vector<std::string> names;  // ids of experiments or papers, or .toml files
+  std::filesystem::path out;       // FILE.sparfuse; "": none is written
+  bool show = false;               // list the keys that leave and those that stay
+};
+// kTrialFailed where a trial had to be left out.
+int ExportVerb(Program& program, const ExportRequest& request);
+// kTrialFailed where anything was refused; the rest is merged.
+int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files);
+// kTrialFailed where the bundle is not as it was written.
+int VerifyVerb(Program& program, const std::filesystem::path& file);
+
+int CalibrateVerb(Program& program, const std::string& cluster);
+// Writes results/profiles/NAME.toml; nothing is overwritten.
+int ClusterNewVerb(Program& program, const NewCluster& wanted);
+// As typed.
+struct ClusterImport {
+  std::string cluster, from;  // "nccl-tests", "osu" or "fingerprint"
+  std::vector<std::string> logs;
+  int ranks = 0, nodes = 0;  // 0: as the logs say
+  std::string operation;     // of logs that do not say; or ""
+  bool print = false;        // write nothing
+};
+// Takes links that others measured into results/profiles/NAME.toml: curves are written, apart from
+// what is there; lines of [input] are printed, since those there are their owner's.
+int ClusterImportVerb(Program& program, const ClusterImport& asked);
+// Presets, stacks and clusters.
+int ClusterListVerb(Program& program);
+
+struct ImportRequest {
+  ImportForm form = ImportForm::kTable;
+  std::filesystem::path file;
+  ImportMapRequest map;
+  bool dry_run = false;           // show what would be, and write nothing
+  bool keep_implausible = false;  // with the doubt beside each number
+};
+// kTrialFailed where a number is implausible, or the store has another: then nothing is imported.
+int ImportVerb(Program& program, const ImportRequest& request);
+int ImportListVerb(Program& program);
+
+struct ProfileRequest {
+  std::vector<std::string> workloads;
+  std::string device = "cpu";
+  std::string precision = "fp32";
+  int most_ranks = 2;    // at once: 1, 2, 4, ... up to these
+  LaunchOptions launch;  // over several hosts: ranks are spread over all of them
+  int threads = 1;       // of a rank
+  std::optional<int> batch;
+  std::vector<std::string> sparsifiers = {"all"};  // "all": those that are no origin's form
+  std::vector<std::string> quantizers = {"all"};
+  int warmup = 5;                  // steps of training before the timed ones
+  int passes = 50;                 // timed
+  std::vector<std::string> links;  // "GBPS:ALPHA_US[:GBPS:ALPHA_US]": beside the machine's own
+  int ranks_per_node = 2;          // of a link with two more numbers
+  std::string name;                // of the file in results/profiles, or ""
+  bool fresh = false;
+};
+int ProfileVerb(Program& program, const ProfileRequest& request);
+
+// An option --link of verbs that measure: {gbps, alpha_us} of "1:100", and {intra_node_gbps,
+// intra_node_us} where "1:100:10:100" goes on. Throws Error{kConfig} naming the option, also for a
+// link that cannot be emulated.
+LinkShape ParseLink(const std::string& text);
+
+struct SystemInit {
+  std::string name = "this-system";  // of results/systems/NAME.toml
+  bool print = false;                // print this node's part and write nothing
+};
+// Writes a description of a system that begins with this node, or adds this node to one that has
+// none like it; nothing that is there is changed.
+int SystemInitVerb(Program& program, const SystemInit& asked);
+// kTrialFailed where something is still to be written or contradicts what is detected here.
+int SystemCheckVerb(Program& program, const std::string& name);
+// What is measured, and over which ranks.
+struct SystemFingerprint {
+  std::string name = "this-system";   // of results/systems/NAME.fingerprint.json
+  int ranks = 0, ranks_per_node = 0;  // 0: two a host
+  int threads = 1;                    // of a rank
+  std::string device = "cpu", transport = "mpi";
+  std::string link;  // "GBPS:ALPHA_US", or "": the machine's own
+  LaunchOptions launch;
+};
+// Measures it, says what has changed since the file was written, and keeps it there.
+int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked);
 
 }  // namespace sparfuse::harness

@@ -8,8 +8,8 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/files/durable_file.hpp"
 
 namespace sparfuse::harness {

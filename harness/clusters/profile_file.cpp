@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <set>
 
@@ -13,7 +12,8 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
+#include "harness/systems/system_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -116,16 +116,7 @@ std::string TakeKind(json& outcome, const std::string& name) {
 }  // namespace
 
 fs::path ProfileFile(const fs::path& folder, const std::string& name) {
-  const bool good = !name.empty() && name.front() != '.' &&
-                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
-                      return std::isalnum(c) || c == '.' || c == '_' || c == '-';
-                    });
-  if (!good) {
-    SPARFUSE_THROW(kConfig, fmt::format("profile name \"{}\": expected letters, digits, '.', '_' "
-                                        "and '-', the first not '.'",
-                                        name));
-  }
-  return folder / (name + ".json");
+  return NamedFile(folder, "profile", name, ".json");
 }
 
 fs::path FingerprintFile(const ProfileFolders& profiles, const std::string& name) {

@@ -5,7 +5,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 

@@ -1,13 +1,24 @@
-// Finds the files of profiles and declared clusters.
+// Finds the files of profiles and declared clusters, and names the clusters that have none.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace sparfuse::harness {
+
+// Clusters whose profile is measured here: all ranks on this machine, sharing its cores; and a
+// machine like this one for every rank.
+inline constexpr const char* kThisMachine = "this-machine";
+inline constexpr const char* kOwnClusters[] = {kThisMachine, "machines-like-this"};
+inline bool IsOwnCluster(const std::string& cluster) {
+  return std::any_of(std::begin(kOwnClusters), std::end(kOwnClusters),
+                     [&](const char* own) { return cluster == own; });
+}
 
 // A results folder's own profiles, then those that the project comes with.
 class ProfileFolders {

@@ -79,27 +79,21 @@ std::vector<GivenKeys> AxisRows(const CellSource& source, const std::string& poi
   return rows;
 }
 
-struct Exclusion {
-  const json* when;
+struct Exclusion : GivenExclusion {
   std::string pointer;
-  std::string reason;
   std::size_t matched = 0;
 };
 
 std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::string& pointer,
                                       const GivenKeys& known) {
   std::vector<Exclusion> exclusions;
-  const json* list = source.file.Find(pointer + "/exclude");
-  if (list == nullptr) return exclusions;
-  if (!list->is_array()) source.file.FailValue(pointer + "/exclude", "[[exclude]] tables");
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const std::string at = pointer + "/exclude/" + std::to_string(i);
-    source.file.CheckKeys(at, "[[exclude]]", KeysOf("[[exclude]]"));
-    const json* when = source.file.Find(at + "/when");
-    if (when == nullptr || !when->is_object() || when->empty()) {
+  for (GivenExclusion& given :
+       ReadTables<GivenExclusion>(source.file, pointer + "/exclude", "[[exclude]]")) {
+    const std::string at = fmt::format("{}/exclude/{}", pointer, exclusions.size());
+    if (!given.when.is_object() || given.when.empty()) {
       source.file.Fail(at, "[[exclude]]: expected when = { key = value, ... }");
     }
-    for (const auto& [key, value] : when->items()) {
+    for (const auto& [key, value] : given.when.items()) {
       CheckKeyAndValue(source, "[[exclude]] when", key, at + "/when/" + key);
       if (!known.contains(key)) {
         source.file.Fail(
@@ -108,10 +102,7 @@ std::vector<Exclusion> ReadExclusions(const CellSource& source, const std::strin
                         Shown(value), key));
       }
     }
-    if (source.file.Find(at + "/reason") == nullptr) {
-      source.file.Fail(at, "[[exclude]]: expected a reason: why these cells have no meaning");
-    }
-    exclusions.push_back({when, at, source.file.RequiredString(at, "reason")});
+    exclusions.push_back({std::move(given), at});
   }
   return exclusions;
 }
@@ -120,7 +111,7 @@ Exclusion* FindExclusion(std::vector<Exclusion>& exclusions, const GivenKeys& gi
   Exclusion* found = nullptr;
   for (auto& exclusion : exclusions) {
     const bool all = std::all_of(
-        exclusion.when->items().begin(), exclusion.when->items().end(), [&](const auto& item) {
+        exclusion.when.items().begin(), exclusion.when.items().end(), [&](const auto& item) {
           const auto value = given.find(item.key());
           return value != given.end() && Matches(item.value(), value->second.value);
         });
@@ -343,7 +334,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
   for (const auto& exclusion : exclusions) {
     if (exclusion.matched == 0) {
       source.file.Fail(exclusion.pointer, fmt::format("[[exclude]] when = {}: matches no cell",
-                                                      exclusion.when->dump()));
+                                                      exclusion.when.dump()));
     }
   }
   if (part.cells.empty()) source.file.Fail(pointer, "no cell is left: expected at least one");

@@ -13,7 +13,7 @@
 
 namespace sparfuse::harness {
 
-// A value and the JSON pointer of where it stands in the file.
+// A value of any key, as the file gives it, and the JSON pointer of where it stands there.
 struct GivenValue {
   nlohmann::json value;
   std::string pointer;
@@ -39,8 +39,8 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
 // Errors: unknown names with the nearest known one; pairs that make no sense, with the reason.
 CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given);
 
-// Whether `wanted` (a value, or a list of which one must fit) is what `given` has. A table must
-// have what the wanted one has, itself or in a table in it; an empty one is only itself.
+// Whether `wanted` (a value of any key, or a list of which one must fit) is what `given` has. A
+// table must have what the wanted one has, itself or in a table in it; an empty one is only itself.
 bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 
 // Where the axis at `pointer` lists methods: a row for each of `joined` that it lacks, which is
@@ -50,7 +50,7 @@ bool Matches(const nlohmann::json& wanted, const nlohmann::json& given);
 void JoinMethods(std::span<const std::string> joined, const std::string& pointer,
                  std::vector<GivenKeys>& rows, nlohmann::json& axis);
 
-// Adds `joined` to the lists of methods by which a figure chooses its cells.
+// Adds `joined` to the lists of methods by which a figure, as given, chooses its cells.
 void JoinFigure(std::span<const std::string> joined, nlohmann::json& figure);
 
 }  // namespace sparfuse::harness

@@ -20,32 +20,29 @@ namespace {
 
 using nlohmann::json;
 
-const std::vector<std::pair<std::string, Comparison>>& Comparisons() {
-  static const std::vector<std::pair<std::string, Comparison>> kComparisons = {
-      {"less", Comparison::kLess},
-      {"at_most", Comparison::kAtMost},
-      {"at_least", Comparison::kAtLeast},
-      {"more", Comparison::kMore}};
-  return kComparisons;
+// The keys that hold a value of `of`, or of both, to a number.
+struct BoundKey {
+  const char* name;
+  std::optional<double> GivenClaim::*value;
+  Comparison comparison;
+};
+constexpr BoundKey kBoundKeys[] = {{"equals", &GivenClaim::equals, Comparison::kEquals},
+                                   {"less_than", &GivenClaim::less_than, Comparison::kLess},
+                                   {"at_most", &GivenClaim::at_most, Comparison::kAtMost},
+                                   {"at_least", &GivenClaim::at_least, Comparison::kAtLeast},
+                                   {"more_than", &GivenClaim::more_than, Comparison::kMore}};
+
+Comparison ExpectedComparison(const std::string& name) {
+  return name == "less"      ? Comparison::kLess
+         : name == "at_most" ? Comparison::kAtMost
+         : name == "more"    ? Comparison::kMore
+                             : Comparison::kAtLeast;
 }
 
-const std::vector<std::pair<std::string, Comparison>>& BoundKeys() {
-  static const std::vector<std::pair<std::string, Comparison>> kKeys = {
-      {"equals", Comparison::kEquals},
-      {"less_than", Comparison::kLess},
-      {"at_most", Comparison::kAtMost},
-      {"at_least", Comparison::kAtLeast},
-      {"more_than", Comparison::kMore}};
-  return kKeys;
-}
-
-const json& RequiredTable(const TomlFile& file, const std::string& pointer) {
-  const json* table = file.Find(pointer);
-  if (table == nullptr || !table->is_object() || table->empty()) {
+void CheckCellTable(const TomlFile& file, const std::string& pointer, const json& table) {
+  if (!table.is_object() || table.empty())
     file.FailValue(pointer, "{ key = value, ... }: the cell that a [[claim]] is about");
-  }
   file.CheckKeys(pointer, "[[claim]]", CellKeyNames());
-  return *table;
 }
 
 std::vector<std::size_t> CellsThatMatch(const json& wanted, const Part& part) {
@@ -70,91 +67,62 @@ std::size_t OnlyCell(const TomlFile& file, const std::string& pointer, const jso
   return found.front();
 }
 
-std::vector<std::string> ReadForEach(const TomlFile& file, const std::string& at) {
-  const json* keys = file.Find(at + "/for_each");
-  if (keys == nullptr) return {};
-  const auto known = CellKeyNames();
-  const bool good = keys->is_array() && !keys->empty() &&
-                    std::all_of(keys->begin(), keys->end(), [&](const json& key) {
-                      return key.is_string() && std::find(known.begin(), known.end(),
-                                                          key.get<std::string>()) != known.end();
-                    });
-  if (!good)
+void CheckForEach(const TomlFile& file, const std::string& at, const GivenClaim& given) {
+  const bool good = std::ranges::all_of(
+      given.for_each, [](const std::string& key) { return FindCellKey(key) != nullptr; });
+  if (!good || (given.for_each.empty() && file.Find(at + "/for_each") != nullptr))
     file.FailValue(at + "/for_each", "a list of keys of cells: [\"workload\", \"workers\"]");
-  return keys->get<std::vector<std::string>>();
-}
-
-double AnyNumber(const TomlFile& file, const std::string& pointer) {
-  const json* value = file.Find(pointer);
-  if (!value->is_number()) file.FailValue(pointer, "a number");
-  return value->get<double>();
 }
 
 // stated, figure and judge: the paper's number.
-void ReadStated(const TomlFile& file, const std::string& at, Claim& claim) {
+void ReadStated(const TomlFile& file, const std::string& at, const GivenClaim& given,
+                Claim& claim) {
   if (claim.compared == Compared::kValue) {
     file.Fail(at + "/stated", "stated: expected over = { ... } beside it");
   }
-  const auto number = [&](const std::string& key) {
-    if (claim.compared == Compared::kRatio) return file.Number(at, key, 0, kStatedRatios);
-    const double difference = AnyNumber(file, at + "/" + key);
-    if (difference == 0) {
+  for (const char* key : {"stated", "figure"}) {
+    const auto& number = key == std::string_view("stated") ? given.stated : given.figure;
+    if (!number) continue;
+    if (claim.compared == Compared::kDifference && *number == 0) {
       file.FailValue(at + "/" + key, "a difference that is not 0; expect = ... compares with 0");
     }
-    return difference;
-  };
-  claim.stated = number("stated");
-  if (file.Find(at + "/figure") != nullptr) claim.figure = number("figure");
-  const std::string judge = file.String(at, "judge", "stated");
-  if (judge != "stated" && judge != "figure") {
-    file.FailValue(at + "/judge", "\"stated\" or \"figure\"");
+    if (claim.compared == Compared::kRatio) file.Number(at, key, 0, kStatedRatios);
   }
-  claim.judge_figure = judge == "figure";
+  claim.stated = given.stated;
+  claim.figure = given.figure;
+  claim.judge_figure = given.judge == "figure";
   if (claim.judge_figure && !claim.figure) file.FailValue(at + "/judge", "figure = ... beside it");
 }
 
-void ReadExpect(const TomlFile& file, const std::string& at, Claim& claim) {
-  if (claim.compared == Compared::kValue) {
-    file.Fail(at + "/expect", "expect: expected over = { ... } beside it");
-  }
-  const std::string name = file.String(at, "expect", "");
-  std::vector<std::string> names;
-  for (const auto& [known, comparison] : Comparisons()) {
-    names.push_back(known);
-    if (known == name) {
-      claim.bound = {comparison, claim.compared == Compared::kRatio ? 1.0 : 0.0};
-      return;
-    }
-  }
-  file.FailValue(at + "/expect", fmt::format("one of {}", fmt::join(names, ", ")));
-}
-
 // Exactly one of the keys that say what is expected.
-void ReadExpectation(const TomlFile& file, const std::string& at, Claim& claim) {
-  std::vector<std::string> known = {"stated", "expect"};
-  for (const auto& [key, comparison] : BoundKeys()) known.push_back(key);
-  std::vector<std::string> given;
-  for (const auto& key : known) {
-    if (file.Find(at + "/" + key) != nullptr) given.push_back(key);
-  }
-  if (given.size() != 1) {
+void ReadExpectation(const TomlFile& file, const std::string& at, const GivenClaim& given,
+                     Claim& claim) {
+  std::vector<std::string> known, there;
+  const auto add = [&](const char* key, bool is_there) {
+    known.emplace_back(key);
+    if (is_there) there.emplace_back(key);
+  };
+  add("stated", given.stated.has_value());
+  add("expect", !given.expect.empty());
+  for (const BoundKey& key : kBoundKeys) add(key.name, (given.*key.value).has_value());
+  if (there.size() != 1) {
     file.Fail(at, fmt::format("[[claim]]: {}: expected exactly one of {}",
-                              given.empty() ? "nothing is expected"
-                                            : fmt::format("{} together", fmt::join(given, ", ")),
+                              there.empty() ? "nothing is expected"
+                                            : fmt::format("{} together", fmt::join(there, ", ")),
                               fmt::join(known, ", ")));
   }
-  if (given.front() != "stated") {
-    for (const char* key : {"figure", "judge"}) {
-      if (file.Find(at + "/" + key) != nullptr) {
-        file.FailValue(at + "/" + key, "stated = ... beside it");
-      }
-    }
+  if (given.stated) return ReadStated(file, at, given, claim);
+  for (const char* key : {"figure", "judge"}) {
+    if (file.Find(at + "/" + key) != nullptr)
+      file.FailValue(at + "/" + key, "stated = ... beside it");
   }
-  if (given.front() == "stated") return ReadStated(file, at, claim);
-  if (given.front() == "expect") return ReadExpect(file, at, claim);
-  for (const auto& [key, comparison] : BoundKeys()) {
-    if (key == given.front()) claim.bound = {comparison, AnyNumber(file, at + "/" + key)};
+  for (const BoundKey& key : kBoundKeys) {
+    if (given.*key.value) claim.bound = {key.comparison, *(given.*key.value)};
   }
+  if (given.expect.empty()) return;
+  if (claim.compared == Compared::kValue)
+    file.Fail(at + "/expect", "expect: expected over = { ... } beside it");
+  claim.bound = {ExpectedComparison(given.expect), claim.compared == Compared::kRatio ? 1.0 : 0.0};
 }
 
 // "safusion, digits-resnet, workers 2"
@@ -170,25 +138,27 @@ std::string SettingText(const std::vector<std::string>& keys, const json& settin
   return text;
 }
 
-void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
-  file.CheckKeys(at, "[[claim]]", KeysOf("[[claim]]"));
+void ReadClaim(const TomlFile& file, const std::string& at, const GivenClaim& given, Part& part) {
   Claim claim;
-  claim.quote = claim.sentence = file.RequiredString(at, "quote");
-  claim.metric = file.RequiredString(at, "metric");
-  claim.source = file.String(at, "source", "");
+  claim.quote = claim.sentence = given.quote;
+  claim.metric = given.metric;
+  claim.source = given.source;
   const auto metrics = MetricNames();
   if (std::find(metrics.begin(), metrics.end(), claim.metric) == metrics.end()) {
     file.Fail(at + "/metric", fmt::format("unknown metric \"{}\"{}", claim.metric,
                                           Suggestion(claim.metric, metrics)));
   }
-  const json& of = RequiredTable(file, at + "/of");
-  const bool pair = file.Find(at + "/over") != nullptr;
-  const bool difference = file.Boolean(at, "difference", false);
-  if (difference && !pair) file.FailValue(at + "/difference", "over = { ... } beside it");
-  claim.compared = difference ? Compared::kDifference : pair ? Compared::kRatio : Compared::kValue;
-  ReadExpectation(file, at, claim);
-
-  const auto keys = ReadForEach(file, at);
+  const bool pair = !given.over.is_null();
+  CheckCellTable(file, at + "/of", given.of);
+  if (pair) CheckCellTable(file, at + "/over", given.over);
+  if (given.difference && !pair) file.FailValue(at + "/difference", "over = { ... } beside it");
+  claim.compared = given.difference ? Compared::kDifference
+                   : pair           ? Compared::kRatio
+                                    : Compared::kValue;
+  ReadExpectation(file, at, given, claim);
+  CheckForEach(file, at, given);
+  const json& of = given.of;
+  const std::vector<std::string>& keys = given.for_each;
   std::vector<json> settings;  // what the cells of `of` have of these keys, each once
   for (const std::size_t cell : CellsThatMatch(of, part)) {
     json setting = json::object();
@@ -205,7 +175,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
     one.of_cell = one.over_cell = OnlyCell(file, at + "/of", one.of, part);
     if (pair) {
       one.over = setting;
-      one.over.update(RequiredTable(file, at + "/over"));
+      one.over.update(given.over);
       one.over_cell = OnlyCell(file, at + "/over", one.over, part);
       if (one.over_cell == one.of_cell) {
         file.Fail(at + "/over", fmt::format("[[claim]] over = {}: is the cell that `of` is: "
@@ -224,12 +194,9 @@ void ReadClaim(const TomlFile& file, const std::string& at, Part& part) {
 }  // namespace
 
 void ReadClaims(const TomlFile& file, const std::string& pointer, Part& part) {
-  const json* claims = file.Find(pointer + "/claim");
-  if (claims == nullptr) return;
-  if (!claims->is_array()) file.FailValue(pointer + "/claim", "[[claim]] tables");
-  for (std::size_t i = 0; i < claims->size(); ++i) {
-    ReadClaim(file, pointer + "/claim/" + std::to_string(i), part);
-  }
+  const auto claims = ReadTables<GivenClaim>(file, pointer + "/claim", "[[claim]]");
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    ReadClaim(file, fmt::format("{}/claim/{}", pointer, i), claims[i], part);
 }
 
 namespace {
@@ -288,22 +255,18 @@ std::vector<std::string> ValuesOf(const std::vector<const Cell*>& cells, const c
   return {values.begin(), values.end()};
 }
 
-void CheckMetric(const TomlFile& file, const std::string& at, const json& figure) {
-  for (const char* key : {"y", "metric"}) {
-    if (!figure.contains(key)) continue;
-    const auto metrics = MetricNames();
-    if (!figure[key].is_string() || std::find(metrics.begin(), metrics.end(),
-                                              figure[key].get<std::string>()) == metrics.end()) {
-      file.Fail(at + "/" + key, fmt::format("unknown metric {} of a figure{}", Shown(figure[key]),
-                                            Suggestion(Shown(figure[key]), metrics)));
-    }
+void CheckMetric(const TomlFile& file, const std::string& at, const GivenFigure& given) {
+  const auto metrics = MetricNames();
+  for (const auto& [key, name] : {std::pair("y", &given.y), std::pair("metric", &given.metric)}) {
+    if (name->empty() || std::ranges::find(metrics, *name) != metrics.end()) continue;
+    file.Fail(at + "/" + key, fmt::format("unknown metric \"{0}\" of a figure{1}", *name,
+                                          Suggestion(*name, metrics)));
   }
 }
 
 void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
-                 const std::vector<const Cell*>& cells) {
-  if (file.Find(at + "/" + key) == nullptr) return;
-  const std::string name = file.String(at, key, "");
+                 const std::string& name, const std::vector<const Cell*>& cells) {
+  if (name.empty()) return;
   const auto known = ValuesOf(cells, "method");
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     file.Fail(at + "/" + key, fmt::format("{} = \"{}\": no cell of the figure has this method{}",
@@ -312,19 +275,19 @@ void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
 }
 
 // What a kind cannot do without, which the file may say for the whole part.
-void CheckNeeds(const TomlFile& file, const std::string& at, const json& figure, const Part& part,
-                const std::vector<const Cell*>& cells) {
-  const std::string kind = figure["kind"];
+void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& given,
+                const Part& part, const std::vector<const Cell*>& cells) {
+  const std::string& kind = given.kind;
   if ((kind == "sensitivity" || kind == "normalised_bars") && part.reference.empty() &&
-      !figure.contains("reference")) {
+      given.reference.empty()) {
     file.Fail(at, kind + ": expected reference = a method that others are divided by");
   }
-  if (kind == "dual_line" && !figure.contains("x")) {
+  if (kind == "dual_line" && given.x.empty()) {
     file.Fail(at,
               "dual_line: expected x = a key of cells, such as "
               "\"method_options.planner_options.degree\"");
   }
-  if (kind == "agreement" && !figure.contains("published"))
+  if (kind == "agreement" && given.published.is_null())
     file.Fail(at, "agreement: expected published = { artifacts = ..., networks = ... }");
   if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
     file.Fail(at, "ablation: expected cells of two methods or more");
@@ -349,8 +312,8 @@ void CheckMethods(const TomlFile& file, const std::string& at, const Part& part)
 
 // "workers", or "method_options.planner_options.degree": a key of cells, or a way into a table of
 // one that at least one cell has.
-void CheckX(const TomlFile& file, const std::string& at, const std::vector<const Cell*>& cells) {
-  const std::string x = file.String(at, "x", "");
+void CheckX(const TomlFile& file, const std::string& at, const std::string& x,
+            const std::vector<const Cell*>& cells) {
   if (x.empty() || x == "link_gbps") return;
   const std::string first = x.substr(0, x.find('.'));
   const auto known = CellKeyNames();
@@ -369,26 +332,28 @@ void CheckX(const TomlFile& file, const std::string& at, const std::vector<const
 
 void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const FigureKind& kind,
                            const std::optional<Published>& published,
-                           const std::vector<const Cell*>& cells, json& figure) {
+                           const std::vector<const Cell*>& cells, GivenFigure& given,
+                           json& figure) {
   if (!published) {
     file.Fail(at + "/published",
               "published: expected a table [published] with paper = \"...\" in this file");
   }
   if (const std::string x = file.String(at + "/published", "x", ""); !x.empty()) {
-    if (figure.value("x", x) != x) {
-      file.FailValue(at + "/published/x", fmt::format("the figure's x, {}", Shown(figure["x"])));
-    }
-    figure["x"] = x;
+    if (!given.x.empty() && given.x != x)
+      file.FailValue(at + "/published/x", fmt::format("the figure's x, \"{}\"", given.x));
+    figure["x"] = given.x = x;
   }
-  const bool gains = figure["kind"] == "ablation" || figure.contains("normalise");
+  const bool gains = given.kind == "ablation" || !given.normalise.empty();
   if (file.Find(at + "/published/stated") != nullptr && !gains) {
     file.FailValue(at + "/published/stated",
                    "a figure of ratios: an ablation, or grouped_bars with normalise = a method");
   }
-  if (figure.value("series", "method") != "method") {
+  if (!given.series.empty() && given.series != "method") {
     file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
   }
-  const std::string metric = figure.value("y", figure.value("metric", "throughput"));
+  const std::string metric = !given.y.empty()        ? given.y
+                             : !given.metric.empty() ? given.metric
+                                                     : "throughput";
   std::vector<std::string> workloads = ValuesOf(cells, "workload");
   for (std::string& workload : workloads) workload = WorkloadLabel(workload);
   figure["published"] =
@@ -452,23 +417,24 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
     json& figure = part.figures[i];
     std::vector<std::string> keys = KeysOf("[[figure]]");
     keys.insert(keys.end(), kind.keys.begin(), kind.keys.end());
-    for (const auto& key : CellKeyNames()) keys.push_back(key);
-    file.CheckKeys(at, fmt::format("[[figure]] of kind \"{}\"", kind.name), keys);
-    file.Integer(at, "rank", 0, kFigureRanks);
-    file.Boolean(at, "log_y", true);
-    file.String(at, "title", "");
-    if (file.String(at, "name", "").size() > kLongestId)
+    const std::vector<std::string> of_cells = CellKeyNames();
+    keys.insert(keys.end(), of_cells.begin(), of_cells.end());
+    const std::string what = fmt::format("[[figure]] of kind \"{}\"", kind.name);
+    file.CheckKeys(at, what, keys);
+    GivenFigure given;
+    ReadTable(file, at, what, given, of_cells);
+    if (given.name.size() > kLongestId)
       file.FailValue(at + "/name", fmt::format("at most {} characters", kLongestId));
     CheckMethods(file, at, part);
     JoinFigure(part.joined, figure);
     const auto cells = CellsOf(file, at, figure, part);
-    CheckNeeds(file, at, figure, part, cells);
-    CheckMetric(file, at, figure);
-    for (const char* key : {"normalise", "reference"}) CheckMethod(file, at, key, cells);
-    if (figure.contains("published")) {
-      ReadPublishedOfFigure(file, at, kind, published, cells, figure);
-    }
-    CheckX(file, at, cells);
+    CheckNeeds(file, at, given, part, cells);
+    CheckMetric(file, at, given);
+    CheckMethod(file, at, "normalise", given.normalise, cells);
+    CheckMethod(file, at, "reference", given.reference, cells);
+    if (!given.published.is_null())
+      ReadPublishedOfFigure(file, at, kind, published, cells, given, figure);
+    CheckX(file, at, given.x, cells);
     figure["cells"] = json::array();
     for (std::size_t c = 0; c < part.cells.size(); ++c) {
       const bool shown = std::find(cells.begin(), cells.end(), &part.cells[c]) != cells.end();

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims_and_figures.hpp"
 #include "harness/experiment/experiment_keys.hpp"
@@ -21,68 +21,21 @@ namespace {
 
 using nlohmann::json;
 
-std::vector<std::string> KeysOfBoth(std::string_view one, std::string_view other) {
-  std::vector<std::string> keys = KeysOf(one);
-  for (std::string& key : KeysOf(other)) keys.push_back(std::move(key));
-  return keys;
+// What a part says of how often it runs and when it is disturbed, over what its file says.
+void ReadRepeatAndQuiet(const TomlFile& file, const std::string& pointer, Part& part) {
+  ReadTable<Repeat>(file, pointer + "/repeat", "[repeat]", part);
+  GivenQuiet quiet{part.quiet};
+  ReadTable(file, pointer + "/quiet", "[quiet]", quiet);
+  part.quiet = quiet;
 }
 
-void ReadRepeat(const TomlFile& file, const std::string& pointer, Part& part) {
-  const std::string at = pointer + "/repeat";
-  file.CheckKeys(at, "[repeat]", KeysOf("[repeat]"));
-  part.blocks = static_cast<int>(file.Integer(at, "blocks", part.blocks, kBlocks));
-  part.base_seed = file.Integer(at, "seed", part.base_seed, kSeeds);
-  part.timeout_seconds = file.Number(at, "timeout_seconds", part.timeout_seconds, kTimeoutSeconds);
-  part.predict = file.Boolean(at, "predict", part.predict);
-  part.interleave = file.Boolean(at, "interleave", part.interleave);
-}
-
-// An id names a folder, which file systems allow no more than 255 characters.
-void CheckLength(const TomlFile& file, const std::string& pointer, const std::string& id) {
-  if (id.size() <= kLongestId) return;
-  file.Fail(pointer,
-            fmt::format("{} = \"{:.20}...\" has {} characters: expected at most {}: it "
-                        "is part of folders' names",
-                        pointer.substr(pointer.rfind('/') + 1), id, id.size(), kLongestId));
-}
-
-void ReadQuiet(const TomlFile& file, const std::string& pointer, QuietLimits& limits) {
-  const std::string at = pointer + "/quiet";
-  file.CheckKeys(at, "[quiet]", KeysOf("[quiet]"));
-  limits.other_cpu = file.Number(at, "other_cpu", limits.other_cpu, kShareOfCores);
-  limits.stolen = file.Number(at, "stolen", limits.stolen, kShareOfCores);
-  limits.slowdown = file.Number(at, "slowdown", limits.slowdown, kSlowdown);
-  limits.reruns = static_cast<int>(file.Integer(at, "reruns", limits.reruns, kReruns));
-}
-
-std::vector<std::string> ReadCalibration(const TomlFile& file) {
-  const json* list = file.Find("/calibration");
-  if (list == nullptr) return {};
-  const bool good =
-      list->is_array() && std::all_of(list->begin(), list->end(), [](const json& name) {
-        if (!name.is_string()) return false;
-        const auto& text = name.get_ref<const std::string&>();
-        return std::count(text.begin(), text.end(), '/') >= 2;
-      });
-  if (!good) {
-    file.FailValue("/calibration",
-                   "a list of published numbers, each \"PAPER/ARTIFACT/METHOD\": \"SAFusion (HPDC "
-                   "25)/Fig15a/WFBP\"");
-  }
-  return list->get<std::vector<std::string>>();
-}
-
-std::vector<NotRun> ReadNotRun(const TomlFile& file) {
-  const json* list = file.Find("/not_run");
-  if (list == nullptr) return {};
-  if (!list->is_array()) file.FailValue("/not_run", "[[not_run]] tables");
-  std::vector<NotRun> entries;
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    const std::string at = "/not_run/" + std::to_string(i);
-    file.CheckKeys(at, "[[not_run]]", KeysOf("[[not_run]]"));
-    entries.push_back({file.RequiredString(at, "what"), file.RequiredString(at, "reason")});
-  }
-  return entries;
+void CheckCalibration(const TomlFile& file, const std::vector<std::string>& numbers) {
+  const bool good = std::ranges::all_of(
+      numbers, [](const std::string& name) { return std::ranges::count(name, '/') >= 2; });
+  if (good) return;
+  file.FailValue("/calibration",
+                 "a list of published numbers, each \"PAPER/ARTIFACT/METHOD\": \"SAFusion (HPDC "
+                 "25)/Fig15a/WFBP\"");
 }
 
 std::string Quoted(const std::set<std::string>& names) {
@@ -130,8 +83,9 @@ void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
 Part ReadPart(const CellSource& source, const std::optional<Published>& published,
               const std::string& pointer, const GivenKeys& inherited, Part part) {
   const TomlFile& file = source.file;
-  ReadRepeat(file, pointer, part);
-  ReadQuiet(file, pointer, part.quiet);
+  GivenPart given;
+  ReadTable(file, pointer, "[[part]]", given, KeysOf(pointer.empty() ? kTopTable : "[[part]]"));
+  ReadRepeatAndQuiet(file, pointer, part);
   const GivenKeys defaults = ReadDefaults(source, pointer + "/defaults", inherited);
   part.defaults = json::object();
   for (const auto& [key, value] : defaults) part.defaults[key] = value.value;
@@ -147,7 +101,7 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
     return std::any_of(part.cells.begin(), part.cells.end(),
                        [&](const Cell& cell) { return cell.config.method == name; });
   };
-  part.reference = file.String(pointer, "reference", has_method("dense") ? "dense" : "");
+  part.reference = given.reference.empty() && has_method("dense") ? "dense" : given.reference;
   if (IsMethodFile(part.reference)) part.reference = MethodNameOf(part.reference);
   if (!part.reference.empty() && !has_method(part.reference)) {
     std::set<std::string> methods;
@@ -162,18 +116,25 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   return part;
 }
 
-// Each part of an id names a folder, and the whole is in the path of every trial.
-void CheckLengths(const TomlFile& file, const std::string& pointer, const std::string& id) {
-  constexpr std::size_t kMostOfPart = 100, kMostParts = 10;
+// Each part of an id names a folder, which file systems allow no more than 255 characters, and the
+// whole is in the path of every trial. marks: what it may have beside letters and digits.
+void CheckId(const TomlFile& file, const std::string& pointer, const std::string& id,
+             std::string_view marks, const char* expected) {
+  if (id.size() > kLongestId) {
+    file.Fail(pointer, fmt::format("id = \"{:.20}...\" has {} characters: expected at most {}: it "
+                                   "is part of folders' names",
+                                   id, id.size(), kLongestId));
+  }
+  const bool good = std::ranges::all_of(id, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || marks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (!good) file.FailValue(pointer, expected);
+  constexpr std::size_t kMostParts = 10;
   std::size_t parts = 0;
   for (std::size_t begin = 0; begin <= id.size(); ++parts) {
     const std::size_t end = std::min(id.find('/', begin), id.size());
     if (end == begin) {
       file.FailValue(pointer, "no '/' at the ends and no two in a row: each part names a folder");
-    }
-    if (end - begin > kMostOfPart) {
-      file.FailValue(
-          pointer, fmt::format("parts of at most {} characters: each names a folder", kMostOfPart));
     }
     begin = end + 1;
   }
@@ -183,23 +144,18 @@ void CheckLengths(const TomlFile& file, const std::string& pointer, const std::s
 
 // id, title and what else concerns the whole file.
 Experiment ReadHead(const TomlFile& file) {
+  GivenHead given;
+  ReadTable(file, "", "experiment", given, KeysOf(kPartTable));
+  CheckId(file, "/id", given.id, "-_/", "letters, digits, '-', '_' and '/': it names folders");
+  CheckCalibration(file, given.calibration);
   Experiment experiment;
   experiment.file = file.name();
-  file.CheckKeys("", "experiment", KeysOfBoth(kTopTable, kPartTable));
-  experiment.id = file.RequiredString("", "id");
-  CheckLength(file, "/id", experiment.id);
-  for (const char c : experiment.id) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) &&
-        std::string_view("-_/").find(c) == std::string_view::npos) {
-      file.FailValue("/id", "letters, digits, '-', '_' and '/': it names folders");
-    }
-  }
-  CheckLengths(file, "/id", experiment.id);
-  experiment.title = file.String("", "title", experiment.id);
-  experiment.paper = file.String("", "paper", "");
-  experiment.minutes = file.Number("", "minutes", 0, kMinutes);
-  experiment.calibration = ReadCalibration(file);
-  experiment.not_run = ReadNotRun(file);
+  experiment.id = given.id;
+  experiment.title = given.title.empty() ? given.id : given.title;
+  experiment.paper = given.paper;
+  experiment.minutes = given.minutes;
+  experiment.calibration = given.calibration;
+  experiment.not_run = ReadTables<NotRun>(file, "/not_run", "[[not_run]]");
   return experiment;
 }
 
@@ -239,24 +195,17 @@ Experiment ParseExperiment(const TomlFile& file, const Catalog& catalog,
     }
   }
   const GivenKeys inherited = ReadDefaults(source, "/defaults", {});
-  ReadRepeat(file, "", base);
-  ReadQuiet(file, "", base.quiet);
-  const std::vector<std::string> part_keys = KeysOfBoth("[[part]]", kPartTable);
+  ReadRepeatAndQuiet(file, "", base);
   std::set<std::string> ids;
   for (std::size_t i = 0; i < parts->size(); ++i) {
     const std::string at = "/part/" + std::to_string(i);
-    file.CheckKeys(at, "[[part]]", part_keys);
+    GivenPartName given;
+    ReadTable(file, at, "[[part]]", given, KeysOf(kPartTable));
+    CheckId(file, at + "/id", given.id, "-_", "letters, digits, '-' and '_': it names a folder");
     Part part = base;
-    part.id = file.RequiredString(at, "id");
-    CheckLength(file, at + "/id", part.id);
-    for (const char c : part.id) {
-      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') {
-        file.FailValue(at + "/id", "letters, digits, '-' and '_': it names a folder");
-      }
-    }
-    CheckLengths(file, at + "/id", part.id);
+    part.id = given.id;
+    part.title = given.title.empty() ? given.id : given.title;
     if (!ids.insert(part.id).second) file.FailValue(at + "/id", "an id that no other part has");
-    part.title = file.String(at, "title", part.id);
     experiment.parts.push_back(ReadPart(source, published, at, inherited, std::move(part)));
     if (experiment.cells() > kMostCells) {
       file.Fail(at, fmt::format("with part \"{}\" the file has {} cells: expected at most {}; "
@@ -355,7 +304,8 @@ std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code none;  // a folder that is not there has none
   for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") files.push_back(entry.path());
+    if (entry.path().extension() == ".toml" && !HasFormOfMethod(entry.path()))
+      files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
     return NaturallyBefore(a.string(), b.string());

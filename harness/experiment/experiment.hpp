@@ -56,21 +56,25 @@ struct Claim {
   Bound bound;
 };
 
-struct Part {
-  std::string id, title;
-  std::string reference;  // the method that others are compared with, or ""
+// [repeat]
+struct Repeat {
   int blocks = 1;
-  std::int64_t base_seed = 1;     // the seed of block b is base_seed + b
-  double timeout_seconds = 600;   // of a whole trial
-  bool predict = false;           // live throughput cells get a modelled twin
-  bool interleave = true;         // live throughput cells of a block run side by side
+  std::int64_t base_seed = 1;    // the seed of block b is base_seed + b
+  double timeout_seconds = 600;  // of a whole trial
+  bool predict = false;          // live throughput cells get a modelled twin
+  bool interleave = true;        // live throughput cells of a block run side by side
+};
+
+struct Part : Repeat {
+  std::string id, title;
+  std::string reference;          // the method that others are compared with, or ""
   QuietLimits quiet;              // of live trials
   nlohmann::json defaults, axes;  // as the file gives them
   std::vector<Cell> cells;        // in the order of the axes, the first outermost
   std::vector<ExcludedCell> excluded;
   std::vector<std::string> joined;  // methods of its cells that the file does not name
   std::vector<Claim> claims;
-  nlohmann::json figures = nlohmann::json::array();
+  nlohmann::json figures = nlohmann::json::array();  // as given, completed: kinds have unlike keys
 };
 
 // What a paper has and no cell stands for.
@@ -122,7 +126,8 @@ bool HasTwins(const std::vector<Part>& parts, std::size_t i);
 // The methods that cells of the part are divided by: its reference, and those that figures name.
 std::set<std::string> DenominatorsOf(const Part& part);
 
-// The .toml files beneath `folder`, sorted, fig3 before fig14; none where there is no such folder.
+// The .toml files beneath `folder` but for those of methods, sorted, fig3 before fig14; none where
+// there is no such folder.
 std::vector<std::filesystem::path> ExperimentFiles(const std::filesystem::path& folder);
 
 }  // namespace sparfuse::harness

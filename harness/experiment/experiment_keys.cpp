@@ -6,162 +6,252 @@
 #include <algorithm>
 
 #include "harness/experiment/claims_and_figures.hpp"
-#include "harness/records/cell_keys.hpp"
+#include "harness/published/published.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
-// {table, name, type, unit, default, meaning}, without the keys of cells and of kinds of figures.
-std::vector<KeyRow> OwnRows() {
-  const std::string id = fmt::format("string, 1 to {} characters", kLongestId);
-  return {
-      {kTopTable, "id", id, "", "", "the experiment's name: letters, digits, '-', '_' and '/'"},
-      {kTopTable, "title", "string", "", "id", "heads the report"},
-      {kTopTable, "paper", "string", "", "\"\"", "the paper whose experiment this is"},
-      {kTopTable, "minutes", "number, " + Text(kMinutes), "minutes", "none",
-       "what the trials take on two cores, for `sparfuse list experiments`"},
-      {kTopTable, "calibration", "list of strings", "", "[]",
-       "the published numbers that the file's declared clusters were calibrated with, each "
-       "\"PAPER/ARTIFACT/METHOD\", or that and /MODEL/WORKERS/NETWORK of one row of many; no claim "
-       "may be about them"},
-      {kTopTable, "published", "table", "", "none", "[published]: the paper's own numbers"},
-      {kTopTable, "not_run", "tables", "", "none",
-       "[[not_run]]: what the paper has and no cell stands for"},
-      {kTopTable, "part", "tables", "", "one part, \"main\"",
-       "[[part]]: the experiment's parts; in a file that has them, reference, axis, exclude, claim "
-       "and figure stand in a part, and defaults, repeat and quiet of the file hold for every "
-       "part"},
-      {"[[part]]", "id", id, "", "", "names the part and its folder of trials"},
-      {"[[part]]", "title", "string", "", "id", "heads the part in the report"},
-      {kPartTable, "reference", "string", "", "\"dense\" where a cell has it",
-       "the method that others are compared with"},
-      {kPartTable, "defaults", "table", "", "{}",
-       "[defaults]: keys of a cell that hold for every cell"},
-      {kPartTable, "axis", "tables", "", "none",
-       fmt::format("[[axis]]: lists of values of keys of a cell; lists of one axis move together, "
-                   "axes multiply, the first outermost; at most {} cells in a file",
-                   kMostCells)},
-      {kPartTable, "exclude", "tables", "", "none", "[[exclude]]: cells that have no meaning"},
-      {kPartTable, "repeat", "table", "", "{}", "[repeat]: how often and with which seeds"},
-      {kPartTable, "quiet", "table", "", "{}",
-       "[quiet]: from when on a live trial is called disturbed"},
-      {kPartTable, "claim", "tables", "", "none", "[[claim]]: what a metric should show"},
-      {kPartTable, "figure", "tables", "", "none", "[[figure]]: what is drawn"},
-      {"[[exclude]]", "when", "table of keys of a cell", "", "",
-       "the cells that are left out: those that have all of these values (a list: one of them)"},
-      {"[[exclude]]", "reason", "string", "", "", "why; tables print it"},
-      {"[repeat]", "blocks", "integer, " + Text(kBlocks), "trials a cell", "1",
-       fmt::format("how often each cell is run, each time with another seed; at most {} trials in "
-                   "a part",
-                   kMostTrials)},
-      {"[repeat]", "seed", "integer, " + Text(kSeeds), "", "1",
-       "seed of block 0; block b has seed + b"},
-      {"[repeat]", "timeout_seconds", "number, " + Text(kTimeoutSeconds), "seconds", "600",
-       "how long a whole trial may take"},
-      {"[repeat]", "predict", "true or false", "", "false",
-       "live throughput cells get a modelled twin, in the part \"ID.predicted\""},
-      {"[repeat]", "interleave", "true or false", "", "true",
-       "live throughput cells of a block that one set of processes can run take turns in one "
-       "launch; false: a launch for each"},
-      {"[quiet]", "other_cpu", "number, " + Text(kShareOfCores), "of the cores", "0.05",
-       "what other processes may take during the measured steps"},
-      {"[quiet]", "stolen", "number, " + Text(kShareOfCores), "of the cores", "0.02",
-       "what the hypervisor may take"},
-      {"[quiet]", "slowdown", "number, " + Text(kSlowdown), "", "1.2",
-       "how much longer than usual a fixed computation between the steps may take"},
-      {"[quiet]", "reruns", "integer, " + Text(kReruns), "", "2",
-       "how often a disturbed throughput trial runs again at once"},
-      {"[[not_run]]", "what", "string", "", "", "what the paper has"},
-      {"[[not_run]]", "reason", "string", "", "", "why no cell stands for it"},
-      {"[published]", "paper", "string", "", "",
-       "the paper, as a file of results/published names it"},
-      {"[published]", "methods", "table", "", "{}",
-       "what the paper calls our methods: { our-method = \"its name\" } or a list of names; of a "
-       "method's file its path, as where a cell names it"},
-      {"[[claim]]", "quote", "string", "", "", "the sentence that is looked at"},
-      {"[[claim]]", "metric", "name of a metric", "", "", "what it is about"},
-      {"[[claim]]", "source", "string", "", "\"\"",
-       "where the number stands: \"SAFusion (HPDC 25)/Fig14a\""},
-      {"[[claim]]", "of", "table of keys of a cell", "", "",
-       "the one cell that has all of these values"},
-      {"[[claim]]", "over", "table of keys of a cell", "", "none",
-       "the one cell that `of` is divided by; without it the value of `of` alone is looked at"},
-      {"[[claim]]", "for_each", "list of keys of a cell", "", "[]",
-       "makes a claim of each combination that the cells matching `of` have of these keys; `over` "
-       "gets them too"},
-      {"[[claim]]", "difference", "true or false", "", "false",
-       "of less over, instead of their ratio"},
-      {"[[claim]]", "stated", "number", "the metric's", "none",
-       "the number that the paper states; exactly one of stated, expect, equals, less_than, "
-       "at_most, at_least and more_than is given"},
-      {"[[claim]]", "figure", "number", "the metric's", "none",
-       "beside stated: the number in the paper's figure"},
-      {"[[claim]]", "judge", "\"stated\", \"figure\"", "", "\"stated\"",
-       "beside stated: which of the two numbers is compared with"},
-      {"[[claim]]", "expect", "\"less\", \"at_most\", \"at_least\", \"more\"", "", "none",
-       "how `of` stands to `over`: the whole interval below or above 1 (a difference: 0), or not "
-       "beyond it by more than 8 %"},
-      {"[[claim]]", "equals", "number", "the metric's", "none", "every block's value is this"},
-      {"[[claim]]", "less_than", "number", "the metric's", "none", "the interval is below it"},
-      {"[[claim]]", "at_most", "number", "the metric's", "none", "the interval is not above it"},
-      {"[[claim]]", "at_least", "number", "the metric's", "none", "the interval is not below it"},
-      {"[[claim]]", "more_than", "number", "the metric's", "none", "the interval is above it"},
-      {"[[figure]]", "kind", "string", "", "", "a name of `sparfuse list figures`"},
-      {"[[figure]]", "name", id, "", "the kind", "names the picture's file"},
-      {"[[figure]]", "title", "string", "", "the kind's", "stands over the picture"},
-      {"[[figure]]", "where", "table of keys of a cell", "", "{}",
-       "chooses cells: each key has the value, or one of a list; keys of a cell may also stand in "
-       "the figure itself"},
-      {"[[figure]]", "methods", "list of methods", "", "all", "chooses cells by method, in order"},
-      {"[[figure]]", "link_gbps", "number or list", "Gbit/s", "all", "chooses cells by their link"},
-  };
+constexpr Range kShareOfCores{0.001, 1};
+constexpr const char* kCellTables = "table of keys of a cell";
+
+const std::string& IdType() {
+  static const std::string kType = fmt::format("string, 1 to {} characters", kLongestId);
+  return kType;
 }
 
-// Keys of single kinds of figures.
-std::vector<KeyRow> FigureRows() {
-  std::vector<KeyRow> rows = {
-      {"", "x", "a key of cells, or a way into a table of one", "", "workers",
-       "what runs along the axis: \"method_options.planner_options.degree\""},
-      {"", "y", "name of a metric", "", "throughput; of trained models final_metric",
-       "what is drawn"},
-      {"", "metric", "name of a metric", "", "y", "the same as y"},
-      {"", "series", "a key of cells", "", "method", "what has a colour of its own"},
-      {"", "normalise", "a method", "", "none", "draws ratios to it, within each group"},
-      {"", "reference", "a method", "", "the part's", "what others are divided by"},
-      {"", "rank", "integer, " + Text(kFigureRanks), "", "0", "whose step is drawn"},
-      {"", "log_y", "true or false", "", "true", "a logarithmic axis"},
-      {"", "published", "table", "", "none", "[published] values that stand beside ours"}};
-  for (KeyRow& row : rows) {
-    std::vector<std::string> kinds;
-    for (const FigureKind& kind : FigureKinds()) {
-      if (std::ranges::count(kind.keys, row.name) > 0) kinds.push_back(kind.name);
-    }
-    row.table = kFigureKindTable;
-    row.meaning += fmt::format("; of {}", fmt::join(kinds, ", "));
+}  // namespace
+
+template <>
+const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
+  using H = GivenHead;
+  static const std::vector<RecordKey<H>> kKeys = {
+      Given<&H::id>("id", "", "the experiment's name: letters, digits, '-', '_' and '/'",
+                    {.type = IdType().c_str()}),
+      Given<&H::title>("title", "id", "heads the report"),
+      Given<&H::paper>("paper", "\"\"", "the paper whose experiment this is"),
+      Given<&H::minutes>("minutes", "none",
+                         "what the trials take on two cores, for `sparfuse list experiments`",
+                         {.range = {0.001, 1e6}, .unit = "minutes"}),
+      Given<&H::calibration>(
+          "calibration", "[]",
+          "the published numbers that the file's declared clusters were calibrated with, each "
+          "\"PAPER/ARTIFACT/METHOD\", or that and /MODEL/WORKERS/NETWORK of one row of many; no "
+          "claim may be about them"),
+      Given<&H::published>("published", "none", "[published]: the paper's own numbers",
+                           {.type = "table"}),
+      Given<&H::not_run>("not_run", "none",
+                         "[[not_run]]: what the paper has and no cell stands for",
+                         {.type = "tables"}),
+      Given<&H::part>("part", "one part, \"main\"",
+                      "[[part]]: the experiment's parts; in a file that has them, reference, axis, "
+                      "exclude, claim and figure stand in a part, and defaults, repeat and quiet "
+                      "of the file hold for every part",
+                      {.type = "tables"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenPartName>>& KeysOf<GivenPartName>() {
+  using N = GivenPartName;
+  static const std::vector<RecordKey<N>> kKeys = {
+      Given<&N::id>("id", "", "names the part and its folder of trials",
+                    {.type = IdType().c_str()}),
+      Given<&N::title>("title", "id", "heads the part in the report")};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
+  using P = GivenPart;
+  static const std::string kAxis = fmt::format(
+      "[[axis]]: lists of values of keys of a cell; lists of one axis move together, axes "
+      "multiply, the first outermost; at most {} cells in a file",
+      kMostCells);
+  static const std::vector<RecordKey<P>> kKeys = {
+      Given<&P::reference>("reference", "\"dense\" where a cell has it",
+                           "the method that others are compared with"),
+      Given<&P::defaults>("defaults", "{}", "[defaults]: keys of a cell that hold for every cell",
+                          {.type = "table"}),
+      Given<&P::axis>("axis", "none", kAxis.c_str(), {.type = "tables"}),
+      Given<&P::exclude>("exclude", "none", "[[exclude]]: cells that have no meaning",
+                         {.type = "tables"}),
+      Given<&P::repeat>("repeat", "{}", "[repeat]: how often and with which seeds",
+                        {.type = "table"}),
+      Given<&P::quiet>("quiet", "{}", "[quiet]: from when on a live trial is called disturbed",
+                       {.type = "table"}),
+      Given<&P::claim>("claim", "none", "[[claim]]: what a metric should show", {.type = "tables"}),
+      Given<&P::figure>("figure", "none", "[[figure]]: what is drawn", {.type = "tables"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenExclusion>>& KeysOf<GivenExclusion>() {
+  using E = GivenExclusion;
+  static const std::vector<RecordKey<E>> kKeys = {
+      Given<&E::when>(
+          "when", "",
+          "the cells that are left out: those that have all of these values (a list: one of them)",
+          {.type = kCellTables}),
+      Given<&E::reason>("reason", "", "why; tables print it")};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Repeat>>& KeysOf<Repeat>() {
+  using R = Repeat;
+  static const std::string kBlocks = fmt::format(
+      "how often each cell is run, each time with another seed; at most {} trials in a part",
+      kMostTrials);
+  static const std::vector<RecordKey<R>> kKeys = {
+      Given<&R::blocks>("blocks", "1", kBlocks.c_str(),
+                        {.range = {1, 10'000}, .unit = "trials a cell"}),
+      Given<&R::base_seed>("seed", "1", "seed of block 0; block b has seed + b",
+                           {.range = {0, 1e15}}),
+      Given<&R::timeout_seconds>("timeout_seconds", "600", "how long a whole trial may take",
+                                 {.range = {0.001, 2'592'000}, .unit = "seconds"}),
+      Given<&R::predict>("predict", "false",
+                         "live throughput cells get a modelled twin, in the part \"ID.predicted\""),
+      Given<&R::interleave>("interleave", "true",
+                            "live throughput cells of a block that one set of processes can run "
+                            "take turns in one launch; false: a launch for each")};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
+  using Q = GivenQuiet;
+  static const std::vector<RecordKey<Q>> kKeys = {
+      Given<&Q::other_cpu, Q>("other_cpu", "0.05",
+                              "what other processes may take during the measured steps",
+                              {.range = kShareOfCores, .unit = "of the cores"}),
+      Given<&Q::stolen, Q>("stolen", "0.02", "what the hypervisor may take",
+                           {.range = kShareOfCores, .unit = "of the cores"}),
+      Given<&Q::slowdown, Q>(
+          "slowdown", "1.2",
+          "how much longer than usual a fixed computation between the steps may take",
+          {.range = {1.001, 100}}),
+      Given<&Q::reruns, Q>("reruns", "2",
+                           "how often a disturbed throughput trial runs again at once",
+                           {.range = {0, 100}})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<NotRun>>& KeysOf<NotRun>() {
+  static const std::vector<RecordKey<NotRun>> kKeys = {
+      Given<&NotRun::what>("what", "", "what the paper has"),
+      Given<&NotRun::reason>("reason", "", "why no cell stands for it")};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
+  using C = GivenClaim;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Given<&C::quote>("quote", "", "the sentence that is looked at"),
+      Given<&C::metric>("metric", "", "what it is about", {.type = "name of a metric"}),
+      Given<&C::source>("source", "\"\"", "where the number stands: \"SAFusion (HPDC 25)/Fig14a\""),
+      Given<&C::of>("of", "", "the one cell that has all of these values", {.type = kCellTables}),
+      Given<&C::over>(
+          "over", "none",
+          "the one cell that `of` is divided by; without it the value of `of` alone is looked at",
+          {.type = kCellTables}),
+      Given<&C::for_each>("for_each", "[]",
+                          "makes a claim of each combination that the cells matching `of` have of "
+                          "these keys; `over` gets them too",
+                          {.type = "list of keys of a cell"}),
+      Given<&C::difference>("difference", "false", "of less over, instead of their ratio"),
+      Given<&C::stated>("stated", "none",
+                        "the number that the paper states; exactly one of stated, expect, equals, "
+                        "less_than, at_most, at_least and more_than is given",
+                        {.unit = "the metric's"}),
+      Given<&C::figure>("figure", "none", "beside stated: the number in the paper's figure",
+                        {.unit = "the metric's"}),
+      Given<&C::judge>("judge", "\"stated\"",
+                       "beside stated: which of the two numbers is compared with",
+                       {.choices = {"stated", "figure"}}),
+      Given<&C::expect>("expect", "none",
+                        "how `of` stands to `over`: the whole interval below or above 1 (a "
+                        "difference: 0), or not beyond it by more than 8 %",
+                        {.choices = {"less", "at_most", "at_least", "more"}}),
+      Given<&C::equals>("equals", "none", "every block's value is this", {.unit = "the metric's"}),
+      Given<&C::less_than>("less_than", "none", "the interval is below it",
+                           {.unit = "the metric's"}),
+      Given<&C::at_most>("at_most", "none", "the interval is not above it",
+                         {.unit = "the metric's"}),
+      Given<&C::at_least>("at_least", "none", "the interval is not below it",
+                          {.unit = "the metric's"}),
+      Given<&C::more_than>("more_than", "none", "the interval is above it",
+                           {.unit = "the metric's"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
+  using F = GivenFigure;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Given<&F::kind>("kind", "", "a name of `sparfuse list figures`"),
+      Given<&F::name>("name", "the kind", "names the picture's file", {.type = IdType().c_str()}),
+      Given<&F::title>("title", "the kind's", "stands over the picture"),
+      Given<&F::where>("where", "{}",
+                       "chooses cells: each key has the value, or one of a list; keys of a cell "
+                       "may also stand in the figure itself",
+                       {.type = kCellTables}),
+      Given<&F::methods>("methods", "all", "chooses cells by method, in order",
+                         {.type = "list of methods"}),
+      Given<&F::link_gbps>("link_gbps", "all", "chooses cells by their link",
+                           {.type = "number or list", .unit = "Gbit/s"}),
+      Given<&F::x>("x", "workers",
+                   "what runs along the axis: \"method_options.planner_options.degree\"",
+                   {.type = "a key of cells, or a way into a table of one"}),
+      Given<&F::y>("y", "throughput; of trained models final_metric", "what is drawn",
+                   {.type = "name of a metric"}),
+      Given<&F::metric>("metric", "y", "the same as y", {.type = "name of a metric"}),
+      Given<&F::series>("series", "method", "what has a colour of its own",
+                        {.type = "a key of cells"}),
+      Given<&F::normalise>("normalise", "none", "draws ratios to it, within each group",
+                           {.type = "a method"}),
+      Given<&F::reference>("reference", "the part's", "what others are divided by",
+                           {.type = "a method"}),
+      Given<&F::rank>("rank", "0", "whose step is drawn", {.range = {0, 65'535}}),
+      Given<&F::log_y>("log_y", "true", "a logarithmic axis"),
+      Given<&F::published>("published", "none", "[published] values that stand beside ours",
+                           {.type = "table"})};
+  return kKeys;
+}
+
+namespace {
+
+// Of a [[figure]] key: those that have it, "" of one that every kind has.
+std::string KindsWith(const std::string& key) {
+  std::vector<std::string> kinds;
+  for (const FigureKind& kind : FigureKinds()) {
+    if (std::ranges::count(kind.keys, key) > 0) kinds.push_back(kind.name);
   }
-  const std::string published = "published of a [[figure]]";
-  for (KeyRow row : std::vector<KeyRow>{
-           {"", "artifact", "string", "", "none",
-            "the paper's figure or table, of a figure that shows one workload"},
-           {"", "artifacts", "table", "", "none", "by workload: { our-workload = \"Fig14a\" }"},
-           {"", "models", "table", "", "{}",
-            "by workload, where an artifact shows several: { our-workload = \"ResNet-152\" }"},
-           {"", "metric", "string", "", "the figure's y", "what the paper calls the metric"},
-           {"", "stated", "string or list", "", "none",
-            "artifacts of the text whose gains \"A vs B\" are drawn"},
-           {"", "x", "a key of cells", "", "the figure's x", "what runs along the axis"}}) {
-    row.table = published;
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return fmt::format("{}", fmt::join(kinds, ", "));
 }
 
 std::vector<KeyRow> AllRows() {
-  std::vector<KeyRow> rows = OwnRows();
-  for (KeyRow& row : FigureRows()) rows.push_back(std::move(row));
-  for (const GivenKey& key : GivenKeysOfCells()) {
-    rows.push_back({kCellTable, key.name, key.type, key.unit, key.fallback, key.meaning});
+  std::vector<KeyRow> rows;
+  const auto add = [&](const std::string& table, std::vector<GivenKey> keys) {
+    for (GivenKey& key : keys) rows.push_back({std::move(key), table});
+  };
+  add(kTopTable, GivenKeysOf<GivenHead>());
+  add("[[part]]", GivenKeysOf<GivenPartName>());
+  add(kPartTable, GivenKeysOf<GivenPart>());
+  add("[[exclude]]", GivenKeysOf<GivenExclusion>());
+  add("[repeat]", GivenKeysOf<Repeat>());
+  add("[quiet]", GivenKeysOf<GivenQuiet>());
+  add("[[not_run]]", GivenKeysOf<NotRun>());
+  add("[published]", PublishedKeys());
+  add("[[claim]]", GivenKeysOf<GivenClaim>());
+  for (GivenKey& key : GivenKeysOf<GivenFigure>()) {
+    const std::string kinds = KindsWith(key.name);
+    if (!kinds.empty()) key.meaning += "; of " + kinds;
+    rows.push_back({std::move(key), kinds.empty() ? "[[figure]]" : kFigureKindTable});
   }
+  add("published of a [[figure]]", PublishedKeysOfFigures());
+  add(kCellTable, GivenKeysOf<CellConfig>());
   return rows;
 }
 

@@ -1,37 +1,77 @@
-// Lists every key that an experiment file may have: one table that readers check files against and
-// that `sparfuse list keys` prints.
+// Describes what an experiment file may say beside its cells, table by table: records that readers
+// fill and check, and whose keys `sparfuse list keys` prints.
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "harness/files/range.hpp"
+#include "harness/experiment/experiment.hpp"
+#include "harness/records/given_record.hpp"
 
 namespace sparfuse::harness {
 
-// What a file may ask for outside its cells; GivenKeysOfCells() has their ranges.
-inline constexpr Range kMinutes{0.001, 1e6};
-inline constexpr Range kBlocks{1, 10'000};
-inline constexpr Range kSeeds{0, 1e15};
-inline constexpr Range kTimeoutSeconds{0.001, 2'592'000};  // 30 days
-inline constexpr Range kShareOfCores{0.001, 1};
-inline constexpr Range kSlowdown{1.001, 100};
-inline constexpr Range kReruns{0, 100};
-inline constexpr Range kFigureRanks{0, 65'535};
 inline constexpr Range kStatedRatios{1e-9, 1e9};
 inline constexpr std::size_t kLongestId = 100;       // characters: it is part of folders' names
 inline constexpr std::size_t kMostCells = 10'000;    // of a file
 inline constexpr std::size_t kMostTrials = 100'000;  // of a part
 
-struct KeyRow {
-  std::string table;     // where the key stands: "[repeat]", "[[claim]]", or one of those below
-  std::string name;      // "blocks"
-  std::string type;      // "integer, 1 to 64"
-  std::string unit;      // "seconds"; "" where it has none
-  std::string fallback;  // the default in words or as TOML; "" where the key must be given
-  std::string meaning;   // one sentence
+// The members that are JSON are tables of keys of cells, as the file gives them, or are read by
+// themselves.
+
+// The top of a file, beside what a part says.
+struct GivenHead {
+  std::string id, title, paper;
+  double minutes = 0;
+  std::vector<std::string> calibration;
+  nlohmann::json published, not_run, part;
+};
+
+// [[part]]: its name, and what also the top of a file without parts says.
+struct GivenPartName {
+  std::string id, title;
+};
+struct GivenPart {
+  std::string reference;
+  nlohmann::json defaults, axis, exclude, repeat, quiet, claim, figure;
+};
+
+// [[exclude]]
+struct GivenExclusion {
+  nlohmann::json when;
+  std::string reason;
+};
+
+// [quiet]
+struct GivenQuiet : QuietLimits {};
+
+// [[claim]]
+struct GivenClaim {
+  std::string quote, metric, source;
+  nlohmann::json of, over;
+  std::vector<std::string> for_each;
+  bool difference = false;
+  std::optional<double> stated, figure;
+  std::string judge = "stated", expect;
+  std::optional<double> equals, less_than, at_most, at_least, more_than;
+};
+
+// [[figure]]: of every kind, and of some.
+struct GivenFigure {
+  std::string kind, name, title;
+  nlohmann::json where, methods, link_gbps;
+  std::string x, y, metric, series, normalise, reference;
+  int rank = 0;
+  bool log_y = true;
+  nlohmann::json published;
+};
+
+// A key with the table that it stands in: "[repeat]", "[[claim]]", or one of those below.
+struct KeyRow : GivenKey {
+  std::string table;
 };
 
 // Tables that are not named by one [table] of TOML alone.

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/resolver.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -9,7 +9,7 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/resolver.hpp"
-#include "harness/records/options_json.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 namespace {

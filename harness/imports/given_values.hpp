@@ -1,4 +1,4 @@
-// Holds what others' results are described with, as text, and where each piece of it stands.
+// Reads the cells of others' files, row by row, and what is given for a key with its place.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/files/csv_reader.hpp"
 #include "harness/files/range.hpp"
 
 namespace sparfuse::harness {
@@ -16,6 +17,29 @@ using Problems = std::vector<std::string>;
 
 // Throws Error{kConfig} with all of them where there are any: nothing is imported then.
 void ThrowProblems(const Problems& problems);
+
+struct GivenRow {
+  std::string where;  // "numbers.csv:3"
+  std::vector<std::string> fields;
+};
+
+// Errors of the file's form are Error{kConfig}, as those of CsvReader.
+class GivenRows {
+ public:
+  // Reads the header. Both must outlive this object; `name` is the file's.
+  GivenRows(std::string_view text, const std::string& name);
+
+  // Without white space around its names.
+  const std::vector<std::string>& header() const noexcept { return header_; }
+  // The next row with a field for each name of the header; nothing behind the last one. Empty lines
+  // do not count, and a row with another number of fields becomes a problem.
+  std::optional<GivenRow> Next(Problems& problems);
+
+ private:
+  const std::string& name_;
+  CsvReader reader_;
+  std::vector<std::string> header_;
+};
 
 struct GivenText {
   std::string text;

@@ -1,16 +1,278 @@
-#include "harness/imports/import_log.hpp"
-
+// Reads logs of others' training: lines by patterns, or a table of steps by its columns.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
-#include "harness/imports/logged_lines.hpp"
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/imports/given_values.hpp"
+#include "harness/imports/imports.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
+
 namespace {
+
+struct Unnamed {
+  std::string pattern;  // as std::regex takes it
+  std::vector<std::pair<std::size_t, std::string>> names;
+};
+
+// Takes the names out of the groups and counts these.
+Unnamed WithoutNames(std::string_view pattern) {
+  Unnamed made;
+  std::size_t groups = 0;
+  bool in_class = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    made.pattern += c;
+    if (c == '\\' && i + 1 < pattern.size()) {
+      made.pattern += pattern[++i];
+    } else if (in_class || c == '[') {
+      in_class = c != ']';
+    } else if (c == '(') {
+      const std::string_view rest = pattern.substr(i + 1);
+      const std::size_t open = rest.starts_with("?P<") ? 3 : rest.starts_with("?<") ? 2 : 0;
+      if (open == 0) {
+        groups += !rest.starts_with('?');
+        continue;
+      }
+      ++groups;
+      const std::size_t close = rest.find('>');
+      if (close == std::string_view::npos) continue;  // the library says what is wrong
+      made.names.emplace_back(groups, rest.substr(open, close - open));
+      i += close + 1;
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string>& known)
+    : where_(pattern.where) {
+  Unnamed made = WithoutNames(pattern.text);
+  try {
+    pattern_ = std::regex(made.pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: no regular expression: {}", where_, pattern.text,
+                                        error.what()));
+  }
+  if (made.names.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: expected a named group, as (?<seconds>...)",
+                                        where_, pattern.text));
+  }
+  for (const auto& [group, name] : made.names) {
+    if (std::ranges::find(known, name) == known.end()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{}: unknown group \"{}\"{}", where_, name,
+                                          Suggestion(name, known)));
+    }
+  }
+  names_ = std::move(made.names);
+}
+
+std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
+  std::map<std::string, std::string> values;
+  std::match_results<std::string_view::const_iterator> found;
+  try {
+    if (line.size() > kLongestLine || !std::regex_search(line.begin(), line.end(), found, pattern_))
+      return values;
+  } catch (const std::regex_error& error) {  // it gave up
+    SPARFUSE_THROW(kConfig, fmt::format("{}: the expression is too complex for a line: {}", where_,
+                                        error.what()));
+  }
+  for (const auto& [group, name] : names_) {
+    if (found[group].matched) values[name] = found[group].str();
+  }
+  return values;
+}
+
+namespace {
+
+// What the lines of a log say together.
+struct LoggedTraining {
+  std::vector<ImportedStep> steps;  // lines with a time, a rate or a loss; in their order
+  std::vector<ImportedEvaluation> evaluations;
+  std::vector<std::pair<std::string, double>> system_rates;  // where each stands
+  // Keys of the setting that lines say ("workers"), the first of each.
+  std::map<std::string, GivenText> said;
+};
+
+constexpr Range kSeconds{0, 1e9}, kSteps{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
+
+using Line = std::map<std::string, GivenText>;
+
+// Hands each line with values, in its order, to `use`.
+void LinesByPatterns(std::string_view text, const std::string& name, const ImportMap& map,
+                     Problems& problems, const std::function<void(const std::string&, Line)>& use) {
+  std::vector<std::string> known;
+  for (const auto keys : {LineKeys(), ResultKeys(), LogKeys()}) {
+    for (const ImportKey& key : keys) known.emplace_back(key.name);
+  }
+  std::vector<LinePattern> patterns;
+  for (const GivenText& pattern : map.patterns) patterns.emplace_back(pattern, known);
+  std::vector<bool> matched(patterns.size());
+  int number = 0;
+  while (!text.empty()) {
+    ++number;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string where = fmt::format("{}:{}", name, number);
+    Line line;
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      for (auto& [key, value] : patterns[i].Match(Trimmed(text.substr(0, end)))) {
+        matched[i] = true;
+        line.try_emplace(key, GivenText{std::move(value), fmt::format("{}: {}", where, key)});
+      }
+    }
+    if (!line.empty()) use(where, std::move(line));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    if (!matched[i])
+      problems.push_back(fmt::format("{}: it matches no line of {}", patterns[i].where(), name));
+  }
+}
+
+void LinesByColumns(std::string_view text, const std::string& name, const ImportMap& map,
+                    Problems& problems, const std::function<void(const std::string&, Line)>& use) {
+  GivenRows rows(text, name);
+  const std::vector<std::string>& header = rows.header();
+  for (const auto& [key, column] : map.columns) {
+    if (std::ranges::find(header, column.text) == header.end())
+      problems.push_back(fmt::format("{} = \"{}\": {} has no such column{}", column.where,
+                                     column.text, name, Suggestion(column.text, header)));
+  }
+  if (!problems.empty()) return;
+  while (const auto row = rows.Next(problems)) {
+    const auto& [where, fields] = *row;
+    Line line;
+    for (const auto& [key, column] : map.columns) {
+      const auto at = std::ranges::find(header, column.text) - header.begin();
+      const std::string_view value = Trimmed(fields[static_cast<std::size_t>(at)]);
+      if (!value.empty())
+        line[key] = {std::string(value), fmt::format("{}: {}", where, column.text)};
+    }
+    if (!line.empty()) use(where, std::move(line));
+  }
+}
+
+bool IsLineKey(const std::string& key) {
+  return std::ranges::find(LineKeys(), key, &ImportKey::name) != LineKeys().end();
+}
+
+// Puts the values of lines together, each in its unit.
+class Collector {
+ public:
+  Collector(const GivenValues& constants, Problems& problems)
+      : constants_(&constants), problems_(&problems) {}
+
+  void Add(const std::string& where, Line line) {
+    GivenValues given(where, *problems_);
+    for (auto& [key, value] : line) {
+      if (IsLineKey(key)) {
+        given.Set(key, std::move(value));
+      } else {
+        found_.said.try_emplace(key, std::move(value));
+      }
+    }
+    ReadStep(given);
+    const auto elapsed = Elapsed(given);
+    ImportedStep step;
+    step.step = step_;
+    step.seconds = given.Number("seconds", kSeconds);
+    if (const auto milliseconds = given.Number("milliseconds", {0, 1e12}))
+      step.seconds = 1e-3 * *milliseconds;
+    step.rate = given.Number("rate", {0, 1e15});
+    step.loss = given.Number("loss", kAny);
+    for (const auto& [key, value] : {std::pair("seconds", step.seconds), {"rate", step.rate}}) {
+      if (value && *value == 0) problems_->push_back(where + ": " + key + " = 0: expected more");
+    }
+    if (const auto rate = given.Number("system_rate", {1e-9, 1e15}))
+      found_.system_rates.emplace_back(where, *rate);
+    if (const auto metric = given.Number("metric", kAny)) {
+      if (!step_) {
+        given.Expected("step",
+                       "how far training was: a group `step`, or `epoch` with "
+                       "steps_per_epoch, in this line or one before");
+      }
+      found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
+    }
+    const bool timed = step.seconds || step.rate;
+    if (timed || (step.loss && given.Find("metric") == nullptr)) found_.steps.push_back(step);
+  }
+
+  LoggedTraining Take() { return std::move(found_); }
+
+ private:
+  void ReadStep(const GivenValues& given) {
+    const auto within = given.Number("step", kSteps);
+    const auto epoch = given.Number("epoch", kSteps);
+    if (!epoch) {
+      if (within) step_ = within;
+      return;
+    }
+    if (!steps_per_epoch_) {
+      steps_per_epoch_ = constants_->Number("steps_per_epoch", kStepsPerEpoch);
+      if (const auto said = found_.said.find("steps_per_epoch");
+          !steps_per_epoch_ && said != found_.said.end())
+        steps_per_epoch_ = NumberIn(said->second.text);
+      if (!steps_per_epoch_) {
+        given.Expected("steps_per_epoch", "a number, since lines count epochs");
+        steps_per_epoch_ = 1;
+      }
+    }
+    step_ = *epoch * *steps_per_epoch_ + within.value_or(0);
+  }
+
+  std::optional<double> Elapsed(const GivenValues& given) {
+    const auto clock = given.Number("clock_ms", {0, 1e15});
+    if (clock && !first_clock_) first_clock_ = clock;
+    if (clock) elapsed_ = 1e-3 * (*clock - *first_clock_);
+    if (const auto elapsed = given.Number("elapsed", kSeconds)) elapsed_ = elapsed;
+    return elapsed_;
+  }
+
+  const GivenValues* constants_;
+  Problems* problems_;
+  LoggedTraining found_;
+  std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;
+};
+
+// `given` has the constants steps_per_epoch and warmup. What cannot be read becomes a problem.
+LoggedTraining ReadLoggedLines(std::string_view text, const std::string& name, const ImportMap& map,
+                               const GivenValues& given, Problems& problems) {
+  if (map.patterns.empty() == map.columns.empty()) {
+    problems.push_back(
+        fmt::format("{}: expected `patterns` in the map, of a log of lines, or "
+                    "`columns`, of comma-separated steps",
+                    name));
+    return {};
+  }
+  Collector collector(given, problems);
+  const auto add = [&](const std::string& where, Line line) {
+    collector.Add(where, std::move(line));
+  };
+  if (map.columns.empty()) {
+    LinesByPatterns(text, name, map, problems, add);
+  } else {
+    LinesByColumns(text, name, map, problems, add);
+  }
+  LoggedTraining found = collector.Take();
+  // The first steps warm up; of lines that do not count steps, the first lines.
+  const int warmup = given.Integer("warmup", {0, 1e9}).value_or(0);
+  int timed = 0;
+  for (ImportedStep& step : found.steps) {
+    if (!step.seconds && !step.rate) continue;
+    step.measured = step.step ? *step.step >= warmup : timed >= warmup;
+    ++timed;
+  }
+  return found;
+}
 
 constexpr double kAlike = 0.05;  // two numbers of one thing are as near as this
 

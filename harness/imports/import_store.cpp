@@ -1,5 +1,4 @@
-#include "harness/imports/import_store.hpp"
-
+// Adds results of others to the store.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
+#include "harness/imports/imports.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/store/scrubber.hpp"
 

@@ -1,5 +1,4 @@
-#include "harness/imports/import_table.hpp"
-
+// Reads tables of others' results: comma-separated values, a result a row.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +8,8 @@
 
 #include "core/base/options.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/imports/given_rows.hpp"
+#include "harness/imports/given_values.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -87,9 +87,10 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
     const auto result = ResultOf(given, map, catalog, problems);
     if (!result) continue;
     CheckStorable(*result, problems);
-    const auto [first, is_new] = seen.try_emplace(
-        {ConfigHash(ConfigOf(*result)), HashOf(SystemOf(result->setting)), result->setting.run},
-        where);
+    const auto [first, is_new] =
+        seen.try_emplace({ConfigHash(ToJson(ConfigOf(*result))), HashOf(SystemOf(result->setting)),
+                          result->setting.run},
+                         where);
     if (!is_new) {
       problems.push_back(
           fmt::format("{}: {}: expected it once, or each with a `run` of its own: "

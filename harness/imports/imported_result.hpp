@@ -2,17 +2,42 @@
 // sure it is.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
-#include "harness/imports/base_units.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/records/trial.hpp"
+#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
+
+// What a rate is counted by, where its unit does not say.
+struct CountedBy {
+  int workers = 1;
+  bool of_one_worker = false;   // the number is of one of them, not of all
+  double units_per_sample = 0;  // as given; 0: as the workload's, which has to be 1 then
+};
+
+struct InBaseUnits {
+  double value = 0;
+  std::string unit;      // "images/s" of all workers, "s", "1", or what the workload's metric is
+  std::string expected;  // "": converted; else what `unit` or the number should have been
+};
+
+// The metrics that may be imported.
+inline constexpr std::string_view kThroughput = "throughput", kStepSeconds = "step_seconds",
+                                  kFinalMetric = "final_metric",
+                                  kSecondsToTarget = "seconds_to_target";
+
+// Whether the number is a rate of samples, which one worker or all of them process.
+bool IsRate(std::string_view metric);
+
+// metric: one of the four. Precondition: `value` is finite, by.workers >= 1.
+InBaseUnits ToBaseUnits(std::string_view metric, double value, std::string_view unit,
+                        const workloads::WorkloadDescriptor& workload, const CountedBy& by);
 
 // What was trained, by what, on what.
 struct ImportedSetting {
@@ -42,7 +67,7 @@ struct ImportedEvaluation {
 struct ImportedResult {
   std::string where;  // "numbers.csv:3"
   ImportedSetting setting;
-  std::string metric;  // one of the four of base_units.hpp
+  std::string metric;  // one of the four above
   std::string unit;
   double value = 0;              // of all workers
   std::string stated;            // as the source has it: "195.8 +- 0.6 img/s, of a worker"
@@ -53,7 +78,7 @@ struct ImportedResult {
   std::vector<ImportedStep> log;
   std::vector<ImportedEvaluation> curve;
   std::string file, sha256;  // that it is from; a name without folders
-  // What a label of the network's bandwidth implies, 10^9 bit/s (plausibility.hpp).
+  // What a label of the network's bandwidth implies, 10^9 bit/s (Doubt of imports.hpp).
   std::optional<std::pair<double, double>> implied_gbps;
   std::vector<std::string> doubts;  // sentences
 };
@@ -66,7 +91,7 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
                                        const Catalog& catalog, Problems& problems);
 
 // The configuration and system of the trial that it becomes: with `run`, its identity.
-nlohmann::json ConfigOf(const ImportedResult& result);
+OthersConfig ConfigOf(const ImportedResult& result);
 System SystemOf(const ImportedSetting& setting);
 // The trial but for its id, origin and series: nothing in it is of this machine or of
 // today, so that two stores that import one file have one trial.

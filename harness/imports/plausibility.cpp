@@ -1,5 +1,4 @@
-#include "harness/imports/plausibility.hpp"
-
+// Holds others' numbers to one another and to what they say of their network.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,18 +6,19 @@
 #include <filesystem>
 #include <map>
 
-#include "harness/clusters/implied_rate.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-constexpr double kAlike = 0.1, kMostOverLinear = 1.25;
+constexpr double kMostApart = 0.1, kMostOverLinear = 1.25;
 constexpr double kTooMuch = 1.05, kTooLittle = 0.5;  // as of declared clusters (implied_rate.cpp)
 
-bool Alike(double one, double other) { return std::abs(one / other - 1) <= kAlike; }
+bool Alike(double one, double other) { return std::abs(one / other - 1) <= kMostApart; }
 
 // "numbers.csv:3": stored with the trial, it must not differ with where the file lay.
 std::string PlaceOf(const ImportedResult& result) {
@@ -27,7 +27,7 @@ std::string PlaceOf(const ImportedResult& result) {
 
 // Equal for results that differ in `keys` alone.
 std::string Without(const ImportedResult& result, std::initializer_list<const char*> keys) {
-  json all = ConfigOf(result);
+  json all = ToJson(ConfigOf(result));
   for (const char* key : keys) all.erase(key);
   all["system"] = ToJson(SystemOf(result.setting));
   all["run"] = result.setting.run;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/machine/nvml.hpp"
+
 namespace sparfuse::harness {
 
 struct Finding {
@@ -23,5 +25,19 @@ struct DoctorPaths {
 
 // Reads; changes nothing. Cost: a second, for asking mpirun and Python their versions.
 std::vector<Finding> Examine(const DoctorPaths& paths);
+
+// What this build brings along.
+struct CudaBuild {
+  bool linked = false;
+  std::string info;   // CudaBuildInfo()
+  int runtime = 0;    // 13000 is 13.0; 0 unknown
+  int devices = 0;    // that the runtime sees
+  std::string wheel;  // the CUDA runtime that LibTorch's wheel brings, "13.0.96"; "" none
+};
+
+// `root`: the checkout, in whose virtual environment LibTorch is.
+CudaBuild DescribeCudaBuild(const std::filesystem::path& root);
+
+std::vector<Finding> GpuFindings(const GpuReport& report, const CudaBuild& build);
 
 }  // namespace sparfuse::harness

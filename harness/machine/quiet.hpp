@@ -1,5 +1,5 @@
 // Judges from what a trial read of its machine whether something disturbed it.
-//
+// //
 // Assumed: the trial may use the cores of its affinity, all of them, as far as its cgroup's quota
 // allows. In a container whose /proc/stat is the host's, what others do on cores that the trial
 // cannot fill counts only where it leaves less than the quota.
@@ -9,11 +9,63 @@
 #include <string>
 #include <vector>
 
-#include "harness/machine/cpu_use.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/records/quiet.hpp"
 
 namespace sparfuse::harness {
+
+// Processor seconds of this thread for one run of the loop, a few tenths of a millisecond: the
+// median of five. Processor time, so that waiting for a core does not count; that shows in CpuUse.
+// What counts is how fast the core computes: its clock, and a neighbour on the same physical core,
+// which no counter of this system sees. The loop is integer arithmetic in registers on as many
+// independent chains as keep all units of a core busy, so that a neighbour is felt; it touches no
+// memory, so that it leaves the caches to the steps around it and does not see what other cores do
+// to those.
+double ReferenceLoopSeconds();
+
+// Of some cores, summed, since the machine started. Whole hundredths of a second a core.
+struct CoreTimes {
+  int cores = 0;
+  double idle_seconds = 0;  // waiting for input and output included
+  double interrupt_seconds = 0;
+  double stolen_seconds = 0;  // which the hypervisor gave to others
+  double all_seconds = 0;
+};
+
+// What was added between two readings; none where a counter fell, as those of waiting for input and
+// output may at any time: nothing can be said of what others did meanwhile.
+std::optional<CoreTimes> Between(const std::optional<CoreTimes>& before,
+                                 const std::optional<CoreTimes>& after);
+
+// What of /proc/stat concerns these cores; none where it names none of them.
+std::optional<CoreTimes> ParseProcStat(const std::string& text, const std::vector<int>& cores);
+// Seconds in which a task of the host waited for a core, of /proc/pressure/cpu.
+std::optional<double> ParsePressure(const std::string& text);
+// Cores' worth of time that a cgroup's cpu.max, "200000 100000", allows; none for "max".
+std::optional<double> ParseQuota(const std::string& text);
+// /proc/PID/stat. Its second field, the name, may hold spaces and brackets.
+struct ProcessTimes {
+  int parent = 0;
+  double cpu_seconds = 0;
+};
+std::optional<ProcessTimes> ParseProcessStat(const std::string& text);
+
+// At one moment. What a kernel or a container does not tell is empty.
+struct CpuUse {
+  std::optional<CoreTimes> times;    // of the cores of this thread's affinity
+  double own_cpu_seconds = 0;        // of this process, its threads that ended included
+  double ancestors_cpu_seconds = 0;  // launcher and controller: they belong to the trial
+  long involuntary_switches = 0;     // of this process
+  std::optional<double> pressure_seconds;
+};
+CpuUse ReadCpuUse();
+
+// What the cgroup of this process allows; none where it does not limit.
+std::optional<double> CpuQuota();
+// Mean over the cores, now; none where the kernel does not tell.
+std::optional<double> ClockMhz();
+// Tasks that ran or waited, over the last minute.
+std::optional<double> LoadAverage();
 
 // What the processes of a trial on one host read over the measured time.
 struct HostUse : CoreTimes {  // of the cores that the trial may use

@@ -13,14 +13,24 @@
 #include "harness/catalog/method_file.hpp"
 #include "harness/files/csv_reader.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/given_record.hpp"
 
 namespace sparfuse::harness {
 
 namespace {
 
-constexpr std::string_view kColumns[] = {
-    "paper",      "artifact", "workload", "model", "dataset", "workers", "network",   "method",
-    "sparsifier", "density",  "metric",   "value", "unit",    "source",  "confidence"};
+// The columns of a file, in their order.
+struct Column {
+  std::string_view name;
+  std::string PublishedNumber::*text;
+};
+using N = PublishedNumber;
+constexpr Column kColumns[] = {
+    {"paper", &N::paper},     {"artifact", &N::artifact}, {"workload", &N::workload},
+    {"model", &N::model},     {"dataset", &N::dataset},   {"workers", &N::workers},
+    {"network", &N::network}, {"method", &N::method},     {"sparsifier", &N::sparsifier},
+    {"density", &N::density}, {"metric", &N::metric},     {"value", &N::stated},
+    {"unit", &N::unit},       {"source", &N::source},     {"confidence", &N::confidence}};
 
 std::optional<double> NumberOf(std::string_view text) {
   double value = 0;
@@ -34,10 +44,11 @@ std::optional<double> NumberOf(std::string_view text) {
 
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name) {
   CsvReader reader(text, name);
-  if (const auto header = reader.Record();
-      !std::equal(header.begin(), header.end(), std::begin(kColumns), std::end(kColumns))) {
+  std::vector<std::string_view> names;
+  for (const Column& column : kColumns) names.push_back(column.name);
+  if (const auto header = reader.Record(); !std::ranges::equal(header, names)) {
     reader.Fail(
-        fmt::format("columns {}: expected {}", fmt::join(header, ","), fmt::join(kColumns, ",")));
+        fmt::format("columns {}: expected {}", fmt::join(header, ","), fmt::join(names, ",")));
   }
   std::vector<PublishedNumber> rows;
   while (!reader.AtEnd()) {
@@ -46,11 +57,7 @@ std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::st
       reader.Fail(fmt::format("{} fields: expected {}", fields.size(), std::size(kColumns)));
     }
     PublishedNumber row;
-    std::string* const texts[] = {&row.paper,      &row.artifact, &row.workload,  &row.model,
-                                  &row.dataset,    &row.workers,  &row.network,   &row.method,
-                                  &row.sparsifier, &row.density,  &row.metric,    &row.stated,
-                                  &row.unit,       &row.source,   &row.confidence};
-    for (std::size_t i = 0; i < fields.size(); ++i) *texts[i] = std::move(fields[i]);
+    for (std::size_t i = 0; i < fields.size(); ++i) row.*kColumns[i].text = std::move(fields[i]);
     if (row.stated.empty())
       reader.Fail("value is empty: expected a number, or what the paper says");
     constexpr std::string_view kBetween = " +- ";
@@ -77,64 +84,93 @@ std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file) {
   return ParsePublished(text, file.string());
 }
 
-std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder) {
-  std::vector<PublishedNumber> numbers = ReadPublished(folder / "published-numbers.csv");
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Rows = std::vector<PublishedNumber>;
+
+// Of every file of numbers in the folder.
+Rows ReadAllPublished(const fs::path& folder) {
+  Rows numbers = ReadPublished(folder / "published-numbers.csv");
   if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
     for (PublishedNumber& number : ReadPublished(more)) numbers.push_back(std::move(number));
   }
   return numbers;
 }
 
-namespace {
+// Members that are JSON: tables by our names, or a string or a list of them (RowsWith).
+struct GivenPublished {
+  std::string paper;
+  json methods = json::object();
+};
+struct GivenOfFigure {
+  std::string artifact, metric, x;
+  json artifacts = json::object(), models = json::object(), networks = json::object(), stated;
+};
 
-namespace fs = std::filesystem;
-using nlohmann::json;
+}  // namespace
 
-// One object {column: text} a number.
-json RowsOf(const std::vector<PublishedNumber>& numbers) {
-  json rows = json::array();
-  for (const auto& number : numbers) {
-    rows.push_back({{"paper", number.paper},
-                    {"artifact", number.artifact},
-                    {"workload", number.workload},
-                    {"model", number.model},
-                    {"dataset", number.dataset},
-                    {"workers", number.workers},
-                    {"network", number.network},
-                    {"method", number.method},
-                    {"sparsifier", number.sparsifier},
-                    {"density", number.density},
-                    {"metric", number.metric},
-                    {"value", number.stated},
-                    {"unit", number.unit},
-                    {"source", number.source},
-                    {"confidence", number.confidence}});
-  }
-  return rows;
+template <>
+const std::vector<RecordKey<GivenPublished>>& KeysOf<GivenPublished>() {
+  using P = GivenPublished;
+  static const std::vector<RecordKey<P>> kKeys = {
+      Given<&P::paper>("paper", "", "the paper, as a file of results/published names it"),
+      Given<&P::methods>("methods", "{}",
+                         "what the paper calls our methods: { our-method = \"its name\" } or a "
+                         "list of names; of a method's file its path, as where a cell names it",
+                         {.type = "table"})};
+  return kKeys;
 }
 
-std::vector<std::string> ValuesOf(const json& rows, const char* column) {
+template <>
+const std::vector<RecordKey<GivenOfFigure>>& KeysOf<GivenOfFigure>() {
+  using F = GivenOfFigure;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Given<&F::artifact>("artifact", "none",
+                          "the paper's figure or table, of a figure that shows one workload"),
+      Given<&F::artifacts>("artifacts", "none", "by workload: { our-workload = \"Fig14a\" }",
+                           {.type = "table"}),
+      Given<&F::models>("models", "{}",
+                        "by workload, where an artifact shows several: { our-workload = "
+                        "\"ResNet-152\" }",
+                        {.type = "table"}),
+      Given<&F::metric>("metric", "the figure's y", "what the paper calls the metric"),
+      Given<&F::networks>("networks", "all",
+                          "by cluster, where an artifact shows several: { our-cluster = \"10GbE "
+                          "with TCP/IP\" }",
+                          {.type = "table"}),
+      Given<&F::stated>("stated", "none", "artifacts of the text whose gains \"A vs B\" are drawn",
+                        {.type = "string or list"}),
+      Given<&F::x>("x", "the figure's x", "what runs along the axis", {.type = "a key of cells"})};
+  return kKeys;
+}
+
+std::vector<GivenKey> PublishedKeys() { return GivenKeysOf<GivenPublished>(); }
+std::vector<GivenKey> PublishedKeysOfFigures() { return GivenKeysOf<GivenOfFigure>(); }
+
+namespace {
+
+std::vector<std::string> ValuesOf(const Rows& rows, std::string PublishedNumber::*column) {
   std::set<std::string> values;
-  for (const json& row : rows) values.insert(row[column].get<std::string>());
+  for (const PublishedNumber& row : rows) values.insert(row.*column);
   return {values.begin(), values.end()};
 }
 
 // The rows whose `column` is one of what the file gives at `pointer`: a string or a list of them.
-json RowsWith(const TomlFile& file, const std::string& pointer, const json& rows,
-              const char* column, const std::string& of_what) {
+Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows,
+              std::string PublishedNumber::*column, const std::string& of_what) {
   const json& given = *file.Find(pointer);
-  const json names = given.is_array() ? given : json::array({given});
-  json found = json::array();
-  for (const json& name : names) {
+  Rows found;
+  for (const json& name : given.is_array() ? given : json::array({given})) {
     if (!name.is_string()) file.FailValue(pointer, "a string, or a list of strings");
     const std::size_t before = found.size();
-    std::copy_if(rows.begin(), rows.end(), std::back_inserter(found),
-                 [&](const json& row) { return row[column] == name; });
-    if (found.size() == before) {
-      const auto known = ValuesOf(rows, column);
-      file.Fail(pointer, fmt::format("{} has no number with {} {}{}", of_what, column, Shown(name),
-                                     Suggestion(name.get<std::string>(), known)));
-    }
+    std::ranges::copy_if(rows, std::back_inserter(found),
+                         [&](const PublishedNumber& row) { return row.*column == name; });
+    if (found.size() > before) continue;
+    const auto as = std::ranges::find(kColumns, column, &Column::text);
+    file.Fail(pointer, fmt::format("{} has no number with {} {}{}", of_what, as->name, Shown(name),
+                                   Suggestion(name.get<std::string>(), ValuesOf(rows, column))));
   }
   return found;
 }
@@ -144,43 +180,35 @@ json RowsWith(const TomlFile& file, const std::string& pointer, const json& rows
 std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& catalog,
                                        const fs::path& folder) {
   if (file.Find("/published") == nullptr) return std::nullopt;
-  static const std::vector<std::string> kKeys = {"paper", "methods"};
-  file.CheckKeys("/published", "[published]", kKeys);
-  Published published;
-  published.paper = file.RequiredString("/published", "paper");
-  published.rows = RowsWith(file, "/published/paper", RowsOf(ReadAllPublished(folder)), "paper",
-                            "results/published");
-  published.methods = json::object();
-  const json* methods = file.Find("/published/methods");
-  if (methods == nullptr) return published;
-  if (!methods->is_object()) {
-    file.FailValue("/published/methods", "{ our-method = \"the paper's name\", ... }");
-  }
+  GivenPublished given;
+  ReadTable(file, "/published", "[published]", given);
+  Published published{given.paper, {}, {}};
+  published.rows =
+      RowsWith(file, "/published/paper", ReadAllPublished(folder), &N::paper, "results/published");
   const auto ours = Names(catalog.methods);
-  for (const auto& [given, theirs] : methods->items()) {
-    const std::string at = "/published/methods/" + given;
-    const std::string name = MethodNameOf(given);
-    const bool known = IsMethodFile(given)
-                           ? fs::exists(fs::path(file.name()).parent_path() / given)
-                           : std::find(ours.begin(), ours.end(), name) != ours.end();
+  for (const auto& [method, theirs] : given.methods.items()) {
+    const std::string at = "/published/methods/" + method;
+    const std::string name = MethodNameOf(method);
+    const bool known = IsMethodFile(method)
+                           ? fs::exists(fs::path(file.name()).parent_path() / method)
+                           : std::ranges::find(ours, name) != ours.end();
     if (!known) {
-      file.Fail(at, fmt::format("[published] methods: unknown method \"{}\"{}", given,
-                                Suggestion(given, ours)));
+      file.Fail(at, fmt::format("[published] methods: unknown method \"{}\"{}", method,
+                                Suggestion(method, ours)));
     }
-    RowsWith(file, at, published.rows, "method", published.paper);
-    published.methods[name] = theirs.is_array() ? theirs : json::array({theirs});
+    RowsWith(file, at, published.rows, &N::method, published.paper);
+    published.methods[name] = theirs.is_array() ? theirs.get<std::vector<std::string>>()
+                                                : std::vector{theirs.get<std::string>()};
   }
   return published;
 }
 
 json PublishedOfFigure(const TomlFile& file, const std::string& at, const Published& published,
                        const std::string& metric, std::span<const std::string> workloads) {
-  static const std::vector<std::string> kKeys = {"artifact", "artifacts", "models", "metric",
-                                                 "networks", "x",         "stated"};
-  file.CheckKeys(at, "published of a figure", kKeys);
-  const json* artifacts = file.Find(at + "/artifacts");
-  const bool one = file.Find(at + "/artifact") != nullptr;
-  if (one == (artifacts != nullptr)) {
+  GivenOfFigure given;
+  ReadTable(file, at, "published of a figure", given);
+  const bool one = !given.artifact.empty();
+  if (one != given.artifacts.empty()) {
     file.Fail(at,
               "published: expected either artifact = \"Fig17\" or artifacts = { our-workload = "
               "\"Fig14a\", ... }");
@@ -190,71 +218,58 @@ json PublishedOfFigure(const TomlFile& file, const std::string& at, const Publis
                    fmt::format("artifacts = {{ workload = \"...\" }}: the figure shows {}",
                                fmt::join(workloads, ", ")));
   }
-  if (artifacts != nullptr && (!artifacts->is_object() || artifacts->empty())) {
-    file.FailValue(at + "/artifacts", "{ our-workload = \"Fig14a\", ... }");
-  }
   const auto check_workload = [&](const std::string& pointer, const std::string& name) {
-    if (std::find(workloads.begin(), workloads.end(), name) == workloads.end()) {
+    if (std::ranges::find(workloads, name) == workloads.end()) {
       file.Fail(pointer, fmt::format("published: no cell of the figure has workload \"{}\"{}", name,
                                      Suggestion(name, workloads)));
     }
   };
-  if (const json* models = file.Find(at + "/models"); models != nullptr) {
-    if (!models->is_object()) file.FailValue(at + "/models", "{ our-workload = \"ResNet-152\" }");
-    for (const auto& [workload, model] : models->items()) {
-      check_workload(at + "/models/" + workload, workload);
-    }
-  }
-  const json* networks = file.Find(at + "/networks");
-  if (networks != nullptr) {
-    if (!networks->is_object() || networks->empty())
-      file.FailValue(at + "/networks", "{ our-cluster = \"10GbE with TCP/IP\", ... }");
-    for (const auto& [cluster, name] : networks->items())
-      RowsWith(file, at + "/networks/" + cluster, published.rows, "network", published.paper);
-  }
+  for (const auto& [workload, model] : given.models.items())
+    check_workload(at + "/models/" + workload, workload);
+  for (const auto& [cluster, name] : given.networks.items())
+    RowsWith(file, at + "/networks/" + cluster, published.rows, &N::network, published.paper);
   json rows = json::array();
-  const auto add = [&](const std::string& pointer, const std::string& workload) {
-    json found = RowsWith(file, pointer, published.rows, "artifact", published.paper);
-    if (const std::string model = at + "/models/" + workload; file.Find(model) != nullptr) {
-      found = RowsWith(file, model, found, "model", Shown(*file.Find(pointer)));
-    }
-    const auto models = ValuesOf(found, "model");
-    if (file.Find(at + "/metric") != nullptr) {
-      found = RowsWith(file, at + "/metric", found, "metric", Shown(*file.Find(pointer)));
-    } else if (!metric.empty()) {
-      json with = json::array();
-      std::copy_if(found.begin(), found.end(), std::back_inserter(with),
-                   [&](const json& row) { return row["metric"] == metric; });
-      if (with.empty()) {
-        file.Fail(pointer, fmt::format("{} has no number of metric \"{}\"; it has {}",
-                                       Shown(*file.Find(pointer)), metric,
-                                       fmt::join(ValuesOf(found, "metric"), ", ")));
-      }
-      found = std::move(with);
-    }
-    if (file.Find(at + "/stated") != nullptr) {
-      for (json& row :
-           RowsWith(file, at + "/stated", published.rows, "artifact", published.paper)) {
-        const auto model = row["model"].get<std::string>();
-        if (std::find(models.begin(), models.end(), model) == models.end()) continue;
-        row["stated"] = true;
-        found.push_back(std::move(row));
-      }
-    }
-    for (json& row : found) {
-      row["of"] = workload.empty() ? json() : json(workload);
-      if (networks != nullptr) {
-        const auto cluster = std::find(networks->begin(), networks->end(), row["network"]);
-        if (cluster == networks->end()) continue;
+  const auto add_rows = [&](const Rows& numbers, const std::string& workload, bool stated) {
+    for (const PublishedNumber& number : numbers) {
+      json row = {{"of", workload.empty() ? json() : json(workload)}};
+      for (const Column& column : kColumns) row[std::string(column.name)] = number.*column.text;
+      if (stated) row["stated"] = true;
+      if (!given.networks.empty()) {
+        const auto cluster =
+            std::find(given.networks.begin(), given.networks.end(), number.network);
+        if (cluster == given.networks.end()) continue;
         row["cluster"] = cluster.key();
       }
       rows.push_back(std::move(row));
     }
   };
+  const auto add = [&](const std::string& pointer, const std::string& workload) {
+    Rows found = RowsWith(file, pointer, published.rows, &N::artifact, published.paper);
+    if (const std::string model = at + "/models/" + workload; file.Find(model) != nullptr)
+      found = RowsWith(file, model, found, &N::model, Shown(*file.Find(pointer)));
+    const auto models = ValuesOf(found, &N::model);
+    if (!given.metric.empty()) {
+      found = RowsWith(file, at + "/metric", found, &N::metric, Shown(*file.Find(pointer)));
+    } else if (!metric.empty()) {
+      const auto known = ValuesOf(found, &N::metric);
+      std::erase_if(found, [&](const PublishedNumber& row) { return row.metric != metric; });
+      if (found.empty()) {
+        file.Fail(pointer, fmt::format("{} has no number of metric \"{}\"; it has {}",
+                                       Shown(*file.Find(pointer)), metric, fmt::join(known, ", ")));
+      }
+    }
+    add_rows(found, workload, false);
+    if (given.stated.is_null()) return;
+    Rows gains = RowsWith(file, at + "/stated", published.rows, &N::artifact, published.paper);
+    std::erase_if(gains, [&](const PublishedNumber& row) {
+      return std::ranges::find(models, row.model) == models.end();
+    });
+    add_rows(gains, workload, true);
+  };
   if (one) {
     add(at + "/artifact", workloads.empty() ? "" : workloads.front());
   } else {
-    for (const auto& [workload, artifact] : artifacts->items()) {
+    for (const auto& [workload, artifact] : given.artifacts.items()) {
       check_workload(at + "/artifacts/" + workload, workload);
       add(at + "/artifacts/" + workload, workload);
     }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
@@ -29,15 +31,11 @@ struct PublishedNumber {
 std::vector<PublishedNumber> ReadPublished(const std::filesystem::path& file);
 std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::string& name);
 
-// Those of every file of numbers in `folder`: published-numbers.csv, and ddl-benchmarks.csv where
-// it is there. Throws as ReadPublished.
-std::vector<PublishedNumber> ReadAllPublished(const std::filesystem::path& folder);
-
 // The [published] table of an experiment file: a paper, and what it calls our methods.
 struct Published {
-  std::string paper;       // as in the column `paper`
-  nlohmann::json methods;  // {ours: [theirs, ...]}
-  nlohmann::json rows;     // of the paper: one object {column: text} a number
+  std::string paper;                                        // as in the column `paper`
+  std::map<std::string, std::vector<std::string>> methods;  // theirs, by ours
+  std::vector<PublishedNumber> rows;                        // of the paper
 };
 
 // nullopt where the file has no [published]. Reads published-numbers.csv in `folder`. Throws
@@ -47,11 +45,16 @@ std::optional<Published> ReadPublished(const TomlFile& file, const Catalog& cata
                                        const std::filesystem::path& folder);
 
 // What the `published` table at `at`, of a figure that shows `metric` (empty: all metrics) for
-// these workloads, draws: {"paper", "methods", "rows": [row with "of": workload or null]}. Rows of
-// `stated` artifacts ("A vs B" gains) have "stated": true. Throws Error{kConfig} for unknown names
-// and for a mapping that no row matches.
+// these workloads, draws: {"paper", "methods", "rows": [{column: text}, with "of": workload or
+// null]}. Rows of `stated` artifacts ("A vs B" gains) have "stated": true. JSON, since it is part
+// of the figure's entry, which is. Throws Error{kConfig} for unknown names and for a mapping that
+// no row matches.
 nlohmann::json PublishedOfFigure(const TomlFile& file, const std::string& at,
                                  const Published& published, const std::string& metric,
                                  std::span<const std::string> workloads);
+
+// The keys of [published], and of a figure's `published`.
+std::vector<GivenKey> PublishedKeys();
+std::vector<GivenKey> PublishedKeysOfFigures();
 
 }  // namespace sparfuse::harness

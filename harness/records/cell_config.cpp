@@ -12,7 +12,6 @@
 #include "core/base/thread_pool.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/records/options_json.hpp"
 #include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
@@ -500,9 +499,7 @@ json ToJson(const MethodChoice& choice) {
 json ToJson(const CellConfig& config) { return WriteRecord(config); }
 
 CellConfig CellConfigOf(const json& stored, std::string_view whole) {
-  CellConfig config;
-  ReadRecord(stored, KeyPlace(whole), config);
-  return config;
+  return RecordOf<CellConfig>(stored, whole);
 }
 
 json ToJson(const TrialConfig& trial) {

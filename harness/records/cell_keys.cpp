@@ -5,7 +5,7 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_config.hpp"
-#include "harness/records/record.hpp"
+#include "harness/records/given_record.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -28,15 +28,7 @@ bool IsOfMethod(const KeyInfo& key) { return key.cell.part != CellRole::Part::kS
 }  // namespace
 
 std::span<const GivenKey> GivenKeysOfCells() {
-  static const std::vector<GivenKey> kKeys = [] {
-    std::vector<GivenKey> keys;
-    for (const RecordKey<CellConfig>& key : Table()) {
-      if (key.computed) continue;
-      keys.push_back({key.name, key.range, key.type_text(key), key.unit, key.fallback, key.meaning,
-                      key.cell.column});
-    }
-    return keys;
-  }();
+  static const std::vector<GivenKey> kKeys = GivenKeysOf<CellConfig>();
   return kKeys;
 }
 

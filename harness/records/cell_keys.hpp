@@ -23,7 +23,7 @@ inline constexpr double kMinEmulableAlphaMicroseconds = 100;
 inline constexpr int kMostLiveWorkers = 1024;
 inline constexpr int kMostLiveThreads = 4096;  // of all ranks together
 
-// A key that an experiment file may give of its cells.
+// A key that files may give, of a cell or of another record (given_record.hpp).
 struct GivenKey {
   std::string name;
   Range range;
@@ -31,7 +31,7 @@ struct GivenKey {
   std::string unit;      // "seconds"; "" where it has none
   std::string fallback;  // the default in words or as TOML; "" where the file must give the key
   std::string meaning;   // one sentence
-  std::string column;    // heads its column in tables; "" where it has none
+  std::string column;    // of a cell's: heads its column in tables; "" where it has none
 };
 std::span<const GivenKey> GivenKeysOfCells();
 std::vector<std::string> CellKeyNames();

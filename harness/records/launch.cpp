@@ -172,9 +172,7 @@ LaunchHosts TakeHostRecord(const std::filesystem::path& directory) {
 }
 
 TrialLaunch LaunchOf(const json& stored, std::string_view whole) {
-  TrialLaunch launch;
-  ReadRecord(stored, KeyPlace(whole), launch);
-  return launch;
+  return RecordOf<TrialLaunch>(stored, whole);
 }
 
 }  // namespace sparfuse::harness

@@ -88,17 +88,6 @@ const std::vector<RecordKey<SourceState>>& KeysOf<SourceState>() {
   return kKeys;
 }
 
-namespace {
-
-template <class Record>
-Record Read(const json& stored, std::string_view whole) {
-  Record record;
-  ReadRecord(stored, KeyPlace(whole), record);
-  return record;
-}
-
-}  // namespace
-
 json ToJson(const std::optional<CardStates>& states) {
   return states ? WriteRecord(*states) : json();
 }
@@ -107,13 +96,13 @@ json ToJson(const Software& software) { return WriteRecord(software); }
 json ToJson(const SourceState& source) { return WriteRecord(source); }
 
 Machine MachineIn(const json& stored, std::string_view whole) {
-  return Read<Machine>(stored, whole);
+  return RecordOf<Machine>(stored, whole);
 }
 Software SoftwareIn(const json& stored, std::string_view whole) {
-  return Read<Software>(stored, whole);
+  return RecordOf<Software>(stored, whole);
 }
 SourceState SourceIn(const json& stored, std::string_view whole) {
-  return Read<SourceState>(stored, whole);
+  return RecordOf<SourceState>(stored, whole);
 }
 
 }  // namespace sparfuse::harness

@@ -140,11 +140,7 @@ json ToJson(const Node& node) { return WriteRecord(node); }
 
 json ToJson(const DescribedNode& node) { return WriteRecord(node); }
 
-Node NodeOf(const json& stored, std::string_view whole) {
-  Node node;
-  ReadRecord(stored, KeyPlace(whole), node);
-  return node;
-}
+Node NodeOf(const json& stored, std::string_view whole) { return RecordOf<Node>(stored, whole); }
 
 std::vector<Node> NodesIn(const json& list) {
   std::vector<Node> nodes;

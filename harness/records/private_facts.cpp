@@ -156,9 +156,7 @@ void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& fa
 json ToJson(const PrivateFacts& facts) { return WriteRecord(facts); }
 
 PrivateFacts PrivateFactsOf(const json& stored, std::string_view whole) {
-  PrivateFacts facts;
-  ReadRecord(stored, KeyPlace(whole), facts);
-  return facts;
+  return RecordOf<PrivateFacts>(stored, whole);
 }
 
 std::string FailureMessageIn(const std::filesystem::path& directory) {

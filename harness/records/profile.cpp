@@ -332,17 +332,6 @@ const std::vector<RecordKey<ProfileOutcome>>& KeysOf<ProfileOutcome>() {
   return kKeys;
 }
 
-namespace {
-
-template <class Record>
-Record RecordOf(const json& stored, std::string_view whole) {
-  Record record;
-  ReadRecord(stored, KeyPlace(whole), record);
-  return record;
-}
-
-}  // namespace
-
 Profile ProfileOf(const json& stored, std::string_view whole) {
   return RecordOf<Profile>(stored, whole);
 }

@@ -35,6 +35,10 @@
 
 namespace sparfuse::harness {
 
+// A table of scalars as options. `owner` begins the Error{kConfig} for any other value.
+Options OptionsFromJson(std::string_view owner, const nlohmann::json& table);
+nlohmann::json OptionsToJson(const Options& options);
+
 // What becomes of a text when it leaves this machine in a bundle, a site or a report. Numbers,
 // true, false and null leave as they are.
 enum class Leaves : std::uint8_t {
@@ -236,6 +240,14 @@ void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& recor
   for (const auto& [name, value] : from.items()) {
     if (std::find(names.begin(), names.end(), name) == names.end()) place.Unknown(name, names);
   }
+}
+
+// whole: what errors call it. Throws as ReadRecord.
+template <class Record>
+Record RecordOf(const nlohmann::json& stored, std::string_view whole) {
+  Record record;
+  ReadRecord(stored, KeyPlace(whole), record);
+  return record;
 }
 
 template <class Record>

@@ -7,7 +7,6 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/npy.hpp"
-#include "harness/records/cell_config.hpp"
 #include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
@@ -60,6 +59,25 @@ const std::vector<RecordKey<LayoutTensor>>& KeysOf<LayoutTensor>() {
   static const std::vector<RecordKey<L>> kKeys = {
       Key<&L::name>({.name = "name", .leaves = Leaves::kPlace}), Key<&L::shape>({.name = "shape"}),
       Key<&L::numel>({.name = "numel"}), Key<&L::dense>({.name = "dense"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<OthersConfig>>& KeysOf<OthersConfig>() {
+  using C = OthersConfig;
+  static const std::vector<RecordKey<C>> kKeys = {
+      Key<&C::kind>({.name = "kind", .leaves = Leaves::kOption}),
+      Key<&C::mode>({.name = "mode", .leaves = Leaves::kOption}),
+      Key<&C::metric>({.name = "metric", .leaves = Leaves::kOption}),
+      Key<&C::workload>({.name = "workload", .leaves = Leaves::kOption}),
+      Key<&C::method>({.name = "method", .leaves = Leaves::kOption}),
+      Key<&C::sparsifier>({.name = "sparsifier", .leaves = Leaves::kOption, .optional = true}),
+      Key<&C::workers>({.name = "workers"}),
+      Key<&C::density>({.name = "density", .optional = true}),
+      Key<&C::network_gbps>({.name = "network_gbps", .unit = "Gbit/s", .optional = true}),
+      Key<&C::target>({.name = "target", .optional = true}),
+      Key<&C::ranks_per_node>({.name = "ranks_per_node", .optional = true}),
+      Key<&C::batch_per_worker>({.name = "batch_per_worker", .optional = true})};
   return kKeys;
 }
 
@@ -276,6 +294,23 @@ void KeepReadable(json& trial, const char* part, const std::vector<std::string>&
   *found = std::move(readable);
 }
 
+template <class Record>
+void CheckKeysThatAreThere(const KeyPlace& place, const json& config) {
+  Record read;
+  for (const RecordKey<Record>& key : KeysOf<Record>()) {
+    const auto found = config.find(key.name);
+    if (found != config.end()) key.read(*found, key, KeyPlace(place, key.name), read);
+  }
+}
+
+void CheckConfigAt(const KeyPlace& place, const json& config) {
+  if (config.value("mode", json()) == kImported) {
+    CheckKeysThatAreThere<OthersConfig>(place, config);
+  } else {
+    CheckKeysThatAreThere<CellConfig>(place, config);
+  }
+}
+
 void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   for (const auto& [name, passed] : trial.checks) {
     if (trial.status == TrialStatus::kOk && !passed) {
@@ -285,6 +320,7 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   }
   CheckMetrics(trial, place);
   CheckTimes(trial, place);
+  CheckConfigAt(KeyPlace(place, "config"), trial.config);
   if (trial.config_hash != ConfigHash(stored.at("config")))
     KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");
 }
@@ -313,6 +349,8 @@ json ToJson(const Trial& trial) { return WriteRecord(trial); }
 
 json ToJson(const Outcome& outcome) { return WriteRecord(outcome); }
 
+json ToJson(const OthersConfig& config) { return WriteRecord(config); }
+
 json ToJson(const ImportedFrom& imported) { return WriteRecord(imported); }
 
 json ToJson(const Annotation& annotation) { return WriteRecord(annotation); }
@@ -340,15 +378,11 @@ Trial TrialOf(const json& stored, std::string_view whole) {
 }
 
 Outcome OutcomeOf(const json& stored, std::string_view whole) {
-  Outcome outcome;
-  ReadRecord(stored, KeyPlace(whole), outcome);
-  return outcome;
+  return RecordOf<Outcome>(stored, whole);
 }
 
 Annotation AnnotationOf(const json& stored, std::string_view whole) {
-  Annotation annotation;
-  ReadRecord(stored, KeyPlace(whole), annotation);
-  return annotation;
+  return RecordOf<Annotation>(stored, whole);
 }
 
 bool IsOfEarlierBundle(const json& stored) {
@@ -371,12 +405,17 @@ bool IsOlderTrial(const json& stored) {
   return schema.is_number_integer() && schema < kTrialSchema;
 }
 
+void CheckConfig(const json& config, std::string_view whole) {
+  const KeyPlace place(whole);
+  if (!config.is_object()) place.Expected(config, "an object");
+  CheckConfigAt(place, config);
+}
+
 json ScrubbedConfig(const json& config, const Scrubber& scrubber) {
-  // What others' results have beside keys of cells (harness/imports).
   static const std::map<std::string, Leaves> kKeys = [] {
-    std::map<std::string, Leaves> keys = {{"metric", Leaves::kOption},
-                                          {"network_gbps", Leaves::kOption}};
+    std::map<std::string, Leaves> keys;
     for (const KeyInfo& key : KeysOf<CellConfig>()) keys.emplace(key.name, key.leaves);
+    for (const KeyInfo& key : KeysOf<OthersConfig>()) keys.emplace(key.name, key.leaves);
     return keys;
   }();
   json scrubbed = json::object();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/fusion/layout.hpp"
+#include "harness/records/cell_config.hpp"
 #include "harness/records/launch.hpp"
 #include "harness/records/machine.hpp"
 #include "harness/records/names.hpp"
@@ -97,6 +98,21 @@ struct Outcome : TrialResult {
   bool operator==(const Outcome&) const = default;
 };
 
+// The mode of results of others, which are beside the modes that cells run in: no cell has it, so
+// that no such trial stands for one. Their experiment is called the same.
+inline constexpr std::string_view kImported = "imported";
+
+// What others measured: the configuration of their trials, in the place of a cell's. What a source
+// does not say is not there.
+struct OthersConfig {
+  TrialKind kind = TrialKind::kThroughput;
+  std::string mode = std::string(kImported);
+  std::string metric, workload, method, sparsifier;
+  int workers = 1;
+  std::optional<double> density, network_gbps, target;
+  std::optional<int> ranks_per_node, batch_per_worker;
+};
+
 // Where a number of others is from, and how it stands there.
 struct ImportedFrom {
   std::string file, sha256, stated;
@@ -142,14 +158,15 @@ struct Annotation {
 
 nlohmann::json ToJson(const Trial& trial);
 nlohmann::json ToJson(const Outcome& outcome);
+nlohmann::json ToJson(const OthersConfig& config);
 nlohmann::json ToJson(const ImportedFrom& imported);
 nlohmann::json ToJson(const Annotation& annotation);
 nlohmann::json ToJson(const MetricValues& metrics);
 nlohmann::json ToJson(const SeriesByFile& series);
 
 // All throw Error{kData} that names the file, the key, its value and what was expected. Of a trial
-// also where a value is impossible (a negative time), where its status contradicts its checks, and
-// where config_hash is not the hash of config.
+// also where a value is impossible (a negative time), where its status contradicts its checks, as
+// CheckConfig of its configuration, and where config_hash is not the hash of that.
 Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json");
 Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
 Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
@@ -163,6 +180,9 @@ bool IsOfEarlierBundle(const nlohmann::json& stored);
 // that no record has; its keys stood in a list, and their values had any form.
 nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
 
+// Throws Error{kData} where a key has a value that cells, or results of others, do not have. Keys
+// that are missing, or that no cell has, are left to hashes.
+void CheckConfig(const nlohmann::json& config, std::string_view whole);
 // A configuration as it leaves: keys that cells or others' results have, with texts as these leave.
 nlohmann::json ScrubbedConfig(const nlohmann::json& config, const Scrubber& scrubber);
 

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 
 namespace sparfuse::harness {
 namespace {

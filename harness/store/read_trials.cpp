@@ -35,8 +35,10 @@ std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
   if (const fs::path file = directory / "config.json"; SomethingIsAt(file)) {
     try {
       const json config = ReadJsonFile(file);
-      if (!SaysTheSame(config, trial["config"]))
+      if (!SaysTheSame(config, trial["config"])) {
+        CheckConfig(config, file.native());
         wrong = contradicts("config_hash", "config.json", ConfigHash(config));
+      }
     } catch (const Error& error) {
       wrong = error.what();
     }

@@ -104,10 +104,6 @@ class NamedValues {
   std::vector<Entry> entries_;  // by name
 };
 
-// The mode of results of others, which are beside the modes that cells run in: no cell has it, so
-// that no such trial stands for one. Their experiment is called the same.
-inline constexpr std::string_view kImported = "imported";
-
 // How a trial was run: in a launch of its own, in turn with others, or drawn again and again.
 struct RowLaunch {
   std::string id;

@@ -154,17 +154,22 @@ std::string EntriesText(const char* array, const std::vector<Entry>& entries) {
 
 }  // namespace
 
-fs::path SystemFile(const fs::path& folder, const std::string& name) {
+fs::path NamedFile(const fs::path& folder, std::string_view what, const std::string& name,
+                   std::string_view ending) {
   const bool good =
       !name.empty() && name.front() != '.' && std::ranges::all_of(name, [](unsigned char c) {
         return std::isalnum(c) || c == '.' || c == '_' || c == '-';
       });
   if (!good) {
-    SPARFUSE_THROW(kConfig, fmt::format("system name \"{}\": expected letters, digits, '.', '_' "
-                                        "and '-', the first not '.'",
-                                        name));
+    SPARFUSE_THROW(kConfig, fmt::format("{} name \"{}\": expected letters, digits, '.', '_' and "
+                                        "'-', the first not '.'",
+                                        what, name));
   }
-  return folder / (name + ".toml");
+  return folder / fmt::format("{}{}", name, ending);
+}
+
+fs::path SystemFile(const fs::path& folder, const std::string& name) {
+  return NamedFile(folder, "system", name, ".toml");
 }
 
 std::string NodeText(const Node& node) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/files/toml_file.hpp"
@@ -13,7 +14,11 @@
 
 namespace sparfuse::harness {
 
-// FOLDER/NAME.toml. Throws Error{kConfig} for a name that is none: letters, digits, '.', '_', '-'.
+// FOLDER/NAME and `ending`, of a `what` that people name. Throws Error{kConfig} for a name that is
+// none: letters, digits, '.', '_', '-', the first not '.'.
+std::filesystem::path NamedFile(const std::filesystem::path& folder, std::string_view what,
+                                const std::string& name, std::string_view ending);
+// FOLDER/NAME.toml. Throws likewise.
 std::filesystem::path SystemFile(const std::filesystem::path& folder, const std::string& name);
 
 // The text of a file of one node, as DetectNode gives it.

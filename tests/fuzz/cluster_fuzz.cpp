@@ -1,6 +1,6 @@
 // Feeds arbitrary text to the reader of declared clusters, and a profile to what it accepts.
+#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/implied_rate.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,9 +2,7 @@
 // them.
 #include <cmath>
 
-#include "harness/imports/import_log.hpp"
-#include "harness/imports/import_table.hpp"
-#include "harness/imports/plausibility.hpp"
+#include "harness/imports/imports.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/cli/cluster/cluster.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/implied_rate.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {

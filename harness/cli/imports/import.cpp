@@ -1,15 +1,11 @@
 // Takes results of others into the store: `sparfuse import`.
-#include "harness/cli/imports/import.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/cli/verbs.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/imports/import_log.hpp"
-#include "harness/imports/import_store.hpp"
-#include "harness/imports/import_table.hpp"
-#include "harness/imports/plausibility.hpp"
+#include "harness/imports/imports.hpp"
 #include "harness/report/imported.hpp"
 
 namespace sparfuse::harness {

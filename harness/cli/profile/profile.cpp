@@ -1,6 +1,4 @@
 // Measures workloads, kernels and links of this machine and keeps the profile: `sparfuse profile`.
-#include "harness/cli/profile/profile.hpp"
-
 #include <fmt/format.h>
 
 #include <charconv>
@@ -9,6 +7,7 @@
 #include "core/quantize/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"

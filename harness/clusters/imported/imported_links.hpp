@@ -1,14 +1,95 @@
 // Makes what a declared cluster's file states of the links out of logs that measured them.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/imported/link_log.hpp"
 
 namespace sparfuse::harness {
+
+enum class LinkOperation : std::uint8_t {
+  kAllReduce,
+  kAllGather,
+  kSendReceive,  // every rank sends to the next one, all at once
+  kLatency,      // one way between two ranks
+  kBandwidth     // one way between two ranks, many messages in flight
+};
+inline constexpr const char* kLinkOperationNames[] = {"all-reduce", "all-gather", "send-receive",
+                                                      "latency", "bandwidth"};
+
+struct LinkSample {
+  double bytes = 0;    // of an all-gather what a rank has in the end, of others what a rank sends
+  double seconds = 0;  // of bandwidths: bytes over the rate
+};
+
+// A run of one program.
+struct LinkLog {
+  std::string file, sha256;  // as it was given, and of its bytes
+  std::string program;       // "all_reduce_perf", "osu_latency"
+  LinkOperation operation = LinkOperation::kAllReduce;
+  int ranks = 0, nodes = 0;
+  std::vector<LinkSample> samples;  // bytes grow
+  bool verified = true;             // its results were compared with what they had to be
+
+  // What all ranks together would need of a link each, bytes a second: nccl-tests' bus bandwidth
+  // (doc/PERFORMANCE.md), 2 (n - 1) / n bytes of an all-reduce, (n - 1) / n of an all-gather.
+  double BusBandwidth(const LinkSample& sample) const;
+  // "all_reduce_perf of 16 ranks on 2 nodes: run.log, sha256 ..."
+  std::string Source() const;
+};
+
+// What a log may leave open. Where it says so itself it must agree.
+struct AskedOfLog {
+  int ranks = 0, nodes = 0;  // 0: not given
+  std::optional<LinkOperation> operation;
+};
+
+// The output of all_reduce_perf, all_gather_perf or sendrecv_perf: the table on standard output,
+// or what -J writes. Times are those out of place. Throws Error{kConfig} naming file, line (of
+// JSON: the key) and what was expected: for other programs, units and columns; for rows that
+// contradict the definitions of their bandwidths; for wrong results; for a log that was cut off.
+LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked);
+
+// The output of osu_latency, osu_bw, osu_allreduce or osu_allgather. Throws likewise; these do not
+// say where their ranks ran, so that `asked` has to.
+LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked);
+
+// Of each outcome of a file that `sparfuse system fingerprint` wrote: rings of messages through all
+// ranks and within nodes, and the backend's all-reduces. Throws Error{kConfig} for one without any,
+// and as ReadProfiles.
+std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
+
+// What the readers share.
+
+struct LogLine {
+  int number = 0;  // from 1
+  std::string_view text;
+};
+
+// Without line ends and without mpirun's tags ("[1,0]<stdout>:"); empty ones are left out.
+std::vector<LogLine> LinesOf(std::string_view text);
+
+// Parts between white space.
+std::vector<std::string_view> WordsOf(std::string_view text);
+
+// Throws Error{kConfig}: "file:line: message"; without a line where that is 0.
+[[noreturn]] void FailAt(const std::string& file, int line, std::string_view message);
+
+// A finite number of at least 0; `what` names the column.
+double NumberAt(const std::string& file, const LogLine& line, std::string_view word,
+                std::string_view what);
+
+// Adds a sample that a [[curve]] may have: of whole bytes, more than those before.
+void AddSample(const std::string& file, int line, LinkSample sample, LinkLog& log);
+
+// What the log says (0: nothing) or was asked of the user; they must agree.
+int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option, int said,
+                int asked);
 
 // The rate that a log shows beside the one that the cluster's file gives its link, 10^9 bit/s.
 struct DeliveredRate {

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/clusters/imported/link_log.hpp"
+#include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "harness/clusters/imported/link_log.hpp"
+#include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/canonical.hpp"
 
 namespace sparfuse::harness {

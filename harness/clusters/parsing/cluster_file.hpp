@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/files/range.hpp"
 #include "harness/files/toml_file.hpp"
 
@@ -36,7 +38,7 @@ class ClusterFile {
   // Calls `read` with the pointer of each of the [[tables]], of which there may be none.
   template <std::invocable<const std::string&> Read>
   void ForEach(const std::string& tables, Read read) const {
-    const nlohmann::json* list = toml_.Find("/" + tables);
+    const auto* list = toml_.Find("/" + tables);
     if (list == nullptr) return;
     if (!list->is_array()) toml_.Fail("/" + tables, fmt::format("expected [[{}]] tables", tables));
     for (std::size_t i = 0; i < list->size(); ++i) read(fmt::format("/{}/{}", tables, i));
@@ -68,5 +70,13 @@ class ClusterFile {
  private:
   const TomlFile& toml_;
 };
+
+// A [[compute]] table.
+void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster& cluster);
+
+// The [[reference]] tables: their forward and backward become compute times of the cluster, their
+// other parts its references. Published bars and rows are read from results/published.
+void ReadReferences(const ClusterFile& file, const ProfileFolders& profiles,
+                    DeclaredCluster& cluster);
 
 }  // namespace sparfuse::harness

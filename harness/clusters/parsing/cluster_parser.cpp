@@ -12,7 +12,6 @@
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/parsing/cluster_file.hpp"
-#include "harness/clusters/parsing/cluster_references.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -23,6 +22,25 @@ namespace fs = std::filesystem;
 constexpr Range kNodes{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
 constexpr Range kCodingTimes{0, 1e9};
+// The times of a [[coder]], by their keys; `stated`: what a file says by giving one.
+struct CoderTime {
+  const char* key;
+  double unit;
+  double Coder::*seconds;
+  bool Coder::*stated = nullptr;
+};
+constexpr CoderTime kCoderTimes[] = {
+    {"encode_us", 1e-6, &Coder::encode_seconds},
+    {"encode_ns_an_element", 1e-9, &Coder::encode_seconds_per_element},
+    {"host_encode_us", 1e-6, &Coder::host_encode_seconds, &Coder::encodes_on_host},
+    {"host_encode_ns_an_element", 1e-9, &Coder::host_encode_seconds_per_element,
+     &Coder::encodes_on_host},
+    {"decode_us", 1e-6, &Coder::decode_seconds, &Coder::decodes},
+    {"decode_us_a_rank", 1e-6, &Coder::decode_seconds_per_rank, &Coder::decodes},
+    {"decode_ns_an_element", 1e-9, &Coder::decode_seconds_per_element, &Coder::decodes},
+    {"decode_ns_an_element_and_rank", 1e-9, &Coder::decode_seconds_per_element_and_rank,
+     &Coder::decodes},
+    {"decode_ns_an_entry", 1e-9, &Coder::decode_seconds_per_entry, &Coder::decodes}};
 constexpr Range kBytes{1, 1e15};
 
 std::string AtInput(const std::string& name) { return "/input/" + name; }
@@ -207,11 +225,9 @@ class ClusterParser {
   }
 
   void ReadCoder(const std::string& at) {
-    file_.Keys(
-        at, "[[coder]]",
-        {"names", "encode_us", "encode_ns_an_element", "host_encode_us",
-         "host_encode_ns_an_element", "decode_us", "decode_us_a_rank", "decode_ns_an_element",
-         "decode_ns_an_element_and_rank", "decode_ns_an_entry", "spread", "kind", "source"});
+    std::vector<std::string> keys = {"names", "spread", "kind", "source"};
+    for (const CoderTime& time : kCoderTimes) keys.emplace_back(time.key);
+    file_.Keys(at, "[[coder]]", keys);
     const json* names = file_->Find(at + "/names");
     if (names == nullptr || !names->is_array())
       file_->Fail(at, "names is missing: expected a list of sparsifiers or quantizers");
@@ -219,26 +235,10 @@ class ClusterParser {
     std::vector<std::string> known = sparsifiers;
     for (std::string& name : Names(Quantizers())) known.push_back(std::move(name));
     Coder coder;
-    coder.encode_seconds = 1e-6 * file_->Number(at, "encode_us", 0, kCodingTimes);
-    coder.encode_seconds_per_element =
-        1e-9 * file_->Number(at, "encode_ns_an_element", 0, kCodingTimes);
-    for (const char* key : {"host_encode_us", "host_encode_ns_an_element"})
-      coder.encodes_on_host |= file_.Has(at + "/" + key);
-    coder.host_encode_seconds = 1e-6 * file_->Number(at, "host_encode_us", 0, kCodingTimes);
-    coder.host_encode_seconds_per_element =
-        1e-9 * file_->Number(at, "host_encode_ns_an_element", 0, kCodingTimes);
-    for (const char* key : {"decode_us", "decode_us_a_rank", "decode_ns_an_element",
-                            "decode_ns_an_element_and_rank", "decode_ns_an_entry"}) {
-      coder.decodes |= file_.Has(at + "/" + key);
+    for (const auto& [key, unit, seconds, stated] : kCoderTimes) {
+      coder.*seconds = unit * file_->Number(at, key, 0, kCodingTimes);
+      if (stated != nullptr && file_.Has(fmt::format("{}/{}", at, key))) coder.*stated = true;
     }
-    coder.decode_seconds = 1e-6 * file_->Number(at, "decode_us", 0, kCodingTimes);
-    coder.decode_seconds_per_rank = 1e-6 * file_->Number(at, "decode_us_a_rank", 0, kCodingTimes);
-    coder.decode_seconds_per_element =
-        1e-9 * file_->Number(at, "decode_ns_an_element", 0, kCodingTimes);
-    coder.decode_seconds_per_element_and_rank =
-        1e-9 * file_->Number(at, "decode_ns_an_element_and_rank", 0, kCodingTimes);
-    coder.decode_seconds_per_entry =
-        1e-9 * file_->Number(at, "decode_ns_an_entry", 0, kCodingTimes);
     coder.kind = file_.Kind(at);
     coder.source = file_->RequiredString(at, "source");
     coder.spread = file_.Spread(at, coder.kind);

@@ -1,5 +1,4 @@
-#include "harness/clusters/parsing/cluster_references.hpp"
-
+// Reads what a declared cluster's file says of measured times.
 #include <fmt/format.h>
 
 #include <map>
@@ -8,6 +7,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/parsing/cluster_file.hpp"
 #include "harness/published/published.hpp"
 #include "harness/records/cell_keys.hpp"
 

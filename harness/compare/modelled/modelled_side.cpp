@@ -8,8 +8,8 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_file.hpp"
+#include "harness/clusters/profile_folders.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "core/sparsify/descriptors.hpp"
 #include "harness/catalog/trial_composition.hpp"
-#include "harness/clusters/own_clusters.hpp"
 #include "harness/clusters/profile_data.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "workloads/catalog/catalog.hpp"
 

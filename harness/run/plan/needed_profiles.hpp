@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
-#include "harness/clusters/own_clusters.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/records/node.hpp"
 #include "harness/records/profile.hpp"

@@ -7,7 +7,6 @@
 #include "core/device/card.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/quiet.hpp"
-#include "harness/machine/reference_loop.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/worker/rank/timing.hpp"
 

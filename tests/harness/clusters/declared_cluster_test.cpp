@@ -15,7 +15,6 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/cluster_presets.hpp"
-#include "harness/clusters/implied_rate.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"

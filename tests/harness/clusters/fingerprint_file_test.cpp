@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "harness/clusters/imported/link_log.hpp"
+#include "harness/clusters/imported/imported_links.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/needed_profiles.hpp"

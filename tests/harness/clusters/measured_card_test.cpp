@@ -1,6 +1,4 @@
 // Tests declared clusters whose cards were measured, on the profile that the project comes with.
-#include "harness/clusters/measured_card.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>

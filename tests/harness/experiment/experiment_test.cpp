@@ -1,9 +1,11 @@
-// Tests experiment files: which cells they have, and what is part of a cell's identity.
+// Tests how an experiment file becomes cells, which files are found, and methods that join axes.
 #include "harness/experiment/experiment.hpp"
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment_keys.hpp"
@@ -144,7 +146,8 @@ TEST(Experiment, AxesAndExclusionsThatCannotBeMeantAreErrors) {
   EXPECT_SAYS(ErrorOf(WithLine("", "[[axis]]\naccumulation = [1, 1]\n")), "two cells are the same");
   EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 8 }\nreason = \"r\"\n")),
               "matches no cell");
-  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")), "expected a reason");
+  EXPECT_SAYS(ErrorOf(WithLine("", "[[exclude]]\nwhen = { workers = 4 }\n")),
+              "the key \"reason\" is missing: expected a string: why");
   EXPECT_SAYS(
       ErrorOf(WithLine("", "[[exclude]]\nwhen = { batch_per_worker = 4 }\nreason = \"r\"\n")),
       "no [defaults] and no [[axis]] sets");
@@ -286,6 +289,77 @@ TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
             (std::vector<std::string>{"wfbp", "wfbp"}));
   EXPECT_EQ(part("[[axis]]\nmethod = [\"wfbp\", \"wfbp\"]\ndensity = [0.01, 0.1]\n"),
             (std::vector<std::string>{"wfbp", "wfbp"}));
+}
+
+TEST(ExperimentFiles, StandInTheOrderOfTheirNumbers) {
+  const TemporaryFolder folder;
+  for (const char* name : {"fig14.toml", "fig3.toml", "claims.toml", "fig3b.toml", "notes.md"}) {
+    std::ofstream(folder.path() / name) << "\n";
+  }
+  std::vector<std::string> names;
+  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
+  EXPECT_EQ(names, (std::vector<std::string>{"claims", "fig3", "fig3b", "fig14"}));
+  EXPECT_TRUE(ExperimentFiles(folder.path() / "none").empty());
+}
+
+TEST(ExperimentFiles, AreNotThoseOfMethods) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "mine.toml") << "strategy = \"ahead\"\ncollective = 1\n";
+  std::ofstream(folder.path() / "broken.toml") << "strategy = \n";
+  std::ofstream(folder.path() / "it.toml") << "id = \"it\"\n";
+  std::vector<std::string> names;
+  for (const auto& file : ExperimentFiles(folder.path())) names.push_back(file.stem());
+  EXPECT_EQ(names, (std::vector<std::string>{"broken", "it"}));
+}
+
+constexpr const char* kFile = R"(
+id = "e"
+[defaults]
+mode = "modelled"
+cluster = "this-machine"
+workload = "digits-resnet"
+[[axis]]
+method = ["dense", "wfbp", "wfbp"]
+method_options = [{ threshold_bytes = 1024 }, {}, {}]
+workers = [2, 2, 4]
+[[figure]]
+kind = "grouped_bars"
+x = "workers"
+y = "throughput"
+methods = ["wfbp"]
+)";
+
+Part Joined(const std::vector<std::string>& methods) {
+  return ParseExperiment(TomlFile::Parse(kFile, "f.toml"), SmallCatalog(), "/nonexistent", {},
+                         methods)
+      .parts.at(0);
+}
+
+TEST(JoinedMethods, TakeEachSettingOfTheAxisOnceAndTheirOwnOptions) {
+  const Part part = Joined({"syncea"});
+  ASSERT_EQ(part.cells.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(part.cells[i].joined, i >= 3) << i;
+  EXPECT_EQ(part.joined, std::vector<std::string>{"syncea"});
+  EXPECT_EQ(part.axes[0]["method"].size(), 5u);
+  EXPECT_EQ(part.axes[0]["method_options"].size(), 5u);
+  EXPECT_EQ(part.axes[0]["workers"].back(), 4);
+}
+
+TEST(JoinedMethods, ThatTheAxisHasChangeNothing) {
+  const Part part = Joined({"wfbp"});
+  EXPECT_EQ(part.cells.size(), 3u);
+  EXPECT_TRUE(part.joined.empty());
+}
+
+TEST(JoinedMethods, AreAmongThoseThatAFigureChooses) {
+  EXPECT_EQ(Joined({"syncea"}).figures[0]["methods"], nlohmann::json({"wfbp", "syncea"}));
+}
+
+TEST(JoinedMethods, WithoutMeaningAreExcludedWithTheReason) {
+  const Part part = Joined({"no-such-method"});
+  EXPECT_EQ(part.cells.size(), 3u);
+  ASSERT_EQ(part.excluded.size(), 2u);
+  EXPECT_NE(part.excluded[0].reason.find("unknown method"), std::string::npos);
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // Tests the reader of others' training logs.
-#include "harness/imports/import_log.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "harness/imports/line_pattern.hpp"
+#include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
 

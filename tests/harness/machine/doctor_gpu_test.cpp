@@ -1,10 +1,9 @@
 // Tests what `sparfuse doctor` says of cards, on made-up ones.
-#include "harness/machine/doctor_gpu.hpp"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "core/base/program_folder.hpp"
+#include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
 #include "tests/support/devices/fake_nvml.hpp"
 #include "tests/support/harness_fixture.hpp"

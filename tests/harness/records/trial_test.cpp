@@ -91,6 +91,13 @@ TEST(Trial, WhatNoRecordIsIsNamed) {
   ExpectIn("a/trial.json: status = \"ok\": expected \"invalid\", for check replicas_equal failed",
            With("/checks/replicas_equal", false));
   ExpectIn("a/trial.json: config_hash", With("/config/workers", 3));
+  ExpectIn("a/trial.json: config_hash", With("/config/of_no_cell", 3));
+  ExpectIn("a/trial.json: config.workers = \"two\": expected an integer",
+           With("/config/workers", "two"));
+  ExpectIn("a/trial.json: config.mode = \"guessed\": expected one of measured",
+           With("/config/mode", "guessed"));
+  ExpectIn("a/trial.json: config.workers = 1.5: expected an integer",
+           With("/config", {{"mode", "imported"}, {"workers", 1.5}}));
   ExpectIn("a/trial.json: config = 1: expected an object", With("/config", 1));
   ExpectIn("a/trial.json: seconds = 2000000000", With("/seconds", 2e9));
   ExpectIn("a/trial.json: draws.step_seconds",

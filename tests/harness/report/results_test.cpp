@@ -31,7 +31,7 @@ class Results : public ::testing::Test {
     row.trial_id = "t/" + std::to_string(rows_.size());
     row.config = parts_.at(part).cells.at(cell).json;
     row.config_hash = parts_[part].cells[cell].config_hash;
-    row.revisions = RevisionsOf(catalog_, parts_[part].cells[cell].config);
+    row.revisions = nlohmann::json(RevisionsOf(catalog_, parts_[part].cells[cell].config));
     row.system_hash = "here";
     row.status = "ok";
     row.block = block;

@@ -31,7 +31,7 @@ class Spec : public ::testing::Test {
         row.trial_id = "t/" + std::to_string(rows.size());
         row.directory = "trials/" + row.trial_id;
         row.config_hash = cell.config_hash;
-        row.revisions = RevisionsOf(catalog, cell.config);
+        row.revisions = nlohmann::json(RevisionsOf(catalog, cell.config));
         row.system_hash = "here";
         row.system = {
             {"cpu_model", "CPU"}, {"cores", 1}, {"memory_gib", 4}, {"gpus", json::array()}};

@@ -26,7 +26,7 @@ TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_se
   TrialRow row;
   row.config = cell.json;
   row.config_hash = cell.config_hash;
-  row.revisions = RevisionsOf(catalog, cell.config);
+  row.revisions = nlohmann::json(RevisionsOf(catalog, cell.config));
   row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", json::array()}};
   row.system_hash = "machine";
   row.status = "ok";

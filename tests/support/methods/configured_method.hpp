@@ -9,6 +9,7 @@
 
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/records/record.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 
@@ -30,7 +31,7 @@ inline const nlohmann::json kCoded = {{"payload_values", "f16"}, {"payload_indic
 inline CellConfig ConfigOf(const Method& method, const std::string& sparsifier = "",
                            nlohmann::json options = nlohmann::json::object()) {
   static const Catalog kCatalog = BuiltInCatalog();
-  nlohmann::json given = method.conformance_options;
+  nlohmann::json given = OptionsToJson(method.conformance_options);
   given.update(options);
   CellConfig config;
   config.method_options = ResolveMethodOptions(kCatalog, method, given);

@@ -50,7 +50,7 @@ class Plan : public ::testing::Test {
     row.config_hash = cell.config_hash;
     row.system = ToJson(context_.machine);
     row.system_hash = ContentHash(row.system);
-    row.revisions = RevisionsOf(catalog_, cell.config);
+    row.revisions = nlohmann::json(RevisionsOf(catalog_, cell.config));
     row.provenance = {{"sources", SourcesOf(cell.config)}};
     row.status = "ok";
     return row;
@@ -178,7 +178,7 @@ TEST_F(Plan, ABlockOfAnotherStoreCountsWhereItIsWhole) {
     const Cell& of = experiment_.parts[0].cells.at(cell);
     made.config = of.json;
     made.config_hash = of.config_hash;
-    made.revisions = RevisionsOf(catalog_, of.config);
+    made.revisions = nlohmann::json(RevisionsOf(catalog_, of.config));
     made.provenance = {{"sources", SourcesOf(of.config)}};
     made.store = store;
     return made;
@@ -226,7 +226,7 @@ TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
 TEST(PartSources, AndRevisionsAreOfTheQuantizerToo) {
   const CellConfig config =
       Parse("workers = 2\nmethod = \"qsgd\"\n", BuiltInCatalog()).parts[0].cells.at(0).config;
-  EXPECT_EQ(SourcesOf(config)["quantizer:qsgd"].get<std::string>().size(), 12u);
+  EXPECT_EQ(SourcesOf(config)["quantizer:qsgd"].size(), 12u);
   EXPECT_EQ(RevisionsOf(BuiltInCatalog(), config)["quantizer:qsgd"],
             FindQuantizer("qsgd").revision);
 }

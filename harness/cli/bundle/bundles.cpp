@@ -1,0 +1,202 @@
+// Makes bundles of trials, holds them to what they say, and takes them into a store:
+// `sparfuse export`, `verify`, `merge`.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/base/error.hpp"
+#include "harness/bundle/export.hpp"
+#include "harness/bundle/merge.hpp"
+#include "harness/bundle/verify.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/machine/system.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::json;
+
+bool IsOf(const TrialRow& row, const std::string& experiment) {
+  return row.experiment == experiment || row.experiment.starts_with(experiment + "/");
+}
+
+// The trials of all that is named: experiments, papers, files. What has no trial is a mistake.
+std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
+                               const std::vector<std::string>& names) {
+  std::set<std::string> ids;
+  for (const std::string& name : names) {
+    const std::string id = name.ends_with(".toml") ? program.Load(name).id : name;
+    const bool any = std::ranges::any_of(rows, [&](const auto& row) { return IsOf(row, id); });
+    if (id.empty() || !any) {
+      std::set<std::string> known;
+      for (const TrialRow& row : rows) known.insert(row.experiment);
+      const std::vector<std::string> list(known.begin(), known.end());
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("no trial of \"{}\" in {}{}: expected one of {}", id,
+                                 program.store().results().string(), Suggestion(id, list),
+                                 list.empty() ? "none" : fmt::format("{}", fmt::join(list, ", "))));
+    }
+    ids.insert(id);
+  }
+  std::erase_if(rows, [&](const TrialRow& row) {
+    return std::ranges::none_of(ids, [&](const std::string& id) { return IsOf(row, id); });
+  });
+  return rows;
+}
+
+void Show(const Export& bundle, bool as_json) {
+  const LeavingKeys leaves = KeysThatLeave();
+  const std::set<std::string>& stays = bundle.summary().stays;
+  if (as_json) {
+    PrintJson({{"leaves", leaves}, {"stays", stays}});
+    return;
+  }
+  fmt::print("leaves:\n");
+  for (const auto& [key, how] : leaves) fmt::print("  {:8} {}\n", how, key);
+  std::map<std::string, std::size_t> series;
+  for (const auto& [id, files] : bundle.summary().content.trials) {
+    for (const auto& [file, hash] : files) series[file] += file.ends_with(".npy");
+  }
+  for (const auto& [file, trials] : series) {
+    if (trials > 0) fmt::print("  series   {}, of {} trial(s)\n", file, trials);
+  }
+  fmt::print("stays here:\n");
+  for (const std::string& key : stays) fmt::print("  {}\n", key);
+}
+
+}  // namespace
+
+int ExportVerb(Program& program, const ExportRequest& request) {
+  if (request.out.empty() && !request.show)
+    SPARFUSE_THROW(kConfig, "export: expected --out FILE.sparfuse, --show, or both");
+  if (!request.out.empty() && request.out.extension() != ".sparfuse") {
+    SPARFUSE_THROW(kConfig, fmt::format("--out {}: expected a name that ends in .sparfuse",
+                                        request.out.string()));
+  }
+  std::vector<TrialRow> rows = program.Rows();
+  PrivateNames names = NamesOf(program.store(), rows);
+  const Export bundle(program.store(), TrialsOf(program, std::move(rows), request.names),
+                      std::move(names));
+  const ExportSummary& summary = bundle.summary();
+  for (const std::string& why : summary.left_out)
+    fmt::print(stderr, "warning: {}; left out\n", why);
+  if (request.show) Show(bundle, program.json());
+  if (request.out.empty()) return kDone;
+  bundle.Write(DescribeSource(program.root()), request.out);
+  const auto bytes = std::filesystem::file_size(request.out);
+  if (program.json() && !request.show) {
+    PrintJson({{"file", request.out.string()},
+               {"bytes", bytes},
+               {"trials", summary.content.trials.size()},
+               {"annotations", summary.content.annotations.size()},
+               {"left_out", summary.left_out}});
+  } else if (!program.json()) {
+    fmt::print("{}: {} trial(s), {} annotation(s), {} bytes{}\n", request.out.string(),
+               summary.content.trials.size(), summary.content.annotations.size(), bytes,
+               request.show ? "" : "; --show lists what left");
+  }
+  return summary.left_out.empty() ? kDone : kTrialFailed;
+}
+
+int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files) {
+  const Store& store = program.store();
+  const std::vector<TrialRow> rows = program.Rows();
+  const StoreLock lock(store.results());
+  json merged = json::array();
+  bool any_refused = false;
+  for (const auto& file : files) {
+    MergeSummary summary;
+    std::optional<Bundle> bundle;
+    try {
+      bundle.emplace(file);
+    } catch (const Error& error) {
+      summary.refused.push_back(error.what());
+    }
+    if (bundle) summary = Merge(store, lock, *bundle, rows);
+    any_refused = any_refused || !summary.refused.empty();
+    for (const std::string& why : summary.refused) fmt::print(stderr, "refused: {}\n", why);
+    if (!program.json()) {
+      fmt::print("{}: {} trial(s) added, {} already here, {} annotation(s) added, {} refused\n",
+                 file.string(), summary.added.size(), summary.present, summary.annotations,
+                 summary.refused.size());
+    }
+    merged.push_back({{"file", file.string()},
+                      {"added", summary.added},
+                      {"present", summary.present},
+                      {"annotations", summary.annotations},
+                      {"refused", summary.refused}});
+  }
+  std::vector<std::string> problems;
+  store.OpenIndex(lock, problems);
+  for (const std::string& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  if (program.json()) PrintJson(merged);
+  return any_refused ? kTrialFailed : kDone;
+}
+
+namespace {
+
+std::string ValueText(const json& metric) {
+  std::string text = fmt::format("{:.4g}", metric["value"].get<double>());
+  if (metric["low"] != metric["high"] && metric["low"].is_number() && metric["high"].is_number()) {
+    text +=
+        fmt::format(" [{:.4g}, {:.4g}]", metric["low"].get<double>(), metric["high"].get<double>());
+  }
+  return fmt::format("{} {}, {} block(s)", text, metric["unit"].get<std::string>(),
+                     metric["n"].dump());
+}
+
+void PrintTable(const json& table) {
+  std::string part;
+  for (const json& row : table) {
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    const std::string of = fmt::format(
+        "{}/{} on {} (system {})", text("experiment"), text("part"),
+        text("hardware").empty() ? "hardware that is not known" : text("hardware"), text("system"));
+    if (of != part) fmt::print("{}\n", part = of);
+    const json& metrics = row["metrics"];
+    std::string value = row["trials"].empty()
+                            ? "no trial counts"
+                            : fmt::format("{} trial(s), all disturbed: their times do not count",
+                                          row["trials"].size());
+    for (const char* name : {"step_seconds", "throughput"}) {
+      if (metrics.contains(name) && metrics[name]["value"].is_number())
+        value = fmt::format("{} {}", name, ValueText(metrics[name]));
+    }
+    fmt::print("  {} {} w{} {}: {}\n", text("method"), text("workload"), row["workers"].dump(),
+               text("config"), value);
+    for (const auto& [id, why] : row["set_aside"].items())
+      fmt::print("    set aside: {} ({})\n", id, why.get<std::string>());
+  }
+}
+
+}  // namespace
+
+int VerifyVerb(Program& program, const std::filesystem::path& file) {
+  const Bundle bundle(file);
+  const Verification verification = Verify(bundle);
+  for (const std::string& problem : verification.problems)
+    fmt::print(stderr, "error: {}\n", problem);
+  const bool good = verification.problems.empty();
+  if (program.json()) {
+    PrintJson({{"file", file.string()},
+               {"written_by", ToJson(bundle.written_by())},
+               {"problems", verification.problems},
+               {"trials", verification.trials},
+               {"table", verification.table}});
+  } else {
+    PrintTable(verification.table);
+    fmt::print(
+        "{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
+        good ? "every byte is as it was exported, metrics are those of the steps, and the table is "
+               "that of the trials"
+             : fmt::format("{} problem(s)", verification.problems.size()));
+  }
+  return good ? kDone : kTrialFailed;
+}
+
+}  // namespace sparfuse::harness

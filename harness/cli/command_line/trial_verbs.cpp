@@ -1,0 +1,342 @@
+// Adds the verbs about trials: what runs them and keeps their store, what shows what they tell, and
+// what takes them from one system to another.
+#include <filesystem>
+#include <memory>
+
+#include "harness/catalog/metrics.hpp"
+#include "harness/cli/command_line/command_line.hpp"
+#include "harness/cli/submit.hpp"
+#include "harness/cli/verbs.hpp"
+#include "harness/records/cell_keys.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+void AddRetryDisturbed(CLI::App* verb, bool& retry) {
+  verb->add_flag("--retry-disturbed", retry, "run again what only disturbed trials stand for");
+}
+
+void AddSubmit(CLI::App* verb, SubmitRequest& submit, const char* help) {
+  auto* flag = verb->add_flag("--submit", submit.submit, help);
+  verb->add_option("--sbatch-options", submit.sbatch_options,
+                   "of the job, as sbatch takes them: \"--time=2:00:00 --partition=gpu\"")
+      ->needs(flag)
+      ->check(NotEmpty("options of sbatch"));
+  flag->excludes(verb->get_option("--with-method"));
+}
+
+}  // namespace
+
+void AddPlan(CommandLine& line) {
+  const auto request = std::make_shared<PlanRequest>();
+  auto* verb = AddVerb(line, "plan", "what would run, why, and how long it will take",
+                       Speaks::kTextOrJson, [=](Program& program) {
+                         request->submit.launch = request->launch;
+                         return PlanVerb(program, *request);
+                       });
+  verb->add_option("experiment", request->name, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
+  auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
+  auto* commands = verb->add_flag("--commands", request->commands,
+                                  "print the line that starts each launch, and nothing else");
+  commands->excludes(why);
+  AddLaunch(verb, request->launch);
+  AddSubmit(verb, request->submit,
+            "with --commands: print the script of the Slurm job that runs all of it");
+  verb->get_option("--submit")->needs(commands);
+}
+
+void AddRun(CommandLine& line) {
+  const auto request = std::make_shared<RunRequest>();
+  auto* verb = AddVerb(line, "run", "run what is missing; ^C is resumable", Speaks::kText,
+                       [=](Program& program) {
+                         request->submit.launch = request->launch;
+                         return RunVerb(program, *request);
+                       });
+  verb->add_option("experiment", request->names, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
+  verb->add_flag("--fresh", request->fresh, "run everything again");
+  verb->add_flag("--fingerprint,!--no-fingerprint", request->fingerprint,
+                 "measure the system itself before and after live trials (default: of long runs "
+                 "over several hosts)");
+  AddKeepDisturbed(verb, line, kKeepInRuns);
+  AddRetryDisturbed(verb, request->retry_disturbed);
+  AddLaunch(verb, request->launch);
+  verb->add_option("--block", request->block, "its trials alone")->check(CLI::Range(0, 1'000'000));
+  AddSubmit(verb, request->submit,
+            "give blocks that are not finished, queued or running to Slurm, a job array");
+  for (const char* other : {"--fresh", "--retry-disturbed", "--block"})
+    verb->get_option("--submit")->excludes(verb->get_option(other));
+}
+
+void AddReproduce(CommandLine& line) {
+  const auto request = std::make_shared<ReproduceRequest>();
+  auto* verb = AddVerb(line, "reproduce", "run, verify, report", Speaks::kText,
+                       [=](Program& program) { return ReproduceVerb(program, *request); });
+  verb->add_option("experiment", request->name, kNames)->required();
+  AddWithMethod(verb, request->with_methods);
+  verb->add_flag("--fresh", request->fresh, "run everything again");
+  verb->add_flag("--strict", request->strict,
+                 "exit 3 where a claim is not reproduced or does not hold");
+  verb->add_flag("--modelled", request->modelled,
+                 "modelled trials only, with the profiles that they need");
+  AddKeepDisturbed(verb, line, "a disturbed trial does not run again at once, and its times count");
+  AddRetryDisturbed(verb, request->retry_disturbed);
+  AddLaunch(verb, request->launch);
+}
+
+void AddIndex(CommandLine& line) {
+  const auto request = std::make_shared<IndexRequest>();
+  auto* verb =
+      AddVerb(line, "index", "the SQLite index over the trials, and the trash", Speaks::kText,
+              [=](Program& program) { return IndexVerb(program, *request); });
+  auto* what = verb->add_option_group("what");
+  what->add_flag("--rebuild", request->rebuild, "make it again from the trial directories");
+  what->add_flag("--empty-trash", request->empty_trash,
+                 "delete for good the unfinished trials that runs moved to results/trash");
+  what->require_option(1, 2);
+}
+
+void AddAnnotate(CommandLine& line) {
+  struct Request {
+    std::string trial, reason;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(
+      line, "annotate", "call a trial bad: it stays, and readers leave it out", Speaks::kTextOrJson,
+      [=](Program& program) { return AnnotateVerb(program, request->trial, request->reason); });
+  verb->add_option("trial", request->trial, "its id, as `sparfuse status --json` prints it")
+      ->required();
+  verb->add_option("--reason", request->reason)->required();
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is drawn, and where to.
+struct DrawRequest {
+  std::string name;
+  fs::path out;
+};
+
+}  // namespace
+
+void AddStatus(CommandLine& line) {
+  const auto name = std::make_shared<std::string>();
+  auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
+                       [=](Program& program) { return StatusVerb(program, *name); });
+  verb->add_option("experiment", *name)->required();
+  AddSystemOption(verb, line);
+}
+
+void AddTable(CommandLine& line) {
+  struct Request {
+    std::string name, format = "md";
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb =
+      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+              [=](Program& program) { return TableVerb(program, request->name, request->format); });
+  verb->add_option("experiment", request->name)->required();
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
+      ->check(CLI::IsMember({"md", "csv", "latex"}));
+  AddKeepDisturbed(verb, line, kKeepInResults);
+  AddSystemOption(verb, line);
+}
+
+void AddFigure(CommandLine& line) {
+  const auto request = std::make_shared<DrawRequest>();
+  auto* verb =
+      AddVerb(line, "figure", "figures as PNG, PDF and SVG", Speaks::kText,
+              [=](Program& program) { return FigureVerb(program, request->name, request->out); });
+  verb->add_option("experiment", request->name)->required();
+  verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddReport(CommandLine& line) {
+  const auto request = std::make_shared<DrawRequest>();
+  auto* verb =
+      AddVerb(line, "report", "one self-contained HTML file", Speaks::kText,
+              [=](Program& program) { return ReportVerb(program, request->name, request->out); });
+  verb->add_option("experiment", request->name, kNames)->required();
+  verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddExplain(CommandLine& line) {
+  struct Request {
+    ExplainRequest cells;
+    fs::path out;
+  };
+  const auto request = std::make_shared<Request>();
+  auto* verb = AddVerb(line, "explain", "where the difference in step time of two cells comes from",
+                       Speaks::kTextOrJson, [=](Program& program) {
+                         return ExplainVerb(program, request->cells, request->out);
+                       });
+  verb->add_option("experiment", request->cells.experiment)->required();
+  verb->add_option("--of", request->cells.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
+  verb->add_option("--part", request->cells.part, "the part of both (default: any)");
+  verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddAdvise(CommandLine& line) {
+  const auto asked = std::make_shared<AdviseOptions>();
+  auto* verb =
+      AddVerb(line, "advise", "which method trains faster on a cluster, and what decides",
+              Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
+  verb->add_option("--workload", asked->workload,
+                   "of `sparfuse list workloads`, or table:FILE.json")
+      ->required();
+  verb->add_option("--cluster", asked->cluster, "of `sparfuse list clusters`")->required();
+  verb->add_option("--workers", asked->workers,
+                   "8,16,64 (default: a quarter, half and all of the cluster's devices)");
+  verb->add_option("--density", asked->densities, "0.01,0.001 (default: 0.01)");
+  verb->add_option("--methods", asked->methods, "a,b,... (default: all)")->delimiter(',');
+  verb->add_option("--sparsifier", asked->sparsifier,
+                   "in the place of the methods' own, where these may have another");
+  verb->add_option("--batch", asked->batch, "samples of a worker's step (default: the workload's)");
+  verb->add_option("--link", asked->link,
+                   "GBPS:ALPHA_US, in the place of the cluster's between nodes");
+  auto* toml =
+      verb->add_flag("--toml", asked->toml, "print the experiment file that would keep it");
+  toml->excludes(verb->get_option("--json"));
+  verb->add_flag("--phase", asked->phase,
+                 "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
+  verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
+}
+
+void AddCompare(CommandLine& line) {
+  const auto request = std::make_shared<CompareVerbRequest>();
+  const auto percent = std::make_shared<double>(100 * kSameWithin);
+  const auto control = std::make_shared<double>(100 * kControlMoved);
+  auto* verb = AddVerb(line, "compare", "what systems say of the same experiments, ratio first",
+                       Speaks::kTextOrJson, [=](Program& program) {
+                         request->compare.within = *percent / 100;
+                         request->compare.control = *control / 100;
+                         return CompareVerb(program, *request);
+                       });
+  verb->add_option("system", request->sides,
+                   "two or more: FILE.sparfuse, of a file with several systems FILE.sparfuse:HASH; "
+                   "the head of the hash of a system in the store (without any they are listed), "
+                   "or here");
+  verb->add_option("--experiment", request->compare.experiments,
+                   "its id; may be given again (default: all that two of them have)")
+      ->allow_extra_args(false);
+  verb->add_option("--metric", request->compare.metric,
+                   "default: throughput, of convergence trials final_metric")
+      ->check(CLI::IsMember(std::vector<std::string>(MetricNames().begin(), MetricNames().end())));
+  verb->add_option("--reference", request->compare.reference,
+                   "the method that ratios are to (dense)");
+  verb->add_option("--figures", request->figures, "a folder for figures, and the numbers in them")
+      ->check(NotEmpty("a folder"));
+  verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
+      ->check(CLI::Range(0.1, 100.0));
+  verb->add_option("--control", *control,
+                   "ratios of a block in which the reference moved by more percent are marked (10)")
+      ->check(CLI::Range(0.1, 1000.0));
+  verb->add_flag(
+      "--transport", request->transport,
+      "what the first system's ratios become on the others by the model, and what is left");
+  verb->add_option(
+          "--profile", request->profiles,
+          "SYSTEM=NAME, the name of a profile or declared cluster that the model takes for "
+          "it; may be given again (default: all that was measured of its machine)")
+      ->allow_extra_args(false);
+  auto* plan = verb->add_option("--with-plan", request->with_plan,
+                                "force the plans that this system's planners made on the others");
+  verb->add_option("--write-experiment", request->write_experiment,
+                   "the file that measures them, for `sparfuse run` on the others")
+      ->needs(plan);
+  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
+      ->check(CLI::IsMember({"md", "csv", "latex"}));
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddSite(CommandLine& line) {
+  const auto request = std::make_shared<SiteRequest>();
+  const auto percent = std::make_shared<double>(100 * kSameWithin);
+  auto* verb =
+      AddVerb(line, "site", "pages over all results: a page a system, a method and a workload",
+              Speaks::kTextOrJson, [=](Program& program) {
+                request->compare.within = *percent / 100;
+                return SiteVerb(program, *request);
+              });
+  verb->add_option("--out", request->out, "a folder: new, empty, or with an earlier site alone")
+      ->check(NotEmpty("a folder"));
+  verb->add_option("--reference", request->compare.reference,
+                   "the method that ratios are to (dense)");
+  verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
+      ->check(CLI::Range(0.1, 100.0));
+  verb->add_flag("--dated", request->dated, "say when the pages were written");
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddBundles(CommandLine& line) {
+  const auto request = std::make_shared<ExportRequest>();
+  auto* give =
+      AddVerb(line, "export", "write trials into a bundle for other machines", Speaks::kTextOrJson,
+              [=](Program& program) { return ExportVerb(program, *request); });
+  give->add_option("experiment", request->names,
+                   "an experiment or a paper that the store has trials of, or a .toml file")
+      ->required();
+  give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
+  give->add_flag("--show", request->show,
+                 "list the keys that leave this machine, and those that stay");
+  const auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  auto* take =
+      AddVerb(line, "merge", "add the trials of bundles to the store; is resumable",
+              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *files); });
+  take->add_option("file", *files, "bundles that `sparfuse export` wrote")->required();
+  const auto file = std::make_shared<std::filesystem::path>();
+  auto* verify =
+      AddVerb(line, "verify", "check a bundle, and make its table again from its trials",
+              Speaks::kTextOrJson, [=](Program& program) { return VerifyVerb(program, *file); });
+  verify->add_option("file", *file)->required();
+}
+
+void AddImport(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "import",
+      "results of others, to stand beside ours and be compared with nothing; and links that they "
+      "measured, into a declared cluster");
+  verb->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, const char* file, ImportForm form) {
+    const auto request = std::make_shared<ImportRequest>();
+    request->form = form;
+    auto* take = verb->add_subcommand(name, help);
+    take->add_option("file", request->file, file)->required();
+    take->add_option("--map", request->map.file,
+                     "FILE.toml: what is in which column or line, and what is the same for all")
+        ->check(NotEmpty("a file"));
+    take->add_option("--set", request->map.values,
+                     "KEY=VALUE, the same for all, in the place of the map's; may be given again")
+        ->allow_extra_args(false);
+    take->add_option("--column", request->map.columns,
+                     "KEY=NAME: which column has it; may be given again")
+        ->allow_extra_args(false);
+    take->add_flag("--dry-run", request->dry_run, "show what would be imported; write nothing");
+    take->add_flag("--keep-implausible", request->keep_implausible,
+                   "import numbers that cannot be as they are said, with the doubt beside them");
+    take->add_flag("--json", line.settings.json, "print JSON");
+    take->callback([&line, request] {
+      line.act = [request](Program& program) { return ImportVerb(program, *request); };
+    });
+  };
+  add("table", "a table of results, one a row", "comma-separated values", ImportForm::kTable);
+  add("log", "the log of a training run", "lines of text, or comma-separated steps",
+      ImportForm::kLog);
+  AddLinkImport(line, *verb, "nccl-tests",
+                "links that nccl-tests measured, into a declared cluster", "nccl-tests");
+  AddLinkImport(line, *verb, "osu",
+                "links that the OSU micro-benchmarks measured, into a declared cluster", "osu");
+  auto* list = verb->add_subcommand("list", "what was imported");
+  list->add_flag("--json", line.settings.json, "print JSON");
+  list->callback([&line] { line.act = ImportListVerb; });
+}
+
+}  // namespace sparfuse::harness
