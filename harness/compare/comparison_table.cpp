@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/compare/table_parts.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/csv.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -80,7 +80,7 @@ Table DifferenceTable(const SystemComparison& comparison, const std::vector<Syst
     for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
     std::string hidden = each.hidden ? "differs within one side, too" : "";
     for (const std::string& cell : each.cells)
-      hidden += fmt::format(" [{}]", NoteOf(table, fmt::format("{}: {}", each.name, cell)));
+      hidden += fmt::format(" [{}]", table.NoteOf(fmt::format("{}: {}", each.name, cell)));
     row.push_back(std::move(hidden));
     table.rows.push_back(std::move(row));
   }
@@ -132,9 +132,9 @@ Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides
       std::string drift = regime.drift ? fmt::format("{:.1f} %", 100 * *regime.drift) : kNone;
       if (regime.drift > request.control) {
         drift += fmt::format(
-            " [{}]", NoteOf(table, fmt::format("{} moved while the setting was measured: smaller "
-                                               "differences are not the methods'",
-                                               request.reference)));
+            " [{}]", table.NoteOf(fmt::format("{} moved while the setting was measured: smaller "
+                                              "differences are not the methods'",
+                                              request.reference)));
       }
       row.push_back(std::move(drift));
       row.push_back(regime.LinkWords().empty() ? kNone : regime.LinkWords());
@@ -205,7 +205,7 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const SideValue& value = cell.sides[side];
       std::string text = value.lacks.empty() ? RatioText(value.ratio) : kNone;
       if (const std::string moved = MovedText(sides[side].name, value, request); !moved.empty())
-        text += fmt::format(" [{}]", NoteOf(table, moved));
+        text += fmt::format(" [{}]", table.NoteOf(moved));
       row.push_back(std::move(text));
     }
     for (std::size_t side = 1; side < sides.size(); ++side) {
@@ -213,9 +213,9 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const bool judged = verdict.why_not.empty();
       row.push_back(judged ? RatioText(verdict.contrast.ratio) : kNone);
       std::string words = WordsOf(verdict, sides[0].name, sides[side].name);
-      if (!judged) words += fmt::format(" [{}]", NoteOf(table, verdict.why_not));
+      if (!judged) words += fmt::format(" [{}]", table.NoteOf(verdict.why_not));
       if (!cell.plans.empty())
-        words += fmt::format(" [{}]", NoteOf(table, "plans differ: " + cell.plans));
+        words += fmt::format(" [{}]", table.NoteOf("plans differ: " + cell.plans));
       row.push_back(std::move(words));
     }
     for (const SideValue& value : cell.sides) row.push_back(AbsoluteText(value, cell.unit));

@@ -11,6 +11,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/own_clusters.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -111,14 +112,6 @@ std::string SettingWords(const CellConfig& config) {
   return words;
 }
 
-std::string RatioWords(const Interval& ratio) {
-  const auto number = [](double value) {
-    return value < 0.095 ? fmt::format("{:.2g}", value) : fmt::format("{:.2f}", value);
-  };
-  if (!ratio.has_bounds()) return number(ratio.value) + "x";
-  return fmt::format("{}x [{}, {}]", number(ratio.value), number(ratio.low), number(ratio.high));
-}
-
 Headline Stated(const PartResult& result, const Comparisons::value_type& comparison) {
   Headline headline;
   headline.part = result.part->id;
@@ -142,10 +135,10 @@ Headline Stated(const PartResult& result, const Comparisons::value_type& compari
   const std::string setting = SettingWords(result.cells[best.of].cell->config);
   headline.sentence =
       ratios.size() == 1
-          ? fmt::format("{}: {} {} ({}", headline.method, RatioWords(best.ratio), what, setting)
-          : fmt::format("{}: {:.2f}x to {:.2f}x {} in {} settings, {} at best ({}", headline.method,
-                        headline.least, headline.most, what, ratios.size(), RatioWords(best.ratio),
-                        setting);
+          ? fmt::format("{}: {} {} ({}", headline.method, RatioText(best.ratio), what, setting)
+          : fmt::format("{}: {} to {} {} in {} settings, {} at best ({}", headline.method,
+                        RatioText(headline.least), RatioText(headline.most), what, ratios.size(),
+                        RatioText(best.ratio), setting);
   headline.sentence += "; " + headline.mode;
   if (headline.mode != "modelled") {
     headline.sentence += fmt::format(", {} block{}{}", blocks, blocks == 1 ? "" : "s",

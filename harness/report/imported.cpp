@@ -10,6 +10,7 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -29,10 +30,8 @@ std::string ValueText(const ImportedCell& cell, const std::string& metric) {
   std::string text = Quantity(average->value, cell.any->units.at(metric));
   if (cell.any->units.at(metric) == "accuracy" || cell.any->units.at(metric) == "f1")
     text = fmt::format("{:.4g} {}", average->value, cell.any->units.at(metric));
-  if (interval && interval->has_bounds()) {
-    return text + fmt::format(" ± {:.1f} %", 100 * std::max(interval->high / interval->value - 1,
-                                                            1 - interval->low / interval->value));
-  }
+  if (interval && interval->has_bounds())
+    return text + SpreadText(*interval, cell.any->units.at(metric));
   const json said = SaidOf(*cell.any);
   if (metric != cell.any->config.value("metric", std::string())) return text;
   if (const double error = said.value("standard_error", 0.0); error > 0)
@@ -121,11 +120,8 @@ Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
                                       TimeText(cell),
                                       SampleText(cell),
                                       row.system.value("source", std::string())};
-    if (const std::string doubt = DoubtOf(cell); !doubt.empty()) {
-      auto note = std::ranges::find(table.notes, doubt);
-      if (note == table.notes.end()) note = table.notes.insert(note, doubt);
-      words[6] += fmt::format(" [{}]", note - table.notes.begin() + 1);
-    }
+    if (const std::string doubt = DoubtOf(cell); !doubt.empty())
+      words[6] += fmt::format(" [{}]", table.NoteOf(doubt));
     table.rows.push_back(std::move(words));
   }
   return table;
@@ -157,13 +153,7 @@ json ImportedJson(std::span<const ImportedCell> cells) {
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
     results.push_back(std::move(result));
   }
-  const Table table = ImportedTable("", cells);
-  return {{"results", std::move(results)},
-          {"table",
-           {{"columns", table.columns},
-            {"rows", table.rows},
-            {"notes", table.notes},
-            {"caption", table.caption}}}};
+  return {{"results", std::move(results)}, {"table", ToJson(ImportedTable("", cells))}};
 }
 
 }  // namespace sparfuse::harness

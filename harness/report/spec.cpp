@@ -10,6 +10,8 @@
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
+#include "harness/report/tables/records.hpp"
+#include "harness/report/verdicts.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -60,16 +62,17 @@ json PredictionJson(const PredictionSummary& summary) {
   };
   json cells = json::array();
   for (const PredictedCell& cell : summary.cells) {
-    const bool inside = cell.live.low <= cell.predicted && cell.predicted <= cell.live.high;
-    cells.push_back({{"cell", cell.position},
-                     {"twin", cell.twin},
-                     {"observed", IntervalJson(cell.live)},
-                     {"predicted", cell.predicted},
-                     {"error", cell.error()},
-                     {"within_interval", cell.live.has_bounds() ? json(inside) : json()},
-                     {"oversubscribed", cell.oversubscribed}});
+    cells.push_back(
+        {{"cell", cell.position},
+         {"twin", cell.twin},
+         {"observed", IntervalJson(cell.live)},
+         {"predicted", cell.predicted},
+         {"error", cell.error()},
+         {"within_interval", cell.live.has_bounds() ? json(cell.within_interval()) : json()},
+         {"oversubscribed", cell.oversubscribed}});
   }
   return {{"cells", std::move(cells)},
+          {"may_be_off", kMayBeOff},
           {"median_error", optional(summary.median_error)},
           {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)},
           {"ordered_pairs", summary.ordered_pairs},
@@ -86,6 +89,12 @@ json FiguresJson(const std::vector<Part>& parts, const std::vector<PartResult>& 
     figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
   }
   return figures;
+}
+
+// Of a part's results; null of profiles, which have none to lay out.
+json TableJson(const PartResult& result, const Catalog& catalog) {
+  const bool profiles = result.part->cells.front().config.is_profile();
+  return profiles ? json() : ToJson(ResultTable(result, catalog));
 }
 
 // The tables of parts[i]: its results, its claims, and the model's check where it has twins.
@@ -114,7 +123,8 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
 }
 
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
-                    const std::vector<PartResult>& results, const std::filesystem::path& folder) {
+                    const std::vector<PartResult>& results, const Catalog& catalog,
+                    const std::filesystem::path& folder) {
   json spec = {
       {"id", experiment.id},
       {"title", experiment.title},
@@ -127,6 +137,8 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       {"confidence", kConfidence},
       {"headlines", HeadlinesJson(experiment, results)},
       {"disturbed", DisturbedWarning(results)},
+      {"judged", ToJson(JudgedByPart(results))},
+      {"csv", RecordsCsv(RecordsOf(parts, results, catalog))},
       {"provenance", ProvenanceOf(results)},
       {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {
@@ -159,9 +171,13 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                   {"imported", ImportedJson(results[i].imported)},
                   {"figures", FiguresJson(parts, results, i)},
                   {"claims", ClaimsJson(results[i])},
-                  {"prediction", HasTwins(parts, i)
-                                     ? PredictionJson(ComparePrediction(results[i], results[i + 1]))
-                                     : json()}};
+                  {"table", TableJson(results[i], catalog)},
+                  {"prediction", json()}};
+    if (HasTwins(parts, i)) {
+      const PredictionSummary summary = ComparePrediction(results[i], results[i + 1]);
+      entry["prediction"] = PredictionJson(summary);
+      entry["prediction"]["table"] = ToJson(PredictionTable(part, summary));
+    }
     spec["parts"].push_back(std::move(entry));
   }
   return spec;

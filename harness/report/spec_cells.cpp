@@ -10,6 +10,7 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/shareable.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -134,13 +135,12 @@ json DisturbedJson(const CellResult& cell) {
   json list = json::array();
   for (const int block : cell.disturbed) {
     const TrialRow& trial = *cell.trials.at(block);
-    const auto metric = [&](const char* name) {
-      const auto found = trial.metrics.find(name);
-      return found == trial.metrics.end() ? json() : json(found->second);
-    };
+    const auto step = trial.metrics.find("step_seconds");
+    const bool has_step = step != trial.metrics.end();
     list.push_back({{"trial_id", trial.trial_id},
                     {"block", block},
-                    {"step_seconds", metric("step_seconds")},
+                    {"step_seconds", has_step ? json(step->second) : json()},
+                    {"step", has_step ? Quantity(step->second, "s") : kNone},
                     {"why", trial.WhyDisturbed()}});
   }
   return list;

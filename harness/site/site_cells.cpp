@@ -12,6 +12,7 @@
 #include "harness/report/shareable.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <optional>
 
-#include "harness/compare/table_parts.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -79,7 +79,7 @@ Table TransportTable(const ComparedPart& part, const std::vector<SystemSide>& si
       std::string change = kNone;
       if (carried.model_first)
         change = fmt::format("{:.3g}x", carried.model_second->value / carried.model_first->value);
-      if (!carried.lacks.empty()) change += fmt::format(" [{}]", NoteOf(table, carried.lacks));
+      if (!carried.lacks.empty()) change += fmt::format(" [{}]", table.NoteOf(carried.lacks));
       row.push_back(change);
       row.push_back(RatioText(carried.ratio));
       row.push_back(RatioText(cell.sides[side].ratio));
@@ -132,7 +132,7 @@ Table PlanTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const ForcedPlan& forced = cell.forced[side];
       std::string own = RatioText(cell.sides[side].ratio);
       for (const std::string& why : {forced.lacks, forced.lacks_modelled}) {
-        if (!why.empty()) own += fmt::format(" [{}]", NoteOf(table, why));
+        if (!why.empty()) own += fmt::format(" [{}]", table.NoteOf(why));
       }
       row.push_back(own);
       row.push_back(forced.own ? "the same plan" : RatioText(forced.modelled));

@@ -9,6 +9,7 @@
 
 #include "harness/clusters/profile_data.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/wording.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {

@@ -2,21 +2,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
+#include "harness/records/table.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
 
 namespace sparfuse::harness {
-
-struct Table {
-  std::string title;
-  std::string caption;  // mode, hardware, blocks
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // footnotes
-};
 
 enum class TableFormat { kMarkdown, kLatex };
 
@@ -36,11 +27,5 @@ ClaimWords WordsOf(const ClaimResult& judged);
 const char* ComparisonSign(Comparison comparison);  // "<="
 
 std::string Render(const Table& table, TableFormat format);
-
-// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
-std::string RatioText(const std::optional<Interval>& ratio);
-
-// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
-std::string Quantity(double value, std::string_view unit);
 
 }  // namespace sparfuse::harness

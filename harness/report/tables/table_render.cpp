@@ -77,10 +77,11 @@ std::string Latex(const Table& table) {
       text += (c > 0 ? " & " : "") + LatexText(cells[c]);
     return text + " \\\\\n";
   };
-  std::string text = "\\begin{table}\n\\caption{" + LatexText(table.title) +
-                     (table.caption.empty() ? "" : ". " + LatexText(table.caption)) +
-                     "}\n\\begin{tabular}{" + std::string(table.columns.size(), 'l') +
-                     "}\n\\hline\n";
+  std::string text =
+      "\\begin{table}\n\\caption{" + LatexText(table.title) +
+      (table.caption.empty() ? "" : ". " + LatexText(table.caption)) + "}\n\\begin{tabular}{" +
+      (table.alignment.empty() ? std::string(table.columns.size(), 'l') : table.alignment) +
+      "}\n\\hline\n";
   text += line(table.columns) + "\\hline\n";
   for (const auto& row : table.rows) text += line(row);
   text += "\\hline\n\\end{tabular}\n";

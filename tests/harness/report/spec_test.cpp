@@ -50,7 +50,7 @@ class Spec : public ::testing::Test {
         rows.push_back(row);
       }
     }
-    return ExperimentSpec(experiment, parts, ResultsOf(parts, catalog, rows, "here"),
+    return ExperimentSpec(experiment, parts, ResultsOf(parts, catalog, rows, "here"), catalog,
                           folder_.path());
   }
 

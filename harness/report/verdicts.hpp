@@ -1,0 +1,68 @@
+// Orders the verdicts of claims for pages: a row a claim, the worst first, with its settings beside
+// one another.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/records/table.hpp"
+#include "harness/report/results.hpp"
+
+namespace sparfuse::harness {
+
+// What a verdict begins with, on pages.
+struct VerdictMark {
+  std::string mark;  // "✓"
+  std::string look;  // how pages colour it: "good", "part", "alarm" or "quiet"
+  bool operator==(const VerdictMark&) const = default;
+};
+
+// A claim of a row.
+struct JudgedSetting : VerdictMark {
+  std::string words;  // what tells it from the others of its sentence
+  std::string value;  // of ours, without its interval
+  std::string ours, verdict;
+  bool operator==(const JudgedSetting&) const = default;
+};
+
+// What a sentence says of one cell, or of several; the settings the worst first.
+struct JudgedSentence : VerdictMark {
+  std::string sentence;
+  std::vector<std::string> facts;  // metric, what is expected, modes, n
+  std::vector<JudgedSetting> settings;
+  bool many = false;    // more settings than a row has room for the words of
+  std::string summary;  // "✗ 1 not reproduced, ✓ 2 holds"
+  Table table;          // a row a setting
+  bool operator==(const JudgedSentence&) const = default;
+};
+
+// The claims of a part, or of an experiment on the page of a paper.
+struct JudgedGroup {
+  std::string id, title;
+  std::vector<JudgedSentence> sentences;
+  bool operator==(const JudgedGroup&) const = default;
+};
+
+struct JudgedClaims {
+  std::size_t claims = 0;
+  std::string summary;   // how many verdicts there are of each kind
+  std::string meanings;  // of the marks in it
+  std::vector<JudgedGroup> groups;
+};
+
+// A group for each part that claims something.
+JudgedClaims JudgedByPart(std::span<const PartResult> results);
+
+// A group for each experiment that claims something, whose title ends with its own summary.
+struct ClaimingExperiment {
+  std::string id, title;
+  std::span<const PartResult> results;
+};
+JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments);
+
+nlohmann::json ToJson(const JudgedClaims& judged);
+
+}  // namespace sparfuse::harness
