@@ -10,6 +10,7 @@
 #include "harness/bundle/series_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -18,6 +19,32 @@ using nlohmann::json;
 
 constexpr const char* kFormat = "sparfuse bundle";
 constexpr const char* kOwnHash = "manifest_sha256";
+
+// manifest.json.
+struct Manifest : BundleContent {
+  std::string format = kFormat;
+  int bundle_version = kBundleVersion;
+  SourceState written_by = {};
+  std::string manifest_sha256 = {};  // of all the rest
+};
+
+}  // namespace
+
+template <>
+const std::vector<RecordKey<Manifest>>& KeysOf<Manifest>() {
+  using M = Manifest;
+  static const std::vector<RecordKey<M>> kKeys = {
+      Key<&M::format>({.name = "format"}),
+      Key<&M::bundle_version>({.name = "bundle_version"}),
+      Key<&M::written_by>({.name = "written_by"}),
+      Key<&M::trials, M>({.name = "trials"}),
+      Key<&M::annotations, M>({.name = "annotations"}),
+      Key<&M::table, M>({.name = "table"}),
+      Key<&M::manifest_sha256>({.name = kOwnHash})};
+  return kKeys;
+}
+
+namespace {
 
 std::string OwnHash(json manifest) {
   manifest.erase(kOwnHash);
@@ -57,9 +84,7 @@ void CheckVersion(const json& manifest, const std::filesystem::path& path) {
     Refuse(path, "manifest.json was edited or damaged: its hash is another");
 }
 
-bool IsSha256(const json& value) {
-  return value.is_string() && value.get_ref<const std::string&>().size() == 64;
-}
+bool IsSha256(const std::string& hash) { return hash.size() == 64; }
 
 // Whether it stands for one place beneath a folder, whatever lies there. `others`: characters
 // beside letters and digits.
@@ -88,39 +113,27 @@ bool IsFileOfTrial(const std::string& file) {
          SeriesFiles().contains(file);
 }
 
-BundleContent ContentIn(const json& manifest, const std::filesystem::path& path) {
+void CheckContent(const BundleContent& content, const std::filesystem::path& path) {
   const auto expect = [&](bool good, const std::string& what) {
     if (!good) Refuse(path, "manifest.json: " + what);
   };
-  BundleContent content;
-  const json trials = manifest.value("trials", json()),
-             annotations = manifest.value("annotations", json());
-  expect(trials.is_object(), "trials: expected a table");
-  expect(annotations.is_object(), "annotations: expected a table");
-  expect(IsSha256(manifest.value("table", json())), "table: expected a hash");
-  content.table = manifest["table"];
-  for (const auto& [id, files] : trials.items()) {
-    expect(IsTrialId(id) && files.is_object() && files.contains("trial.json") &&
-               files.contains("config.json"),
+  expect(IsSha256(content.table), "table: expected a hash");
+  for (const auto& [id, files] : content.trials) {
+    expect(IsTrialId(id) && files.contains("trial.json") && files.contains("config.json"),
            fmt::format("trials: \"{}\": expected a trial's id with its files", id));
-    for (const auto& [file, hash] : files.items()) {
+    for (const auto& [file, hash] : files) {
       expect(IsFileOfTrial(file) && IsSha256(hash),
              fmt::format("trials: {}: {}: expected a file of a trial, and its hash", id, file));
-      content.trials[id][file] = hash;
     }
-  }
-  for (const auto& [id, files] : content.trials) {
     for (std::size_t at = id.rfind('/'); at != std::string::npos; at = id.rfind('/', at - 1)) {
       expect(!content.trials.contains(id.substr(0, at)),
              fmt::format("trials: \"{}\": expected no trial beneath another", id));
     }
   }
-  for (const auto& [id, hash] : annotations.items()) {
+  for (const auto& [id, hash] : content.annotations) {
     expect(IsAnnotationId(id) && IsSha256(hash),
            fmt::format("annotations: \"{}\": expected an id and a hash", id));
-    content.annotations[id] = hash;
   }
-  return content;
 }
 
 // Names of all members, and no others.
@@ -141,12 +154,12 @@ std::string MemberOfTrial(const std::string& id, const std::string& file) {
 
 std::string MemberOfAnnotation(const std::string& id) { return "annotations/" + id + ".json"; }
 
-std::string ManifestText(const BundleContent& content, const json& written_by) {
-  json manifest = {
-      {"format", kFormat},        {"bundle_version", kBundleVersion},   {"written_by", written_by},
-      {"trials", content.trials}, {"annotations", content.annotations}, {"table", content.table}};
-  manifest[kOwnHash] = OwnHash(manifest);
-  return WrittenJson(manifest);
+std::string ManifestText(const BundleContent& content, const SourceState& written_by) {
+  Manifest manifest{content};
+  manifest.written_by = written_by;
+  json written = WriteRecord(manifest);
+  written[kOwnHash] = OwnHash(written);
+  return WrittenJson(written);
 }
 
 Bundle::Bundle(const std::filesystem::path& path) : archive_(path) {
@@ -154,9 +167,12 @@ Bundle::Bundle(const std::filesystem::path& path) : archive_(path) {
   const json manifest = ParseJson(text, path.string() + ": manifest.json");
   CheckVersion(manifest, path);
   if (text != WrittenJson(manifest)) Refuse(path, "manifest.json was edited: its form is another");
-  content_ = ContentIn(manifest, path);
-  version_ = manifest["bundle_version"];
-  written_by_ = manifest.value("written_by", json::object());
+  Manifest read;
+  ReadRecord(manifest, KeyPlace(path.string() + ": manifest.json"), read);
+  CheckContent(read, path);
+  content_ = read;
+  version_ = read.bundle_version;
+  written_by_ = read.written_by;
   const std::set<std::string> expected = NamesOf(content_);
   for (ArchiveMember& member : archive_.Members()) {
     if (!expected.contains(member.name))
@@ -183,32 +199,27 @@ BundledTrial Bundle::Trial(const std::string& id) const {
   for (const auto& [file, hash] : content_.trials.at(id))
     files[file] = Checked(MemberOfTrial(id, file), hash);
   const std::string name = fmt::format("{}: trials/{}", path().string(), id);
-  Redactions met;
-  const BundledTrial trial = BundleFiles(files, name, {}, met);
-  if (trial.id != id)
-    Refuse(path(), fmt::format("trials/{}: trial_id: expected its place, found {}", id, trial.id));
-  const std::string within = fmt::format("{}/{}/", trial.trial["experiment"].get<std::string>(),
-                                         trial.trial["part"].get<std::string>());
+  const BundledTrial trial = BundleFiles(files, name, TextScrubber());
+  if (trial.id() != id)
+    Refuse(path(),
+           fmt::format("trials/{}: trial_id: expected its place, found {}", id, trial.id()));
+  const std::string within = fmt::format("{}/{}/", trial.trial.experiment, trial.trial.part);
   if (!id.starts_with(within) || id.find('/', within.size()) != std::string::npos)
     Refuse(path(), fmt::format("trials/{}: expected an id {}NAME", id, within));
-  if (trial.files != files) {
-    Refuse(path(), fmt::format("trials/{}: expected what `export` lets leave{}", id,
-                               met.stays.empty() ? "" : "; not " + *met.stays.begin()));
-  }
+  if (trial.files != files)
+    Refuse(path(), fmt::format("trials/{}: expected what `export` lets leave", id));
   return trial;
 }
 
-json Bundle::Annotation(const std::string& id) const {
+harness::Annotation Bundle::Annotation(const std::string& id) const {
   const std::string member = MemberOfAnnotation(id), name = path().string() + ": " + member;
   const std::string text = Checked(member, content_.annotations.at(id));
-  json annotation = ParseJson(text, name);
-  bool good = annotation.is_object() && annotation.value("annotation_id", json()) == id;
-  for (const char* key : {"trial_id", "reason", "created_utc"})
-    good = good && annotation.value(key, json()).is_string();
-  Redactions met;
-  if (!good || !IsRedacted(annotation) ||
-      WrittenJson(BundleAnnotation(annotation, annotation["trial_id"], {}, met)) != text)
-    SPARFUSE_THROW(kData, name + ": expected an annotation that `export` wrote");
+  harness::Annotation annotation = AnnotationOf(ParseJson(text, name), name);
+  const bool good =
+      annotation.annotation_id == id && annotation.redaction > 0 &&
+      WrittenJson(ToJson(BundleAnnotation(annotation, annotation.trial_id, TextScrubber()))) ==
+          text;
+  if (!good) SPARFUSE_THROW(kData, name + ": expected an annotation that `export` wrote");
   return annotation;
 }
 

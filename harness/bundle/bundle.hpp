@@ -14,7 +14,7 @@ namespace sparfuse::harness {
 
 // The form of a bundle. Raised where a program that knows the earlier forms would misread it; what
 // reads bundles reads every earlier version, too.
-inline constexpr int kBundleVersion = 2;
+inline constexpr int kBundleVersion = 3;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kTable = "table.json";
 
@@ -24,8 +24,8 @@ struct BundleContent {
   std::string table;
 };
 
-// manifest.json. written_by: {"commit", "dirty"} of the program.
-std::string ManifestText(const BundleContent& content, const nlohmann::json& written_by);
+// manifest.json. written_by: the program's source.
+std::string ManifestText(const BundleContent& content, const SourceState& written_by);
 
 class Bundle {
  public:
@@ -37,12 +37,12 @@ class Bundle {
   const std::filesystem::path& path() const noexcept { return archive_.path(); }
   const BundleContent& content() const noexcept { return content_; }
   int version() const noexcept { return version_; }
-  const nlohmann::json& written_by() const noexcept { return written_by_; }
+  const SourceState& written_by() const noexcept { return written_by_; }
 
   // Throw Error{kData} where the bytes have another hash than the manifest says, or where they are
   // not what `export` writes: of another id, unredacted, with other keys.
   BundledTrial Trial(const std::string& id) const;
-  nlohmann::json Annotation(const std::string& id) const;
+  harness::Annotation Annotation(const std::string& id) const;
   nlohmann::json Table() const;
 
  private:
@@ -50,7 +50,7 @@ class Bundle {
 
   ArchiveReader archive_;
   BundleContent content_;
-  nlohmann::json written_by_;
+  SourceState written_by_;
   int version_ = 0;
   std::map<std::string, ArchiveMember> members_;
 };

@@ -12,62 +12,45 @@
 
 namespace sparfuse::harness {
 
-using nlohmann::json;
-
 Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNames names)
-    : store_(store), names_(std::move(names)) {
-  std::vector<TrialRow> redacted;
-  std::map<std::string, std::string> ids;        // within bundles, by id
-  std::map<std::string, PrivateNames> names_of;  // by id within bundles
+    : store_(store), scrubber_(std::move(names)) {
+  std::vector<TrialRow> leaving;
   Patience patience;
   for (const TrialRow& row : rows) {
-    patience.Note(redacted.size(), "trials looked through", rows.size());
+    patience.Note(leaving.size(), "trials looked through", rows.size());
     try {
-      const BundledTrial trial = BundleTrial(store, row.trial_id, names_, summary_.met);
-      auto hashes = trial.Hashes();
-      const auto [known, is_new] = summary_.content.trials.try_emplace(trial.id, hashes);
-      if (!is_new) {
-        // A trial and the copy of it that came back under its other id.
-        if (known->second != hashes)
-          SPARFUSE_THROW(kData, fmt::format("{} and {} would have one id", row.trial_id,
-                                            places_.at(trial.id)));
-        ids[row.trial_id] = trial.id;
-        continue;
-      }
-      places_[trial.id] = row.trial_id;
-      ids[row.trial_id] = trial.id;
-      names_of[trial.id] = trial.names;
-      redacted.push_back(RowOf(trial.trial));
+      const BundledTrial trial = BundleTrial(store, row.trial_id, scrubber_, summary_.stays);
+      if (trial.id() != row.trial_id)
+        SPARFUSE_THROW(kData, fmt::format("{}: its id is no place", row.trial_id));
+      summary_.content.trials[trial.id()] = trial.Hashes();
+      leaving.push_back(RowOf(trial.trial));
     } catch (const Error& error) {
       summary_.left_out.push_back(error.what());
     }
   }
-  std::map<std::string, std::vector<std::string>> reasons;  // by id within bundles
-  for (const json& annotation : store.ReadAnnotations(summary_.left_out)) {
-    const auto found = ids.find(annotation["trial_id"]);
-    if (found == ids.end()) continue;
-    const json leaves =
-        BundleAnnotation(annotation, found->second, names_of[found->second], summary_.met);
-    if (!leaves.contains("annotation_id") || !leaves.contains("reason") ||
-        !leaves.contains("created_utc")) {
-      summary_.left_out.push_back(fmt::format("annotations/{}.json: its id or time is no word",
-                                              annotation["annotation_id"].get<std::string>()));
+  std::map<std::string, std::vector<std::string>> reasons;  // by trial
+  for (const Annotation& annotation : store.ReadAnnotations(summary_.left_out)) {
+    if (!summary_.content.trials.contains(annotation.trial_id)) continue;
+    const Annotation leaves = BundleAnnotation(annotation, annotation.trial_id, scrubber_);
+    if (leaves.annotation_id != annotation.annotation_id) {
+      summary_.left_out.push_back(
+          fmt::format("annotations/{}.json: its id is no word", annotation.annotation_id));
       continue;
     }
-    const std::string id = leaves["annotation_id"];
-    annotations_[id] = WrittenJson(leaves);
+    const std::string& id = leaves.annotation_id;
+    annotations_[id] = WrittenJson(ToJson(leaves));
     summary_.content.annotations[id] = Sha256Hex(annotations_[id]);
-    reasons[found->second].push_back(leaves["reason"]);
+    reasons[leaves.trial_id].push_back(leaves.reason);
   }
-  for (TrialRow& row : redacted) {
+  for (TrialRow& row : leaving) {
     if (const auto found = reasons.find(row.trial_id); found != reasons.end())
       row.annotations = found->second;
   }
-  table_ = WrittenJson(TableOfTrials(std::move(redacted), kBundleVersion));
+  table_ = WrittenJson(TableOfTrials(std::move(leaving), kBundleVersion));
   summary_.content.table = Sha256Hex(table_);
 }
 
-void Export::Write(const json& written_by, const std::filesystem::path& out) const {
+void Export::Write(const SourceState& written_by, const std::filesystem::path& out) const {
   // By name of the member, as archives are ordered: id and file.
   std::map<std::string, std::pair<std::string, std::string>> members = {{kTable, {}}};
   for (const auto& [id, files] : summary_.content.trials) {
@@ -77,7 +60,7 @@ void Export::Write(const json& written_by, const std::filesystem::path& out) con
   ArchiveWriter archive(out);
   archive.Add(kManifest, ManifestText(summary_.content, written_by));
   BundledTrial trial;  // that the last member was of
-  Redactions met;
+  std::set<std::string> stays;
   Patience patience;
   std::size_t written = 0;
   for (const auto& [member, of] : members) {
@@ -87,13 +70,13 @@ void Export::Write(const json& written_by, const std::filesystem::path& out) con
     } else if (file.empty()) {
       archive.Add(member, annotations_.at(id));
     } else {
-      if (trial.id != id) {
+      if (trial.id() != id) {
         patience.Note(written++, "trials written", summary_.content.trials.size());
-        trial = BundleTrial(store_, places_.at(id), names_, met);
-        if (trial.id != id || trial.Hashes() != summary_.content.trials.at(id)) {
+        trial = BundleTrial(store_, id, scrubber_, stays);
+        if (trial.Hashes() != summary_.content.trials.at(id)) {
           SPARFUSE_THROW(kData, fmt::format("{} has changed while it was exported: run the command "
                                             "again",
-                                            store_.Directory(places_.at(id)).string()));
+                                            store_.Directory(id).string()));
         }
       }
       archive.Add(member, trial.files.at(file));

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace sparfuse::harness {
 
 struct ExportSummary {
   BundleContent content;
-  Redactions met;
+  std::set<std::string> stays;        // files, and keys of private.json, that do not leave
   std::vector<std::string> left_out;  // trials that do not leave, and why; sentences
 };
 
@@ -27,13 +28,12 @@ class Export {
   // Writes the bundle; equal trials, annotations and `written_by` give equal bytes. Nothing is at
   // `out` before it is complete. Throws Error{kData} where a trial changes meanwhile, and where the
   // file cannot be written.
-  void Write(const nlohmann::json& written_by, const std::filesystem::path& out) const;
+  void Write(const SourceState& written_by, const std::filesystem::path& out) const;
 
  private:
   const Store& store_;
-  PrivateNames names_;
+  TextScrubber scrubber_;
   ExportSummary summary_;
-  std::map<std::string, std::string> places_;       // of trials, by id within bundles
   std::map<std::string, std::string> annotations_;  // their text, by id
   std::string table_;
 };

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <map>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "harness/bundle/same_trial.hpp"
@@ -15,13 +15,12 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 class Merger {
  public:
   Merger(const Store& store, const StoreLock& lock, const Bundle& bundle,
          const std::vector<TrialRow>& rows)
-      : store_(store), lock_(lock), bundle_(bundle), names_(NamesOf(store, rows)) {}
+      : store_(store), lock_(lock), bundle_(bundle), scrubber_(NamesOf(store, rows)) {}
 
   MergeSummary Run() {
     Patience patience;
@@ -62,8 +61,8 @@ class Merger {
 
   void AddTrial(const std::string& id) {
     BundledTrial trial = OfBundle([&] { return bundle_.Trial(id); });
-    if (const std::string own = PlaceHere(trial); !own.empty()) {
-      places_[id] = own;
+    if (IsHere(trial)) {
+      trials_.insert(id);
       ++summary_.present;
       return;
     }
@@ -83,8 +82,8 @@ class Merger {
       written.Write(content);  // Finish syncs it
       written.Close();
     }
-    store_.Finish(lock_, trial.trial);
-    places_[id] = id;
+    store_.Finish(lock_, id, trial.files.at("trial.json"));
+    trials_.insert(id);
     summary_.added.push_back(id);
   }
 
@@ -109,56 +108,43 @@ class Merger {
     MakeDirectories(store_.Directory(id));
   }
 
-  // The id under which the store has the trial; "" where it has none.
-  std::string PlaceHere(const BundledTrial& trial) {
-    std::vector<std::string> places = {trial.id};
-    if (const json original = trial.trial.value("original_id", json()); original.is_string())
-      places.push_back(original);
-    for (const std::string& place : places) {
-      if (!SomethingIsAt(store_.Directory(place) / "trial.json")) continue;
-      Redactions met;
-      BundledTrial here;
-      try {
-        here = BundleTrial(store_, place, names_, met);
-      } catch (const Error& error) {
-        if (place != trial.id) continue;  // another trial, and a broken one
-        throw Refused{
-            fmt::format("{}: the store's own cannot be read: {}", trial.id, error.what())};
-      }
-      if (here.id == trial.id) {
-        const std::string differs = WhatDiffers(here, trial);
-        if (!differs.empty()) {
-          throw Refused{
-              fmt::format("{}: the store has this id with other bytes ({} differs): both are "
-                          "left as they are",
-                          trial.id, differs)};
-        }
-        names_of_[trial.id] = here.names;
-        return place;
-      }
-      if (place == trial.id)
-        throw Refused{fmt::format("{}: the store has another trial there", trial.id)};
+  // Whether the store has the trial. Refuses one that has its id and is another.
+  bool IsHere(const BundledTrial& trial) const {
+    if (!SomethingIsAt(store_.Directory(trial.id()) / "trial.json")) return false;
+    std::set<std::string> stays;
+    BundledTrial here;
+    try {
+      here = BundleTrial(store_, trial.id(), scrubber_, stays);
+    } catch (const Error& error) {
+      throw Refused{
+          fmt::format("{}: the store's own cannot be read: {}", trial.id(), error.what())};
     }
-    return "";
+    const std::string differs = WhatDiffers(here, trial);
+    if (!differs.empty()) {
+      throw Refused{
+          fmt::format("{}: the store has this id with other bytes ({} differs): both are "
+                      "left as they are",
+                      trial.id(), differs)};
+    }
+    return true;
   }
 
   void AddAnnotation(const std::string& id) {
-    const json annotation = OfBundle([&] { return bundle_.Annotation(id); });
-    const std::string of = annotation["trial_id"];
-    const auto place = places_.find(of);
-    if (place == places_.end())
-      throw Refused{fmt::format("annotations/{}: its trial {} was not merged", id, of)};
+    const Annotation annotation = OfBundle([&] { return bundle_.Annotation(id); });
+    if (!trials_.contains(annotation.trial_id)) {
+      throw Refused{
+          fmt::format("annotations/{}: its trial {} was not merged", id, annotation.trial_id)};
+    }
     const fs::path file = store_.results() / "annotations" / (id + ".json");
     if (SomethingIsAt(file)) {
-      Redactions met;
-      json here;
+      Annotation here;
       try {
-        here = ReadJsonFile(file);
+        here = AnnotationOf(ReadJsonFile(file), file.string());
       } catch (const Error& error) {
         throw Refused{fmt::format("annotations/{}: {}", id, error.what())};
       }
-      if (!here.is_object() || here.value("trial_id", json()) != place->second ||
-          !AreOneAnnotation(BundleAnnotation(here, of, names_of_[of], met), annotation)) {
+      if (here.trial_id != annotation.trial_id ||
+          !AreOneAnnotation(BundleAnnotation(here, here.trial_id, scrubber_), annotation)) {
         throw Refused{
             fmt::format("annotations/{}: the store has this id with other bytes: both are "
                         "left as they are",
@@ -166,19 +152,16 @@ class Merger {
       }
       return;
     }
-    json written = annotation;
-    written["trial_id"] = place->second;
     MakeDirectories(file.parent_path());
-    WriteFileDurably(file, WrittenJson(written));
+    WriteFileDurably(file, WrittenJson(ToJson(annotation)));
     ++summary_.annotations;
   }
 
   const Store& store_;
   const StoreLock& lock_;
   const Bundle& bundle_;
-  const PrivateNames names_;
-  std::map<std::string, std::string> places_;     // here, by id within bundles
-  std::map<std::string, PrivateNames> names_of_;  // of trials here, by id within bundles
+  const TextScrubber scrubber_;
+  std::set<std::string> trials_;  // of the bundle that the store has by now
   MergeSummary summary_;
 };
 

@@ -16,8 +16,8 @@ struct MergeSummary {
   std::vector<std::string> refused;  // sentences: what stayed out, and why
 };
 
-// Adds what the store lacks. A trial is present where one of its id redacts to the same bytes, be
-// it under the id that it was given here before. Refused, each by itself: what has other bytes than
+// Adds what the store lacks. A trial is present where the store's of its id leaves with the same
+// bytes, names that were removed apart. Refused, each by itself: what has other bytes than
 // the manifest says, and what has an id that the store has with other bytes. A call that is killed
 // leaves each trial whole or unfinished; the next one goes on. The index has to be opened
 // afterwards.

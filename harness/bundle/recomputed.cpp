@@ -45,8 +45,8 @@ double NumberOf(const json& config, const char* key) {
 }
 
 // A throughput is what a step processes, a whole number of units a sample, over its time.
-bool IsOfTheSteps(const json& trial, double throughput, double step_seconds) {
-  const json& config = trial["config"];
+bool IsOfTheSteps(const Trial& trial, double throughput, double step_seconds) {
+  const json& config = trial.config;
   const double samples = NumberOf(config, "workers") * NumberOf(config, "batch_per_worker") *
                          NumberOf(config, "accumulation");
   if (samples <= 0) return true;
@@ -54,7 +54,7 @@ bool IsOfTheSteps(const json& trial, double throughput, double step_seconds) {
   return units > 0.5 && AreEqual(units, std::round(units));
 }
 
-std::string WhatDiffers(const json& trial, const StepLog& log, const SeriesHeader& header) {
+std::string WhatDiffers(const Trial& trial, const StepLog& log, const SeriesHeader& header) {
   const auto said = [](const std::string& name, const json& stored, const json& steps) {
     return fmt::format("{}: trial.json has {}, its steps give {}", name, stored.dump(),
                        steps.dump());
@@ -62,26 +62,22 @@ std::string WhatDiffers(const json& trial, const StepLog& log, const SeriesHeade
   StepLogContext context;
   context.dense_elements = 1;
   const json computed = MetricsOf(log, context);
-  for (const auto& [name, metric] : trial["metrics"].items()) {
-    const json value = metric.is_object() ? metric.value("value", json()) : json();
+  for (const auto& [name, metric] : trial.metrics) {
     const bool of_steps = name == "other_seconds" || header.Find(name) != nullptr;
-    if (!value.is_number() || !of_steps || name == "achieved_density" || !computed.contains(name))
+    if (!metric.value || !of_steps || name == "achieved_density" || !computed.contains(name))
       continue;
-    if (!AreEqual(value, computed[name]["value"]))
-      return said(name, value, computed[name]["value"]);
+    if (!AreEqual(*metric.value, computed[name]["value"]))
+      return said(name, *metric.value, computed[name]["value"]);
   }
-  const json throughput = trial.value("/metrics/throughput/value"_json_pointer, json());
-  if (throughput.is_number() &&
-      !IsOfTheSteps(trial, throughput, computed["step_seconds"]["value"])) {
+  const auto throughput = trial.metrics.find("throughput");
+  if (throughput != trial.metrics.end() && throughput->second.value &&
+      !IsOfTheSteps(trial, *throughput->second.value, computed["step_seconds"]["value"])) {
     return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
-                       throughput.dump());
+                       *throughput->second.value);
   }
   const std::vector<double> rounds = RoundSeconds(log);
-  const json stored = trial.value("rounds", json());
-  if (stored.is_array() && !std::ranges::equal(stored, rounds, [](const json& a, double b) {
-        return a.is_number() && AreEqual(a, b);
-      }))
-    return said("rounds", stored, rounds);
+  if (!trial.rounds.empty() && !std::ranges::equal(trial.rounds, rounds, AreEqual))
+    return said("rounds", trial.rounds, rounds);
   return "";
 }
 
@@ -91,7 +87,7 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
   Recomputed made;
   const auto found = trial.files.find("steps.npy");
   SeriesHeader header;
-  if (found == trial.files.end() || trial.trial["status"] != "ok" ||
+  if (found == trial.files.end() || trial.trial.status != TrialStatus::kOk ||
       !WhatIsWrongWithSeries("steps.npy", found->second, &header).empty())
     return made;
   for (const auto& [name, type] : {std::pair("step", "<i8"),

@@ -31,8 +31,8 @@ std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& pro
   std::map<std::string, std::vector<std::string>> reasons;
   for (const auto& [id, hash] : content.annotations) {
     NameProblem(problems, [&, &id = id] {
-      const json annotation = bundle.Annotation(id);
-      reasons[annotation["trial_id"]].push_back(annotation["reason"]);
+      const Annotation annotation = bundle.Annotation(id);
+      reasons[annotation.trial_id].push_back(annotation.reason);
     });
   }
   std::vector<TrialRow> rows;
@@ -59,10 +59,10 @@ Verification Verify(const Bundle& bundle) {
         const Recomputed made = RecomputeMetrics(trial);
         if (!made.differs.empty()) {
           contradicted.push_back(
-              fmt::format("{}: trials/{}: {}", bundle.path().string(), trial.id, made.differs));
+              fmt::format("{}: trials/{}: {}", bundle.path().string(), trial.id(), made.differs));
         }
-        json& entry = verification.trials[trial.id];
-        entry = {{"sha256", bundle.content().trials.at(trial.id)}, {"steps", nullptr}};
+        json& entry = verification.trials[trial.id()];
+        entry = {{"sha256", bundle.content().trials.at(trial.id())}, {"steps", nullptr}};
         if (!made.steps) return;
         entry["steps"] = {{"first", made.steps->first},
                           {"last", made.steps->last},

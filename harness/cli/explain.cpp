@@ -58,7 +58,8 @@ json ExchangedInputsOf(const Program& program, const CellConfig& of, const CellC
 
 }  // namespace
 
-int ExplainVerb(Program& program, const ExplainRequest& request, const std::filesystem::path& out) {
+int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out) {
+  request.results = program.store().results();
   const auto loaded = program.LoadWithResults(request.experiment);
   const ExplainedCells cells =
       ChooseExplained(loaded->parts, loaded->results, *loaded->rows, request);

@@ -9,6 +9,7 @@
 #include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/report/disturbed.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/spec.hpp"
@@ -44,6 +45,15 @@ int TableVerb(Program& program, const std::string& name, const std::string& form
 
 using nlohmann::json;
 
+namespace {
+
+// What is told at this machine alone.
+std::string MessageOf(const Program& program, const TrialRow& row) {
+  return row.status == "ok" ? "" : FailureMessageIn(program.store().results() / row.directory);
+}
+
+}  // namespace
+
 int StatusVerb(Program& program, const std::string& name) {
   const auto loaded = program.LoadWithResults(name);
   json parts = json::array();
@@ -57,7 +67,7 @@ int StatusVerb(Program& program, const std::string& name) {
       for (const auto& row : *loaded->rows) {
         if (row.config_hash != cell.cell->config_hash || row.status == "ok") continue;
         entry["trial_id"] = row.trial_id;
-        entry["message"] = row.failure_message;
+        entry["message"] = MessageOf(program, row);
       }
       failures.push_back(std::move(entry));
     }
@@ -78,7 +88,7 @@ int StatusVerb(Program& program, const std::string& name) {
                       {"status", row.status},
                       {"system", ShownMachine(MachineOf(row))},
                       {"seconds", row.seconds},
-                      {"failure", row.failure_message},
+                      {"failure", MessageOf(program, row)},
                       {"disturbed", row.WhyDisturbed()},
                       {"annotations", row.annotations}});
   }
@@ -156,9 +166,9 @@ int IndexVerb(Program& program, const IndexRequest& request) {
 
 int AnnotateVerb(Program& program, const std::string& trial, const std::string& reason) {
   const StoreLock lock(program.store().results());
-  const json annotation = program.store().Annotate(lock, trial, reason);
+  const Annotation annotation = program.store().Annotate(lock, trial, reason);
   fmt::print("{} is left out from now on: {}\n", trial, reason);
-  if (program.json()) PrintJson(annotation);
+  if (program.json()) PrintJson(ToJson(annotation));
   return kDone;
 }
 

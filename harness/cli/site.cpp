@@ -10,6 +10,7 @@
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/report/provenance.hpp"
 #include "harness/site/site_data.hpp"
 #include "harness/site/site_folder.hpp"
 #include "harness/systems/system_file.hpp"
@@ -40,7 +41,9 @@ std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
 
 json Gather(Program& program, const CompareRequest& compare) {
   const fs::path results = program.store().results();
-  const auto systems = SystemsOf(program.Rows(), DescribedSystems(results / "systems"), results);
+  std::vector<TrialRow> rows = program.Rows();
+  for (TrialRow& row : rows) row.annotations = ShareableAnnotations(row, results);
+  const auto systems = SystemsOf(std::move(rows), DescribedSystems(results / "systems"), results);
   if (systems.empty()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("{}: no results yet; `sparfuse run EXPERIMENT` or `sparfuse "

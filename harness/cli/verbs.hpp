@@ -69,7 +69,7 @@ int SiteVerb(Program& program, const SiteRequest& request);
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
-int ExplainVerb(Program& program, const ExplainRequest& request, const std::filesystem::path& out);
+int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
 
 struct ReproduceRequest {
   std::string name;

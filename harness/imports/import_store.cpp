@@ -11,6 +11,8 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
+#include "harness/records/private_facts.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -51,7 +53,7 @@ void AddColumn(NpyTable& table, const char* name, const char* unit, const Rows& 
 }
 
 void WriteSeries(const std::filesystem::path& directory, const ImportedResult& result,
-                 json& series) {
+                 std::map<std::string, Series>& series) {
   if (!result.log.empty()) {
     NpyTable table("the lines of the log that have a time, a rate or a loss");
     AddColumn(table, "step", "", result.log, [](const ImportedStep& each) { return each.step; });
@@ -65,7 +67,7 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
     AddColumn(table, "loss", "nats", result.log,
               [](const ImportedStep& each) { return each.loss; });
     table.Write(directory / "steps.npy");
-    series["steps.npy"] = table.Description();
+    series["steps.npy"] = SeriesOf(table.Description());
   }
   if (result.curve.empty()) return;
   NpyTable table("every evaluation of the log");
@@ -82,14 +84,17 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
   table.AddColumn("metric", result.unit, std::move(metric));
   table.AddColumn("loss", "nats", std::move(loss));
   table.Write(directory / "evaluations.npy");
-  series["evaluations.npy"] = table.Description();
+  series["evaluations.npy"] = SeriesOf(table.Description());
 }
 
 // Digits of what the result says, which another number for the same has others of.
-std::string NumbersOf(const json& trial, const ImportedResult& result) {
-  json numbers = {{"metrics", trial["metrics"]}, {"deviation", result.deviation},
-                  {"steps", result.steps},       {"standard_error", result.standard_error},
-                  {"log", json::array()},        {"curve", json::array()}};
+std::string NumbersOf(const Trial& trial, const ImportedResult& result) {
+  json numbers = {{"metrics", ToJson(trial.metrics)},
+                  {"deviation", result.deviation},
+                  {"steps", result.steps},
+                  {"standard_error", result.standard_error},
+                  {"log", json::array()},
+                  {"curve", json::array()}};
   const auto number = [](const std::optional<double>& value) {
     return value ? json(*value) : json();
   };
@@ -110,9 +115,7 @@ ImportPlan PlanImport(std::span<const ImportedResult> results, const std::vector
   }
   ImportPlan plan;
   for (const ImportedResult& result : results) {
-    json trial = TrialOf(result);
-    trial["trial_id"] = "";
-    const TrialRow row = RowOf(trial);
+    const TrialRow row = RowOf(TrialOf(result));
     const auto found = known.find({row.config_hash, row.system_hash, row.block});
     if (found == known.end()) {
       plan.add.push_back(&result);
@@ -136,10 +139,10 @@ std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
                                      std::span<const ImportedResult* const> results) {
   std::vector<std::string> ids;
   for (const ImportedResult* result : results) {
-    json trial = TrialOf(*result);
-    const std::string hash = trial["config_hash"], system = trial["system_hash"];
+    Trial trial = TrialOf(*result);
+    const std::string hash = trial.config_hash, system = trial.system_hash;
     const ImportedSetting& setting = result->setting;
-    trial["origin"] = system.substr(0, kDigits);  // of no store: two that import it have one trial
+    trial.origin = system.substr(0, kDigits);  // of no store: two that import it have one trial
     const std::string stem = fmt::format(
         "{}-{}-w{}-{}-{}-{}-b{}", setting.method, WorkloadLabel(setting.workload), setting.workers,
         hash.substr(0, kDigits), system.substr(0, kDigits), NumbersOf(trial, *result), setting.run);
@@ -148,19 +151,20 @@ std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
         SomethingIsAt(left) && !SomethingIsAt(left / "trial.json"))
       store.Discard(lock, first);  // of an import that was killed
     const std::string id = store.CreateTrial(lock, std::string(kImported), setting.system, stem);
-    trial["trial_id"] = id;
+    trial.trial_id = id;
     const std::filesystem::path directory = store.Directory(id);
-    json config = trial["config"];
+    json config = trial.config;
     config["seed"] = 0;
     config["block"] = setting.run;
     config["trial_id"] = id;
-    config["python_files"] = json::object();
     // First: by it an unfinished trial is known for one.
     WriteFileDurably(directory / "config.json", config.dump(1) + "\n");
-    trial["series"] = json::object();
-    WriteSeries(directory, *result, trial["series"]);
-    trial["files"] = json::array({"config.json"});
-    for (const auto& [file, described] : trial["series"].items()) trial["files"].push_back(file);
+    PrivateFacts facts;
+    facts.AddUsers(CurrentUsers());
+    WritePrivateFacts(directory, facts);
+    WriteSeries(directory, *result, trial.series);
+    trial.files = {"config.json"};
+    for (const auto& [file, described] : trial.series) trial.files.push_back(file);
     store.Finish(lock, trial);
     ids.push_back(id);
   }

@@ -88,7 +88,7 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
     if (!result) continue;
     CheckStorable(*result, problems);
     const auto [first, is_new] =
-        seen.try_emplace({ConfigHash(ConfigOf(*result)), ContentHash(SystemOf(result->setting)),
+        seen.try_emplace({ConfigHash(ConfigOf(*result)), HashOf(SystemOf(result->setting)),
                           result->setting.run},
                          where);
     if (!is_new) {

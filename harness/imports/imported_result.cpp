@@ -159,15 +159,14 @@ std::optional<Stated> StatedIn(std::string_view text) {
 
 // Metrics of a result: throughput and step time, one from the other where the batch is known, and
 // what the curve shows.
-json MetricsOf(const ImportedResult& result) {
+std::map<std::string, MetricValue> MetricsOf(const ImportedResult& result) {
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(result.setting.workload);
-  json metrics = {{result.metric, {{"value", result.value}, {"unit", result.unit}}}};
+  std::map<std::string, MetricValue> metrics = {{result.metric, {result.value, result.unit}}};
   if (const auto units = result.setting.units_per_step()) {
     if (result.metric == kThroughput)
-      metrics[std::string(kStepSeconds)] = {{"value", *units / result.value}, {"unit", "s"}};
+      metrics[std::string(kStepSeconds)] = {*units / result.value, "s"};
     if (result.metric == kStepSeconds)
-      metrics[std::string(kThroughput)] = {{"value", *units / result.value},
-                                           {"unit", workload.unit + "/s"}};
+      metrics[std::string(kThroughput)] = {*units / result.value, workload.unit + "/s"};
   }
   if (!result.target) return metrics;
   const auto reached = std::ranges::find_if(result.curve, [&](const ImportedEvaluation& each) {
@@ -175,9 +174,8 @@ json MetricsOf(const ImportedResult& result) {
                                      : each.metric <= *result.target;
   });
   if (reached == result.curve.end()) return metrics;
-  metrics["steps_to_target"] = {{"value", reached->step}, {"unit", "steps"}};
-  if (reached->seconds)
-    metrics[std::string(kSecondsToTarget)] = {{"value", *reached->seconds}, {"unit", "s"}};
+  metrics["steps_to_target"] = {reached->step, "steps"};
+  if (reached->seconds) metrics[std::string(kSecondsToTarget)] = {*reached->seconds, "s"};
   return metrics;
 }
 
@@ -254,47 +252,45 @@ json ConfigOf(const ImportedResult& result) {
   return config;
 }
 
-json SystemOf(const ImportedSetting& setting) {
-  return {{"kind", kImported}, {"name", setting.system}, {"source", setting.source}};
+System SystemOf(const ImportedSetting& setting) {
+  return {.kind = std::string(kImported), .name = setting.system, .source = setting.source};
 }
 
-json TrialOf(const ImportedResult& result) {
-  json said = {{"file", result.file}, {"sha256", result.sha256}, {"stated", result.stated}};
-  if (result.deviation > 0) said["deviation"] = result.deviation;
+Trial TrialOf(const ImportedResult& result) {
+  Trial trial;
+  trial.experiment = kImported;
+  trial.part = result.setting.system;
+  trial.metrics = MetricsOf(result);
+  trial.config = ConfigOf(result);
+  trial.config_hash = ConfigHash(trial.config);
+  trial.system = SystemOf(result.setting);
+  trial.system_hash = HashOf(trial.system);
+  trial.block = result.setting.run;
+  ImportedFrom& from = trial.imported.emplace();
+  from.file = result.file;
+  from.sha256 = result.sha256;
+  from.stated = result.stated;
+  from.deviation = std::max(result.deviation, 0.0);
   if (result.steps > 0) {
-    said["steps"] = result.steps;
-    said["standard_error"] = result.standard_error;
+    from.steps = static_cast<std::int64_t>(result.steps);
+    from.standard_error = result.standard_error;
   }
-  if (const auto& implied = result.implied_gbps)
-    said["implied_gbps"] = {implied->first,
-                            std::isfinite(implied->second) ? json(implied->second) : json()};
-  if (!result.doubts.empty()) said["doubt"] = fmt::format("{}", fmt::join(result.doubts, "; "));
-  json trial = {{"schema", kTrialSchema},
-                {"experiment", kImported},
-                {"part", result.setting.system},
-                {"status", "ok"},
-                {"failure", nullptr},
-                {"metrics", MetricsOf(result)},
-                {"checks", json::object()},
-                {"config", ConfigOf(result)},
-                {"system", SystemOf(result.setting)},
-                {"revisions", json::object()},
-                {"block", result.setting.run},
-                {"seed", 0},
-                {"started_utc", ""},
-                {"seconds", 0},
-                {"imported", std::move(said)}};
-  trial["config_hash"] = ConfigHash(trial["config"]);
-  trial["system_hash"] = ContentHash(trial["system"]);
+  if (const auto& implied = result.implied_gbps) {
+    from.implied_gbps = {implied->first, std::nullopt};
+    if (std::isfinite(implied->second)) from.implied_gbps.back() = implied->second;
+  }
+  from.doubt = fmt::format("{}", fmt::join(result.doubts, "; "));
   return trial;
 }
 
 void CheckStorable(const ImportedResult& result, Problems& problems) {
-  json trial = TrialOf(result);
-  trial["trial_id"] = "";
-  std::string wrong = WhatIsWrongWithTrial(trial);
-  if (wrong.empty() && !std::isfinite(result.deviation)) wrong = "a deviation beyond all numbers";
-  if (!wrong.empty()) problems.push_back(fmt::format("{}: {}", result.where, wrong));
+  try {
+    if (!std::isfinite(result.deviation)) SPARFUSE_THROW(kData, "a deviation beyond all numbers");
+    TrialOf(ToJson(TrialOf(result)), result.where);
+  } catch (const Error& error) {
+    const std::string why = error.what();
+    problems.push_back(why.starts_with(result.where) ? why : result.where + ": " + why);
+  }
 }
 
 std::string TitleOf(const ImportedResult& result) {

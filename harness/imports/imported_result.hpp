@@ -10,6 +10,7 @@
 #include "harness/catalog/catalog.hpp"
 #include "harness/imports/base_units.hpp"
 #include "harness/imports/import_map.hpp"
+#include "harness/records/trial.hpp"
 
 namespace sparfuse::harness {
 
@@ -66,10 +67,10 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
 
 // The configuration and system of the trial that it becomes: with `run`, its identity.
 nlohmann::json ConfigOf(const ImportedResult& result);
-nlohmann::json SystemOf(const ImportedSetting& setting);
-// The content of trial.json but for id, origin and series: nothing in it is of this machine or of
+System SystemOf(const ImportedSetting& setting);
+// The trial but for its id, origin and series: nothing in it is of this machine or of
 // today, so that two stores that import one file have one trial.
-nlohmann::json TrialOf(const ImportedResult& result);
+Trial TrialOf(const ImportedResult& result);
 
 // Adds a problem where no reader of the store would take the trial: a number beyond what any
 // machine gives.

@@ -29,7 +29,7 @@ std::string PlaceOf(const ImportedResult& result) {
 std::string Without(const ImportedResult& result, std::initializer_list<const char*> keys) {
   json all = ConfigOf(result);
   for (const char* key : keys) all.erase(key);
-  all["system"] = SystemOf(result.setting);
+  all["system"] = ToJson(SystemOf(result.setting));
   all["run"] = result.setting.run;
   return CanonicalJson(all);
 }

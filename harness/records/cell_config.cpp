@@ -428,10 +428,9 @@ const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
   static const std::vector<RecordKey<T>> kKeys = {
       Key<&T::seed>({.name = "seed", .meaning = "of the trial's block"}),
       Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
-      Key<&T::trial_id>(
-          {.name = "trial_id", .meaning = "names the trial's directory", .leaves = Leaves::kPlace}),
-      Key<&T::python_files>(
-          {.name = "python_files", .meaning = "where the classes of its sparsifiers are"})};
+      Key<&T::trial_id>({.name = "trial_id",
+                         .meaning = "names the trial's directory",
+                         .leaves = Leaves::kPlace})};
   return kKeys;
 }
 
@@ -464,9 +463,13 @@ std::string HashOf(json identity) {
   return ContentHash(identity);
 }
 
+// Empty in what bundles of version 1 and 2 brought.
+constexpr const char* kEarlierKey = "python_files";
+
 bool IsBesideCell(const std::string& key) {
-  return std::ranges::any_of(KeysOf<TrialConfig>(),
-                             [&](const KeyInfo& each) { return key == each.name; });
+  return key == kEarlierKey || std::ranges::any_of(KeysOf<TrialConfig>(), [&](const KeyInfo& each) {
+           return key == each.name;
+         });
 }
 
 }  // namespace
@@ -531,6 +534,7 @@ std::string ConfigHash(const CellConfig& config) {
 std::string ConfigHash(const json& config) {
   json identity = config;
   for (const KeyInfo& key : KeysOf<TrialConfig>()) identity.erase(key.name);
+  identity.erase(kEarlierKey);
   for (const RecordKey<CellConfig>& key : KeysOf<CellConfig>()) {
     static const CellConfig kInitial;
     const auto found = identity.find(key.name);

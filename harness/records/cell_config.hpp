@@ -119,14 +119,12 @@ std::string LinkWords(const std::optional<LinkShape>& link);
 std::optional<LinkShape> StoredLink(const nlohmann::json& link);
 nlohmann::json ToJson(const MethodChoice& choice);
 
-// A trial's config.json: its cell, the seed of its block, and which files its Python classes are
-// in, which are no part of its identity.
+// A trial's config.json: its cell, the seed of its block, and its place.
 struct TrialConfig {
   CellConfig cell;
   std::uint64_t seed = 0;
   int block = 0;
   std::string trial_id;
-  std::map<std::string, std::string> python_files = {};  // path by sparsifier
 };
 nlohmann::json ToJson(const TrialConfig& trial);
 TrialConfig TrialConfigOf(const nlohmann::json& json, std::string_view whole = "configuration");
@@ -139,7 +137,7 @@ inline constexpr int kConfigSchema = 2;
 // The identity of a cell: the hash of its schema and configuration.
 std::string ConfigHash(const CellConfig& config);
 // The same of a configuration as it is stored, whatever beside it only names or repeats it (seed,
-// block, trial_id, python_files).
+// block, trial_id).
 std::string ConfigHash(const nlohmann::json& config);
 // Whether two configurations as JSON say the same of all that ConfigHash looks at, and therefore
 // hash alike. False says nothing.

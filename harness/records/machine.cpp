@@ -22,14 +22,14 @@ const std::vector<RecordKey<CardState>>& KeysOf<CardState>() {
   static const std::vector<RecordKey<C>> kKeys = {
       Key<&C::index>({.name = "index"}),
       Key<&C::name>({.name = "name", .empty_is_null = true}),
-      Key<&C::uuid>({.name = "uuid", .empty_is_null = true}),
-      Key<&C::pci>({.name = "pci", .empty_is_null = true}),
-      Key<&C::sm_clock>({.name = "sm_clock"}),
-      Key<&C::memory_clock>({.name = "memory_clock"}),
-      Key<&C::held_down_by>({.name = "held_down_by", .leaves = Leaves::kWords}),
-      Key<&C::ecc>({.name = "ecc"}),
-      Key<&C::power_limit_watts>({.name = "power_limit_watts", .unit = "W"}),
-      Key<&C::mig>({.name = "mig"})};
+      Key<&C::uuid>({.name = "uuid", .later = true, .empty_is_null = true}),
+      Key<&C::pci>({.name = "pci", .later = true, .empty_is_null = true}),
+      Key<&C::sm_clock>({.name = "sm_clock", .later = true}),
+      Key<&C::memory_clock>({.name = "memory_clock", .later = true}),
+      Key<&C::held_down_by>({.name = "held_down_by", .leaves = Leaves::kWords, .later = true}),
+      Key<&C::ecc>({.name = "ecc", .later = true}),
+      Key<&C::power_limit_watts>({.name = "power_limit_watts", .unit = "W", .later = true}),
+      Key<&C::mig>({.name = "mig", .later = true})};
   return kKeys;
 }
 
@@ -54,12 +54,16 @@ const std::vector<RecordKey<CardStates>>& KeysOf<CardStates>() {
 template <>
 const std::vector<RecordKey<Machine>>& KeysOf<Machine>() {
   using M = Machine;
+  const auto measured = [](const M& machine) { return machine.hardware.empty(); };
   static const std::vector<RecordKey<M>> kKeys = {
+      Key<&M::hardware>({.name = "hardware", .leaves = Leaves::kWords, .optional = true}),
+      Key<&M::source>({.name = "source", .leaves = Leaves::kWords, .optional = true}),
       Key<&M::placement>({.name = "placement", .optional = true}),
-      Key<&M::communication_threads>({.name = "communication_threads", .leaves = Leaves::kWords}),
-      Key<&M::cores>({.name = "cores"}),
-      Key<&M::kernels>({.name = "kernels"}),
-      Key<&M::cuda_devices>({.name = "cuda_devices"}),
+      Key<&M::communication_threads>({.name = "communication_threads", .leaves = Leaves::kWords})
+          .If(measured),
+      Key<&M::cores>({.name = "cores"}).If(measured),
+      Key<&M::kernels>({.name = "kernels"}).If(measured),
+      Key<&M::cuda_devices>({.name = "cuda_devices"}).If(measured),
       Key<&M::cards>({.name = "cards", .leaves = Leaves::kWords, .optional = true}),
       Key<&M::gpus>({.name = "gpus", .optional = true}),
       Key<&M::load_before>({.name = "load_before", .optional = true})};
@@ -79,9 +83,8 @@ const std::vector<RecordKey<Software>>& KeysOf<Software>() {
 template <>
 const std::vector<RecordKey<SourceState>>& KeysOf<SourceState>() {
   using S = SourceState;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::commit>({.name = "commit", .leaves = Leaves::kHash}),
-      Key<&S::dirty>({.name = "dirty"})};
+  static const std::vector<RecordKey<S>> kKeys = {Key<&S::commit>({.name = "commit"}),
+                                                  Key<&S::dirty>({.name = "dirty"})};
   return kKeys;
 }
 

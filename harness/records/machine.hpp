@@ -42,7 +42,9 @@ struct CardStates {
   bool operator==(const CardStates&) const = default;
 };
 
+// A measured one or, of a modelled trial on a declared cluster, what the cluster is declared by.
 struct Machine {
+  std::string hardware, source;        // of a declared cluster alone
   std::vector<std::string> placement;  // the host of each rank
   std::string communication_threads;   // their priority
   unsigned cores = 0;                  // of rank 0's host

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
+#include <utility>
 
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
@@ -27,7 +29,13 @@ const std::vector<RecordKey<PrivateFacts>>& KeysOf<PrivateFacts>() {
       Key<&F::hosts>({.name = "hosts", .optional = true}),
       Key<&F::processes>({.name = "processes", .optional = true}),
       Key<&F::cards>({.name = "cards", .optional = true}),
-      Key<&F::buses>({.name = "buses", .optional = true})};
+      Key<&F::buses>({.name = "buses", .optional = true}),
+      Key<&F::users>({.name = "users", .optional = true}),
+      Key<&F::argv>({.name = "argv", .optional = true}),
+      Key<&F::environment>({.name = "environment", .optional = true}),
+      Key<&F::python_files>({.name = "python_files", .optional = true}),
+      Key<&F::failure>({.name = "failure", .optional = true}),
+      Key<&F::log_tail>({.name = "log_tail", .optional = true})};
   return kKeys;
 }
 
@@ -45,11 +53,33 @@ std::string NumberIn(std::vector<std::string>& known, std::string_view kind,
   return fmt::format("{}{}", kind, number);
 }
 
+// Values of numbers are numbers: cards may be chosen by their serial numbers as well.
+bool MayBeSeen(std::string_view name, std::string_view value) {
+  static const std::map<std::string_view, std::string_view> kCharacters = {
+      {"OMP_NUM_THREADS", "0123456789"},
+      {"MKL_NUM_THREADS", "0123456789"},
+      {"OPENBLAS_NUM_THREADS", "0123456789"},
+      {"CUDA_VISIBLE_DEVICES", "0123456789,"}};
+  static const std::set<std::string_view> kAnyValue = {
+      "NCCL_ALGO",          "NCCL_PROTO",      "NCCL_NTHREADS",     "NCCL_MIN_NCHANNELS",
+      "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE",   "NCCL_P2P_DISABLE",  "NCCL_P2P_LEVEL",
+      "NCCL_SHM_DISABLE",   "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL"};
+  const auto found = kCharacters.find(name);
+  if (found == kCharacters.end()) return kAnyValue.contains(name);
+  return value.size() <= 64 && value.find_first_not_of(found->second) == std::string_view::npos;
+}
+
 bool IsOfName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
 }
 
 }  // namespace
+
+void PrivateFacts::AddUsers(const std::set<std::string>& more) {
+  for (const std::string& user : more) {
+    if (std::ranges::find(users, user) == users.end()) users.push_back(user);
+  }
+}
 
 std::vector<std::string> PrivateFacts::NamesOf(std::vector<std::string> placement) const {
   for (std::string& host : placement) {
@@ -116,6 +146,13 @@ void TakeNames(TrialLaunch& launch, PrivateFacts& facts) {
   for (std::string& warning : launch.warnings) warning = hosts.InText(warning);
 }
 
+void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& facts) {
+  std::map<std::string, std::string> seen;
+  for (auto& [name, value] : environment)
+    (MayBeSeen(name, value) ? seen : facts.environment).emplace(name, std::move(value));
+  environment = std::move(seen);
+}
+
 json ToJson(const PrivateFacts& facts) { return WriteRecord(facts); }
 
 PrivateFacts PrivateFactsOf(const json& stored, std::string_view whole) {
@@ -124,8 +161,17 @@ PrivateFacts PrivateFactsOf(const json& stored, std::string_view whole) {
   return facts;
 }
 
+std::string FailureMessageIn(const std::filesystem::path& directory) {
+  try {
+    return ReadPrivateFacts(directory).failure;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 void WritePrivateFacts(const std::filesystem::path& directory, const PrivateFacts& facts) {
-  WriteFileDurably(directory / kPrivateFile, ToJson(facts).dump(1) + "\n");
+  WriteFileDurably(directory / kPrivateFile,
+                   ToJson(facts).dump(1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 PrivateFacts ReadPrivateFacts(const std::filesystem::path& directory) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +29,14 @@ struct PrivateFacts {
   std::vector<std::string> processes;        // "process0" first: others on the cards
   std::map<std::string, PrivateCard> cards;  // of rank 0's host, by their index
   std::vector<std::string> buses;            // "card0" of a launch's binding first
+  std::vector<std::string> users;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> environment;   // without what everybody may see
+  std::map<std::string, std::string> python_files;  // of sparsifiers' classes, by sparsifier
+  std::string failure, log_tail;                    // as they were said
   bool operator==(const PrivateFacts&) const = default;
 
+  void AddUsers(const std::set<std::string>& more);  // those that are not there
   // With the real name in the place of "host1"; other words stay.
   std::vector<std::string> NamesOf(std::vector<std::string> placement) const;
 };
@@ -54,9 +61,15 @@ class HostNames {
 void TakeNames(Machine& machine, PrivateFacts& facts);
 void TakeNames(Quiet& quiet, PrivateFacts& facts);
 void TakeNames(TrialLaunch& launch, PrivateFacts& facts);
+// Leaves the variables that everybody may see: numbers of threads, of visible cards, and what
+// chooses NCCL's algorithms.
+void TakeNames(std::map<std::string, std::string>& environment, PrivateFacts& facts);
 
 nlohmann::json ToJson(const PrivateFacts& facts);
 PrivateFacts PrivateFactsOf(const nlohmann::json& stored, std::string_view whole = kPrivateFile);
+
+// The message of a trial that failed, for those at this machine; "" where it is not known here.
+std::string FailureMessageIn(const std::filesystem::path& directory);
 
 // In a trial's directory; reading gives nothing where there is no such file.
 void WritePrivateFacts(const std::filesystem::path& directory, const PrivateFacts& facts);

@@ -12,6 +12,13 @@ namespace sparfuse::harness {
 
 using nlohmann::json;
 
+template <>
+std::span<const std::string> NamesOf<Leaves>() {
+  static const std::vector<std::string> kNames = {"data",     "option", "words",
+                                                  "citation", "hash",   "place"};
+  return kNames;
+}
+
 std::size_t PlaceOfName(const std::string& name, std::span<const std::string> names) {
   const auto found = std::ranges::find(names, name);
   if (found == names.end()) {

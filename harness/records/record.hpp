@@ -134,6 +134,9 @@ enum class WrittenFor : std::uint8_t {
 template <class Value>
 struct Form;
 
+// What leaves of a record, by key ("config.workers"), and how: "number", or the name of a Leaves.
+using LeavingKeys = std::map<std::string, std::string>;
+
 template <class Record>
 struct RecordKey : KeyInfo {
   bool (*is_there)(const Record&) = nullptr;  // null: in every record
@@ -141,6 +144,7 @@ struct RecordKey : KeyInfo {
   void (*read)(const nlohmann::json&, const KeyInfo&, const KeyPlace&, Record&) = nullptr;
   void (*scrub)(Record&, Leaves, const Scrubber&) = nullptr;
   bool (*is_initial)(const Record&) = nullptr;
+  void (*list)(const KeyInfo&, const std::string& key, LeavingKeys&) = nullptr;
   std::string (*type_text)(const KeyInfo&) = nullptr;
   std::string (*what_is_wrong)(const KeyInfo&, const nlohmann::json&) = nullptr;
 
@@ -150,6 +154,9 @@ struct RecordKey : KeyInfo {
     return std::move(*this);
   }
 };
+
+template <class Value>
+void ListLeaving(const KeyInfo& info, const std::string& key, LeavingKeys& list);
 
 template <class Member>
 struct MemberOf;
@@ -177,6 +184,7 @@ RecordKey<Of> Key(KeyInfo info) {
     static const Record kInitial;
     return record.*kMember == kInitial.*kMember;
   };
+  key.list = &ListLeaving<Value>;
   key.type_text = &Form<Value>::TypeText;
   key.what_is_wrong = &Form<Value>::WhatIsWrong;
   return key;
@@ -233,6 +241,11 @@ void ReadRecord(const nlohmann::json& from, const KeyPlace& place, Record& recor
 template <class Record>
 void ScrubRecord(Record& record, const Scrubber& scrubber) {
   for (const RecordKey<Record>& key : KeysOf<Record>()) key.scrub(record, key.leaves, scrubber);
+}
+
+template <class Record>
+void ListLeavingOf(const std::string& before, LeavingKeys& list) {
+  for (const RecordKey<Record>& key : KeysOf<Record>()) key.list(key, before + key.name, list);
 }
 
 // What of a value is in JSON a type of its own.
@@ -468,6 +481,7 @@ struct Form<nlohmann::json> {
 template <class Record>
 requires IsRecord<Record>
 struct Form<Record> {
+  static constexpr bool kHasTable = true;
   static nlohmann::json Write(const Record& record, const KeyInfo&, WrittenFor purpose) {
     return WriteRecord(record, purpose);
   }
@@ -483,5 +497,41 @@ struct Form<Record> {
     return given.is_object() ? "" : "a table";
   }
 };
+
+// Values within optional ones, lists and tables.
+template <class Value>
+struct Within {
+  using Type = void;
+};
+template <class Value>
+struct Within<std::optional<Value>> {
+  using Type = Value;
+};
+template <class Value>
+struct Within<std::vector<Value>> {
+  using Type = Value;
+};
+template <class Value>
+struct Within<std::map<std::string, Value>> {
+  using Type = Value;
+};
+
+template <>
+std::span<const std::string> NamesOf<Leaves>();
+
+template <class Value>
+void ListLeaving(const KeyInfo& info, const std::string& key, LeavingKeys& list) {
+  using Inner = typename Within<Value>::Type;
+  if constexpr (!std::is_void_v<Inner>) {
+    constexpr bool kNamed = std::is_same_v<Value, std::map<std::string, Inner>>;
+    ListLeaving<Inner>(info, kNamed ? key + ".*" : key, list);
+  } else if constexpr (requires { Form<Value>::kHasTable; }) {
+    ListLeavingOf<Value>(key + ".", list);
+  } else if constexpr (std::is_arithmetic_v<Value>) {
+    list.emplace(key, "number");
+  } else {
+    list.emplace(key, NameOf(info.leaves));
+  }
+}
 
 }  // namespace sparfuse::harness

@@ -9,6 +9,7 @@
 
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/records/private_facts.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -281,7 +282,7 @@ void NeedResult(const ExplainRequest& request, const Side& side,
                        fmt::join(last->annotations, "; "));
   } else {
     what = fmt::format("has no result: {}: {} ({}; its log.txt has the rest)", result.failure,
-                       last->failure_message, last->trial_id);
+                       FailureMessageIn(request.results / last->directory), last->trial_id);
   }
   SPARFUSE_THROW(kConfig, fmt::format("{} {} {}; `sparfuse run {}` runs it{}", side.option,
                                       CellName(result.cell->config), what, request.experiment,

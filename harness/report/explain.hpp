@@ -1,6 +1,7 @@
 // Chooses the two cells that `sparfuse explain` compares.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,10 @@
 namespace sparfuse::harness {
 
 struct ExplainRequest {
-  std::string experiment;  // as it was typed, for the commands that errors offer
-  std::string part;        // "": any
-  std::string of, over;    // "method=safusion,workers=2"; "" gives no key
+  std::string experiment;              // as it was typed, for the commands that errors offer
+  std::string part;                    // "": any
+  std::string of, over;                // "method=safusion,workers=2"; "" gives no key
+  std::filesystem::path results = {};  // whose trials' private.json says how one failed
 };
 
 struct ExplainedCells {

@@ -1,12 +1,15 @@
 #include "harness/report/provenance.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 
 #include "harness/records/node.hpp"
-#include "harness/report/shareable.hpp"
+#include "harness/records/private_facts.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -37,6 +40,13 @@ void Flatten(const std::string& prefix, const json& value,
   }
 }
 
+// "2 rank(s) on 1 host(s)", of the list of hosts that trials record by rank.
+std::string PlacementLine(const json& hosts) {
+  std::set<std::string> different;
+  for (const json& host : hosts) different.insert(host.dump());
+  return fmt::format("{} rank(s) on {} host(s)", hosts.size(), different.size());
+}
+
 // Of one whose nodes it tells, theirs: "nodes.0.cpu_model", with their network as a line.
 std::map<std::string, std::string> FactsOf(json system) {
   if (system.is_object() && system.contains("nodes")) {
@@ -48,6 +58,22 @@ std::map<std::string, std::string> FactsOf(json system) {
 }
 
 }  // namespace
+
+std::string Shareable(const std::string& text) {
+  static const TextScrubber kScrubber(PrivateNames::OfThisMachine());
+  return kScrubber.Scrubbed(text, Leaves::kData);
+}
+
+std::vector<std::string> ShareableAnnotations(const TrialRow& trial,
+                                              const std::filesystem::path& results) {
+  if (trial.annotations.empty()) return {};
+  PrivateNames names = PrivateNames::OfThisMachine();
+  names.Add(ReadPrivateFacts(results / trial.directory));
+  const TextScrubber scrubber(std::move(names));
+  std::vector<std::string> said = trial.annotations;
+  for (std::string& reason : said) reason = scrubber.Scrubbed(reason, Leaves::kWords);
+  return said;
+}
 
 std::string SourceOf(const TrialRow& trial) {
   const json source = trial.provenance.value("source", json::object());
@@ -80,13 +106,12 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
       provenance.erase("layout");       // every tensor of the workload
       provenance.erase("fingerprint");  // is compared by itself
       provenance.erase("nodes");        // the system's
-      provenance.erase("hosts");        // for those who keep their names private
       if (json& machine = provenance["machine"];
           machine.is_object() && machine.contains("placement"))
         machine["placement"] = PlacementLine(machine["placement"]);
     }
     Flatten("", provenance, flat);
-    for (const auto& [name, value] : flat) facts[name].insert(Shareable(*trial, value));
+    for (const auto& [name, value] : flat) facts[name].insert(Shareable(value));
   }
   json summary = {{"trials", trials.size()},
                   {"first_utc", dates.empty() ? "" : *dates.begin()},

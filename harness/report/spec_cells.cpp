@@ -9,7 +9,6 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
-#include "harness/report/shareable.hpp"
 #include "harness/report/tables/wording.hpp"
 
 namespace sparfuse::harness {
@@ -146,16 +145,14 @@ json DisturbedJson(const CellResult& cell) {
   return list;
 }
 
-json SetAsideJson(const CellResult& cell) {
+json SetAsideJson(const CellResult& cell, const std::filesystem::path& results) {
   json list = json::array();
   for (const TrialRow* trial : cell.set_aside) {
     list.push_back({{"trial_id", trial->trial_id},
                     {"block", trial->paired_block()},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
-                    {"message", Shareable(*trial, trial->failure_message)},
-                    {"log_tail", Shareable(*trial, trial->log_tail)},
-                    {"annotations", trial->annotations}});
+                    {"annotations", ShareableAnnotations(*trial, results)}});
   }
   return list;
 }
@@ -206,7 +203,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"oversubscribed", cell.Oversubscribed()},
                   {"hardware", hardware},
                   {"sources", sources},
-                  {"set_aside", SetAsideJson(cell)},
+                  {"set_aside", SetAsideJson(cell, folder)},
                   {"points", json::array()}};
     if (scaling && config.modelled()) {
       if (const auto alike = points.find(CanonicalWithout(cell.cell->json, LaunchKeys()));

@@ -68,7 +68,7 @@ class Runner {
                  options.retry_disturbed,
                  {},
                  {options.launch.across_hosts(), options.nodes.value_or(std::vector<Node>())}},
-        writer_(store, lock_, ToJson(DescribeSource(options.root.string()))),
+        writer_(store, lock_, DescribeSource(options.root.string())),
         fingerprints_(lock_, store_, options, interrupted, [&options](const std::string& line) {
           fmt::print(options.progress, "{}\n", line);
         }) {}
@@ -190,8 +190,9 @@ class Runner {
 
   struct EndedTrial {
     const PlannedTrial* planned;
-    json outcome;  // trial.json
+    Trial trial;
     double seconds = 0;
+    bool skipped = false;  // nothing ran, as its failure says
   };
 
   void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
@@ -224,27 +225,20 @@ class Runner {
   // Says and counts what became of a trial.
   void Ended(const EndedTrial& ended, Progress& progress, RemainingTime& remaining) {
     remaining.Done(ended.seconds);
-    const json& outcome = ended.outcome;
-    const bool ok = outcome["status"] == "ok";
+    const Trial& trial = ended.trial;
+    const bool ok = trial.status == TrialStatus::kOk;
     ++(ok ? summary_.ok : summary_.failed);
     std::string detail;
-    if (ok && IsDisturbed(outcome)) {
+    if (ok && IsDisturbed(trial)) {
       ++summary_.disturbed;
-      detail = "disturbed: " + outcome["quiet"]["why"].get<std::string>();
+      detail = "disturbed: " + trial.quiet->why;
     }
-    if (!ok) {
-      const json& failure = outcome["failure"];
-      detail = fmt::format("{}: {}", failure["kind"].get<std::string>(),
-                           failure["message"].get<std::string>());
-    }
-    progress.End(Name(*ended.planned), outcome["status"], detail, ended.seconds,
-                 remaining.Seconds());
+    if (trial.failure) detail = trial.failure->kind + ": " + trial.failure->message;
+    progress.End(Name(*ended.planned), ended.skipped ? "skipped" : NameOf(trial.status), detail,
+                 ended.seconds, remaining.Seconds());
   }
 
-  static bool IsDisturbed(const json& outcome) {
-    return outcome.contains("quiet") && outcome["quiet"].is_object() &&
-           outcome["quiet"]["disturbed"] == true;
-  }
+  static bool IsDisturbed(const Trial& trial) { return trial.quiet && trial.quiet->disturbed; }
 
   // Where a trial was disturbed its whole launch runs again: what is compared took turns.
   std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch, Progress& progress,
@@ -252,11 +246,11 @@ class Runner {
     auto begin = std::chrono::steady_clock::now();
     std::vector<EndedTrial> ended = RunLive(launch, progress);
     for (int times = 1; !options_.keep_disturbed && !interrupted_; ++times) {
-      const auto disturbed = std::ranges::find_if(ended, [](const EndedTrial& trial) {
-        return trial.outcome["status"] == "ok" && IsDisturbed(trial.outcome);
+      const auto disturbed = std::ranges::find_if(ended, [](const EndedTrial& each) {
+        return each.trial.status == TrialStatus::kOk && IsDisturbed(each.trial);
       });
       if (disturbed == ended.end()) break;
-      const Quiet quiet = QuietOf(disturbed->outcome["quiet"]).value();
+      const Quiet quiet = *disturbed->trial.quiet;
       if (!disturbances_->RunsAgain(*disturbed->planned, quiet, times, SecondsSince(begin),
                                     remaining.Planned())) {
         break;
@@ -314,11 +308,12 @@ class Runner {
       return false;
     }
     HowItRan& how = launch.how;
-    if (const auto& fingerprint = fingerprints_.OfTrials()) how.fingerprint = ToJson(*fingerprint);
+    how.fingerprint = fingerprints_.OfTrials();
     const auto& directories = launch.directories;
     const LaunchEnd found = EndOf(directories, launch.end);
     std::vector<const LiveTrial*> ended;
-    std::vector<json> outcomes;
+    std::vector<Outcome> outcomes;
+    std::vector<double> turns;
     for (std::size_t i = 0; i < trials.size(); ++i) {
       if (found.trials[i] == TrialEnd::kAgain) {
         again.push_back(trials[i]);
@@ -331,11 +326,12 @@ class Runner {
       outcomes.push_back(CollectOutcome(directories[i],
                                         found.trials[i] == TrialEnd::kFailed ? launch.end : well,
                                         launch.timeout_seconds));
+      turns.push_back(outcomes.back().turn_seconds);
     }
     launches_->Judge(ended, outcomes, launch, progress);
-    const LaunchTime time = TimeOf(outcomes, launch.end.seconds, again.empty());
+    const LaunchTime time = TimeOf(turns, launch.end.seconds, again.empty());
     launch.record.start_seconds = time.start_seconds;
-    how.launch = ToJson(launch.PutNamesApart());
+    how.launch = launch.PutNamesApart();
     for (std::size_t i = 0; i < ended.size(); ++i) {
       how.seconds = time.trial_seconds[i];
       const PlannedTrial& planned = *ended[i]->planned;
@@ -347,15 +343,17 @@ class Runner {
 
   EndedTrial RunModelled(const PlannedTrial& trial) {
     if (trial.system.is_null()) {  // no row: nothing ran
-      return {&trial,
-              {{"status", "skipped"}, {"failure", {{"kind", "config"}, {"message", trial.why}}}}};
+      EndedTrial ended{&trial, {}, 0, true};
+      ended.trial.status = TrialStatus::kFailed;
+      ended.trial.failure = Failure{.kind = "config", .message = trial.why};
+      return ended;
     }
     const TrialConfig config = writer_.Begin(trial);
     const std::string& id = config.trial_id;
     const fs::path directory = store_.Directory(id);
     const std::string started = UtcNow();
     const auto begin = std::chrono::steady_clock::now();
-    json outcome;
+    Outcome outcome;
     try {
       const CellConfig& cell = config.cell;
       std::function<ProfileOutcomes(int)> drawn;
@@ -364,24 +362,23 @@ class Runner {
           return DeclaredProfile(DrawnCluster(store_.profiles(), cell.cluster, draw), cell);
         };
       }
-      outcome = RunModelledTrial(config, trial.profile, drawn, directory);
-      WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
-      outcome = JudgeOutcome(outcome);
+      const json made = RunModelledTrial(config, trial.profile, drawn, directory);
+      WriteFileDurably(directory / "outcome.json", made.dump(1) + "\n");
+      outcome = JudgeOutcome(OutcomeOf(made));
     } catch (const Error& error) {
       outcome = FailedOutcome(error);
     } catch (const std::exception& error) {
       outcome = FailedOutcome(Error(FailureKind::kInternal, error.what()));
     }
-    HowItRan how{started, SecondsSince(begin), {"model"}, json::object(), nullptr};
+    const HowItRan how{started, SecondsSince(begin), {"model"}, {}, {}};
     return {&trial, Finish(trial, id, std::move(outcome), how), how.seconds};
   }
 
-  json Finish(const PlannedTrial& planned, const std::string& id, json outcome,
-              const HowItRan& how) {
-    if (outcome.contains("quiet"))
-      outcome["quiet"] = ToJson(disturbances_->Judge(planned, QuietOf(outcome["quiet"])));
-    json trial = writer_.Finish(planned, id, std::move(outcome), how);
-    if (trial.contains("fingerprint")) fingerprints_.Ran(id);
+  Trial Finish(const PlannedTrial& planned, const std::string& id, Outcome outcome,
+               const HowItRan& how) {
+    if (outcome.quiet) outcome.quiet = disturbances_->Judge(planned, outcome.quiet);
+    Trial trial = writer_.Finish(planned, id, std::move(outcome), how);
+    if (trial.fingerprint) fingerprints_.Ran(id);
     index_.AddTrial(trial);
     return trial;
   }

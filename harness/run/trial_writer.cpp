@@ -10,12 +10,11 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/records/node.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/store/origin.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
-
-using nlohmann::json;
 
 std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
   const auto& config = trial.config;
@@ -24,56 +23,64 @@ std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
                      origin.empty() ? "" : "-", origin, trial.block);
 }
 
-TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, json source)
+TrialWriter::TrialWriter(const Store& store, const StoreLock& lock, SourceState source)
     : store_(store), lock_(lock), source_(std::move(source)) {}
 
-std::string TrialWriter::OriginOf(const json& system) const {
-  return harness::OriginOf(lock_, store_.results(), ContentHash(system));
+std::string TrialWriter::OriginOf(const std::string& system_hash) const {
+  return harness::OriginOf(lock_, store_.results(), system_hash);
 }
 
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
-  const std::string stem = StemOf(trial, OriginOf(trial.system));
-  const TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
-                           store_.CreateTrial(lock_, trial.experiment, trial.part, stem),
-                           PythonFilesOf(trial.config)};
-  WriteFileDurably(store_.Directory(config.trial_id) / "config.json",
-                   ToJson(config).dump(1) + "\n");
+  const std::string stem = StemOf(trial, OriginOf(ContentHash(trial.system)));
+  TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
+                     store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
+  const std::filesystem::path directory = store_.Directory(config.trial_id);
+  // First: by it an unfinished trial is known for one.
+  WriteFileDurably(directory / "config.json", ToJson(config).dump(1) + "\n");
+  PrivateFacts facts;
+  facts.python_files = PythonFilesOf(trial.config);
+  WritePrivateFacts(directory, facts);
   return config;
 }
 
-json TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, json outcome,
-                         const HowItRan& how) const {
-  json trial = std::move(outcome);
-  trial.erase("turn_seconds");
-  trial["schema"] = kTrialSchema;
-  trial["trial_id"] = id;
-  trial["system"] = planned.system;
+Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Outcome outcome,
+                          const HowItRan& how) const {
+  const std::filesystem::path directory = store_.Directory(id);
+  Trial trial;
+  static_cast<TrialResult&>(trial) = std::move(outcome);
+  trial.trial_id = id;
+  trial.system = SystemOf(planned.system);
   // What ran, where the plan knew another: a launcher may choose among its hosts.
-  if (how.across_hosts && how.launch.contains("nodes"))
-    trial["system"] = ToJson(SystemOfNodes(NodesIn(how.launch.at("nodes"))));
-  trial["origin"] = OriginOf(trial["system"]);
-  trial["experiment"] = planned.experiment;
-  trial["part"] = planned.part;
-  trial["config"] = ToJson(planned.config);
-  trial["config_hash"] = planned.config_hash;
-  trial["system_hash"] = ContentHash(trial["system"]);
-  trial["source"] = source_;
-  trial["revisions"] = planned.revisions;
-  trial["sources"] = planned.sources;
-  trial["block"] = planned.block;
-  trial["seed"] = planned.seed;
-  trial["started_utc"] = how.started;
-  trial["seconds"] = how.seconds;
-  trial["argv"] = how.argv;
-  trial["environment"] = how.environment;
-  if (!how.launch.is_null()) trial["launch"] = how.launch;
-  if (!how.fingerprint.is_null()) trial["fingerprint"] = how.fingerprint;
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(store_.Directory(id))) {
-    files.push_back(entry.path().filename().string());
+  if (how.across_hosts && how.launch && !how.launch->nodes.empty())
+    trial.system = SystemOfNodes(how.launch->nodes);
+  trial.system_hash = HashOf(trial.system);
+  trial.origin = OriginOf(trial.system_hash);
+  trial.experiment = planned.experiment;
+  trial.part = planned.part;
+  trial.config = ToJson(planned.config);
+  trial.config_hash = planned.config_hash;
+  trial.source = source_;
+  trial.revisions = planned.revisions.get<decltype(trial.revisions)>();
+  trial.sources = planned.sources.get<decltype(trial.sources)>();
+  trial.block = planned.block;
+  trial.seed = planned.seed;
+  trial.started_utc = how.started;
+  trial.seconds = how.seconds;
+  trial.environment = how.environment;
+  trial.launch = how.launch;
+  trial.fingerprint = how.fingerprint;
+  PrivateFacts facts = ReadPrivateFacts(directory);
+  TakeNames(trial.environment, facts);
+  facts.argv = how.argv;
+  facts.AddUsers(CurrentUsers());
+  if (trial.failure) {
+    facts.failure = trial.failure->message;
+    facts.log_tail = trial.failure->log_tail;
   }
-  std::sort(files.begin(), files.end());
-  trial["files"] = files;
+  WritePrivateFacts(directory, facts);
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    trial.files.push_back(entry.path().filename().string());
+  std::sort(trial.files.begin(), trial.files.end());
   store_.Finish(lock_, trial);
   return trial;
 }

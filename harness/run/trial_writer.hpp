@@ -2,10 +2,12 @@
 // which makes them exist, once they ended.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "harness/records/trial.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 #include "harness/store/store.hpp"
 
@@ -19,30 +21,31 @@ struct HowItRan {
   std::string started;  // UTC
   double seconds = 0;
   std::vector<std::string> argv;
-  nlohmann::json environment;
-  nlohmann::json launch;            // null: of a modelled trial
-  nlohmann::json fingerprint = {};  // of the system, when the run began; null: none was taken
-  bool across_hosts = false;        // its nodes make its system, not the controller's host
+  std::map<std::string, std::string> environment;
+  std::optional<TrialLaunch> launch;            // of a live trial
+  std::optional<Fingerprint> fingerprint = {};  // of the system, when the run began
+  bool across_hosts = false;  // its nodes make its system, not the controller's host
 };
 
 class TrialWriter {
  public:
-  // `store` and `lock` must outlive this object. source: DescribeSource().
-  TrialWriter(const Store& store, const StoreLock& lock, nlohmann::json source);
+  // `store` and `lock` must outlive this object.
+  TrialWriter(const Store& store, const StoreLock& lock, SourceState source);
 
-  // A directory with config.json, as both kinds of trials find it.
+  // A directory with config.json, as both kinds of trials find it, and private.json.
   TrialConfig Begin(const PlannedTrial& trial) const;
 
-  // outcome: as CollectOutcome gives it, judged. Returns the content of trial.json.
-  nlohmann::json Finish(const PlannedTrial& planned, const std::string& id, nlohmann::json outcome,
-                        const HowItRan& how) const;
+  // outcome: judged. What it and `how` say of people and of a site goes into private.json, the rest
+  // makes the trial, which is written and returned with the failure's message.
+  Trial Finish(const PlannedTrial& planned, const std::string& id, Outcome outcome,
+               const HowItRan& how) const;
 
  private:
-  std::string OriginOf(const nlohmann::json& system) const;
+  std::string OriginOf(const std::string& system_hash) const;
 
   const Store& store_;
   const StoreLock& lock_;
-  nlohmann::json source_;
+  SourceState source_;
 };
 
 }  // namespace sparfuse::harness

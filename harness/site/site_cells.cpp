@@ -9,7 +9,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/shareable.hpp"
+#include "harness/report/provenance.hpp"
 #include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/wording.hpp"
@@ -65,8 +65,7 @@ json FailedJson(const CellResult& cell) {
     failed.push_back(
         {{"trial", trial->trial_id},
          {"why", FailureOf(*trial)},
-         {"message", Shareable(*trial, trial->annotations.empty() ? trial->failure_message
-                                                                  : trial->annotations.back())}});
+         {"message", trial->annotations.empty() ? "" : Shareable(trial->annotations.back())}});
   }
   return failed;
 }

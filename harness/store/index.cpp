@@ -17,14 +17,14 @@ namespace {
 using nlohmann::json;
 
 // Raised where the tables change: an index with another number is made again.
-constexpr int kIndexVersion = 6;
+constexpr int kIndexVersion = 7;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,
   mode TEXT, method TEXT, workload TEXT, sparsifier TEXT, density REAL, workers INTEGER,
   link_gbps REAL, batch_per_worker INTEGER, block INTEGER, seed INTEGER, config_hash TEXT,
-  system_hash TEXT, origin TEXT, original_id TEXT, source_commit TEXT, status TEXT, failure_kind TEXT, failure_message TEXT,
-  log_tail TEXT, directory TEXT, started_utc TEXT, seconds REAL, config_json TEXT, system_json TEXT,
+  system_hash TEXT, origin TEXT, original_id TEXT, source_commit TEXT, status TEXT,
+  failure_kind TEXT, directory TEXT, started_utc TEXT, seconds REAL, config_json TEXT, system_json TEXT,
   provenance_json TEXT, revisions_json TEXT, launch_json TEXT, quiet_json TEXT, file_mtime_ns INTEGER, file_size INTEGER,
   file_inode INTEGER);
 CREATE INDEX IF NOT EXISTS trial_config ON trial(config_hash);
@@ -48,6 +48,15 @@ json ConfigMember(const TrialRow& row, const char* key) {
   return config.is_object() && config.contains(key) ? config[key] : json();
 }
 
+std::string LaunchText(const RowLaunch& launch) {
+  return json{{"id", launch.id},
+              {"trials", launch.trials},
+              {"start_seconds", launch.start_seconds},
+              {"rounds", launch.rounds},
+              {"draws", launch.draws}}
+      .dump();
+}
+
 void BindStamp(Statement& statement, const FileStamp& stamp) {
   statement.BindInteger(stamp.mtime_ns).BindInteger(stamp.size).BindInteger(stamp.inode);
 }
@@ -58,7 +67,7 @@ struct Index::Writer {
   explicit Writer(const Index& index)
       : trial(index,
               "INSERT INTO trial VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-              "?,?,?,?,?,?)"),
+              "?,?,?,?)"),
         metric(index, "INSERT INTO metric VALUES(?,?,?,?)"),
         check(index, "INSERT INTO check_result VALUES(?,?,?)"),
         revision(index, "INSERT INTO revision VALUES(?,?,?)") {}
@@ -178,7 +187,7 @@ void Index::Execute(const char* sql) const {
 
 void Index::RollBack() const { sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr); }
 
-void Index::AddTrial(const json& trial) {
+void Index::AddTrial(const Trial& trial) {
   TrialRow row = RowOf(trial);
   row.stamp = StampOf(path_.parent_path() / row.directory / "trial.json");
   InOneTransaction([&] { AddTrial(row); });
@@ -198,11 +207,11 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.BindInteger(row.block).BindInteger(row.seed);
   writer_->trial.Bind(row.config_hash).Bind(row.system_hash).Bind(row.origin).Bind(row.original_id);
   writer_->trial.BindJson(commit).Bind(row.status);
-  writer_->trial.Bind(row.failure_kind).Bind(row.failure_message).Bind(row.log_tail);
+  writer_->trial.Bind(row.failure_kind);
   writer_->trial.Bind(row.directory).Bind(row.started_utc).BindNumber(row.seconds);
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
-  const std::string launch = json(row.launch).dump();  // bound text must live until Run
+  const std::string launch = LaunchText(row.launch);  // bound text must live until Run
   writer_->trial.Bind(launch).Bind(row.quiet.Text());
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();
@@ -235,12 +244,10 @@ void Index::RemoveTrial(const std::string& place) {
   }
 }
 
-void Index::AddAnnotation(const json& annotation) {
+void Index::AddAnnotation(const Annotation& annotation) {
   Statement statement(*this, "INSERT INTO annotation VALUES(?,?,?,?)");
-  for (const char* key : {"annotation_id", "trial_id", "reason", "created_utc"}) {
-    statement.BindJson(annotation[key]);
-  }
-  statement.Run();
+  statement.Bind(annotation.annotation_id).Bind(annotation.trial_id).Bind(annotation.reason);
+  statement.Bind(annotation.created_utc).Run();
 }
 
 void Index::RemoveAnnotation(const std::string& id) {

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,13 +48,13 @@ class Index {
   Index& operator=(Index&&) noexcept;
   ~Index();
 
-  // `trial` is the content of a trial.json, which lies beneath the index's folder.
-  void AddTrial(const nlohmann::json& trial);
+  // Its trial.json lies beneath the index's folder.
+  void AddTrial(const Trial& trial);
   // Throws where there is a row of this id.
   void AddTrial(const TrialRow& row);
   void AddLeftOut(const std::string& place, const IndexedFile& file);
   void RemoveTrial(const std::string& place);
-  void AddAnnotation(const nlohmann::json& annotation);
+  void AddAnnotation(const Annotation& annotation);
   void RemoveAnnotation(const std::string& id);
 
   // All of what `write` does or, where it throws, nothing.

@@ -47,6 +47,16 @@ class SharedTexts {
   std::unordered_map<std::string_view, Kept> known_;
 };
 
+RowLaunch LaunchIn(const nlohmann::json& stored) {
+  RowLaunch launch;
+  launch.id = stored.at("id");
+  launch.trials = stored.at("trials");
+  launch.start_seconds = stored.at("start_seconds");
+  launch.rounds = stored.at("rounds").get<std::vector<double>>();
+  launch.draws = stored.at("draws").get<decltype(launch.draws)>();
+  return launch;
+}
+
 // Joins the rows of a query, ordered by its first column, to `rows`, ordered by trial_id.
 template <class Use>
 void Join(std::vector<TrialRow>& rows, Statement& query, const Use& use) {
@@ -85,22 +95,19 @@ std::set<std::string> Index::AnnotationIds() const {
 std::vector<TrialRow> Index::Rows() const {
   std::vector<TrialRow> rows;
   SharedTexts texts(path_);
-  Statement trial(
-      *this,
-      "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
-      "system_hash, origin, original_id, status, failure_kind, failure_message, log_tail, "
-      "directory, started_utc, workers, block, seed, seconds, config_json, system_json, "
-      "provenance_json, revisions_json, "
-      "launch_json, quiet_json, "
-      "file_mtime_ns, file_size, file_inode FROM trial");
+  Statement trial(*this,
+                  "SELECT trial_id, experiment, part, kind, mode, method, workload, config_hash, "
+                  "system_hash, origin, original_id, status, failure_kind, directory, "
+                  " started_utc, workers, block, seed, seconds, config_json, system_json, "
+                  "provenance_json, revisions_json, "
+                  "launch_json, quiet_json, "
+                  "file_mtime_ns, file_size, file_inode FROM trial");
   while (trial.Step()) {
     TrialRow& row = rows.emplace_back();
     std::string* const words[] = {
-        &row.trial_id,     &row.experiment,      &row.part,        &row.kind,
-        &row.mode,         &row.method,          &row.workload,    &row.config_hash,
-        &row.system_hash,  &row.origin,          &row.original_id, &row.status,
-        &row.failure_kind, &row.failure_message, &row.log_tail,    &row.directory,
-        &row.started_utc};
+        &row.trial_id,    &row.experiment, &row.part,         &row.kind,        &row.mode,
+        &row.method,      &row.workload,   &row.config_hash,  &row.system_hash, &row.origin,
+        &row.original_id, &row.status,     &row.failure_kind, &row.directory,   &row.started_utc};
     int column = 0;
     for (std::string* word : words) *word = trial.View(column++);
     row.workers = static_cast<int>(trial.Integer(column++));
@@ -111,7 +118,7 @@ std::vector<TrialRow> Index::Rows() const {
     row.system = texts.Of(trial.View(column++), "system_json");
     row.provenance = texts.Of(trial.View(column++), "provenance_json");
     row.revisions = texts.Of(trial.View(column++), "revisions_json");
-    row.launch = texts.Own(trial.View(column++), "launch_json").Value().get<RowLaunch>();
+    row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
     row.quiet = texts.Own(trial.View(column++), "quiet_json");
     row.stamp = StampIn(trial, column);
   }

@@ -12,7 +12,6 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/store/users/user_names.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -44,27 +43,13 @@ std::string OriginBy(const std::string& store_id, const std::string& system_hash
   return Sha256Hex(store_id + "\n" + system_hash).substr(0, 8);
 }
 
-// Of older trials, which name no store: two of one original id are of two stores, and then a launch
-// is all that is known to be of one.
-std::string OlderStore(const TrialRow& row, bool several) {
-  if (!several) return "older";
-  return "older " + (row.launch.id.empty() ? row.trial_id : row.launch.id);
-}
-
 // Sets whose blocks those of `rows` are. is_own: whether the reading store ran a row.
 void NameStores(std::vector<TrialRow>& rows, const std::vector<bool>& is_own) {
-  std::map<std::string, std::set<std::string>> original;  // ids by system
-  std::set<std::string> several;                          // systems
-  for (const TrialRow& row : rows) {
-    if (!row.original_id.empty() && !original[row.system_hash].insert(row.original_id).second)
-      several.insert(row.system_hash);
-  }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     TrialRow& row = rows[i];
     row.store.clear();
     if (is_own[i] || row.mode == "modelled" || row.imported()) continue;
-    row.store =
-        row.original_id.empty() ? row.origin : OlderStore(row, several.contains(row.system_hash));
+    row.store = row.original_id.empty() ? row.origin : "early";
   }
 }
 
@@ -91,9 +76,8 @@ void TellBlocksApart(std::vector<TrialRow>& rows) {
 
 }  // namespace
 
-std::string OriginOf(const StoreLock& lock, const std::filesystem::path& results,
+std::string OriginOf(const StoreLock&, const std::filesystem::path& results,
                      const std::string& system_hash) {
-  RememberUsers(lock, results);
   return OriginBy(StoreId(results), system_hash);
 }
 

@@ -54,14 +54,15 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
   };
   try {
     const std::string name = (directory / "trial.json").string();
-    const json trial = ReadJsonFile(name, "layout");  // a third of it, and in no row
-    if (IsOlderTrial(trial)) {
+    const json stored = ReadJsonFile(name, "layout");  // a third of it, and in no row
+    if (IsOlderTrial(stored)) {
       read.older = true;
-    } else if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) {
-      leave_out(name, wrong);
-    } else if (trial["trial_id"] != file.place) {
+      return read;
+    }
+    const Trial trial = TrialOf(stored, name);
+    if (trial.trial_id != file.place) {
       leave_out(name, fmt::format("trial_id: expected \"{}\", its place", file.place));
-    } else if (const std::string hash = WhatHashesContradict(directory, trial); !hash.empty()) {
+    } else if (const std::string hash = WhatHashesContradict(directory, stored); !hash.empty()) {
       leave_out(directory.string(), hash);
     } else {
       read.row = RowOf(trial);

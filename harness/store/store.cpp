@@ -9,8 +9,9 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/store/read_trials.hpp"
-#include "harness/store/users/user_names.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -63,18 +64,16 @@ void NameLeftOut(const fs::path& trials, const std::map<std::string, IndexedFile
   if (older > 0) problems.push_back(OlderTrials(trials, older));
 }
 
-std::set<std::string> IdsOf(const std::vector<json>& annotations) {
+std::set<std::string> IdsOf(const std::vector<Annotation>& annotations) {
   std::set<std::string> ids;
-  for (const json& annotation : annotations)
-    ids.insert(annotation["annotation_id"].get<std::string>());
+  for (const Annotation& annotation : annotations) ids.insert(annotation.annotation_id);
   return ids;
 }
 
-void FollowAnnotations(Index& index, const std::vector<json>& annotations) {
+void FollowAnnotations(Index& index, const std::vector<Annotation>& annotations) {
   const std::set<std::string> known = index.AnnotationIds(), found = IdsOf(annotations);
-  for (const json& annotation : annotations) {
-    if (!known.contains(annotation["annotation_id"].get<std::string>()))
-      index.AddAnnotation(annotation);
+  for (const Annotation& annotation : annotations) {
+    if (!known.contains(annotation.annotation_id)) index.AddAnnotation(annotation);
   }
   for (const std::string& id : known) {
     if (!found.contains(id)) index.RemoveAnnotation(id);
@@ -88,7 +87,8 @@ void Append(const std::vector<std::string>& more, std::vector<std::string>& prob
 // The rows of an index that may not be written to, as they would be if it followed the directories.
 std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> indexed,
                                  std::map<std::string, IndexedFile> left_out,
-                                 const Difference& difference, const std::vector<json>& annotations,
+                                 const Difference& difference,
+                                 const std::vector<Annotation>& annotations,
                                  std::vector<std::string>& problems) {
   const std::set<std::string> removed(difference.to_remove.begin(), difference.to_remove.end());
   std::erase_if(indexed, [&](const TrialRow& row) { return removed.contains(row.trial_id); });
@@ -101,8 +101,8 @@ std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> i
     }
   });
   std::map<std::string, std::vector<std::string>> reasons;
-  for (const json& annotation : annotations)
-    reasons[annotation["trial_id"]].push_back(annotation["reason"]);
+  for (const Annotation& annotation : annotations)
+    reasons[annotation.trial_id].push_back(annotation.reason);
   for (TrialRow& row : indexed) {
     const auto found = reasons.find(row.trial_id);
     row.annotations = found == reasons.end() ? std::vector<std::string>() : found->second;
@@ -131,20 +131,27 @@ std::string Store::CreateTrial(const StoreLock&, const std::string& experiment,
   }
 }
 
-void Store::Finish(const StoreLock&, const json& trial) const {
-  if (const std::string wrong = WhatIsWrongWithTrial(trial); !wrong.empty()) {
-    SPARFUSE_THROW(kInternal, "a trial that no reader would accept: " + wrong);
+void Store::Finish(const StoreLock& lock, const Trial& trial) const {
+  const json written = ToJson(trial);
+  try {
+    TrialOf(written);
+  } catch (const Error& error) {
+    SPARFUSE_THROW(kInternal, std::string("a trial that no reader would accept: ") + error.what());
   }
-  const fs::path directory = Directory(trial["trial_id"]);
+  Finish(lock, trial.trial_id, written.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+void Store::Finish(const StoreLock&, const std::string& trial_id, const std::string& text) const {
+  const fs::path directory = Directory(trial_id);
   SyncDirectory(directory);
-  WriteFileDurably(directory / "trial.json",
-                   trial.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+  WriteFileDurably(directory / "trial.json", text);
 }
 
 void Store::Amend(const StoreLock& lock, const std::string& trial_id, const json& more) const {
-  json trial = ReadJsonFile(Directory(trial_id) / "trial.json");
+  const fs::path file = Directory(trial_id) / "trial.json";
+  json trial = ReadJsonFile(file);
   trial.merge_patch(more);
-  Finish(lock, trial);
+  Finish(lock, TrialOf(trial, file.string()));
 }
 
 void Store::Discard(const StoreLock&, const std::string& trial_id) const {
@@ -169,7 +176,7 @@ SweptTrials Store::RemoveUnfinished(const StoreLock&) const {
   return swept;
 }
 
-std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) const {
+std::vector<Annotation> Store::ReadAnnotations(std::vector<std::string>& problems) const {
   std::vector<fs::path> files;
   if (const fs::path folder = results_ / "annotations"; SomethingIsAt(folder)) {
     std::error_code failed;
@@ -179,25 +186,15 @@ std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) con
     if (failed) problems.push_back(fmt::format("{}: {}", folder.string(), failed.message()));
   }
   std::sort(files.begin(), files.end());
-  const auto what_is_wrong = [](const json& annotation, const fs::path& file) -> std::string {
-    for (const char* key : {"annotation_id", "trial_id", "reason", "created_utc"}) {
-      if (!annotation.is_object() || !annotation.contains(key) || !annotation[key].is_string()) {
-        return fmt::format("{}: expected a string", key);
-      }
-    }
-    return annotation["annotation_id"] == file.stem().string()
-               ? ""
-               : "annotation_id: expected the file's name";
-  };
-  std::vector<json> annotations;
+  std::vector<Annotation> annotations;
   for (const auto& file : files) {
     try {
-      json annotation = ReadJsonFile(file);
-      if (const std::string wrong = what_is_wrong(annotation, file); !wrong.empty()) {
-        problems.push_back(fmt::format("{}: {}; left out", file.string(), wrong));
-      } else {
-        annotations.push_back(std::move(annotation));
+      Annotation annotation = AnnotationOf(ReadJsonFile(file), file.string());
+      if (annotation.annotation_id != file.stem().string()) {
+        SPARFUSE_THROW(kData, fmt::format("{}: annotation_id = \"{}\": expected the file's name",
+                                          file.string(), annotation.annotation_id));
       }
+      annotations.push_back(std::move(annotation));
     } catch (const Error& error) {
       problems.push_back(fmt::format("{}; left out", error.what()));
     }
@@ -205,8 +202,8 @@ std::vector<json> Store::ReadAnnotations(std::vector<std::string>& problems) con
   return annotations;
 }
 
-json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
-                     const std::string& reason) const {
+Annotation Store::Annotate(const StoreLock& lock, const std::string& trial_id,
+                           const std::string& reason) const {
   if (reason.empty()) SPARFUSE_THROW(kConfig, "annotate: expected a reason that is not empty");
   if (trial_id.starts_with('/') || trial_id.find("..") != std::string::npos ||
       !SomethingIsAt(Directory(trial_id) / "trial.json")) {
@@ -217,11 +214,12 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
   }
   const std::string now = UtcNow();
   const std::string id = now + "-" + Sha256Hex(trial_id + "\n" + reason + "\n" + now).substr(0, 8);
-  const json annotation = {
-      {"annotation_id", id}, {"trial_id", trial_id}, {"reason", reason}, {"created_utc", now}};
-  RememberUsers(lock, results_);
+  const Annotation annotation{id, trial_id, reason, now, 0};
+  PrivateFacts facts = ReadPrivateFacts(Directory(trial_id));
+  facts.AddUsers(CurrentUsers());
+  WritePrivateFacts(Directory(trial_id), facts);
   MakeDirectories(results_ / "annotations");
-  WriteFileDurably(results_ / "annotations" / (id + ".json"), annotation.dump(1) + "\n");
+  WriteFileDurably(results_ / "annotations" / (id + ".json"), ToJson(annotation).dump(1) + "\n");
   std::vector<std::string> problems;
   OpenIndex(lock, problems);
   return annotation;
@@ -230,7 +228,7 @@ json Store::Annotate(const StoreLock& lock, const std::string& trial_id,
 void Store::Follow(Index& index, std::vector<std::string>& problems) const {
   const TrialListing listing = ListTrials(trials());
   Append(listing.problems, problems);
-  const std::vector<json> annotations = ReadAnnotations(problems);
+  const std::vector<Annotation> annotations = ReadAnnotations(problems);
   const Difference difference = DifferenceOf(listing.finished, index.Files());
   if (!difference.none() || IdsOf(annotations) != index.AnnotationIds()) {
     index.InOneTransaction([&] {
@@ -279,7 +277,7 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
   const bool has_index = Index::IsThere(index_path());
   if (listing.finished.empty() && listing.problems.empty() && !has_index) return {};
   std::vector<std::string> unread;  // what OpenIndex would name as well
-  const std::vector<json> annotations = ReadAnnotations(unread);
+  const std::vector<Annotation> annotations = ReadAnnotations(unread);
   Append(listing.problems, unread);
   std::vector<TrialRow> rows;
   std::map<std::string, IndexedFile> left_out, known;

@@ -44,7 +44,9 @@ class Store {
 
   // Makes the trial exist: fsyncs its files, then writes trial.json durably. A call that throws
   // leaves a directory that counts as absent.
-  void Finish(const StoreLock&, const nlohmann::json& trial) const;
+  void Finish(const StoreLock&, const Trial& trial) const;
+  // The same of a trial.json that came from elsewhere, and keeps its bytes.
+  void Finish(const StoreLock&, const std::string& trial_id, const std::string& text) const;
 
   // Adds to what a finished trial says what came to light later: `more` is merged into its
   // trial.json (RFC 7386). A call that throws leaves it as it was.
@@ -56,11 +58,12 @@ class Store {
   SweptTrials RemoveUnfinished(const StoreLock&) const;
 
   // One that cannot be read is named in `problems` and left out.
-  std::vector<nlohmann::json> ReadAnnotations(std::vector<std::string>& problems) const;
+  std::vector<Annotation> ReadAnnotations(std::vector<std::string>& problems) const;
 
-  // Calls a trial bad. Throws Error{kConfig} if there is no such trial.
-  nlohmann::json Annotate(const StoreLock&, const std::string& trial_id,
-                          const std::string& reason) const;
+  // Calls a trial bad, and remembers in its private.json who does: no name leaves this machine.
+  // Throws Error{kConfig} if there is no such trial.
+  Annotation Annotate(const StoreLock&, const std::string& trial_id,
+                      const std::string& reason) const;
 
   // Makes the index follow the directories: what is new or changed is read, what is gone removed.
   // Returns the index. A trial that cannot be read, or whose hashes its directory contradicts, is

@@ -8,14 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/records/trial.hpp"
 #include "harness/store/stored_json.hpp"
 #include "harness/store/trial_files.hpp"
 
 namespace sparfuse::harness {
-
-// The form of a trial.json. Raised where a later program would misread earlier trials: these no
-// longer count, and run again.
-inline constexpr int kTrialSchema = 2;
 
 // The mode of results of others, which are beside the modes that cells run in: no cell has it, so
 // that no such trial stands for one. Their experiment is called the same.
@@ -30,17 +27,14 @@ struct RowLaunch {
   // Of a trial modelled on a declared cluster: metrics, each once for every draw of its inputs.
   std::map<std::string, std::vector<double>> draws = {};
 };
-void to_json(nlohmann::json& to, const RowLaunch& launch);
-void from_json(const nlohmann::json& from, RowLaunch& launch);
 
 struct TrialRow {
   std::string trial_id, experiment, part, kind, mode, method, workload;
   // system_hash: of where it ran or whose profile it was computed from; "HASH@ORIGIN" once
   // TellStoresApart found that other hosts may be meant.
-  std::string config_hash, system_hash, status, failure_kind, failure_message, log_tail, directory,
-      started_utc;
-  std::string origin;       // OriginOf; "" of older trials
-  std::string original_id;  // of an older trial that came in a bundle: its id where it ran
+  std::string config_hash, system_hash, status, failure_kind, directory, started_utc;
+  std::string origin;       // OriginOf
+  std::string original_id;  // of an early trial that came in a bundle, which names no store
   // Whose blocks its block is among, "" of the store's own: set by TellStoresApart, as is the
   // number by which trials of one block are found, which no other store's trial of the system has.
   std::string store;
@@ -50,9 +44,8 @@ struct TrialRow {
   std::int64_t seed = 0;
   double seconds = 0;
   StoredJson config, system;
-  // source, sources, software, argv, environment, machine, sampling; of live trials that know them
-  // launch ({"interface", "cores_a_rank"}), nodes, hosts that the launch names, and fingerprint; of
-  // others' results, imported
+  // source, sources, software, environment, machine, sampling; of live trials that know them
+  // launch ({"interface", "cores_a_rank"}), nodes and fingerprint; of others' results, imported
   StoredJson provenance;
   // What the trial read of its machine, judged (harness/machine/quiet.hpp); null of one that is
   // modelled or older.
@@ -73,8 +66,7 @@ struct TrialRow {
   std::string WhyDisturbed() const;  // a sentence; "" where it is not
 };
 
-// Precondition: WhatIsWrongWithTrial(trial) is "".
-TrialRow RowOf(const nlohmann::json& trial);
+TrialRow RowOf(const Trial& trial);
 
 // On how many hosts its ranks were; 0 where it does not say, as modelled ones.
 int HostsOf(const TrialRow& trial);
@@ -84,12 +76,5 @@ bool RanAlike(const TrialRow& one, const TrialRow& other);
 
 // In order of start; trials that started together, by the number that ends their ids.
 void SortByAge(std::vector<TrialRow>& rows);
-
-// Whether a trial.json was written by a program of an older schema.
-bool IsOlderTrial(const nlohmann::json& trial);
-
-// Checks what readers rely on in the content of a trial.json, values included; "" or what is wrong
-// with it.
-std::string WhatIsWrongWithTrial(const nlohmann::json& trial);
 
 }  // namespace sparfuse::harness

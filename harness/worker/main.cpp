@@ -27,6 +27,7 @@
 #include "core/transport/world/world_check.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/plan/shared_launch.hpp"
@@ -159,7 +160,7 @@ LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
   for (const auto& directory : launched.directories) {
     const std::filesystem::path file = directory / "config.json";
     launched.trials.push_back(TrialConfigOf(ReadJsonFile(file), file.string()));
-    for (const auto& [name, source] : launched.trials.back().python_files)
+    for (const auto& [name, source] : ReadPrivateFacts(directory).python_files)
       KnowPythonFile(name, source);
     if (!MayShareALaunch(launched.config(), launched.trials.back().cell)) {
       SPARFUSE_THROW(kInternal, directory.string() + " needs another process than " +

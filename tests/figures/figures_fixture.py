@@ -210,8 +210,6 @@ class Synthetic:
         block,
         metrics=(),
         failure=None,
-        message="",
-        log_tail="",
         annotations=(),
     ):
         """metrics: {name: (value, unit)}. With a failure or annotations it does not count. Returns
@@ -227,8 +225,6 @@ class Synthetic:
                     "block": block,
                     "started_utc": "2026-11-20T10:00:00Z",
                     "failure": failure or "called bad",
-                    "message": message,
-                    "log_tail": log_tail,
                     "annotations": list(annotations),
                 }
             )

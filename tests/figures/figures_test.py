@@ -52,9 +52,6 @@ def example(folder):
                             cell,
                             block,
                             failure="timeout",
-                            message="rank 3 sent nothing for 60 s; waited by ranks 0, 1, 2",
-                            log_tail="[rank 0] exchange(unit 0): no message from rank 3 <60 s>\n"
-                            "mpirun: killed process group 4711",
                         )
                     continue
                 for block in range(3):
@@ -76,8 +73,6 @@ def example(folder):
                             cell,
                             block,
                             failure="signal",
-                            message="rank 1 was killed by signal 9",
-                            log_tail="rank 1: SIGKILL",
                         )
                     if (method, workload, block) == ("dense", "digits-resnet", 2) and workers == 4:
                         made.trial(
@@ -501,8 +496,6 @@ class Rendering(unittest.TestCase):
             "direction only, preliminary",
             "1.12x [1.08, 1.16]",
             "1.24x (figure 1.31x; the text is judged)",
-            "rank 3 sent nothing for 60 s",
-            "mpirun: killed process group 4711",
             "Ok-Topk needs a power of two",
             "another build ran on this machine",
             "gcc 12.2.0",
@@ -518,7 +511,7 @@ class Rendering(unittest.TestCase):
         places += [text.index("<section id='verdicts'"), text.index("<section id='provenance'")]
         self.assertEqual(places, sorted(places))
         self.assertLess(places[0], text.index("<nav>"))
-        self.assertIn("exchange(unit 0): no message from rank 3 &lt;60 s&gt;", text)
+        self.assertIn("What it said stays where it ran", text)
 
     def test_tables_of_a_report_are_the_harness_s(self):
         self.assertEqual(self.render("report", out="t.html")[0], 0)

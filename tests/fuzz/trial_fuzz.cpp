@@ -16,11 +16,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                      FailureKind::kData))
     return 0;
   fuzz::Accepts([&] { TrialConfigOf(trial); }, FailureKind::kData, FailureKind::kConfig);
-  const nlohmann::json judged = JudgeOutcome(trial);
-  fuzz::Require(judged["status"].is_string(), "a judged outcome has a status");
-  if (IsOlderTrial(trial) || !WhatIsWrongWithTrial(trial).empty()) return 0;
+  fuzz::Accepts(
+      [&] {
+        const Outcome judged = JudgeOutcome(OutcomeOf(trial));
+        fuzz::Require(judged.failure.has_value() == (judged.status != TrialStatus::kOk),
+                      "what is not ok says why");
+      },
+      FailureKind::kData);
+  IsOlderTrial(trial);
+  Trial read;
+  if (!fuzz::Accepts([&] { read = TrialOf(trial); }, FailureKind::kData)) return 0;
   Index index = Index::OpenToWrite(":memory:");
-  if (!fuzz::Accepts([&] { index.AddTrial(trial); }, FailureKind::kData)) return 0;
+  if (!fuzz::Accepts([&] { index.AddTrial(read); }, FailureKind::kData)) return 0;
   const auto rows = index.Rows();
   fuzz::Require(rows.size() == 1 && rows[0].config == trial["config"], "the row that was added");
   return 0;

@@ -61,19 +61,6 @@ class BundleTest(unittest.TestCase):
         trial["config_hash"] = make_store.config_hash(trial["config"])
         file.write_text(json.dumps(trial, indent=1, sort_keys=True) + "\n")
 
-    def as_older(self, results):
-        """Trials of a program that gave no origins: two machines give theirs the same ids."""
-        for file in self.trial_files(results):
-            origin = json.loads(file.read_text())["origin"]
-            place = file.parent.with_name(file.parent.name.replace(f"-{origin}", ""))
-            file.parent.rename(place)
-            place_id = str(place.relative_to(self.folder / results / "trials"))
-            for name in ("trial.json", "config.json"):
-                content = json.loads((place / name).read_text())
-                content.pop("origin", None)
-                content["trial_id"] = place_id
-                (place / name).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
-
     def export(self, results, name=None):
         file = self.folder / f"{name or results}.sparfuse"
         self.call("export", "t", "--out", file, results=results)
@@ -91,10 +78,6 @@ class BundleTest(unittest.TestCase):
     def test_two_machines_share_their_trials(self):
         self.make_store("a", blocks=2)
         self.make_store("b", blocks=2, cores=512)
-        for store in ("a", "b"):
-            self.as_older(store)
-        names = [{file.parent.name for file in self.trial_files(store)} for store in ("a", "b")]
-        self.assertEqual(*names)
         bundles = [self.export("a"), self.export("b")]
         self.assertIn("2 trial(s) added", self.call("merge", bundles[1], results="a"))
         self.call("merge", bundles[0], results="b")
@@ -120,7 +103,7 @@ class BundleTest(unittest.TestCase):
         both = '"dense", "wfbp"'
         self.make_store("a", blocks=2, methods=both)
         self.make_store("b", blocks=2, cores=512, methods=both)
-        self.edit(self.trial_files("b")[0], lambda trial: trial["environment"].update(NCCL_ALGO="Tree"))
+        self.edit(self.trial_files("b")[0], lambda trial: trial.setdefault("environment", {}).update(NCCL_ALGO="Tree"))
         a, b = self.export("a"), self.export("b")
         text = self.call("compare", a, b, results="nowhere")
         self.assertRegex(text, r"environment.NCCL_ALGO +\| – +\| Tree \\\| not set +\| differs within one side")
@@ -201,41 +184,70 @@ class BundleTest(unittest.TestCase):
         self.make_store("a")
         trial_file, = self.trial_files("a")
 
-        def plant(trial):
-            trial["environment"].update(TOKEN=SECRETS["token"], OMP_NUM_THREADS=SECRETS["password"])
-            trial["argv"] = ["mpirun", "-host", SECRETS["host"], SECRETS["home"] + "/worker"]
-            trial["config"]["api_token"] = SECRETS["token"]
-            trial["machine"] = {"placement": 2 * [SECRETS["host"]], "hostname": SECRETS["host"],
-                                "cards": [f"cuda:0 {SECRETS['home']}/card {SECRETS['token']}"]}
-            trial["software"] = {"compiler": f"g++ of {SECRETS['home']}/bin"}
-            trial["quiet"] = {"disturbed": True, "causes": {}, "why": f"on the card: {SECRETS['process']} (12)",
-                              "cards": {"other_processes": [SECRETS["process"]], "held_down_by": []}}
-            trial["failure"] = {"kind": "comm", "message": SECRETS["password"], "log_tail": SECRETS["host"],
-                                "rank": 1, "signal": None}
-            trial[SECRETS["password"]] = 1
-            trial["files"].append(SECRETS["home"])
-            trial["config"]["workload_options"]["note"] = f"{SECRETS['host']} {SECRETS['user']}"
-            trial["launch"] = {"id": "t", "trials": 1, "failed_on": SECRETS["host"],
-                               "network": {"interface": None, "hosts": [SECRETS["host"], f"{SECRETS['other']}.example.net"],
-                                           "bytes": [{}, {}], "others": [[], []]}}
+        words = " ".join(SECRETS[key] for key in ("host", "user", "token", "home"))
 
-        self.edit(trial_file, plant)
+        def texts(value):
+            """Every text in it gets the secrets: whatever a machine, a launcher or a user can fill."""
+            if isinstance(value, dict):
+                return {key: texts(each) for key, each in value.items()}
+            return [texts(each) for each in value] if isinstance(value, list) else \
+                f"{value} {words}" if isinstance(value, str) else value
+
+        def plant(trial):
+            for key in ("sampling", "software", "series", "sources", "fingerprint"):
+                if key in trial:
+                    trial[key] = texts(trial[key])
+            trial["environment"].update(TOKEN=SECRETS["token"], OMP_NUM_THREADS=SECRETS["password"],
+                                        NCCL_ALGO=words)
+            trial["machine"] = {"placement": 2 * [SECRETS["host"]], "communication_threads": words, "cores": 2,
+                                "kernels": words, "cuda_devices": 1, "cards": [f"cuda:0 {words}"],
+                                "gpus": {"driver": words, "cuda": words, "topology": [],
+                                         "cards": [{"index": 0, "name": words, "uuid": SECRETS["password"],
+                                                    "pci": SECRETS["password"]}]}}
+            trial["software"] = {"compiler": f"g++ of {SECRETS['home']}/bin {words}", "cuda_build": words}
+            trial["quiet"] = {"cards": {"other_processes": [SECRETS["process"]], "held_down_by": [words]},
+                              "limits": {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.2}, "slowdown": None,
+                              "disturbed": False, "causes": {}, "why": words}
+            trial["files"].append(SECRETS["home"])
+            trial["config"]["api_token"] = SECRETS["token"]
+            trial["config"]["workload_options"]["note"] = words
+            trial["system"].update(cpu_model=words, kernel=words)
+            trial["launch"] = {"id": "t", "trials": 1, "failed_on": SECRETS["host"], "warnings": [words],
+                               "binding": {"hosts": [SECRETS["host"]], "cores": ["0"], "numa": ["0"],
+                                           "card": [SECRETS["password"]], "interface": ["eth1"]},
+                               "network": {"interface": None, "hosts": [SECRETS["host"], f"{SECRETS['other']}.example.net"],
+                                           "bytes": [{}, {}], "others": [[], ["eth0"]]}}
+
         folder = trial_file.parent
+        apart = json.loads((folder / "private.json").read_text())
+        apart.update(hosts=[SECRETS["host"], SECRETS["other"]], users=[SECRETS["user"]], failure=words,
+                     log_tail=words, processes=[SECRETS["process"]], environment={"HOME": SECRETS["home"]})
+        (folder / "private.json").write_text(json.dumps(apart))
+        # Who exports is another than who used the store.
+        self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
+                  f"see {SECRETS['home']}/notes, {SECRETS['token']}; {SECRETS['short']} and {SECRETS['other']} were "
+                  f"rebooted by {SECRETS['user']}.", results="a", user=SECRETS["user"])
+        # Pages have nothing of private.json, nor names and folders of what people say.
+        self.call("site", "--out", self.folder / "site", "--reference", "wfbp", results="a")
+        self.call("report", self.file, results="a")
+        pages = [file for place in (self.folder / "site", self.folder / "a" / "reports") for file in place.rglob("*")
+                 if file.is_file()]
+        self.assertTrue({"spec.json", "data.json"} <= {file.name for file in pages}, pages)
+        for file in pages:
+            for name in ("password", "token", "home", "process", "host"):
+                self.assertNotIn(SECRETS[name].encode(), file.read_bytes(), f"{name} in {file}")
+        self.edit(trial_file, plant)
         config = json.loads((folder / "config.json").read_text())
-        config["workload_options"]["note"] = f"{SECRETS['host']} {SECRETS['user']}"
-        config.update(api_token=SECRETS["token"], python_files={"x": SECRETS["home"] + "/x.py"})
+        config["workload_options"]["note"] = words
+        config["api_token"] = SECRETS["token"]
         (folder / "config.json").write_text(json.dumps(config))
         outcome = json.loads((folder / "outcome.json").read_text())
-        outcome["environ"] = SECRETS
+        outcome.update(reason=words, assumed=[words], plan=words, plans=[{"step": words}], selection=words)
         (folder / "outcome.json").write_text(json.dumps(outcome))
         (folder / "log.txt").write_text("\n".join(SECRETS.values()))
         (folder / "failure-rank1.json").write_text(json.dumps(SECRETS))
         (folder / "steps.npy").write_text(SECRETS["token"])
         (folder / SECRETS["password"]).write_text(SECRETS["password"])
-        # Who exports is another than who used the store.
-        self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
-                  f"see {SECRETS['home']}/notes, {SECRETS['token']}; {SECRETS['short']} and {SECRETS['other']} were "
-                  f"rebooted by {SECRETS['user']}.", results="a", user=SECRETS["user"])
         bundle = self.export("a")
         for member, content in [("the file", bundle.read_bytes()), *self.unpacked(bundle).items()]:
             for name, secret in SECRETS.items():
@@ -247,12 +259,13 @@ class BundleTest(unittest.TestCase):
                           self.call("merge", bundle, results="a", user=user))
         shown = self.call("export", "t", "--show", results="a")
         leaves, stays = shown.split("stays here:")
-        for key in ("argv", "environment.TOKEN", "config.api_token", "machine.hostname", "failure.message"):
-            self.assertIn(f"trial.json: {key}\n", stays)
-            self.assertNotIn(f"trial.json: {key}\n", leaves)
+        for key in ("argv", "environment", "hosts", "users", "failure", "log_tail", "processes"):
+            self.assertIn(f"private.json: {key}\n", stays)
+        self.assertNotIn("api_token", shown)
+        self.assertNotIn("argv", leaves)
         for key in ("log.txt", "failure-rankR.json", "steps.npy", "files of other names"):
             self.assertIn(key, stays)
-        self.assertIn("number  trial.json: config.workers\n", leaves)
+        self.assertIn("number   trial.json: config.workers\n", leaves)
         self.assertIn('"leaves"', self.call("export", "t", "--show", "--json", results="a"))
         self.call("verify", bundle)
         self.call("merge", bundle, results="a")
@@ -286,8 +299,8 @@ class BundleTest(unittest.TestCase):
         self.make_store("a")
         bundle = self.export("a")
         future = self.folder / "future.sparfuse"
-        future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 2', b'"bundle_version": 9'))
-        self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 2.*verify")
+        future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 3', b'"bundle_version": 9'))
+        self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 3.*verify")
         # The others are merged all the same.
         said = self.call("merge", future, self.file, bundle, results="b", code=1)
         self.assertIn("bundle_version 9", said)

@@ -19,6 +19,8 @@ import time
 import unittest
 from pathlib import Path
 
+import whole_trial
+
 SPARFUSE = None
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 WORKER = Path(__file__).resolve().parent / "fake_worker.sh"
@@ -135,7 +137,7 @@ class HarnessTest(unittest.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def trials(self):
-        return [json.loads(path.read_text()) for path in sorted(self.results.rglob("trial.json"))]
+        return [whole_trial.read_trial(path) for path in sorted(self.results.rglob("trial.json"))]
 
     def dump(self):
         with sqlite3.connect(self.results / "index.sqlite") as database:

@@ -13,6 +13,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import whole_trial
+
 SPARFUSE = None
 HERE = Path(__file__).resolve().parent
 WORKER = HERE / "fake_worker.sh"
@@ -120,7 +122,7 @@ class LaunchTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def trial(self):
-        trial, = (json.loads(path.read_text()) for path in self.results.rglob("trial.json"))
+        trial, = (whole_trial.read_trial(path) for path in self.results.rglob("trial.json"))
         return trial
 
     def assert_planned(self, *launch):

@@ -24,10 +24,10 @@ inline nlohmann::json AddTrial(const Store& store, const StoreLock& lock, int bl
                 {"config", config}};
   trial["trial_id"] = store.CreateTrial(lock, "e", "p", "wfbp-b" + std::to_string(block));
   trial["config_hash"] = ConfigHash(config);
-  trial["system"] = {{"cores", 2}};
+  trial["system"] = {
+      {"cores", 2}, {"cpu_model", "made up"}, {"gpus", json::array()}, {"memory_gib", 8}};
   trial["system_hash"] = ContentHash(trial["system"]);
-  trial["failure"] =
-      status == "ok" ? json() : json{{"kind", "comm"}, {"message", "m"}, {"log_tail", "t"}};
+  trial["failure"] = status == "ok" ? json() : json{{"kind", "comm"}};
   trial["metrics"] = {{"step_seconds", {{"value", 0.5 + block}, {"unit", "s"}}}};
   trial["checks"] = {{"replicas_equal", true}};
   trial["revisions"] = {{"method:wfbp", 1}};
@@ -35,7 +35,7 @@ inline nlohmann::json AddTrial(const Store& store, const StoreLock& lock, int bl
   trial["seed"] = block + 1;
   trial["started_utc"] = UtcNow();
   trial["seconds"] = 3.5;
-  store.Finish(lock, trial);
+  store.Finish(lock, TrialOf(trial));
   return trial;
 }
 

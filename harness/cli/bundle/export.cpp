@@ -46,22 +46,23 @@ std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
 }
 
 void Show(const Export& bundle, bool as_json) {
-  const Redactions& met = bundle.summary().met;
+  const LeavingKeys leaves = KeysThatLeave();
+  const std::set<std::string>& stays = bundle.summary().stays;
   if (as_json) {
-    PrintJson({{"leaves", met.leaves}, {"stays", met.stays}});
+    PrintJson({{"leaves", leaves}, {"stays", stays}});
     return;
   }
   fmt::print("leaves:\n");
-  for (const auto& [key, how] : met.leaves) fmt::print("  {:7} {}\n", how, key);
+  for (const auto& [key, how] : leaves) fmt::print("  {:8} {}\n", how, key);
   std::map<std::string, std::size_t> series;
   for (const auto& [id, files] : bundle.summary().content.trials) {
     for (const auto& [file, hash] : files) series[file] += file.ends_with(".npy");
   }
   for (const auto& [file, trials] : series) {
-    if (trials > 0) fmt::print("  series  {}, of {} trial(s)\n", file, trials);
+    if (trials > 0) fmt::print("  series   {}, of {} trial(s)\n", file, trials);
   }
   fmt::print("stays here:\n");
-  for (const std::string& key : met.stays) fmt::print("  {}\n", key);
+  for (const std::string& key : stays) fmt::print("  {}\n", key);
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ int ExportVerb(Program& program, const ExportRequest& request) {
     fmt::print(stderr, "warning: {}; left out\n", why);
   if (request.show) Show(bundle, program.json());
   if (request.out.empty()) return kDone;
-  bundle.Write(ToJson(DescribeSource(program.root())), request.out);
+  bundle.Write(DescribeSource(program.root()), request.out);
   const auto bytes = std::filesystem::file_size(request.out);
   if (program.json() && !request.show) {
     PrintJson({{"file", request.out.string()},

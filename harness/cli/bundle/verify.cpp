@@ -54,7 +54,7 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   const bool good = verification.problems.empty();
   if (program.json()) {
     PrintJson({{"file", file.string()},
-               {"written_by", bundle.written_by()},
+               {"written_by", ToJson(bundle.written_by())},
                {"problems", verification.problems},
                {"trials", verification.trials},
                {"table", verification.table}});

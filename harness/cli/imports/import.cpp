@@ -39,11 +39,7 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
 // What is imported, as it will be shown.
 void PrintResults(const std::vector<ImportedResult>& results) {
   std::vector<TrialRow> rows;
-  for (const ImportedResult& result : results) {
-    json trial = TrialOf(result);
-    trial["trial_id"] = "";
-    rows.push_back(RowOf(trial));
-  }
+  for (const ImportedResult& result : results) rows.push_back(RowOf(TrialOf(result)));
   fmt::print("{}\n",
              Render(ImportedTable("Imported", ImportedCells(rows)), TableFormat::kMarkdown));
 }
@@ -52,13 +48,13 @@ json SummaryJson(const std::vector<ImportedResult>& results, const ImportPlan& p
                  const std::vector<std::string>& doubts, const std::vector<std::string>& added) {
   json list = json::array();
   for (const ImportedResult& result : results) {
-    json trial = TrialOf(result);
+    const Trial trial = TrialOf(result);
     list.push_back({{"where", result.where},
-                    {"config", trial["config"]},
-                    {"system", trial["system"]},
+                    {"config", trial.config},
+                    {"system", ToJson(trial.system)},
                     {"run", result.setting.run},
-                    {"metrics", trial["metrics"]},
-                    {"imported", trial["imported"]}});
+                    {"metrics", ToJson(trial.metrics)},
+                    {"imported", ToJson(*trial.imported)}});
   }
   return {{"results", list},
           {"added", added},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/outcome.hpp"
 
 namespace sparfuse::harness {
@@ -61,20 +62,18 @@ LaunchEnd EndOf(const std::vector<fs::path>& directories, const LaunchResult& en
   return found;
 }
 
-LaunchTime TimeOf(std::span<const nlohmann::json> outcomes, double seconds, bool all_ended) {
-  LaunchTime time;
+LaunchTime TimeOf(std::span<const double> turns, double seconds, bool all_ended) {
+  LaunchTime time{{turns.begin(), turns.end()}, std::nullopt};
   double left = seconds;
   std::size_t without = 0;
-  for (const nlohmann::json& outcome : outcomes) {
-    const double turns = outcome.value("turn_seconds", 0.0);
-    time.trial_seconds.push_back(turns);
-    left -= turns;
-    without += turns <= 0;
+  for (const double turn : turns) {
+    left -= turn;
+    without += turn <= 0;
   }
   left = std::max(0.0, left);
   const bool shared = all_ended && without == 0;
   if (shared) time.start_seconds = left;
-  const std::size_t sharers = shared ? outcomes.size() : without;
+  const std::size_t sharers = shared ? turns.size() : without;
   for (double& trial : time.trial_seconds) {
     if (shared || trial <= 0) trial += left / static_cast<double>(sharers);
   }
@@ -84,7 +83,8 @@ LaunchTime TimeOf(std::span<const nlohmann::json> outcomes, double seconds, bool
 void EmptyForAnotherLaunch(const fs::path& directory) {
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.path().filename() != "config.json") left.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (name != "config.json" && name != kPrivateFile) left.push_back(entry.path());
   }
   for (const fs::path& path : left) fs::remove(path);
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <vector>
@@ -33,16 +32,17 @@ struct LaunchEnd {
 // did not end; else by those whose ranks left any error.
 LaunchEnd EndOf(const std::vector<std::filesystem::path>& directories, const LaunchResult& end);
 
-// How long a launch of `seconds` took for each of its trials that ended. Their turns are in their
-// outcomes ("turn_seconds"); what is left is the start and end of the processes, shared by all,
-// where every trial of the launch ended with such an outcome, else it goes to those without one.
+// How long a launch of `seconds` took for each of its trials that ended. turns: seconds of each
+// one, 0 of those without an outcome. What is left is the start and end of the processes, shared by
+// all where every trial of the launch ended with an outcome, else it goes to those without one.
 struct LaunchTime {
   std::vector<double> trial_seconds;
   std::optional<double> start_seconds;
 };
-LaunchTime TimeOf(std::span<const nlohmann::json> outcomes, double seconds, bool all_ended);
+LaunchTime TimeOf(std::span<const double> turns, double seconds, bool all_ended);
 
-// Removes what a launch left in the directory of a trial that runs again: all but config.json.
+// Removes what a launch left in the directory of a trial that runs again: all but config.json and
+// private.json.
 void EmptyForAnotherLaunch(const std::filesystem::path& directory);
 
 }  // namespace sparfuse::harness

@@ -19,7 +19,6 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 }  // namespace
 
@@ -147,14 +146,14 @@ std::vector<Blame> LiveLaunches::SilentHosts(const LaunchMethod& method, const f
 }
 
 void LiveLaunches::Judge(const std::vector<const LiveTrial*>& ended,
-                         const std::vector<json>& outcomes, EndedLaunch& launch,
+                         const std::vector<Outcome>& outcomes, EndedLaunch& launch,
                          Progress& progress) {
   if (!nodes_) return;
-  LaunchFailure failed{ReadEndOfFile(launch.log, kLogEndBytes), nullptr, {}, launch.silent};
+  LaunchFailure failed{ReadEndOfFile(launch.log, kLogEndBytes), {}, {}, launch.silent};
   if (!ended.empty()) failed.needed = NodesOf(ended.front()->planned->config);
   for (std::size_t i = 0; i < ended.size(); ++i) {
-    if (outcomes[i]["failure"].is_null()) continue;
-    if (failed.trials.empty()) failed.failure = outcomes[i]["failure"];
+    if (!outcomes[i].failure) continue;
+    if (failed.trials.empty()) failed.failure = *outcomes[i].failure;
     failed.trials.push_back(*ended[i]->planned);
   }
   const std::string said = nodes_->Judge(failed, launch.record);

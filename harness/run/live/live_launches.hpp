@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,8 +54,8 @@ class LiveLaunches {
 
   // Whether a node is to be blamed for what failed of a launch; writes it into the launch's record.
   // outcomes: of the trials that `ended`.
-  void Judge(const std::vector<const LiveTrial*>& ended,
-             const std::vector<nlohmann::json>& outcomes, EndedLaunch& launch, Progress& progress);
+  void Judge(const std::vector<const LiveTrial*>& ended, const std::vector<Outcome>& outcomes,
+             EndedLaunch& launch, Progress& progress);
 
   // The launches' own for ranks on `needed` nodes, without those that are left out where enough
   // others are there. file: where a hostfile may be written.

@@ -19,20 +19,17 @@ using nlohmann::json;
 
 constexpr std::size_t kTailLines = 40;
 
-json Empty(const std::string& status, json failure) {
-  return {{"status", status},
-          {"failure", std::move(failure)},
-          {"metrics", json::object()},
-          {"checks", json::object()},
-          {"software", json::object()}};
+Outcome WithoutMetrics(TrialStatus status, Failure failure) {
+  Outcome outcome;
+  outcome.status = status;
+  outcome.failure = std::move(failure);
+  return outcome;
 }
 
-json Failure(const std::string& kind, const std::string& message) {
-  return {{"kind", kind},
-          {"message", message},
-          {"rank", nullptr},
-          {"signal", nullptr},
-          {"log_tail", ""}};
+// A gradient that is not finite makes the trial invalid: it ran, and has no throughput.
+TrialStatus StatusOf(const std::string& kind) {
+  return kind == FailureKindName(FailureKind::kNumeric) ? TrialStatus::kInvalid
+                                                        : TrialStatus::kFailed;
 }
 
 // A rank's own error says more than what it caused in others.
@@ -53,27 +50,27 @@ std::string Quoted(const std::string& log) {
   return words.empty() ? "" : fmt::format("; its log ends: {}", words);
 }
 
-json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
+Outcome FailedLaunch(const fs::path& directory, const LaunchResult& end, const std::string& log) {
   const auto failures = RankFailures(directory);
   const LauncherReport report = ParseLauncherReport(log);
-  json failure = Failure("internal", "");
-  std::string& message = failure["message"].get_ref<std::string&>();
+  Failure failure{.kind = "internal"};
+  std::string& message = failure.message;
   if (!failures.empty()) {
     const auto& first = failures.front();
-    failure["kind"] = first.kind;
-    failure["rank"] = first.rank;
+    failure.kind = first.kind;
+    failure.rank = first.rank;
     message = fmt::format("rank {}: {}", first.rank, first.message);
   }
   if (report.signal && (failures.empty() || failures.front().is_consequence())) {
     // What the survivors saw is a consequence.
     const bool from_outside = *report.signal == SIGKILL || *report.signal == SIGTERM;
-    failure["kind"] = from_outside ? "comm" : "internal";
-    failure["rank"] = *report.rank;
-    failure["signal"] = *report.signal;
+    failure.kind = from_outside ? "comm" : "internal";
+    failure.rank = *report.rank;
+    failure.signal = *report.signal;
     message = fmt::format("rank {} ended by {}{}", *report.rank, SignalName(*report.signal),
                           message.empty() ? "" : "; " + message);
   } else if (failures.empty() && report.rank) {
-    failure["rank"] = *report.rank;
+    failure.rank = *report.rank;
     message = report.exit_code ? fmt::format("rank {} exited with status {} and left no message",
                                              *report.rank, *report.exit_code)
                                : fmt::format("rank {} aborted and left no message", *report.rank);
@@ -83,11 +80,11 @@ json FailedLaunch(const fs::path& directory, const LaunchResult& end, const std:
               : end.end == LaunchResult::End::kSignalled
                   ? "the launcher was ended by " + SignalName(end.signal)
                   : fmt::format("the launcher exited with status {}", end.exit_code);
-    if (end.end == LaunchResult::End::kStopped) failure["kind"] = "timeout";
+    if (end.end == LaunchResult::End::kStopped) failure.kind = "timeout";
     message += Quoted(log);
   }
-  // A gradient that is not finite makes the trial invalid: it ran, and has no throughput.
-  return Empty(failure["kind"] == "numeric" ? "invalid" : "failed", failure);
+  const TrialStatus status = StatusOf(failure.kind);
+  return WithoutMetrics(status, std::move(failure));
 }
 
 }  // namespace
@@ -112,76 +109,60 @@ std::vector<RankFailure> RankFailures(const fs::path& directory) {
   return failures;
 }
 
-json JudgeOutcome(const json& outcome) {
-  if (!outcome.is_object() || !outcome.contains("status") || !outcome["status"].is_string() ||
-      !outcome.contains("metrics") || !outcome["metrics"].is_object()) {
-    return Empty("failed", Failure("internal", "outcome.json: expected status and metrics"));
-  }
-  json judged = Empty("ok", nullptr);
-  for (const char* key : {"software", "machine", "layout", "sampling", "rounds", "turn_seconds",
-                          "series", "quiet", "draws"}) {
-    if (outcome.contains(key)) judged[key] = outcome[key];
-  }
+Outcome JudgeOutcome(Outcome outcome) {
   std::string reason;
   const auto add = [&](const std::string& why) { reason += (reason.empty() ? "" : "; ") + why; };
-  if (outcome.contains("checks") && outcome["checks"].is_object()) {
-    for (const auto& [name, passed] : outcome["checks"].items()) {
-      if (!passed.is_boolean()) continue;
-      judged["checks"][name] = passed;
-      if (!passed.get<bool>()) add("check " + name + " failed");
-    }
+  for (const auto& [name, passed] : outcome.checks) {
+    if (!passed) add("check " + name + " failed");
   }
-  for (const auto& [name, metric] : outcome["metrics"].items()) {
-    if (!metric.is_object() || !metric.contains("value")) {
-      add("metric " + name + " has no value");
-    } else if (!metric["value"].is_number() || !std::isfinite(metric["value"].get<double>())) {
+  for (const auto& [name, metric] : outcome.metrics) {
+    if (!metric.value || !std::isfinite(*metric.value))
       add("metric " + name + " is not a finite number");
-    }
   }
-  if (outcome["status"] != "ok") add(outcome.value("reason", "the worker calls it invalid"));
-  if (reason.empty()) {
-    judged["metrics"] = outcome["metrics"];
-  } else {
-    judged["status"] = "invalid";
-    judged["failure"] = Failure("numeric", reason);
-  }
-  return judged;
+  if (outcome.status != TrialStatus::kOk)
+    add(outcome.reason.empty() ? "the worker calls it invalid" : outcome.reason);
+  if (reason.empty()) return outcome;
+  outcome.status = TrialStatus::kInvalid;
+  outcome.metrics.clear();
+  outcome.failure = Failure{.kind = "numeric", .message = reason};
+  return outcome;
 }
 
-json FailedOutcome(const Error& error) {
+Outcome FailedOutcome(const Error& error) {
   const std::string kind(FailureKindName(error.kind()));
-  return Empty(error.kind() == FailureKind::kNumeric ? "invalid" : "failed",
-               Failure(kind, error.what()));
+  return WithoutMetrics(StatusOf(kind), {.kind = kind, .message = error.what()});
 }
 
-json CollectOutcome(const fs::path& directory, const LaunchResult& end, double timeout_seconds) {
+Outcome CollectOutcome(const fs::path& directory, const LaunchResult& end, double timeout_seconds) {
   std::string log;
   try {
     log = ReadEndOfFile(directory / "log.txt", kLogEndBytes);
   } catch (const Error& error) {
     log = error.what();
   }
-  json outcome;
+  Outcome outcome;
   if (end.end == LaunchResult::End::kTimeout) {
-    outcome = Empty("timeout", Failure("timeout", fmt::format("the launch did not end within {} s",
-                                                              timeout_seconds)));
+    Failure failure{.kind = "timeout",
+                    .message = fmt::format("the launch did not end within {} s", timeout_seconds)};
     if (const auto failures = RankFailures(directory); !failures.empty()) {
-      auto& message = outcome["failure"]["message"].get_ref<std::string&>();
-      message += fmt::format("; rank {}: {}", failures.front().rank, failures.front().message);
-      outcome["failure"]["rank"] = failures.front().rank;
+      failure.message +=
+          fmt::format("; rank {}: {}", failures.front().rank, failures.front().message);
+      failure.rank = failures.front().rank;
     }
+    outcome = WithoutMetrics(TrialStatus::kTimeout, std::move(failure));
   } else if (end.end != LaunchResult::End::kExited || end.exit_code != 0) {
     outcome = FailedLaunch(directory, end, log);
   } else {
     try {
-      outcome = JudgeOutcome(ReadJsonFile(directory / "outcome.json"));
+      const fs::path file = directory / "outcome.json";
+      outcome = JudgeOutcome(OutcomeOf(ReadJsonFile(file), file.string()));
     } catch (const Error& error) {
       outcome = FailedOutcome(error);
-      outcome["failure"]["message"] =
+      outcome.failure->message =
           fmt::format("the trial ended well and left no outcome: {}", error.what());
     }
   }
-  if (!outcome["failure"].is_null()) outcome["failure"]["log_tail"] = Tail(log, kTailLines);
+  if (outcome.failure) outcome.failure->log_tail = Tail(log, kTailLines);
   return outcome;
 }
 

@@ -2,20 +2,19 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "harness/records/trial.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 
 namespace sparfuse::harness {
 
-// {"status", "failure", "metrics", "checks", "software", "machine", "layout", "sampling", "rounds",
-// "turn_seconds", "series", "quiet"}, the trial's part of a trial.json. An invalid trial has checks
-// and no metrics: correctness comes before speed. timeout_seconds: of the whole launch.
-nlohmann::json CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
-                              double timeout_seconds);
+// What a trial's directory says of it, judged. An invalid trial has checks and no metrics:
+// correctness comes before speed. timeout_seconds: of the whole launch.
+Outcome CollectOutcome(const std::filesystem::path& directory, const LaunchResult& end,
+                       double timeout_seconds);
 
 // What ranks that failed left in the trial's directory, the most telling first.
 struct RankFailure {
@@ -29,7 +28,7 @@ struct RankFailure {
 std::vector<RankFailure> RankFailures(const std::filesystem::path& directory);
 
 // The same for an outcome that is already at hand (a modelled trial), and for one that threw.
-nlohmann::json JudgeOutcome(const nlohmann::json& outcome);
-nlohmann::json FailedOutcome(const Error& error);
+Outcome JudgeOutcome(Outcome outcome);
+Outcome FailedOutcome(const Error& error);
 
 }  // namespace sparfuse::harness

@@ -43,13 +43,12 @@ fs::path MakeFolder(const fs::path& results) {
   return folder;
 }
 
-[[noreturn]] void Fail(const json& failure, const fs::path& folder) {
-  const std::string why =
-      fmt::format("the fingerprint was not measured: {} ({})",
-                  failure.at("message").get<std::string>(), (folder / "log.txt").string());
-  if (failure.at("kind") == "config") SPARFUSE_THROW(kConfig, why);
-  if (failure.at("kind") == "timeout") SPARFUSE_THROW(kTimeout, why);
-  if (failure.at("kind") == "unsupported") SPARFUSE_THROW(kUnsupported, why);
+[[noreturn]] void Fail(const Failure& failure, const fs::path& folder) {
+  const std::string why = fmt::format("the fingerprint was not measured: {} ({})", failure.message,
+                                      (folder / "log.txt").string());
+  if (failure.kind == "config") SPARFUSE_THROW(kConfig, why);
+  if (failure.kind == "timeout") SPARFUSE_THROW(kTimeout, why);
+  if (failure.kind == "unsupported") SPARFUSE_THROW(kUnsupported, why);
   SPARFUSE_THROW(kInternal, why);
 }
 
@@ -94,7 +93,7 @@ std::optional<ProfileOutcome> TakeFingerprint(
   CheckMayLaunch(config, options.launch);
   const fs::path folder = MakeFolder(results);
   WriteFileDurably(folder / "config.json",
-                   ToJson(TrialConfig{config, 0, 0, "fingerprint", {}}).dump(1) + "\n");
+                   ToJson(TrialConfig{config, 0, 0, "fingerprint"}).dump(1) + "\n");
   const std::vector<fs::path> folders = {folder};
   const std::string nonce = Nonce();
   const bool threads = config.transport == Transport::kThreads;
@@ -131,8 +130,8 @@ std::optional<ProfileOutcome> TakeFingerprint(
     RemoveFolder(folder);
     return std::nullopt;
   }
-  const json judged = CollectOutcome(folder, end, kTimeoutSeconds);
-  if (judged.at("status") != "ok") Fail(judged.at("failure"), folder);
+  const Outcome judged = CollectOutcome(folder, end, kTimeoutSeconds);
+  if (judged.failure) Fail(*judged.failure, folder);
   json outcome = ReadJsonFile(folder / "outcome.json");
   for (const char* key : {"reason", "checks", "metrics"}) outcome.erase(key);
   if (options.launch.across_hosts()) {

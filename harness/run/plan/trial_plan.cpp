@@ -13,6 +13,7 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "harness/run/plan/shared_launch.hpp"
@@ -32,7 +33,7 @@ struct Stored {
 // store: whose trials may be meant; any, where there is none.
 Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
                   const std::vector<const TrialRow*>& rows,
-                  const std::optional<std::string>& store) {
+                  const std::optional<std::string>& store, const std::filesystem::path& results) {
   std::optional<std::string> why;
   const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {
@@ -49,7 +50,8 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
     } else if (!row->annotations.empty()) {
       why = "called bad: " + row->annotations.back();
     } else if (row->status != "ok") {
-      why = fmt::format("{} before ({}): {}", row->status, row->failure_kind, row->failure_message);
+      why = fmt::format("{} before ({}): {}", row->status, row->failure_kind,
+                        FailureMessageIn(results / row->directory));
     } else if (row->disturbed()) {
       disturbed = row;
     } else {
@@ -166,7 +168,8 @@ class Collector {
       return;
     }
     if (trial.why.empty()) {
-      const Stored stored = FindStored(trial, system_hash_, by_config_[trial.config_hash], store);
+      const Stored stored = FindStored(trial, system_hash_, by_config_[trial.config_hash], store,
+                                       context_.store.results());
       const bool disturbed = stored.current != nullptr && stored.current->disturbed();
       if (stored.current != nullptr && !context_.fresh &&
           !(disturbed && context_.retry_disturbed)) {

@@ -92,7 +92,8 @@ std::vector<std::string> GatherTexts(const Rank& rank, const std::string& own) {
 }
 
 void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,
-                  const PrivateFacts& facts) {
+                  PrivateFacts facts) {
+  facts.python_files = ReadPrivateFacts(directory).python_files;
   WritePrivateFacts(directory, facts);
   WriteFileDurably(directory / "outcome.json", outcome.dump(1) + "\n");
   std::printf("%s%s\n", kResultLine, directory.filename().c_str());  // the controller follows

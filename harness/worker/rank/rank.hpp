@@ -77,7 +77,7 @@ void RunProfile(const Rank& rank);
 // outcome.json of rank 0, and private.json with what has no place in it. outcome: JSON, since each
 // kind of trial has keys of its own.
 void WriteOutcome(const std::filesystem::path& directory, const nlohmann::json& outcome,
-                  const PrivateFacts& facts);
+                  PrivateFacts facts);
 
 // The parts of an outcome that say where and with what it was obtained; names go into `facts`.
 // MachineOf is collective.

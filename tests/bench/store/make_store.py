@@ -124,7 +124,6 @@ def main():
         config.update(trial["config"], trial_id=trial["trial_id"], block=block,
                       seed=first["seed"] + block)
         trial.update(block=block, seed=first["seed"] + block,
-                     argv=[*first["argv"][:-1], str(trials / trial["trial_id"])],
                      started_utc=f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.000Z")
         directory = trials / trial["trial_id"]
         directory.mkdir()

@@ -11,6 +11,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
@@ -22,26 +23,26 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-const json kWrittenBy = {{"commit", std::string(40, 'c')}, {"dirty", false}};
+const SourceState kWrittenBy{std::string(40, 'c'), false};
 
 // What runs on two hosts record of them.
-json Launch(const std::string& id) {
+json LaunchJson(const std::string& id) {
   return {{"id", id},
           {"trials", 1},
           {"start_seconds", 1.5},
           {"binding",
-           {{"hosts", {"node-a.cluster.org", "node-b.cluster.org"}},
+           {{"hosts", {"host0", "host1"}},
             {"cores", {"0-3", "0-3"}},
-            {"numa", {{0}, {0}}},
-            {"card", {"0000:17:00.0", nullptr}},
-            {"interface", "eth1"}}},
+            {"numa", {"0", "0"}},
+            {"card", {"card0", nullptr}},
+            {"interface", {"interface0", nullptr}}}},
           {"network",
-           {{"interface", "eth1"},
-            {"hosts", {"node-a.cluster.org", "node-b.cluster.org"}},
-            {"bytes", {{{"eth1", {{"received", 100}, {"sent", 200}}}}, json::object()}},
-            {"others", {json::array(), json::array({"eth0"})}}}},
+           {{"interface", "interface0"},
+            {"hosts", {"host0", "host1"}},
+            {"bytes", {{{"interface0", {{"received", 100}, {"sent", 200}}}}, json::object()}},
+            {"others", {json::array(), json::array({"interface1"})}}}},
           {"clocks",
-           {{"hosts", {"node-a.cluster.org", "node-b.cluster.org"}},
+           {{"hosts", {"host0", "host1"}},
             {"offset_seconds", {0.0, 1e-3}},
             {"drift_ppm", {0.0, 0.5}},
             {"drift_uncertainty_ppm", {0.0, 0.125}},
@@ -49,7 +50,7 @@ json Launch(const std::string& id) {
           {"warnings", {"node-b has another clock"}}};
 }
 
-json Node(int cores) {
+json NodeOfCores(int cores) {
   return {{"cpu_model", "Processor 1"},
           {"cores", cores},
           {"memory_gib", 16},
@@ -57,7 +58,7 @@ json Node(int cores) {
           {"network", json::array({json{{"kind", "ethernet"}, {"gbps", 25}}})}};
 }
 
-json Fingerprint() {
+json FingerprintJson() {
   return {{"id", "e/p.1"},
           {"taken_utc", "2026-11-24T01:00:00.000Z"},
           {"ranks", 2},
@@ -79,20 +80,20 @@ json Fingerprint() {
               {"worst", {{"value", 2e-5}, {"ranks", {0, 1}}}}}}}}};
 }
 
-json Machine() {
-  return {{"placement", {"node-a.cluster.org", "node-b.cluster.org"}},
-          {"communication_threads", "funneled"},
-          {"cores", 4},
-          {"cuda_devices", 2},
-          {"cards", {"cuda:0 Card 9000", "cuda:1 Card 9000"}},
-          {"load_before", {0.5, 0.25}},
-          {"gpus",
-           {{"driver", "535.1"},
-            {"cuda", "12.2"},
-            {"cards",
-             {{{"index", 0}, {"name", "Card 9000"}, {"uuid", "GPU-1"}, {"pci", "0000:17:00.0"}},
-              {{"index", 1}, {"name", "Card 9000"}, {"uuid", "GPU-2"}, {"pci", "0000:18:00.0"}}}},
-            {"topology", json::array({json{{"cards", {0, 1}}, {"kind", "NV4"}}})}}}};
+json MachineJson() {
+  return {
+      {"placement", {"host0", "host1"}},
+      {"communication_threads", "funneled"},
+      {"cores", 4},
+      {"cuda_devices", 2},
+      {"kernels", "avx2"},
+      {"cards", {"cuda:0 Card 9000", "cuda:1 Card 9000"}},
+      {"load_before", 0.5},
+      {"gpus",
+       {{"driver", "535.1"},
+        {"cuda", "12.2"},
+        {"cards", {{{"index", 0}, {"name", "Card 9000"}}, {{"index", 1}, {"name", "Card 9000"}}}},
+        {"topology", json::array({json{{"cards", {0, 1}}, {"kind", "NV4"}}})}}}};
 }
 
 class FrozenStore {
@@ -137,29 +138,40 @@ class FrozenStore {
                        {"memory_gib", 16},
                        {"gpus", {"Card 9000", "Card 9000"}},
                        {"kernel", "Linux 6.1"}};
-    if (block == 0) trial["system"] = {{"nodes", json::array({Node(4), Node(8)})}};
+    if (block == 0) trial["system"] = {{"nodes", json::array({NodeOfCores(4), NodeOfCores(8)})}};
     trial["system_hash"] = ContentHash(trial["system"]);
-    trial["machine"] = Machine();
-    if (block < 2) trial["origin"] = "0a1b2c3d";
-    trial["launch"] = Launch(id + ".1");
-    trial["launch"]["nodes"] = json::array({Node(4)});
+    trial["machine"] = MachineJson();
+    trial["origin"] = "0a1b2c3d";
+    trial["launch"] = LaunchJson(id + ".1");
+    trial["launch"]["nodes"] = json::array({NodeOfCores(4)});
     trial["launch"]["nodes"][0]["count"] = 2;
     trial["environment"] = {
         {"OMP_NUM_THREADS", "1"}, {"NCCL_ALGO", "Ring"}, {"HOME", "/users/alice"}};
     trial["software"] = {{"compiler", "g++ 12.2.0"}, {"cuda_build", "12.2"}};
     trial["source"] = {{"commit", std::string(40, 'c')}, {"dirty", false}};
     trial["sources"] = {{"method:wfbp", "0123456789ab"}};
-    trial["quiet"] = {
-        {"other_cpu", 0.01}, {"cores", 4}, {"load", {0.5, 0.25}}, {"disturbed", false}};
-    if (block == 0) trial["fingerprint"] = Fingerprint();
+    Quiet quiet;
+    quiet.limits.emplace();
+    quiet.other_cpu = 0.01;
+    quiet.load = {0.5, 0.25};
+    quiet.why = "alice's shell on node-a";
+    trial["quiet"] = ToJson(std::optional(quiet));
+    if (block == 0) trial["fingerprint"] = FingerprintJson();
     if (status == "ok") AddSeries(directory, trial);
     json config = trial["config"];
     config["trial_id"] = id;
     config["block"] = block;
     config["seed"] = block + 1;
-    const json outcome = {{"status", status},    {"machine", Machine()},
+    const json outcome = {{"status", status},    {"machine", MachineJson()},
                           {"plan", "1,1"},       {"plans", {{{"step", 0}, {"unit_sizes", "1,1"}}}},
                           {"turn_seconds", 2.5}, {"metrics", trial["metrics"]}};
+    PrivateFacts facts;
+    facts.hosts = {"node-a.cluster.org", "node-b.cluster.org"};
+    facts.cards = {{"0", {"GPU-1", "0000:17:00.0"}}};
+    facts.buses = {"0000:17:00.0"};
+    facts.users = {"alice"};
+    facts.failure = "rank 1 on node-a";
+    WritePrivateFacts(directory, facts);
     WriteFileDurably(directory / "config.json", WrittenJson(config));
     WriteFileDurably(directory / "outcome.json", WrittenJson(outcome));
     WriteFileDurably(directory / "trial.json", WrittenJson(trial));
@@ -201,6 +213,7 @@ class FrozenStore {
     trial["config"] = {{"kind", "throughput"}, {"mode", "imported"}, {"method", "wfbp"},
                        {"workload", "w"},      {"workers", 16},      {"metric", "throughput"}};
     trial["config_hash"] = ConfigHash(trial["config"]);
+    trial["origin"] = "0a1b2c3d";
     trial["system"] = {{"kind", "imported"},
                        {"name", "doe-lab"},
                        {"source", "Doe et al., https://alice:pass@example.org/p?q=1"}};

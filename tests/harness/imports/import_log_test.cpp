@@ -101,7 +101,7 @@ patterns = ['epoch (?<epoch>\d+) at (?<clock_ms>\d+)(?: acc (?<metric>[\d.]+))?'
   ASSERT_EQ(results[0].curve.size(), 3u);
   EXPECT_EQ(results[0].curve[1].step, 200);
   EXPECT_EQ(results[0].curve[1].seconds, 120);
-  const json metrics = TrialOf(results[0])["metrics"];
+  const json metrics = ToJson(TrialOf(results[0]).metrics);
   EXPECT_EQ(metrics["steps_to_target"]["value"], 200);
   EXPECT_EQ(metrics["seconds_to_target"]["value"], 120);
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/records/private_facts.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -54,7 +55,7 @@ method = ["dense", "wfbp"]
 
   ExplainedCells Choose(const std::string& of, const std::string& over,
                         const std::string& part = "") {
-    return ChooseExplained(parts_, results_, rows_, {"t", part, of, over});
+    return ChooseExplained(parts_, results_, rows_, {"t", part, of, over, results_folder_});
   }
   std::string ErrorOf(const std::string& of, const std::string& over,
                       const std::string& part = "") {
@@ -67,6 +68,7 @@ method = ["dense", "wfbp"]
     return "no error";
   }
 
+  std::filesystem::path results_folder_;
   std::vector<Part> parts_;
   TrialRow row_;
   std::vector<TrialRow> rows_;
@@ -132,7 +134,13 @@ TEST_F(Explain, ACellWithoutResultSaysWhyAndWhatRunsIt) {
   cell.failure = "timeout";
   row_.config_hash = cell.cell->config_hash;
   row_.trial_id = "t/other/dense-b0-1";
-  row_.failure_message = "rank 1 does not answer";
+  const TemporaryFolder results;
+  results_folder_ = results.path();
+  row_.directory = "trials/t/other/dense-b0-1";
+  std::filesystem::create_directories(results.path() / row_.directory);
+  PrivateFacts facts;
+  facts.failure = "rank 1 does not answer";
+  WritePrivateFacts(results.path() / row_.directory, facts);
   rows_ = {row_};
   EXPECT_SAYS(ErrorOf("method=dense,workers=4", "method=wfbp,workers=4"),
               "has no result: timeout: rank 1 does not answer (t/other/dense-b0-1; its log.txt "

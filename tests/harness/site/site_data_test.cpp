@@ -172,7 +172,7 @@ TEST_F(TheSite, WhatFailedIsThereWithItsReasonAndNoNumber) {
   TrialRow& failed = Add(MachineOfCores(2), "zen", 0, 1);
   failed.status = "failed";
   failed.failure_kind = "timeout";
-  failed.failure_message = "/somewhere/on/this/disk.txt is gone";
+  failed.annotations = {"/somewhere/on/this/disk.txt is gone"};
   const json cell = CellOf(Data(), 0, "zen");
   EXPECT_EQ(cell["lacks"], "timeout");
   EXPECT_TRUE(cell["ratio"].is_null());

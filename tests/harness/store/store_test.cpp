@@ -13,6 +13,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/run/live/outcome.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/store_fixture.hpp"
 
@@ -20,6 +21,8 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectIn;
 namespace fs = std::filesystem;
 
 TEST(Store, OnlyFinishedTrialsExist) {
@@ -61,7 +64,7 @@ TEST(Store, CorruptTrialsAreNamedAndLeftOut) {
   ASSERT_EQ(problems.size(), 3u);
   EXPECT_NE(problems[0].find("breaks at byte"), std::string::npos) << problems[0];
   EXPECT_NE(problems[1].find("config_hash"), std::string::npos) << problems[1];
-  EXPECT_NE(problems[2].find("metrics: expected an object"), std::string::npos) << problems[2];
+  EXPECT_NE(problems[2].find("trial.json: metrics is missing"), std::string::npos) << problems[2];
 }
 
 TEST(Store, ReadersSeeWhatDisturbedATrial) {
@@ -70,8 +73,13 @@ TEST(Store, ReadersSeeWhatDisturbedATrial) {
   const StoreLock lock(folder.path());
   AddTrial(store, lock, 0);
   json trial = AddTrial(store, lock, 1);
-  trial["quiet"] = {{"disturbed", true}, {"why", "other work"}, {"other_cpu", 0.5}};
-  store.Finish(lock, trial);
+  Quiet quiet;
+  quiet.limits.emplace();
+  quiet.disturbed = true;
+  quiet.why = "other work";
+  quiet.other_cpu = 0.5;
+  trial["quiet"] = ToJson(std::optional(quiet));
+  store.Finish(lock, TrialOf(trial));
   std::vector<std::string> problems;
   store.OpenIndex(lock, problems);
   const auto rows = store.ReadRows();
@@ -91,11 +99,10 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
   json trial = AddTrial(store, lock, 0);
   trial["launch"] = {{"id", "e/p/wfbp-b0-1.1"}, {"trials", 6}, {"start_seconds", 2.5}};
   trial["rounds"] = {0.25, 0.5};
-  EXPECT_EQ(WhatIsWrongWithTrial(trial), "");
   std::vector<std::string> problems;
   store.OpenIndex(lock, problems)
-      .AddTrial(json(trial).patch(
-          R"([{"op": "replace", "path": "/trial_id", "value": "e/p/other"}])"_json));
+      .AddTrial(TrialOf(json(trial).patch(
+          R"([{"op": "replace", "path": "/trial_id", "value": "e/p/other"}])"_json)));
   std::map<std::string, RowLaunch> launches;
   for (const TrialRow& row : store.ReadRows()) launches[row.trial_id] = row.launch;
   const RowLaunch launch = launches.at("e/p/other");
@@ -110,7 +117,8 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
                                    {"launch", {{"id", "a"}, {"trials", 0}}}}) {
     json other = trial;
     other[key] = wrong;
-    EXPECT_EQ(WhatIsWrongWithTrial(other).find(key), 0u) << other[key];
+    ExpectIn(std::string("trial.json: ") + key,
+             ErrorOf([&] { TrialOf(other); }, FailureKind::kData));
   }
 }
 
@@ -122,13 +130,13 @@ TEST(Store, TheRebuiltIndexHasTheSameRows) {
   {
     Index index = store.OpenIndex(lock, problems);
     for (int block = 0; block < 3; ++block) {
-      index.AddTrial(AddTrial(store, lock, block, block == 1 ? "failed" : "ok"));
+      index.AddTrial(TrialOf(AddTrial(store, lock, block, block == 1 ? "failed" : "ok")));
     }
     EXPECT_THROW(
-        index.AddTrial(
+        index.AddTrial(TrialOf(
             AddTrial(store, lock, 0)
                 .patch(json::parse(
-                    R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])"))),
+                    R"([{"op": "replace", "path": "/trial_id", "value": "e/p/wfbp-b0-1"}])")))),
         Error);  // rows are never replaced
   }
   const auto first = store.ReadRows().front().trial_id;
@@ -191,14 +199,13 @@ TEST(Store, TrialsThatStartedTogetherAreInTheOrderOfTheirNumbers) {
   trial["checks"] = {{"replicas_equal", false}, {"loss_finite", true}};
   for (const char* number : {"11", "2", "10"}) {
     trial["trial_id"] = std::string("e/p/wfbp-b0-") + number;
-    index.AddTrial(trial);
+    index.AddTrial(TrialOf(trial));
   }
   const auto rows = index.Rows();
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].trial_id, "e/p/wfbp-b0-2");
   EXPECT_EQ(rows[2].trial_id, "e/p/wfbp-b0-11");
   EXPECT_EQ(rows[2].units.at("step_seconds"), "s");
-  EXPECT_EQ(rows[2].log_tail, "t");
   EXPECT_EQ(rows[2].failed_checks, std::vector<std::string>{"replicas_equal"});
 }
 
@@ -252,18 +259,16 @@ TEST(Store, ASecondRunIsToldWhoHoldsTheLock) {
 }
 
 TEST(Outcome, ATrialWithAFailedCheckOrANaNHasNoThroughput) {
-  json outcome = {{"status", "ok"},
-                  {"metrics", {{"throughput", {{"value", 10.0}, {"unit", "images/s"}}}}},
-                  {"checks", {{"replicas_equal", true}}}};
-  EXPECT_EQ(JudgeOutcome(outcome)["status"], "ok");
-  EXPECT_EQ(JudgeOutcome(outcome)["metrics"], outcome["metrics"]);
-  outcome["checks"]["replicas_equal"] = false;
-  EXPECT_EQ(JudgeOutcome(outcome)["status"], "invalid");
-  EXPECT_TRUE(JudgeOutcome(outcome)["metrics"].empty());
-  outcome["checks"]["replicas_equal"] = true;
-  outcome["metrics"]["loss"] = {{"value", nullptr}, {"unit", ""}};  // JSON has no NaN
-  EXPECT_EQ(JudgeOutcome(outcome)["status"], "invalid");
-  EXPECT_EQ(JudgeOutcome(json::array())["status"], "failed");
+  Outcome outcome;
+  outcome.metrics = {{"throughput", {10.0, "images/s"}}};
+  outcome.checks = {{"replicas_equal", true}};
+  EXPECT_EQ(JudgeOutcome(outcome), outcome);
+  outcome.checks["replicas_equal"] = false;
+  EXPECT_EQ(JudgeOutcome(outcome).status, TrialStatus::kInvalid);
+  EXPECT_TRUE(JudgeOutcome(outcome).metrics.empty());
+  outcome.checks["replicas_equal"] = true;
+  outcome.metrics["loss"] = {std::nullopt, ""};  // JSON has no NaN
+  EXPECT_EQ(JudgeOutcome(outcome).failure->message, "metric loss is not a finite number");
 }
 
 TEST(Outcome, ARanksOwnErrorBeatsWhatItCausedInOthers) {
@@ -277,15 +282,29 @@ TEST(Outcome, ARanksOwnErrorBeatsWhatItCausedInOthers) {
   leave(1, "data", "digits.bin is truncated");
   LaunchResult end;
   end.exit_code = 1;
-  json outcome = CollectOutcome(folder.path(), end, 60);
-  EXPECT_EQ(outcome["status"], "failed");
-  EXPECT_EQ(outcome["failure"]["kind"], "data");
-  EXPECT_EQ(outcome["failure"]["rank"], 1);
-  EXPECT_EQ(outcome["failure"]["log_tail"], "some words\n");
+  Outcome outcome = CollectOutcome(folder.path(), end, 60);
+  EXPECT_EQ(outcome.status, TrialStatus::kFailed);
+  EXPECT_EQ(outcome.failure->kind, "data");
+  EXPECT_EQ(outcome.failure->rank, 1);
+  EXPECT_EQ(outcome.failure->log_tail, "some words\n");
   leave(2, "numeric", "a NaN in conv1");
   outcome = CollectOutcome(folder.path(), end, 60);
-  EXPECT_EQ(outcome["status"], "invalid");
-  EXPECT_EQ(outcome["failure"]["rank"], 2);
+  EXPECT_EQ(outcome.status, TrialStatus::kInvalid);
+  EXPECT_EQ(outcome.failure->rank, 2);
+}
+
+TEST(Outcome, OfAnotherFormIsAFailureThatNamesFileAndKey) {
+  const TemporaryFolder folder;
+  for (const auto& [text, said] :
+       {std::pair("[]", "outcome.json: expected an object"),
+        {R"({"status": "ok"})", "outcome.json: metrics is missing"},
+        {R"({"status": "ok", "metrics": {}, "later": 1})", "outcome.json: later: unknown key"},
+        {R"({"status": "ok", "metrics": {"loss": 1}})", "metrics.loss"}}) {
+    std::ofstream(folder.path() / "outcome.json") << text;
+    const Outcome outcome = CollectOutcome(folder.path(), LaunchResult(), 60);
+    EXPECT_EQ(outcome.failure->kind, "data");
+    ExpectIn(said, outcome.failure->message);
+  }
 }
 
 TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
@@ -296,10 +315,10 @@ TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
       << R"({"kind":"comm","message":"lost rank 1","rank":0})";
   LaunchResult end;
   end.exit_code = 137;
-  const json failure = CollectOutcome(folder.path(), end, 60)["failure"];
-  EXPECT_EQ(failure["rank"], 1);
-  EXPECT_EQ(failure["signal"], 9);
-  EXPECT_NE(failure["message"].get<std::string>().find("lost rank 1"), std::string::npos);
+  const Failure failure = *CollectOutcome(folder.path(), end, 60).failure;
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.signal, 9);
+  ExpectIn("lost rank 1", failure.message);
 }
 
 TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {

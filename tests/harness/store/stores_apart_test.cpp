@@ -91,20 +91,14 @@ TEST(StoresApart, HaveBlocksOfTheirOwnOnMachinesThatAreAlike) {
             (std::vector<int>{2, 0, 1}));
 }
 
-TEST(StoresApart, OlderTrialsThatWereMergedAreOfAnother) {
-  const auto older = [](int number, const std::string& original, const std::string& launch) {
+TEST(StoresApart, EarlyTrialsThatWereMergedAreOfAnother) {
+  const auto early = [](int number, const std::string& original) {
     TrialRow row = Block(number, Row("", {"a"}));
     row.original_id = original;
-    row.launch.id = launch;
     return row;
   };
-  EXPECT_EQ(Blocks({Block(0, Row("", {"a"})), older(0, "x-b0-1", ""), older(0, "y-b0-1", "")}, ""),
+  EXPECT_EQ(Blocks({Block(0, Row("", {"a"})), early(0, "x-b0-1"), early(0, "y-b0-1")}, ""),
             (std::vector<int>{0, 1, 1}));
-  // Two stores gave the same id: what was of one launch is all that is known.
-  EXPECT_EQ(Blocks({older(0, "x", "l1"), older(0, "y", "l1"), older(0, "x", "l2"),
-                    older(0, "y", "l2"), older(1, "z", "l2")},
-                   ""),
-            (std::vector<int>{0, 0, 1, 1, 2}));
 }
 
 TEST(StoresApart, AreFoundByHashAndOrigin) {

@@ -19,18 +19,15 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr int kMostFailures = 2;
 
 // The rank that a failure is about, which need not be the one that tells of it.
-std::optional<std::size_t> RankIn(const json& failure) {
-  if (!failure.value("signal", json()).is_null() && failure.value("rank", json()).is_number())
-    return failure["rank"].get<std::size_t>();
+std::optional<std::size_t> RankIn(const Failure& failure) {
+  if (failure.signal && failure.rank) return static_cast<std::size_t>(*failure.rank);
   static const std::regex kSilent("rank (\\d+) does not answer");
-  const std::string message = failure.value("message", "");
   std::smatch found;
-  if (!std::regex_search(message, found, kSilent)) return std::nullopt;
+  if (!std::regex_search(failure.message, found, kSilent)) return std::nullopt;
   return std::stoul(found[1]);
 }
 
@@ -63,14 +60,14 @@ bool TellsOfTrouble(std::string line) {
 }  // namespace
 
 Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
-                  const json& failure, const std::string& log) {
-  const std::string kind = failure.value("kind", "");
+                  const Failure& failure, const std::string& log) {
+  const std::string& kind = failure.kind;
   const std::vector<std::string> hosts =
       launch.binding ? launch.binding->hosts : std::vector<std::string>();
   if (const auto rank = RankIn(failure); rank && *rank < hosts.size()) {
     const std::string host = ShortName(hosts[*rank]);
     const auto node = std::ranges::find(nodes, host, ShortName);
-    return node == nodes.end() ? Blame{} : Blame{*node, failure.value("message", "")};
+    return node == nodes.end() ? Blame{} : Blame{*node, failure.message};
   }
   if (kind != "comm" && kind != "timeout" && kind != "internal") return {};
   std::map<std::string, std::string> named;  // by the first line that does

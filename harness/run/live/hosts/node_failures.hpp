@@ -3,12 +3,12 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "harness/records/launch.hpp"
+#include "harness/records/trial.hpp"
 #include "harness/run/live/launch/launch_method.hpp"
 #include "harness/run/plan/trial_plan.hpp"
 
@@ -25,12 +25,12 @@ struct Blame {
 // where they came so far. What a rank found wrong itself (a number, a file, memory) is no node's
 // fault.
 Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& launch,
-                  const nlohmann::json& failure, const std::string& log);
+                  const Failure& failure, const std::string& log);
 
 // What failed of a launch, and how.
 struct LaunchFailure {
   std::string log;                   // its end
-  nlohmann::json failure;            // of the first trial
+  Failure failure;                   // of the first trial
   std::vector<PlannedTrial> trials;  // none: it went well
   std::vector<Blame> silent = {};    // nodes on which no rank starts, where that was tried
   int needed = 1;                    // nodes

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
+#include "harness/records/private_facts.hpp"
 #include "harness/run/live/launch/session_folder.hpp"
 #include "harness/run/live/ship/shipment.hpp"
 
@@ -267,6 +268,8 @@ std::vector<fs::path> Shipping::Send(const std::vector<fs::path>& trials,
     const std::string name = std::to_string(i);
     fs::create_directories(staging.folder() / name);
     fs::copy_file(trials[i] / "config.json", staging.folder() / name / "config.json");
+    if (const fs::path facts = trials[i] / kPrivateFile; fs::exists(facts))
+      fs::copy_file(facts, staging.folder() / name / kPrivateFile);
     places.push_back(PlaceOf(nonce) / name);
   }
   const std::string place = Quoted(PlaceOf(nonce));

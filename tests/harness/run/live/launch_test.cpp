@@ -1,4 +1,5 @@
 // Tests which trials share a launch, how they take turns, and who is told to have ended one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -314,24 +315,24 @@ TEST_F(EndOfALaunch, OfOneTrialIsThatTrials) {
   EXPECT_EQ(Ends(), std::vector{kFailed});
 }
 
-TEST_F(EndOfALaunch, WhatRunsAgainFindsItsConfigAlone) {
+TEST_F(EndOfALaunch, WhatRunsAgainFindsWhatItWasBegunWithAlone) {
   Fail("a", "comm", 0);
   Leave("a", "log.txt");
+  Leave("a", "private.json");
   EmptyForAnotherLaunch(directories_[0]);
   std::vector<std::string> left;
   for (const auto& entry : fs::directory_iterator(directories_[0]))
     left.push_back(entry.path().filename());
-  EXPECT_EQ(left, std::vector<std::string>{"config.json"});
+  std::ranges::sort(left);
+  EXPECT_EQ(left, (std::vector<std::string>{"config.json", "private.json"}));
 }
 
 // 20 s: turns of 6 and 8 s, and 6 s of start for both; or a trial that failed has what is left.
 TEST_F(EndOfALaunch, SecondsOfTrialsAddUpToTheLaunch) {
-  const std::vector<nlohmann::json> outcomes = {{{"turn_seconds", 6}}, {{"turn_seconds", 8}}};
-  LaunchTime time = TimeOf(outcomes, 20, true);
+  LaunchTime time = TimeOf(std::vector<double>{6, 8}, 20, true);
   EXPECT_EQ(time.start_seconds, 6.0);
   EXPECT_EQ(time.trial_seconds, (std::vector<double>{9, 11}));
-  const std::vector<nlohmann::json> failed = {{{"turn_seconds", 6}}, nlohmann::json::object()};
-  time = TimeOf(failed, 20, false);
+  time = TimeOf(std::vector<double>{6, 0}, 20, false);
   EXPECT_FALSE(time.start_seconds);
   EXPECT_EQ(time.trial_seconds, (std::vector<double>{6, 14}));
 }

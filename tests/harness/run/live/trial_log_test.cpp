@@ -117,8 +117,8 @@ TEST(Outcome, ARankThatLeftNoMessageIsQuoted) {
       << kRule << "\n";
   LaunchResult end;
   end.exit_code = 127;
-  const auto failure = CollectOutcome(folder.path(), end, 60)["failure"];
-  EXPECT_EQ(failure["message"],
+  const Failure failure = *CollectOutcome(folder.path(), end, 60).failure;
+  EXPECT_EQ(failure.message,
             "rank 0 exited with status 127 and left no message; its log ends: worker: error while "
             "loading shared libraries: libtorch.so: cannot open");
 }

@@ -23,23 +23,23 @@ TrialLaunch Placed() {
   return launch;
 }
 
-json Failure(const char* kind, const char* message, json rank, json signal) {
-  return {{"kind", kind}, {"message", message}, {"rank", rank}, {"signal", signal}};
+Failure Failed(const char* kind, const char* message, std::optional<int> rank = {},
+               std::optional<int> signal = {}) {
+  return {kind, rank, signal, message, ""};
 }
 
 TEST(NodeToBlame, IsThatOfTheRankThatIsGone) {
   EXPECT_EQ(
-      NodeToBlame(kNodes, Placed(), Failure("comm", "rank 3 ended by signal 9", 3, 9), "").node,
+      NodeToBlame(kNodes, Placed(), Failed("comm", "rank 3 ended by signal 9", 3, 9), "").node,
       "n2");
   // Another rank tells of it.
-  const json silent = Failure("timeout", "rank 0: rank 2 does not answer", 0, nullptr);
+  const Failure silent = Failed("timeout", "rank 0: rank 2 does not answer", 0);
   EXPECT_EQ(NodeToBlame(kNodes, Placed(), silent, "").node, "n2");
   EXPECT_EQ(NodeToBlame({"n1"}, Placed(), silent, "").node, "");
 }
 
 TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
-  const json start =
-      Failure("timeout", "ranks did not meet within 140 s of the launch", nullptr, nullptr);
+  const Failure start = Failed("timeout", "ranks did not meet within 140 s of the launch");
   const auto blamed = [&](const char* log) {
     return NodeToBlame(kNodes, TrialLaunch(), start, log).node;
   };
@@ -54,10 +54,8 @@ TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
 
 TEST(NodeToBlame, IsNoneForWhatARankFoundWrongItself) {
   for (const char* kind : {"numeric", "data", "out_of_memory", "unsupported", "config"}) {
-    EXPECT_EQ(
-        NodeToBlame(kNodes, Placed(), Failure(kind, "rank 3: a NaN", 3, nullptr), "error on n2\n")
-            .node,
-        "");
+    EXPECT_EQ(NodeToBlame(kNodes, Placed(), Failed(kind, "rank 3: a NaN", 3), "error on n2\n").node,
+              "");
   }
 }
 
@@ -82,7 +80,7 @@ TEST(NodeFailures, TheSecondLeavesItOutWhereOthersAreLeft) {
 TEST(NodeFailures, WhatFailedOnANodeThatIsLeftOutIsRunAgainOnce) {
   const LaunchMethod srun{.kind = LaunchMethod::Kind::kSrun};
   NodeFailures nodes(srun, kNodes);
-  const LaunchFailure failed{"", Failure("comm", "rank 3 ended by signal 9", 3, 9), {{}, {}}};
+  const LaunchFailure failed{"", Failed("comm", "rank 3 ended by signal 9", 3, 9), {{}, {}}};
   TrialLaunch launch = Placed();
   EXPECT_EQ(nodes.Judge(failed, launch), "");
   EXPECT_EQ(launch.failed_on, "n2");
@@ -91,7 +89,7 @@ TEST(NodeFailures, WhatFailedOnANodeThatIsLeftOutIsRunAgainOnce) {
   EXPECT_EQ(nodes.TakeFailed().size(), 4U);
   EXPECT_TRUE(nodes.TakeFailed().empty());
   TrialLaunch well = Placed();
-  EXPECT_EQ(nodes.Judge({"", nullptr, {}}, well), "");
+  EXPECT_EQ(nodes.Judge({"", {}, {}}, well), "");
   EXPECT_EQ(well.left_out, Words{"n2"});
   EXPECT_EQ(well.failed_on, "");
 }

@@ -1,0 +1,377 @@
+#include "harness/records/trial.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/files/canonical.hpp"
+#include "harness/records/cell_config.hpp"
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+using nlohmann::json;
+
+namespace {
+
+// Beyond what any machine gives: 30 years, and a rate of 10^15 a second.
+constexpr double kMostSeconds = 1e9, kMostRate = 1e15, kMostCount = 1e18;
+constexpr double kMostBlock = 2147483647;
+
+}  // namespace
+
+template <>
+std::span<const std::string> NamesOf<TrialStatus>() {
+  static const std::vector<std::string> kNames = {"ok", "failed", "timeout", "invalid"};
+  return kNames;
+}
+
+template <>
+const std::vector<RecordKey<MetricValue>>& KeysOf<MetricValue>() {
+  static const std::vector<RecordKey<MetricValue>> kKeys = {
+      Key<&MetricValue::value>({.name = "value"}),
+      Key<&MetricValue::unit>({.name = "unit", .leaves = Leaves::kOption, .later = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Series>>& KeysOf<Series>() {
+  static const std::vector<RecordKey<Series>> kKeys = {
+      Key<&Series::rows>({.name = "rows", .range = {0, 1e12}}),
+      Key<&Series::sampling>({.name = "sampling", .leaves = Leaves::kWords}),
+      Key<&Series::units>({.name = "units"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Failure>>& KeysOf<Failure>() {
+  static const std::vector<RecordKey<Failure>> kKeys = {
+      Key<&Failure::kind>({.name = "kind", .leaves = Leaves::kOption}),
+      Key<&Failure::rank>({.name = "rank", .later = true}),
+      Key<&Failure::signal>({.name = "signal", .later = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<LayoutTensor>>& KeysOf<LayoutTensor>() {
+  using L = LayoutTensor;
+  static const std::vector<RecordKey<L>> kKeys = {
+      Key<&L::name>({.name = "name", .leaves = Leaves::kPlace}), Key<&L::shape>({.name = "shape"}),
+      Key<&L::numel>({.name = "numel"}), Key<&L::dense>({.name = "dense"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<ImportedFrom>>& KeysOf<ImportedFrom>() {
+  using I = ImportedFrom;
+  static const std::vector<RecordKey<I>> kKeys = {
+      Key<&I::file>({.name = "file", .leaves = Leaves::kWords}),
+      Key<&I::sha256>({.name = "sha256", .leaves = Leaves::kHash}),
+      Key<&I::stated>({.name = "stated", .leaves = Leaves::kWords}),
+      Key<&I::deviation>({.name = "deviation", .optional = true}),
+      Key<&I::steps>({.name = "steps", .optional = true}),
+      Key<&I::standard_error>({.name = "standard_error", .optional = true}),
+      Key<&I::implied_gbps>({.name = "implied_gbps", .unit = "Gbit/s", .optional = true}),
+      Key<&I::doubt>({.name = "doubt", .leaves = Leaves::kWords, .optional = true})};
+  return kKeys;
+}
+
+namespace {
+
+template <class Record>
+std::vector<RecordKey<Record>> KeysOfResult() {
+  using R = TrialResult;
+  return {
+      Key<&R::status, Record>({.name = "status"}),
+      Key<&R::metrics, Record>({.name = "metrics"}),
+      Key<&R::checks, Record>({.name = "checks", .later = true}),
+      Key<&R::series, Record>({.name = "series", .optional = true}),
+      Key<&R::machine, Record>({.name = "machine", .optional = true}),
+      Key<&R::software, Record>({.name = "software", .optional = true}),
+      Key<&R::quiet, Record>({.name = "quiet", .optional = true}),
+      Key<&R::layout, Record>({.name = "layout", .optional = true}),
+      Key<&R::sampling, Record>({.name = "sampling", .leaves = Leaves::kWords, .optional = true}),
+      Key<&R::rounds, Record>({.name = "rounds", .unit = "seconds", .optional = true}),
+      Key<&R::draws, Record>({.name = "draws", .unit = "seconds", .optional = true})};
+}
+
+// Whose JSON is not that of its table (node.cpp).
+RecordKey<Trial> SystemOfTrial() {
+  RecordKey<Trial> key = Key<&Trial::system>({.name = "system", .optional = true});
+  key.write = [](const Trial& trial, const KeyInfo&, WrittenFor) { return ToJson(trial.system); };
+  key.read = [](const json& from, const KeyInfo& info, const KeyPlace& place, Trial& trial) {
+    try {
+      trial.system = SystemOf(from, info.name);
+    } catch (const Error& error) {
+      place.Expected(from, fmt::format("a system ({})", error.what()));
+    }
+  };
+  return key;
+}
+
+RecordKey<Trial> ConfigOfTrial() {
+  RecordKey<Trial> key = Key<&Trial::config>({.name = "config", .type = "table"});
+  key.read = [](const json& from, const KeyInfo&, const KeyPlace& place, Trial& trial) {
+    if (!from.is_object()) place.Expected(from, "an object");
+    trial.config = from;
+  };
+  key.scrub = [](Trial& trial, Leaves, const Scrubber& scrubber) {
+    trial.config = ScrubbedConfig(trial.config, scrubber);
+  };
+  return key;
+}
+
+}  // namespace
+
+template <>
+const std::vector<RecordKey<Outcome>>& KeysOf<Outcome>() {
+  using O = Outcome;
+  static const std::vector<RecordKey<O>> kKeys = [] {
+    std::vector<RecordKey<O>> keys = KeysOfResult<O>();
+    const auto add = [&](RecordKey<O> key) { keys.push_back(std::move(key)); };
+    add(Key<&O::reason>({.name = "reason", .leaves = Leaves::kWords, .optional = true}));
+    add(Key<&O::turn_seconds>(
+        {.name = "turn_seconds", .range = {0, kMostSeconds}, .optional = true}));
+    add(Key<&O::plan>({.name = "plan", .optional = true}));
+    add(Key<&O::plans>({.name = "plans", .leaves = Leaves::kOption, .optional = true}));
+    add(Key<&O::profile>({.name = "profile", .leaves = Leaves::kOption, .optional = true}));
+    add(Key<&O::fingerprint>({.name = "fingerprint", .optional = true}));
+    add(Key<&O::selection>({.name = "selection", .leaves = Leaves::kOption, .optional = true}));
+    add(Key<&O::selection_counters>({.name = "selection_counters", .optional = true}));
+    add(Key<&O::assumed>({.name = "assumed", .optional = true}));
+    add(Key<&O::n>({.name = "n", .optional = true}));
+    add(Key<&O::calibration>({.name = "calibration", .optional = true}));
+    add(Key<&O::inputs>({.name = "inputs", .optional = true}));
+    add(Key<&O::card>({.name = "card", .optional = true}));
+    add(Key<&O::table>({.name = "table", .optional = true}));
+    return keys;
+  }();
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Trial>>& KeysOf<Trial>() {
+  using T = Trial;
+  static const std::vector<RecordKey<T>> kKeys = [] {
+    std::vector<RecordKey<T>> keys;
+    const auto add = [&](RecordKey<T> key) { keys.push_back(std::move(key)); };
+    add(Key<&T::schema>({.name = "schema"}));
+    add(Key<&T::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}));
+    add(Key<&T::original_id>({.name = "original_id", .leaves = Leaves::kPlace, .optional = true}));
+    add(Key<&T::origin>({.name = "origin", .leaves = Leaves::kHash, .optional = true}));
+    add(Key<&T::redaction>({.name = "redaction", .optional = true}));
+    add(Key<&T::experiment>({.name = "experiment", .leaves = Leaves::kPlace}));
+    add(Key<&T::part>({.name = "part", .leaves = Leaves::kPlace}));
+    add(Key<&T::block>({.name = "block", .range = {0, kMostBlock}}));
+    add(Key<&T::seed>({.name = "seed"}));
+    for (RecordKey<T>& key : KeysOfResult<T>()) add(std::move(key));
+    add(Key<&T::failure, T>({.name = "failure", .later = true}));
+    add(ConfigOfTrial());
+    add(Key<&T::config_hash>({.name = "config_hash", .leaves = Leaves::kHash}));
+    add(SystemOfTrial());
+    add(Key<&T::system_hash>({.name = "system_hash", .leaves = Leaves::kHash}));
+    add(Key<&T::revisions>({.name = "revisions"}));
+    add(Key<&T::sources>({.name = "sources", .leaves = Leaves::kHash, .optional = true}));
+    add(Key<&T::source>({.name = "source", .optional = true}));
+    add(Key<&T::environment>({.name = "environment", .optional = true}));
+    add(Key<&T::launch>({.name = "launch", .optional = true}));
+    add(Key<&T::fingerprint>({.name = "fingerprint", .optional = true}));
+    add(Key<&T::imported>({.name = "imported", .optional = true}));
+    add(Key<&T::started_utc>({.name = "started_utc"}));
+    add(Key<&T::seconds>({.name = "seconds", .range = {0, kMostSeconds}, .unit = "seconds"}));
+    add(Key<&T::files>({.name = "files", .optional = true}));
+    return keys;
+  }();
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<Annotation>>& KeysOf<Annotation>() {
+  using A = Annotation;
+  static const std::vector<RecordKey<A>> kKeys = {
+      Key<&A::annotation_id>({.name = "annotation_id", .leaves = Leaves::kPlace}),
+      Key<&A::trial_id>({.name = "trial_id", .leaves = Leaves::kPlace}),
+      Key<&A::reason>({.name = "reason", .leaves = Leaves::kWords}),
+      Key<&A::created_utc>({.name = "created_utc"}),
+      Key<&A::redaction>({.name = "redaction", .optional = true})};
+  return kKeys;
+}
+
+namespace {
+
+// What is expected of a metric of this name and unit; "" where the value is possible.
+std::string WhatIsExpected(std::string_view name, std::string_view unit, double value) {
+  if (!std::isfinite(value)) return "a finite number";
+  if (unit.ends_with("/s") || name == "throughput")
+    return value > 0 && value <= kMostRate ? "" : "a rate above 0 and at most 1e15";
+  if (name == "step_seconds")
+    return value > 0 && value <= kMostSeconds ? "" : "seconds above 0 and at most 1e9";
+  if (name == "other_seconds")  // a difference of medians
+    return std::abs(value) <= kMostSeconds ? "" : "seconds, at most 1e9";
+  if (unit == "s" || unit == "seconds")
+    return value >= 0 && value <= kMostSeconds ? "" : "seconds from 0 to 1e9";
+  for (const char* counted : {"bytes", "messages", "elements", "tensors", "exchanges"}) {
+    if (unit == counted && (value < 0 || value > kMostCount)) return "a count from 0 to 1e18";
+  }
+  return "";
+}
+
+void CheckMetrics(const Trial& trial, const KeyPlace& whole) {
+  const KeyPlace metrics(whole, "metrics");
+  for (const auto& [name, metric] : trial.metrics) {
+    if (!metric.value) continue;
+    const KeyPlace place(metrics, name);
+    const std::string expected = WhatIsExpected(name, metric.unit, *metric.value);
+    if (!expected.empty())
+      KeyPlace(place, "value").Expected(NumberAsWritten(*metric.value), expected);
+  }
+}
+
+void CheckTimes(const Trial& trial, const KeyPlace& whole) {
+  const auto positive = [](double seconds) { return seconds > 0; };
+  if (!std::ranges::all_of(trial.rounds, positive))
+    KeyPlace(whole, "rounds").Expected(trial.rounds, "numbers above 0");
+  const KeyPlace draws(whole, "draws");
+  for (const auto& [name, values] : trial.draws) {
+    const bool good = values.size() == trial.draws.begin()->second.size() &&
+                      std::ranges::all_of(
+                          values, [](double value) { return value >= 0 && value <= kMostSeconds; });
+    if (!good) KeyPlace(draws, name).Expected(values, "as many seconds as of the other metrics");
+  }
+  if (trial.launch && trial.launch->trials < 1) {
+    const KeyPlace launch(whole, "launch");
+    KeyPlace(launch, "trials").Expected(trial.launch->trials, "a number above 0");
+  }
+}
+
+// Takes out of what an earlier program recorded the members that have another form by now, and
+// gives those that it lacks their initial values. needed: keys that are there together or not at
+// all.
+template <class Record>
+void KeepReadable(json& trial, const char* part, const std::vector<std::string>& needed) {
+  const auto found = trial.find(part);
+  if (found == trial.end() || !found->is_object()) return;
+  const json initial = WriteRecord(Record());
+  json readable = initial;
+  for (const std::string& key : needed) {
+    if (found->contains(key)) readable[key] = (*found)[key];
+  }
+  const auto is_readable = [&](const json& members) {
+    try {
+      Record record;
+      ReadRecord(members, KeyPlace(part), record);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (!is_readable(readable)) readable = initial;
+  for (const auto& [key, value] : found->items()) {
+    json more = readable;
+    more[key] = value;
+    if (is_readable(more)) readable = std::move(more);
+  }
+  *found = std::move(readable);
+}
+
+void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
+  for (const auto& [name, passed] : trial.checks) {
+    if (trial.status == TrialStatus::kOk && !passed) {
+      KeyPlace(place, "status")
+          .Expected("ok", fmt::format("\"invalid\", for check {} failed", name));
+    }
+  }
+  CheckMetrics(trial, place);
+  CheckTimes(trial, place);
+  if (trial.config_hash != ConfigHash(stored.at("config")))
+    KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");
+}
+
+}  // namespace
+
+json ToJson(const Trial& trial) { return WriteRecord(trial); }
+
+json ToJson(const Outcome& outcome) { return WriteRecord(outcome); }
+
+json ToJson(const ImportedFrom& imported) { return WriteRecord(imported); }
+
+json ToJson(const Annotation& annotation) { return WriteRecord(annotation); }
+
+json ToJson(const std::map<std::string, MetricValue>& metrics) {
+  return Form<std::map<std::string, MetricValue>>::Write(metrics, {}, WrittenFor::kFile);
+}
+
+Series SeriesOf(const json& description) {
+  Series series;
+  ReadRecord(description, KeyPlace("series"), series);
+  return series;
+}
+
+Trial TrialOf(const json& stored, std::string_view whole) {
+  const KeyPlace place(whole);
+  if (!stored.is_object()) place.Expected(stored, "an object");
+  const bool earlier = IsOfEarlierBundle(stored);
+  const json schema = stored.value("schema", json());
+  if (schema != kTrialSchema && !earlier) {
+    KeyPlace(place, "schema")
+        .Expected(schema, fmt::format("{}, which this sparfuse writes", kTrialSchema));
+  }
+  Trial trial;
+  ReadRecord(earlier ? ReadableOfEarlierBundle(stored) : stored, place, trial);
+  CheckTrial(trial, stored, place);
+  return trial;
+}
+
+Outcome OutcomeOf(const json& stored, std::string_view whole) {
+  Outcome outcome;
+  ReadRecord(stored, KeyPlace(whole), outcome);
+  return outcome;
+}
+
+Annotation AnnotationOf(const json& stored, std::string_view whole) {
+  Annotation annotation;
+  ReadRecord(stored, KeyPlace(whole), annotation);
+  return annotation;
+}
+
+bool IsOfEarlierBundle(const json& stored) {
+  return stored.is_object() && stored.value("schema", json()) == kTrialSchemaOfEarlierBundles &&
+         stored.contains("redaction");
+}
+
+json ReadableOfEarlierBundle(json stored) {
+  KeepReadable<Machine>(stored, "machine", {});
+  KeepReadable<Software>(stored, "software", {});
+  KeepReadable<Quiet>(stored, "quiet", {"limits", "slowdown", "disturbed", "causes", "why"});
+  KeepReadable<TrialLaunch>(stored, "launch", {"id", "trials"});
+  KeepReadable<Fingerprint>(stored, "fingerprint", {});
+  return stored;
+}
+
+bool IsOlderTrial(const json& stored) {
+  if (!stored.is_object() || IsOfEarlierBundle(stored)) return false;
+  const json schema = stored.value("schema", json());
+  return schema.is_number_integer() && schema < kTrialSchema;
+}
+
+json ScrubbedConfig(const json& config, const Scrubber& scrubber) {
+  // What others' results have beside keys of cells (harness/imports).
+  static const std::map<std::string, Leaves> kKeys = [] {
+    std::map<std::string, Leaves> keys = {{"metric", Leaves::kOption},
+                                          {"network_gbps", Leaves::kOption}};
+    for (const KeyInfo& key : KeysOf<CellConfig>()) keys.emplace(key.name, key.leaves);
+    return keys;
+  }();
+  json scrubbed = json::object();
+  for (const auto& [name, value] : config.items()) {
+    const auto key = kKeys.find(name);
+    if (key == kKeys.end()) continue;
+    json leaves = value;
+    Form<json>::Scrub(leaves, key->second, scrubber);
+    scrubbed[name] = std::move(leaves);
+  }
+  return scrubbed;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,157 @@
+// A trial as its trial.json keeps it, what its run left in outcome.json, and what people say of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/records/launch.hpp"
+#include "harness/records/machine.hpp"
+#include "harness/records/names.hpp"
+#include "harness/records/profile.hpp"
+#include "harness/records/quiet.hpp"
+
+namespace sparfuse::harness {
+
+class Scrubber;
+
+// The form of a trial.json. Raised where a later program would misread earlier trials, and where
+// they have what later ones keep apart: these no longer count, and run again. Those of before that
+// came in bundles have left such things behind, and count.
+inline constexpr int kTrialSchema = 3;
+inline constexpr int kTrialSchemaOfEarlierBundles = 2;
+
+enum class TrialStatus : std::uint8_t { kOk, kFailed, kTimeout, kInvalid };
+
+struct MetricValue {
+  std::optional<double> value;  // nothing: it is not finite
+  std::string unit;
+  bool operator==(const MetricValue&) const = default;
+};
+
+struct Series {
+  std::int64_t rows = 0;
+  std::string sampling;                      // which rows they are
+  std::map<std::string, std::string> units;  // by column
+  bool operator==(const Series&) const = default;
+};
+
+struct Failure {
+  std::string kind;  // FailureKindName
+  std::optional<int> rank = {}, signal = {};
+  std::string message = {}, log_tail = {};  // not in the record: in private.json (PrivateFacts)
+  bool operator==(const Failure&) const = default;
+};
+
+struct LayoutTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t numel = 0;
+  bool dense = false;
+  bool operator==(const LayoutTensor&) const = default;
+};
+
+// What came out: the part of an outcome that its trial takes over.
+struct TrialResult {
+  TrialStatus status = TrialStatus::kOk;
+  std::optional<Failure> failure;
+  std::map<std::string, MetricValue> metrics;
+  std::map<std::string, bool> checks;
+  std::map<std::string, Series> series;  // by file
+  std::optional<Machine> machine;
+  std::optional<Software> software;
+  std::optional<Quiet> quiet;
+  std::vector<LayoutTensor> layout;  // in ready order
+  std::string sampling;
+  std::vector<double> rounds;                        // step_seconds of each
+  std::map<std::string, std::vector<double>> draws;  // of metrics, once for every draw of inputs
+  bool operator==(const TrialResult&) const = default;
+};
+
+// Of rank 0, or of the model. What is JSON has no fixed form, or is read by who knows it.
+struct Outcome : TrialResult {
+  std::string reason;  // why it is invalid
+  double turn_seconds = 0;
+  std::string plan, selection;
+  nlohmann::json plans, profile, fingerprint;
+  std::map<std::string, std::int64_t> selection_counters;
+  std::vector<std::string> assumed;
+  std::optional<std::int64_t> n;
+  nlohmann::json calibration, inputs, card, table;
+  bool operator==(const Outcome&) const = default;
+};
+
+// Where a number of others is from, and how it stands there.
+struct ImportedFrom {
+  std::string file, sha256, stated;
+  double deviation = 0;                             // as stated, relative
+  std::int64_t steps = 0;                           // of logs: lines
+  double standard_error = 0;                        // of their median, relative
+  std::vector<std::optional<double>> implied_gbps;  // least and most; nothing: any
+  std::string doubt;
+  bool operator==(const ImportedFrom&) const = default;
+};
+
+struct Trial : TrialResult {
+  int schema = kTrialSchema;
+  std::string trial_id, origin;
+  std::string original_id;  // of an early trial that came in a bundle: its id where it ran
+  int redaction = 0;        // of one that left this or another machine: by which scrubbing
+  std::string experiment, part;
+  int block = 0;
+  std::int64_t seed = 0;
+  // JSON, since its hash is of all that it says: others' results have keys of their own.
+  nlohmann::json config = nlohmann::json::object();
+  std::string config_hash;
+  System system;
+  std::string system_hash;
+  std::map<std::string, std::int64_t> revisions;
+  std::map<std::string, std::string> sources;
+  std::optional<SourceState> source;
+  std::map<std::string, std::string> environment;  // that everybody may see
+  std::optional<TrialLaunch> launch;
+  std::optional<Fingerprint> fingerprint;  // of the system, when the run began
+  std::optional<ImportedFrom> imported;
+  std::string started_utc;
+  double seconds = 0;
+  std::vector<std::string> files;  // the directory's others
+  bool operator==(const Trial&) const = default;
+};
+
+struct Annotation {
+  std::string annotation_id, trial_id, reason, created_utc;
+  int redaction = 0;
+  bool operator==(const Annotation&) const = default;
+};
+
+nlohmann::json ToJson(const Trial& trial);
+nlohmann::json ToJson(const Outcome& outcome);
+nlohmann::json ToJson(const ImportedFrom& imported);
+nlohmann::json ToJson(const Annotation& annotation);
+nlohmann::json ToJson(const std::map<std::string, MetricValue>& metrics);
+
+// All throw Error{kData} that names the file, the key, its value and what was expected. Of a trial
+// also where a value is impossible (a negative time), where its status contradicts its checks, and
+// where config_hash is not the hash of config.
+Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json");
+Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
+Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
+Series SeriesOf(const nlohmann::json& description);  // NpyTable::Description()
+
+// Whether a trial.json was written by a program of an older schema, whose trials do not count.
+bool IsOlderTrial(const nlohmann::json& stored);
+
+// Whether the trial left its machine in a bundle of version 1 or 2.
+bool IsOfEarlierBundle(const nlohmann::json& stored);
+// A trial or an outcome from there: without what of its machine, launch and readings has a form
+// that no record has; its keys stood in a list, and their values had any form.
+nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
+
+// A configuration as it leaves: keys that cells or others' results have, with texts as these leave.
+nlohmann::json ScrubbedConfig(const nlohmann::json& config, const Scrubber& scrubber);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,41 @@
+// Takes names of hosts and users, folders and secrets out of texts that leave this machine.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "harness/records/private_facts.hpp"
+#include "harness/records/record.hpp"
+
+namespace sparfuse::harness {
+
+// Names that may stand in texts.
+struct PrivateNames {
+  std::set<std::string> hosts, users;
+
+  // With its short form. localhost says nothing, and is a word of many sentences.
+  void AddHost(const std::string& name);
+  void Add(const PrivateFacts& facts);
+  // Of this machine and who runs this.
+  static PrivateNames OfThisMachine();
+};
+
+// What the environment and the system call whoever runs this.
+std::set<std::string> CurrentUsers();
+
+// Texts lose names as whole words, hosts with the domain behind them ("HOST", "USER"), the folders
+// of absolute paths, what looks like a token ("SECRET") and control characters. A text that is no
+// hash or no place, where one is expected, becomes "". Scrubbing again without names changes
+// nothing.
+class TextScrubber : public Scrubber {
+ public:
+  explicit TextScrubber(PrivateNames names = {}) : names_(std::move(names)) {}
+  std::string Scrubbed(const std::string& text, Leaves as) const override;
+  // Whether a name of a host or a user stands in it.
+  bool HasName(const std::string& text) const;
+
+ private:
+  PrivateNames names_;
+};
+
+}  // namespace sparfuse::harness
