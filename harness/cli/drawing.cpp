@@ -8,9 +8,8 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/disturbed.hpp"
+#include "harness/report/findings.hpp"
 #include "harness/report/spec.hpp"
-#include "harness/report/verdicts.hpp"
 
 namespace sparfuse::harness {
 

@@ -69,6 +69,8 @@ struct ImportedCell {
   // Other imports of runs in `result` that have other numbers.
   std::vector<const TrialRow*> contradicting = {};
 };
+// All of `rows` that count, runs of one result together; by system, workload, method and workers.
+std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows);
 
 struct PartResult {
   const Part* part = nullptr;

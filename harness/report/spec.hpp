@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"

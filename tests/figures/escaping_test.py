@@ -56,7 +56,7 @@ def spec(folder):
             "judged": said, "excluded": excluded, "imported": {"table": table}}
     found = made.spec({
         "id": "quick", "title": "Quick", "paper": "a paper", "disturbed": "3 trials are disturbed",
-        "headlines": [{"sentence": "wfbp is faster"}],
+        "headlines": ["wfbp is faster"],
         "parts": [part, {"id": "p.predicted", "cells": twins}]})
     found["parts"][0]["cells"][3].update(failure="disturbed", disturbed=[
         {"trial_id": "t", "block": 0, "step_seconds": 0.5, "step": "500 ms", "why": "other work"}])
@@ -98,7 +98,9 @@ class Escaping(unittest.TestCase):
                 self.assertIn(heading, text)
             entry = {"id": given["id"], "report": str(folder / f"{HOSTILE}.html")}
             not_run = hostile([{"experiment": "quick", "what": "64 GPUs", "reason": "none"}])
-            index = {"id": given["id"], "experiments": [entry], "not_run": not_run, "judged": given["judged"]}
+            groups = [{**group, "id": given["id"]} for group in given["judged"]["groups"]]
+            index = {"id": given["id"], "experiments": [entry], "not_run": not_run,
+                     "judged": {**given["judged"], "groups": groups}}
             self.check(paper.render(index, [(experiment, styles)], folder / "paper.html"))
 
 

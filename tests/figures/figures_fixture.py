@@ -102,16 +102,21 @@ def interval(values):
     n, mean = len(values), sum(values) / len(values)
     spread = 2 * math.sqrt(sum((value - mean) ** 2 for value in values) / n)
     bounds = (mean - spread, mean + spread) if n > 1 else (None, None)
-    return {"value": mean, "low": bounds[0], "high": bounds[1], "n": n}
+    return worded(mean, *bounds, n)
+
+
+def worded(value, low, high, n, unit="x"):
+    """An interval as the harness writes it."""
+    ends = "" if low is None else f" [{low:.2f}, {high:.2f}]"
+    return {"value": value, "low": low, "high": high, "n": n, "text": f"{value:.2f}{unit}{ends}"}
 
 
 def geometric(values):
     if not values or min(values) <= 0:
         return None
     found = interval([math.log(value) for value in values])
-    for name in ("value", "low", "high"):
-        found[name] = None if found[name] is None else math.exp(found[name])
-    return found
+    ends = (None if found[name] is None else math.exp(found[name]) for name in ("low", "high"))
+    return worded(math.exp(found["value"]), *ends, found["n"])
 
 
 def ratio(ours, other):

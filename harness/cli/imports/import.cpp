@@ -10,7 +10,7 @@
 #include "harness/imports/import_store.hpp"
 #include "harness/imports/import_table.hpp"
 #include "harness/imports/plausibility.hpp"
-#include "harness/report/imported.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -114,7 +114,7 @@ int ImportListVerb(Program& program) {
   const std::vector<TrialRow> rows = program.Rows();
   const std::vector<ImportedCell> cells = ImportedCells(rows);
   if (program.json()) {
-    PrintJson(ImportedJson(cells)["results"]);
+    PrintJson(ImportedJson(cells));
   } else if (cells.empty()) {
     fmt::print("nothing was imported into {}\n", program.store().results().string());
   } else {

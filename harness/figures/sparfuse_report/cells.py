@@ -36,13 +36,20 @@ class Interval:
     high: float | None
     n: int
     values: dict = field(default_factory=dict)  # of a ratio: block -> ratio
+    text: str = ""  # as tables show it, with unit and ends
 
     @staticmethod
     def of(fields):
         if fields is None:
             return None
         values = _by_block(fields.get("values", {}))
-        return Interval(fields["value"], fields["low"], fields["high"], fields["n"], values)
+        ends = fields["low"], fields["high"]
+        return Interval(fields["value"], *ends, fields["n"], values, fields.get("text", ""))
+
+
+def text_of(interval):
+    """As tables show it; a dash of nothing."""
+    return interval.text if interval else wording.NONE
 
 
 class Trial:

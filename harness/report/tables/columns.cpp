@@ -9,7 +9,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/tables/wording.hpp"
+#include "harness/report/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {

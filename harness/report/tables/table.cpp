@@ -9,7 +9,7 @@
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/tables/wording.hpp"
+#include "harness/report/wording.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -1,8 +1,12 @@
 // Lays out an experiment's results as tables of text, for people; records.hpp has the numbers.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "harness/records/profile.hpp"
 #include "harness/records/table.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
@@ -16,6 +20,19 @@ enum class TableFormat { kMarkdown, kLatex };
 Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
+// Results of others, compared with nothing.
+Table ImportedTable(std::string title, std::span<const ImportedCell> cells);
+// The same for figures and programs: [{method, workload, workers, density, sparsifier,
+// batch_per_worker, network_gbps, target, system, source, stated, doubt, n, metrics: {name: {unit,
+// value, low, high}}, trials: [{id, block, directory}]}]
+nlohmann::json ImportedJson(std::span<const ImportedCell> cells);
+// Of passes, slowest tensors, kernels and links. `outcomes` are as in a file of results/profiles
+// (docs/profiles-and-clusters.md). Intervals are 95 %.
+std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes);
+
+// Why the number cannot be, as the import found, and what other imports have in its place; "" of
+// one without doubts.
+std::string DoubtOf(const ImportedCell& cell);
 
 // A claim in the words of tables and reports.
 struct ClaimWords {

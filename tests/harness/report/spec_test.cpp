@@ -5,7 +5,7 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/step_differences.hpp"
+#include "harness/report/explain.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

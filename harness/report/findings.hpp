@@ -1,5 +1,5 @@
-// Orders the verdicts of claims for pages: a row a claim, the worst first, with its settings beside
-// one another.
+// Words the findings of an experiment: the warning about disturbed trials, a sentence a comparison,
+// and the verdicts of its claims, the worst first.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,34 @@
 #include <string>
 #include <vector>
 
+#include "harness/experiment/experiment.hpp"
 #include "harness/records/table.hpp"
 #include "harness/report/results.hpp"
 
 namespace sparfuse::harness {
+
+// "31 of 108 live trials were disturbed: other work took 22 % of the cores (median of 31). ...", ""
+// where none was. Of each cell's block the trial that stands for it is looked at: one that was not
+// disturbed where there is one.
+std::string DisturbedWarning(const std::vector<PartResult>& results);
+
+// The same of trials of several experiments.
+std::string DisturbedWarning(const std::vector<const std::vector<PartResult>*>& results);
+
+// A method against another on one metric, over all settings of a part where both have values.
+struct Headline {
+  std::string part, method, over, metric, mode;
+  std::size_t settings = 0;
+  Interval best;               // the ratio where it is largest, or smallest of what should be small
+  double least = 0, most = 0;  // of the ratios
+  std::string sentence;
+};
+
+// For each part: the pairs of methods whose ratios its claims are about; of a part without such
+// claims, the paper's own method (else the best) against the part's reference. In the parts' order,
+// in a part the paper's own method first, then the largest effect.
+std::vector<Headline> HeadlinesOf(const Experiment& experiment,
+                                  const std::vector<PartResult>& results);
 
 // What a verdict begins with, on pages.
 struct VerdictMark {

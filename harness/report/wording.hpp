@@ -1,6 +1,7 @@
 // Words numbers: value, unit and interval, the same in tables, reports, comparisons and sites.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,5 +29,11 @@ std::string RatioText(double ratio);
 
 // A difference relative to its base: "+2.5 %".
 std::string ChangeText(double change);
+
+// For figures and programs: {value, low, high, n}, where low and high are null if one block leaves
+// no interval; null of nothing. Those below add "text", as tables show it.
+nlohmann::json IntervalJson(const std::optional<Interval>& interval);
+nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit);
+nlohmann::json RatioJson(const std::optional<Interval>& ratio);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-#include "harness/report/tables/wording.hpp"
+#include "harness/report/wording.hpp"
 
 #include <fmt/format.h>
 
@@ -83,5 +83,25 @@ std::string RatioText(const std::optional<Interval>& ratio) {
 std::string RatioText(double ratio) { return RatioNumber(ratio) + "x"; }
 
 std::string ChangeText(double change) { return fmt::format("{:+.1f} %", 100 * change); }
+
+nlohmann::json IntervalJson(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"value", interval->value},
+          {"low", interval->has_bounds() ? nlohmann::json(interval->low) : nlohmann::json()},
+          {"high", interval->has_bounds() ? nlohmann::json(interval->high) : nlohmann::json()},
+          {"n", interval->n}};
+}
+
+nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit) {
+  nlohmann::json written = IntervalJson(interval);
+  if (interval) written["text"] = IntervalText(*interval, unit);
+  return written;
+}
+
+nlohmann::json RatioJson(const std::optional<Interval>& ratio) {
+  nlohmann::json written = IntervalJson(ratio);
+  if (ratio) written["text"] = RatioText(ratio);
+  return written;
+}
 
 }  // namespace sparfuse::harness
