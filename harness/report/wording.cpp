@@ -10,7 +10,10 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr const char* kThin = "\u2009";
-constexpr double kLopsided = 0.2;  // an end so far above the value is farther than the one below
+// Of an interval's halves, relative to its value: so much the longer times the shorter is lopsided,
+// unless both round to about the same.
+constexpr double kLopsided = 1.2;
+constexpr double kAboutTheSame = 0.005;
 
 std::string Number(double value) {
   if (value == 0) return "0";
@@ -64,7 +67,9 @@ std::string SpreadText(const Interval& interval, std::string_view unit) {
   if (!interval.has_bounds()) return "";
   const double above = interval.high / interval.value - 1;
   const double below = 1 - interval.low / interval.value;
-  if (above <= kLopsided) return fmt::format(" ± {:.1f} %", 100 * std::max(above, below));
+  const auto [less, more] = std::minmax(above, below);
+  if (more <= kLopsided * less || more - less <= kAboutTheSame)
+    return fmt::format(" ± {:.1f} %", 100 * more);
   const Scale scale = ScaleOf(interval.value, unit);
   return fmt::format(" [{}, {}]", scale.Of(interval.low), scale.Of(interval.high));
 }

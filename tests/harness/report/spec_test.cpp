@@ -80,7 +80,12 @@ TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
   EXPECT_EQ(wfbp["sources"], json({"0123456789 with changes"}));
   EXPECT_EQ(spec["provenance"]["trials"], 2);
   EXPECT_FALSE(spec["provenance"]["facts"].contains("layout.name"));
-  EXPECT_EQ(spec["headlines"][0]["method"], "wfbp");
+  EXPECT_TRUE(spec["headlines"][0].get<std::string>().starts_with("wfbp: 1.00x the throughput"));
+  EXPECT_EQ(wfbp["metrics"]["throughput"]["geometric"]["text"], "5.00 images/s");
+  EXPECT_EQ(wfbp["ratios"]["dense"]["metrics"]["throughput"]["text"], "1.00x");
+  EXPECT_EQ(part["table"]["rows"].size(), 2u);
+  EXPECT_EQ(part["table"]["columns"].size(), part["table"]["alignment"].get<std::string>().size());
+  EXPECT_TRUE(spec["csv"].get<std::string>().starts_with("what,part,method,"));
 }
 
 TEST_F(Spec, WhatWasDisturbedIsNotDrawn) {
