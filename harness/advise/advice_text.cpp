@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/report/tables/table.hpp"
 #include "harness/run/model/modelled_cell.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

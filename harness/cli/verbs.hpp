@@ -11,7 +11,7 @@
 #include "harness/cli/submit.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

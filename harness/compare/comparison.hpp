@@ -70,7 +70,7 @@ struct ForcedPlan {
 
 struct ComparedCell {
   CellKey key;
-  nlohmann::json config;
+  nlohmann::json config;  // as its trials keep it, which may be of another version
   std::string metric, unit;
   std::string reference;                 // config_hash of the cell that ratios are to, or ""
   nlohmann::json reference_config;       // null: none

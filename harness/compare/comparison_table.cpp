@@ -10,7 +10,7 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/records.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/compare/comparison.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -12,8 +12,8 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/private_facts.hpp"
-#include "harness/report/wording.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 

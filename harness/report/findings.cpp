@@ -16,9 +16,8 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/own_clusters.hpp"
 #include "harness/machine/quiet.hpp"
-#include "harness/records/record.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 
@@ -216,45 +215,6 @@ std::vector<Headline> HeadlinesOf(const Experiment& experiment,
   return headlines;
 }
 
-template <>
-const std::vector<RecordKey<JudgedSetting>>& KeysOf<JudgedSetting>() {
-  using S = JudgedSetting;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::mark, S>({.name = "mark"}), Key<&S::look, S>({.name = "look"}),
-      Key<&S::words>({.name = "words"}),  Key<&S::value>({.name = "value"}),
-      Key<&S::ours>({.name = "ours"}),    Key<&S::verdict>({.name = "verdict"})};
-  return kKeys;
-}
-
-template <>
-const std::vector<RecordKey<JudgedSentence>>& KeysOf<JudgedSentence>() {
-  using S = JudgedSentence;
-  static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::mark, S>({.name = "mark"}),      Key<&S::look, S>({.name = "look"}),
-      Key<&S::sentence>({.name = "sentence"}), Key<&S::facts>({.name = "facts"}),
-      Key<&S::settings>({.name = "settings"}), Key<&S::many>({.name = "many"}),
-      Key<&S::summary>({.name = "summary"}),   Key<&S::table>({.name = "table"})};
-  return kKeys;
-}
-
-template <>
-const std::vector<RecordKey<JudgedGroup>>& KeysOf<JudgedGroup>() {
-  using G = JudgedGroup;
-  static const std::vector<RecordKey<G>> kKeys = {Key<&G::id>({.name = "id"}),
-                                                  Key<&G::title>({.name = "title"}),
-                                                  Key<&G::sentences>({.name = "sentences"})};
-  return kKeys;
-}
-
-template <>
-const std::vector<RecordKey<JudgedClaims>>& KeysOf<JudgedClaims>() {
-  using C = JudgedClaims;
-  static const std::vector<RecordKey<C>> kKeys = {
-      Key<&C::claims>({.name = "claims"}), Key<&C::summary>({.name = "summary"}),
-      Key<&C::meanings>({.name = "meanings"}), Key<&C::groups>({.name = "groups"})};
-  return kKeys;
-}
-
 namespace {
 
 constexpr std::size_t kMany = 12;  // settings of a sentence; of more, a row has the marks alone
@@ -445,6 +405,36 @@ JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments)
   return Whole(all, std::move(groups));
 }
 
-json ToJson(const JudgedClaims& judged) { return WriteRecord(judged); }
+json ToJson(const JudgedClaims& judged) {
+  json groups = json::array();
+  for (const JudgedGroup& group : judged.groups) {
+    json sentences = json::array();
+    for (const JudgedSentence& said : group.sentences) {
+      json settings = json::array();
+      for (const JudgedSetting& each : said.settings) {
+        settings.push_back({{"mark", each.mark},
+                            {"look", each.look},
+                            {"words", each.words},
+                            {"value", each.value},
+                            {"ours", each.ours},
+                            {"verdict", each.verdict}});
+      }
+      sentences.push_back({{"mark", said.mark},
+                           {"look", said.look},
+                           {"sentence", said.sentence},
+                           {"facts", said.facts},
+                           {"settings", std::move(settings)},
+                           {"many", said.many},
+                           {"summary", said.summary},
+                           {"table", ToJson(said.table)}});
+    }
+    groups.push_back(
+        {{"id", group.id}, {"title", group.title}, {"sentences", std::move(sentences)}});
+  }
+  return {{"claims", judged.claims},
+          {"summary", judged.summary},
+          {"meanings", judged.meanings},
+          {"groups", std::move(groups)}};
+}
 
 }  // namespace sparfuse::harness

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "harness/experiment/experiment.hpp"
-#include "harness/records/table.hpp"
 #include "harness/report/results.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -41,7 +41,6 @@ std::vector<Headline> HeadlinesOf(const Experiment& experiment,
 struct VerdictMark {
   std::string mark;  // "✓"
   std::string look;  // how pages colour it: "good", "part", "alarm" or "quiet"
-  bool operator==(const VerdictMark&) const = default;
 };
 
 // A claim of a row.
@@ -49,7 +48,6 @@ struct JudgedSetting : VerdictMark {
   std::string words;  // what tells it from the others of its sentence
   std::string value;  // of ours, without its interval
   std::string ours, verdict;
-  bool operator==(const JudgedSetting&) const = default;
 };
 
 // What a sentence says of one cell, or of several; the settings the worst first.
@@ -60,14 +58,12 @@ struct JudgedSentence : VerdictMark {
   bool many = false;    // more settings than a row has room for the words of
   std::string summary;  // "✗ 1 not reproduced, ✓ 2 holds"
   Table table;          // a row a setting
-  bool operator==(const JudgedSentence&) const = default;
 };
 
 // The claims of a part, or of an experiment on the page of a paper.
 struct JudgedGroup {
   std::string id, title;
   std::vector<JudgedSentence> sentences;
-  bool operator==(const JudgedGroup&) const = default;
 };
 
 struct JudgedClaims {

@@ -12,7 +12,8 @@
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/records.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/report/tables/table.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

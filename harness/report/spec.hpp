@@ -7,7 +7,7 @@
 
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

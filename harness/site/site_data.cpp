@@ -14,8 +14,8 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/wording.hpp"
 #include "harness/systems/fingerprint.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 

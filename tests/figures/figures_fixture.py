@@ -111,12 +111,12 @@ def worded(value, low, high, n, unit="x"):
     return {"value": value, "low": low, "high": high, "n": n, "text": f"{value:.2f}{unit}{ends}"}
 
 
-def geometric(values):
+def geometric(values, unit="x"):
     if not values or min(values) <= 0:
         return None
     found = interval([math.log(value) for value in values])
     ends = (None if found[name] is None else math.exp(found[name]) for name in ("low", "high"))
-    return worded(math.exp(found["value"]), *ends, found["n"])
+    return worded(math.exp(found["value"]), *ends, found["n"], unit)
 
 
 def ratio(ours, other):
@@ -280,7 +280,7 @@ class Synthetic:
                 "unit": unit,
                 "values": values,
                 "average": interval(list(values.values())),
-                "geometric": geometric(list(values.values())),
+                "geometric": geometric(list(values.values()), f" {unit}"),
             }
         ratios = {}
         for method in {other["method"] for other in found}:

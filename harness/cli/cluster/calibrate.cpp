@@ -8,7 +8,7 @@
 #include "harness/cli/cluster/cluster.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/implied_rate.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/cli/cluster/cluster.hpp"
 #include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

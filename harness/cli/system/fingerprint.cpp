@@ -12,12 +12,12 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/provenance.hpp"
-#include "harness/report/tables/table.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/live/launch/placement.hpp"
 #include "harness/run/live/run_fingerprints.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/systems/system_file.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

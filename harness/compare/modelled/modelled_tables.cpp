@@ -8,7 +8,7 @@
 
 #include "harness/compare/comparison_table.hpp"
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -162,7 +162,7 @@ class Part:
         self.excluded = fields.get("excluded") or []
         self.left_out = fields.get("left_out") or {}
         self.figures = fields.get("figures") or []
-        self.table = fields.get("table")  # finished: records/table.hpp; of its results
+        self.table = fields.get("table")  # finished: harness/wording/table.hpp; of its results
         self.prediction = fields.get("prediction")
         self.imported = fields.get("imported") or {}
         self.cells = [Cell(self, cell) for cell in fields["cells"]]

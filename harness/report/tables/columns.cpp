@@ -9,7 +9,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -4,7 +4,7 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -9,8 +9,8 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/table.hpp"
-#include "harness/report/wording.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

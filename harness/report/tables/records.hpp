@@ -44,9 +44,4 @@ std::string RecordsCsv(const std::vector<ResultRecord>& records);
 // The same as a list of flat objects, null for nothing; each has the keys of its own part alone.
 nlohmann::json RecordsJson(const std::vector<ResultRecord>& records);
 
-// A line of the keys of `columns`, in its order, and one a row, each of which has them; null gives
-// an empty field.
-std::string CsvOf(const nlohmann::ordered_json& columns,
-                  const std::vector<nlohmann::ordered_json>& rows);
-
 }  // namespace sparfuse::harness

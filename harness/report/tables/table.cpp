@@ -9,7 +9,7 @@
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,13 +7,11 @@
 #include <vector>
 
 #include "harness/records/profile.hpp"
-#include "harness/records/table.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
-
-enum class TableFormat { kMarkdown, kLatex };
 
 // A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
 // their reason below.
@@ -42,7 +40,5 @@ struct ClaimWords {
 };
 ClaimWords WordsOf(const ClaimResult& judged);
 const char* ComparisonSign(Comparison comparison);  // "<="
-
-std::string Render(const Table& table, TableFormat format);
 
 }  // namespace sparfuse::harness

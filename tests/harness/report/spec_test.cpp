@@ -115,7 +115,9 @@ TEST_F(Spec, PredictionsAndPointsJoinBothEngines) {
   EXPECT_EQ(prediction["cells"][0]["error"], 0.0);
   EXPECT_EQ(prediction["median_error"], nullptr);  // all are oversubscribed
   EXPECT_EQ(prediction["oversubscribed_median_error"], 0.0);
-  EXPECT_EQ(spec["parts"][0]["figures"][0]["prediction"], prediction);
+  json numbers = prediction;
+  numbers.erase("table");  // a figure has none
+  EXPECT_EQ(spec["parts"][0]["figures"][0]["prediction"], numbers);
   EXPECT_EQ(spec["parts"][2]["cells"][0]["points"], json::parse("[[0, 0]]"));
 }
 

@@ -1,4 +1,5 @@
-// Holds a finished table: every output, from a terminal to a page, shows these texts.
+// Holds a finished table, whose texts every output shows, from a terminal to a page; renders tables
+// as Markdown and LaTeX, and rows of values as CSV.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +24,16 @@ struct Table {
   void AddRow(std::vector<std::string> row, std::string look);
   // The position of a note, from 1; it is added where the table lacks it.
   std::size_t NoteOf(const std::string& note);
-
-  bool operator==(const Table&) const = default;
 };
 
 nlohmann::json ToJson(const Table& table);
+
+enum class TableFormat { kMarkdown, kLatex };
+std::string Render(const Table& table, TableFormat format);
+
+// Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its
+// order, and one a row, each of which has them; null gives an empty field.
+std::string CsvOf(const nlohmann::ordered_json& columns,
+                  const std::vector<nlohmann::ordered_json>& rows);
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-#include "harness/report/wording.hpp"
+#include "harness/wording/numbers.hpp"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,8 @@
 // Tests how numbers are worded, and what a table does with its rows and notes.
-#include "harness/report/wording.hpp"
-
 #include <gtest/gtest.h>
 
-#include "harness/records/table.hpp"
+#include "harness/wording/numbers.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {
