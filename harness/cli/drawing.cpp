@@ -147,6 +147,7 @@ std::string VerdictCounts(const std::vector<PartResult>& results) {
 }
 
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out) {
+  program.ShowOthers();
   const auto loaded = program.LoadWithResults(experiment);
   DrawExperiment(program, "figure", *loaded,
                  out.empty() ? FiguresFolder(program, loaded->experiment.id) : out);
@@ -155,6 +156,7 @@ int FigureVerb(Program& program, const std::string& experiment, const std::files
 
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out) {
   const bool paper = program.IsPaper(name);
+  program.ShowOthers();
   const auto all = program.WithResults(program.LoadAll(name));
   const std::string& id = paper ? name : all.front()->experiment.id;
   const std::filesystem::path file = out.empty() ? ReportFile(program, id) : out;
@@ -188,6 +190,7 @@ int ReproduceVerb(Program& program, const ReproduceRequest& request) {
                request.name);
     return kInterrupted;
   }
+  program.ShowOthers();
   const auto all = program.WithResults(std::move(experiments));
   bool any_fails = false;
   for (const auto& each : all) {

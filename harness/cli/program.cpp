@@ -22,6 +22,7 @@
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
+#include "harness/store/shareable_rows.hpp"
 
 namespace sparfuse::harness {
 
@@ -177,6 +178,7 @@ std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
     machine = NeedMachine(MachinesOf(found), system_, store_.results().string());
     KeepSystem(found, machine);
   }
+  if (for_others_) MakeShareable(found, store_.results());
   const auto rows = std::make_shared<const std::vector<TrialRow>>(std::move(found));
   std::vector<std::unique_ptr<LoadedExperiment>> all;
   for (auto& experiment : experiments) {

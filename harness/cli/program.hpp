@@ -74,6 +74,9 @@ class Program {
   // machine or, where it has none, of that of the newest trial.
   void ShowSystem(const std::string& begin) { system_ = begin; }
 
+  // From now on results are as pages show them, which others may see.
+  void ShowOthers() { for_others_ = true; }
+
   // Options of a run with the program's root and worker, which other hosts find by its absolute
   // path. Throws what ReadLaunchMethod throws.
   RunOptions OptionsOfRuns(const LaunchOptions& launch) const;
@@ -93,6 +96,7 @@ class Program {
   Store store_;
   std::optional<Catalog> catalog_;
   std::string system_;  // how its hash begins, or ""
+  bool for_others_ = false;
 };
 
 // Runs a command on this program's terminal and returns its exit status; 127 where there is none of

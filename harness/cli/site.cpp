@@ -10,9 +10,9 @@
 #include "harness/cli/list/list.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/provenance.hpp"
 #include "harness/site/site_data.hpp"
 #include "harness/site/site_folder.hpp"
+#include "harness/store/shareable_rows.hpp"
 #include "harness/systems/system_file.hpp"
 
 namespace sparfuse::harness {
@@ -42,7 +42,7 @@ std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
 json Gather(Program& program, const CompareRequest& compare) {
   const fs::path results = program.store().results();
   std::vector<TrialRow> rows = program.Rows();
-  for (TrialRow& row : rows) row.annotations = ShareableAnnotations(row, results);
+  MakeShareable(rows, results);
   const auto systems = SystemsOf(std::move(rows), DescribedSystems(results / "systems"), results);
   if (systems.empty()) {
     SPARFUSE_THROW(kConfig,

@@ -87,10 +87,9 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
     const auto result = ResultOf(given, map, catalog, problems);
     if (!result) continue;
     CheckStorable(*result, problems);
-    const auto [first, is_new] =
-        seen.try_emplace({ConfigHash(ConfigOf(*result)), HashOf(SystemOf(result->setting)),
-                          result->setting.run},
-                         where);
+    const auto [first, is_new] = seen.try_emplace(
+        {ConfigHash(ConfigOf(*result)), HashOf(SystemOf(result->setting)), result->setting.run},
+        where);
     if (!is_new) {
       problems.push_back(
           fmt::format("{}: {}: expected it once, or each with a `run` of its own: "

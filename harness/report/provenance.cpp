@@ -8,8 +8,6 @@
 #include <string>
 
 #include "harness/records/node.hpp"
-#include "harness/records/private_facts.hpp"
-#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -59,22 +57,6 @@ std::map<std::string, std::string> FactsOf(json system) {
 
 }  // namespace
 
-std::string Shareable(const std::string& text) {
-  static const TextScrubber kScrubber(PrivateNames::OfThisMachine());
-  return kScrubber.Scrubbed(text, Leaves::kData);
-}
-
-std::vector<std::string> ShareableAnnotations(const TrialRow& trial,
-                                              const std::filesystem::path& results) {
-  if (trial.annotations.empty()) return {};
-  PrivateNames names = PrivateNames::OfThisMachine();
-  names.Add(ReadPrivateFacts(results / trial.directory));
-  const TextScrubber scrubber(std::move(names));
-  std::vector<std::string> said = trial.annotations;
-  for (std::string& reason : said) reason = scrubber.Scrubbed(reason, Leaves::kWords);
-  return said;
-}
-
 std::string SourceOf(const TrialRow& trial) {
   const json source = trial.provenance.value("source", json::object());
   if (!source.is_object()) return "";
@@ -111,7 +93,7 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
         machine["placement"] = PlacementLine(machine["placement"]);
     }
     Flatten("", provenance, flat);
-    for (const auto& [name, value] : flat) facts[name].insert(Shareable(value));
+    for (const auto& [name, value] : flat) facts[name].insert(value);
   }
   json summary = {{"trials", trials.size()},
                   {"first_utc", dates.empty() ? "" : *dates.begin()},

@@ -149,14 +149,14 @@ json DisturbedJson(const CellResult& cell) {
   return list;
 }
 
-json SetAsideJson(const CellResult& cell, const std::filesystem::path& results) {
+json SetAsideJson(const CellResult& cell) {
   json list = json::array();
   for (const TrialRow* trial : cell.set_aside) {
     list.push_back({{"trial_id", trial->trial_id},
                     {"block", trial->paired_block()},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
-                    {"annotations", ShareableAnnotations(*trial, results)}});
+                    {"annotations", trial->annotations}});
   }
   return list;
 }
@@ -206,7 +206,7 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                   {"oversubscribed", cell.Oversubscribed()},
                   {"hardware", hardware},
                   {"sources", sources},
-                  {"set_aside", SetAsideJson(cell, folder)},
+                  {"set_aside", SetAsideJson(cell)},
                   {"points", json::array()}};
     if (scaling && config.modelled()) {
       if (const auto alike = points.find(CanonicalWithout(cell.cell->json, LaunchKeys()));

@@ -179,10 +179,9 @@ json TrialsJson(const CellResult& cell) {
 json FailedJson(const CellResult& cell) {
   json failed = json::array();
   for (const TrialRow* trial : cell.set_aside) {
-    failed.push_back(
-        {{"trial", trial->trial_id},
-         {"why", FailureOf(*trial)},
-         {"message", trial->annotations.empty() ? "" : Shareable(trial->annotations.back())}});
+    failed.push_back({{"trial", trial->trial_id},
+                      {"why", FailureOf(*trial)},
+                      {"message", trial->annotations.empty() ? "" : trial->annotations.back()}});
   }
   return failed;
 }

@@ -180,6 +180,17 @@ class BundleTest(unittest.TestCase):
         self.call("merge", self.export("b"), results="b")
         self.assertEqual(self.content("b"), before)
 
+    def check_pages(self, *names):
+        """No page has these secrets, neither of private.json nor of what people say."""
+        self.call("site", "--out", self.folder / "site", "--reference", "wfbp", results="a")
+        self.call("report", self.file, results="a")
+        pages = [file for place in (self.folder / "site", self.folder / "a" / "reports") for file in place.rglob("*")
+                 if file.is_file()]
+        self.assertTrue({"spec.json", "data.json"} <= {file.name for file in pages}, pages)
+        for file in pages:
+            for name in names:
+                self.assertNotIn(SECRETS[name].encode(), file.read_bytes(), f"{name} in {file}")
+
     def test_secrets_stay(self):
         self.make_store("a")
         trial_file, = self.trial_files("a")
@@ -227,15 +238,7 @@ class BundleTest(unittest.TestCase):
         self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
                   f"see {SECRETS['home']}/notes, {SECRETS['token']}; {SECRETS['short']} and {SECRETS['other']} were "
                   f"rebooted by {SECRETS['user']}.", results="a", user=SECRETS["user"])
-        # Pages have nothing of private.json, nor names and folders of what people say.
-        self.call("site", "--out", self.folder / "site", "--reference", "wfbp", results="a")
-        self.call("report", self.file, results="a")
-        pages = [file for place in (self.folder / "site", self.folder / "a" / "reports") for file in place.rglob("*")
-                 if file.is_file()]
-        self.assertTrue({"spec.json", "data.json"} <= {file.name for file in pages}, pages)
-        for file in pages:
-            for name in ("password", "token", "home", "process", "host"):
-                self.assertNotIn(SECRETS[name].encode(), file.read_bytes(), f"{name} in {file}")
+        self.check_pages("password", "token", "home", "process", "host")
         self.edit(trial_file, plant)
         config = json.loads((folder / "config.json").read_text())
         config["workload_options"]["note"] = words
@@ -244,6 +247,7 @@ class BundleTest(unittest.TestCase):
         outcome = json.loads((folder / "outcome.json").read_text())
         outcome.update(reason=words, assumed=[words], plan=words, plans=[{"step": words}], selection=words)
         (folder / "outcome.json").write_text(json.dumps(outcome))
+        self.check_pages(*SECRETS)
         (folder / "log.txt").write_text("\n".join(SECRETS.values()))
         (folder / "failure-rank1.json").write_text(json.dumps(SECRETS))
         (folder / "steps.npy").write_text(SECRETS["token"])

@@ -100,7 +100,9 @@ def made_up_profile(ranks):
             "round_seconds": [[0, 1e-3], [1000000, 11e-3]], "seconds_per_extra_message": 0,
             "cpu_seconds": 0, "round_cpu_seconds": 0, "cpu_fraction": 0}
     return {
-        "profile": profile, "machine": {"cores": 2}, "software": {},
+        "profile": profile,
+        "machine": {"communication_threads": "normal", "cores": 2, "kernels": "avx2", "cuda_devices": 0},
+        "software": {"compiler": "fake", "cuda_build": ""},
         "config": {
             "kind": "profile", "workload": "digits-resnet", "workers": ranks, "batch_per_worker": 32,
             "workload_options": {"nan_step": -1, "unused_parameter": False}, "threads_per_worker": 1, "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}

@@ -97,6 +97,13 @@ def content_hash(value):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def placed(*hosts):
+    """A trial's machine, with ranks on these hosts."""
+    return {
+        "placement": hosts, "communication_threads": "normal", "cores": 2, "kernels": "avx2",
+        "cuda_devices": 0}
+
+
 def leaves(tree):
     if isinstance(tree, dict):
         tree = list(tree.values())
@@ -130,10 +137,10 @@ class OneTruth(unittest.TestCase):
                 cls.write(trial, revisions={"method:syncea": 999}, throughput=STALE)
                 continue
             newer = {"started_utc": "2098" + trial["started_utc"][4:]} if block == 2 else {}
-            cls.write(trial, throughput=VALUES[method][block], machine={"placement": ["h", "h"]}, **newer)
+            cls.write(trial, throughput=VALUES[method][block], machine=placed("h", "h"), **newer)
             if method == "wfbp" and block == 0:  # newer than the block's, and not than the cell's newest
                 cls.write(trial, ON_HOSTS, trial_id=f"{trial['trial_id']}-9994",
-                          started_utc="2097" + trial["started_utc"][4:], machine={"placement": ["h", "i"]})
+                          started_utc="2097" + trial["started_utc"][4:], machine=placed("h", "i"))
             if method == "dense" and block == 0:
                 cls.add(trial, "0000", REPLACED)
             if method == "wfbp" and block == 1:

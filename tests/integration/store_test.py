@@ -194,7 +194,8 @@ class StoreTest(unittest.TestCase):
             text = (self.results / "reports" / "t" / name).read_text()
             self.assertNotIn(str(self.folder), text)
             self.assertNotIn(f'"{socket.gethostname()}"', text)
-        self.assertIn("fake_worker.sh", text)
+            self.assertNotIn("fake_worker.sh", text)  # of the failure's message, in private.json
+        self.assertIn('"failure": "data"', text)
 
     def test_large_stores_are_read_in_moments(self):
         maker = Path(__file__).resolve().parents[1] / "bench" / "store" / "make_store.py"

@@ -110,8 +110,9 @@ json RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profiles,
                   {"plans", json::array({PlanSummary(model.plan, model.layout, 0)})},
                   {"layout", std::move(layout)},
                   {"machine", first_profile.machine},
-                  {"software", first_profile.software},
                   {"series", std::move(series)}};
+  // Of a declared cluster there is none.
+  if (!first_profile.software.empty()) outcome["software"] = first_profile.software;
   if (drawn) outcome["draws"] = Draws(trial, drawn);
   if (const auto uncertainty = StepUncertainty(trial, profiles, model))
     outcome["metrics"]["step_uncertainty"] = {{"value", *uncertainty}, {"unit", "1"}};

@@ -32,8 +32,8 @@ struct Stored {
 
 // store: whose trials may be meant; any, where there is none.
 Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
-                  const std::vector<const TrialRow*>& rows,
-                  const std::optional<std::string>& store, const std::filesystem::path& results) {
+                  const std::vector<const TrialRow*>& rows, const std::optional<std::string>& store,
+                  const std::filesystem::path& results) {
   std::optional<std::string> why;
   const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {

@@ -66,7 +66,7 @@ json FingerprintJson() {
           {"threads", 1},
           {"device", "cpu"},
           {"transport", "mpi"},
-          {"link", "none"},
+          {"link", nullptr},
           {"all_reduce", "ring"},
           {"all_gather", "ring"},
           {"changed", json::array({"memory read of node-b took twice as long"})},
