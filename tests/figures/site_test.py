@@ -12,8 +12,9 @@ from html.parser import HTMLParser
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-from figures_fixture import table, worded
 from markupsafe import escape
+
+from figures_fixture import table, worded
 from sparfuse_report import web
 from sparfuse_report.cells import Interval
 from sparfuse_report.web.forest import WIDTH, Scale

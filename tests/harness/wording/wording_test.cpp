@@ -44,7 +44,9 @@ TEST(Wording, AnIntervalOfLikeHalvesIsAPercentageAndALopsidedOneItsEnds) {
                 {Of(100, 99, 130), "100 images/s [99.0, 130]"},
                 {Of(100, 99.9, 100.3), "100 images/s ± 0.3 %"}};  // too near to show ends
   for (const auto& each : kCases) EXPECT_EQ(IntervalText(each.interval, "images/s"), each.text);
+  EXPECT_EQ(IntervalText(Of(3412, 3341, 3484, 7), "images/s"), "3\u2009412 images/s ± 2.1 %");
   // The ends are in the value's scale.
+  EXPECT_EQ(IntervalText(Of(0.5, 0.2, 1.25, 2), "s"), "500 ms [200, 1\u2009250]");
   EXPECT_EQ(IntervalText(Of(0.1, 0.09, 1.5), "s"), "100 ms [90.0, 1\u2009500]");
 }
 
@@ -57,7 +59,7 @@ TEST(Wording, OneBlockHasNoEnds) {
 }
 
 TEST(Wording, RatiosHaveTwoDecimalsAndSmallOnesThreeDigits) {
-  EXPECT_EQ(RatioText(Of(1.314, 1.27, 1.349)), "1.31x [1.27, 1.35]");
+  EXPECT_EQ(RatioText(Of(1.312, 1.268, 1.354)), "1.31x [1.27, 1.35]");
   EXPECT_EQ(RatioText(Of(0.0123, 0.01, 0.1)), "0.0123x [0.0100, 0.10]");
   EXPECT_EQ(RatioText(std::optional<Interval>()), kNone);
   EXPECT_EQ(RatioText(12.0), "12.00x");
