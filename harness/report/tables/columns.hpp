@@ -12,8 +12,8 @@
 
 namespace sparfuse::harness {
 
-// Configurations are JSON here: paths lead into their tables, and stored ones may have keys that this
-// program does not know.
+// Configurations are JSON here: paths lead into their tables, and stored ones may have keys that
+// this program does not know.
 
 // A key of a configuration, or a way into its tables: "inputs.host", "recipe.learning_rate".
 struct KeyColumn {
