@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/bundle/bundle.hpp"
+#include "harness/bundle/bundled_trial.hpp"
 
 namespace sparfuse::harness {
 

@@ -1,4 +1,4 @@
-// Checks a bundle by itself: no store, no experiment file.
+// Checks a bundle: its bytes, and that its numbers are those of its steps.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/bundle/bundle.hpp"
+#include "harness/bundle/bundled_trial.hpp"
 #include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {

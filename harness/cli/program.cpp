@@ -22,7 +22,7 @@
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
-#include "harness/store/shareable_rows.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 

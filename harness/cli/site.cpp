@@ -12,7 +12,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/site/site_data.hpp"
 #include "harness/site/site_folder.hpp"
-#include "harness/store/shareable_rows.hpp"
+#include "harness/store/scrubber.hpp"
 #include "harness/systems/system_file.hpp"
 
 namespace sparfuse::harness {

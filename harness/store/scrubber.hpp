@@ -1,11 +1,15 @@
-// Takes names of hosts and users, folders and secrets out of texts that leave this machine.
+// Takes names of hosts and users, folders and secrets out of texts that leave this machine, and out
+// of trials that pages show.
 #pragma once
 
+#include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "harness/records/private_facts.hpp"
 #include "harness/records/record.hpp"
+#include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
 
@@ -37,5 +41,10 @@ class TextScrubber : public Scrubber {
  private:
   PrivateNames names_;
 };
+
+// Texts of machines, launches and people lose what TextScrubber takes out: names of this machine,
+// of who is at it, and those that the trials' private.json in `results` knows. Values that have
+// none of it stay shared.
+void MakeShareable(std::vector<TrialRow>& rows, const std::filesystem::path& results);
 
 }  // namespace sparfuse::harness
