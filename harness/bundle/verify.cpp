@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <map>
-#include <optional>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "harness/bundle/bundle_table.hpp"
@@ -15,20 +14,10 @@
 #include "harness/store/step_log.hpp"
 
 namespace sparfuse::harness {
+
 namespace {
 
 using nlohmann::json;
-
-// The measured steps that a trial's metrics are of.
-struct StepRange {
-  std::int64_t first = 0, last = 0;
-  std::size_t measured = 0, ranks = 0;
-};
-
-struct Recomputed {
-  std::optional<StepRange> steps;  // none without steps.npy, or where it is not of a run of ours
-  std::string differs;             // "" or the first metric that the steps do not give; a sentence
-};
 
 constexpr double kMostRelative = 1e-9;
 
@@ -96,8 +85,8 @@ std::string WhatDiffers(const Trial& trial, const StepLog& log, const SeriesHead
   return "";
 }
 
-// Times, counts and rounds of trial.json; what is made of more than the steps (a metric's final
-// value, fibres) is not looked at. Numbers may differ by 1e-9, relative.
+}  // namespace
+
 Recomputed RecomputeMetrics(const BundledTrial& trial) {
   Recomputed made;
   const auto found = trial.files.find("steps.npy");
@@ -133,6 +122,8 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
   made.differs = WhatDiffers(trial.trial, log, header);
   return made;
 }
+
+namespace {
 
 void NameProblem(std::vector<std::string>& problems, const auto& check) {
   try {

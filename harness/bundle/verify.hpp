@@ -1,8 +1,10 @@
 // Checks a bundle: its bytes, and that its numbers are those of its steps.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +13,21 @@
 #include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
+
+// The measured steps that a trial's metrics are of.
+struct StepRange {
+  std::int64_t first = 0, last = 0;
+  std::size_t measured = 0, ranks = 0;
+};
+
+struct Recomputed {
+  std::optional<StepRange> steps;  // none without steps.npy, or where it is not of a run of ours
+  std::string differs;             // "" or the first metric that the steps do not give; a sentence
+};
+
+// Times, counts and rounds of trial.json; what is made of more than the steps (a metric's final
+// value, fibres) is not looked at. Numbers may differ by 1e-9, relative.
+Recomputed RecomputeMetrics(const BundledTrial& trial);
 
 // The bundle's trials with their annotations, but for those that are not as they were written,
 // which are named in `problems`. look: at each of them.
