@@ -7,8 +7,8 @@
 #include <set>
 
 #include "harness/records/record.hpp"
-#include "harness/report/tables/table.hpp"
 #include "harness/run/model/modelled_cell.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

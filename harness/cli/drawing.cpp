@@ -8,7 +8,7 @@
 
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/disturbed.hpp"
+#include "harness/report/findings.hpp"
 #include "harness/report/spec.hpp"
 
 namespace sparfuse::harness {
@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // Writes what sparfuse_report is told of an experiment.
-fs::path WriteSpec(const Program& program, const LoadedExperiment& loaded) {
+fs::path WriteSpec(Program& program, const LoadedExperiment& loaded) {
   const fs::path spec = ReportFile(program, loaded.experiment.id).replace_filename("spec.json");
   WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results,
-                                        program.store().results())
+                                        program.catalog(), program.store().results())
                                  .dump(1) +
                              "\n");
   return spec;
@@ -67,7 +67,7 @@ fs::path FiguresFolder(const Program& program, const std::string& id) {
   return ReportFile(program, id).replace_filename("figures");
 }
 
-void DrawExperiment(const Program& program, const std::string& verb, const LoadedExperiment& loaded,
+void DrawExperiment(Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const fs::path& out, const std::vector<std::string>& more) {
   const std::string& id = loaded.experiment.id;
   std::vector<std::string> arguments = {
@@ -78,9 +78,10 @@ void DrawExperiment(const Program& program, const std::string& verb, const Loade
   Draw(program, arguments, id);
 }
 
-void DrawPaper(const Program& program, const std::string& paper,
+void DrawPaper(Program& program, const std::string& paper,
                const std::vector<std::unique_ptr<LoadedExperiment>>& loaded, const fs::path& out) {
   json index = {{"id", paper}, {"experiments", json::array()}, {"not_run", json::array()}};
+  std::vector<ClaimingExperiment> claiming;
   for (const auto& each : loaded) {
     const std::string& id = each->experiment.id;
     index["experiments"].push_back({{"id", id},
@@ -89,7 +90,9 @@ void DrawPaper(const Program& program, const std::string& paper,
     for (const auto& [what, reason] : NotRunOf(each->experiment, each->results)) {
       index["not_run"].push_back({{"experiment", id}, {"what", what}, {"reason", reason}});
     }
+    claiming.push_back({id, each->experiment.title, each->results});
   }
+  index["judged"] = ToJson(JudgedByExperiment(claiming));
   const fs::path file = ReportFile(program, paper).replace_filename("index.json");
   WriteFileDurably(file, index.dump(1) + "\n");
   Draw(program,
@@ -134,21 +137,8 @@ bool AnyClaimFails(const std::vector<PartResult>& results, bool modelled_only) {
 }
 
 std::string VerdictCounts(const std::vector<PartResult>& results) {
-  std::map<std::string_view, std::size_t> counts;
-  std::size_t claims = 0;
-  for (const auto& result : results) {
-    for (const auto& judged : JudgeClaims(result)) {
-      ++counts[VerdictName(judged.verdict)];
-      ++claims;
-    }
-  }
-  std::string text = fmt::format("{} claims", claims);
-  const char* separator = ": ";
-  for (const auto& [verdict, count] : counts) {
-    text += fmt::format("{}{} {}", separator, count, verdict);
-    separator = ", ";
-  }
-  return text;
+  const JudgedClaims judged = JudgedByPart(results);
+  return fmt::format("{} claims{}{}", judged.claims, judged.claims > 0 ? ": " : "", judged.summary);
 }
 
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out) {

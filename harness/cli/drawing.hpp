@@ -25,11 +25,11 @@ void RenderFile(const Program& program, const std::vector<std::string>& argument
 
 // Calls sparfuse_report with `verb` ("figure", "report", "parts", "explain") for one experiment.
 // Throws Error{kConfig} where nothing has run yet, Error{kInternal} where the package fails.
-void DrawExperiment(const Program& program, const std::string& verb, const LoadedExperiment& loaded,
+void DrawExperiment(Program& program, const std::string& verb, const LoadedExperiment& loaded,
                     const std::filesystem::path& out, const std::vector<std::string>& more = {});
 
 // Draws the page of a paper, with the report of each of its experiments beneath. Throws as above.
-void DrawPaper(const Program& program, const std::string& paper,
+void DrawPaper(Program& program, const std::string& paper,
                const std::vector<std::unique_ptr<LoadedExperiment>>& loaded,
                const std::filesystem::path& out);
 

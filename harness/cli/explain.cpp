@@ -8,7 +8,6 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
-#include "harness/report/step_differences.hpp"
 
 namespace sparfuse::harness {
 

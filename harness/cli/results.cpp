@@ -10,7 +10,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/private_facts.hpp"
-#include "harness/report/disturbed.hpp"
+#include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/report/spec.hpp"
 #include "harness/report/tables/records.hpp"

@@ -12,7 +12,7 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 

@@ -10,7 +10,6 @@
 
 #include "harness/compare/differences.hpp"
 #include "harness/compare/fingerprints.hpp"
-#include "harness/compare/partly_set.hpp"
 #include "harness/compare/plan_difference.hpp"
 #include "harness/records/cell_keys.hpp"
 

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/compare/table_parts.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
-#include "harness/report/tables/csv.hpp"
+#include "harness/report/tables/records.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -54,10 +53,6 @@ std::string WordsOf(const SideVerdict& verdict, const std::string& first,
   return fmt::format("undecided: {} blocks of each may tell", contrast.blocks_needed);
 }
 
-std::string AbsoluteText(const SideValue& value, const std::string& unit) {
-  return value.absolute ? Quantity(value.absolute->value, unit) : kNone;
-}
-
 Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
   Table table;
   table.title = "What is compared";
@@ -66,24 +61,6 @@ Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide
     table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
   if (comparison.differences.empty()) return table;
   table.notes.push_back("what is not the same on all of them is listed below");
-  return table;
-}
-
-Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
-  Table table;
-  table.title = "What is not the same";
-  table.columns = {"recorded"};
-  for (const SystemSide& side : sides) table.columns.push_back(side.name);
-  table.columns.emplace_back("");
-  for (const FactDifference& each : comparison.differences) {
-    std::vector<std::string> row = {each.name};
-    for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
-    std::string hidden = each.hidden ? "differs within one side, too" : "";
-    for (const std::string& cell : each.cells)
-      hidden += fmt::format(" [{}]", NoteOf(table, fmt::format("{}: {}", each.name, cell)));
-    row.push_back(std::move(hidden));
-    table.rows.push_back(std::move(row));
-  }
   return table;
 }
 
@@ -106,42 +83,6 @@ std::string SettingText(const json& config, const std::vector<KeyColumn>& keys) 
     text += KeyText(config, key);
   }
   return text;
-}
-
-Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
-                  const CompareRequest& request) {
-  Table table;
-  table.title = fmt::format("{}/{}: settings", part.experiment, part.part);
-  table.caption = fmt::format(
-      "communication that {0} exposes over the rest of its step; how far {0}'s step drifts over "
-      "blocks",
-      request.reference);
-  const auto keys = SettingKeys(part);
-  for (const auto& key : keys) table.columns.push_back(key.title);
-  for (const SystemSide& side : sides) {
-    table.columns.push_back(side.name);
-    table.columns.emplace_back("drift");
-    table.columns.emplace_back("links");
-  }
-  for (const ComparedSetting& setting : part.settings) {
-    std::vector<std::string> row;
-    for (const auto& key : keys) row.push_back(KeyText(setting.config, key));
-    for (std::size_t side = 0; side < sides.size(); ++side) {
-      const Regime& regime = setting.regimes[side];
-      row.push_back(regime.communication ? fmt::format("{:.3g}", *regime.communication) : kNone);
-      std::string drift = regime.drift ? fmt::format("{:.1f} %", 100 * *regime.drift) : kNone;
-      if (regime.drift > request.control) {
-        drift += fmt::format(
-            " [{}]", NoteOf(table, fmt::format("{} moved while the setting was measured: smaller "
-                                               "differences are not the methods'",
-                                               request.reference)));
-      }
-      row.push_back(std::move(drift));
-      row.push_back(regime.LinkWords().empty() ? kNone : regime.LinkWords());
-    }
-    table.rows.push_back(std::move(row));
-  }
-  return table;
 }
 
 // "b: dense moved by 31 % while block 2 of 5 was measured, by 12 % while block 4 was": of ratios
@@ -205,7 +146,7 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const SideValue& value = cell.sides[side];
       std::string text = value.lacks.empty() ? RatioText(value.ratio) : kNone;
       if (const std::string moved = MovedText(sides[side].name, value, request); !moved.empty())
-        text += fmt::format(" [{}]", NoteOf(table, moved));
+        text += fmt::format(" [{}]", table.NoteOf(moved));
       row.push_back(std::move(text));
     }
     for (std::size_t side = 1; side < sides.size(); ++side) {
@@ -213,12 +154,13 @@ Table RatioTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const bool judged = verdict.why_not.empty();
       row.push_back(judged ? RatioText(verdict.contrast.ratio) : kNone);
       std::string words = WordsOf(verdict, sides[0].name, sides[side].name);
-      if (!judged) words += fmt::format(" [{}]", NoteOf(table, verdict.why_not));
+      if (!judged) words += fmt::format(" [{}]", table.NoteOf(verdict.why_not));
       if (!cell.plans.empty())
-        words += fmt::format(" [{}]", NoteOf(table, "plans differ: " + cell.plans));
+        words += fmt::format(" [{}]", table.NoteOf("plans differ: " + cell.plans));
       row.push_back(std::move(words));
     }
-    for (const SideValue& value : cell.sides) row.push_back(AbsoluteText(value, cell.unit));
+    for (const SideValue& value : cell.sides)
+      row.push_back(value.absolute ? Quantity(value.absolute->value, cell.unit) : kNone);
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -265,11 +207,11 @@ json CellJson(const ComparedCell& cell, const std::string& setting,
           {"first", sides[0].name},
           {"second", sides[side].name},
           {"unit", cell.unit},
-          {"first_ratio", IntervalJson(cell.sides[0].ratio)},
-          {"second_ratio", IntervalJson(cell.sides[side].ratio)},
-          {"first_absolute", IntervalJson(cell.sides[0].absolute)},
-          {"second_absolute", IntervalJson(cell.sides[side].absolute)},
-          {"first_over_second", judged ? IntervalJson(verdict.contrast.ratio) : json()},
+          {"first_ratio", RatioJson(cell.sides[0].ratio)},
+          {"second_ratio", RatioJson(cell.sides[side].ratio)},
+          {"first_absolute", IntervalJson(cell.sides[0].absolute, cell.unit)},
+          {"second_absolute", IntervalJson(cell.sides[side].absolute, cell.unit)},
+          {"first_over_second", judged ? RatioJson(verdict.contrast.ratio) : json()},
           {"verdict", NameOf(verdict)},
           {"blocks_needed",
            verdict.contrast.blocks_needed > 0 ? json(verdict.contrast.blocks_needed) : json()},
@@ -323,6 +265,60 @@ nlohmann::ordered_json Flat(const json& cell) {
 }
 
 }  // namespace
+
+Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides) {
+  Table table;
+  table.title = "What is not the same";
+  table.columns = {"recorded"};
+  for (const SystemSide& side : sides) table.columns.push_back(side.name);
+  table.columns.emplace_back("");
+  for (const FactDifference& each : comparison.differences) {
+    std::vector<std::string> row = {each.name};
+    for (const std::string& value : each.values) row.push_back(value.empty() ? kNone : value);
+    std::string hidden = each.hidden ? "differs within one side, too" : "";
+    for (const std::string& cell : each.cells)
+      hidden += fmt::format(" [{}]", table.NoteOf(fmt::format("{}: {}", each.name, cell)));
+    row.push_back(std::move(hidden));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
+                  const CompareRequest& request) {
+  Table table;
+  table.title = fmt::format("{}/{}: settings", part.experiment, part.part);
+  table.caption = fmt::format(
+      "communication that {0} exposes over the rest of its step; how far {0}'s step drifts over "
+      "blocks",
+      request.reference);
+  const auto keys = SettingKeys(part);
+  for (const auto& key : keys) table.AddColumn(key.title, 'l');
+  for (const SystemSide& side : sides) {
+    table.AddColumn(side.name, 'r');
+    table.AddColumn("drift", 'r');
+    table.AddColumn("links", 'l');
+  }
+  for (const ComparedSetting& setting : part.settings) {
+    std::vector<std::string> row;
+    for (const auto& key : keys) row.push_back(KeyText(setting.config, key));
+    for (std::size_t side = 0; side < sides.size(); ++side) {
+      const Regime& regime = setting.regimes[side];
+      row.push_back(regime.communication ? Quantity(*regime.communication, "1") : kNone);
+      std::string drift = regime.drift ? fmt::format("{:.1f} %", 100 * *regime.drift) : kNone;
+      if (regime.drift > request.control) {
+        drift += fmt::format(
+            " [{}]", table.NoteOf(fmt::format("{} moved while the setting was measured: smaller "
+                                              "differences are not the methods'",
+                                              request.reference)));
+      }
+      row.push_back(std::move(drift));
+      row.push_back(regime.LinkWords().empty() ? kNone : regime.LinkWords());
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
 
 std::vector<std::string> SummaryOf(const SystemComparison& comparison,
                                    const std::vector<SystemSide>& sides,

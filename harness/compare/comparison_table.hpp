@@ -6,10 +6,16 @@
 #include <vector>
 
 #include "harness/compare/comparison.hpp"
-#include "harness/compare/modelled/modelled_tables.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
+
+// What was asked of the model, and with which profiles, by side; "" where none was needed.
+struct ModelRequest {
+  bool transport = false;
+  std::string with_plan;              // the side whose plans are forced, or ""
+  std::vector<std::string> profiles;  // "profile trials of a"
+};
 
 // "12 ratios: 5 agree within 5 %, 2 larger on a, 5 undecided", a sentence for each side but the
 // first.
@@ -23,6 +29,11 @@ std::vector<Table> TablesOf(const SystemComparison& comparison,
                             const std::vector<SystemSide>& sides, const CompareRequest& request,
                             const ModelRequest& asked = {});
 
+// Of these the settings of a part, and what is not the same, for pages.
+Table RegimeTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
+                  const CompareRequest& request);
+Table DifferenceTable(const SystemComparison& comparison, const std::vector<SystemSide>& sides);
+
 // A line, or object, a cell and side after the first: ratios of both with their intervals, the
 // first's over the other's, verdict, blocks needed, and why not.
 std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
@@ -30,5 +41,24 @@ std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<
 nlohmann::json ComparisonJson(const SystemComparison& comparison,
                               const std::vector<SystemSide>& sides, const CompareRequest& request,
                               const ModelRequest& asked = {});
+
+// The model's part of these (modelled/modelled_tables.cpp).
+
+// Of a part, where transport or a plan was asked for.
+std::vector<Table> ModelledTables(const ComparedPart& part, const std::vector<SystemSide>& sides,
+                                  const CompareRequest& request, const ModelRequest& asked);
+
+// "a carried over to b by the model: 5 ratios, 4 leave a residual whose interval contains 1, ...";
+// of plans: how many differ, cannot be forced, were measured.
+std::vector<std::string> ModelledSummary(const SystemComparison& comparison,
+                                         const std::vector<SystemSide>& sides,
+                                         const ModelRequest& asked);
+
+// {"lacks", "model_first", "model_second", "ratio", "residual"}, all of mode "modelled"; null where
+// it was not asked for.
+nlohmann::json TransportedJson(const ComparedCell& cell, std::size_t side);
+// {"plan_of", "own", "units", "config", "lacks", "modelled", "measured", "gain", "rest", ...}; null
+// where it was not asked for.
+nlohmann::json ForcedJson(const ComparedCell& cell, std::size_t side, const ModelRequest& asked);
 
 }  // namespace sparfuse::harness

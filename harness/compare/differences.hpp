@@ -27,4 +27,10 @@ std::vector<FactDifference> DifferencesOf(const std::vector<std::vector<CellResu
 void NameCells(const std::vector<std::vector<CellResult>>& sides,
                const std::vector<std::string>& names, std::vector<FactDifference>& differences);
 
+// sides: as DifferencesOf takes them, whose `differences` these are. A variable that not all trials
+// of a side have is hidden within it: its values there end with "not set". Where it had no row, as
+// of machines that are alike in it, it gets one, at the end.
+void AddPartlySet(const std::vector<std::vector<CellResult>>& sides,
+                  std::vector<FactDifference>& differences);
+
 }  // namespace sparfuse::harness

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "baselines/espresso/espresso_planner.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -93,8 +94,9 @@ std::string Sentence(const SidePlan& side, const json& plan) {
     kinds.push_back(fmt::format("density achieved {:.3g}", *side.achieved_density));
   if (!kinds.empty()) text += fmt::format(": {}", fmt::join(kinds, ", "));
   if (side.sparsify_seconds && side.exposed_seconds) {
-    text += fmt::format(" (selection {:.3g} ms, exposed communication {:.3g} ms a step)",
-                        1e3 * *side.sparsify_seconds, 1e3 * *side.exposed_seconds);
+    text +=
+        fmt::format(" (selection {}, exposed communication {} a step)",
+                    Quantity(*side.sparsify_seconds, "s"), Quantity(*side.exposed_seconds, "s"));
   }
   return text;
 }

@@ -8,6 +8,8 @@
 
 namespace sparfuse::harness {
 
+// JSON as trials keep it: a plan's keys are its strategy's, and an outcome may be of another
+// version.
 struct SidePlan {
   std::string side;
   nlohmann::json outcome;      // of a trial: its "plans"
@@ -22,8 +24,8 @@ nlohmann::json LastPlan(const nlohmann::json& outcome);
 
 // "" where all plans are equal or fewer than two are known, else "h100 makes 12 exchanges: 3 dense
 // by all-reduce, 9 by sparse-allgather, 4 of them in 3 parts, density achieved 0.0102 (selection
-// 0.9 ms, exposed communication 4 ms a step); ...". Of trials that planned several times the last
-// plan.
+// 900 µs, exposed communication 4.00 ms a step); ...". Of trials that planned several times the
+// last plan.
 std::string PlanDifference(const std::vector<SidePlan>& plans);
 
 }  // namespace sparfuse::harness

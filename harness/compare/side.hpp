@@ -17,7 +17,7 @@ struct SystemSide {
   std::string name;            // how tables call it
   std::string hardware;        // a line
   std::vector<TrialRow> rows;  // of the machine, oldest first
-  // outcome.json of one of them; null where there is none.
+  // outcome.json of one of them; null where there is none. JSON, for it may be of another version.
   std::function<nlohmann::json(const TrialRow&)> outcome;
 };
 

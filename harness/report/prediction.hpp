@@ -10,6 +10,9 @@
 
 namespace sparfuse::harness {
 
+// The median error that the model may have on cells that are not oversubscribed.
+inline constexpr double kMayBeOff = 0.15;
+
 struct PredictedCell {
   const Cell* cell = nullptr;          // the live one
   std::size_t position = 0, twin = 0;  // of the two cells in their parts
@@ -17,6 +20,7 @@ struct PredictedCell {
   double predicted = 0;
   bool oversubscribed = false;  // workers times threads exceed the cores
   double error() const { return predicted / live.value - 1; }
+  bool within_interval() const { return live.low <= predicted && predicted <= live.high; }
 };
 
 struct PredictionSummary {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "harness/catalog/metrics.hpp"
@@ -14,7 +15,6 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/node.hpp"
 #include "harness/records/profile.hpp"
-#include "harness/report/imported.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -211,6 +211,19 @@ std::vector<double> DrawsOf(const CellResult& result, const std::string& metric)
   return values;
 }
 
+// Imported cells of the part's workloads and kind; of a part of twins none.
+std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
+  if (part.cells.empty() || IsOfTwins(part)) return {};
+  std::set<std::string> workloads;
+  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
+  std::vector<ImportedCell> cells = ImportedCells(rows);
+  std::erase_if(cells, [&](const ImportedCell& cell) {
+    return !workloads.contains(cell.any->workload) ||
+           cell.any->kind != part.cells.front().json.value("kind", std::string());
+  });
+  return cells;
+}
+
 }  // namespace
 
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
@@ -327,6 +340,25 @@ std::optional<std::size_t> PartResult::ReferenceOf(std::size_t i) const {
   if (part->reference.empty() || cells[i].cell->config.method == part->reference)
     return std::nullopt;
   return CounterpartOf(i, part->reference);
+}
+
+std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows) {
+  using Key = std::tuple<std::string, std::string, std::string, int, std::string, std::string>;
+  std::map<Key, ImportedCell> cells;
+  for (const TrialRow& row : rows) {
+    if (!row.imported() || !row.counts()) continue;
+    ImportedCell& cell =
+        cells[{row.part, row.workload, row.method, row.workers, row.config_hash, row.system_hash}];
+    const auto same_run = cell.result.trials.find(row.paired_block());
+    if (same_run != cell.result.trials.end() && same_run->second->metrics != row.metrics) {
+      cell.contradicting.push_back(same_run->second);  // the later row is shown
+    }
+    cell.any = &row;
+    AddTrial(cell.result, row);
+  }
+  std::vector<ImportedCell> list;
+  for (auto& [key, cell] : cells) list.push_back(std::move(cell));
+  return list;
 }
 
 std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog& catalog,

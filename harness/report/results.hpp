@@ -69,6 +69,8 @@ struct ImportedCell {
   // Other imports of runs in `result` that have other numbers.
   std::vector<const TrialRow*> contradicting = {};
 };
+// All of `rows` that count, runs of one result together; by system, workload, method and workers.
+std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows);
 
 struct PartResult {
   const Part* part = nullptr;
@@ -103,8 +105,8 @@ std::string MachineOf(const TrialRow& row);
 // "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
 std::string FailureOf(const TrialRow& trial);
 
-// "Intel Xeon ..., 2 cores", of a description of a machine or of a node; "nodes of Intel Xeon ...,
-// network Ethernet 25 Gbit/s" of a system of several hosts.
+// "Intel Xeon ..., 2 cores", of a description of a machine or of a node, as trials keep it; "nodes
+// of Intel Xeon ..., network Ethernet 25 Gbit/s" of a system of several hosts.
 std::string HardwareLine(const nlohmann::json& machine);
 // What a trial ran on; of one that is modelled the profile and what its numbers are: "profile of
 // Intel Xeon ...", measured on the machine at hand, "profile mine (declared)".

@@ -1,57 +1,229 @@
 #include "harness/report/spec.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
-#include "harness/report/disturbed.hpp"
-#include "harness/report/headlines.hpp"
-#include "harness/report/imported.hpp"
+#include "harness/report/findings.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
-#include "harness/report/spec_cells.hpp"
+#include "harness/report/tables/records.hpp"
+#include "harness/report/tables/table.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-json ClaimsJson(const PartResult& result) {
-  json claims = json::array();
-  for (const auto& judged : JudgeClaims(result)) {
-    const ClaimWords words = WordsOf(judged);
-    claims.push_back({{"quote", judged.claim->quote},
-                      {"sentence", judged.claim->sentence},
-                      {"setting", judged.claim->setting},
-                      {"metric", judged.claim->metric},
-                      {"source", judged.claim->source},
-                      {"of", judged.claim->of},
-                      {"over", judged.claim->over},
-                      {"expected", words.expected},
-                      {"ours", words.ours},
-                      {"interval", IntervalJson(judged.ours)},
-                      {"n", judged.n},
-                      {"mode", judged.mode},
-                      {"verdict", words.verdict}});
+bool HasFigure(const Part& part, std::string_view kind) {
+  return std::any_of(part.figures.begin(), part.figures.end(),
+                     [&](const json& figure) { return figure["kind"] == kind; });
+}
+
+json ValuesJson(const std::map<int, double>& values) {
+  json object = json::object();
+  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
+  return object;
+}
+
+// The fraction of the sparsified tensors of which nothing was sent in a step, by block: those of
+// the trial's last plan.
+std::map<int, double> MissingRates(const CellResult& cell, const std::filesystem::path& folder) {
+  std::map<int, double> rates;
+  for (const auto& [block, missing] : cell.Values("tensors_missing")) {
+    const auto path = folder / cell.trials.at(block)->directory / "outcome.json";
+    if (!SomethingIsAt(path)) continue;
+    const json outcome = ReadJsonFile(path);
+    const json plans = outcome.value("plans", json::array());
+    const double tensors = static_cast<double>(outcome.value("layout", json::array()).size());
+    if (plans.empty()) continue;
+    const double sparse = tensors - plans.back()["tensors"]["dense"].get<double>();
+    if (sparse > 0) rates[block] = missing / sparse;
   }
-  return claims;
+  return rates;
+}
+
+json MetricsJson(const CellResult& cell, bool with_missing_rates,
+                 const std::filesystem::path& folder) {
+  std::map<std::string, std::string> units;
+  for (const auto& [block, trial] : cell.trials) {
+    for (const auto& [name, value] : trial->metrics) {
+      const auto unit = trial->units.find(name);
+      units.try_emplace(std::string(name),
+                        unit == trial->units.end() ? std::string_view() : unit->second);
+    }
+  }
+  json metrics = json::object();
+  for (const auto& [name, unit] : units) {
+    if (cell.Values(name).empty()) continue;  // times of disturbed trials
+    metrics[name] = {{"unit", unit},
+                     {"values", ValuesJson(cell.Values(name))},
+                     {"average", IntervalJson(cell.Average(name))},
+                     {"geometric", IntervalJson(cell.Over(name), unit.empty() ? "1" : unit)}};
+  }
+  if (!with_missing_rates) return metrics;
+  const auto rates = MissingRates(cell, folder);
+  if (rates.empty()) return metrics;
+  const std::vector<double> values = OfBlocks(rates);
+  metrics["missing_rate"] = {{"unit", "1"},
+                             {"values", ValuesJson(rates)},
+                             {"average", IntervalJson(MeanInterval(values))},
+                             {"geometric", IntervalJson(LogInterval(values))}};
+  return metrics;
+}
+
+// What the figures of an experiment divide, and by which methods those of a part.
+struct Denominators {
+  std::set<std::string> methods;
+  std::set<std::string> metrics = {"throughput", "final_metric", "seconds_to_target"};
+
+  Denominators(const std::vector<PartResult>& results, const PartResult& result) {
+    for (const PartResult& each : results) {
+      for (const json& figure : each.part->figures) {
+        for (const char* key : {"y", "metric"}) {
+          if (figure.contains(key)) metrics.insert(figure[key].get<std::string>());
+        }
+      }
+    }
+    methods = DenominatorsOf(*result.part);
+    for (const json& figure : result.part->figures) {
+      if (figure["kind"] != "ablation") continue;
+      for (const json& cell : figure["cells"])  // each variant is divided by the one before it
+        methods.insert(result.cells[cell].cell->config.method);
+    }
+  }
+};
+
+json RatiosJson(const PartResult& result, std::size_t i, const Denominators& denominators) {
+  json ratios = json::object();
+  const CellResult& cell = result.cells[i];
+  for (const auto& method : denominators.methods) {
+    const auto over = result.CounterpartOf(i, method);
+    if (!over) continue;
+    json metrics = json::object();
+    for (const auto& metric : denominators.metrics) {
+      const auto by_block = RatiosByBlock(cell, result.cells[*over], metric);
+      json ratio = RatioJson(RatioOf(cell, result.cells[*over], metric));
+      if (ratio.is_null()) continue;
+      ratio["values"] = ValuesJson(by_block);
+      metrics[metric] = std::move(ratio);
+    }
+    ratios[method] = {{"cell", *over}, {"metrics", std::move(metrics)}};
+  }
+  return ratios;
+}
+
+// The live cells with results by what they compute, the first of a mode alone.
+std::map<std::string, std::map<std::string, json>> LivePoints(
+    const std::vector<PartResult>& results) {
+  std::map<std::string, std::map<std::string, json>> points;
+  for (std::size_t part = 0; part < results.size(); ++part) {
+    for (std::size_t i = 0; i < results[part].cells.size(); ++i) {
+      const CellResult& cell = results[part].cells[i];
+      if (cell.cell->config.modelled() || cell.blocks() == 0) continue;
+      points[CanonicalWithout(cell.cell->json, LaunchKeys())].try_emplace(
+          NameOf(cell.cell->config.mode), json::array({part, i}));
+    }
+  }
+  return points;
+}
+
+// The trials of a cell's blocks that have disturbed ones alone.
+json DisturbedJson(const CellResult& cell) {
+  json list = json::array();
+  for (const int block : cell.disturbed) {
+    const TrialRow& trial = *cell.trials.at(block);
+    const auto step = trial.metrics.find("step_seconds");
+    const bool has_step = step != trial.metrics.end();
+    list.push_back({{"trial_id", trial.trial_id},
+                    {"block", block},
+                    {"step_seconds", has_step ? json(step->second) : json()},
+                    {"step", has_step ? Quantity(step->second, "s") : kNone},
+                    {"why", trial.WhyDisturbed()}});
+  }
+  return list;
+}
+
+json SetAsideJson(const CellResult& cell) {
+  json list = json::array();
+  for (const TrialRow* trial : cell.set_aside) {
+    list.push_back({{"trial_id", trial->trial_id},
+                    {"block", trial->paired_block()},
+                    {"started_utc", trial->started_utc},
+                    {"failure", FailureOf(*trial)},
+                    {"annotations", trial->annotations}});
+  }
+  return list;
+}
+
+// The cells of results[part], each: config with every key, config_hash, dense, trials [{id, block,
+// directory}], metrics {name: {unit, values {block: value}, average, geometric}}, reference, ratios
+// {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
+// hardware, sources, set_aside.
+//
+// `ratios` are those to the part's reference and to the methods that its figures divide by, of the
+// metrics that these show. `points` are the live cells, as [part, cell], that equal a modelled cell
+// in all but how they are launched, of parts that draw a scaling. Where a figure shows the rate of
+// missing tensors, outcome.json files beneath `folder`, the results folder, are read for it.
+json CellsJson(const std::vector<PartResult>& results, std::size_t part,
+               const std::filesystem::path& folder) {
+  const PartResult& result = results[part];
+  const Denominators denominators(results, result);
+  const bool rates = HasFigure(*result.part, "dual_line");
+  const bool scaling = HasFigure(*result.part, "scaling");
+  const auto points = scaling ? LivePoints(results) : decltype(LivePoints(results))();
+  json cells = json::array();
+  for (std::size_t i = 0; i < result.cells.size(); ++i) {
+    const CellResult& cell = result.cells[i];
+    const CellConfig& config = cell.cell->config;
+    const auto reference = result.ReferenceOf(i);
+    json trials = json::array();
+    std::set<std::string> hardware, sources;
+    // What a throughput trial drew while it was disturbed is not drawn; what another learned is.
+    const bool timed = config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
+    for (const auto& [block, trial] : cell.trials) {
+      if (timed && cell.disturbed.contains(block)) continue;
+      trials.push_back(
+          {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
+      hardware.insert(HardwareLine(*trial));
+      if (const std::string source = SourceOf(*trial); !source.empty()) sources.insert(source);
+    }
+    json entry = {{"config", cell.cell->json},
+                  {"config_hash", cell.cell->config_hash},
+                  {"label", cell.cell->label},
+                  {"dense", config.sparsifier == "none" || config.density >= 1},
+                  {"trials", std::move(trials)},
+                  {"metrics", MetricsJson(cell, rates, folder)},
+                  {"reference", reference ? json(*reference) : json()},
+                  {"ratios", RatiosJson(result, i, denominators)},
+                  {"failure", timed && cell.OnlyDisturbed() ? "disturbed" : cell.failure},
+                  {"disturbed", DisturbedJson(cell)},
+                  {"oversubscribed", cell.Oversubscribed()},
+                  {"hardware", hardware},
+                  {"sources", sources},
+                  {"set_aside", SetAsideJson(cell)},
+                  {"points", json::array()}};
+    if (scaling && config.modelled()) {
+      if (const auto alike = points.find(CanonicalWithout(cell.cell->json, LaunchKeys()));
+          alike != points.end()) {
+        for (const auto& [mode, point] : alike->second) entry["points"].push_back(point);
+      }
+    }
+    cells.push_back(std::move(entry));
+  }
+  return cells;
 }
 
 json HeadlinesJson(const Experiment& experiment, const std::vector<PartResult>& results) {
-  json headlines = json::array();
-  for (const Headline& headline : HeadlinesOf(experiment, results)) {
-    headlines.push_back({{"part", headline.part},
-                         {"sentence", headline.sentence},
-                         {"method", headline.method},
-                         {"over", headline.over},
-                         {"metric", headline.metric},
-                         {"mode", headline.mode},
-                         {"settings", headline.settings},
-                         {"best", IntervalJson(headline.best)},
-                         {"least", headline.least},
-                         {"most", headline.most}});
-  }
-  return headlines;
+  json sentences = json::array();
+  for (const Headline& headline : HeadlinesOf(experiment, results))
+    sentences.push_back(headline.sentence);
+  return sentences;
 }
 
 json PredictionJson(const PredictionSummary& summary) {
@@ -60,20 +232,19 @@ json PredictionJson(const PredictionSummary& summary) {
   };
   json cells = json::array();
   for (const PredictedCell& cell : summary.cells) {
-    const bool inside = cell.live.low <= cell.predicted && cell.predicted <= cell.live.high;
-    cells.push_back({{"cell", cell.position},
-                     {"twin", cell.twin},
-                     {"observed", IntervalJson(cell.live)},
-                     {"predicted", cell.predicted},
-                     {"error", cell.error()},
-                     {"within_interval", cell.live.has_bounds() ? json(inside) : json()},
-                     {"oversubscribed", cell.oversubscribed}});
+    cells.push_back(
+        {{"cell", cell.position},
+         {"twin", cell.twin},
+         {"observed", IntervalJson(cell.live)},
+         {"predicted", cell.predicted},
+         {"error", cell.error()},
+         {"within_interval", cell.live.has_bounds() ? json(cell.within_interval()) : json()},
+         {"oversubscribed", cell.oversubscribed}});
   }
   return {{"cells", std::move(cells)},
+          {"may_be_off", kMayBeOff},
           {"median_error", optional(summary.median_error)},
-          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)},
-          {"ordered_pairs", summary.ordered_pairs},
-          {"agreeing_pairs", summary.agreeing_pairs}};
+          {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)}};
 }
 
 // The entries of a part; one that shows predictions gets those of its cells.
@@ -86,6 +257,12 @@ json FiguresJson(const std::vector<Part>& parts, const std::vector<PartResult>& 
     figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
   }
   return figures;
+}
+
+// Of a part's results; null of profiles, which have none to lay out.
+json TableJson(const PartResult& result, const Catalog& catalog) {
+  const bool profiles = result.part->cells.front().config.is_profile();
+  return profiles ? json() : ToJson(ResultTable(result, catalog));
 }
 
 // The tables of parts[i]: its results, its claims, and the model's check where it has twins.
@@ -114,7 +291,8 @@ std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<Pa
 }
 
 json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
-                    const std::vector<PartResult>& results, const std::filesystem::path& folder) {
+                    const std::vector<PartResult>& results, const Catalog& catalog,
+                    const std::filesystem::path& folder) {
   json spec = {
       {"id", experiment.id},
       {"title", experiment.title},
@@ -127,6 +305,8 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
       {"confidence", kConfidence},
       {"headlines", HeadlinesJson(experiment, results)},
       {"disturbed", DisturbedWarning(results)},
+      {"judged", ToJson(JudgedByPart(results))},
+      {"csv", RecordsCsv(RecordsOf(parts, results, catalog))},
       {"provenance", ProvenanceOf(results)},
       {"parts", json::array()}};
   for (const auto& [what, reason] : experiment.not_run) {
@@ -156,12 +336,17 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                     {"older_revisions", results[i].older_revisions},
                     {"older_profiles", results[i].older_profiles}}},
                   {"cells", CellsJson(results, i, folder)},
-                  {"imported", ImportedJson(results[i].imported)},
+                  {"imported",
+                   {{"results", ImportedJson(results[i].imported)},
+                    {"table", ToJson(ImportedTable("", results[i].imported))}}},
                   {"figures", FiguresJson(parts, results, i)},
-                  {"claims", ClaimsJson(results[i])},
-                  {"prediction", HasTwins(parts, i)
-                                     ? PredictionJson(ComparePrediction(results[i], results[i + 1]))
-                                     : json()}};
+                  {"table", TableJson(results[i], catalog)},
+                  {"prediction", json()}};
+    if (HasTwins(parts, i)) {
+      const PredictionSummary summary = ComparePrediction(results[i], results[i + 1]);
+      entry["prediction"] = PredictionJson(summary);
+      entry["prediction"]["table"] = ToJson(PredictionTable(part, summary));
+    }
     spec["parts"].push_back(std::move(entry));
   }
   return spec;

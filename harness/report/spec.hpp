@@ -3,21 +3,22 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "harness/experiment/experiment.hpp"
 #include "harness/report/results.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 
 // {id, title, paper, file, calibration, not_run: [{what, reason}], keys: {method, sparsity, panel},
-// preliminary_below, confidence, headlines, disturbed, provenance, parts: [{id, title, kind, mode,
-// reference, blocks, defaults, axes, excluded: [{cell, reason}], left_out, cells (CellsJson),
-// imported (ImportedJson), figures, claims, prediction}]}, twins of predicted parts included as
-// parts of their own. `results` and `parts` are in the same order; `folder` is the results folder
-// that they come from.
+// preliminary_below, confidence, headlines, disturbed, judged (JudgedClaims), csv (RecordsCsv),
+// provenance, parts: [{id, title, kind, mode, reference, blocks, defaults, axes, excluded: [{cell,
+// reason}], left_out, cells (CellsJson), imported (ImportedJson), figures, claims, table (Table),
+// prediction}]}, twins of predicted parts included as parts of their own. `results` and `parts` are
+// in the same order; `folder` is the results folder that they come from.
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
-                              const std::vector<PartResult>& results,
+                              const std::vector<PartResult>& results, const Catalog& catalog,
                               const std::filesystem::path& folder);
 
 // Makes the result, claim and prediction tables of an experiment, in the order of its parts.

@@ -1,5 +1,4 @@
-// Gathers what the pages over a store show, as JSON: systems, methods, workloads, experiments,
-// every cell's numbers on every system, and comparisons.
+// Gathers what the pages of a site show, as the JSON file that they are made from.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 import site_test
-from figures_fixture import Page, Synthetic, claim, config
+from figures_fixture import Page, Synthetic, config, judged_sentence, judged_setting
 from sparfuse_report import cells, paper, report, style, web
 
 HOSTILE = """<script>harm('1')</script>'"><b onclick='2' x="{{ 7 * 7 }}{% raw %}{# &lt;"""
@@ -47,19 +47,19 @@ def spec(folder):
         made.trial("p.predicted", cell, 0, {"step_seconds": (0.29, "s"), "throughput": (101, "images/s")})
     made.trial("p", live[2], 0, failure="timeout")
     made.trial("p", live[2], 1, annotations=["the room was hot"])
-    claims = [claim("wfbp wins", verdict, setting) for verdict, setting in (
-        ("holds", "1 Gbit/s"), ("does not hold", "10 Gbit/s"), ("holds", ""))]
+    said = [judged_sentence("wfbp wins", judged_setting("holds")),
+            judged_sentence("wfbp leads", judged_setting("does not hold", "10 Gbit/s"), judged_setting("holds", "1 Gbit/s"))]
     figures = [{"kind": kind, "x": "workers"} for kind in ("grouped_bars", "unknown", "gantt")]
     excluded = [{"cell": {**live[1], "density": 0.5}, "reason": "as dense"}, {"cell": "zen on 4", "reason": ""}]
     table = {"caption": "results of others", "columns": ["system"], "rows": [["Xeon"]], "notes": ["odd"]}
     part = {"id": "p", "title": "Part", "cells": live, "figures": figures, "reference": "dense",
-            "claims": claims, "excluded": excluded, "imported": {"table": table}}
+            "judged": said, "excluded": excluded, "imported": {"table": table}}
     found = made.spec({
         "id": "quick", "title": "Quick", "paper": "a paper", "disturbed": "3 trials are disturbed",
-        "headlines": [{"sentence": "wfbp is faster"}],
+        "headlines": ["wfbp is faster"],
         "parts": [part, {"id": "p.predicted", "cells": twins}]})
     found["parts"][0]["cells"][3].update(failure="disturbed", disturbed=[
-        {"trial_id": "t", "block": 0, "step_seconds": 0.5, "why": "other work"}])
+        {"trial_id": "t", "block": 0, "step_seconds": 0.5, "step": "500 ms", "why": "other work"}])
     return found
 
 
@@ -98,7 +98,9 @@ class Escaping(unittest.TestCase):
                 self.assertIn(heading, text)
             entry = {"id": given["id"], "report": str(folder / f"{HOSTILE}.html")}
             not_run = hostile([{"experiment": "quick", "what": "64 GPUs", "reason": "none"}])
-            index = {"id": given["id"], "experiments": [entry], "not_run": not_run}
+            groups = [{**group, "id": given["id"]} for group in given["judged"]["groups"]]
+            index = {"id": given["id"], "experiments": [entry], "not_run": not_run,
+                     "judged": {**given["judged"], "groups": groups}}
             self.check(paper.render(index, [(experiment, styles)], folder / "paper.html"))
 
 

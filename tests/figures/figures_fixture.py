@@ -102,16 +102,21 @@ def interval(values):
     n, mean = len(values), sum(values) / len(values)
     spread = 2 * math.sqrt(sum((value - mean) ** 2 for value in values) / n)
     bounds = (mean - spread, mean + spread) if n > 1 else (None, None)
-    return {"value": mean, "low": bounds[0], "high": bounds[1], "n": n}
+    return worded(mean, *bounds, n)
 
 
-def geometric(values):
+def worded(value, low, high, n, unit="x"):
+    """An interval as the harness writes it."""
+    ends = "" if low is None else f" [{low:.2f}, {high:.2f}]"
+    return {"value": value, "low": low, "high": high, "n": n, "text": f"{value:.2f}{unit}{ends}"}
+
+
+def geometric(values, unit="x"):
     if not values or min(values) <= 0:
         return None
     found = interval([math.log(value) for value in values])
-    for name in ("value", "low", "high"):
-        found[name] = None if found[name] is None else math.exp(found[name])
-    return found
+    ends = (None if found[name] is None else math.exp(found[name]) for name in ("low", "high"))
+    return worded(math.exp(found["value"]), *ends, found["n"], unit)
 
 
 def ratio(ours, other):
@@ -127,23 +132,70 @@ def _setting(cell):
     }
 
 
-def claim(sentence, verdict, setting="", value=1.0, **more):
-    """A judged claim as spec.json has it; of a ratio between the methods that figures compare."""
+MARKS = {"holds": ("✓", "good"), "inconclusive": ("?", "part"), "direction only": ("≈", "part"),
+         "not decided": ("~", "part"), "does not hold": ("✗", "alarm")}
+
+
+def table(columns, rows, looks=(), caption="", notes=()):
+    """A finished table as spec.json has it; words in the first column, numbers in the others."""
     return {
-        "sentence": sentence,
-        "setting": setting,
-        "quote": f"{sentence} ({setting})" if setting else sentence,
-        "metric": "throughput",
-        "of": {"method": "safusion-inter"},
-        "over": {"method": "wfbp"},
-        "expected": "> 1x",
-        "ours": f"{value:.2f}x [{value - 0.04:.2f}, {value + 0.04:.2f}]",
-        "interval": {"value": value, "low": value - 0.04, "high": value + 0.04, "n": 3},
-        "n": 3,
-        "mode": "emulated",
-        "verdict": verdict,
-        **more,
+        "title": "",
+        "caption": caption,
+        "columns": columns,
+        "alignment": "l" + "r" * (len(columns) - 1),
+        "rows": rows,
+        "looks": list(looks),
+        "notes": list(notes),
     }
+
+
+def judged_setting(verdict, words="", value=1.0):
+    mark, look = next(MARKS[word] for word in MARKS if verdict.startswith(word))
+    ours = f"{value:.2f}x [{value - 0.04:.2f}, {value + 0.04:.2f}]"
+    return {"mark": mark, "look": look, "words": words, "value": f"{value:.2f}x", "ours": ours,
+            "verdict": verdict}
+
+
+def judged_sentence(sentence, *settings, expected="> 1x"):
+    """What the harness judged of a sentence; settings as judged_setting makes them, the worst first."""
+    rows = [[each["words"], expected, each["ours"], "3", "emulated", each["verdict"]] for each in settings]
+    return {
+        **{key: settings[0][key] for key in ("mark", "look")},
+        "sentence": sentence,
+        "facts": ["throughput", f"expected {expected}", "emulated", "n = 3"],
+        "settings": list(settings),
+        "many": len(settings) > 12,
+        "summary": "what its settings say",
+        "table": table(["setting", "expected", "ours (95 %)", "n", "mode", "verdict"], rows),
+    }
+
+
+def judged(groups):
+    """Of {id of a part or an experiment: sentences}."""
+    count = sum(len(each["settings"]) for sentences in groups.values() for each in sentences)
+    return {
+        "claims": count,
+        "summary": "what all say",
+        "meanings": "what the marks mean",
+        "groups": [
+            {"id": name, "title": f"Claims of {name}", "sentences": sentences}
+            for name, sentences in groups.items()
+            if sentences
+        ],
+    }
+
+
+def results(part):
+    """The finished table of a part's results: a row a cell."""
+    looks = {"": "", "not run": "absent", "disturbed": "absent"}
+    rows, found = [], []
+    for cell in part["cells"]:
+        throughput = cell["metrics"].get("throughput", {}).get("average")
+        number = f"{throughput['value']:.4g} images/s" if throughput else cell["failure"]
+        rows.append([cell["label"], number, str(len(cell["trials"]))])
+        found.append(looks.get(cell["failure"], "failed"))
+    notes = [entry["reason"] for entry in part.get("excluded", [])]
+    return table(["method", "throughput", "n"], rows, found, "how the numbers came about", notes)
 
 
 class Synthetic:
@@ -228,7 +280,7 @@ class Synthetic:
                 "unit": unit,
                 "values": values,
                 "average": interval(list(values.values())),
-                "geometric": geometric(list(values.values())),
+                "geometric": geometric(list(values.values()), f" {unit}"),
             }
         ratios = {}
         for method in {other["method"] for other in found}:
@@ -312,8 +364,11 @@ class Synthetic:
             errors = sorted(abs(pair["error"]) for pair in chosen)
             return errors[len(errors) // 2] if errors else None
 
+        rows = [[part["cells"][pair["cell"]]["label"], f"{100 * pair['error']:+.1f} %"] for pair in found]
         return {
             "cells": found,
+            "may_be_off": 0.15,
+            "table": table(["method", "error"], rows, caption="median |error|"),
             "median_error": middle(False),
             "oversubscribed_median_error": middle(True),
             "ordered_pairs": 5,
@@ -321,7 +376,7 @@ class Synthetic:
         }
 
     def spec(self, fields):
-        """Completes {id, parts: [{id, cells: [config], figures, ...}]} to a whole spec."""
+        """Completes {id, parts: [{id, cells: [config], figures, judged: [sentence], ...}]} to a whole spec."""
         parts = []
         for part in fields["parts"]:
             found, reference = part.get("cells", []), part.get("reference")
@@ -334,12 +389,15 @@ class Synthetic:
         for part in parts:
             twins = [other for other in parts if other["id"] == part["id"] + ".predicted"]
             part["prediction"] = self._prediction(part, twins[0]) if twins else None
+            part["table"] = results(part)
         return {
             "keys": KEYS,
             "preliminary_below": 5,
             "confidence": 0.95,
             "headlines": [],
             "provenance": PROVENANCE,
+            "judged": judged({part["id"]: part.pop("judged", []) for part in parts}),
+            "csv": 'what,part,value\nresult,p,"1,5 %"\n',
             **fields,
             "parts": parts,
         }

@@ -6,6 +6,7 @@ PYTHONPATH=harness/figures python tests/figures/figures_test.py --example DIR   
 
 import base64
 import contextlib
+import html
 import io
 import json
 import math
@@ -15,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import urllib.parse
 from pathlib import Path
 
 from figures_fixture import (
@@ -22,13 +24,14 @@ from figures_fixture import (
     Page,
     Schedule,
     Synthetic,
-    claim,
     config,
+    judged_sentence,
+    judged_setting,
     shown,
     write_series,
 )
 from sparfuse_report import __main__ as render
-from sparfuse_report import cells, style, tables, wording
+from sparfuse_report import cells, style, wording
 
 
 def example(folder):
@@ -152,30 +155,35 @@ def example(folder):
         {"kind": "bytes"},
         {"kind": "prediction"},
     ]
-    stated = claim(
+    stated = judged_sentence(
         "SAFusion (inter) is faster than layer-wise sparsification",
-        "direction only, preliminary",
-        value=1.12,
+        judged_setting("direction only, preliminary", value=1.12),
         expected="1.24x (figure 1.31x; the text is judged)",
     )
-    by_setting = [
-        claim("Aligned buffers beat negotiated ones", verdict, setting, value)
-        for setting, value, verdict in (
-            ("digits-resnet, workers 2", 1.08, "holds, preliminary"),
-            ("digits-resnet, workers 4", 1.01, "inconclusive, preliminary"),
-            ("text-gpt, workers 2", 0.93, "does not hold, preliminary"),
-            ("text-gpt, workers 4", 1.21, "holds, preliminary"),
-        )
-    ]
-    by_many = [
-        claim("More workers wait longer", "holds", f"workers {workers}", 1 + workers / 100)
-        for workers in range(2, 42, 2)
-    ]
+    by_setting = judged_sentence(
+        "Aligned buffers beat negotiated ones",
+        *(
+            judged_setting(f"{verdict}, preliminary", setting, value)
+            for setting, value, verdict in (
+                ("text-gpt, workers 2", 0.93, "does not hold"),
+                ("digits-resnet, workers 4", 1.01, "inconclusive"),
+                ("digits-resnet, workers 2", 1.08, "holds"),
+                ("text-gpt, workers 4", 1.21, "holds"),
+            )
+        ),
+    )
+    by_many = judged_sentence(
+        "More workers wait longer",
+        *(
+            judged_setting("holds", f"workers {workers}", 1 + workers / 100)
+            for workers in range(2, 42, 2)
+        ),
+    )
     fields = {
         "id": "quick",
         "title": "Sparsification and fusion on two cores",
         "paper": "safusion",
-        "headlines": [{"sentence": "safusion-inter: 1.12x the throughput of wfbp."}],
+        "headlines": ["safusion-inter: 1.12x the throughput of wfbp."],
         "parts": [
             {
                 "id": "throughput",
@@ -185,7 +193,7 @@ def example(folder):
                 "reference": "dense",
                 "cells": live,
                 "figures": figures,
-                "claims": [stated, *by_setting, *by_many],
+                "judged": [by_setting, stated, by_many],
                 "excluded": [
                     {
                         "cell": {
@@ -243,17 +251,6 @@ class Wording(unittest.TestCase):
         self.assertEqual(wording.quantity(0.0183, "s"), f"18.3{thin}ms")
         self.assertEqual(wording.quantity(2.0e6, "B"), f"2.00{thin}MB")
         self.assertEqual(wording.quantity(float("nan"), "s"), wording.NONE)
-        self.assertEqual(
-            wording.ratio(cells.Interval(1.312, 1.268, 1.354, 7)), "1.31x [1.27, 1.35]"
-        )
-        self.assertEqual(
-            wording.with_interval(cells.Interval(3412, 3341, 3484, 7), "images/s"),
-            f"3{thin}412{thin}images/s ± 2.1{thin}%",
-        )
-
-    def test_a_lopsided_interval_shows_its_bounds(self):
-        text = wording.with_interval(cells.Interval(0.5, 0.2, 1.25, 2), "s")
-        self.assertEqual(text, f"500{wording.THIN}ms [200, 1{wording.THIN}250]")
 
     def test_a_model_table_goes_by_its_name(self):
         for name in ("table:mine@0123456789ab", "table:there/mine.json", "mine"):
@@ -348,6 +345,8 @@ class Rendering(unittest.TestCase):
         drawn = {entry["kind"] for part in self.spec["parts"] for entry in part.get("figures", [])}
         self.assertLess(drawn, set(kinds.KINDS))  # the others: figures_published_test.py
         paths = [Path(line) for line in out.split()]
+        *paths, numbers = paths
+        self.assertEqual((numbers.name, numbers.read_text()), ("numbers.csv", self.spec["csv"]))
         self.assertEqual(len(paths), 3 * len(drawn))
         for path in paths:
             data = path.read_bytes()
@@ -475,7 +474,7 @@ class Rendering(unittest.TestCase):
         page = Page(text)
         self.assertEqual(page.open, [])
         for link in page.links:
-            self.assertTrue(link.startswith(("#", "data:image/")), link[:80])
+            self.assertTrue(link.startswith(("#", "data:image/", "data:text/csv")), link[:80])
             if link.startswith("#"):
                 self.assertIn(link[1:], page.ids)
         self.assertNotIn("<script", text)
@@ -493,8 +492,8 @@ class Rendering(unittest.TestCase):
             "gcc 12.2.0",
             "9104e56",
             "libtorch",
-            "Preliminary",
-            "Median error",
+            "how the numbers came about",
+            "median |error|",
             "timeout",
             "1 Gbit/s link, 200 µs per message",
         ):
@@ -505,25 +504,26 @@ class Rendering(unittest.TestCase):
         self.assertLess(places[0], text.index("<nav>"))
         self.assertIn("What it said stays where it ran", text)
 
-    def test_table_of_a_part(self):
-        experiment = cells.Experiment(self.spec, self.folder / "results")
-        table = tables.part_table(experiment.part("throughput"), style.Styles(experiment.methods))
-        self.assertEqual(len(table.groups), 6)
-        heading, rows = table.groups[0]
-        self.assertEqual(
-            heading, "digits-resnet, 2 workers, 1 Gbit/s link, 200 µs per message, emulated"
-        )
-        self.assertEqual(
-            [row[0] for row in rows[:6]],
-            ["dense", "horovod-fusion", "wfbp", "syncea", "safusion-naive", "safusion-inter"],
-        )
-        self.assertEqual(rows[6], tables.Failed("oktopk", f"{wording.NONE} [1]"))
-        self.assertTrue(all(len(row) == len(table.columns) for row in rows[:6]))
-        self.assertRegex(rows[2][4], r"^\d\.\d\dx \[\d\.\d\d, \d\.\d\d\]$")
-        self.assertEqual((rows[0][4], rows[0][-1]), ("reference", "3"))
-        failed = [row for _, rows in table.groups for row in rows if isinstance(row, tables.Failed)]
-        self.assertIn(tables.Failed("syncea", "timeout"), failed)
-        self.assertTrue(any(note.startswith("Preliminary") for note in table.notes))
+    def test_tables_of_a_report_are_the_harness_s(self):
+        self.assertEqual(self.render("report", out="t.html")[0], 0)
+        text = (self.folder / "t.html").read_text(encoding="utf-8")
+        section = text[text.index("<section id='tables'") : text.index("<section id='verdicts'")]
+        shown_rows = [
+            [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+            for row in re.findall(r"<tr[^>]*>(<td.*?)</tr>", section)
+        ]
+        parts = [part for part in self.spec["parts"] if not part["id"].endswith(".predicted")]
+        self.assertEqual(shown_rows, [row for part in parts for row in part["table"]["rows"]])
+        self.assertEqual(section.count("<tr class='failed'>"), 1)  # syncea's timeout
+        self.assertIn("<th scope='col' class='words'>method</th><th scope='col'>throughput</th>", section)
+        self.assertIn("[1] Ok-Topk needs a power of two", re.sub(r"<[^>]*>", "", section))
+
+    def test_a_report_has_every_number_as_csv(self):
+        self.assertEqual(self.render("report", out="c.html")[0], 0)
+        text = (self.folder / "c.html").read_text(encoding="utf-8")
+        name, csv = re.search(r"download='(.*?)' href='data:text/csv;charset=utf-8,(.*?)'", text).groups()
+        self.assertEqual(name, "quick.csv")
+        self.assertEqual(urllib.parse.unquote(csv), self.spec["csv"])
 
     def test_a_bare_spec_of_which_nothing_has_run(self):
         cell = config("dense", "digits-resnet", 3, 1.0, "emulated")
@@ -597,7 +597,7 @@ class Rendering(unittest.TestCase):
             (
                 (),
                 {"id": "quick", "parts": []},
-                "expected headlines, keys, provenance",
+                "expected csv, headlines, judged, keys, provenance",
             ),
         ):
             code, _, error = self.render("figure", *more, spec=spec)

@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 import browser
+import figures_fixture
 import figures_published_test
 import figures_test
 import site_test
@@ -34,6 +35,8 @@ def pages(folder):
     index["not_run"].append(
         {"experiment": "quick", "what": "64 GPUs", "reason": "there is no such cluster here"}
     )
+    said = figures_fixture.judged_sentence("wfbp wins", figures_fixture.judged_setting("holds"))
+    index["judged"] = figures_fixture.judged({"quick": [said], "published": [said]})
     made["paper"] = paper.render(index, loaded, folder / "paper.html")
     site = dict(web.pages(site_test.site_data()))
     for name in ("index", "systems/a1", "methods/wfbp"):

@@ -303,8 +303,11 @@ class OneTruth(unittest.TestCase):
         ratio = live["cells"][1]["ratios"]["dense"]["metrics"]["throughput"]
         for name, value in zip(("value", "low", "high"), RATIO):
             self.assertAlmostEqual(ratio[name] / value, 1, places=6)
-            self.assertAlmostEqual(live["claims"][0]["interval"][name] / value, 1, places=6)
-            self.assertAlmostEqual(spec["headlines"][0]["best"][name] / value, 1, places=6)
+        words = "{:.2f}x [{:.2f}, {:.2f}]".format(*RATIO)
+        self.assertEqual(ratio["text"], words)
+        self.assertTrue(spec["headlines"][0].startswith(f"wfbp: {words} the throughput of dense"))
+        [group] = spec["judged"]["groups"]
+        self.assertEqual(group["sentences"][0]["settings"][0]["ours"], words)
         computed = [cell["metrics"]["throughput"]["values"] for cell in modelled["cells"]]
         self.assertEqual(computed, [{"0": value} for value in self.modelled])
         self.has_none_that_must_not_count([value for value in leaves(spec) if value > 0])

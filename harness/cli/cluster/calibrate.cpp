@@ -8,7 +8,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
-#include "harness/report/tables/table.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

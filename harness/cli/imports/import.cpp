@@ -6,7 +6,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/imports/imports.hpp"
-#include "harness/report/imported.hpp"
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -110,7 +110,7 @@ int ImportListVerb(Program& program) {
   const std::vector<TrialRow> rows = program.Rows();
   const std::vector<ImportedCell> cells = ImportedCells(rows);
   if (program.json()) {
-    PrintJson(ImportedJson(cells)["results"]);
+    PrintJson(ImportedJson(cells));
   } else if (cells.empty()) {
     fmt::print("nothing was imported into {}\n", program.store().results().string());
   } else {

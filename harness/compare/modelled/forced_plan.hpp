@@ -1,11 +1,15 @@
-// Forces the fusion plans that one side's planners made on the other sides: which cells that are,
-// what the model says of them, and what trials that were run with them say.
+// Forces the fusion plans of one side on the others: which cells that are, what the model and
+// trials with these plans say, and the experiment that runs them.
 #pragma once
 
+#include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "harness/catalog/catalog.hpp"
+#include "harness/clusters/profile_folders.hpp"
 #include "harness/compare/comparison.hpp"
 #include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/records/cell_config.hpp"
@@ -24,5 +28,22 @@ CellConfig WithPlanOf(const CellConfig& cell, const nlohmann::json& outcome);
 void ForcePlans(SystemComparison& comparison, const std::vector<SystemSide>& sides,
                 std::size_t giver, DisturbedTrials disturbed,
                 const std::vector<std::unique_ptr<ModelledSide>>& models);
+
+struct PlanExperiment {
+  std::string id;         // "plan-of-a"
+  std::string text;       // of the file
+  std::size_t plans = 0;  // that are given in it
+  // Cells whose plan cannot be forced, and why: "safusion, workers 2: ...".
+  std::vector<std::string> left_out;
+};
+
+// Of the cells whose `forced` is set (ForcePlans) and whose plan differs on any side. The text
+// gives the keys without which a cell would be another one, and no others; it is read back before
+// it is returned. `file`: where it will be, for what paths in it are relative to. Throws
+// Error{kConfig} where no plan can be given, with the first reason.
+PlanExperiment ExperimentOfPlans(const SystemComparison& comparison,
+                                 const std::vector<SystemSide>& sides, std::size_t giver,
+                                 const Catalog& catalog, const ProfileFolders& profiles,
+                                 const std::filesystem::path& file);
 
 }  // namespace sparfuse::harness

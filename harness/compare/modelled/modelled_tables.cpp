@@ -1,5 +1,4 @@
-#include "harness/compare/modelled/modelled_tables.hpp"
-
+// Lays out what the model says beside a comparison: tables for people, objects for programs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,9 +6,9 @@
 #include <cmath>
 #include <optional>
 
-#include "harness/compare/table_parts.hpp"
-#include "harness/report/spec_cells.hpp"
+#include "harness/compare/comparison_table.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -78,8 +77,8 @@ Table TransportTable(const ComparedPart& part, const std::vector<SystemSide>& si
       const Transported& carried = cell.transported[side - 1];
       std::string change = kNone;
       if (carried.model_first)
-        change = fmt::format("{:.3g}x", carried.model_second->value / carried.model_first->value);
-      if (!carried.lacks.empty()) change += fmt::format(" [{}]", NoteOf(table, carried.lacks));
+        change = RatioText(carried.model_second->value / carried.model_first->value);
+      if (!carried.lacks.empty()) change += fmt::format(" [{}]", table.NoteOf(carried.lacks));
       row.push_back(change);
       row.push_back(RatioText(carried.ratio));
       row.push_back(RatioText(cell.sides[side].ratio));
@@ -132,7 +131,7 @@ Table PlanTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
       const ForcedPlan& forced = cell.forced[side];
       std::string own = RatioText(cell.sides[side].ratio);
       for (const std::string& why : {forced.lacks, forced.lacks_modelled}) {
-        if (!why.empty()) own += fmt::format(" [{}]", NoteOf(table, why));
+        if (!why.empty()) own += fmt::format(" [{}]", table.NoteOf(why));
       }
       row.push_back(own);
       row.push_back(forced.own ? "the same plan" : RatioText(forced.modelled));
@@ -212,10 +211,10 @@ json TransportedJson(const ComparedCell& cell, std::size_t side) {
   const Transported& carried = cell.transported[side - 1];
   return {{"mode", "modelled"},
           {"lacks", carried.lacks},
-          {"model_first", IntervalJson(carried.model_first)},
-          {"model_second", IntervalJson(carried.model_second)},
-          {"ratio", IntervalJson(carried.ratio)},
-          {"residual", IntervalJson(carried.residual)}};
+          {"model_first", RatioJson(carried.model_first)},
+          {"model_second", RatioJson(carried.model_second)},
+          {"ratio", RatioJson(carried.ratio)},
+          {"residual", RatioJson(carried.residual)}};
 }
 
 json ForcedJson(const ComparedCell& cell, std::size_t side, const ModelRequest& asked) {
@@ -228,10 +227,10 @@ json ForcedJson(const ComparedCell& cell, std::size_t side, const ModelRequest& 
       {"config", forced.config_hash.substr(0, kShortHash)},
       {"lacks", forced.lacks},
       {"lacks_modelled", forced.lacks_modelled},
-      {"modelled", IntervalJson(forced.modelled)},
-      {"measured", IntervalJson(forced.measured)},
-      {"gain", IntervalJson(forced.gain)},
-      {"rest", IntervalJson(forced.rest)},
+      {"modelled", RatioJson(forced.modelled)},
+      {"measured", RatioJson(forced.measured)},
+      {"gain", RatioJson(forced.gain)},
+      {"rest", RatioJson(forced.rest)},
       {"gain_mode", !forced.gain ? json() : json(forced.gain_measured ? "measured" : "modelled")},
       {"rest_mode", !forced.rest ? json() : json(forced.rest_measured ? "measured" : "modelled")}};
 }

@@ -7,7 +7,8 @@ the series that it names; nothing else of the store is read.
                          [--part P] [--figure NAME]      NAME is a figure's name or kind
                          [--data FILE.json]              gets the numbers that every figure drew
       PNG (150 dpi), PDF and SVG for each figure, and CSV for the numbers of one that shows a
-      paper's beside ours; prints the files written.
+      paper's beside ours; of all figures numbers.csv, too: every number as `sparfuse table --format
+      csv` has it. Prints the files written.
   sparfuse_report report --results DIR --experiment ID --spec spec.json --out FILE.html
       one self-contained HTML file.
   sparfuse_report paper  --results DIR --index index.json --out FILE.html
@@ -120,6 +121,8 @@ def draw_figures(arguments):
         paths = write_figure(drawn, arguments.out, name)
         print(*paths, *tables.write_csv(drawn.tables, arguments.out, name), sep="\n")
         written += 1
+    if written and not asked:
+        write_page(Path(arguments.out) / "numbers.csv", experiment.csv)
     if arguments.data:
         write_page(arguments.data, json.dumps(data, indent=1) + "\n")
     return 1 if asked and not written else 0

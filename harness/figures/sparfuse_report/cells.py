@@ -36,13 +36,20 @@ class Interval:
     high: float | None
     n: int
     values: dict = field(default_factory=dict)  # of a ratio: block -> ratio
+    text: str = ""  # as tables show it, with unit and ends
 
     @staticmethod
     def of(fields):
         if fields is None:
             return None
         values = _by_block(fields.get("values", {}))
-        return Interval(fields["value"], fields["low"], fields["high"], fields["n"], values)
+        ends = fields["low"], fields["high"]
+        return Interval(fields["value"], *ends, fields["n"], values, fields.get("text", ""))
+
+
+def text_of(interval):
+    """As tables show it; a dash of nothing."""
+    return interval.text if interval else wording.NONE
 
 
 class Trial:
@@ -155,7 +162,7 @@ class Part:
         self.excluded = fields.get("excluded") or []
         self.left_out = fields.get("left_out") or {}
         self.figures = fields.get("figures") or []
-        self.claims = fields.get("claims") or []
+        self.table = fields.get("table")  # finished: harness/wording/table.hpp; of its results
         self.prediction = fields.get("prediction")
         self.imported = fields.get("imported") or {}
         self.cells = [Cell(self, cell) for cell in fields["cells"]]
@@ -181,7 +188,7 @@ class Experiment:
     """What spec.json says; `results` is the folder that trials' directories are relative to."""
 
     def __init__(self, spec, results):
-        missing = {"id", "keys", "parts", "headlines", "provenance"} - set(spec)
+        missing = {"id", "keys", "parts", "headlines", "judged", "csv", "provenance"} - set(spec)
         if missing:
             raise SpecError(f"spec.json: expected {', '.join(sorted(missing))}")
         self.id, self.title = spec["id"], spec.get("title") or spec["id"]
@@ -190,6 +197,7 @@ class Experiment:
         self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
+        self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; every number
         self.disturbed = spec.get("disturbed") or ""  # a sentence
         self.parts = []
         for part in spec["parts"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jinja2
 
-from sparfuse_report import tables, wording
+from sparfuse_report import wording
 
 
 def anchor_of(*words):
@@ -24,7 +24,6 @@ def environment():
         extensions=["jinja2.ext.do"],
     )
     made.globals.update(anchor_of=anchor_of, wording=wording)
-    made.tests["failed"] = lambda row: isinstance(row, tables.Failed)
     return made
 
 

@@ -4,19 +4,7 @@ run."""
 import os
 from pathlib import Path
 
-from sparfuse_report import page, report, verdicts
-
-
-def _judged(experiments, own):
-    """A group for each file that claims something."""
-    groups = []
-    for experiment in experiments:
-        parts = [part.claims for part in experiment.parts]
-        claims = [claim for each in parts for claim in each]
-        if claims:
-            said = f": {experiment.title}: {verdicts.summary(claims)}"
-            groups.append((own[experiment.id], experiment.id, said, parts))
-    return verdicts.Judged(groups)
+from sparfuse_report import page, report
 
 
 def render(index, loaded, out):
@@ -49,6 +37,6 @@ def render(index, loaded, out):
             (experiment, report.figures(experiment, styles, f"{experiment.id}-"))
             for experiment, styles in loaded
         ],
-        judged=_judged(experiments, own),
+        judged=index["judged"],
         not_run=[(entry["experiment"], entry["what"], entry["reason"]) for entry in index["not_run"]],
     )

@@ -8,8 +8,7 @@ import io
 import matplotlib
 
 from sparfuse_report import cells as selection
-from sparfuse_report import kinds, page, style, tables, verdicts, wording
-from sparfuse_report.kinds import prediction
+from sparfuse_report import kinds, page, style, wording
 
 LONG_TABLE = 40  # rows; longer ones can be folded
 
@@ -45,17 +44,6 @@ def embedded(drawn, name):
     return Shown(drawn.caption, title=drawn.title, width=width, picture=data, tables=drawn.tables)
 
 
-def _judged(experiment):
-    """Every claim of the experiment, part by part."""
-    return verdicts.Judged(
-        [
-            (f"#{page.anchor_of('table', part.id)}", part.title, "", [part.claims])
-            for part in experiment.parts
-            if part.claims
-        ]
-    )
-
-
 def _failures(experiment):
     """Every cell with a failed trial, also where a later trial counts; trials called bad or
     disturbed; and cells without any."""
@@ -74,9 +62,7 @@ def _failures(experiment):
             )
             failed.append((*named, when, state, trial))
         for trial in cell.disturbed:
-            seconds = trial["step_seconds"]
-            step = wording.quantity(seconds, "s") if seconds else wording.NONE
-            disturbed.append((*named, f"block {trial['block']}", step, trial["why"]))
+            disturbed.append((*named, f"block {trial['block']}", trial["step"], trial["why"]))
         if cell.failure() in ("not run", "stale"):
             without.append((*named, cell.failure()))
     return {
@@ -102,14 +88,9 @@ class Checked:
     """What a part's cells say of their modelled twins."""
 
     def __init__(self, experiment, part, twin, styles):
-        result = prediction.Check(part, twin, part.prediction)
-        self.title, self.pairs, self.band = part.title, len(result.pairs), prediction.BAND
-        self.crowded_pairs = sum(pair.oversubscribed for pair in result.pairs)
-        self.error, self.crowded_error = result.median_error(False), result.median_error(True)
-        self.comparisons, self.same_order = result.comparisons, result.same_order
-        self.table, self.figure = tables.prediction_table(result), None
+        self.title, self.table, self.figure = part.title, part.prediction["table"], None
         drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
-        if self.pairs and not drawn:  # else it stands in its part
+        if self.table["rows"] and not drawn:  # else it stands in its part
             entry, name = {"kind": "prediction"}, f"prediction-{part.id}"
             self.figure = drawn_figure(experiment, part, entry, styles, name)
 
@@ -181,8 +162,8 @@ def figures(experiment, styles, prefix=""):
     ]
 
 
-def _tables(experiment, styles):
-    """[(part, how many cells it has, its table or None)]"""
+def _tables(experiment):
+    """[(part, how many cells it has)]"""
     found = []
     for part in _shown_parts(experiment):
         counts = sum(1 for cell in part.cells if cell.n)
@@ -192,7 +173,7 @@ def _tables(experiment, styles):
             f"{len(part.cells)} cells, {counts} with trials that count, "
             f"{failed} failed, {len(part.excluded)} excluded."
         )
-        found.append((part, counted, tables.part_table(part, styles)))
+        found.append((part, counted))
     return found
 
 
@@ -220,9 +201,9 @@ def render(experiment, styles):
         warnings=[experiment.disturbed],
         experiment=experiment,
         drawn=figures(experiment, styles),
-        tables=_tables(experiment, styles),
+        tables=_tables(experiment),
         long_table=LONG_TABLE,
-        judged=_judged(experiment),
+        addresses={part.id: f"#{page.anchor_of('table', part.id)}" for part in experiment.parts},
         checked=_checked(experiment, styles),
         **_failures(experiment),
         excluded=_excluded(experiment),

@@ -178,27 +178,6 @@ def unit_scale(unit, largest):
     return 1.0, unit
 
 
-def ratio(interval):
-    """1.31x [1.27, 1.35]"""
-    if interval is None:
-        return NONE
-    if interval.low is None:
-        return f"{interval.value:.2f}x"
-    return f"{interval.value:.2f}x [{interval.low:.2f}, {interval.high:.2f}]"
-
-
-def with_interval(interval, unit):
-    """3 412 images/s ± 2.1 %; bounds instead of a percentage where the interval is lopsided."""
-    text = quantity(interval.value, unit)
-    if interval.low is None:
-        return text
-    above, below = interval.high / interval.value - 1.0, 1.0 - interval.low / interval.value
-    if above > 0.2:
-        scale, _ = unit_scale(unit, interval.value)
-        return f"{text} [{number(interval.low * scale)}, {number(interval.high * scale)}]"
-    return f"{text} ± {100 * max(above, below):.1f}{THIN}%"
-
-
 def declared_cluster(config):
     """The declared cluster of a modelled configuration, which has a link of its own; else None."""
     cluster = config.get("cluster")

@@ -9,6 +9,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -30,19 +31,27 @@ const std::vector<KeyColumn>& UsualColumns() {
   return kColumns;
 }
 
-constexpr MetricColumn kThroughput[] = {{"throughput", "throughput", true},
-                                        {"step_seconds", "step", false},
-                                        {"exposed_communication_seconds", "exposed comm.", false},
-                                        {"exchanges", "exchanges/step", false},
-                                        {"payload_bytes", "payload/step", false},
-                                        {"sent_bytes", "sent/step", false},
-                                        {"achieved_density", "achieved density", false}};
-constexpr MetricColumn kConvergence[] = {{"final_metric", "final metric", true},
-                                         {"steps_to_target", "steps to target", false},
-                                         {"seconds_to_target", "time to target", false},
-                                         {"exchanges", "exchanges/step", false},
-                                         {"sent_bytes", "sent/step", false},
-                                         {"achieved_density", "achieved density", false}};
+constexpr MetricColumn kThroughput[] = {
+    {.metric = "throughput", .title = "throughput", .interval = true, .ratio = "vs"},
+    {.metric = "step_seconds", .title = "step"},
+    {.metric = "exposed_communication_seconds",
+     .title = "exposed comm.",
+     .share_of = "step_seconds"},
+    {.metric = "exchanges", .title = "exchanges/step"},
+    {.metric = "payload_bytes", .title = "payload/step"},
+    {.metric = "sent_bytes", .title = "sent/step"},
+    {.metric = "achieved_density", .title = "achieved density"},
+    {.metric = "tensors_missing", .title = "tensors missing/step", .rare = true}};
+constexpr MetricColumn kConvergence[] = {
+    {.metric = "final_metric", .title = "final metric", .interval = true, .ratio = "vs"},
+    {.metric = "steps_to_target", .title = "steps to target", .interval = true, .of_target = true},
+    {.metric = "seconds_to_target",
+     .title = "time to target",
+     .interval = true,
+     .ratio = "time vs"},
+    {.metric = "exchanges", .title = "exchanges/step"},
+    {.metric = "sent_bytes", .title = "sent/step"},
+    {.metric = "achieved_density", .title = "achieved density"}};
 
 // Adds the paths of all values that are no tables themselves.
 void AddPaths(const json& value, const std::string& path, std::set<std::string>& paths) {
@@ -160,6 +169,15 @@ std::string UnitOf(std::string_view metric, const json& config, const Catalog& c
   const auto* workload =
       workloads::IsTable(name) ? workloads::FindTable(name) : FindEntry(catalog.workloads, name);
   return (workload != nullptr ? workload->unit : "units") + "/s";
+}
+
+std::string UnitOf(std::string_view metric, const CellResult& cell, const Catalog& catalog) {
+  if (metric == "final_metric" && !cell.trials.empty()) {
+    const TrialRow& trial = *cell.trials.begin()->second;
+    if (const auto unit = trial.units.find(metric); unit != trial.units.end())
+      return std::string(unit->second);
+  }
+  return UnitOf(metric, cell.cell->json, catalog);
 }
 
 }  // namespace sparfuse::harness

@@ -8,8 +8,12 @@
 #include <vector>
 
 #include "harness/experiment/experiment.hpp"
+#include "harness/report/results.hpp"
 
 namespace sparfuse::harness {
+
+// Configurations are JSON here: paths lead into their tables, and stored ones may have keys that
+// this program does not know.
 
 // A key of a configuration, or a way into its tables: "inputs.host", "recipe.learning_rate".
 struct KeyColumn {
@@ -23,9 +27,6 @@ struct KeyColumn {
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 
-// What a table shows where it has nothing.
-inline constexpr const char* kNone = "–";
-
 // What `config` has of a column; null where it has nothing.
 nlohmann::json KeyValue(const nlohmann::json& config, const KeyColumn& column);
 
@@ -35,7 +36,11 @@ std::string KeyText(const nlohmann::json& config, const KeyColumn& column);
 struct MetricColumn {
   const char* metric;
   const char* title;
-  bool interval;  // tables show how well the value is known
+  bool interval = false;           // tables show how well the value is known
+  const char* ratio = nullptr;     // "vs": heads the column of ratios to the reference
+  const char* share_of = nullptr;  // a metric: tables show how much of it this is
+  bool of_target = false;          // tables show how many blocks reached the target
+  bool rare = false;               // tables lack it where no cell has it
 };
 std::span<const MetricColumn> MetricColumnsOf(const Part& part);
 
@@ -43,5 +48,7 @@ std::span<const MetricColumn> MetricColumnsOf(const Part& part);
 std::string UnitOf(std::string_view metric);
 // The same, but of throughput what the workload of `config` counts: "images/s".
 std::string UnitOf(std::string_view metric, const nlohmann::json& config, const Catalog& catalog);
+// The same of a cell with results, whose trials say what an evaluation is in: "accuracy".
+std::string UnitOf(std::string_view metric, const CellResult& cell, const Catalog& catalog);
 
 }  // namespace sparfuse::harness

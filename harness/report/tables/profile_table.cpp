@@ -1,5 +1,4 @@
-#include "harness/report/tables/profile_table.hpp"
-
+// Lays out the outcomes of profile trials as tables for people.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +8,9 @@
 
 #include "harness/clusters/profile_data.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/table.hpp"
 #include "harness/statistics/statistics.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {

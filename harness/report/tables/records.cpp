@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "harness/report/imported.hpp"
 #include "harness/report/prediction.hpp"
-#include "harness/report/tables/csv.hpp"
 #include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
+
 namespace {
 
 using nlohmann::json;
@@ -29,6 +28,7 @@ class Recorder {
       const CellResult& cell = result_.cells[i];
       for (const MetricColumn& column : MetricColumnsOf(*result_.part)) {
         ResultRecord record = Record("result", *cell.cell, column.metric);
+        record.unit = UnitWord(UnitOf(column.metric, cell, catalog_));
         record.value = cell.Over(column.metric);
         if (const auto mean = cell.Mean(column.metric); mean && !record.value) {
           record.value = Interval{*mean, *mean, *mean, 1};  // 0 has no logarithm
@@ -41,7 +41,7 @@ class Recorder {
               fmt::format("{} of {} blocks disturbed", cell.disturbed.size(), cell.trials.size());
         }
         if (first || record.value) records.push_back(record);
-        if (first) AddRatio(i, column.metric, records);
+        if (column.ratio != nullptr) AddRatio(i, column.metric, records);
       }
     }
     for (const ExcludedCell& excluded : result_.part->excluded) {

@@ -3,50 +3,70 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "harness/catalog/metrics.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* kThin = "\u2009";
-
-std::string Number(double value) {
-  if (value == 0) return "0";
-  if (std::abs(value) < 1e-4) return fmt::format("{:.2e}", value);
-  if (std::abs(value) < 999.5) {
-    return fmt::format("{:.{}f}", value,
-                       std::max(0, 2 - static_cast<int>(std::floor(std::log10(std::abs(value))))));
+std::string ValueText(const CellResult& result, const MetricColumn& column,
+                      const std::string& unit) {
+  if (const auto interval = result.Over(column.metric)) {
+    return column.interval ? IntervalText(*interval, unit) : Quantity(interval->value, unit);
   }
-  const std::string digits = fmt::format("{:.0f}", value);
-  std::string text;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-') text += kThin;
-    text += digits[i];
-  }
-  return text;
+  // A mean that may be zero has no logarithm.
+  if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit);
+  const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
+  return apart ? "(" + Quantity(apart->value, unit) + ")" : kNone;
 }
 
 std::string MetricText(const CellResult& result, const MetricColumn& column,
                        const std::string& unit) {
-  const auto interval = result.Over(column.metric);
-  if (!interval) {  // a mean that may be zero has no logarithm
-    const auto mean = result.Mean(column.metric);
-    if (mean) return Quantity(*mean, unit);
-    const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
-    return apart ? "(" + Quantity(apart->value, unit) + ")" : kNone;
+  std::string text = ValueText(result, column, unit);
+  if (column.share_of != nullptr) {
+    const auto part = result.Mean(column.metric);
+    const auto whole = result.Mean(column.share_of);
+    if (part && whole && *whole > 0) text += fmt::format(" ({:.0f} %)", 100 * *part / *whole);
   }
-  std::string text = Quantity(interval->value, unit);
-  if (column.interval && interval->has_bounds()) {
-    text += fmt::format(" ± {:.1f} %", 100 * std::max(interval->high / interval->value - 1,
-                                                      1 - interval->low / interval->value));
+  if (column.of_target && result.cell->config.target) {
+    const std::size_t reached = result.Values(column.metric).size();
+    if (reached < result.trials.size())
+      text += fmt::format(" ({} of {})", reached, result.trials.size());
   }
   return text;
+}
+
+// How pages show the row of a cell.
+std::string LookOf(const CellResult& cell, const MetricColumn& first) {
+  if (cell.OnlyDisturbed() && IsTimed(first.metric)) return "absent";
+  if (cell.failure.empty()) return "";
+  return cell.failure == "not run" || cell.failure == "stale" ? "absent" : "failed";
+}
+
+std::vector<MetricColumn> ShownColumns(const PartResult& result) {
+  const auto all = MetricColumnsOf(*result.part);
+  std::vector<MetricColumn> shown(all.begin(), all.end());
+  std::erase_if(shown, [&](const MetricColumn& column) {
+    return column.rare && std::ranges::all_of(result.cells, [&](const CellResult& cell) {
+             return cell.Values(column.metric).empty();
+           });
+  });
+  return shown;
+}
+
+// The target that the cells of a part share; none where they differ, which has a column.
+std::optional<double> TargetOf(const Part& part) {
+  const auto target = part.cells.front().config.target;
+  const bool alike = std::ranges::all_of(
+      part.cells, [&](const Cell& cell) { return cell.config.target == target; });
+  return alike ? target : std::nullopt;
 }
 
 // What ratios to the reference rest on, where trials took turns; else "".
@@ -92,6 +112,7 @@ std::string Caption(const PartResult& result) {
         fmt::format("; preliminary: {} block(s), {} make a result", least, kPreliminaryBelowBlocks);
   }
   caption += HowPaired(result);
+  if (const auto target = TargetOf(*result.part)) caption += fmt::format("; target {:g}", *target);
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
@@ -119,71 +140,46 @@ std::string Caption(const PartResult& result) {
 
 }  // namespace
 
-std::string Quantity(double value, std::string_view unit) {
-  if (unit == "s" && value != 0) {
-    if (std::abs(value) < 1e-3) return Number(value * 1e6) + " µs";
-    if (std::abs(value) < 1) return Number(value * 1e3) + " ms";
-  }
-  if (unit == "B") {
-    for (const auto& [factor, name] : {std::pair{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}}) {
-      if (std::abs(value) >= factor) return Number(value / factor) + name;
-    }
-  }
-  return unit == "1" ? Number(value) : Number(value) + " " + std::string(unit);
-}
-
-std::string RatioText(const std::optional<Interval>& ratio) {
-  if (!ratio) return kNone;
-  const auto number = [](double value) {  // below 0.1, two decimals say too little
-    return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
-  };
-  if (!ratio->has_bounds()) return number(ratio->value) + "x";
-  return fmt::format("{}x [{}, {}]", number(ratio->value), number(ratio->low), number(ratio->high));
-}
-
 Table ResultTable(const PartResult& result, const Catalog& catalog) {
   const Part& part = *result.part;
   Table table;
   table.title = part.title;
   table.caption = Caption(result);
   const auto keys = KeyColumnsOf(part);
-  const auto metrics = MetricColumnsOf(part);
-  table.columns.push_back("method");
-  for (const auto& key : keys) table.columns.push_back(key.title);
+  const auto metrics = ShownColumns(result);
+  table.AddColumn("method", 'l');
+  for (const auto& key : keys) table.AddColumn(key.title, 'l');
   for (const auto& metric : metrics) {
-    table.columns.push_back(metric.title);
-    if (&metric == &metrics.front() && !part.reference.empty()) {
-      table.columns.push_back("vs " + part.reference + " (95 %)");
-    }
+    table.AddColumn(metric.title, 'r');
+    if (metric.ratio != nullptr && !part.reference.empty())
+      table.AddColumn(fmt::format("{} {} (95 %)", metric.ratio, part.reference), 'r');
   }
-  table.columns.push_back("n");
+  table.AddColumn("n", 'r');
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
     std::vector<std::string> row = {cell.cell->json["method"].get<std::string>()};
     for (const auto& key : keys) row.push_back(KeyText(cell.cell->json, key));
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();
-      const std::string unit = UnitOf(metric.metric, cell.cell->json, catalog);
+      const std::string unit = UnitOf(metric.metric, cell, catalog);
       const bool apart = first && cell.OnlyDisturbed() && IsTimed(metric.metric);
       row.push_back(first && !cell.failure.empty()
                         ? cell.failure
                         : (apart ? "disturbed " : "") + MetricText(cell, metric, unit));
-      if (!first || part.reference.empty()) continue;
+      if (metric.ratio == nullptr || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
       row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
                               : kNone);
     }
     row.push_back(std::to_string(BlocksOf(cell, part)));
-    table.rows.push_back(std::move(row));
+    table.AddRow(std::move(row), LookOf(cell, metrics.front()));
   }
   for (const auto& excluded : part.excluded) {
-    auto note = std::find(table.notes.begin(), table.notes.end(), excluded.reason);
-    if (note == table.notes.end()) note = table.notes.insert(note, excluded.reason);
     std::vector<std::string> row = {excluded.cell.value("method", kNone)};
     for (const auto& key : keys) row.push_back(KeyText(excluded.cell, key));
-    row.push_back(fmt::format("{} [{}]", kNone, note - table.notes.begin() + 1));
+    row.push_back(fmt::format("{} [{}]", kNone, table.NoteOf(excluded.reason)));
     row.resize(table.columns.size(), kNone);
-    table.rows.push_back(std::move(row));
+    table.AddRow(std::move(row), "absent");
   }
   return table;
 }
@@ -246,12 +242,15 @@ Table ClaimTable(const PartResult& result) {
                   "; ratios: geometric means of paired blocks, differences and values: means, each "
                   "with its t interval";
   table.columns = {"claim", "metric", "expected", "ours (95 %)", "n", "mode", "verdict"};
+  table.alignment = "lllrrll";
   std::set<std::pair<std::string, std::string>> seen;
   const auto& claims = result.part->claims;
   const bool alike = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
     return !seen.emplace(claim.quote, claim.metric).second;
   });
-  if (alike) table.columns.insert(table.columns.end(), {"of", "over"});
+  for (const char* cell : {"of", "over"}) {
+    if (alike) table.AddColumn(cell, 'l');
+  }
   for (const auto& judged : JudgeClaims(result)) {
     const Claim& claim = *judged.claim;
     const ClaimWords words = WordsOf(judged);
@@ -270,29 +269,38 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   std::vector<json> configs;
   for (const auto& cell : summary.cells) configs.push_back(cell.cell->json);
   const auto keys = KeyColumnsOf(configs);
-  table.columns = {"method"};
-  for (const auto& key : keys) table.columns.push_back(key.title);
-  table.columns.insert(table.columns.end(), {"live step", "predicted", "error", "oversubscribed"});
+  table.AddColumn("method", 'l');
+  for (const auto& key : keys) table.AddColumn(key.title, 'l');
+  for (const char* heading : {"live step", "predicted", "error"}) table.AddColumn(heading, 'r');
+  for (const char* heading : {"within interval", "oversubscribed"}) table.AddColumn(heading, 'l');
+  table.AddColumn("n", 'r');
+  const auto yes = [](bool is) { return is ? "yes" : "no"; };
+  std::map<bool, std::size_t> counts;
   for (const bool oversubscribed : {false, true}) {
     for (const auto& cell : summary.cells) {
       if (cell.oversubscribed != oversubscribed) continue;
+      ++counts[oversubscribed];
       const json& config = cell.cell->json;
       std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
-      row.insert(row.end(),
-                 {Quantity(cell.live.value, "s"), Quantity(cell.predicted, "s"),
-                  fmt::format("{:+.1f} %", 100 * cell.error()), oversubscribed ? "yes" : "no"});
+      row.insert(row.end(), {IntervalText(cell.live, "s"), Quantity(cell.predicted, "s"),
+                             ChangeText(cell.error()),
+                             cell.live.has_bounds() ? yes(cell.within_interval()) : kNone,
+                             yes(oversubscribed), std::to_string(cell.live.n)});
       table.rows.push_back(std::move(row));
     }
   }
-  const auto percent = [](const std::optional<double>& error) {
-    return error ? fmt::format("{:.1f} %", 100 * *error) : std::string("no cells");
+  const auto percent = [&](const std::optional<double>& error, bool oversubscribed) {
+    if (!error) return std::string("no cells");
+    return fmt::format("{:.1f} % (n = {})", 100 * *error, counts[oversubscribed]);
   };
   table.caption = fmt::format(
-      "median |error| {} where ranks times threads fit the cores, {} where they exceed them; order "
-      "of methods: {} of {} pairs with separate intervals agree",
-      percent(summary.median_error), percent(summary.oversubscribed_median_error),
-      summary.agreeing_pairs, summary.ordered_pairs);
+      "median |error| {} where ranks times threads fit the cores, and {:.0f} % is what the model "
+      "may have; {} where they exceed them; order of methods: {} of {} pairs with separate "
+      "intervals agree",
+      percent(summary.median_error, false), 100 * kMayBeOff,
+      percent(summary.oversubscribed_median_error, true), summary.agreeing_pairs,
+      summary.ordered_pairs);
   return table;
 }
 

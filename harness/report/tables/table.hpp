@@ -1,30 +1,36 @@
 // Lays out an experiment's results as tables of text, for people; records.hpp has the numbers.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "harness/records/profile.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/results.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
-
-struct Table {
-  std::string title;
-  std::string caption;  // mode, hardware, blocks
-  std::vector<std::string> columns;
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> notes;  // footnotes
-};
-
-enum class TableFormat { kMarkdown, kLatex };
 
 // A row has the keys that tell its cell apart (columns.hpp); excluded cells show en dashes, with
 // their reason below.
 Table ResultTable(const PartResult& result, const Catalog& catalog);
 Table ClaimTable(const PartResult& result);
 Table PredictionTable(const Part& part, const PredictionSummary& summary);
+// Results of others, compared with nothing.
+Table ImportedTable(std::string title, std::span<const ImportedCell> cells);
+// The same for figures and programs: [{method, workload, workers, density, sparsifier,
+// batch_per_worker, network_gbps, target, system, source, stated, doubt, n, metrics: {name: {unit,
+// value, low, high}}, trials: [{id, block, directory}]}]
+nlohmann::json ImportedJson(std::span<const ImportedCell> cells);
+// Of passes, slowest tensors, kernels and links. `outcomes` are as in a file of results/profiles
+// (docs/profiles-and-clusters.md). Intervals are 95 %.
+std::vector<Table> ProfileTables(const ProfileOutcomes& outcomes);
+
+// Why the number cannot be, as the import found, and what other imports have in its place; "" of
+// one without doubts.
+std::string DoubtOf(const ImportedCell& cell);
 
 // A claim in the words of tables and reports.
 struct ClaimWords {
@@ -34,13 +40,5 @@ struct ClaimWords {
 };
 ClaimWords WordsOf(const ClaimResult& judged);
 const char* ComparisonSign(Comparison comparison);  // "<="
-
-std::string Render(const Table& table, TableFormat format);
-
-// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
-std::string RatioText(const std::optional<Interval>& ratio);
-
-// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
-std::string Quantity(double value, std::string_view unit);
 
 }  // namespace sparfuse::harness

@@ -496,11 +496,11 @@ TEST_F(Comparing, SaysByWhatPlansSendAndWhy) {
   }
   EXPECT_EQ(
       Only(Compared()).plans,
-      "a makes 2 exchanges: 2 by sparse-allgather, density achieved 0.0102 (selection 0.9 ms, "
-      "exposed communication 4 ms a step); b makes 3 exchanges: 1 dense by all-reduce, 2 by "
+      "a makes 2 exchanges: 2 by sparse-allgather, density achieved 0.0102 (selection 900 µs, "
+      "exposed communication 4.00 ms a step); b makes 3 exchanges: 1 dense by all-reduce, 2 by "
       "sparse-allgather, 2 in 3 parts, 1 whole, 1 gathered by all ranks, 1 by way 99, NCCL "
-      "told Tree, density achieved 0.0102 (selection 0.3 ms, exposed communication 4 ms a "
-      "step)");
+      "told Tree, density achieved 0.0102 (selection 300 µs, exposed communication 4.00 "
+      "ms a step)");
   // What no trial of ours writes is no reason to end.
   for (TrialRow& row : sides_[1].rows)
     row.provenance["plan"] = {

@@ -1,7 +1,7 @@
 // Tests the tables of profile trials.
-#include "harness/report/tables/profile_table.hpp"
-
 #include <gtest/gtest.h>
+
+#include "harness/report/tables/table.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,8 +7,7 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
-#include "harness/report/disturbed.hpp"
-#include "harness/report/headlines.hpp"
+#include "harness/report/findings.hpp"
 #include "harness/store/origin.hpp"
 #include "tests/support/harness_fixture.hpp"
 

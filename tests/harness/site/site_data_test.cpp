@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/files/canonical.hpp"
+#include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -173,6 +174,7 @@ TEST_F(TheSite, WhatFailedIsThereWithItsReasonAndNoNumber) {
   failed.status = "failed";
   failed.failure_kind = "timeout";
   failed.annotations = {"/somewhere/on/this/disk.txt is gone"};
+  MakeShareable(rows_, "/nonexistent");  // as those who load trials for others do
   const json cell = CellOf(Data(), 0, "zen");
   EXPECT_EQ(cell["lacks"], "timeout");
   EXPECT_TRUE(cell["ratio"].is_null());

@@ -10,6 +10,7 @@
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/report/tables/table.hpp"
+#include "harness/wording/numbers.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {

@@ -108,4 +108,4 @@ def _row(printed, cell):
 def _table_row(cell, ratio, row, calibrated):
     theirs = f"{row.value:.3g}x ({row.model}, {row.artifact})"
     apart = papers.apart(ratio and ratio.value, row.value, calibrated)
-    return [cell.method, str(cell.workload), wording.ratio(ratio), theirs, apart, str(cell.n)]
+    return [cell.method, str(cell.workload), selection.text_of(ratio), theirs, apart, str(cell.n)]

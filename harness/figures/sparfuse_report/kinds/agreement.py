@@ -154,7 +154,7 @@ def _misses(pairs, y):
     rows = [
         [
             f"{pair.cell.describe()}, {pair.cell.get('cluster')}",
-            wording.with_interval(pair.ours, pair.cell.unit(y)),
+            pair.ours.text,
             wording.number(pair.theirs),
             _percent(pair.error, "+"),
         ]

@@ -320,7 +320,7 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             ours = bar.cell.interval(y) if bar.cell else None
             said = bar.cell.failure() if bar.cell else None
             if ours:
-                said = wording.with_interval(ours, bar.cell.unit(y))
+                said = ours.text
             figures = [(row, height) for row, height in bar.printed if not row.stated]
             texts = [height for row, height in bar.printed if row.stated]
             row, height = figures[0] if figures else (None, None)
@@ -330,8 +330,8 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
                 theirs = f"{height:.2f}x" if row else ""
                 if texts:
                     theirs = f"{theirs} (text {texts[0]:.2f}x)".strip()
-                ours_over = wording.NONE if bar.value is None else wording.ratio(bar)
-                line += [ours_over, theirs or wording.NONE]
+                ratio = bar.cell.ratio(y, normalise) if bar.cell else None
+                line += [selection.text_of(ratio), theirs or wording.NONE]
             calibrated = row and papers.is_calibration(row, published.paper, draw.inputs)
             line += [
                 papers.apart(bar.value, height, calibrated),

@@ -8,8 +8,6 @@ from sparfuse_report import cells as selection
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
-BAND = 0.15  # the median error that the model may have on cells that are not oversubscribed
-
 
 @dataclass
 class Pair:
@@ -38,7 +36,7 @@ class Check:
             )
             for pair in fields["cells"]
         ]
-        self.comparisons, self.same_order = fields["ordered_pairs"], fields["agreeing_pairs"]
+        self.may_be_off = fields["may_be_off"]
         self._errors = fields["median_error"], fields["oversubscribed_median_error"]
 
     def median_error(self, oversubscribed):
@@ -61,7 +59,7 @@ def prediction(experiment, part, figure, styles):
     scale, unit = wording.seconds_scale(max(seconds))
     low, high = min(seconds) * scale / 1.35, max(seconds) * scale * 1.35
     line = [low, high]
-    least, most = ([value * (1 + sign * BAND) for value in line] for sign in (-1, 1))
+    least, most = ([value * (1 + sign * result.may_be_off) for value in line] for sign in (-1, 1))
     axes.fill_between(line, least, most, color=style.GRID, alpha=0.7, linewidth=0)
     axes.plot(line, line, color=style.QUIET, linewidth=0.9)
     for pair in pairs:
@@ -94,7 +92,7 @@ def prediction(experiment, part, figure, styles):
     if any(pair.oversubscribed for pair in pairs):
         look = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "white"}
         handles.append(style.entry("open: oversubscribed", markeredgecolor=style.QUIET, **look))
-    handles.append(Patch(facecolor=style.GRID, label=f"within {BAND * 100:.0f} %"))
+    handles.append(Patch(facecolor=style.GRID, label=f"within {100 * result.may_be_off:.0f} %"))
     handles.append(style.entry("predicted = observed", color=style.QUIET, linewidth=0.9))
     title = figure.get("title") or "Predicted against observed step time"
     title += f": {error_words(result)}"

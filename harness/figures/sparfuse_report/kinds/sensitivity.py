@@ -166,7 +166,7 @@ def _table(settings, methods, reference, metric):
                 [
                     change[0] if change else "as declared",
                     f"{change[1]:g}" if change else "1",
-                    *(wording.ratio(one.ratio(change, name)) for name in methods),
+                    *(selection.text_of(one.ratio(change, name)) for name in methods),
                     "; ".join(f"{a} before {b}" for a, b in turned) if change else "",
                     str(max((cell.n for cell in cells.values()), default=0)),
                 ]

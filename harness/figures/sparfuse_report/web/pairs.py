@@ -1,7 +1,6 @@
 """Says what the page of two systems shows: what `sparfuse compare` says of them."""
 
-from sparfuse_report import wording
-from sparfuse_report.cells import Interval
+from sparfuse_report.cells import Interval, text_of
 from sparfuse_report.page import anchor_of
 from sparfuse_report.web.forest import Scale
 from sparfuse_report.web.store import common_setting
@@ -53,44 +52,16 @@ def shown(store, pair):
     for fields in pair["cells"]:
         each = Compared(store, pair, fields)
         parts.setdefault((fields["experiment"], fields["part"]), []).append(each)
-    heads = ["setting"]
-    for side in pair["sides"]:
-        heads += [f"{side['name']}: communication", "drift", "links"]
+    regimes = {(each["experiment"], each["part"]): each["table"] for each in pair["regimes"]}
     return {
         "kind": "pairs",
         "title": store.pair(pair).words,
         "facts": [f"ratios to {store.reference}"],
         "pair": pair,
-        "regime_heads": heads,
         "parts": [
-            (experiment, part, _regimes(pair, experiment, part), _groups(store, pair, rows))
-            for (experiment, part), rows in parts.items()
-        ],
-        "differences": [
-            (
-                each["name"],
-                *(value or wording.NONE for value in each["values"]),
-                "; ".join(each["cells"]) or "yes" if each["hidden"] else "",
-            )
-            for each in pair["differences"]
+            (*part, regimes[part], _groups(store, pair, rows)) for part, rows in parts.items()
         ],
     }
-
-
-def _regimes(pair, experiment, part):
-    """How the reference's step divides in each setting: what says whether ratios answer one question."""
-    rows = []
-    for each in pair["settings"]:
-        if (each["experiment"], each["part"]) != (experiment, part):
-            continue
-        row = [each["setting"] or wording.NONE]
-        for regime in each["regimes"]:
-            known = regime["communication"] is not None
-            row.append(f"{regime['communication']:.3g}" if known else wording.NONE)
-            row.append(wording.NONE if regime["drift"] is None else f"{100 * regime['drift']:.1f} %")
-            row.append(regime["links"] or wording.NONE)
-        rows.append(row)
-    return rows
 
 
 def _groups(store, pair, rows):
@@ -109,7 +80,7 @@ def _ratio(store, pair, place):
     def lines(row):
         moved = row.fields[moved_in]
         said = f"{store.reference} moved in {len(moved)} of {count(row.blocks[place], 'block')}"
-        return [(wording.ratio(row.ratios[place]), ""), *quiet(moved and said)]
+        return [(text_of(row.ratios[place]), ""), *quiet(moved and said)]
 
     title = f"{pair['sides'][place]['name']} vs {store.reference}"
     return Column(title, lines, lambda row: value_of(row.ratios[place]), "lines")
@@ -118,7 +89,7 @@ def _ratio(store, pair, place):
 def _absolute(pair, place):
     def lines(row):
         value = row.absolutes[place]
-        return quiet(value and wording.with_interval(value, row.fields["unit"]))
+        return quiet(value and value.text)
 
     title = f"{pair['sides'][place]['name']} absolute"
     return Column(title, lines, lambda row: value_of(row.absolutes[place]), "lines")
@@ -143,7 +114,7 @@ def _group(store, pair, rows):
         ),
         Column(
             "quotient",
-            lambda row: wording.ratio(row.quotient),
+            lambda row: text_of(row.quotient),
             lambda row: value_of(row.quotient),
         ),
         Column("verdict", Compared.verdict, look="lines", kind="setting"),

@@ -81,7 +81,7 @@ def _subjects(store, without, of=lambda row: row):
 def _ratio(cell):
     if cell.is_reference:
         return quiet("reference")
-    return quiet(cell.lacks) if cell.ratio is None else [(wording.ratio(cell.ratio), "")]
+    return quiet(cell.lacks) if cell.ratio is None else [(cell.ratio.text, "")]
 
 
 class Blocks:
@@ -132,7 +132,7 @@ def _columns(store, cells, without, kind, common):
 
 
 def _absolute(cell):
-    return quiet(cell.absolute and wording.with_interval(cell.absolute, cell.unit))
+    return quiet(cell.absolute and cell.absolute.text)
 
 
 def groups(store, cells, without=(), anchored=False):
@@ -187,10 +187,10 @@ def ran(store, runs, *what):
 
 def span(cells):
     """ "0.61x to 1.42x (8)" of the ratios of cells; "" of none."""
-    ratios = [cell.ratio.value for cell in cells if cell.ratio]
+    ratios = sorted((cell.ratio for cell in cells if cell.ratio), key=value_of)
     if not ratios:
         return ""
-    low, high = f"{min(ratios):.2f}x", f"{max(ratios):.2f}x"
+    low, high = (ratios[place].text.partition(" ")[0] for place in (0, -1))
     return f"{low if low == high else f'{low} to {high}'} ({len(ratios)})"
 
 

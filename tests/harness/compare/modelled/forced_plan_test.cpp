@@ -7,7 +7,6 @@
 #include <set>
 
 #include "harness/compare/comparison_table.hpp"
-#include "harness/compare/modelled/plan_experiment.hpp"
 #include "tests/harness/compare/modelled/compared_sides.hpp"
 #include "tests/support/errors.hpp"
 #include "workloads/models/layers.hpp"

@@ -1,11 +1,38 @@
-// Renders tables as Markdown and as LaTeX.
+#include "harness/wording/table.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "harness/report/tables/table.hpp"
+#include <string_view>
 
 namespace sparfuse::harness {
+
+using nlohmann::ordered_json;
+
+void Table::AddColumn(std::string heading, char aligned) {
+  columns.push_back(std::move(heading));
+  alignment += aligned;
+}
+
+void Table::AddRow(std::vector<std::string> row, std::string look) {
+  looks.resize(rows.size());
+  rows.push_back(std::move(row));
+  looks.push_back(std::move(look));
+}
+
+std::size_t Table::NoteOf(const std::string& note) {
+  const auto found = std::ranges::find(notes, note);
+  if (found != notes.end()) return static_cast<std::size_t>(found - notes.begin()) + 1;
+  notes.push_back(note);
+  return notes.size();
+}
+
+nlohmann::json ToJson(const Table& table) {
+  return {{"title", table.title},         {"caption", table.caption}, {"columns", table.columns},
+          {"alignment", table.alignment}, {"rows", table.rows},       {"looks", table.looks},
+          {"notes", table.notes}};
+}
+
 namespace {
 
 // Characters, not bytes: columns line up in a terminal.
@@ -77,10 +104,11 @@ std::string Latex(const Table& table) {
       text += (c > 0 ? " & " : "") + LatexText(cells[c]);
     return text + " \\\\\n";
   };
-  std::string text = "\\begin{table}\n\\caption{" + LatexText(table.title) +
-                     (table.caption.empty() ? "" : ". " + LatexText(table.caption)) +
-                     "}\n\\begin{tabular}{" + std::string(table.columns.size(), 'l') +
-                     "}\n\\hline\n";
+  std::string text =
+      "\\begin{table}\n\\caption{" + LatexText(table.title) +
+      (table.caption.empty() ? "" : ". " + LatexText(table.caption)) + "}\n\\begin{tabular}{" +
+      (table.alignment.empty() ? std::string(table.columns.size(), 'l') : table.alignment) +
+      "}\n\\hline\n";
   text += line(table.columns) + "\\hline\n";
   for (const auto& row : table.rows) text += line(row);
   text += "\\hline\n\\end{tabular}\n";
@@ -88,6 +116,15 @@ std::string Latex(const Table& table) {
     text += fmt::format("\n[{}] {}\n", i + 1, LatexText(table.notes[i]));
   }
   return text + "\\end{table}\n";
+}
+
+std::string Field(const ordered_json& value) {
+  if (value.is_null()) return "";
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
+    text.insert(at, 1, '"');
+  return "\"" + text + "\"";
 }
 
 }  // namespace
@@ -100,6 +137,20 @@ std::string Render(const Table& table, TableFormat format) {
       return Latex(table);
   }
   return "";
+}
+
+std::string CsvOf(const ordered_json& columns, const std::vector<ordered_json>& rows) {
+  std::string csv;
+  const auto add_line = [&](const auto& field_of) {
+    std::string line;
+    for (const auto& [key, unused] : columns.items())
+      line += (line.empty() ? "" : ",") + Field(field_of(key));
+    csv += line + "\n";
+  };
+  add_line([](const std::string& key) { return ordered_json(key); });
+  for (const ordered_json& row : rows)
+    add_line([&](const std::string& key) { return row.at(key); });
+  return csv;
 }
 
 }  // namespace sparfuse::harness

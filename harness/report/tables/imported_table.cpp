@@ -1,15 +1,10 @@
-#include "harness/report/imported.hpp"
-
+// Lays out results of others, which stand beside ours and are compared with nothing.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
-
 #include "harness/catalog/model_table.hpp"
-#include "harness/report/spec_cells.hpp"
 #include "harness/report/tables/columns.hpp"
+#include "harness/report/tables/table.hpp"
+#include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -22,17 +17,15 @@ json SaidOf(const TrialRow& row) {
   return provenance.is_object() ? provenance.value("imported", json::object()) : json::object();
 }
 
-std::string ValueText(const ImportedCell& cell, const std::string& metric) {
+std::string ImportedValue(const ImportedCell& cell, const std::string& metric) {
   const auto interval = cell.result.Over(metric);
   const auto average = cell.result.Average(metric);
   if (!average) return kNone;
   std::string text = Quantity(average->value, cell.any->units.at(metric));
   if (cell.any->units.at(metric) == "accuracy" || cell.any->units.at(metric) == "f1")
     text = fmt::format("{:.4g} {}", average->value, cell.any->units.at(metric));
-  if (interval && interval->has_bounds()) {
-    return text + fmt::format(" ± {:.1f} %", 100 * std::max(interval->high / interval->value - 1,
-                                                            1 - interval->low / interval->value));
-  }
+  if (interval && interval->has_bounds())
+    return text + SpreadText(*interval, cell.any->units.at(metric));
   const json said = SaidOf(*cell.any);
   if (metric != cell.any->config.value("metric", std::string())) return text;
   if (const double error = said.value("standard_error", 0.0); error > 0)
@@ -45,9 +38,10 @@ std::string ValueText(const ImportedCell& cell, const std::string& metric) {
 // Time of a step, or until the target was reached.
 std::string TimeText(const ImportedCell& cell) {
   if (cell.any->metrics.contains("seconds_to_target"))
-    return ValueText(cell, "seconds_to_target") + " to target";
-  return cell.any->metrics.contains("step_seconds") ? ValueText(cell, "step_seconds") + " a step"
-                                                    : kNone;
+    return ImportedValue(cell, "seconds_to_target") + " to target";
+  return cell.any->metrics.contains("step_seconds")
+             ? ImportedValue(cell, "step_seconds") + " a step"
+             : kNone;
 }
 
 std::string SampleText(const ImportedCell& cell) {
@@ -58,37 +52,6 @@ std::string SampleText(const ImportedCell& cell) {
 }
 
 }  // namespace
-
-std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows) {
-  using Key = std::tuple<std::string, std::string, std::string, int, std::string, std::string>;
-  std::map<Key, ImportedCell> cells;
-  for (const TrialRow& row : rows) {
-    if (!row.imported() || !row.counts()) continue;
-    ImportedCell& cell =
-        cells[{row.part, row.workload, row.method, row.workers, row.config_hash, row.system_hash}];
-    const auto same_run = cell.result.trials.find(row.paired_block());
-    if (same_run != cell.result.trials.end() && same_run->second->metrics != row.metrics) {
-      cell.contradicting.push_back(same_run->second);  // the later row is shown
-    }
-    cell.any = &row;
-    AddTrial(cell.result, row);
-  }
-  std::vector<ImportedCell> list;
-  for (auto& [key, cell] : cells) list.push_back(std::move(cell));
-  return list;
-}
-
-std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
-  if (part.cells.empty() || IsOfTwins(part)) return {};
-  std::set<std::string> workloads;
-  for (const Cell& cell : part.cells) workloads.insert(cell.config.workload);
-  std::vector<ImportedCell> cells = ImportedCells(rows);
-  std::erase_if(cells, [&](const ImportedCell& cell) {
-    return !workloads.contains(cell.any->workload) ||
-           cell.any->kind != part.cells.front().json.value("kind", std::string());
-  });
-  return cells;
-}
 
 std::string DoubtOf(const ImportedCell& cell) {
   std::string doubt = SaidOf(*cell.any).value("doubt", std::string());
@@ -117,15 +80,12 @@ Table ImportedTable(std::string title, std::span<const ImportedCell> cells) {
                                       std::to_string(row.workers),
                                       key("density"),
                                       key("batch_per_worker"),
-                                      ValueText(cell, metric),
+                                      ImportedValue(cell, metric),
                                       TimeText(cell),
                                       SampleText(cell),
                                       row.system.value("source", std::string())};
-    if (const std::string doubt = DoubtOf(cell); !doubt.empty()) {
-      auto note = std::ranges::find(table.notes, doubt);
-      if (note == table.notes.end()) note = table.notes.insert(note, doubt);
-      words[6] += fmt::format(" [{}]", note - table.notes.begin() + 1);
-    }
+    if (const std::string doubt = DoubtOf(cell); !doubt.empty())
+      words[6] += fmt::format(" [{}]", table.NoteOf(doubt));
     table.rows.push_back(std::move(words));
   }
   return table;
@@ -157,13 +117,7 @@ json ImportedJson(std::span<const ImportedCell> cells) {
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
     results.push_back(std::move(result));
   }
-  const Table table = ImportedTable("", cells);
-  return {{"results", std::move(results)},
-          {"table",
-           {{"columns", table.columns},
-            {"rows", table.rows},
-            {"notes", table.notes},
-            {"caption", table.caption}}}};
+  return results;
 }
 
 }  // namespace sparfuse::harness

@@ -1,0 +1,112 @@
+#include "harness/wording/numbers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace sparfuse::harness {
+namespace {
+
+constexpr const char* kThin = "\u2009";
+// Of an interval's halves, relative to its value: so much the longer times the shorter is lopsided,
+// unless both round to about the same.
+constexpr double kLopsided = 1.2;
+constexpr double kAboutTheSame = 0.005;
+
+std::string Number(double value) {
+  if (value == 0) return "0";
+  if (std::abs(value) < 1e-4) return fmt::format("{:.2e}", value);
+  if (std::abs(value) < 999.5) {
+    return fmt::format("{:.{}f}", value,
+                       std::max(0, 2 - static_cast<int>(std::floor(std::log10(std::abs(value))))));
+  }
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0 && digits[i - 1] != '-') text += kThin;
+    text += digits[i];
+  }
+  return text;
+}
+
+struct Scale {
+  double times = 1, over = 1;
+  std::string unit;  // with a space before it; "" of a pure number
+
+  std::string Of(double value) const { return Number(value * times / over); }
+};
+
+// In which `value` is readable.
+Scale ScaleOf(double value, std::string_view unit) {
+  const double size = std::abs(value);
+  if (unit == "s" && value != 0 && size < 1e-3) return {1e6, 1, " µs"};
+  if (unit == "s" && value != 0 && size < 1) return {1e3, 1, " ms"};
+  if (unit == "B") {
+    for (const auto& [bytes, name] : {std::pair{1e9, " GB"}, {1e6, " MB"}, {1e3, " kB"}}) {
+      if (size >= bytes) return {1, bytes, name};
+    }
+  }
+  return {1, 1, unit == "1" ? "" : " " + std::string(unit)};
+}
+
+// Below 0.1, two decimals say too little.
+std::string RatioNumber(double value) {
+  return value < 0.095 ? Number(value) : fmt::format("{:.2f}", value);
+}
+
+}  // namespace
+
+std::string Quantity(double value, std::string_view unit) {
+  const Scale scale = ScaleOf(value, unit);
+  return scale.Of(value) + scale.unit;
+}
+
+std::string SpreadText(const Interval& interval, std::string_view unit) {
+  if (!interval.has_bounds()) return "";
+  const double above = interval.high / interval.value - 1;
+  const double below = 1 - interval.low / interval.value;
+  const auto [less, more] = std::minmax(above, below);
+  if (more <= kLopsided * less || more - less <= kAboutTheSame)
+    return fmt::format(" ± {:.1f} %", 100 * more);
+  const Scale scale = ScaleOf(interval.value, unit);
+  return fmt::format(" [{}, {}]", scale.Of(interval.low), scale.Of(interval.high));
+}
+
+std::string IntervalText(const Interval& interval, std::string_view unit) {
+  return Quantity(interval.value, unit) + SpreadText(interval, unit);
+}
+
+std::string RatioText(const std::optional<Interval>& ratio) {
+  if (!ratio) return kNone;
+  if (!ratio->has_bounds()) return RatioText(ratio->value);
+  return fmt::format("{} [{}, {}]", RatioText(ratio->value), RatioNumber(ratio->low),
+                     RatioNumber(ratio->high));
+}
+
+std::string RatioText(double ratio) { return RatioNumber(ratio) + "x"; }
+
+std::string ChangeText(double change) { return fmt::format("{:+.1f} %", 100 * change); }
+
+nlohmann::json IntervalJson(const std::optional<Interval>& interval) {
+  if (!interval) return nullptr;
+  return {{"value", interval->value},
+          {"low", interval->has_bounds() ? nlohmann::json(interval->low) : nlohmann::json()},
+          {"high", interval->has_bounds() ? nlohmann::json(interval->high) : nlohmann::json()},
+          {"n", interval->n}};
+}
+
+nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit) {
+  nlohmann::json written = IntervalJson(interval);
+  if (interval) written["text"] = IntervalText(*interval, unit);
+  return written;
+}
+
+nlohmann::json RatioJson(const std::optional<Interval>& ratio) {
+  nlohmann::json written = IntervalJson(ratio);
+  if (ratio) written["text"] = RatioText(ratio);
+  return written;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,39 @@
+// Words numbers: value, unit and interval, the same in tables, reports, comparisons and sites.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/statistics/statistics.hpp"
+
+namespace sparfuse::harness {
+
+// Stands where there is nothing.
+inline constexpr const char* kNone = "–";
+
+// Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
+std::string Quantity(double value, std::string_view unit);
+
+// What follows an interval's value: " ± 2.1 %", or " [310, 420]" in the value's scale if the
+// interval is lopsided; "" without ends. Precondition: the value is above 0.
+std::string SpreadText(const Interval& interval, std::string_view unit);
+// Both: "3 412 images/s ± 2.1 %".
+std::string IntervalText(const Interval& interval, std::string_view unit);
+
+// "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
+std::string RatioText(const std::optional<Interval>& ratio);
+// "1.31x"
+std::string RatioText(double ratio);
+
+// A difference relative to its base: "+2.5 %".
+std::string ChangeText(double change);
+
+// For figures and programs: {value, low, high, n}, where low and high are null if one block leaves
+// no interval; null of nothing. Those below add "text", as tables show it.
+nlohmann::json IntervalJson(const std::optional<Interval>& interval);
+nlohmann::json IntervalJson(const std::optional<Interval>& interval, std::string_view unit);
+nlohmann::json RatioJson(const std::optional<Interval>& ratio);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,39 @@
+// Holds a finished table, whose texts every output shows, from a terminal to a page; renders tables
+// as Markdown and LaTeX, and rows of values as CSV.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace sparfuse::harness {
+
+struct Table {
+  std::string title;
+  std::string caption;  // mode, hardware, blocks
+  std::vector<std::string> columns;
+  std::string alignment;  // a letter a column: 'l' for words, 'r' for numbers; "": all are words
+  std::vector<std::vector<std::string>> rows;
+  // Of each row, "" for one with numbers: "failed" where something went wrong, "absent" where
+  // nothing ran or nothing counts. Rows beyond the list's end are "".
+  std::vector<std::string> looks;
+  std::vector<std::string> notes;  // footnotes, the first is [1]
+
+  void AddColumn(std::string heading, char aligned);
+  void AddRow(std::vector<std::string> row, std::string look);
+  // The position of a note, from 1; it is added where the table lacks it.
+  std::size_t NoteOf(const std::string& note);
+};
+
+nlohmann::json ToJson(const Table& table);
+
+enum class TableFormat { kMarkdown, kLatex };
+std::string Render(const Table& table, TableFormat format);
+
+// Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its
+// order, and one a row, each of which has them; null gives an empty field.
+std::string CsvOf(const nlohmann::ordered_json& columns,
+                  const std::vector<nlohmann::ordered_json>& rows);
+
+}  // namespace sparfuse::harness

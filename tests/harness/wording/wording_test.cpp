@@ -1,0 +1,97 @@
+// Tests how numbers are worded, and what a table does with its rows and notes.
+#include <gtest/gtest.h>
+
+#include "harness/wording/numbers.hpp"
+#include "harness/wording/table.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+// n = 1 leaves no ends.
+Interval Of(double value, double low, double high, std::size_t n = 5) {
+  return {value, low, high, n};
+}
+
+TEST(Wording, ScalesSecondsAndBytesAndPartsThousands) {
+  const struct {
+    double value;
+    const char* unit;
+    const char* text;
+  } kCases[] = {{0, "s", "0 s"},
+                {12.345, "s", "12.3 s"},
+                {0.0123, "s", "12.3 ms"},
+                {4.5e-5, "s", "45.0 µs"},
+                {999, "B", "999 B"},
+                {2.5e6, "B", "2.50 MB"},
+                {3412, "images/s", "3\u2009412 images/s"},
+                {1234567, "1", "1\u2009234\u2009567"},
+                {999.6, "1", "1\u2009000"},
+                {0.5, "1", "0.500"},
+                {0.00001234, "1", "1.23e-05"},
+                {-1234, "1", "-1\u2009234"}};
+  for (const auto& each : kCases) EXPECT_EQ(Quantity(each.value, each.unit), each.text);
+}
+
+TEST(Wording, AnIntervalOfLikeHalvesIsAPercentageAndALopsidedOneItsEnds) {
+  const struct {
+    Interval interval;
+    const char* text;
+  } kCases[] = {{Of(100, 98, 102), "100 images/s ± 2.0 %"},
+                {Of(100, 70, 130), "100 images/s ± 30.0 %"},          // long, but not lopsided
+                {Of(100, 100 / 1.19, 119), "100 images/s ± 19.0 %"},  // of logarithms
+                {Of(100, 100 / 1.21, 121), "100 images/s [82.6, 121]"},
+                {Of(100, 40, 115), "100 images/s [40.0, 115]"},  // the lower one is the longer
+                {Of(100, 99, 130), "100 images/s [99.0, 130]"},
+                {Of(100, 99.9, 100.3), "100 images/s ± 0.3 %"}};  // too near to show ends
+  for (const auto& each : kCases) EXPECT_EQ(IntervalText(each.interval, "images/s"), each.text);
+  EXPECT_EQ(IntervalText(Of(3412, 3341, 3484, 7), "images/s"), "3\u2009412 images/s ± 2.1 %");
+  // The ends are in the value's scale.
+  EXPECT_EQ(IntervalText(Of(0.5, 0.2, 1.25, 2), "s"), "500 ms [200, 1\u2009250]");
+  EXPECT_EQ(IntervalText(Of(0.1, 0.09, 1.5), "s"), "100 ms [90.0, 1\u2009500]");
+}
+
+TEST(Wording, OneBlockHasNoEnds) {
+  const Interval one = Of(3412, 3412, 3412, 1);
+  EXPECT_EQ(IntervalText(one, "images/s"), "3\u2009412 images/s");
+  EXPECT_EQ(SpreadText(one, "images/s"), "");
+  EXPECT_EQ(RatioText(Of(1.314, 1.314, 1.314, 1)), "1.31x");
+  EXPECT_EQ(IntervalJson(one)["low"], nullptr);
+}
+
+TEST(Wording, RatiosHaveTwoDecimalsAndSmallOnesThreeDigits) {
+  EXPECT_EQ(RatioText(Of(1.312, 1.268, 1.354)), "1.31x [1.27, 1.35]");
+  EXPECT_EQ(RatioText(Of(0.0123, 0.01, 0.1)), "0.0123x [0.0100, 0.10]");
+  EXPECT_EQ(RatioText(std::optional<Interval>()), kNone);
+  EXPECT_EQ(RatioText(12.0), "12.00x");
+  EXPECT_EQ(ChangeText(0.0254), "+2.5 %");
+  EXPECT_EQ(ChangeText(-0.5), "-50.0 %");
+}
+
+TEST(Wording, WhatPagesShowIsBesideTheNumber) {
+  const nlohmann::json ratio = RatioJson(Of(1.314, 1.27, 1.349));
+  EXPECT_EQ(ratio["text"], "1.31x [1.27, 1.35]");
+  EXPECT_EQ(ratio["high"], 1.349);
+  EXPECT_EQ(IntervalJson(Of(100, 98, 102), "s")["text"], "100 s ± 2.0 %");
+  EXPECT_FALSE(IntervalJson(Of(100, 98, 102)).contains("text"));
+  EXPECT_EQ(RatioJson(std::nullopt), nullptr);
+  EXPECT_EQ(IntervalJson(std::nullopt, "s"), nullptr);
+}
+
+TEST(FinishedTable, CountsANoteOnceAndKeepsLooksBesideRows) {
+  Table table;
+  table.AddColumn("method", 'l');
+  table.AddColumn("throughput", 'r');
+  table.rows.push_back({"dense", "100"});
+  table.AddRow({"wfbp", "timeout"}, "failed");
+  EXPECT_EQ(table.NoteOf("a power of two"), 1u);
+  EXPECT_EQ(table.NoteOf("another"), 2u);
+  EXPECT_EQ(table.NoteOf("a power of two"), 1u);
+  const nlohmann::json written = ToJson(table);
+  EXPECT_EQ(written["alignment"], "lr");
+  EXPECT_EQ(written["looks"], nlohmann::json({"", "failed"}));
+  EXPECT_EQ(written["notes"].size(), 2u);
+  EXPECT_EQ(written["rows"][1][1], "timeout");
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
