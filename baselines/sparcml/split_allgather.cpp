@@ -17,7 +17,6 @@
 #include <numeric>
 #include <string>
 
-#include "baselines/sparcml/block_gather.hpp"
 #include "baselines/sparcml/partial_sum.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"

@@ -26,9 +26,8 @@
 #include <utility>
 #include <vector>
 
-#include "baselines/spardl/spardl_blocks.hpp"
-#include "baselines/spardl/spardl_sizes.hpp"
 #include "baselines/spardl/spardl_sums.hpp"
+#include "baselines/spardl/spardl_sizes.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/off_thread.hpp"
 

@@ -71,7 +71,7 @@ inline LinkClass SlowestLink(const Topology& topology) {
 //   bytes  [topology.ranks] of each rank's payload
 //
 // Source: R. Thakur, R. Rabenseifner & W. Gropp, IJHPCA 19(1), 2005 (ring); the order is that of
-// core/cost/collective_costs.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
+// core/cost/collective_choice.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
 // ranks.
 RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology);
 

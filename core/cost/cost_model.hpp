@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
-#include "core/quantize/selection_coding/selection_sizes.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {

@@ -7,7 +7,7 @@
 #include "core/cost/cost_model.hpp"
 #include "core/fusion/plan_times.hpp"
 #include "core/quantize/quantizer.hpp"
-#include "core/quantize/selection_coding/selection_sizes.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

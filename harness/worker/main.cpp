@@ -21,7 +21,7 @@
 #include "core/device/runtime.hpp"
 #include "core/transport/mpi.hpp"
 #include "core/transport/nccl/nccl.hpp"
-#include "core/transport/priority.hpp"
+#include "core/transport/sleep.hpp"
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
 #include "core/transport/world/world_check.hpp"

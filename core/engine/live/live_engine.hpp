@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
-#include "core/engine/live/job_thread.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"

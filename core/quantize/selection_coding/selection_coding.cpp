@@ -4,15 +4,100 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
 #include "core/quantize/coding/payload_parts.hpp"
+#include "core/quantize/selection_coding/bloom_filter.hpp"
 
 namespace sparfuse {
+
+namespace {
+
+constexpr std::array<std::size_t, 10> kParts = {5,    10,   30,    100,   300,
+                                                1000, 3000, 10000, 30000, 100000};
+constexpr std::size_t kShort = 30;  // segments of so many are not cut off
+
+// Of `count` values of one sign, from the steepest to where they are flat.
+std::vector<std::size_t> TowardsZero(std::size_t count) {
+  std::vector<std::size_t> lengths;
+  std::size_t rest = count;
+  for (const std::size_t part : kParts) {
+    if (count / part <= kShort) break;
+    lengths.push_back(count / part);
+    rest -= count / part;
+  }
+  std::ranges::reverse(lengths);
+  if (rest > 0) lengths.push_back(rest);
+  return lengths;
+}
+
+double PositionOf(std::size_t j, std::size_t length) {
+  if (length == 1) return 0;
+  return -1 + 2 * static_cast<double>(j) / static_cast<double>(length - 1);
+}
+
+}  // namespace
+
+std::vector<std::size_t> FitSegments(std::size_t count, std::size_t positives) {
+  std::vector<std::size_t> lengths = TowardsZero(positives);
+  const std::vector<std::size_t> others = TowardsZero(count - positives);
+  lengths.insert(lengths.end(), others.rbegin(), others.rend());
+  return lengths;
+}
+
+std::size_t CountFitSegments(std::size_t count, std::size_t positives) {
+  return TowardsZero(positives).size() + TowardsZero(count - positives).size();
+}
+
+FitPolynomial Fit(std::span<const float> values) {
+  const std::size_t terms = std::min(kFitCoefficients, values.size());
+  // The normal equations: well conditioned for positions in [-1, 1] and this degree.
+  std::array<double, 2 * kFitCoefficients - 1> moments{};
+  FitPolynomial right{};
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    const double t = PositionOf(j, values.size());
+    double power = 1;
+    for (std::size_t a = 0; a < 2 * terms - 1; ++a, power *= t) {
+      moments[a] += power;
+      if (a < terms) right[a] += power * values[j];
+    }
+  }
+  // Cholesky: A = L L^T.
+  std::array<FitPolynomial, kFitCoefficients> lower{};
+  for (std::size_t i = 0; i < terms; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      double sum = moments[i + j];
+      for (std::size_t c = 0; c < j; ++c) sum -= lower[i][c] * lower[j][c];
+      lower[i][j] = i == j ? std::sqrt(sum) : sum / lower[j][j];
+    }
+  }
+  for (std::size_t i = 0; i < terms; ++i) {
+    for (std::size_t c = 0; c < i; ++c) right[i] -= lower[i][c] * right[c];
+    right[i] /= lower[i][i];
+  }
+  for (std::size_t i = terms; i-- > 0;) {
+    for (std::size_t c = i + 1; c < terms; ++c) right[i] -= lower[c][i] * right[c];
+    right[i] /= lower[i][i];
+  }
+  return right;
+}
+
+void Restore(const FitPolynomial& polynomial, std::span<float> values) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (std::size_t j = 0; j < values.size(); ++j) {
+    const double t = PositionOf(j, values.size());
+    double sum = polynomial.back();
+    for (std::size_t a = kFitCoefficients - 1; a-- > 0;) sum = sum * t + polynomial[a];
+    values[j] = static_cast<float>(std::clamp(sum, -kMost, kMost));
+  }
+}
+
 namespace {
 
 std::uint8_t FlagsOf(PayloadCoding coding) {
@@ -333,6 +418,73 @@ SelectionCoder::Decoded SelectionCoder::Decode(std::span<const std::byte> bytes,
   }
   std::ranges::copy(chosen_, indices.begin());
   return {{indices, values}, reader.at()};
+}
+
+namespace {
+
+std::size_t FilterBytes(BloomShape shape) {
+  return kFilterHeaderBytes + shape.words() * sizeof(std::uint32_t);
+}
+
+// Of `sent` elements, of which a filter has `inserted`.
+std::size_t BytesOf(PayloadCoding coding, std::size_t sent, std::size_t inserted, std::size_t n,
+                    std::size_t segments) {
+  if (sent == 0) return kPayloadHeaderBytes;
+  const bool fitted = coding.values == ValueCoding::kFitted;
+  const bool filter = coding.indices == IndexCoding::kBloom;
+  return kPayloadHeaderBytes +
+         (fitted ? sizeof(std::uint32_t) + segments * sizeof(FitPolynomial)
+                 : ValueBytes(coding.values, sent)) +
+         (fitted && filter ? RankBytes(sent) : 0) +
+         (filter ? FilterBytes(BloomShapeOf(inserted, n, coding.false_positives))
+                 : sent * sizeof(std::uint32_t));
+}
+
+}  // namespace
+
+std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }  // count >= 1
+
+std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
+
+PayloadCoding SelectionCodingOf(PayloadCoding coding, std::size_t n) {
+  if (n > kLeastElements) return coding;
+  return {coding.values == ValueCoding::kF16 ? ValueCoding::kF16 : ValueCoding::kF32,
+          IndexCoding::kU32};
+}
+
+std::size_t SelectionBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
+  // Filters grow with what is put into them, but for their rate of false positives.
+  const PayloadCoding as = SelectionCodingOf(coding, n);
+  const std::size_t segments = 2 * CountFitSegments(capacity, capacity);
+  return (BytesOf(as, capacity, capacity, n, segments) + 7) / 8 * 8;
+}
+
+ExpectedSelection ExpectSelection(PayloadCoding coding, std::size_t count, std::size_t n) {
+  const PayloadCoding as = SelectionCodingOf(coding, n);
+  std::size_t sent = count;
+  if (as.indices == IndexCoding::kBloom && as.policy == BloomPolicy::kAll) {
+    sent = static_cast<std::size_t>(std::llround(ExpectedPositives(count, n, as.false_positives)));
+  }
+  return {sent, BytesOf(as, sent, count, n, CountFitSegments(sent, sent / 2))};
+}
+
+SelectionWork WorkOfDecoding(PayloadCoding coding, std::size_t count, std::size_t n) {
+  const PayloadCoding as = SelectionCodingOf(coding, n);
+  SelectionWork work;
+  if (as.indices == IndexCoding::kBloom) work.queries = static_cast<double>(n);
+  if (as.values == ValueCoding::kFitted) work.restored = static_cast<double>(count);
+  return work;
+}
+
+SelectionWork WorkOfEncoding(PayloadCoding coding, std::size_t count, std::size_t n) {
+  const PayloadCoding as = SelectionCodingOf(coding, n);
+  SelectionWork work = WorkOfDecoding(coding, count, n);
+  if (as.indices == IndexCoding::kBloom) {
+    work.inserts = static_cast<double>(count) *
+                   static_cast<double>(BloomShapeOf(count, n, as.false_positives).hashes);
+  }
+  if (as.values == ValueCoding::kFitted) work.fitted = static_cast<double>(count);
+  return work;
 }
 
 }  // namespace sparfuse

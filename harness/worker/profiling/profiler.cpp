@@ -9,7 +9,6 @@
 
 #include "baselines/powersgd/powersgd.hpp"
 #include "baselines/zen/hash_lists.hpp"
-#include "baselines/zen/partition.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"

@@ -1,5 +1,5 @@
 // Tests the streams of OmniReduce without a transport: messages by hand, and malformed ones.
-#include "baselines/omnireduce/omnireduce_stream.hpp"
+#include "baselines/omnireduce/omnireduce_exchange.hpp"
 
 #include <gtest/gtest.h>
 

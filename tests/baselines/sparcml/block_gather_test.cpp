@@ -1,5 +1,5 @@
 // Tests that blocks of any sizes arrive on any number of ranks, in the rounds that are planned.
-#include "baselines/sparcml/block_gather.hpp"
+#include "baselines/sparcml/partial_sum.hpp"
 
 #include <gtest/gtest.h>
 

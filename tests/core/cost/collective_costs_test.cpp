@@ -1,5 +1,5 @@
 // Tests the closed formulas of dense collectives: by hand, by their limits, against each other.
-#include "core/cost/collective_costs.hpp"
+#include "core/cost/collective_choice.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests that norms, clipping, momentum and returned elements on a device are the host's.
-#include "core/feedback/momentum/momentum_device.hpp"
+#include "core/feedback/momentum/momentum.hpp"
 
 #include <bit>
 #include <cmath>
@@ -7,10 +7,8 @@
 #include <random>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/clipping.hpp"
 #include "core/feedback/norm/norm.hpp"
 #include "core/feedback/returned.hpp"
-#include "core/feedback/returned_device.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 

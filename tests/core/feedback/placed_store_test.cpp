@@ -1,5 +1,5 @@
 // Tests residuals that move between a device and the host.
-#include "core/feedback/placed_store.hpp"
+#include "core/feedback/residual_store.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tests which rank a stalled exchange is said to wait for.
-#include "core/transport/liveness.hpp"
+#include "core/transport/progress.hpp"
 
 #include <gtest/gtest.h>
 

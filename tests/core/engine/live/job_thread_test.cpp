@@ -1,5 +1,5 @@
 // Tests that jobs of collectives run beside the communication thread, and end with their requests.
-#include "core/engine/live/job_thread.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
 
 #include <gtest/gtest.h>
 

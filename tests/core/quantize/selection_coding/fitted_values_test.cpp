@@ -1,5 +1,5 @@
 // Tests the segments of sorted values, and what polynomials make of them.
-#include "core/quantize/selection_coding/fitted_values.hpp"
+#include "core/quantize/selection_coding/selection_coding.hpp"
 
 #include <gtest/gtest.h>
 

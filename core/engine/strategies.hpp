@@ -1,7 +1,5 @@
-// Sends units in two levels: summed within each node, sparsified in shards, sent between nodes.
-//
-// Source:      S. Shi et al., Towards Scalable Distributed Training of Deep Learning on Public
-//              Cloud Clusters, MLSys 2021, section 4 (HiTopKComm).
+// Sends units by way of shards: of a node, whose ranks have summed them, or of ranks that own a
+// part of each. Lists the strategies that no paper owns.
 #pragma once
 
 #include <string>
@@ -31,5 +29,27 @@ class NodeShards final : public UnitStrategy {
 };
 
 extern const StrategyDescriptor kNodeShards;
+
+// As UnitStrategy behind, but for what becomes of a unit in K partitions, of which rank j owns the
+// j-th (shards.hpp); no more than there are ranks and elements.
+//
+//   Sparsify each part           residual "local"
+//   reduce-scatter, sparse       the owner has all ranks' selections of its part
+//   Merge, Sparsify the sum      residual "server", on the owner alone
+//   exchange of all parts        averaged
+//
+// Without a residual of the owners, what they do not select of a sum is lost.
+class OwnedParts final : public UnitStrategy {
+ public:
+  explicit OwnedParts(bool server_residual = true) : server_residual_(server_residual) {}
+
+ private:
+  Handle SendBehind(Engine& engine, const Unit& unit, Range range, std::vector<Handle> packed,
+                    std::string label) override;
+
+  bool server_residual_;
+};
+
+extern const StrategyDescriptor kOwnedParts;
 
 }  // namespace sparfuse
