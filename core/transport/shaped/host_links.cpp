@@ -272,17 +272,7 @@ constexpr std::size_t kBytes = 2u << 20;  // long against what it takes to look 
 
 // The least of all ranks' values; nobody is behind anybody who has not come here.
 double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
-  std::vector<double> values(static_cast<std::size_t>(world.size()), own);
-  std::vector<std::unique_ptr<Request>> sends;
-  std::vector<std::unique_ptr<Request>> receives;
-  for (int peer = 0; peer < world.size(); ++peer) {
-    if (peer == world.rank()) continue;
-    const auto theirs = std::span(values).subspan(static_cast<std::size_t>(peer), 1);
-    receives.push_back(world.Irecv(peer, kTag, std::as_writable_bytes(theirs)));
-    sends.push_back(world.Isend(peer, kTag, std::as_bytes(std::span(&own, 1))));
-  }
-  AwaitPeers(world, receives, sends, deadline, "the host's rate");
-  return std::ranges::min(values);
+  return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
 }
 
 }  // namespace
