@@ -11,7 +11,7 @@
 #include "baselines/sparcml/partial_sum.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 
 namespace sparfuse::baselines {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {

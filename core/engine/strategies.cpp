@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/collective/shards.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
 
 namespace sparfuse {

@@ -9,7 +9,7 @@
 
 namespace sparfuse {
 
-// Shard `member`, from 0, of a range that `members` ranks share (core/collective/shards.hpp).
+// Shard `member`, from 0, of a range that `members` ranks share (core/collective/algorithms.hpp).
 Range ShardOf(Range whole, int member, int members);
 
 // As UnitStrategy behind, but for what becomes of a unit, on nodes of g ranks:
@@ -31,7 +31,7 @@ class NodeShards final : public UnitStrategy {
 extern const StrategyDescriptor kNodeShards;
 
 // As UnitStrategy behind, but for what becomes of a unit in K partitions, of which rank j owns the
-// j-th (shards.hpp); no more than there are ranks and elements.
+// j-th (algorithms.hpp); no more than there are ranks and elements.
 //
 //   Sparsify each part           residual "local"
 //   reduce-scatter, sparse       the owner has all ranks' selections of its part

@@ -3,7 +3,7 @@
 // an addition, the norm beside one read.
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "tests/bench/gpu_bench.hpp"
 #include "tests/bench/random_payloads.hpp"
 

@@ -11,9 +11,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"
-#include "core/engine/live/live_step.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/feedback/residual_store.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/engine/model/model_engine.hpp"
 #include "core/engine/model/model_rank.hpp"
 
 namespace sparfuse {
@@ -382,6 +383,17 @@ void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const R
       CountExchange(first, traffic, meeting.given[i], result,
                     followers_[static_cast<std::size_t>(rank - simulated_)]);
     }
+  }
+}
+
+ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks) {
+  const int ranks = config.topology.ranks;
+  const bool alone = config.ranks_per_machine == 1;  // no rank slows another one down
+  int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
+  for (;;) {
+    ModelCluster cluster(config, step, simulated);
+    if (auto result = cluster.Run(traced_ranks)) return *std::move(result);
+    simulated = cluster.needed();
   }
 }
 

@@ -8,12 +8,19 @@
 //   indices  u32 each, or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
 //            as u32. The first gap is the first index.
 // Every payload has exactly one encoding in each coding, and its length says where it ends.
+//
+// On a device the bytes are the same. All there returns before it is done, runs in the order of
+// `stream`, waits for nothing and allocates nothing once a step has run with the largest sizes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string>
 
+#include "core/device/device.hpp"
+#include "core/payload/accumulate_device.hpp"
 #include "core/payload/payload.hpp"
 
 namespace sparfuse {
@@ -73,5 +80,81 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
 
 // The coding that the header of a payload names. Throws Error{kComm} like DecodePayload.
 PayloadCoding CodingOf(std::span<const std::byte> bytes);
+
+enum PayloadFlags : std::uint8_t {
+  kFlagF16 = 1,
+  kFlagDelta = 2,
+  kFlagFitted = 4,
+  kFlagBloom = 8,
+  kFlagPermuted = 16,
+};
+
+struct PayloadHeader {
+  std::uint8_t flags = 0;
+  std::uint32_t count = 0;
+};
+
+// Throws Error{kComm}.
+[[noreturn]] void MalformedPayload(const std::string& what);
+
+template <class T>
+T LoadBytes(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Writes the bytes of `value`; returns what lies behind them.
+template <class T>
+std::byte* StoreBytes(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+  return to + sizeof value;
+}
+
+std::byte* StoreHeader(std::byte* to, PayloadHeader header);
+// Throws Error{kComm} for what is no header, or has flags above `most_flags`.
+PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_flags);
+
+// Bytes of `count` values, kF32 or kF16, padded to a multiple of 4.
+std::size_t ValueBytes(ValueCoding coding, std::size_t count);
+// Writes ValueBytes of values; returns what lies behind them.
+std::byte* StoreValues(ValueCoding coding, std::span<const float> values, std::byte* to);
+// Reads ValueBytes of values that lie at byte `begin` of the payload. Throws Error{kComm} where one
+// is not finite, or padding is not zero.
+void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::size_t begin,
+                std::span<float> values);
+
+// RoundToCoding of what a slot's report counts. residual: of the range that was selected from, or
+// empty.
+void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
+                           DeviceSpan<float> residual);
+
+// EncodePayload.
+//
+//   payload    indices below n; its count may be on the device only.
+//   out        at least EncodedBytesBound(coding, payload.count, n) bytes, 4-byte aligned.
+//   out_bytes  a word of the device: the bytes written.
+//
+// Throws Error{kInternal} where `out` is too small. One launch; two with delta indices.
+void EncodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace, PayloadCoding coding,
+                           const DevicePayload& payload, std::size_t n, DeviceSpan<std::byte> out,
+                           std::uint32_t* out_bytes);
+
+// DecodePayload, of what EncodePayload wrote in this coding.
+//
+//   bytes    of one rank's payload, 4-byte aligned; the count is in its header.
+//   indices  [capacity], as values: the most elements that the payload may have.
+//   count    a word of the device: the elements. 0 where the header is wrong.
+//   rank     what a fault names.
+//   fault    as AccumulateSparseOnDevice's; the position is an element's, or 0 where header or
+//            length are wrong. The elements are then unspecified, and nothing is read or written
+//            out of bounds.
+//
+// Returns the payload with its count word. One launch; three with delta indices.
+DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace,
+                                    PayloadCoding coding, DeviceSpan<const std::byte> bytes,
+                                    std::size_t n, DeviceSpan<std::uint32_t> indices,
+                                    DeviceSpan<float> values, std::uint32_t* count, int rank,
+                                    std::uint64_t* fault);
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Encodes and decodes payloads in kernels (payload_coding_device.hpp).
+// Encodes and decodes payloads in kernels (payload_coding.hpp).
 //
 // Encoding reads the payload and writes what travels; with delta indices a first launch reads the
 // indices to count escapes, of which every block then adds up those before it.

@@ -12,7 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/quantize/coding/payload_parts.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/selection_coding/bloom_filter.hpp"
 
 namespace sparfuse {

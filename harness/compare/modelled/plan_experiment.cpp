@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/compare/modelled/forced_plan.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"

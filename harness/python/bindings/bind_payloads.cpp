@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/payload/accumulate.hpp"
-#include "core/quantize/coding/payload_parts.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 #include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/python/bindings/bound.hpp"
 

@@ -14,7 +14,7 @@
 #include "core/engine/live/lanes/offload_lane.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse {
 namespace {

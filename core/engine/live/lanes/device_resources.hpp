@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "core/device/completion_thread.hpp"
-#include "core/device/event_pool.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/live/live_state.hpp"

@@ -14,7 +14,7 @@
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
+#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse {
 namespace {

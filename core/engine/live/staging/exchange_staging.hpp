@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/device/event_pool.hpp"
+#include "core/device/runtime.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/quantize/coding/payload_coding.hpp"

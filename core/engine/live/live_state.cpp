@@ -1,4 +1,4 @@
-#include "core/engine/live/live_step.hpp"
+#include "core/engine/live/live_state.hpp"
 
 #include <algorithm>
 
