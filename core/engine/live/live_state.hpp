@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
@@ -20,8 +22,6 @@
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

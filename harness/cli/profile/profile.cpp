@@ -5,8 +5,8 @@
 
 #include <charconv>
 
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/device/card.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/clusters/profile_file.hpp"

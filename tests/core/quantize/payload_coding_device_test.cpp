@@ -6,7 +6,7 @@
 #include <random>
 
 #include "core/base/error.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {

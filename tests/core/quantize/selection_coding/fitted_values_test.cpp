@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 
 namespace sparfuse {
 namespace {

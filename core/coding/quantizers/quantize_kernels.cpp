@@ -1,12 +1,12 @@
 // Holds the portable kernels, and chooses among the tables.
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 
 #include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {
 
-#include "core/quantize/quantize_kernels_loops.inc"
+#include "core/coding/quantizers/quantize_kernels_loops.inc"
 
 }  // namespace
 

@@ -12,10 +12,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/scalar_codes.hpp"
 #include "core/device/kernel.hpp"
 #include "core/payload/accumulate_kernels.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/scalar_codes.hpp"
 
 namespace sparfuse::gpu {
 

@@ -1,11 +1,11 @@
 // Compiles the same loops for AVX2.
 #if defined(__x86_64__)
-#include "core/quantize/selection_coding/bloom_kernels.hpp"
+#include "core/coding/bloom_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
-#include "core/quantize/selection_coding/bloom_kernels.inc"
+#include "core/coding/bloom_kernels.inc"
 
 }  // namespace
 

@@ -12,8 +12,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/quantize/encode.hpp"
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/quantize/encode.hpp"
+#include "core/coding/quantizers/encode.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/quantizers/encode_kernels.hpp"
 #include "core/device/launch.hpp"
-#include "core/quantize/encode_kernels.hpp"
 
 namespace sparfuse {
 namespace {

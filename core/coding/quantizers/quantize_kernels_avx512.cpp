@@ -2,14 +2,14 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
-#include "core/quantize/quantize_kernels_loops.inc"
+#include "core/coding/quantizers/quantize_kernels_loops.inc"
 // Built on the loops: it comes after them.
-#include "core/quantize/quantize_kernels_f16c.inc"
+#include "core/coding/quantizers/quantize_kernels_f16c.inc"
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "core/quantize/selection_coding/bloom_filter.hpp"
+#include "core/coding/bloom_filter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
-#include "core/quantize/selection_coding/bloom_kernels.hpp"
+#include "core/coding/bloom_kernels.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,12 +1,12 @@
 // Holds the portable loops, and chooses among the tables.
-#include "core/quantize/selection_coding/bloom_kernels.hpp"
+#include "core/coding/bloom_kernels.hpp"
 
 #include "core/base/cpu.hpp"
 
 namespace sparfuse {
 namespace {
 
-#include "core/quantize/selection_coding/bloom_kernels.inc"
+#include "core/coding/bloom_kernels.inc"
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "core/base/cpu.hpp"
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {

@@ -1,12 +1,12 @@
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 
 #include <bit>
 #include <cstring>
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/quantize/encode.hpp"
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 

@@ -1,5 +1,5 @@
+#include "core/coding/payload_coding_kernels.hpp"
 #include "core/device/compile_kernel.hpp"
-#include "core/quantize/coding/payload_coding_kernels.hpp"
 
 SPARFUSE_KERNEL(sparfuse::gpu::RoundToHalves)
 SPARFUSE_KERNEL(sparfuse::gpu::CountEscapes)

@@ -1,4 +1,4 @@
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +12,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/selection_coding/bloom_filter.hpp"
+#include "core/coding/bloom_filter.hpp"
+#include "core/coding/payload_coding.hpp"
 
 namespace sparfuse {
 

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
+#include "core/coding/quantizers/quantize_kernels.hpp"
 #include "core/device/kernel.hpp"
-#include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse::gpu {
 
 #define SPARFUSE_CODE SPARFUSE_DEVICE
-#include "core/quantize/scalar_codes.inc"
+#include "core/coding/quantizers/scalar_codes.inc"
 #undef SPARFUSE_CODE
 
 }  // namespace sparfuse::gpu

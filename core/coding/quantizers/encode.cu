@@ -1,5 +1,5 @@
+#include "core/coding/quantizers/encode_kernels.hpp"
 #include "core/device/compile_kernel.hpp"
-#include "core/quantize/encode_kernels.hpp"
 
 SPARFUSE_KERNEL(sparfuse::gpu::EncodeWhole<false>)
 SPARFUSE_KERNEL(sparfuse::gpu::EncodeWhole<true>)

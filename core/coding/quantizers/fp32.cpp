@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/quantize/encode.hpp"
+#include "core/coding/quantizers/encode.hpp"
 
 namespace sparfuse {
 namespace {

@@ -3,12 +3,12 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "core/quantize/selection_coding/bloom_kernels.hpp"
+#include "core/coding/bloom_kernels.hpp"
 
 namespace sparfuse {
 namespace {
 
-#include "core/quantize/selection_coding/bloom_kernels.inc"
+#include "core/coding/bloom_kernels.inc"
 
 inline __m512i Mixed8(__m512i z) {
   z = _mm512_xor_si512(z, _mm512_srli_epi64(z, 30));

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/quantize/encode.hpp"
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {

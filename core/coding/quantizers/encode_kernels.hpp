@@ -17,10 +17,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/coding/quantizers/scalar_codes.hpp"
 #include "core/device/kernel.hpp"
 #include "core/device/quads.hpp"
 #include "core/payload/accumulate_kernels.hpp"
-#include "core/quantize/scalar_codes.hpp"
 #include "core/sparsify/device_selection.hpp"
 #include "core/sparsify/scan/simd/select_kernels.hpp"
 

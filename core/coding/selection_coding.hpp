@@ -41,9 +41,9 @@
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
+#include "core/coding/bloom_filter.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "core/payload/payload.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/selection_coding/bloom_filter.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

@@ -1,4 +1,4 @@
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,9 @@
 
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
+#include "core/coding/payload_coding_kernels.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 #include "core/device/launch.hpp"
-#include "core/quantize/coding/payload_coding_kernels.hpp"
-#include "core/quantize/quantize_kernels.hpp"
 #include "core/sparsify/scan/quantiles.hpp"
 #include "core/sparsify/scan/simd/select_kernels.hpp"
 
