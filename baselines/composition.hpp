@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
@@ -18,8 +20,6 @@
 #include "core/engine/model/model_engine.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

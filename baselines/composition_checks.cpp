@@ -3,7 +3,7 @@
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 
 namespace sparfuse {
 namespace {

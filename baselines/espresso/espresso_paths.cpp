@@ -7,7 +7,7 @@
 
 #include "baselines/espresso/espresso_planner.hpp"
 #include "core/base/error.hpp"
-#include "core/engine/node_shards.hpp"
+#include "core/engine/strategies.hpp"
 
 namespace sparfuse::baselines {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 #include "core/payload/sums.hpp"
 

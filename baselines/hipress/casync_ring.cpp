@@ -10,8 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/thread_pool.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
-#include "core/collective/shards.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse::baselines {

@@ -4,8 +4,8 @@
 // Source:      Y. Bai et al., Gradient Compression Supercharged High-Performance Data Parallel DNN
 //              Training, SOSP 2021, section 3 (HiPress). Its core is not published: by the paper.
 //
-// P ranks cut a range into P partitions (core/collective/shards.hpp), of which rank r begins with
-// the r-th:
+// P ranks cut a range into P partitions (Shards of core/collective/algorithms.hpp), of which rank r
+// begins with the r-th:
 //
 //   P - 1 steps   encode a partition, send it on; receive the one before it, decode and merge
 //   P - 1 steps   pass the final codes on, which every rank decodes once

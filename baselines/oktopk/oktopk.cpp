@@ -7,12 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "baselines/oktopk/global_threshold.hpp"
 #include "baselines/oktopk/oktopk_parts.hpp"
-#include "baselines/sparcml/block_gather.hpp"
+#include "baselines/sparcml/partial_sum.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 
 namespace sparfuse::baselines {
 namespace {

@@ -10,7 +10,7 @@
 //   3. In steps 0, T, 2 T, ... all sums that are not 0 are gathered on all ranks, the k largest are
 //      the result, and the least of their magnitudes is the global threshold. In other steps the
 //      sums that reach the threshold are gathered and are the result; by how many they are the
-//      threshold is adapted (global_threshold.hpp). Where they lie too unevenly they are moved to
+//      threshold is adapted (oktopk_parts.hpp). Where they lie too unevenly they are moved to
 //      equal blocks first.
 //   4. What a rank selected at an index that is not in the result returns to its residual.
 //

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/fusion/plan.hpp"
-#include "core/fusion/ready_tensors.hpp"
+#include "core/fusion/plan_times.hpp"
 
 namespace sparfuse::baselines {
 

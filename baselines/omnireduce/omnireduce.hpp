@@ -6,7 +6,7 @@
 //         streaming aggregation over blocks, with aggregators on the workers' own machines.
 //
 // Every rank is a worker, and the aggregator of a contiguous shard of the blocks. A shard is cut
-// into streams (omnireduce_stream.hpp), which go on side by side: while messages of every other
+// into streams (omnireduce_exchange.hpp), which go on side by side: while messages of every other
 // stream travel, the others are summed. A stream takes rounds of two steps, in which all workers
 // that may send blocks do, and the aggregator sends all of them the sums of at most `bundle`
 // blocks. With B_r blocks of rank r and U of any,

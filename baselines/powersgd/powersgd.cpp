@@ -9,7 +9,7 @@
 #include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
-#include "core/quantize/quantize_kernels.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 #include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {

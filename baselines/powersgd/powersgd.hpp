@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "core/base/random_stream.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/device/device.hpp"
-#include "core/quantize/quantizer.hpp"
 
 namespace sparfuse {
 

@@ -23,7 +23,7 @@
 
 #include "baselines/powersgd/powersgd.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse::baselines {

@@ -1,5 +1,10 @@
 // Sums payloads of growing unions one by one, as elements with indices until these take as much as
 // a dense range.
+//
+// Gathers blocks of known unequal sizes on all ranks, in ceil(log2 P) rounds.
+//
+// Source: J. Bruck et al., Efficient Algorithms for All-to-All Communications in Multiport
+//         Message-Passing Systems, IEEE TPDS 8(11), 1997 (concatenation).
 #pragma once
 
 #include <cstddef>
@@ -8,9 +13,12 @@
 
 #include "core/base/options.hpp"
 #include "core/collective/exchange_buffers.hpp"
+#include "core/collective/rounds.hpp"
 #include "core/device/device.hpp"
 #include "core/payload/payload.hpp"
 #include "core/payload/sums.hpp"
+#include "core/transport/communicator.hpp"
+#include "core/transport/task.hpp"
 
 namespace sparfuse::baselines {
 
@@ -88,5 +96,19 @@ class PartialSum {
   SparseSums next_;
   std::span<const std::byte> message_;
 };
+
+// Block r, of rank r, is bytes begins[r] ... begins[r + 1] - 1 of `data`.
+//
+//   data    in: the rank's own block; out: all of them.
+//   begins  [P + 1] ascending, equal on all ranks; data.size() is the last one.
+//
+// A rank that holds m blocks from its own on, modulo P, sends so many as are missing of them, m at
+// most, to rank r - m and gets as many from rank r + m. Blocks lie where they belong: a message
+// that would run over the end is two. Error{kComm} where a message has another length.
+Task GatherBlocks(Communicator& communicator, std::span<std::byte> data,
+                  std::span<const std::uint64_t> begins, int tag);
+// Appends its rounds, and counts them in plan.per_rank.
+void AddGatherRounds(std::span<const std::uint64_t> begins, const Topology& topology,
+                     RoundPlan& plan);
 
 }  // namespace sparfuse::baselines

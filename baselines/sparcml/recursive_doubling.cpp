@@ -19,7 +19,7 @@
 #include "baselines/sparcml/partial_sum.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 
 namespace sparfuse::baselines {

@@ -17,11 +17,10 @@
 #include <numeric>
 #include <string>
 
-#include "baselines/sparcml/block_gather.hpp"
 #include "baselines/sparcml/partial_sum.hpp"
 #include "baselines/sparcml/sparcml.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 #include "core/payload/sums.hpp"
 

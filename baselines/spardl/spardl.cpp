@@ -26,11 +26,10 @@
 #include <utility>
 #include <vector>
 
-#include "baselines/spardl/spardl_blocks.hpp"
 #include "baselines/spardl/spardl_sizes.hpp"
 #include "baselines/spardl/spardl_sums.hpp"
 #include "core/base/error.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 
 namespace sparfuse::baselines {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "baselines/spardl/spardl_blocks.hpp"
+#include "baselines/spardl/spardl_sums.hpp"
 #include "core/collective/collective.hpp"
 
 namespace sparfuse::baselines {

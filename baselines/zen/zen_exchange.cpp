@@ -26,7 +26,7 @@
 #include "baselines/zen/zen_sizes.hpp"
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
 
 namespace sparfuse::baselines {
 

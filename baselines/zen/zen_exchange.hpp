@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "baselines/zen/hash_lists.hpp"
-#include "baselines/zen/partition.hpp"
 #include "core/collective/exchange_buffers.hpp"
 #include "core/collective/rounds.hpp"
 #include "core/payload/sums.hpp"
@@ -65,7 +64,7 @@ struct ZenOptions {
   ZenBalance balance = ZenBalance::kHash;
   FormChoice form = FormChoice::kAuto;
   bool node_first = false;
-  bool hierarchical = false;  // parts are found by hierarchical hashing (partition.hpp)
+  bool hierarchical = false;  // parts are found by hierarchical hashing (hash_lists.hpp)
   double slots_per_element = 2;
   double serial_part = 0.1;
   int probes = 3;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "baselines/zen/hash_lists.hpp"
-#include "baselines/zen/partition.hpp"
 #include "core/collective/overlap.hpp"
 #include "core/collective/rounds.hpp"
 

@@ -1,7 +1,8 @@
-// Declares the descriptors that registry.cpp joins, one function for each algorithm's file, and
+// Declares the descriptors that collective.cpp joins, one function for each algorithm's file, and
 // what the algorithms share.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,7 +10,6 @@
 
 #include "core/collective/collective.hpp"
 #include "core/collective/rounds.hpp"
-#include "core/collective/shards.hpp"
 
 namespace sparfuse {
 
@@ -19,6 +19,22 @@ CollectiveDescriptor SparseAllGather();
 CollectiveDescriptor NcclAllGather();
 CollectiveDescriptor SharedIndicesAllReduce();
 CollectiveDescriptor ParameterServer();
+
+// Splits a range among the ranks of a group, shard j being member j's: n elements in P parts of n/P
+// + [j < n mod P]. Numbers of parts are taken modulo P.
+struct Shards {
+  std::size_t elements;
+  std::size_t members;
+
+  std::size_t Size(std::size_t shard) const {
+    return elements / members + (shard % members < elements % members ? 1 : 0);
+  }
+  std::size_t Begin(std::size_t shard) const {
+    const std::size_t j = shard % members;
+    return j * (elements / members) + std::min(j, elements % members);
+  }
+  std::size_t NonEmpty() const { return std::min(elements, members); }
+};
 
 // ring_allreduce.cpp. Also the formula by which native all-reduces are counted.
 //   data  in place: own values in, sum over ranks out; equal length on all ranks.
@@ -71,7 +87,7 @@ inline LinkClass SlowestLink(const Topology& topology) {
 //   bytes  [topology.ranks] of each rank's payload
 //
 // Source: R. Thakur, R. Rabenseifner & W. Gropp, IJHPCA 19(1), 2005 (ring); the order is that of
-// core/cost/collective_costs.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
+// core/cost/collective_choice.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
 // ranks.
 RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology);
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "core/base/options.hpp"
-#include "core/collective/control.hpp"
 #include "core/collective/exchange_buffers.hpp"
 #include "core/collective/overlap.hpp"
 #include "core/collective/rounds.hpp"
@@ -136,7 +135,7 @@ std::span<const CollectiveDescriptor> CoreCollectives();
 std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 
 // The halves of "ring-allreduce", each a dense collective for itself: of the buffer rank j reduces,
-// or gives, shard j (shards.hpp). Methods do not name them; strategies ask for their patterns.
+// or gives, shard j (algorithms.hpp). Methods do not name them; strategies ask for their patterns.
 const Collective& RingReduceScatter();
 const Collective& RingAllGather();
 // The same ring and its halves with floats as halves of a word on the way (f16_ring.cpp).
@@ -157,5 +156,20 @@ ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& s
 // copies between host and device around them where it sums on the host.
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
                          const Topology& topology, AllGatherBy gathered_by);
+
+// Small collectives for control, set-up and checks follow. They work on host memory, over
+// communicator.host().
+
+// Element-wise max of a few integers over all ranks, all-to-all in one round. values: equal length
+// on all ranks, overwritten with the result.
+Task AllReduceMax(Communicator& communicator, std::span<std::int64_t> values, int tag);
+RoundPlan AllReduceMaxRounds(std::size_t values, const Topology& topology);
+
+// Binomial-tree broadcast from `root`, and an all-to-one-round barrier.
+Task Broadcast(Communicator& communicator, std::span<std::byte> data, int root, int tag);
+Task Barrier(Communicator& communicator, int tag);
+// Gathers equal-sized blocks to every rank. out: size() * own.size() bytes, rank order.
+Task AllGather(Communicator& communicator, std::span<const std::byte> own, std::span<std::byte> out,
+               int tag);
 
 }  // namespace sparfuse

@@ -1,4 +1,5 @@
 // Holds what an exchange works on: what a rank sends, room for what comes, and what it comes to.
+// Lets a collective compute beside the communication thread.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +7,14 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/collective/rounds.hpp"
 #include "core/device/device.hpp"
 #include "core/payload/payload.hpp"
 #include "core/transport/communicator.hpp"
+#include "core/transport/task.hpp"
 
 namespace sparfuse {
 
@@ -80,5 +83,14 @@ struct ExchangeBuffers {
     return kept.host().first(bytes);
   }
 };
+
+// co_await OffThread(buffers, work): done by buffers.jobs, or here where there are none. Rethrows.
+inline Task OffThread(ExchangeBuffers& buffers, std::function<void()> work) {
+  if (buffers.jobs == nullptr) {
+    work();
+    co_return;
+  }
+  co_await Complete(buffers.jobs->Start(std::move(work)));
+}
 
 }  // namespace sparfuse

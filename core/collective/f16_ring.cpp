@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/base/cpu.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/payload/accumulate.hpp"
-#include "core/quantize/quantize_kernels.hpp"
 
 namespace sparfuse {
 namespace {

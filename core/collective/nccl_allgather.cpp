@@ -1,7 +1,7 @@
 // Calls the backend's own all-gather of sparse payloads, for measured mode on devices: counts are
 // exchanged first, then the payloads go as a group of messages or padded, whichever costs less.
 //
-// Source:  core/transport/nccl/all_gather_cost.hpp, which states both costs.
+// Source:  core/transport/nccl/nccl.hpp, which states both costs.
 //
 // What NCCL sends cannot be seen from outside. Counted are the counts, 8 bytes to every rank, and
 // then the messages of the group, or those of a ring with padded payloads.
@@ -13,7 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/transport/nccl/all_gather_cost.hpp"
+#include "core/transport/nccl/nccl.hpp"
 
 namespace sparfuse {
 namespace {

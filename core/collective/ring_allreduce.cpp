@@ -2,7 +2,8 @@
 //
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.
-// Deviations:  chunk j has n/P + [j < n mod P] elements (shards.hpp); empty chunks are not sent.
+// Deviations:  chunk j has n/P + [j < n mod P] elements (algorithms.hpp); empty chunks are not
+// sent.
 //
 // Every chunk is reduced in one place and copied from there, so all ranks get equal bits.
 #include <algorithm>
@@ -11,7 +12,6 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/collective/shards.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/coding/selection_coding.hpp"
 #include "core/collective/collective.hpp"
-#include "core/quantize/selection_coding/selection_sizes.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {

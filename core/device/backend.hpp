@@ -46,7 +46,7 @@ class Backend {
 // Throws Error{kUnsupported} where this program has no such device, Error{kInternal} for the host.
 Backend& BackendOf(Device device);
 
-// cuda/runtime_cuda.cpp; cuda/runtime_refused.cpp throws Error{kUnsupported}.
+// cuda/runtime_cuda.cpp; a build without CUDA throws Error{kUnsupported}.
 Backend& CudaBackend();
 
 // Makes `backend` that of DeviceKind::kEmulated: called by the emulated device's library, which

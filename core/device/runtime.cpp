@@ -6,6 +6,7 @@
 #include "core/device/backend.hpp"
 
 namespace sparfuse::gpu {
+
 namespace {
 
 std::atomic<Backend*> emulated_backend = nullptr;
@@ -93,4 +94,47 @@ void FreePinned(void* pointer, Device device) noexcept {
 }
 
 }  // namespace internal
+
+const GpuEvent& EventPool::Record(const Stream& stream) {
+  GpuEvent* event = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (used_ == events_.size()) events_.emplace_back(device_);
+    event = &events_[used_++];
+  }
+  event->Record(stream);
+  return *event;
+}
+
+void EventPool::Reset() {
+  std::lock_guard lock(mutex_);
+  used_ = 0;
+}
+
+std::size_t EventPool::made() const {
+  std::lock_guard lock(mutex_);
+  return events_.size();
+}
+
 }  // namespace sparfuse::gpu
+
+#ifndef SPARFUSE_CUDA  // refuses CUDA devices
+
+namespace sparfuse::gpu {
+
+Backend& CudaBackend() {
+  SPARFUSE_THROW(kUnsupported, "a CUDA device: this build has no CUDA (sparfuse doctor)");
+}
+
+void SetReleaseCached(ReleaseCached) noexcept {}
+
+}  // namespace sparfuse::gpu
+
+namespace sparfuse {
+
+int CudaDeviceCount() noexcept { return 0; }
+const char* CudaBuildInfo() noexcept { return ""; }
+
+}  // namespace sparfuse
+
+#endif

@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -149,5 +151,23 @@ template <class T>
 PinnedBuffer<T>::~PinnedBuffer() {
   internal::FreePinned(data_, device_);
 }
+
+// Any thread may record. Once a step has run, one that records no more events makes none.
+class EventPool {
+ public:
+  explicit EventPool(Device device) : device_(device) {}
+
+  // Valid until Reset.
+  const GpuEvent& Record(const Stream& stream);
+  // Precondition: all that were recorded are done, and nobody waits for them.
+  void Reset();
+  std::size_t made() const;
+
+ private:
+  Device device_;
+  mutable std::mutex mutex_;
+  std::deque<GpuEvent> events_;
+  std::size_t used_ = 0;
+};
 
 }  // namespace sparfuse::gpu

@@ -10,8 +10,8 @@
 
 #include "core/collective/rounds.hpp"
 #include "core/engine/requests.hpp"
-#include "core/fusion/lane.hpp"
 #include "core/fusion/layout.hpp"
+#include "core/fusion/plan.hpp"
 
 namespace sparfuse {
 

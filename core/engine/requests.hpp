@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/fusion/lane.hpp"
 #include "core/fusion/layout.hpp"
+#include "core/fusion/plan.hpp"
 
 namespace sparfuse {
 
@@ -82,7 +82,8 @@ struct HalvesSum {  // the same of one range
   Range range;
   Halves halves = {};
 };
-// Shard j (core/collective/shards.hpp) belongs to member j, who has its sum, in the flat gradient.
+// Shard j (core/collective/algorithms.hpp) belongs to member j, who has its sum, in the flat
+// gradient.
 struct SumShards {
   Range range;
   std::optional<Halves> halves = {};

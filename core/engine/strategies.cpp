@@ -1,13 +1,112 @@
-// Lists the strategies that no paper owns.
+#include "core/engine/strategies.hpp"
+
+#include <algorithm>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "core/engine/node_shards.hpp"
-#include "core/engine/owned_parts.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
 
 namespace sparfuse {
+
+Range ShardOf(Range whole, int member, int members) {
+  const Shards shards{whole.size(), static_cast<std::size_t>(members)};
+  const std::size_t begin = whole.begin + shards.Begin(static_cast<std::size_t>(member));
+  return {begin, begin + shards.Size(static_cast<std::size_t>(member))};
+}
+
+Handle NodeShards::SendBehind(Engine& engine, const Unit& unit, Range range,
+                              std::vector<Handle> packed, std::string label) {
+  const Topology& where = engine.topology();
+  if (where.ranks_per_node == 1) {
+    return UnitStrategy::SendBehind(engine, unit, range, std::move(packed), std::move(label));
+  }
+  Handle summed = engine.Exchange({.pattern = SumShards{range},
+                                   .channel = Channel::kIntraNode,
+                                   .counts = 0,
+                                   .label = label,
+                                   .order = {.after = std::move(packed)}});
+  const Range shard = ShardOf(range, where.LocalRankOf(engine.rank()), where.ranks_per_node);
+  if (shard.size() > 0) {
+    const Handle selected = engine.Sparsify(
+        {.range = shard, .density = unit.density, .lane = unit.lane, .order = {.after = {summed}}});
+    const Handle sent = engine.Exchange({.pattern = SparseSum{{selected}},
+                                         .channel = Channel::kInterNode,
+                                         .counts = where.ranks_per_node,
+                                         .label = label});
+    summed = engine.Merge({.exchange = sent, .lane = unit.lane});
+  }
+  return engine.Exchange({.pattern = GatherShards{range},
+                          .channel = Channel::kIntraNodeBack,
+                          .counts = 0,
+                          .label = std::move(label),
+                          .order = {.after = {summed}}});
+}
+
+const StrategyDescriptor kNodeShards = {
+    "node-shards",
+    "units are summed within nodes; each rank of a node sparsifies a shard of the sum",
+    "Shi et al., HiTopKComm, MLSys 2021, section 4",
+    2,
+    "",
+    Sparsified::kBehind,
+    {},
+    [](const Options&) -> std::unique_ptr<Strategy> { return std::make_unique<NodeShards>(); },
+    true,
+    true};
+
+Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
+                              std::vector<Handle> packed, std::string label) {
+  const int parts =
+      static_cast<int>(std::min({static_cast<std::size_t>(unit.partitions),
+                                 static_cast<std::size_t>(engine.workers()), range.size()}));
+  std::vector<Handle> selections;
+  for (int j = 0; j < parts; ++j) {
+    selections.push_back(engine.Sparsify({.range = ShardOf(range, j, parts),
+                                          .density = unit.density,
+                                          .lane = unit.lane,
+                                          .order = {.after = packed}}));
+  }
+  const Handle pushed =
+      engine.Exchange({.pattern = ToOwners{std::move(selections)}, .label = label});
+  SharedSum pull{{range, ShardOf(range, 0, parts).size(), unit.density}};
+  if (engine.rank() < parts) {
+    const Handle merged = engine.Merge({.exchange = pushed, .lane = unit.lane});
+    pull.given = Selected{engine.Sparsify({.range = ShardOf(range, engine.rank(), parts),
+                                           .density = unit.density,
+                                           .lane = unit.lane,
+                                           .residual = server_residual_ ? "server" : "",
+                                           .order = {.after = {merged}}})};
+  }
+  return engine.Exchange({.pattern = pull,
+                          .channel = Channel::kDataBack,
+                          .counts = 0,
+                          .label = std::move(label),
+                          .order = {.after = {pushed}}});
+}
+
+const StrategyDescriptor kOwnedParts = {
+    .name = "owned-parts",
+    .summary = "units in parts, which the ranks that own them sum, select from again, and send",
+    .source = "Bai et al., HiPress, SOSP 2021, section 3",
+    .revision = 2,
+    .deviations = "",
+    .sparsified = Sparsified::kBehind,
+    .options = {{"server_ef",
+                 true,
+                 0,
+                 0,
+                 {},
+                 "what owners do not select of their sums stays with them as a residual; off: it "
+                 "is lost, as in the published extension"}},
+    .make = [](const Options& options) -> std::unique_ptr<Strategy> {
+      return std::make_unique<OwnedParts>(BoolOption(options, "server_ef"));
+    },
+    .dense_units = true,
+    .owned_parts = true,
+    .loses = [](const Options& options) { return !BoolOption(options, "server_ef"); }};
 
 std::span<const StrategyDescriptor> CoreStrategies() {
   constexpr auto kMake = [](const Options&) -> std::unique_ptr<Strategy> {

@@ -5,10 +5,36 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/apply_after_backward.hpp"
 #include "core/engine/engine.hpp"
 
 namespace sparfuse {
+
+// Averages exchanges after backward, on the compute lane, in launch order: what the papers'
+// synchronize() does.
+class ApplyAfterBackward {
+ public:
+  void StepBegin() {
+    launched_.clear();
+    backward_over_ = false;
+  }
+  // Call for every exchange, in launch order.
+  void Launched(Engine& engine, Handle exchange) {
+    if (backward_over_) {
+      engine.Apply({.exchange = exchange});
+    } else {
+      launched_.push_back(exchange);
+    }
+  }
+  void BackwardEnd(Engine& engine) {
+    backward_over_ = true;
+    for (const Handle exchange : launched_) engine.Apply({.exchange = exchange});
+    launched_.clear();
+  }
+
+ private:
+  std::vector<Handle> launched_;
+  bool backward_over_ = false;
+};
 
 // Sparsification never, ahead or behind follows from the units, and so does what is left dense,
 // reduced or offloaded within a unit that is sparsified ahead. A unit is one exchange, or two where

@@ -1,9 +1,11 @@
 #include "core/feedback/residual_store.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 
 #include "core/feedback/norm/norm.hpp"
+#include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
 
@@ -41,6 +43,82 @@ double ResidualStore::Norm() {
     sum += squares;
   }
   return std::sqrt(sum);
+}
+
+PlacedStore::PlacedStore(const GradientLayout& layout, Device device)
+    : layout_(layout),
+      device_(device),
+      on_host_(layout.numel()),
+      on_device_(layout.numel(), device) {}
+
+const Stream& PlacedStore::Copies() {
+  if (copies_.view().device != device_) copies_ = gpu::GpuStream(device_);
+  return copies_.view();
+}
+
+DeviceSpan<float> PlacedStore::Get(std::string_view name, Range range, Device where) {
+  if (device_.kind == DeviceKind::kHost) return on_host_.Get(name, range);
+  auto it = places_.find(name);
+  if (it == places_.end()) {
+    it = places_.emplace(std::string(name), std::vector<Place>(layout_.tensors())).first;
+  }
+  const Place to = where.kind == DeviceKind::kHost ? Place::kHost : Place::kDevice;
+  for (const std::size_t t : layout_.TensorsIn(range)) {
+    if (it->second[t] == to) continue;
+    if (it->second[t] != Place::kNowhere) Move(name, t, to);
+    it->second[t] = to;
+  }
+  return (to == Place::kHost ? on_host_ : on_device_).Get(name, range);
+}
+
+void PlacedStore::Move(std::string_view name, std::size_t tensor, Place to) {
+  const Range range = layout_.tensor(tensor).range();
+  float* const on_host = on_host_.Get(name, range).data;
+  float* const on_device = on_device_.Get(name, range).data;
+  const bool to_host = to == Place::kHost;
+  gpu::CopyAsync(Copies(), to_host ? on_host : on_device, to_host ? on_device : on_host,
+                 range.size() * sizeof(float));
+  if (to_host) gpu::FillAsync(Copies(), on_device, 0, range.size() * sizeof(float));
+  gpu::Synchronize(Copies());
+  if (!to_host) std::fill_n(on_host, range.size(), 0.0f);
+}
+
+std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
+  if (device_.kind == DeviceKind::kHost) return on_host_.Get(name, range).host();
+  if (read_.size() < range.size()) {
+    read_ = {};
+    read_ = gpu::PinnedBuffer<float>(range.size(), device_, "residuals that are read");
+  }
+  const std::span<float> read = read_.span().first(range.size());
+  std::fill(read.begin(), read.end(), 0.0f);
+  const auto it = places_.find(name);
+  if (it == places_.end()) return read;
+  for (const std::size_t t : layout_.TensorsIn(range)) {
+    if (it->second[t] == Place::kNowhere) continue;
+    const Range tensor = layout_.tensor(t).range();
+    const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};
+    ResidualStore& store = it->second[t] == Place::kHost ? on_host_ : on_device_;
+    gpu::CopyAsync(Copies(), read.data() + (part.begin - range.begin), store.Get(name, part).data,
+                   part.size() * sizeof(float));
+  }
+  gpu::Synchronize(Copies());
+  return read;
+}
+
+std::span<const float> PlacedStore::ReadAll(Range range) {
+  std::vector<std::string> names = on_host_.names();
+  for (const auto& [name, places] : places_) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  if (names.size() == 1) return Read(names.front(), range);
+  sum_.assign(range.size(), 0.0f);
+  for (const std::string& name : names) AddInto(Read(name, range), sum_);
+  return sum_;
+}
+
+double PlacedStore::Norm() {
+  if (device_.kind == DeviceKind::kHost) return on_host_.Norm();
+  return std::hypot(on_device_.Norm(), on_host_.Norm());
 }
 
 }  // namespace sparfuse

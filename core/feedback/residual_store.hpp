@@ -1,7 +1,9 @@
-// Keeps the part of the gradient that is not sent yet.
+// Keeps the part of the gradient that is not sent yet, in one place or on a device and, of some
+// tensors, on the host beside it.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "core/device/device.hpp"
+#include "core/device/runtime.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/sparsify/device_selection.hpp"
 
@@ -37,6 +40,39 @@ class ResidualStore {
   std::map<std::string, Buffer<float>, std::less<>> stores_;
   DeviceWorkspace workspace_;  // of Norm
   Buffer<double> norm_;
+};
+
+// A ResidualStore in two places, of which a tensor's elements are in one at a time: where they were
+// last asked for. Not thread-safe. On the host alone it is a ResidualStore.
+class PlacedStore {
+ public:
+  // layout: outlives it. device: the other place, or the host.
+  PlacedStore(const GradientLayout& layout, Device device);
+
+  // The elements of `range` of the residual called `name`, on that device, zero at first. Tensors
+  // that were in the other place are moved, which waits for a copy; nobody else may be using them.
+  DeviceSpan<float> Get(std::string_view name, Range range, Device where);
+
+  // The same on the host wherever they are, valid until the next call. Changes nothing.
+  std::span<const float> Read(std::string_view name, Range range);
+  // The sum of all residuals that there are, likewise.
+  std::span<const float> ReadAll(Range range);
+  // As ResidualStore::Norm, over both places: what is in the other one is zero.
+  double Norm();
+
+ private:
+  enum class Place : std::uint8_t { kNowhere, kDevice, kHost };  // kNowhere: zeros
+  void Move(std::string_view name, std::size_t tensor, Place to);
+  const Stream& Copies();
+
+  const GradientLayout& layout_;
+  Device device_;
+  ResidualStore on_host_;
+  ResidualStore on_device_;
+  std::map<std::string, std::vector<Place>, std::less<>> places_;  // [tensors] by name
+  gpu::GpuStream copies_;                                          // made at first use
+  gpu::PinnedBuffer<float> read_;
+  std::vector<float> sum_;
 };
 
 }  // namespace sparfuse

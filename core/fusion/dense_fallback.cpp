@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/coding/quantizers/quantizer.hpp"
+#include "core/coding/selection_coding.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/fusion/plan_times.hpp"
-#include "core/quantize/quantizer.hpp"
-#include "core/quantize/selection_coding/selection_sizes.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

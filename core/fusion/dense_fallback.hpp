@@ -1,8 +1,8 @@
 // Plans the option dense_fallback: units that take longer sparse than dense are left dense.
 #pragma once
 
+#include "core/coding/payload_coding.hpp"
 #include "core/fusion/plan.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
 
 namespace sparfuse {
 

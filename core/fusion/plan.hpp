@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/base/options.hpp"
-#include "core/fusion/lane.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/transport/topology.hpp"
 
@@ -19,6 +18,13 @@ namespace sparfuse {
 class Collective;        // core/collective/collective.hpp
 struct CostModel;        // core/cost/cost_model.hpp
 struct BackwardProfile;  // core/cost/cost_model.hpp
+
+// Where local work runs. kCompute is the thread or stream of forward and backward: work asked for
+// while a gradient is announced delays backward, as a hook does. kSide overlaps with it; kHost is a
+// processor beside an accelerator, on a machine without one another thread.
+enum class Lane : std::uint8_t { kCompute, kSide, kHost };
+inline constexpr std::size_t kLanes = 3;
+std::string_view LaneName(Lane lane);
 
 // Where a unit is sparsified: not at all, before fusing (tensor by tensor, "ahead"), or after
 // fusing (the whole unit, "behind").
@@ -113,5 +119,13 @@ struct PlannerDescriptor {
 // The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree,
 // given.
 std::span<const PlannerDescriptor> CorePlanners();
+
+// Plans units of given sizes, for systems whose plan is known.
+inline constexpr std::string_view kGivenPlanner = "given";
+
+// MakePlan throws Error{kConfig} naming option, value and what was expected where the sizes are no
+// positive integers, do not add up to the layout's tensors or bytes, or a unit of so many bytes
+// ends within a tensor.
+PlannerDescriptor GivenPlanner();
 
 }  // namespace sparfuse

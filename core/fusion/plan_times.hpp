@@ -1,17 +1,33 @@
-// Computes the times that planners weigh against one another, of tensors and of merged ones.
+// Describes what published planners weigh against one another (sizes and times of backward, in
+// ready order) and computes the times of tensors and of merged ones.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
 #include "core/fusion/plan.hpp"
-#include "core/fusion/ready_tensors.hpp"
 
 namespace sparfuse {
+
+struct ReadyTensors {
+  std::span<const std::size_t> elements;     // [tensors] at least 1
+  std::span<const double> backward_seconds;  // [tensors] since the previous gradient was ready
+};
+
+// Seconds that one operation takes on so many elements at once, at least 1. Pure.
+using SecondsOfElements = std::function<double(std::size_t elements)>;
+
+// Throws Error{kConfig} naming `solver`, key and value where there is no tensor, one has no
+// elements, there are not as many times as tensors, or a time is no finite number of at least 0.
+void CheckReadyTensors(const ReadyTensors& tensors, std::string_view solver);
+
+// Throws Error{kConfig} naming `solver`, `key` and the value unless it is finite and at least 0.
+void RequireSeconds(std::string_view solver, std::string_view key, double value);
 
 // Seconds of the parts of a step, from the profile of a PlanInput. All are those of one rank; an
 // exchange is one in which every rank contributes as much, from its request to its end.

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/apply_after_backward.hpp"
+#include "core/engine/unit_strategy.hpp"
 #include "core/fusion/plan_times.hpp"
 
 namespace sparfuse {

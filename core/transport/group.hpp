@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/transport/communicator.hpp"
@@ -21,6 +22,24 @@ void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Requ
                 std::span<const std::unique_ptr<Request>> sends, std::chrono::milliseconds deadline,
                 std::string_view what);
 
+// [size] what each rank gives: `own` of this one. Collective over a group, up to the deadline of
+// AwaitPeers.
+template <class T>
+std::vector<T> GatherFromPeers(Communicator& group, const T& own,
+                               std::chrono::milliseconds deadline, std::string_view what) {
+  std::vector<T> all(static_cast<std::size_t>(group.size()), own);
+  std::vector<std::unique_ptr<Request>> receives;
+  std::vector<std::unique_ptr<Request>> sends;
+  for (int peer = 0; peer < group.size(); ++peer) {
+    if (peer == group.rank()) continue;
+    const auto theirs = std::span(all).subspan(static_cast<std::size_t>(peer), 1);
+    receives.push_back(group.Irecv(peer, 0, std::as_writable_bytes(theirs)));
+    sends.push_back(group.Isend(peer, 0, std::as_bytes(std::span(&own, 1))));
+  }
+  AwaitPeers(group, receives, sends, deadline, what);
+  return all;
+}
+
 struct SplitChoice {
   int color = 0;
   int key = 0;
@@ -36,5 +55,38 @@ struct SplitGroup {
 // Throws Error{kConfig} when the caller's color is negative, or when the group cannot be numbered
 // node by node with equally many ranks on every node but the last.
 SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitChoice> choices);
+
+// A communicator that knows where its members are in the world, and counts what it exchanges with
+// each of them.
+class GroupCommunicator : public Communicator {
+ public:
+  // world_ranks: of the members.
+  GroupCommunicator(std::vector<int> world_ranks, int rank, const Topology& topology)
+      : world_ranks_(std::move(world_ranks)), rank_(rank), topology_(topology) {}
+
+  int rank() const noexcept final { return rank_; }
+  int size() const noexcept final { return topology_.ranks; }
+  const Topology& topology() const noexcept final { return topology_; }
+  const TrafficByLink& traffic() const noexcept final { return traffic_; }
+
+ protected:
+  const std::vector<int>& world_ranks() const { return world_ranks_; }
+  int WorldRank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
+  Traffic& TrafficWith(int peer) {
+    return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];
+  }
+  Traffic& CountSent(int destination, std::size_t bytes) {
+    Traffic& traffic = TrafficWith(destination);
+    ++traffic.messages_sent;
+    traffic.bytes_sent += bytes;
+    return traffic;
+  }
+
+ private:
+  std::vector<int> world_ranks_;
+  int rank_;
+  Topology topology_;
+  TrafficByLink traffic_{};
+};
 
 }  // namespace sparfuse

@@ -223,15 +223,13 @@ void CheckBytes(std::size_t bytes, const char* what) {
   }
 }
 
-class MpiCommunicator final : public Communicator {
+class MpiCommunicator final : public GroupCommunicator {
  public:
   MpiCommunicator(std::shared_ptr<Session> session, MPI_Comm handle, std::vector<int> members,
                   int rank, Topology topology, bool is_world)
-      : session_(std::move(session)),
+      : GroupCommunicator(std::move(members), rank, topology),
+        session_(std::move(session)),
         handle_(handle),
-        members_(std::move(members)),
-        rank_(rank),
-        topology_(topology),
         is_world_(is_world) {
     CheckMpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
@@ -242,17 +240,12 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::string_view backend() const noexcept override { return "mpi"; }
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return topology_.ranks; }
-  const Topology& topology() const noexcept override { return topology_; }
 
   std::unique_ptr<Request> Isend(int destination, int tag,
                                  std::span<const std::byte> data) override {
     CheckAddress(destination, size(), tag);
     CheckBytes(data.size(), "message");
-    Traffic& traffic = TrafficWith(destination);
-    ++traffic.messages_sent;
-    traffic.bytes_sent += data.size();
+    CountSent(destination, data.size());
     return StartSend(destination, tag, data);
   }
   std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
@@ -279,28 +272,26 @@ class MpiCommunicator final : public Communicator {
   // arrived it takes no longer than its messages.
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
-    std::vector<SplitChoice> choices(members_.size());
-    choices[static_cast<std::size_t>(rank_)] = {color, key};
+    std::vector<SplitChoice> choices(world_ranks().size());
+    choices[static_cast<std::size_t>(rank())] = {color, key};
     std::vector<std::unique_ptr<Request>> sends;
     std::vector<std::unique_ptr<Request>> receives;
     for (int peer = 0; peer < size(); ++peer) {
-      if (peer == rank_) continue;
+      if (peer == rank()) continue;
       const auto at = [&](int r) {
         return std::span(choices).subspan(static_cast<std::size_t>(r), 1);
       };
       receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
-      sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank_))));
+      sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank()))));
     }
     AwaitPeers(*this, receives, sends, deadline, "split");
-    SplitGroup group = ComputeSplit(topology_, rank_, choices);
+    SplitGroup group = ComputeSplit(topology(), rank(), choices);
     MPI_Comm handle = MPI_COMM_NULL;
     CheckMpi(MPI_Comm_split(handle_, color, group.rank, &handle), "MPI_Comm_split");
-    for (int& member : group.members) member = members_[static_cast<std::size_t>(member)];
+    for (int& member : group.members) member = WorldRank(member);
     return std::make_unique<MpiCommunicator>(session_, handle, std::move(group.members), group.rank,
                                              group.topology, false);
   }
-
-  const TrafficByLink& traffic() const noexcept override { return traffic_; }
 
  private:
   std::unique_ptr<MpiRequest> StartSend(int destination, int tag, std::span<const std::byte> data) {
@@ -320,18 +311,10 @@ class MpiCommunicator final : public Communicator {
                                     tag, handle_, &request->handle));
     return request;
   }
-  int WorldRank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
-  Traffic& TrafficWith(int peer) {
-    return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];
-  }
 
   std::shared_ptr<Session> session_;  // shared with the communicators split from this one
   MPI_Comm handle_;
-  std::vector<int> members_;  // world ranks
-  int rank_;
-  Topology topology_;
   bool is_world_;
-  TrafficByLink traffic_{};
 };
 
 }  // namespace

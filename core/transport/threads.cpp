@@ -261,20 +261,15 @@ class ThreadsRequest final : public Request {
   bool complete_ = false;
 };
 
-class ThreadsCommunicator final : public Communicator {
+class ThreadsCommunicator final : public GroupCommunicator {
  public:
   ThreadsCommunicator(std::shared_ptr<Presence> presence, std::uint64_t id,
                       std::vector<int> members, int rank, Topology topology)
-      : presence_(std::move(presence)),
-        id_(id),
-        members_(std::move(members)),
-        rank_(rank),
-        topology_(topology) {}
+      : GroupCommunicator(std::move(members), rank, topology),
+        presence_(std::move(presence)),
+        id_(id) {}
 
   std::string_view backend() const noexcept override { return "threads"; }
-  int rank() const noexcept override { return rank_; }
-  int size() const noexcept override { return topology_.ranks; }
-  const Topology& topology() const noexcept override { return topology_; }
 
   std::unique_ptr<Request> Isend(int destination, int tag,
                                  std::span<const std::byte> data) override {
@@ -284,9 +279,7 @@ class ThreadsCommunicator final : public Communicator {
     operation->is_send = true;
     operation->data = const_cast<std::byte*>(data.data());
     operation->size = data.size();
-    Traffic& traffic = TrafficWith(destination);
-    ++traffic.messages_sent;
-    traffic.bytes_sent += data.size();
+    Traffic& traffic = CountSent(destination, data.size());
     return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation), traffic);
   }
   std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
@@ -309,31 +302,21 @@ class ThreadsCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
-    const auto result =
-        presence_->world().ExchangeSplit(id_, splits_++, members_, rank_, {color, key}, deadline);
-    const SplitGroup group = ComputeSplit(topology_, rank_, result.choices);
+    const auto result = presence_->world().ExchangeSplit(id_, splits_++, world_ranks(), rank(),
+                                                         {color, key}, deadline);
+    const SplitGroup group = ComputeSplit(topology(), rank(), result.choices);
     std::vector<int> members;
     for (const int member : group.members) members.push_back(WorldRank(member));
     return std::make_unique<ThreadsCommunicator>(presence_, result.communicator_of_color.at(color),
                                                  std::move(members), group.rank, group.topology);
   }
 
-  const TrafficByLink& traffic() const noexcept override { return traffic_; }
-
  private:
   Doorbell& bell() { return presence_->world().BellOf(presence_->rank()); }
-  int WorldRank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
-  Traffic& TrafficWith(int peer) {
-    return traffic_[static_cast<std::size_t>(topology_.LinkBetween(rank_, peer))];
-  }
 
   std::shared_ptr<Presence> presence_;  // shared with this rank's other communicators
   std::uint64_t id_;
-  std::vector<int> members_;  // world ranks
-  int rank_;
-  Topology topology_;
   std::uint64_t splits_ = 0;
-  TrafficByLink traffic_{};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "baselines/composition.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"

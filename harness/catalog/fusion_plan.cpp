@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
-#include "core/collective/control.hpp"
+#include "core/collective/collective.hpp"
 
 namespace sparfuse::harness {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "baselines/registry.hpp"
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -80,7 +80,7 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
   add("strategy", config.method_options.strategy);
   add("planner", config.method_options.planner);
   if (const auto name = config.method_options.quantizer())
-    sources["quantizer:" + *name] = HashOf("core/quantize");
+    sources["quantizer:" + *name] = HashOf("core/coding/quantizers");
   add("collective", config.method_options.collective);
   if (config.method_content.empty())
     sources["method:" + config.method] = HashOfMethod(config.method);

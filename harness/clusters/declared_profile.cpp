@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/layers.hpp"

@@ -6,7 +6,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"

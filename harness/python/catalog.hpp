@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/options.hpp"
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse::python {

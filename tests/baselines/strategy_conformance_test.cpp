@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "baselines/registry.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"

@@ -1,9 +1,9 @@
 // Times what a step does on a CUDA card beside selecting, each beside its limit kernel:
 // decompression and merging beside one memset of the output, momentum beside the three streams of
 // an addition, the norm beside one read.
-#include "core/feedback/momentum/momentum_device.hpp"
+#include "core/coding/payload_coding.hpp"
+#include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
 #include "tests/bench/gpu_bench.hpp"
 #include "tests/bench/random_payloads.hpp"
 

@@ -2,8 +2,8 @@
 // and the limits of a pass over the tensor. Rows of encode have the limit/add with error feedback
 // (variant feedback), else limit/sum_abs.
 #include "baselines/powersgd/powersgd.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

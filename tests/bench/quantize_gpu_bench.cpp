@@ -1,5 +1,5 @@
 // Times quantizers on a CUDA card with error feedback, beside the three streams of an addition.
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "tests/bench/gpu_bench.hpp"
 
 namespace sparfuse::bench {

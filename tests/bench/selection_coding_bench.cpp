@@ -1,7 +1,7 @@
 // Times DeepReduce's coding of selections, beside the limits of a pass over the tensor, a filter
 // that is looked up as one would write it, and top-k's selection.
 #include "core/base/random_stream.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/fusion/layout.hpp"
-#include "core/fusion/ready_tensors.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "tests/support/planning.hpp"
 
 namespace sparfuse::testing {

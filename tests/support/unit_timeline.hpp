@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/fusion/ready_tensors.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "tests/support/timed_tensors.hpp"
 
 namespace sparfuse::testing {

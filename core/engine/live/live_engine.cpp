@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/transport/priority.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 

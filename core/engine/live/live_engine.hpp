@@ -27,11 +27,9 @@
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
-#include "core/engine/live/job_thread.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
-#include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"
-#include "core/engine/live/live_step.hpp"
 #include "core/engine/live/selection_checks.hpp"
 #include "core/engine/live/selections.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"

@@ -1,6 +1,8 @@
-// Holds what a LiveEngine knows of selections, of exchanges and of operations that have begun.
+// Holds what a LiveEngine is made of, its step at hand, which engine and lanes share, and what it
+// knows of selections, of exchanges and of operations that have begun.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,15 +11,69 @@
 #include <string>
 #include <vector>
 
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
+#include "core/engine/engine.hpp"
 #include "core/engine/operation.hpp"
+#include "core/engine/timeline.hpp"
+#include "core/feedback/feedback.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {
+
+struct LiveConfig {
+  GradientLayout layout;
+  Plan plan;
+  Topology topology;
+  std::unique_ptr<Strategy> strategy;
+  bool strategy_loses = false;             // StrategyDescriptor::loses
+  std::unique_ptr<Sparsifier> sparsifier;  // null when nothing is sparsified
+  bool unbounded_count = false;            // of its descriptor: slots hold all elements
+  Feedback feedback;                       // for all tensors but those without feedback
+  // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
+  std::unique_ptr<Quantizer> dense_quantizer;
+  // For exchanges without selections, and with; also those of other ranks.
+  std::shared_ptr<const Collective> dense_collective;
+  std::shared_ptr<const Collective> sparse_collective;
+  // How index/value payloads are encoded; plain f32/u32 has no header.
+  PayloadCoding coding;
+  // Of StepScheduler: on top of what the engine's own work takes, to emulate a slower host.
+  double exchange_host_seconds = 0;
+  Device device;  // where gradients and averages lie
+  // On a device: that of forward, backward and update. By default the engine makes one.
+  Stream compute;
+  std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
+};
+
+struct LiveStep {
+  using Clock = std::chrono::steady_clock;
+
+  // of_layout: outlives it.
+  LiveStep(const GradientLayout& of_layout, Device device);
+
+  void Begin(std::uint64_t step, bool verified);
+  double Now() const;  // seconds since Begin
+  // True for a range within one tensor that has not been packed: it is selected from where the
+  // gradient lies. Others are selected from `flat`.
+  bool ReadsGradient(Range range) const;
+
+  const GradientLayout& layout;
+  Buffer<float> flat;  // packed gradients; after a dense exchange their sum
+  Buffer<float> averaged;
+  Buffer<float> zeros;  // the gradient of tensors that got none
+
+  std::uint64_t number = 0;
+  bool verify = false;
+  Clock::time_point begin;
+  std::vector<std::span<const float>> gradients;  // [tensors]; empty: not announced
+  std::vector<std::uint8_t> packed;               // [tensors]
+  Timeline timeline;
+};
 
 // Holds what is selected from one range for one residual, and what the sparsifier remembers of it.
 // On a device all but `slot.count` lies there, valid in the order of the lane's stream.

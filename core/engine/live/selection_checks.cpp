@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 
 namespace sparfuse {
 namespace {

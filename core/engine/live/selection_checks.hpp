@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 
-#include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/payload/payload.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 
 namespace sparfuse {
 

@@ -11,11 +11,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "core/engine/live/live_config.hpp"
 #include "core/engine/live/live_state.hpp"
-#include "core/engine/live/live_step.hpp"
 #include "core/engine/scheduler.hpp"
-#include "core/feedback/placed_store.hpp"
+#include "core/feedback/residual_store.hpp"
 
 namespace sparfuse {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/engine/engine.hpp"
 #include "core/engine/timeline.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
 namespace sparfuse {

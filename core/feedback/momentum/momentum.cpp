@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/device/launch.hpp"
+#include "core/feedback/momentum/momentum_kernels.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/sparsify/scan/scan.hpp"
 
 namespace sparfuse {
@@ -65,6 +69,46 @@ void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t>
 
 std::span<const float> MomentumCorrection::Velocity(std::string_view name, Range range) {
   return velocities_.Get(name, range).host();
+}
+
+float ClipFactor(std::span<const float> gradient, double max_norm, ThreadPool& pool) {
+  SPARFUSE_REQUIRE(max_norm > 0,
+                   "clip = " + std::to_string(max_norm) + ": expected a norm above 0");
+  const double sum = SumSquares(gradient, pool);
+  if (!std::isfinite(sum)) return 1.0f;
+  return static_cast<float>(std::min(1.0, max_norm / (std::sqrt(sum) + 1e-6)));
+}
+
+DeviceSpan<const float> AdvanceVelocityOnDevice(const Stream& stream,
+                                                const MomentumOptions& options,
+                                                DeviceSpan<const float> gradient,
+                                                const float* factor, DeviceSpan<float> velocity,
+                                                DeviceSpan<float> growth) {
+  assert(gradient.size == velocity.size);
+  const std::size_t n = gradient.size;
+  const auto momentum = static_cast<float>(options.momentum);
+  if (!options.nesterov) {
+    const gpu::Quads quads = gpu::QuadsOf(n, gradient.data, velocity.data);
+    gpu::Launch(stream, gpu::ElementwiseBlocks(quads),
+                gpu::AdvanceVelocities<false>{quads, gradient.data, factor, momentum, velocity.data,
+                                              nullptr});
+    return {velocity.data, n, stream};
+  }
+  assert(growth.size >= n);
+  const gpu::Quads quads = gpu::QuadsOf(n, gradient.data, velocity.data, growth.data);
+  gpu::Launch(stream, gpu::ElementwiseBlocks(quads),
+              gpu::AdvanceVelocities<true>{quads, gradient.data, factor, momentum, velocity.data,
+                                           growth.data});
+  return {growth.data, n, stream};
+}
+
+void MaskVelocityOnDevice(const Stream& stream, const MomentumOptions& options,
+                          const DeviceSlot& sent, DeviceSpan<float> velocity) {
+  if (!options.masking) return;
+  using Kernel = gpu::MaskVelocities;
+  gpu::Launch(
+      stream, Kernel::BlocksFor(sent.capacity),
+      Kernel{sent.indices, sent.report, static_cast<std::uint32_t>(sent.capacity), velocity.data});
 }
 
 }  // namespace sparfuse

@@ -1,4 +1,6 @@
-// Corrects momentum as DGC does: error feedback accumulates velocities instead of gradients.
+// Corrects momentum as DGC does: error feedback accumulates velocities instead of gradients, after
+// a worker's own gradient is clipped by its norm. On the host, and on a device with the host's
+// bits.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018, section 3.2.
 #pragma once
@@ -10,8 +12,10 @@
 
 #include "core/base/thread_pool.hpp"
 #include "core/device/device.hpp"
+#include "core/feedback/norm/norm.hpp"
 #include "core/feedback/residual_store.hpp"
 #include "core/fusion/layout.hpp"
+#include "core/sparsify/device_selection.hpp"
 
 namespace sparfuse {
 
@@ -64,5 +68,27 @@ class MomentumCorrection {
   ResidualStore velocities_;
   Buffer<float> growth_;  // nesterov only: otherwise v grows by u itself
 };
+
+// min(1, max_norm / (|gradient| + 1e-6)), the norm accumulated in double: what the gradient is to
+// be multiplied with. 1 for a gradient that is not finite, which is the selection's to refuse.
+//
+// A limit c on the norm of the average of P workers' gradients is a limit of c / sqrt(P) on each
+// (Y. Lin et al., "Deep gradient compression", ICLR 2018, section 3.2). Throws Error{kConfig}
+// unless max_norm > 0. The result does not depend on the pool's size.
+float ClipFactor(std::span<const float> gradient, double max_norm, ThreadPool& pool);
+
+// AdvanceVelocity; returns what v grows by: velocity, or with nesterov `growth`.
+//
+//   factor   a word of the device that the gradient is multiplied with, or null: 1.
+//   growth   [n] with nesterov, else unused.
+DeviceSpan<const float> AdvanceVelocityOnDevice(const Stream& stream,
+                                                const MomentumOptions& options,
+                                                DeviceSpan<const float> gradient,
+                                                const float* factor, DeviceSpan<float> velocity,
+                                                DeviceSpan<float> growth);
+
+// MaskVelocity, of what a slot's report counts.
+void MaskVelocityOnDevice(const Stream& stream, const MomentumOptions& options,
+                          const DeviceSlot& sent, DeviceSpan<float> velocity);
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Advances and masks velocities in kernels (momentum_device.hpp). Advancing reads gradient and
+// Advances and masks velocities in kernels (momentum.hpp). Advancing reads gradient and
 // velocity and writes the velocity, and with nesterov the growth: three or four streams.
 #pragma once
 

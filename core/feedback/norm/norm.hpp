@@ -24,7 +24,7 @@ double SumSquares(std::span<const float> x, ThreadPool& pool);
 void SumSquaresOnDevice(const Stream& stream, DeviceWorkspace& workspace, DeviceSpan<const float> x,
                         double* sum);
 
-// *factor = ClipFactor(gradient, max_norm) of momentum/clipping.hpp, a word of the device. Throws
+// *factor = ClipFactor(gradient, max_norm) of momentum/momentum.hpp, a word of the device. Throws
 // Error{kConfig} unless max_norm > 0. Two launches, one read of the gradient.
 void ClipFactorOnDevice(const Stream& stream, DeviceWorkspace& workspace,
                         DeviceSpan<const float> gradient, double max_norm, float* factor);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/sparsify/scan_device/device_scan.hpp"
 #include "core/sparsify/scan_device/device_source.hpp"
 #include "core/sparsify/scan_device/rank_kernels.hpp"
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <istream>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,55 @@
 #include "core/transport/nccl/handle.hpp"
 
 namespace sparfuse {
+
+namespace {
+
+constexpr auto kIntra = static_cast<std::size_t>(LinkClass::kIntraNode);
+constexpr auto kInter = static_cast<std::size_t>(LinkClass::kInterNode);
+
+std::size_t Slowest(const Topology& topology) { return topology.nodes() > 1 ? kInter : kIntra; }
+
+}  // namespace
+
+double GroupedAllGatherSeconds(std::span<const std::uint64_t> sizes, const Topology& topology,
+                               const AllGatherLinks& links) {
+  const auto ranks = sizes.size();
+  if (ranks <= 1) return 0;
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+  std::uint64_t of_rank = 0;
+  std::uint64_t of_node = 0;
+  const auto per_node = static_cast<std::size_t>(topology.ranks_per_node);
+  for (std::size_t first = 0; first < ranks; first += per_node) {
+    const auto node = sizes.subspan(first, std::min(per_node, ranks - first));
+    const auto in_node = std::accumulate(node.begin(), node.end(), std::uint64_t{0});
+    for (const std::uint64_t bytes : node) {
+      of_rank = std::max({of_rank, (node.size() - 1) * bytes, in_node - bytes});
+    }
+    of_node = std::max({of_node, in_node * (ranks - node.size()), (total - in_node) * node.size()});
+  }
+  return links.alpha_seconds[Slowest(topology)] +
+         static_cast<double>(ranks - 1) * links.message_seconds +
+         std::max(links.seconds_per_byte[kIntra] * static_cast<double>(of_rank),
+                  links.seconds_per_byte[kInter] * static_cast<double>(of_node));
+}
+
+double PaddedAllGatherSeconds(std::span<const std::uint64_t> sizes, const Topology& topology,
+                              const AllGatherLinks& links) {
+  if (sizes.size() <= 1) return 0;
+  const std::size_t slowest = Slowest(topology);
+  const auto largest = static_cast<double>(*std::max_element(sizes.begin(), sizes.end()));
+  return static_cast<double>(sizes.size() - 1) *
+         (links.alpha_seconds[slowest] + links.seconds_per_byte[slowest] * largest);
+}
+
+AllGatherAlgorithm CheaperAllGather(std::span<const std::uint64_t> sizes, const Topology& topology,
+                                    const AllGatherLinks& links) {
+  return PaddedAllGatherSeconds(sizes, topology, links) <
+                 GroupedAllGatherSeconds(sizes, topology, links)
+             ? AllGatherAlgorithm::kPadded
+             : AllGatherAlgorithm::kGrouped;
+}
+
 namespace {
 
 // What ranks tell one another before they make a communicator.
@@ -24,21 +75,6 @@ struct Introduction {
   int version = 0;
   AllGatherLinks links;
 };
-
-std::vector<Introduction> Introduce(Communicator& host, const Introduction& own,
-                                    std::chrono::milliseconds deadline) {
-  std::vector<Introduction> all(static_cast<std::size_t>(host.size()), own);
-  std::vector<std::unique_ptr<Request>> receives;
-  std::vector<std::unique_ptr<Request>> sends;
-  for (int peer = 0; peer < host.size(); ++peer) {
-    if (peer == host.rank()) continue;
-    const auto place = std::span(all).subspan(static_cast<std::size_t>(peer), 1);
-    receives.push_back(host.Irecv(peer, 0, std::as_writable_bytes(place)));
-    sends.push_back(host.Isend(peer, 0, std::as_bytes(std::span(&own, 1))));
-  }
-  AwaitPeers(host, receives, sends, deadline, "nccl");
-  return all;
-}
 
 void CheckIntroductions(std::span<const Introduction> all) {
   for (std::size_t r = 1; r < all.size(); ++r) {
@@ -77,7 +113,7 @@ std::unique_ptr<Communicator> MakeNcclGroup(const NcclApi& api,
   call(api.get_version(&own.version), "ncclGetVersion");
   if (setup.host->rank() == 0) call(api.get_unique_id(&own.id), "ncclGetUniqueId");
 
-  const std::vector<Introduction> all = Introduce(*setup.host, own, setup.deadline);
+  const std::vector<Introduction> all = GatherFromPeers(*setup.host, own, setup.deadline, "nccl");
   CheckIntroductions(all);
   auto control = setup.host->Split(0, setup.host->rank(), setup.deadline);
   auto communicator = std::make_unique<NcclCommunicator>(api, std::move(session), std::move(setup),

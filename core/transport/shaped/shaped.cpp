@@ -138,42 +138,22 @@ class ShapedReceive final : public ShapedRequest {
   bool final_ = false;  // is end_
 };
 
-// The world's ranks of a group whose members know their own.
-std::vector<int> WorldRanks(Communicator& group, int own, std::chrono::milliseconds deadline) {
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()), own);
-  std::vector<std::unique_ptr<Request>> sends;
-  std::vector<std::unique_ptr<Request>> receives;
-  for (int peer = 0; peer < group.size(); ++peer) {
-    if (peer == group.rank()) continue;
-    const auto theirs = std::span(ranks).subspan(static_cast<std::size_t>(peer), 1);
-    receives.push_back(group.Irecv(peer, 0, std::as_writable_bytes(theirs)));
-    sends.push_back(group.Isend(peer, 0, std::as_bytes(std::span(&own, 1))));
-  }
-  AwaitPeers(group, receives, sends, deadline, "split");
-  return ranks;
-}
-
-class ShapedCommunicator final : public Communicator {
+class ShapedCommunicator final : public GroupCommunicator {
  public:
   ShapedCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Network> network,
                      std::vector<int> world_ranks)
-      : inner_(std::move(inner)),
-        network_(std::move(network)),
-        world_ranks_(std::move(world_ranks)) {}
+      : GroupCommunicator(std::move(world_ranks), inner->rank(), inner->topology()),
+        inner_(std::move(inner)),
+        network_(std::move(network)) {}
 
   std::string_view backend() const noexcept override { return "shaped"; }
-  int rank() const noexcept override { return inner_->rank(); }
-  int size() const noexcept override { return inner_->size(); }
-  const Topology& topology() const noexcept override { return inner_->topology(); }
 
   std::unique_ptr<Request> Isend(int destination, int tag,
                                  std::span<const std::byte> data) override {
     CheckAddress(destination, size(), tag);
     auto request = std::make_unique<ShapedSend>(network_, *inner_, destination,
                                                 WorldRank(destination), tag, data);
-    Traffic& traffic = TrafficWith(destination);
-    ++traffic.messages_sent;
-    traffic.bytes_sent += data.size();
+    CountSent(destination, data.size());
     return request;
   }
   std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) override {
@@ -202,22 +182,13 @@ class ShapedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
     std::unique_ptr<Communicator> group = inner_->Split(color, key, deadline);
-    std::vector<int> ranks = WorldRanks(*group, network_->rank, deadline);
+    std::vector<int> ranks = GatherFromPeers(*group, network_->rank, deadline, "split");  // world's
     return std::make_unique<ShapedCommunicator>(std::move(group), network_, std::move(ranks));
   }
 
-  const TrafficByLink& traffic() const noexcept override { return traffic_; }
-
  private:
-  int WorldRank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
-  Traffic& TrafficWith(int peer) {
-    return traffic_[static_cast<std::size_t>(topology().LinkBetween(rank(), peer))];
-  }
-
   std::unique_ptr<Communicator> inner_;
   std::shared_ptr<Network> network_;  // shared with this rank's communicators and their requests
-  std::vector<int> world_ranks_;      // of the members
-  TrafficByLink traffic_{};
 };
 
 void CheckShape(const LinkShape& shape, const std::string& which) {

@@ -4,9 +4,9 @@
 #include <functional>
 #include <utility>
 
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/feedback/feedback.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/metrics.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"

@@ -3,8 +3,8 @@
 
 #include <charconv>
 
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/device/card.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/cli/verbs.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/cluster_calibration.hpp"

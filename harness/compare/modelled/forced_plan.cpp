@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/fusion/given_planner.hpp"
+#include "core/fusion/plan.hpp"
 #include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/compare/modelled/transport.hpp"

@@ -4,9 +4,8 @@
 #include <variant>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/clipping.hpp"
+#include "core/feedback/feedback.hpp"
 #include "core/feedback/momentum/momentum.hpp"
-#include "core/feedback/warmup.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
 #include "harness/python/bindings/bound.hpp"

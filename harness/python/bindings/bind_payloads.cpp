@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/coding/payload_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 #include "core/payload/accumulate.hpp"
-#include "core/quantize/coding/payload_parts.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/python/bindings/bound.hpp"
 
 namespace sparfuse::python {

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "harness/python/compressors.hpp"
 #include "harness/python/module.hpp"
 

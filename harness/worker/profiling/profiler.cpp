@@ -9,12 +9,11 @@
 
 #include "baselines/powersgd/powersgd.hpp"
 #include "baselines/zen/hash_lists.hpp"
-#include "baselines/zen/partition.hpp"
+#include "core/coding/selection_coding.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/payload/sums.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/worker/profiling/links.hpp"
 #include "harness/worker/profiling/measurement.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "harness/worker/profiling/backward_profile.hpp"
 #include "harness/worker/profiling/timed_kernels.hpp"
 #include "harness/worker/rank/rank.hpp"

@@ -14,7 +14,7 @@
 #include "core/device/backend.hpp"
 #include "core/device/card.hpp"
 #include "core/device/device.hpp"
-#include "core/transport/priority.hpp"
+#include "core/transport/sleep.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/nvml.hpp"
 #include "harness/machine/system.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/owned_parts.hpp"
+#include "core/engine/strategies.hpp"
 #include "tests/baselines/espresso/espresso_runs.hpp"
 #include "tests/support/stopping_communicator.hpp"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "baselines/registry.hpp"
-#include "core/collective/shards.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "baselines/oktopk/global_threshold.hpp"
+#include "baselines/oktopk/oktopk_parts.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/payload/sums.hpp"

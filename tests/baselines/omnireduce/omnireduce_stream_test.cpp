@@ -1,6 +1,4 @@
 // Tests the streams of OmniReduce without a transport: messages by hand, and malformed ones.
-#include "baselines/omnireduce/omnireduce_stream.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <string>
 
 #include "baselines/omnireduce/omnireduce.hpp"
+#include "baselines/omnireduce/omnireduce_exchange.hpp"
 #include "core/base/error.hpp"
 
 namespace sparfuse::baselines {

@@ -8,10 +8,9 @@
 #include <set>
 
 #include "baselines/omnireduce/omnireduce_exchange.hpp"
-#include "baselines/omnireduce/omnireduce_stream.hpp"
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
-#include "core/engine/live/job_thread.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::baselines {

@@ -1,11 +1,10 @@
 // Tests that blocks of any sizes arrive on any number of ranks, in the rounds that are planned.
-#include "baselines/sparcml/block_gather.hpp"
-
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <vector>
 
+#include "baselines/sparcml/partial_sum.hpp"
 #include "core/base/error.hpp"
 #include "tests/support/exchanges.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "baselines/registry.hpp"
-#include "baselines/spardl/spardl_blocks.hpp"
+#include "baselines/spardl/spardl_sums.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::testing {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "baselines/registry.hpp"
-#include "baselines/spardl/spardl_blocks.hpp"
+#include "baselines/spardl/spardl_sums.hpp"
 #include "core/cost/cost_model.hpp"
 #include "tests/support/timed_tensors.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "core/collective/algorithms.hpp"
 #include "core/collective/collective.hpp"
-#include "core/engine/node_shards.hpp"
+#include "core/engine/strategies.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse {

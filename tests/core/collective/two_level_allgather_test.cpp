@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
-#include "core/cost/collective_costs.hpp"
+#include "core/cost/collective_choice.hpp"
 #include "core/cost/cost_model.hpp"
 
 namespace sparfuse {

@@ -1,6 +1,4 @@
 // Tests the closed formulas of dense collectives: by hand, by their limits, against each other.
-#include "core/cost/collective_costs.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/cost/collective_choice.hpp"
 
 namespace sparfuse {
 namespace {

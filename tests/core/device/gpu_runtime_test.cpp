@@ -15,7 +15,6 @@
 #include "core/device/completion_thread.hpp"
 #include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
-#include "core/device/event_pool.hpp"
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 #include "core/device/status.hpp"

@@ -16,8 +16,7 @@
 
 #include "core/collective/collective.hpp"
 #include "core/engine/model/model_engine.hpp"
-#include "core/engine/node_shards.hpp"
-#include "core/engine/owned_parts.hpp"
+#include "core/engine/strategies.hpp"
 #include "core/fusion/plan.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"

@@ -1,16 +1,13 @@
 // Tests that norms, clipping, momentum and returned elements on a device are the host's.
-#include "core/feedback/momentum/momentum_device.hpp"
-
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/clipping.hpp"
+#include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/norm/norm.hpp"
 #include "core/feedback/returned.hpp"
-#include "core/feedback/returned_device.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 

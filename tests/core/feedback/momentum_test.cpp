@@ -6,8 +6,7 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/clipping.hpp"
-#include "core/feedback/warmup.hpp"
+#include "core/feedback/feedback.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

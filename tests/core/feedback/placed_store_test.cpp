@@ -1,6 +1,4 @@
 // Tests residuals that move between a device and the host.
-#include "core/feedback/placed_store.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "core/feedback/residual_store.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,6 +1,4 @@
 // Tests that payloads are coded on a device in the host's bytes, and damaged ones found out.
-#include "core/quantize/coding/payload_coding_device.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -8,6 +6,7 @@
 #include <random>
 
 #include "core/base/error.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {

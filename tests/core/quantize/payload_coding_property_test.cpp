@@ -1,7 +1,7 @@
 // Checks what holds of every payload in every coding, on payloads drawn at random.
 #include <gtest/gtest.h>
 
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

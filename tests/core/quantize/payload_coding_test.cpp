@@ -1,5 +1,5 @@
 // Tests the coded payload's format, its rounding, and what is found wrong in damaged ones.
-#include "core/quantize/coding/payload_coding.hpp"
+#include "core/coding/payload_coding.hpp"
 
 #include <gtest/gtest.h>
 

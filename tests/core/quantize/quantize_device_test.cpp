@@ -6,8 +6,8 @@
 #include <random>
 
 #include "core/base/error.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/quantizer.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 
 namespace sparfuse {

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "core/base/random_stream.hpp"
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse {

@@ -1,6 +1,4 @@
 // Tests which rank a stalled exchange is said to wait for.
-#include "core/transport/liveness.hpp"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/transport/progress.hpp"
 #include "core/transport/threads.hpp"
 
 namespace sparfuse {

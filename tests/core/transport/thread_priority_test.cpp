@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "core/transport/priority.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 namespace {

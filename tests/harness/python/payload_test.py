@@ -28,7 +28,7 @@ def halves(x):
 
 
 def encoded(idx, val, values, indices):
-    """The format as core/quantize/coding/payload_coding.hpp says it."""
+    """The format as core/coding/payload_coding.hpp says it."""
     flags = (values == "f16") + 2 * (indices == "delta")
     made = b"SP\x01" + bytes([flags]) + struct.pack("<I", idx.size)
     made += (halves(val) if values == "f16" else val).tobytes()

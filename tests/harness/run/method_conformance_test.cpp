@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "tests/support/live_run.hpp"

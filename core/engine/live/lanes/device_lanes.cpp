@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/lanes/device_resources.hpp"
-#include "core/engine/live/lanes/device_timeline.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/lanes/offload_lane.hpp"
-#include "core/feedback/momentum/momentum_device.hpp"
+#include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
 
 namespace sparfuse {
 namespace {

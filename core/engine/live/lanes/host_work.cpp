@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/feedback/momentum/clipping.hpp"
+#include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {

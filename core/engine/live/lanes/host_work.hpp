@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "core/coding/selection_coding.hpp"
 #include "core/engine/live/lanes/lanes.hpp"
 #include "core/engine/live/live_state.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
 
 namespace sparfuse {
 

@@ -1,11 +1,16 @@
-// Runs jobs in the order in which they are given, on a thread that is made with the first.
+// Runs jobs in the order in which they are given, on a thread that is made with the first: the
+// lanes' own, and those that collectives compute beside the communication thread.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
+
+#include "core/collective/exchange_buffers.hpp"
+#include "core/transport/progress.hpp"
 
 namespace sparfuse {
 
@@ -29,6 +34,20 @@ class LaneThread {
   std::deque<std::function<void()>> jobs_;
   bool stop_ = false;
   std::thread thread_;
+};
+
+class JobThread final : public Jobs {
+ public:
+  // loop: woken when a job has ended; outlives it.
+  explicit JobThread(ProgressLoop& loop) : loop_(loop) {}
+
+  std::unique_ptr<Request> Start(std::function<void()> work) override;
+  // Waits for the job at hand; nothing is begun any more.
+  void Stop() noexcept { thread_.Stop(); }
+
+ private:
+  ProgressLoop& loop_;
+  LaneThread thread_;
 };
 
 }  // namespace sparfuse

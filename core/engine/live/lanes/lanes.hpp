@@ -9,8 +9,7 @@
 #include <string>
 
 #include "core/base/thread_pool.hpp"
-#include "core/engine/live/live_config.hpp"
-#include "core/engine/live/live_step.hpp"
+#include "core/engine/live/live_state.hpp"
 #include "core/engine/live/selection_checks.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/engine/scheduler.hpp"

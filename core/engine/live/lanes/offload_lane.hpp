@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "core/base/thread_pool.hpp"
-#include "core/device/event_pool.hpp"
 #include "core/device/runtime.hpp"
 #include "core/engine/live/lanes/host_work.hpp"
 #include "core/engine/live/lanes/lane_thread.hpp"

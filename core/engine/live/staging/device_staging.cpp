@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/coding/payload_coding.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
-#include "core/feedback/returned_device.hpp"
-#include "core/quantize/coding/payload_coding_device.hpp"
 
 namespace sparfuse {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <memory>
 
-#include "core/device/event_pool.hpp"
+#include "core/coding/payload_coding.hpp"
+#include "core/device/runtime.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
-#include "core/quantize/coding/payload_coding.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/task.hpp"
 

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/coding/selection_coding.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "core/feedback/returned.hpp"
-#include "core/quantize/selection_coding/selection_coding.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,13 +1,12 @@
 // Tests that jobs of collectives run beside the communication thread, and end with their requests.
-#include "core/engine/live/job_thread.hpp"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "core/collective/off_thread.hpp"
+#include "core/collective/exchange_buffers.hpp"
+#include "core/engine/live/lanes/lane_thread.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse {

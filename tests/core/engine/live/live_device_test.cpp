@@ -14,7 +14,7 @@
 #include "core/device/completion_thread.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "core/device/status.hpp"
-#include "core/engine/live/lanes/device_timeline.hpp"
+#include "core/engine/live/lanes/device_resources.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/device/event_pool.hpp"
+#include "core/device/runtime.hpp"
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "tests/support/live_run.hpp"
 

@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "core/engine/model/model_engine.hpp"
-#include "core/engine/node_shards.hpp"
-#include "core/engine/owned_parts.hpp"
+#include "core/engine/strategies.hpp"
 #include "tests/support/planning.hpp"
 
 namespace sparfuse {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "baselines/registry.hpp"
-#include "core/engine/model/simulation.hpp"
+#include "core/engine/model/model_cluster.hpp"
 
 namespace sparfuse {
 namespace {

@@ -1,5 +1,5 @@
 // Tests Bloom filters against sizes, bits and sets that were computed by hand.
-#include "core/quantize/selection_coding/bloom_filter.hpp"
+#include "core/coding/bloom_filter.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // Tests the segments of sorted values, and what polynomials make of them.
-#include "core/quantize/selection_coding/fitted_values.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "core/coding/selection_coding.hpp"
 
 namespace sparfuse {
 namespace {

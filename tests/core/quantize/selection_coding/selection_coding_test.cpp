@@ -1,6 +1,6 @@
 // Tests the form of coded selections, what becomes of the slot and the residual, and what is found
 // wrong in damaged ones.
-#include "core/quantize/selection_coding/selection_coding.hpp"
+#include "core/coding/selection_coding.hpp"
 
 #include <gtest/gtest.h>
 

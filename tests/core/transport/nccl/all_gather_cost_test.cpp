@@ -1,9 +1,9 @@
 // Tests the costs of both all-gathers by hand, and which one is chosen.
-#include "core/transport/nccl/all_gather_cost.hpp"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "core/transport/nccl/nccl.hpp"
 
 namespace sparfuse {
 namespace {

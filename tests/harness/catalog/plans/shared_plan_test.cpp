@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/engine/node_shards.hpp"
+#include "core/engine/strategies.hpp"
 #include "harness/catalog/fusion_plan.hpp"
 #include "tests/support/live_run.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/quantize/quantizer.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"

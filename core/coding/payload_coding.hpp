@@ -1,0 +1,160 @@
+// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. What other codings there
+// are, selection_coding.hpp has: they code each selection by itself.
+//
+// A coded payload, little-endian:
+//   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices),
+//            count as u32
+//   values   f32 or f16 each, padded with zeros to a multiple of 4 bytes
+//   indices  u32 each, or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
+//            as u32. The first gap is the first index.
+// Every payload has exactly one encoding in each coding, and its length says where it ends.
+//
+// On a device the bytes are the same. All there returns before it is done, runs in the order of
+// `stream`, waits for nothing and allocates nothing once a step has run with the largest sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "core/device/device.hpp"
+#include "core/payload/accumulate_device.hpp"
+#include "core/payload/payload.hpp"
+
+namespace sparfuse {
+
+enum class ValueCoding : std::uint8_t { kF32, kF16, kFitted };
+enum class IndexCoding : std::uint8_t { kU32, kDelta, kBloom };
+// Which of the indices that a Bloom filter has are sent: as many as were selected, the first ones
+// or those that a permutation puts first; or all.
+enum class BloomPolicy : std::uint8_t { kLeftmost, kRandom, kAll };
+
+struct PayloadCoding {
+  ValueCoding values = ValueCoding::kF32;
+  IndexCoding indices = IndexCoding::kU32;
+  BloomPolicy policy = BloomPolicy::kLeftmost;  // of kBloom, as what follows
+  double false_positives = 0;  // of what was not selected; 0: a tenth of what was, by n
+  bool operator==(const PayloadCoding&) const = default;
+
+  // Each selection is coded by itself, in which it may change: by selection_coding.hpp. The
+  // functions here are for other codings.
+  bool of_selections() const {
+    return values == ValueCoding::kFitted || indices == IndexCoding::kBloom;
+  }
+};
+
+inline constexpr std::size_t kPayloadHeaderBytes = 8;
+
+// The most that EncodePayload writes for up to `capacity` elements of a range of n, rounded up to a
+// multiple of 8.
+std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n);
+
+// The bytes of `count` elements of a range of n, as expected of a random selection, whose gaps
+// decide how many are escaped; exact without delta indices.
+std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::size_t n);
+
+// Makes `values` what a receiver will decode and adds what rounding took to the residual at their
+// indices, so that sent + residual stays what it was: exactly, where the residual was zero there,
+// as after a selection, and |value| < 2^29. Halves saturate at 65504. Does nothing where values
+// travel as f32.
+//
+//   residual  [n], indexed by `indices`, or empty: what rounding takes is lost.
+void RoundToCoding(PayloadCoding coding, std::span<const std::uint32_t> indices,
+                   std::span<float> values, std::span<float> residual);
+
+// Encodes into `out` and returns the bytes written. Values that a half cannot hold are rounded as
+// by RoundToCoding. Throws Error{kInternal} where `out` is too small or a gap is negative.
+//
+//   payload  indices strictly increasing and below n <= 2^32, values finite.
+//   out      at least EncodedBytesBound(coding, count, n) bytes, of any alignment.
+std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, std::size_t n,
+                          std::span<std::byte> out);
+
+// Decodes a payload of a range of n elements into the front of `indices` and `values`, of equal
+// size, and returns what it filled. Any bytes are safe: what EncodePayload cannot have written is
+// an Error{kComm} that says what is wrong and where, and nothing is read or written out of bounds.
+SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
+                            std::span<std::uint32_t> indices, std::span<float> values);
+
+// The coding that the header of a payload names. Throws Error{kComm} like DecodePayload.
+PayloadCoding CodingOf(std::span<const std::byte> bytes);
+
+enum PayloadFlags : std::uint8_t {
+  kFlagF16 = 1,
+  kFlagDelta = 2,
+  kFlagFitted = 4,
+  kFlagBloom = 8,
+  kFlagPermuted = 16,
+};
+
+struct PayloadHeader {
+  std::uint8_t flags = 0;
+  std::uint32_t count = 0;
+};
+
+// Throws Error{kComm}.
+[[noreturn]] void MalformedPayload(const std::string& what);
+
+template <class T>
+T LoadBytes(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Writes the bytes of `value`; returns what lies behind them.
+template <class T>
+std::byte* StoreBytes(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+  return to + sizeof value;
+}
+
+std::byte* StoreHeader(std::byte* to, PayloadHeader header);
+// Throws Error{kComm} for what is no header, or has flags above `most_flags`.
+PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_flags);
+
+// Bytes of `count` values, kF32 or kF16, padded to a multiple of 4.
+std::size_t ValueBytes(ValueCoding coding, std::size_t count);
+// Writes ValueBytes of values; returns what lies behind them.
+std::byte* StoreValues(ValueCoding coding, std::span<const float> values, std::byte* to);
+// Reads ValueBytes of values that lie at byte `begin` of the payload. Throws Error{kComm} where one
+// is not finite, or padding is not zero.
+void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::size_t begin,
+                std::span<float> values);
+
+// RoundToCoding of what a slot's report counts. residual: of the range that was selected from, or
+// empty.
+void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
+                           DeviceSpan<float> residual);
+
+// EncodePayload.
+//
+//   payload    indices below n; its count may be on the device only.
+//   out        at least EncodedBytesBound(coding, payload.count, n) bytes, 4-byte aligned.
+//   out_bytes  a word of the device: the bytes written.
+//
+// Throws Error{kInternal} where `out` is too small. One launch; two with delta indices.
+void EncodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace, PayloadCoding coding,
+                           const DevicePayload& payload, std::size_t n, DeviceSpan<std::byte> out,
+                           std::uint32_t* out_bytes);
+
+// DecodePayload, of what EncodePayload wrote in this coding.
+//
+//   bytes    of one rank's payload, 4-byte aligned; the count is in its header.
+//   indices  [capacity], as values: the most elements that the payload may have.
+//   count    a word of the device: the elements. 0 where the header is wrong.
+//   rank     what a fault names.
+//   fault    as AccumulateSparseOnDevice's; the position is an element's, or 0 where header or
+//            length are wrong. The elements are then unspecified, and nothing is read or written
+//            out of bounds.
+//
+// Returns the payload with its count word. One launch; three with delta indices.
+DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace,
+                                    PayloadCoding coding, DeviceSpan<const std::byte> bytes,
+                                    std::size_t n, DeviceSpan<std::uint32_t> indices,
+                                    DeviceSpan<float> values, std::uint32_t* count, int rank,
+                                    std::uint64_t* fault);
+
+}  // namespace sparfuse

@@ -1,0 +1,113 @@
+// Holds what the quantizers' encoders share: the checks, the pass over blocks, and their
+// descriptors.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/cpu.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
+#include "core/sparsify/scan/scan.hpp"
+
+namespace sparfuse {
+
+QuantizerDescriptor Fp32Descriptor();
+QuantizerDescriptor Fp16Descriptor();
+QuantizerDescriptor QsgdDescriptor();
+QuantizerDescriptor SignDescriptor();
+
+constexpr std::size_t RoundUp(std::size_t n, std::size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+// Checks the arguments of Quantizer::Encode and EncodeOnDevice but for the device of memory. Throws
+// Error{kConfig}.
+void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
+                          const TensorInfo& info, std::size_t out_bytes);
+
+// Checks the arguments of Quantizer::Encode and sets the padding at the end of `out` to zero.
+// Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
+SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
+                        const TensorInfo& info, std::span<std::byte> out);
+
+// Throws Error{kComm} unless 0 <= scale < infinity: a scale or norm at the head of a payload.
+void CheckScale(const Quantizer& quantizer, float scale);
+
+// Calls body(begin, size) for the blocks of n elements, kBlock each; chunks of them on the pool.
+template <class Body>
+void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
+  const std::size_t chunk = n < kParallelElements ? std::max<std::size_t>(n, 1) : kChunk;
+  pool.ParallelFor((n + chunk - 1) / chunk, [&](std::size_t c, int) {
+    const std::size_t end = std::min(n, (c + 1) * chunk);
+    for (std::size_t begin = c * chunk; begin < end; begin += kBlock) {
+      body(begin, std::min(kBlock, end - begin));
+    }
+  });
+}
+
+// The first pass over x: adds the residual and calls body(begin, size) for each block while it is
+// in cache, but for blocks that are not finite. Throws Error{kNumeric} if there were such.
+template <class Body>
+void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const TensorInfo& info,
+                    const Body& body) {
+  const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  const float* const gradient = input.gradient;
+  float* const residual = input.residual;
+  input.pending = false;
+  std::atomic<bool> finite{true};
+  ForBlocks(input.n, *context.pool, [&](std::size_t begin, std::size_t size) {
+    const std::uint32_t largest =
+        kernels.add(gradient + begin, residual == nullptr ? nullptr : residual + begin, size);
+    if (largest < kInfinityKey) {
+      body(begin, size);
+    } else {
+      finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  if (!finite) ThrowNotFinite(input, info);
+}
+
+// Arguments of Quantizer::EncodeOnDevice.
+struct DeviceEncode {
+  const DeviceContext& context;
+  const SelectSource& source;
+  DeviceSpan<std::byte> out;
+  std::uint32_t* not_finite;
+};
+
+// The arguments of Quantizer::EncodeOnDevice, checked. Throws Error{kConfig}; Error{kInternal} for
+// memory that is not on the stream's device.
+DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
+                           const TensorInfo& info);
+
+// Bytes of the codes are described in fp32.cpp, fp16.cpp, qsgd.cpp, sign.cpp.
+void EncodeFp32OnDevice(const DeviceEncode& encode);
+void EncodeFp16OnDevice(const DeviceEncode& encode);
+void EncodeSignOnDevice(const DeviceEncode& encode);
+
+// Buckets of `bucket` elements, or one (0), of the numbers of `key`'s RandomStream.
+struct QsgdForm {
+  float levels;
+  std::size_t bucket;
+  std::size_t codes_at;  // bytes of the norms
+};
+void EncodeQsgdOnDevice(const DeviceEncode& encode, const QsgdForm& form, std::uint64_t key);
+
+// Arguments of Quantizer::AccumulateOnDevice.
+struct DeviceAccumulate {
+  const DeviceContext& context;
+  std::span<const std::byte* const> payloads;
+  float scale;
+  DeviceSpan<float> out;
+  std::uint64_t* fault;
+};
+
+void AccumulateFp32OnDevice(const DeviceAccumulate& accumulate);
+void AccumulateFp16OnDevice(const DeviceAccumulate& accumulate);
+void AccumulateQsgdOnDevice(const DeviceAccumulate& accumulate, const QsgdForm& form);
+void AccumulateSignOnDevice(const DeviceAccumulate& accumulate);
+
+}  // namespace sparfuse

@@ -1,0 +1,82 @@
+// Rounds to IEEE half precision (fp16), to nearest, ties to even. Values beyond 65504 saturate, and
+// error feedback sends the rest in later steps: sent + residual = x exactly for |x| < 2^29, since a
+// float minus the nearest half is a float.
+//
+// Source:      P. Micikevicius et al., "Mixed precision training", ICLR 2018 (half-precision
+//              gradients).
+// Deviations:  no loss scaling: what is below the range of a half is left to error feedback.
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
+
+namespace sparfuse {
+namespace {
+
+class Fp16 final : public Quantizer {
+ public:
+  std::string_view name() const noexcept override { return "fp16"; }
+
+  std::size_t EncodedBytes(std::size_t n) const override {
+    return RoundUp(n * sizeof(std::uint16_t), 4);
+  }
+
+  // All of x is lost below the range of a half.
+  double ErrorBound(std::size_t /*n*/) const override { return 1; }
+
+  void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,
+              std::span<std::byte> out) const override {
+    SelectInput input = BeginEncode(*this, source, info, out);
+    const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
+    auto* const codes = reinterpret_cast<std::uint16_t*>(out.data());
+    ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
+      float* const residual = input.residual == nullptr ? nullptr : input.residual + begin;
+      kernels.half_encode(input.x() + begin, residual, size, codes + begin);
+    });
+  }
+
+  void AddDecoded(std::span<const std::byte> payload, std::size_t /*n*/, std::size_t begin,
+                  std::span<float> out) const override {
+    const auto* const codes = reinterpret_cast<const std::uint16_t*>(payload.data());
+    const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
+    if (kernels.half_add(codes + begin, out.size(), out.data()) >= kHalfInfinity) {
+      SPARFUSE_THROW(kComm, "fp16: an element from " + std::to_string(begin) +
+                                " on is not finite; encoded ones are");
+    }
+  }
+
+  bool WorksOnDevice() const noexcept override { return true; }
+
+  void EncodeOnDevice(const DeviceContext& context, int /*rank*/, const SelectSource& source,
+                      const TensorInfo& info, DeviceSpan<std::byte> out,
+                      std::uint32_t* not_finite) const override {
+    EncodeFp16OnDevice(CheckedEncode(*this, {context, source, out, not_finite}, info));
+  }
+
+  void AccumulateOnDevice(const DeviceContext& context, std::span<const std::byte* const> payloads,
+                          float scale, DeviceSpan<float> out, std::uint64_t* fault) const override {
+    AccumulateFp16OnDevice({context, payloads, scale, out, fault});
+  }
+};
+
+std::unique_ptr<Quantizer> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
+  return std::make_unique<Fp16>();
+}
+
+}  // namespace
+
+QuantizerDescriptor Fp16Descriptor() {
+  return {.name = "fp16",
+          .paper = "Micikevicius et al., ICLR 2018",
+          .revision = 1,
+          .unbiased = false,
+          .needs_feedback = false,
+          .deviations =
+              "Gradients are not scaled before rounding: error feedback keeps what is "
+              "below the range of a half, and saturation at 65504 what is above.",
+          .options = {},
+          .make = Make};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,102 @@
+#include "core/coding/quantizers/quantizer.hpp"
+
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/coding/quantizers/encode.hpp"
+#include "core/coding/quantizers/quantize_kernels.hpp"
+
+namespace sparfuse {
+
+namespace {
+
+std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
+  return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
+}
+
+}  // namespace
+
+void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
+                          const TensorInfo& info, std::size_t out_bytes) {
+  const std::string who = Describe(quantizer, info);
+  const std::size_t n = source.gradient.size;
+  SPARFUSE_REQUIRE(n >= 1, who + "the gradient is empty; expected at least one element");
+  SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
+                   who + "the residual has " + std::to_string(source.residual.size) +
+                       " elements; expected 0 or " + std::to_string(n));
+  SPARFUSE_REQUIRE(out_bytes == quantizer.EncodedBytes(n),
+                   who + "the buffer has " + std::to_string(out_bytes) + " bytes; expected " +
+                       std::to_string(quantizer.EncodedBytes(n)));
+}
+
+SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
+                        const TensorInfo& info, std::span<std::byte> out) {
+  CheckEncodeArguments(quantizer, source, info, out.size());
+  if (source.gradient.stream.device.kind != DeviceKind::kHost ||
+      source.residual.stream.device.kind != DeviceKind::kHost) {
+    SPARFUSE_THROW(kUnsupported,
+                   Describe(quantizer, info) + "memory on a device; Encode works on the host");
+  }
+  std::memset(out.last(4).data(), 0, 4);
+  const bool feedback = source.residual.size != 0;
+  return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
+          feedback};
+}
+
+void CheckScale(const Quantizer& quantizer, float scale) {
+  if (std::bit_cast<std::uint32_t>(scale) < kInfinityKey) return;  // neither negative nor infinite
+  SPARFUSE_THROW(kComm, std::string(quantizer.name()) + ": a scale of " + std::to_string(scale) +
+                            "; expected a finite one that is not negative");
+}
+
+void AccumulateQuantized(const Quantizer& quantizer,
+                         std::span<const std::span<const std::byte>> payloads, float scale,
+                         std::span<float> out, ThreadPool& pool) {
+  const auto fail = [](std::size_t payload, const std::string& what) {
+    SPARFUSE_THROW(kComm, "quantized payload " + std::to_string(payload) + " is corrupt: " + what);
+  };
+  const std::size_t n = out.size();
+  for (std::size_t p = 0; p < payloads.size(); ++p) {
+    if (payloads[p].size() == quantizer.EncodedBytes(n)) continue;
+    fail(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
+                " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
+                std::to_string(n) + " elements");
+  }
+  const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
+  ForBlocks(n, pool, [&](std::size_t begin, std::size_t size) {
+    const std::span<float> block = out.subspan(begin, size);
+    std::fill(block.begin(), block.end(), 0.0f);
+    for (std::size_t p = 0; p < payloads.size(); ++p) {
+      try {
+        quantizer.AddDecoded(payloads[p], n, begin, block);
+      } catch (const Error& error) {
+        fail(p, error.what());
+      }
+    }
+    if (scale != 1.0f) kernels.scale(block.data(), size, scale);
+  });
+}
+
+std::span<const QuantizerDescriptor> Quantizers() {
+  static const std::vector<QuantizerDescriptor> table = {
+      Fp32Descriptor(),
+      Fp16Descriptor(),
+      QsgdDescriptor(),
+      SignDescriptor(),
+  };
+  return table;
+}
+
+const QuantizerDescriptor& FindQuantizer(std::string_view name) {
+  std::vector<std::string> known;
+  for (const QuantizerDescriptor& descriptor : Quantizers()) {
+    if (descriptor.name == name) return descriptor;
+    known.emplace_back(descriptor.name);
+  }
+  SPARFUSE_THROW(kConfig,
+                 "unknown quantizer \"" + std::string(name) + "\"" + Suggestion(name, known));
+}
+
+}  // namespace sparfuse

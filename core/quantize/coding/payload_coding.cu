@@ -1,9 +1,0 @@
-#include "core/device/compile_kernel.hpp"
-#include "core/quantize/coding/payload_coding_kernels.hpp"
-
-SPARFUSE_KERNEL(sparfuse::gpu::RoundToHalves)
-SPARFUSE_KERNEL(sparfuse::gpu::CountEscapes)
-SPARFUSE_KERNEL(sparfuse::gpu::EncodeElements)
-SPARFUSE_KERNEL(sparfuse::gpu::DecodeElements)
-SPARFUSE_KERNEL(sparfuse::gpu::ChainTiles)
-SPARFUSE_KERNEL(sparfuse::gpu::WriteIndices)
