@@ -11,12 +11,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kLiveDeadline;
-using testing::kTensorSizes;
 
 LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
                      int workers, Device device) {
@@ -38,8 +34,8 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
   config.dense_collective = CoreCollective("ring-allreduce");
   config.sparse_collective = CoreCollective("sparse-allgather");
-  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
-  const CostModel cost = testing::EvenCost();
+  const BackwardProfile backward = EvenBackward(kTensorSizes.size());
+  const CostModel cost = EvenCost();
   config.plan =
       planner.make(ResolveOptions(planner.name, planner.options, planner_options))
           ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
@@ -59,10 +55,10 @@ using Pair = std::pair<std::string, std::string>;  // strategy, planner
 
 class EveryStrategy : public ::testing::TestWithParam<std::tuple<Pair, int>> {
  protected:
-  static std::vector<testing::RankResult> Run(Device device) {
+  static std::vector<RankResult> Run(Device device) {
     const auto& [names, workers] = GetParam();
     const auto& [strategy, planner] = names;
-    return testing::RunLive(
+    return RunLive(
         [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers, device); },
         workers, IntegerGradient);
   }
@@ -83,7 +79,7 @@ TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
 class EveryStrategyOnADevice : public EveryStrategy {};
 
 TEST_P(EveryStrategyOnADevice, LosesNothingAndLeavesReplicasEqual) {
-  LosesNothingAndLeavesReplicasEqual(testing::kEmulated);
+  LosesNothingAndLeavesReplicasEqual(kEmulated);
 }
 
 std::vector<Pair> PairsThatFit() {
@@ -105,7 +101,7 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) 
   return name;
 }
 
-const std::vector<int> kWorkers = testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3};
+const std::vector<int> kWorkers = kSanitized ? std::vector{3} : std::vector{1, 2, 3};
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
@@ -122,7 +118,7 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
       engine.Pack({.tensor = tensor});
     }
   };
-  testing::RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     LiveConfig config;
     config.layout.Add("weight", {4}, 4);
     config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
@@ -146,4 +142,4 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,11 +8,8 @@
 #include "core/payload/accumulate.hpp"
 #include "tests/support/exchanges.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Outcome;
-using testing::Sent;
 
 constexpr int kRank = 2;
 const std::vector<std::int64_t> kWide = {8, 30};
@@ -25,7 +22,7 @@ std::vector<ExchangedTensor> Tensors() {
 }
 
 Sent Accumulated(std::size_t ranks, unsigned seed) {
-  Sent sent{"made up", 485, 485, std::vector<testing::SparseVector>(ranks)};
+  Sent sent{"made up", 485, 485, std::vector<SparseVector>(ranks)};
   sent.tensors = Tensors();
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -97,7 +94,7 @@ TEST(PowerSgdFactors, AreThoseOfItsStepsTakenByHand) {
   const auto collective = Factors();
   const std::vector<Sent> steps = {Accumulated(kRanks, 1), Accumulated(kRanks, 2),
                                    Accumulated(kRanks, 3)};
-  const auto outcomes = testing::RunExchanges(*collective, steps);
+  const auto outcomes = RunExchanges(*collective, steps);
   ByHand wide(Tensors()[0], kRanks);
   ByHand kernel(Tensors()[2], kRanks);
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -120,7 +117,7 @@ TEST(PowerSgdFactors, AreThoseOfItsStepsTakenByHand) {
 
 TEST(PowerSgdFactors, ResidualsAndWhatIsAppliedAreWhatHadAccumulated) {
   const Sent sent = Accumulated(4, 7);
-  const auto outcomes = testing::RunExchanges(*Factors(), {sent});
+  const auto outcomes = RunExchanges(*Factors(), {sent});
   for (std::size_t i = 0; i < sent.elements; ++i) {
     double left = outcomes[0][0].applied[i];
     for (const Outcome& outcome : outcomes[0]) left += outcome.returned[i];
@@ -133,9 +130,9 @@ TEST(PowerSgdFactors, ResidualsAndWhatIsAppliedAreWhatHadAccumulated) {
 TEST(PowerSgdFactors, SendFactorsAlone) {
   const Sent sent = Accumulated(5, 7);
   const auto collective = Factors();
-  const auto outcomes = testing::RunExchanges(*collective, {sent});
+  const auto outcomes = RunExchanges(*collective, {sent});
   const RoundPlan plan =
-      collective->Rounds(testing::RecordedSizes(*collective, sent, 0, outcomes[0]), {5, 1});
+      collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes[0]), {5, 1});
   std::uint64_t bytes = 0;
   for (std::size_t rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(outcomes[0][rank].traffic, plan.per_rank[rank]);
@@ -145,4 +142,4 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

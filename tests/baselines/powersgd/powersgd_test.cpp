@@ -8,11 +8,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::MakeData;
 
 using Shape = std::vector<std::int64_t>;
 
@@ -334,4 +331,4 @@ TEST(PowerSgd, DescribesItself) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

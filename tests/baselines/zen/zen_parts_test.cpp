@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <set>
 
@@ -15,7 +14,6 @@
 namespace sparfuse {
 namespace {
 
-using baselines::BitmapBytes;
 using baselines::FormChoice;
 using baselines::HashingReport;
 using baselines::HashLists;

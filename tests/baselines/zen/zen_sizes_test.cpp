@@ -10,18 +10,10 @@
 
 #include "tests/baselines/zen/zen_runs.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::ZenSizes;
-using testing::Choice;
-using testing::MakeZen;
-using testing::Outcome;
-using testing::RandomSent;
-using testing::RecordedSizes;
-using testing::RunExchanges;
-using testing::Sent;
-using testing::SparseVector;
 
 // Four ranks, two a node; numbers that are not alike.
 TEST(ZenRounds, CountWhatLeavesANode) {
@@ -184,4 +176,4 @@ TEST(ZenExpected, TwoLevelsAreThoseOfARun) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -12,20 +12,11 @@
 #include "baselines/zen/zen_sizes.hpp"
 #include "tests/baselines/zen/zen_runs.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::ServerOf;
 using baselines::ZenSizes;
-using testing::Choice;
-using testing::MakeZen;
-using testing::Outcome;
-using testing::RandomSent;
-using testing::RecordedSizes;
-using testing::RunExchanges;
-using testing::Sent;
-using testing::SparseVector;
-using testing::SumOf;
 
 // In the order of ranks: bytes sent and received.
 using Bytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
@@ -220,4 +211,4 @@ TEST(ZenNodeFirst, IsRefusedOnRaggedNodes) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

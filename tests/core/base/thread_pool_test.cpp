@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -14,7 +13,7 @@
 #include "core/base/error.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 TEST(ThreadPool, RunsEveryChunkOnceOnAWorkerOfThePool) {
@@ -114,10 +113,10 @@ TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
 }
 
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorAndTheOthersAreJoined) {
-  if (testing::kSanitized) GTEST_SKIP() << "sanitizers reserve all of the address space";
+  if (kSanitized) GTEST_SKIP() << "sanitizers reserve all of the address space";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(MakeAPoolThatCannotStart(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -9,8 +9,6 @@
 #include <functional>
 #include <memory>
 #include <numeric>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,12 +22,8 @@
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/stopping_communicator.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kTensorSizes;
-using testing::RankResult;
 
 enum class Chain { kNone, kNodeShards, kOwnedParts, kForgetfulOwners };
 
@@ -78,11 +72,10 @@ std::unique_ptr<Strategy> StrategyOf(Chain chain) {
   return std::make_unique<UnitStrategy>();
 }
 
-std::vector<RankResult> RunCase(const Case& of_case,
-                                std::chrono::milliseconds wait = testing::kLiveDeadline,
-                                const testing::Wrap& wrap = testing::Unwrapped,
-                                const testing::Gradients& gradient = IntegerGradient) {
-  return testing::RunLive(
+std::vector<RankResult> RunCase(const Case& of_case, std::chrono::milliseconds wait = kLiveDeadline,
+                                const Wrap& wrap = Unwrapped,
+                                const Gradients& gradient = IntegerGradient) {
+  return RunLive(
       [&] {
         LiveConfig config;
         config.layout = Layout();
@@ -90,11 +83,11 @@ std::vector<RankResult> RunCase(const Case& of_case,
         config.topology = of_case.topology;
         config.device = of_case.device;
         config.strategy = StrategyOf(of_case.chain);
-        config.sparsifier = testing::SparsifierOf(of_case.sparsifier);
+        config.sparsifier = SparsifierOf(of_case.sparsifier);
         config.feedback.kind = FeedbackKind::kResidual;
         config.dense_collective = CoreCollective("ring-allreduce");
         config.sparse_collective = CoreCollective("sparse-allgather");
-        config.deadline = testing::kLiveDeadline;
+        config.deadline = kLiveDeadline;
         return config;
       },
       of_case.topology.ranks, gradient, 999,
@@ -103,8 +96,8 @@ std::vector<RankResult> RunCase(const Case& of_case,
 }
 
 void ExpectSoundAndChecked(const std::vector<RankResult>& results,
-                           const testing::Gradients& gradient = IntegerGradient) {
-  testing::ExpectSound(results, gradient);
+                           const Gradients& gradient = IntegerGradient) {
+  ExpectSound(results, gradient);
   for (const RankResult& rank : results) EXPECT_GT(rank.mass_checks, 0u);
 }
 
@@ -117,7 +110,7 @@ TEST_P(Chains, LoseNothingAndLeaveReplicasEqual) { ExpectSoundAndChecked(RunCase
 
 TEST_P(Chains, LoseNothingOnADevice) {
   Case of_case = GetParam();
-  of_case.device = testing::kEmulated;
+  of_case.device = kEmulated;
   ExpectSoundAndChecked(RunCase(of_case));
 }
 
@@ -125,7 +118,7 @@ TEST_P(Chains, WithAllElementsAreTheDenseSum) {
   Case of_case = GetParam();
   of_case.density = 1;
   const auto results = RunCase(of_case);
-  for (int step = 0; step < testing::kLiveSteps; ++step) {
+  for (int step = 0; step < kLiveSteps; ++step) {
     std::size_t at = 0;
     for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
       std::vector<float> sum(kTensorSizes[t]);
@@ -150,8 +143,8 @@ void ExpectModelled(const Case& of_case, const std::vector<RankResult>& live) {
   model.sparsifier = "topk";
   model.dense_collective = CoreCollective("ring-allreduce");
   model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = testing::EvenCost();
-  model.backward = testing::EvenBackward(kTensorSizes.size());
+  model.cost = EvenCost();
+  model.backward = EvenBackward(kTensorSizes.size());
   const ModelStep modelled = SimulateStep(model, 0, 0);
   for (std::size_t rank = 0; rank < live.size(); ++rank) {
     const StepRecord& counted = live[rank].records.back();
@@ -169,7 +162,7 @@ TEST_P(Chains, AreModelledWithTheBytesThatAreCounted) {
 }
 
 std::vector<Case> Cases(std::vector<Case> all, std::size_t sanitized) {
-  if (testing::kSanitized) all.resize(sanitized);
+  if (kSanitized) all.resize(sanitized);
   return all;
 }
 
@@ -194,15 +187,14 @@ INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
 
 // One that owns no part, and one that owns the last.
 TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
-  std::vector<testing::StoppedRun> runs;
+  std::vector<StoppedRun> runs;
   for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kOwnedParts, {4, 1}, 3},
                               Case{Chain::kOwnedParts, {4, 1}, 4}}) {
     const auto messages = static_cast<int>(RunCase(of_case)[3].records.front().messages_sent);
-    runs.push_back({3, messages, [of_case](const testing::Wrap& wrap, auto wait) {
-                      RunCase(of_case, wait, wrap);
-                    }});
+    runs.push_back(
+        {3, messages, [of_case](const Wrap& wrap, auto wait) { RunCase(of_case, wait, wrap); }});
   }
-  testing::ExpectTheStoppedRankIsNamed(runs);
+  ExpectTheStoppedRankIsNamed(runs);
 }
 
 // Of more elements than the plan's density makes room for: as many as the first steps of a warm-up
@@ -210,7 +202,7 @@ TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
 TEST(Chains, HaveRoomForWhatIsSelected) {
   for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
     for (const std::uint16_t partitions : {1, 3}) {
-      for (const Device device : {Device{}, testing::kEmulated}) {
+      for (const Device device : {Device{}, kEmulated}) {
         Case of_case{chain, {4, 2}, partitions, 0.001, device};
         of_case.begins_with = 250;
         const auto warmed_up = RunCase(of_case);
@@ -240,8 +232,8 @@ TEST(Chains, LoseNothingWhereAPartIsZero) {
     for (const char* sparsifier : {"topk", "dgc"}) {
       of_case.sparsifier = sparsifier;
       const auto results = RunCase(
-          of_case, testing::kLiveDeadline,
-          [](std::unique_ptr<Communicator> world) { return world; }, halved);
+          of_case, kLiveDeadline, [](std::unique_ptr<Communicator> world) { return world; },
+          halved);
       ExpectSoundAndChecked(results, halved);
       if (of_case.sparsifier == "topk") ExpectModelled(of_case, results);
     }
@@ -255,7 +247,7 @@ TEST(NodeShards, OfOneNodeSelectFromTheDenseSum) {
   const auto results = RunCase(of_case);
   const GradientLayout layout = Layout();
   std::vector<float> left(layout.numel());
-  for (int step = 0; step < testing::kLiveSteps; ++step) {
+  for (int step = 0; step < kLiveSteps; ++step) {
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
       for (int rank = 0; rank < 4; ++rank) {
         const auto gradient = IntegerGradient(rank, step, t);
@@ -364,7 +356,7 @@ TEST(NodeShards, TimeByHand) {
   model.sparsifier = "topk";
   model.dense_collective = CoreCollective("ring-allreduce");
   model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = testing::EvenCost();
+  model.cost = EvenCost();
   model.backward = {0, 0, {0}, 0, 0};
   const ModelStep step = SimulateStep(model, 0, 0);
   // The two ranks of a node share its card: their payloads go out one behind the other.
@@ -374,4 +366,4 @@ TEST(NodeShards, TimeByHand) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

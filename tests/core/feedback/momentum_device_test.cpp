@@ -1,7 +1,6 @@
 // Tests that norms, clipping, momentum and returned elements on a device are the host's.
 #include "core/feedback/momentum/momentum_device.hpp"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -14,7 +13,7 @@
 #include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 class FeedbackDevice : public OnDevices {};
@@ -117,7 +116,7 @@ TEST_P(FeedbackDevice, ClippingAndAdvancingAreCaptured) {
   };
   step();
   gpu::Synchronize(stream());
-  const testing::GpuGraph graph(stream(), step);
+  const GpuGraph graph(stream(), step);
   graph.Launch(stream());
   const std::vector<float> found = velocity.ToHost();
   EXPECT_NEAR(found[0], 0.9, 1e-5);
@@ -191,4 +190,4 @@ TEST_P(FeedbackDevice, TakesBackWhatWasReturned) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -10,14 +10,8 @@
 #include "core/feedback/warmup.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 constexpr std::size_t kN = 5000;
 
@@ -77,7 +71,7 @@ TEST(Momentum, IsThePapersAlgorithmBitForBit) {
 }
 
 TEST(Momentum, DoesNotDependOnThePool) {
-  constexpr std::size_t kLarge = testing::kLargeShape;
+  constexpr std::size_t kLarge = kLargeShape;
   const auto gradient = MakeData("gaussian", kLarge, 1);
   std::vector<std::uint32_t> reference;
   ThreadPool one(1);
@@ -152,4 +146,4 @@ TEST(Warmup, TakesAnExplicitSchedule) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -12,7 +12,7 @@
 #include "core/sparsify/sparsifier.hpp"
 #include "tests/support/model_layouts.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr double kDensity = 0.01;
@@ -163,7 +163,7 @@ TEST(DenseFallback, PredictsWhatTheModelEngineComputes) {
     for (const char* planner : {"layer-wise", "by-count", "ssfusion", "adtopk"}) {
       if (FindPlanner(planner).ahead_only && std::string(strategy) != "ahead") continue;
       SCOPED_TRACE(std::string(strategy) + ", " + planner);
-      const Case made(testing::ResNet50Cifar(), 2e-10, 10, strategy);
+      const Case made(ResNet50Cifar(), 2e-10, 10, strategy);
       Plan plan = made.PlanOf(planner, strategy);
       for (std::size_t u = 0; u < plan.units.size(); u += 3) {
         plan.units[u] = {plan.units[u].first, plan.units[u].last, Sparsified::kNever, 1.0};
@@ -183,7 +183,7 @@ TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
   bool slower_without = false;
   bool all_sparse = false;
   bool mixed = false;
-  for (const GradientLayout& layout : {testing::ResNet50ImageNet(), testing::BertBase(false)}) {
+  for (const GradientLayout& layout : {ResNet50ImageNet(), BertBase(false)}) {
     for (const char* strategy : {"ahead", "behind"}) {
       for (const char* planner : {"layer-wise", "by-bytes", "by-count", "whole-model"}) {
         for (const double gbps : {1.0, 10.0, 25.0, 40.0, 100.0, 400.0}) {
@@ -245,4 +245,4 @@ TEST(DenseFallback, IsRefusedWhereThereIsNoChoice) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -12,8 +12,10 @@
 #include "core/feedback/residual_store.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
+
+using sparfuse::testing::PlanOf;
 
 GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
   GradientLayout layout;
@@ -24,7 +26,7 @@ GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
 
 Plan PlanOf(const char* name, const GradientLayout& layout, const Options& options = {}) {
   const PlanInput input{layout, {4, 1}, 0.01, Sparsified::kAhead, nullptr, nullptr};
-  return testing::PlanOf(name, input, options);
+  return PlanOf(name, input, options);
 }
 
 TEST(Planners, CutAsTheirNamesSay) {
@@ -91,8 +93,8 @@ TEST(Planners, CoverEveryLayoutOnce) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {
       GradientLayout layout;
       for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
-      const BackwardProfile backward = testing::EvenBackward(tensors);
-      const CostModel cost = testing::EvenCost();
+      const BackwardProfile backward = EvenBackward(tensors);
+      const CostModel cost = EvenCost();
       const PlanInput input{layout,
                             {4, 1},
                             0.1,
@@ -102,7 +104,7 @@ TEST(Planners, CoverEveryLayoutOnce) {
                             "topk",
                             CoreCollective("ring-allreduce").get(),
                             CoreCollective("sparse-allgather").get()};
-      EXPECT_NO_THROW(testing::PlanOf(planner.name, input)) << planner.name << " with " << tensors;
+      EXPECT_NO_THROW(PlanOf(planner.name, input)) << planner.name << " with " << tensors;
     }
   }
 }
@@ -185,4 +187,4 @@ TEST(SelectionCost, InterpolatesInTheLogarithmOfDensity) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -1,9 +1,7 @@
 // Tests that payloads are coded on a device in the host's bytes, and damaged ones found out.
 #include "core/quantize/coding/payload_coding_device.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <limits>
 #include <optional>
 #include <random>
 

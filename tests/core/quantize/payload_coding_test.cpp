@@ -7,12 +7,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::MakeData;
-using testing::Selected;
 
 constexpr PayloadCoding kPlain{ValueCoding::kF32, IndexCoding::kU32};
 constexpr PayloadCoding kF16{ValueCoding::kF16, IndexCoding::kU32};
@@ -90,7 +86,7 @@ TEST(PayloadCoding, GapsAroundTheEscapeSurvive) {
 TEST(PayloadCoding, RoundingGoesToTheResidual) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
-    for (const std::string& data : testing::DataNames()) {
+    for (const std::string& data : DataNames()) {
       constexpr std::size_t kN = 30'000;
       std::vector<float> x = MakeData(data, kN, 1);
       x[0] = 1e6f;  // beyond the largest half
@@ -225,4 +221,4 @@ TEST(PayloadCoding, FindsFaultsInTheMiddleOfLongPayloads) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

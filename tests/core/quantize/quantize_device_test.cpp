@@ -1,6 +1,5 @@
 // Tests that quantizers on a device give the host's bytes, residuals and sums.
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <random>

@@ -5,18 +5,13 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "core/base/random_stream.hpp"
 #include "core/quantize/quantizer.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::MakeData;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::size_t kLargeShape = 270'001;  // several chunks of the pool, the last one short
@@ -567,4 +562,4 @@ TEST(Sign, ContractsByTheDensityOfTheVector) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

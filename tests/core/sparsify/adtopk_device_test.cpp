@@ -6,18 +6,12 @@
 #include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 using Shape = std::vector<std::int64_t>;
 
-class AdTopKOnDevice : public testing::OnDevices {
+class AdTopKOnDevice : public OnDevices {
  protected:
   void ExpectAsOnHost(const Shape& shape, const std::string& axis, double density,
                       const std::string& data, bool feedback, std::size_t skew = 0) {
@@ -143,7 +137,7 @@ TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
 }
 
 // Both forms that take turns, step by step with the host.
-class AdTopKPhasesOnDevice : public testing::OnDevices {
+class AdTopKPhasesOnDevice : public OnDevices {
  protected:
   void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
                       std::uint64_t steps,
@@ -213,4 +207,4 @@ SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);
 SPARFUSE_ON_DEVICES(AdTopKOnDevice);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,16 +8,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 using Shape = std::vector<std::int64_t>;
 
@@ -64,7 +56,7 @@ class AdTopKByDefinition : public ::testing::TestWithParam<std::tuple<Isa, std::
 TEST_P(AdTopKByDefinition, HoldsForEveryShapeAxisDensityAndPool) {
   const auto& [isa, data] = GetParam();
   const ScopedIsa scope(isa);
-  const Shape large = testing::kSanitized ? Shape{60, 4000} : Shape{400, 2000};
+  const Shape large = kSanitized ? Shape{60, 4000} : Shape{400, 2000};
   for (const Shape& shape : std::vector<Shape>{{3, 5},
                                                {40, 33},
                                                {20, 512},
@@ -121,8 +113,8 @@ INSTANTIATE_TEST_SUITE_P(All, AdTopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
                          [](const auto& info) {
-                           std::string name = testing::IsaSuffix(std::get<0>(info.param)) + "_" +
-                                              std::get<1>(info.param);
+                           std::string name =
+                               IsaSuffix(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
@@ -534,4 +526,4 @@ TEST(AdTopKThreshold, AsPublishedWithoutTrainingStepsEndsInAllDimension) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,12 +6,8 @@
 #include "core/sparsify/descriptors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 Options BlocksOf(std::int64_t block) { return {{"block", block}}; }
 
@@ -98,7 +94,7 @@ TEST(BlockTopK, HoldsByDefinitionForEveryBlockDensityAndPool) {
             }
             ASSERT_TRUE(selection.GuardsIntact());
             if (block == 1) {
-              ASSERT_EQ(expected, testing::LargestByDefinition(x, KeptCount(n, density)).indices);
+              ASSERT_EQ(expected, LargestByDefinition(x, KeptCount(n, density)).indices);
             }
           }
         }
@@ -134,4 +130,4 @@ TEST(BlockTopK, SaysWhatItSelectsTogether) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,14 +4,8 @@
 #include "core/base/random_stream.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::uint32_t kId = 7;
@@ -117,7 +111,7 @@ void ExpectRule(const Rule& rule,
           }
           ASSERT_EQ(selected.indices, expected.indices)
               << data << " n=" << n << " density=" << density << " step=" << step;
-          ASSERT_EQ(testing::Bits(selected.values), testing::Bits(expected.values));
+          ASSERT_EQ(Bits(selected.values), Bits(expected.values));
         }
       }
     }
@@ -245,4 +239,4 @@ TEST(Dgc, SelectionModelHolds) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -3,14 +3,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 std::vector<std::uint32_t> Above(const std::vector<float>& x, double t) {
   std::vector<std::uint32_t> indices;
@@ -140,4 +134,4 @@ TEST(GaussianK, AShiftedMeanMisleadsThePaperFormOnly) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,13 +6,8 @@
 #include "core/base/random_stream.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::uint32_t kId = 7;
@@ -153,4 +148,4 @@ TEST(MsTopK, FollowsTheAlgorithmAboveACrowd) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

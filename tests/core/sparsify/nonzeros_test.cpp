@@ -5,12 +5,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 TEST(Nonzeros, SendsAllThatIsNotZero) {
   const auto nonzeros = MakeSparsifier("nonzeros");
@@ -53,4 +49,4 @@ TEST(Nonzeros, SendsNothingOfNothing) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -5,16 +5,10 @@
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
-
-class RandomKOnDevice : public testing::OnDevices {};
+class RandomKOnDevice : public OnDevices {};
 
 TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
   const auto randomk = MakeSparsifier("randomk");
@@ -81,7 +75,7 @@ TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   words[257] = 0x80u;
   gpu::CopyAsync(stream.view(), bitmap.bits, words.data(), words.size() * 4);
   const auto x = MakeData("ascending", kN, 1);
-  const Buffer<float> residual = testing::ToDevice(stream.view(), x);
+  const Buffer<float> residual = ToDevice(stream.view(), x);
   const Buffer<std::uint32_t> indices(kN, device());
   const Buffer<float> values(kN, device());
   const Buffer<SlotReport> report(1, device());
@@ -89,16 +83,16 @@ TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   const SelectSource source{{residual.data(), kN, stream.view()},
                             {residual.data(), kN, stream.view()}};
   TakeBitmapOnDevice(context, source, bitmap, SetBits::kSent, Sum::kDone, slot);
-  EXPECT_EQ(testing::ToHost(stream.view(), report.data(), 1)[0].count, 4u);
-  const auto taken = testing::ToHost(stream.view(), values.data(), kN);
+  EXPECT_EQ(ToHost(stream.view(), report.data(), 1)[0].count, 4u);
+  const auto taken = ToHost(stream.view(), values.data(), kN);
   EXPECT_EQ(std::vector<float>(taken.begin(), taken.begin() + 5),
             (std::vector<float>{0, 31, 8194, 8231, 0}));
   auto left = x;
   for (const std::size_t i : {0, 31, 8194, 8231}) left[i] = 0;
-  EXPECT_EQ(testing::ToHost(stream.view(), residual.data(), kN), left);
+  EXPECT_EQ(ToHost(stream.view(), residual.data(), kN), left);
 }
 
 SPARFUSE_ON_DEVICES(RandomKOnDevice);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

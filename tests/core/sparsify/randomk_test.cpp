@@ -5,12 +5,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 std::vector<std::uint32_t> Indices(std::uint64_t seed, std::uint32_t id, std::uint64_t step,
                                    std::size_t n, double density, std::uint32_t data_seed = 1) {
@@ -76,4 +72,4 @@ TEST(RandomK, TheStreamOfRevision1) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -3,14 +3,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::DataNames;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 TEST(RedSync, SendsTheLargestOfTheTrimmedSet) {
   const auto redsync = MakeSparsifier("redsync");
@@ -76,4 +70,4 @@ TEST(RedSync, EndsItsSearchAtTheMean) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,17 +6,10 @@
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-
-class ReusedThresholdOnDevice : public testing::OnDevices {};
+class ReusedThresholdOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(ReusedThresholdOnDevice);
 
 // An inner sparsifier without kernels.
@@ -126,4 +119,4 @@ TEST_P(ReusedThresholdOnDevice, WhatIsNotFiniteIsReported) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -9,15 +9,8 @@
 #include "core/base/error.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 using Indices = std::vector<std::uint32_t>;
 
@@ -275,7 +268,7 @@ TEST(ReusedThreshold, ANewDensityIsEstimatedAtOnceAndDensityOnePassesThrough) {
 }
 
 TEST(ReusedThreshold, EveryTensorThatIsNotZeroSendsSomething) {
-  for (const std::string& name : testing::SparsifierNames()) {
+  for (const std::string& name : SparsifierNames()) {
     const auto reused = Reuse(name, 4);
     for (const std::size_t n : {1u, 2u, 33u, 9000u}) {
       Selection selection(*reused, n, 0.01, 2, false);
@@ -338,7 +331,7 @@ TEST(ReusedThreshold, RefusesAnEmptyTensorAndWhatIsNotFinite) {
 
 // Sent + new residual = gradient + old residual, bit for bit, whatever is decorated.
 TEST(ReusedThreshold, ConservesMassOver20Steps) {
-  for (const std::string& name : testing::SparsifierNames()) {
+  for (const std::string& name : SparsifierNames()) {
     const auto reused = Reuse(name, 5);
     EXPECT_EQ(reused->name(), name);
     for (const std::vector<std::int64_t>& shape :
@@ -368,7 +361,7 @@ TEST(ReusedThreshold, ConservesMassOver20Steps) {
 }
 
 TEST(ReusedThreshold, IsDeterministicOnEveryPoolAndInstructionSet) {
-  const std::size_t n = testing::kLargeShape;
+  const std::size_t n = kLargeShape;
   for (const char* name : {"topk", "dgc", "sidco"}) {
     std::vector<Selected> reference;
     for (const Isa isa : SupportedIsas()) {
@@ -425,4 +418,4 @@ TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

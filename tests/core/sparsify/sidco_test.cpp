@@ -6,13 +6,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 const std::vector<std::string> kFits = {"exponential", "pareto", "gamma"};
 
@@ -268,4 +263,4 @@ TEST(Sidco, AStageWithoutSurvivorsBecomesAnExactTopK) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

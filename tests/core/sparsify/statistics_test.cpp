@@ -5,14 +5,8 @@
 
 #include "tests/support/statistics_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::Key;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MeasureByDefinition;
 
 // Everything that a selection on the host needs.
 struct Bench {
@@ -68,7 +62,7 @@ void ExpectSame(const Statistics& s, const Statistics& t) {
 }
 
 TEST(Statistics, AgreeWithDoublePrecisionAndWithEachOther) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const std::size_t n : {1, 15, 16, 17, 255, 257, 4097, 300'007}) {
       for (const float scale : {1.0f, 1e-30f, 1e30f}) {
         if (n > 10'000 && scale != 1) continue;  // no new path, much time
@@ -233,4 +227,4 @@ TEST_F(Taking, TooManyBecomeTheLargest) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

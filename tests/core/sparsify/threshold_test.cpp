@@ -3,13 +3,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 TEST(Threshold, SendsWhatExceedsTau) {
   for (const double tau : {0.0, 0.01, 0.5, 2.0}) {
@@ -46,4 +41,4 @@ TEST(Threshold, NeverSendsNothingOfSomething) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

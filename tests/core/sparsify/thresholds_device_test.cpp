@@ -8,16 +8,8 @@
 #include "core/sparsify/sidco/sidco_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 // Where they differ, elements are within 1e-5 of the smallest magnitude that the host sends.
 void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
@@ -85,14 +77,14 @@ void ExpectAsOnHost(Device device, const std::string& name, const Options& optio
 
 // Large shapes once: an emulated device takes its time.
 void ExpectAsOnHostForAll(Device device, const std::string& name, const Options& options = {}) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const Shape& shape : kSmall) ExpectAsOnHost(device, name, options, data, shape);
   }
   for (const Shape& shape : kOthers) ExpectAsOnHost(device, name, options, "gaussian", shape);
   ExpectAsOnHost(device, name, options, "sparse", {20'011, 0.05, false, 1});
 }
 
-class ThresholdsOnDevice : public testing::OnDevices {};
+class ThresholdsOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(ThresholdsOnDevice);
 
 TEST_P(ThresholdsOnDevice, GaussianK) { ExpectAsOnHostForAll(device(), "gaussiank"); }
@@ -282,4 +274,4 @@ TEST_P(ThresholdsOnDevice, OnlyWhatFailsIsCounted) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,17 +6,10 @@
 #include "tests/support/device_selection.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-
-class TopKOnDevice : public testing::OnDevices {};
+class TopKOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(TopKOnDevice);
 
 // Some steps with a residual of its own, beside the definition.
@@ -47,7 +40,7 @@ void ExpectSteps(Device device, const std::string& data, std::size_t n, double d
 }
 
 TEST_P(TopKOnDevice, SmallTensorsOfEveryKind) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const std::size_t n : {1u, 2u, 31u, 33u, 1023u, 1025u}) {
       ExpectSteps(device(), data, n, n < 1000 ? 0.3 : 0.05, n != 1023, 1);
     }
@@ -59,7 +52,7 @@ TEST_P(TopKOnDevice, SmallTensorsOfEveryKind) {
 }
 
 TEST_P(TopKOnDevice, LargerTensorsOfEveryKind) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     ExpectSteps(device(), data, 20'011, 0.01, true, 2);
   }
   // Where most elements are equal, more than candidates have room for.
@@ -201,15 +194,15 @@ TEST_P(TopKOnDevice, MayBeRecordedAsAGraph) {
   };
   select();  // allocates
   gpu::Synchronize(at);
-  const testing::GpuGraph graph(at, select);
+  const GpuGraph graph(at, select);
   for (std::uint32_t step = 0; step < 4; ++step) {
     const auto x = MakeData(step < 3 ? "gaussian" : "equal", kN, step);
     gpu::CopyAsync(at, gradient.data(), x.data(), kN * sizeof(float));
     graph.Launch(at);
     gpu::Synchronize(at);
-    EXPECT_EQ(testing::ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
+    EXPECT_EQ(ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
   }
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

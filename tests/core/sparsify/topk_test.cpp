@@ -6,14 +6,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 std::string ErrorOf(FailureKind kind, const std::function<void()>& body) {
   try {
@@ -74,7 +68,7 @@ TEST(TopK, WarmStartChangesTheTimeAndNeverTheResult) {
     const Selected selected = warm.Run(gradient, step);
     const Selected expected = LargestByDefinition(gradient, kN / 100);
     ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
-    ASSERT_EQ(testing::Bits(selected.values), testing::Bits(expected.values));
+    ASSERT_EQ(Bits(selected.values), Bits(expected.values));
     if (++step == 3) after_creeping = warm.counters().fallbacks;
   }
   EXPECT_EQ(after_creeping, 0u);
@@ -200,4 +194,4 @@ TEST(Workspace, KeepsAndGrowsAlignedBuffers) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -11,16 +11,10 @@
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::BertBase;
-using testing::ResNet101Cifar;
-using testing::ResNet152Cifar;
-using testing::ResNet50Cifar;
-using testing::TransformerWikiText2;
-using testing::Vgg16Cifar;
-using testing::Vgg19Cifar;
+using sparfuse::testing::PlanOf;
 
 GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
   GradientLayout layout;
@@ -31,7 +25,7 @@ GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
 }
 
 Plan PlanOf(const PlanInput& input, const Options& options) {
-  return testing::PlanOf("ssfusion", input, options);
+  return PlanOf("ssfusion", input, options);
 }
 
 // Everything that a profiled plan looks at, in round numbers.
@@ -452,4 +446,4 @@ TEST(Ssfusion, RefusesWhatItCannotPlan) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <future>
-#include <numeric>
 #include <string>
 #include <thread>
 
@@ -14,14 +13,11 @@
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::Bytes;
-using testing::FailureOf;
-using testing::Room;
 constexpr milliseconds kDeadline{20'000};
 
 TEST(ThreadsTransport, MessagesWithEqualTagKeepTheirOrder) {
@@ -179,7 +175,7 @@ TEST(ThreadsTransport, WorldOfNoRanksIsRefused) {
 // --- ProgressLoop ---------------------------------------------------------------------------
 
 TEST(ProgressLoop, ManyTasksAtOnceOnManyTags) {
-  testing::RunRanks(4, 2, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(4, 2, kDeadline, [](ProgressLoop& loop) {
     constexpr int kTasks = 40;
     std::vector<std::vector<float>> data(kTasks);
     std::vector<ExchangeBuffers> buffers(kTasks);
@@ -205,7 +201,7 @@ TEST(ProgressLoop, ManyTasksAtOnceOnManyTags) {
 }
 
 TEST(ProgressLoop, ErrorsOfMakeAndOfTasksGoToDone) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     EXPECT_EQ(FailureOf([&] {
                 loop.RunBlocking([](Communicator&) -> Task { SPARFUSE_THROW(kData, "in make"); });
               }),
@@ -256,7 +252,7 @@ TEST(ProgressLoop, DropsUnfinishedTasksWhenDestroyed) {
 TEST(ProgressLoop, RankThatNeverArrivesEndsTheTasksOfAllAtTheirDeadline) {
   constexpr milliseconds kShort{2000};
   std::array<std::string, 4> failures;
-  testing::RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
     if (loop.rank() == 2) return;
     const auto start = steady_clock::now();
     std::vector<float> data(1000);
@@ -282,7 +278,7 @@ TEST(ProgressLoop, StalledRankIsNamedByAll) {
   std::promise<void> end_of_stall;
   const auto stalled_until = end_of_stall.get_future().share();
   std::atomic<int> survivors{3};
-  testing::RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
     loop.RunBlocking([](Communicator& world) { return Barrier(world, 0); });
     if (loop.rank() == 2) {
       loop.RunBlocking([&](Communicator&) {
@@ -340,4 +336,4 @@ TEST(ProgressLoop, LostRankEndsTasksWithoutWaitingForTheDeadline) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

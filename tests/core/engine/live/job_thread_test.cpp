@@ -10,13 +10,13 @@
 #include "core/collective/off_thread.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{20'000};
 
 TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     ExchangeBuffers buffers;
     buffers.jobs = &jobs;
@@ -38,7 +38,7 @@ TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
 }
 
 TEST(JobThread, WhatAJobThrowsEndsTheExchange) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     ExchangeBuffers buffers;
     buffers.jobs = &jobs;
@@ -51,7 +51,7 @@ TEST(JobThread, WhatAJobThrowsEndsTheExchange) {
 }
 
 TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     std::atomic<bool> begun{false}, go_on{false}, ended{false}, second{false};
     auto first = jobs.Start([&] {
@@ -71,7 +71,7 @@ TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
 }
 
 TEST(JobThread, WithoutOneWorkIsDoneWhereItComesUp) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     ExchangeBuffers buffers;
     bool done = false;
     loop.RunBlocking([&](Communicator&) -> Task {
@@ -83,4 +83,4 @@ TEST(JobThread, WithoutOneWorkIsDoneWhereItComesUp) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

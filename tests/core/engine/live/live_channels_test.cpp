@@ -15,7 +15,7 @@
 #include "tests/support/dropping_collective.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::size_t kElements = 1000;
@@ -39,7 +39,7 @@ LiveConfig OneTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
   config.topology = topology;
   config.strategy = std::move(strategy);
   config.dense_collective = CoreCollective("ring-allreduce");
-  config.deadline = testing::kLiveDeadline;
+  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -55,7 +55,7 @@ LiveConfig OneSparseTensor(Topology topology, std::unique_ptr<Strategy> strategy
 std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, int ranks,
                                 int ranks_per_node) {
   std::vector<StepRecord> records(static_cast<std::size_t>(ranks));
-  testing::RunRanks(ranks, ranks_per_node, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+  RunRanks(ranks, ranks_per_node, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     LiveEngine engine(configure(), loop, pool);
     const std::vector<float> gradient(kElements, 1.0f);
@@ -97,7 +97,7 @@ TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
 }
 
 TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
-  CollectiveDescriptor native = testing::DroppingDescriptor();
+  CollectiveDescriptor native = DroppingDescriptor();
   native.native = true;
   const std::shared_ptr<const Collective> summing = MakeCollective(native);
   const auto error = ErrorOf([&] {
@@ -247,4 +247,4 @@ TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

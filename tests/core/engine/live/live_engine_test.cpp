@@ -16,7 +16,7 @@
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 // The second half is sent by a timer that comes due while the reaction to the first is running.
@@ -48,26 +48,26 @@ class LateTimer final : public Strategy {
 };
 
 class LiveEngineTest : public ::testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, testing::kEmulated),
-                         [](const auto& info) { return testing::NameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, kEmulated),
+                         [](const auto& info) { return NameOf(info.param); });
 
 TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   const auto configure = [] {
     LiveConfig config;
     config.device = GetParam();
-    for (const std::size_t n : testing::kTensorSizes) {
+    for (const std::size_t n : kTensorSizes) {
       config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
     }
     config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
     config.topology = {2, 1};
     config.strategy = std::make_unique<LateTimer>();
     config.dense_collective = CoreCollective("ring-allreduce");
-    config.deadline = testing::kLiveDeadline;
+    config.deadline = kLiveDeadline;
     return config;
   };
   for (int run = 0; run < 20; ++run) {
-    const auto results = testing::RunLive(configure, 2, testing::IntegerGradient);
-    for (const double lost : testing::LostMass(results)) ASSERT_EQ(lost, 0.0);
+    const auto results = RunLive(configure, 2, IntegerGradient);
+    for (const double lost : LostMass(results)) ASSERT_EQ(lost, 0.0);
   }
 }
 
@@ -78,7 +78,7 @@ class PackOnly final : public Strategy {
 };
 
 TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
-  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
     LiveConfig config;
     config.device = GetParam();
     config.layout.Add("weight", {4}, 4);
@@ -102,7 +102,7 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
 }
 
 // Of a world whose third Split fails; counts those destroyed on another thread than made them.
-class Failing final : public testing::ForwardingCommunicator {
+class Failing final : public ForwardingCommunicator {
  public:
   struct Counts {
     std::atomic<int> splits = 0;
@@ -126,8 +126,8 @@ class Failing final : public testing::ForwardingCommunicator {
 // The transport belongs to the communication thread, also where the engine cannot be made.
 TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
   Failing::Counts counts;
-  testing::RunRanks(
-      1, 1, testing::kLiveDeadline,
+  RunRanks(
+      1, 1, kLiveDeadline,
       [&](ProgressLoop& loop) {
         ThreadPool pool(1);
         LiveConfig config;
@@ -150,4 +150,4 @@ TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -15,13 +15,8 @@
 #include "tests/support/dropping_collective.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kLiveSteps;
-using testing::kTensorSizes;
-using testing::RankResult;
 
 constexpr double kDensity = 0.05;
 constexpr int kWorkers = 3;
@@ -40,7 +35,7 @@ LiveConfig Configure(Device device) {
   config.feedback.kind = FeedbackKind::kResidual;
   config.dense_collective = CoreCollective("ring-allreduce");
   config.sparse_collective = CoreCollective("sparse-allgather");
-  config.deadline = testing::kLiveDeadline;
+  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -52,8 +47,8 @@ class LiveFeedback : public ::testing::TestWithParam<Device> {
  protected:
   static LiveConfig Configured() { return Configure(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, testing::kEmulated),
-                         [](const auto& info) { return testing::NameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, kEmulated),
+                         [](const auto& info) { return NameOf(info.param); });
 
 // One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
 struct Reference {
@@ -88,7 +83,7 @@ class Momentum : public ::testing::TestWithParam<std::tuple<MomentumOptions, Dev
 TEST_P(Momentum, IsCorrectedAsThePaperSays) {
   MomentumOptions options = std::get<0>(GetParam());
   options.momentum = 0.5;  // sums of halves are exact in any order
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [&] {
         LiveConfig config = Configure(std::get<1>(GetParam()));
         config.feedback = {FeedbackKind::kMomentum, options};
@@ -122,13 +117,13 @@ INSTANTIATE_TEST_SUITE_P(Options, Momentum,
                          ::testing::Combine(::testing::Values(MomentumOptions{},
                                                               MomentumOptions{0.5, true, true},
                                                               MomentumOptions{0.5, false, false}),
-                                            ::testing::Values(Device{}, testing::kEmulated)),
+                                            ::testing::Values(Device{}, kEmulated)),
                          [](const auto& info) {
                            const MomentumOptions& options = std::get<0>(info.param);
                            return std::string(options.nesterov  ? "nesterov_"
                                               : options.masking ? "plain_"
                                                                 : "unmasked_") +
-                                  testing::NameOf(std::get<1>(info.param));
+                                  NameOf(std::get<1>(info.param));
                          });
 
 TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
@@ -140,8 +135,8 @@ TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
     for (float& value : gradient) value *= scale;
     return gradient;
   };
-  const auto run = [](double clip, const testing::Gradients& gradients) {
-    return testing::RunLive(
+  const auto run = [](double clip, const Gradients& gradients) {
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.feedback.kind = FeedbackKind::kMomentum;
@@ -159,7 +154,7 @@ TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
 
 TEST_P(LiveFeedback, TensorsWithoutItLoseWhatIsNotSent) {
   constexpr std::size_t kWithout = 4;
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [] {
         LiveConfig config = Configured();
         config.layout = {};
@@ -195,7 +190,7 @@ Plan WithWholeTensors() {
 
 TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
   const auto run = [](const char* quantizer, PayloadCoding coding) {
-    return testing::RunLive(
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.plan = WithWholeTensors();
@@ -228,8 +223,8 @@ TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
 }
 
 TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
-  const auto results = testing::RunLive(
-      Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+  const auto results =
+      RunLive(Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
         if (step == 1) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
         if (step == 2) engine.Replan(WithWholeTensors());
         if (step == 3) {
@@ -249,10 +244,10 @@ TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
 }
 
 TEST_P(LiveFeedback, AnotherDensityHoldsFromTheNextStep) {
-  const auto results = testing::RunLive(Configured, kWorkers, IntegerGradient, 999,
-                                        [](LiveEngine& engine, int step) {
-                                          engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
-                                        });
+  const auto results =
+      RunLive(Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+        engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
+      });
   std::uint64_t many = 0;
   std::uint64_t few = 0;
   for (const std::size_t n : kTensorSizes) {
@@ -282,7 +277,7 @@ TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
   constexpr std::size_t kTensor = 5;
   constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
   const auto run = [&](double decay) {
-    return testing::RunLive(
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.feedback.decay = decay;
@@ -373,7 +368,7 @@ class SelectsAgain final : public Strategy {
 
 std::vector<RankResult> RunSelectingAgain(Device device, std::vector<std::string_view> others,
                                           double density = kDensity) {
-  return testing::RunLive(
+  return RunLive(
       [&] {
         LiveConfig config = Configure(device);
         config.strategy = std::make_unique<SelectsAgain>(density, others);
@@ -407,10 +402,10 @@ TEST_P(LiveFeedback, ASecondSelectionForTheSameResidualIsRefused) {
 }
 
 TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [&] {
         LiveConfig config = Configured();
-        config.sparse_collective = testing::Dropping();
+        config.sparse_collective = Dropping();
         return config;
       },
       kWorkers, IntegerGradient);
@@ -418,8 +413,8 @@ TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) 
   for (const RankResult& rank : results) EXPECT_EQ(rank.averaged, results[0].averaged);
   const auto applied = std::count_if(results[0].averaged[0].begin(), results[0].averaged[0].end(),
                                      [](float value) { return value != 0; });
-  EXPECT_LE(applied, static_cast<long>(2 * testing::kSurvivors));
+  EXPECT_LE(applied, static_cast<long>(2 * kSurvivors));
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -9,7 +9,7 @@
 #include "core/engine/owned_parts.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 // Both chains one within the other: shards of what nodes have summed are cut into parts, which
@@ -91,13 +91,13 @@ class Followers : public ::testing::TestWithParam<Case> {
     model.selection = {0.0, GetParam().spread};
     model.dense_collective = CoreCollective("ring-allreduce");
     model.sparse_collective = CoreCollective("sparse-allgather");
-    model.cost = testing::EvenCost();
+    model.cost = EvenCost();
     model.cost.seconds_per_entry = 1e-8;
     model.cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
     model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-5}, {1e6, 2e-3}}));
     model.cost.overlap = 0.7;
     model.cost.compute_slowdown = 1.2;
-    model.backward = testing::EvenBackward(7);
+    model.backward = EvenBackward(7);
     return model;
   }
   int made_ = 0;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(All, Followers,
                                            Case{Make<NodeOwners>, {12, 3}, 4, 0.3, 1 + 3 + 12}));
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -9,11 +9,8 @@
 #include "core/base/error.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::Selected;
 
 using Bytes = std::vector<std::byte>;
 
@@ -200,7 +197,7 @@ Drawn Draw(std::mt19937_64& random) {
   return drawn;
 }
 
-constexpr int kDraws = testing::kSanitized ? 20 : 150;
+constexpr int kDraws = kSanitized ? 20 : 150;
 
 TEST(SelectionCoding, SendsWhatIsDecodedAndKeepsTheRest) {
   std::mt19937_64 random(1);
@@ -311,7 +308,7 @@ TEST(SelectionCoding, ADamagedSelectionIsRefusedOrAnother) {
   const std::vector<float> x = Gaussian(3000, 8);
   for (const PayloadCoding& coding : kCodings) {
     const Coded coded = Encode(coding, x, Largest(x, 40));
-    for (int change = 0; change < (testing::kSanitized ? 50 : 500); ++change) {
+    for (int change = 0; change < (kSanitized ? 50 : 500); ++change) {
       Bytes bytes = coded.bytes;
       bytes[random() % bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
       const Read read = Decode(bytes, x.size(), 200);
@@ -420,4 +417,4 @@ TEST(SelectionCoding, ExpectsWhatP0Sends) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

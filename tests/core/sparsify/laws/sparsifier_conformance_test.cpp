@@ -10,21 +10,13 @@
 #include "core/base/error.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-using testing::UnderTest;
 
 const std::vector<std::vector<std::int64_t>> kShapes = {
     {1},      {2},          {31},          {32},          {33},         {1023},
     {1025},   {9000},       {33, 31},      {1, 300},      {300, 1},     {9, 1000},
-    {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {testing::kLargeShape}};
+    {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {kLargeShape}};
 
 std::size_t Elements(const std::vector<std::int64_t>& shape) {
   std::size_t n = 1;
@@ -36,7 +28,7 @@ class SparsifierLaws : public ::testing::TestWithParam<std::string> {
  protected:
   const SparsifierDescriptor& descriptor() const { return UnderTest().find(GetParam()); }
   // Published forms share the kernels of the canonical ones, which are tested on large tensors.
-  bool small_only() const { return testing::IsPublished(GetParam()); }
+  bool small_only() const { return IsPublished(GetParam()); }
 };
 
 // What must hold of one selection from x, whatever the method.
@@ -88,9 +80,8 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
   const std::size_t n = Elements(shape);
   // A named sparsifier's kernels, and in the long form all, on each instruction set; otherwise that
   // they all select the same is left to IsDeterministicOnEveryPoolAndInstructionSet.
-  const std::vector<Isa> isas = UnderTest().chosen || testing::TestsEverything()
-                                    ? UnderTest().isas
-                                    : std::vector<Isa>{ActiveIsa()};
+  const std::vector<Isa> isas =
+      UnderTest().chosen || TestsEverything() ? UnderTest().isas : std::vector<Isa>{ActiveIsa()};
   for (const Isa isa : isas) {
     const ScopedIsa scope(isa);
     for (const std::string& data : DataNames()) {
@@ -102,7 +93,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
       const std::string where = std::string(IsaName(isa)) + " n=" + std::to_string(n) + " " + data;
       Selection selection(*sparsifier, n, density, 2, true, shape);
       const auto drawn = MakeData(data, n, 1);
-      for (std::uint64_t step = 0; step < (testing::kSanitized ? 2 : 3); ++step) {
+      for (std::uint64_t step = 0; step < (kSanitized ? 2 : 3); ++step) {
         auto gradient = drawn;  // turned from step to step: cheaper than drawing anew
         std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
                     gradient.end());
@@ -126,7 +117,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
 
 TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
   for (const std::string& data : DataNames()) {
-    for (const std::size_t n : {std::size_t{5000}, testing::kLargeShape}) {
+    for (const std::size_t n : {std::size_t{5000}, kLargeShape}) {
       if (n > 100'000 && (small_only() || (data != "gaussian" && data != "few-values"))) continue;
       std::vector<Selected> reference;
       std::vector<float> residual;
@@ -286,8 +277,8 @@ std::vector<SelectionCase> SelectionCases() {
   for (const std::string& name : NamesOnHost()) {
     for (const auto& shape : kShapes) {
       const bool large = Elements(shape) > 100'000;
-      if (large && testing::IsPublished(name)) continue;
-      if (!large && testing::kThreadSanitized) continue;  // one thread does those
+      if (large && IsPublished(name)) continue;
+      if (!large && kThreadSanitized) continue;  // one thread does those
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
         if (large && density != 0.01) continue;
         cases.push_back({name, shape, density});
@@ -298,13 +289,12 @@ std::vector<SelectionCase> SelectionCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(NamesOnHost()),
-                         [](const auto& info) { return testing::CaseName(info.param); });
+                         [](const auto& info) { return CaseName(info.param); });
 INSTANTIATE_TEST_SUITE_P(All, SparsifierSelections, ::testing::ValuesIn(SelectionCases()),
                          [](const auto& info) {
-                           return testing::CaseName(info.param.name) + "_" +
-                                  Joined(info.param.shape) + "_at_" +
-                                  testing::CaseName(std::to_string(info.param.density));
+                           return CaseName(info.param.name) + "_" + Joined(info.param.shape) +
+                                  "_at_" + CaseName(std::to_string(info.param.density));
                          });
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -13,16 +13,8 @@
 #include "tests/support/device_selection.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-using testing::UnderTest;
 
 std::size_t Elements(const std::vector<std::int64_t>& shape) {
   std::size_t n = 1;
@@ -33,7 +25,7 @@ std::size_t Elements(const std::vector<std::int64_t>& shape) {
 // The emulated device takes long: unless all cases are asked for, it has three shapes, and two
 // sparsifiers whose kernels are most of what there is.
 bool EveryCaseOn(DeviceKind device) {
-  return device == DeviceKind::kCuda || UnderTest().chosen || testing::TestsEverything();
+  return device == DeviceKind::kCuda || UnderTest().chosen || TestsEverything();
 }
 
 // A threshold that is computed on a device is within 1e-6 of the host's. Elements that only one of
@@ -44,7 +36,7 @@ constexpr double kBand = 1e-5;
 class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(std::get<1>(GetParam()));
+    const std::string why = WhyNotOn(std::get<1>(GetParam()));
     if (!why.empty()) GTEST_SKIP() << why;
   }
   void TearDown() override {
@@ -121,9 +113,9 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
                              {{1}, {0.01}, {"gaussian"}},
                              {{9, 1000}, {0.01}, {"laplace", "alternating"}},
                              {{300, 1}, {0.1}, {"sparse"}}};
-  if (!EveryCaseOn(device().kind) || testing::kSanitized) cases.resize(3);
+  if (!EveryCaseOn(device().kind) || kSanitized) cases.resize(3);
   if (on_a_card()) {
-    cases.push_back({{testing::kLargeShape}, {0.001, 0.01, 0.3}, testing::DataNames()});
+    cases.push_back({{kLargeShape}, {0.001, 0.01, 0.3}, DataNames()});
     cases.push_back({{1000, 5120}, {0.01, 0.05}, {"gaussian", "few-values", "layers"}});
     cases.push_back({{512, 512, 3, 3}, {0.01}, {"gaussian", "sparse", "clustered"}});
   }
@@ -266,7 +258,7 @@ TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
     RunWithout(recorded, data(step), step);
   }
   recorded.Give(data(4));
-  const testing::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
+  const GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
   graph.Launch(recorded.stream());
   const Selected selected = recorded.Take(4);
   const Selected expected = RunWithout(plain, data(4), 4);
@@ -391,9 +383,9 @@ std::vector<std::tuple<std::string, DeviceKind>> OnDevices() {
 INSTANTIATE_TEST_SUITE_P(All, SparsifierDeviceLaws, ::testing::ValuesIn(OnDevices()),
                          [](const auto& info) {
                            const bool cuda = std::get<1>(info.param) == DeviceKind::kCuda;
-                           return testing::CaseName(std::get<0>(info.param)) +
+                           return CaseName(std::get<0>(info.param)) +
                                   (cuda ? "_cuda" : "_emulated");
                          });
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

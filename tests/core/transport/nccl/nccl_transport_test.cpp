@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -28,15 +27,13 @@
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
+
+using sparfuse::testing::FailureOf;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::Bytes;
-using testing::FailureOf;
-using testing::FakeNccl;
-using testing::Room;
 constexpr milliseconds kDeadline{20'000};
 const std::vector<std::string> kNone;
 
@@ -243,7 +240,7 @@ TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
 }
 
 // The host's communicator of a rank, which notes for how long it is asked to idle, and does not.
-class NotesIdle final : public testing::ForwardingCommunicator {
+class NotesIdle final : public ForwardingCommunicator {
  public:
   using Limits = std::vector<std::chrono::nanoseconds>;
   NotesIdle(std::unique_ptr<Communicator> inner, Limits& limits)
@@ -393,7 +390,7 @@ std::vector<std::string> WithoutTheLast(int ranks, const std::function<Task(Comm
   constexpr milliseconds kShort{3000};
   FakeNccl nccl;
   std::vector<std::string> failures(static_cast<std::size_t>(ranks), "not run");
-  testing::RunRanks(
+  RunRanks(
       ranks, 1, kShort,
       [&](ProgressLoop& loop) {
         if (loop.rank() == ranks - 1) return;
@@ -647,12 +644,12 @@ TEST(LinkedNccl, IsRefusedInABuildWithoutCuda) {
 class Card : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    const std::string why = WhyNotOn(DeviceKind::kCuda);
     if (!why.empty()) GTEST_SKIP() << why;
   }
   // Ranks on threads, rank r on device r modulo the number of cards.
   static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
-    testing::RunRanks(ranks, 8, kDeadline, body, [](auto host) {
+    RunRanks(ranks, 8, kDeadline, body, [](auto host) {
       NcclSetup setup = SetupOf(std::move(host));
       setup.device = {DeviceKind::kCuda, setup.host->rank() % CudaDeviceCount()};
       return MakeNcclWorld(LinkedNccl(), std::move(setup));
@@ -696,4 +693,4 @@ TEST_F(Card, IsNotSharedByTwoRanks) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -16,12 +16,12 @@
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
 // Links that a sanitizer's build on a busy machine emulates, too.
-constexpr double kGbps = testing::kThreadSanitized ? 0.2 : 1.0;
+constexpr double kGbps = kThreadSanitized ? 0.2 : 1.0;
 
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 Wrap ShapedBy(const NetworkShape& shape) {
@@ -66,7 +66,7 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
   for (const auto& [shape, ranks_per_node] :
        {std::pair(NetworkShape{fast}, 1), std::pair(NetworkShape{slow, fast}, 2)}) {
     try {
-      testing::RunRanks(
+      RunRanks(
           2, ranks_per_node, kDeadline, [](ProgressLoop&) {}, ShapedBy(shape));
       ADD_FAILURE() << ranks_per_node;
     } catch (const Error& error) {
@@ -82,7 +82,7 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
 
 TEST(Shaped, RingIsRightAndCountsPayloadsOnly) {
   const LinkShape shape{kGbps, 100e-6};
-  testing::RunRanks(
+  RunRanks(
       3, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::vector<float> data(1000, static_cast<float>(loop.rank()));
@@ -119,7 +119,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
   const LinkShape shape{kGbps, 500e-6};
   constexpr std::size_t kBytes = 2'000'000;
   const double link_seconds = 8.0 * kBytes / (1e9 * kGbps);
-  testing::RunRanks(
+  RunRanks(
       2, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::vector<std::byte> out(kBytes);
@@ -163,7 +163,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
 TEST(Shaped, ReceiverCardIsSharedBySendersAndSplitCommunicators) {
   const LinkShape shape{kGbps, 100e-6};
   constexpr std::size_t kBytes = 1'000'000;
-  testing::RunRanks(
+  RunRanks(
       3, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::unique_ptr<Communicator> other;
@@ -216,7 +216,7 @@ constexpr double kBetween = 16e-3 / kGbps;  // seconds of a megabyte between nod
 // through after two durations.
 TEST(ShapedTwoLevels, RanksOfANodeThatSendAtOnceShareItsCard) {
   std::array<std::array<double, 4>, 3> seconds{};  // of each rank, three times
-  testing::RunRanks(
+  RunRanks(
       4, 2, kDeadline,
       [&](ProgressLoop& loop) {
         const int rank = loop.rank();
@@ -234,7 +234,7 @@ TEST(ShapedTwoLevels, RanksOfANodeThatSendAtOnceShareItsCard) {
 }
 
 TEST(ShapedTwoLevels, SplitGroupsUseTheWorldsLinksAndCountByClass) {
-  testing::RunRanks(
+  RunRanks(
       4, 2, kDeadline,
       [&](ProgressLoop& loop) {
         std::unique_ptr<Communicator> columns;  // {0, 2} and {1, 3}
@@ -289,4 +289,4 @@ TEST(Shaped, LostRankIsAnError) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -5,14 +5,13 @@
 
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <thread>
 #include <vector>
 
 #include "core/collective/collective.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -38,7 +37,7 @@ struct Compared {
 // Of four ranks, each a clock of its own; rank 3 takes no part.
 Compared Compare(std::chrono::milliseconds between) {
   Compared compared{{{}, {1000.5, 0}, {-20, 0.01}, {7, 0}}, std::vector<ClockLine>(4)};
-  testing::RunRanks(4, 1, 10s, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, 10s, [&](ProgressLoop& loop) {
     const auto r = static_cast<std::size_t>(loop.rank());
     const ClockSource clock = [&] { return compared.clocks[r].Show(MonotonicSeconds()); };
     const std::array others = {1, 2};
@@ -98,4 +97,4 @@ TEST(Clocks, ALineIsStraightBetweenItsReadings) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing
