@@ -18,13 +18,8 @@ void ExpectSteps(Device device, const Options& options, const std::string& data,
   for (int step = 0; step < steps; ++step) {
     auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
     for (float& g : gradient) g *= step == steps - 1 ? last_scale : 1;
-    const Selected expected = host.Run(gradient, static_cast<std::uint64_t>(step));
-    const Selected selected = on_device.Run(gradient, static_cast<std::uint64_t>(step));
-    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
-    ASSERT_EQ(Bits(selected.values), Bits(expected.values)) << "step " << step;
-    if (feedback) {
-      ASSERT_EQ(Bits(on_device.Residual()), Bits(host.residual())) << "step " << step;
-    }
+    ExpectStepAsOnHost(host, on_device, gradient, static_cast<std::uint64_t>(step));
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

@@ -18,8 +18,7 @@ struct Result {
 
 Result Select(const std::string& name, const std::vector<float>& x, double density,
               const Options& options = {}, std::uint64_t step = 0) {
-  const auto sparsifier = MakeSparsifier(name, options);
-  Selection selection(*sparsifier, x.size(), density, 1, false);
+  Selection selection(MakeSparsifier(name, options), x.size(), density, 1, false);
   Result result{selection.Run(x, step), {}};
   result.counters = selection.counters();
   return result;
@@ -313,8 +312,7 @@ TEST(Published, SidcoAdaptsTheStagesOfAllTensorsTogether) {
             Count("sidco@repo", x, 0.01, {{"stages", std::int64_t{2}}}));
   // Of t-distributed data with very heavy tails more stages send less, and modes -2 and -3 turn.
   for (const std::int64_t mode : {-1, -2, -3}) {
-    const auto sparsifier = MakeSparsifier("sidco@repo", {{"stages", mode}});
-    Selection selection(*sparsifier, x.size(), 0.01, 1, false);
+    Selection selection(MakeSparsifier("sidco@repo", {{"stages", mode}}), x.size(), 0.01, 1, false);
     std::size_t count = 0;
     for (std::uint64_t step = 0; step < 100; ++step) count = selection.Run(x, step).indices.size();
     EXPECT_NEAR(static_cast<double>(count), 500, 250) << mode;
@@ -436,8 +434,7 @@ TEST(Published, SamplesSpreadAsTheyAreKnownTo) {
                            {"dgc@wfbp", 99.8, 0.2, 1.0},
                            {"dgc@sidco", 0.93, 0.22, 0.88},
                            {"dgc@pool", 0.9985, 0.003, 0.42}}) {
-    const auto sparsifier = MakeSparsifier(band.name);
-    Selection selection(*sparsifier, kN, 0.01, 1, false);
+    Selection selection(MakeSparsifier(band.name), kN, 0.01, 1, false);
     double sum = 0;
     double squares = 0;
     double recall = 0;

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
@@ -124,7 +124,7 @@ TEST(ReusedThreshold, EqualsItsDefinition) {
           if (step % kPeriod == 0 || 2 * reach < k || reach > 2 * k) {
             ++estimates;
             expected = LargestByDefinition(x, k);
-            threshold = std::numeric_limits<float>::infinity();
+            threshold = kInfinity;
             for (const float value : expected.values) {
               threshold = std::min(threshold, std::abs(value));
             }
@@ -154,13 +154,8 @@ TEST(ReusedThreshold, WithPeriodOneIsTheSparsifierItself) {
 }
 
 TEST(ReusedThreshold, RefusesAPeriodBelowOne) {
-  try {
-    Reuse("dgc", 0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(), "reuse of the threshold of dgc: period = 0: expected at least 1");
-  }
+  EXPECT_EQ(ErrorOf([&] { Reuse("dgc", 0); }, FailureKind::kConfig),
+            "reuse of the threshold of dgc: period = 0: expected at least 1");
 }
 
 TEST(ReusedThreshold, EstimatesAtThePeriodOfEachTensor) {
@@ -309,24 +304,11 @@ TEST(ReusedThreshold, RefusesAnEmptyTensorAndWhatIsNotFinite) {
   Course course(*reused, 100, 100);
   auto x = MakeData("gaussian", 100, 1);
   course.Run(x, 0.1);
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {kNan, -kInfinity}) {
     x[41] = bad;
-    try {
-      course.Run(x, 0.1);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kNumeric);
-      EXPECT_NE(std::string(error.what()).find("\"fc.bias\""), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("element 41 "), std::string::npos) << error.what();
-    }
+    ExpectError(FailureKind::kNumeric, {"\"fc.bias\"", "element 41 "}, [&] { course.Run(x, 0.1); });
   }
-  try {
-    course.Run({}, 0.1);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-  }
+  ExpectError(FailureKind::kConfig, {}, [&] { course.Run({}, 0.1); });
 }
 
 // Sent + new residual = gradient + old residual, bit for bit, whatever is decorated.
@@ -405,15 +387,9 @@ TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
                            "adtopk-threshold", "dgc@pool", "threshold@wfbp"}) {
     EXPECT_FALSE(FindSparsifier(name).reusable_threshold) << name;
   }
-  try {
-    ThresholdPeriod(FindSparsifier("mstopk"), 8);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(),
-                 "threshold_period = 8 with sparsifier \"mstopk\", which finds no threshold that "
-                 "could be reused: expected 1");
-  }
+  EXPECT_EQ(ErrorOf([&] { ThresholdPeriod(FindSparsifier("mstopk"), 8); }, FailureKind::kConfig),
+            "threshold_period = 8 with sparsifier \"mstopk\", which finds no threshold that "
+            "could be reused: expected 1");
   EXPECT_THROW(ThresholdPeriod(FindSparsifier("dgc"), -1), Error);
 }
 

@@ -2,8 +2,6 @@
 // but for elements at the threshold where that is computed from sums.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "core/base/error.hpp"
 #include "core/sparsify/sidco/sidco_kernels.hpp"
 #include "tests/support/device_selection.hpp"
@@ -13,7 +11,7 @@ namespace {
 
 // Where they differ, elements are within 1e-5 of the smallest magnitude that the host sends.
 void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
-  float boundary = std::numeric_limits<float>::infinity();
+  float boundary = kInfinity;
   for (const float v : host.values) boundary = std::min(boundary, std::abs(v));
   std::vector<std::uint32_t> differing;
   std::set_symmetric_difference(device.indices.begin(), device.indices.end(), host.indices.begin(),
@@ -194,8 +192,7 @@ const char* const kNames[] = {"gaussiank", "gaussiank@paper", "sidco",    "sidco
 TEST_P(ThresholdsOnDevice, WhatIsNotFiniteIsReported) {
   for (const char* name : kNames) {
     const auto sparsifier = MakeSparsifier(name);
-    for (const float bad :
-         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+    for (const float bad : {kInfinity, -kNan}) {
       DeviceSelection selection(*sparsifier, device(), 5000, 0.01, true);
       auto gradient = MakeData("gaussian", 5000, 1);
       gradient[4999] = bad;
@@ -250,8 +247,7 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
   for (const char* name : {"gaussiank", "sidco", "mstopk"}) {
     std::vector<std::vector<std::uint32_t>> runs[2];
     for (auto& run : runs) {
-      const auto sparsifier = MakeSparsifier(name);
-      DeviceSelection selection(*sparsifier, device(), 20'011, 0.01, true);
+      DeviceSelection selection(MakeSparsifier(name), device(), 20'011, 0.01, true);
       for (std::uint32_t step = 0; step < 3; ++step) {
         run.push_back(selection.Run(MakeData("laplace", 20'011, step), step).indices);
         run.push_back(Bits(selection.Residual()));
@@ -263,12 +259,10 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
 
 // Counters tell an estimate that was corrected from one that is no number, or was none.
 TEST_P(ThresholdsOnDevice, OnlyWhatFailsIsCounted) {
-  const auto gaussian = MakeSparsifier("gaussiank");
-  DeviceSelection corrected(*gaussian, device(), 5000, 0.01, false);
+  DeviceSelection corrected(MakeSparsifier("gaussiank"), device(), 5000, 0.01, false);
   EXPECT_EQ(corrected.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
   EXPECT_EQ(corrected.counters().fallbacks + corrected.counters().overflows, 0u);
-  const auto threshold = MakeSparsifier("threshold", {{"tau", 1e6}});
-  DeviceSelection none(*threshold, device(), 5000, 0.01, false);
+  DeviceSelection none(MakeSparsifier("threshold", {{"tau", 1e6}}), device(), 5000, 0.01, false);
   EXPECT_EQ(none.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
   EXPECT_EQ(none.counters().fallbacks, 1u);
 }

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
@@ -124,8 +124,7 @@ TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
       for (const Isa isa : UnderTest().isas) {
         const ScopedIsa scope(isa);
         for (const int threads : {1, 2, 3}) {
-          const auto sparsifier = MakeSparsifier(GetParam());
-          Selection selection(*sparsifier, n, 0.01, threads, true);
+          Selection selection(MakeSparsifier(GetParam()), n, 0.01, threads, true);
           for (std::uint64_t step = 0; step < 3; ++step) {
             const Selected selected =
                 selection.Run(MakeData(data, n, static_cast<std::uint32_t>(step)), step);
@@ -146,24 +145,16 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(GetParam());
   for (const Isa isa : UnderTest().isas) {
     const ScopedIsa scope(isa);
-    for (const std::size_t n :
-         {std::size_t{1}, std::size_t{33}, std::size_t{9000}, std::size_t{300'000}}) {
-      for (const float bad :
-           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-            -std::numeric_limits<float>::infinity()}) {
+    for (const std::size_t n : {1, 33, 9000, 300'000}) {
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
         for (const double density : {0.01, 1.0}) {
           for (const bool feedback : {false, true}) {
             auto gradient = MakeData("gaussian", n, 1);
             gradient[n * 2 / 3] = bad;
             Selection selection(*sparsifier, n, density, 2, feedback);
-            try {
-              selection.Run(gradient, 9);
-              ADD_FAILURE() << "accepted " << bad << " n=" << n << " density=" << density;
-            } catch (const Error& error) {
-              EXPECT_EQ(error.kind(), FailureKind::kNumeric) << error.what();
-              EXPECT_NE(std::string(error.what()).find("conv1.weight"), std::string::npos);
-              EXPECT_NE(std::string(error.what()).find("step 9"), std::string::npos);
-            }
+            SCOPED_TRACE(::testing::Message() << bad << ", n=" << n << ", density " << density);
+            ExpectError(FailureKind::kNumeric, {"conv1.weight", "step 9"},
+                        [&] { selection.Run(gradient, 9); });
           }
         }
       }
@@ -205,8 +196,8 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
         bool random = descriptor().index_shared;
         double first = 0;
         for (int seed = 0; seed < seeds; ++seed) {
-          const auto sparsifier = MakeSparsifier(GetParam(), {}, static_cast<std::uint64_t>(seed));
-          Selection selection(*sparsifier, n, density, 1, false, shape);
+          Selection selection(MakeSparsifier(GetParam(), {}, static_cast<std::uint64_t>(seed)), n,
+                              density, 1, false, shape);
           double kept = 0;
           for (const float value : selection.Run(x, 0).values) {
             kept += static_cast<double>(value) * value;
@@ -225,8 +216,7 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
 }
 
 TEST_P(SparsifierLaws, CountsItsSelections) {
-  const auto sparsifier = MakeSparsifier(GetParam());
-  Selection selection(*sparsifier, 100, 0.1, 1, false);
+  Selection selection(MakeSparsifier(GetParam()), 100, 0.1, 1, false);
   for (std::uint64_t step = 0; step < 3; ++step) selection.Run(MakeData("gaussian", 100, 1), step);
   EXPECT_EQ(selection.counters().selections, 3u);
 }
@@ -248,14 +238,11 @@ TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
        {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
         Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
     Slot slot{{indices.data(), c.capacity, {}}, {values.data(), c.capacity, {}}, c.capacity, 0};
-    try {
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n << ", density " << c.density);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
       sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), c.n, {}}, {}}, c.density,
                          {0, "fc.bias", {}, 0}, nullptr, slot);
-      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    });
   }
 }
 

@@ -218,8 +218,7 @@ TEST(Crowds, LeaveAnEstimateThatStands) {
   std::vector<float> x(kN, 0.0f);
   for (std::size_t i = 0; i < k + 10; ++i) x[i * 97] = i % 2 == 0 ? 1.0f : -1.0f;
   // Mean 0, deviation 0.1, estimate 0.26: it selects k + 10, within 2 % of k.
-  const auto sparsifier = MakeSparsifier("gaussiank");
-  Selection selection(*sparsifier, kN, 0.01, 1, false);
+  Selection selection(MakeSparsifier("gaussiank"), kN, 0.01, 1, false);
   EXPECT_EQ(selection.Run(x, 0).indices.size(), k + 10);
   EXPECT_EQ(selection.counters().candidates, k + 10);
 }
@@ -232,8 +231,7 @@ TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
   for (const char* data : {"gaussian", "equal", "spike"}) {
     const auto x = MakeData(data, kN, 1);
     for (const char* name : {"gaussiank", "redsync", "sidco", "mstopk"}) {
-      const auto sparsifier = MakeSparsifier(name);
-      Selection selection(*sparsifier, kN, kDensity, 2, false);
+      Selection selection(MakeSparsifier(name), kN, kDensity, 2, false);
       for (std::uint64_t step = 0; step < 3; ++step) {
         const auto count = static_cast<double>(selection.Run(x, step).indices.size());
         EXPECT_NEAR(count / static_cast<double>(KeptCount(kN, kDensity)), 1, 0.05)
@@ -241,8 +239,7 @@ TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
       }
     }
     for (const char* name : {"gaussiank@paper", "sidco@paper", "threshold"}) {
-      const auto sparsifier = MakeSparsifier(name);
-      Selection selection(*sparsifier, kN, kDensity, 2, false);
+      Selection selection(MakeSparsifier(name), kN, kDensity, 2, false);
       EXPECT_GE(selection.Run(x, 0).indices.size(), 1u) << name << " " << data;
     }
   }

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "tests/support/device_selection.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::testing {
@@ -160,9 +161,8 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
 
 TEST_P(SparsifierDeviceLaws, SelectsWithoutAResidualToo) {
   constexpr std::size_t kN = 3001;
-  const auto host_form = MakeSparsifier(name());
   const auto device_form = MakeSparsifier(name());
-  Selection host(*host_form, kN, 0.02, 1, false);
+  Selection host(MakeSparsifier(name()), kN, 0.02, 1, false);
   DeviceSelection device_side(*device_form, device(), kN, 0.02, false);
   for (std::uint64_t step = 0; step < 2; ++step) {
     const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
@@ -272,8 +272,7 @@ TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
   if (on_a_card()) return;  // what is counted is what the emulated device allocates
   const std::vector<std::int64_t> shape = {40, 100};
   constexpr std::size_t kN = 4000;
-  const auto sparsifier = MakeSparsifier(name());
-  DeviceSelection selection(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  DeviceSelection selection(MakeSparsifier(name()), device(), kN, 0.05, true, 0, 0, 0, shape);
   std::size_t before = 0;
   for (std::uint64_t step = 0; step < 5; ++step) {
     selection.Give(MakeData(step == 3 ? "sparse" : "gaussian", kN, 1));
@@ -287,8 +286,7 @@ TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
 TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(name());
   const std::string at_end = "element 2998 ";
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {kNan, -kInfinity}) {
     for (const double density : {0.01, 1.0}) {
       for (const bool feedback : {false, true}) {
         constexpr std::size_t kN = 3001;
@@ -296,16 +294,9 @@ TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
         auto gradient = MakeData("gaussian", kN, 1);
         gradient[2998] = bad;
         gradient[3000] = bad;
-        try {
-          RunWithout(selection, gradient, 9);
-          ADD_FAILURE() << "accepted " << bad << " density=" << density;
-        } catch (const Error& error) {
-          const std::string what = error.what();
-          EXPECT_EQ(error.kind(), FailureKind::kNumeric) << what;
-          EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
-          EXPECT_NE(what.find("step 9"), std::string::npos) << what;
-          EXPECT_NE(what.find(at_end), std::string::npos) << what;
-        }
+        SCOPED_TRACE(::testing::Message() << bad << ", density " << density);
+        ExpectError(FailureKind::kNumeric, {"conv1.weight", "step 9", at_end},
+                    [&] { RunWithout(selection, gradient, 9); });
       }
     }
   }
@@ -326,7 +317,7 @@ TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
   } catch (const Error& error) {
     const std::string what = error.what();
     EXPECT_EQ(error.kind(), FailureKind::kOutOfMemory) << what;
-    EXPECT_NE(what.find(" for the workspace of selections"), std::string::npos) << what;
+    EXPECT_SAYS(what, " for the workspace of selections");
   }
   gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
   DeviceSelection second(*sparsifier, device(), kN, 0.02, true);
@@ -355,15 +346,12 @@ TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
        {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
         Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
     DeviceSlot slot{indices.data(), values.data(), c.capacity, report.data()};
-    try {
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n << ", density " << c.density);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
       sparsifier->SelectOnDevice({stream.view(), &workspace, nullptr, &host},
                                  {{x.data(), c.n, stream.view()}, {}}, c.density,
                                  {0, "fc.bias", {}, 0}, nullptr, slot);
-      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    });
   }
 }
 

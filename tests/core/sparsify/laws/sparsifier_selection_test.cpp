@@ -43,10 +43,8 @@ INSTANTIATE_TEST_SUITE_P(All, TopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
                          [](const auto& info) {
-                           std::string name =
-                               IsaSuffix(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
+                           return CaseName(IsaSuffix(std::get<0>(info.param)) + "_" +
+                                           std::get<1>(info.param));
                          });
 
 // Ties across the threshold, placed so that the cut falls inside a run of candidates.
