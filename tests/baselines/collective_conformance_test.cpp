@@ -8,6 +8,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/transport_cases.hpp"
@@ -291,14 +292,8 @@ TEST(Collectives, RoundsOfAThousandRanks) {
 }
 
 TEST(Collectives, UnknownNameSuggestsTheNearest) {
-  try {
-    (void)FindCollective("ring-alreduce");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(),
-                 "unknown collective \"ring-alreduce\"; did you mean \"ring-allreduce\"?");
-  }
+  EXPECT_EQ(ErrorOf([&] { (void)FindCollective("ring-alreduce"); }, FailureKind::kConfig),
+            "unknown collective \"ring-alreduce\"; did you mean \"ring-allreduce\"?");
 }
 
 }  // namespace

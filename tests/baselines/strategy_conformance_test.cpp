@@ -7,6 +7,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/fusion/given_planner.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
@@ -16,11 +17,7 @@ namespace {
 
 LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
                      int workers, Device device) {
-  LiveConfig config;
-  config.device = device;
-  for (const std::size_t n : kTensorSizes)
-    config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-  config.topology = {workers, 1};
+  LiveConfig config = DenseLive({}, {workers, 1}, device);
   Options planner_options;
   if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
   if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
@@ -32,22 +29,19 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   }
   Options strategy_options;
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
-  config.dense_collective = CoreCollective("ring-allreduce");
   config.sparse_collective = CoreCollective("sparse-allgather");
   const BackwardProfile backward = EvenBackward(kTensorSizes.size());
   const CostModel cost = EvenCost();
-  config.plan =
-      planner.make(ResolveOptions(planner.name, planner.options, planner_options))
-          ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
-                      "dgc", config.dense_collective.get(), config.sparse_collective.get()});
+  config.plan = PlanOf(
+      planner.name,
+      InputOf(config.layout, config.topology, 0.05, strategy.sparsified, backward, cost, "dgc"),
+      planner_options);
   config.strategy =
       strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
   if (strategy.sparsified != Sparsified::kNever) {
-    const SparsifierDescriptor& dgc = FindSparsifier("dgc");
-    config.sparsifier = dgc.make(ResolveOptions("dgc", dgc.options, {}), 7);
+    config.sparsifier = SparsifierOf("dgc");
     config.feedback.kind = FeedbackKind::kResidual;
   }
-  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -130,14 +124,7 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
     engine.BeginStep(0, false);
     engine.AnnounceGradient(0, gradient);
     engine.EndBackward();
-    try {
-      engine.FinishStep();
-      FAIL() << "a step without Apply ended";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kTimeout);
-      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kTimeout, {"0 of 4 elements applied"}, [&] { engine.FinishStep(); });
   });
 }
 

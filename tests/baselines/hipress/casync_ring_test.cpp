@@ -134,29 +134,14 @@ TEST(CasyncRing, TakesAnOverflowAround) {
 
 // --- live ---
 
-GradientLayout LiveLayout() {
-  GradientLayout layout;
-  for (const std::size_t n : kTensorSizes) {
-    layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-  }
-  return layout;
-}
-
 std::vector<RankResult> Trained(const char* collective, int ranks,
                                 std::chrono::milliseconds wait = kLiveDeadline,
                                 const Wrap& wrap = Unwrapped) {
   return RunLive(
       [&] {
-        LiveConfig config;
-        config.layout = LiveLayout();
-        config.plan.units = {{0, 5, Sparsified::kBehind, 0.05}, {5, 8, Sparsified::kBehind, 0.05}};
-        config.topology = {ranks, 1};
-        config.strategy = std::make_unique<UnitStrategy>();
-        config.sparsifier = SparsifierOf("topk");
-        config.feedback.kind = FeedbackKind::kResidual;
-        config.dense_collective = CoreCollective("ring-allreduce");
+        LiveConfig config = SparseLive(
+            {{{0, 5, Sparsified::kBehind, 0.05}, {5, 8, Sparsified::kBehind, 0.05}}}, {ranks, 1});
         config.sparse_collective = MakeCollective(FindCollective(collective));
-        config.deadline = kLiveDeadline;
         return config;
       },
       ranks, IntegerGradient, 999, {}, wrap, 0, wait);

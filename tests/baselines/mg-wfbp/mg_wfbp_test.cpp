@@ -9,6 +9,7 @@
 #include <random>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
 #include "tests/support/unit_timeline.hpp"
@@ -172,13 +173,7 @@ TEST(MgWfbpSolver, TakesModelsThatTakeNoTime) {
 TEST(MgWfbpSolver, RefusesWhatMakesNoSense) {
   const auto refused = [](const TimedTensors& tensors, const AllReduceCost& cost,
                           const std::string& text) {
-    try {
-      MgWfbpUnits(tensors.view(), cost);
-      ADD_FAILURE() << "accepted; expected: " << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    ExpectError(FailureKind::kConfig, {text}, [&] { MgWfbpUnits(tensors.view(), cost); });
   };
   refused({}, {1, 1}, "MG-WFBP: elements is empty");
   refused({{3, 0}, {1, 1}}, {1, 1}, "MG-WFBP: elements[1] = 0: expected at least 1");

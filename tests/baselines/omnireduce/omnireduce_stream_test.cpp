@@ -9,6 +9,7 @@
 
 #include "baselines/omnireduce/omnireduce.hpp"
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::baselines {
 namespace {
@@ -128,7 +129,7 @@ TEST(OmniReduceStream, RefusesMalformedMessages) {
       return false;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), FailureKind::kComm) << error.what();
-      EXPECT_NE(std::string(error.what()).find("omnireduce: malformed"), std::string::npos);
+      EXPECT_SAYS(error.what(), "omnireduce: malformed");
       return true;
     }
   };
@@ -195,12 +196,8 @@ TEST(OmniReduceStream, BlocksAreDealtOutToShardsAndStreams) {
 TEST(OmniReduceStream, RefusesAnIndexBeyondTheRange) {
   const BlockCut cut{10, 4};
   const Elements own{{9, 10}, {1, 1}};
-  try {
-    const BlockIndex index(cut, own.view());
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kInternal);
-  }
+  testing::ExpectError(FailureKind::kInternal, {},
+                       [&] { const BlockIndex index(cut, own.view()); });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "tests/baselines/spardl/dense_spardl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
@@ -296,8 +297,8 @@ TEST(Spardl, RefusesMessagesOfOtherBlocks) {
       });
     });
   };
-  EXPECT_NE(failure({{0, 1.0f}, {5, 2.0f}}, 16).find("comm: "), std::string::npos);
-  EXPECT_NE(failure({{0, 1.0f}, {1, 2.0f}}, 12).find("12 bytes"), std::string::npos);
+  EXPECT_SAYS(failure({{0, 1.0f}, {5, 2.0f}}, 16), "comm: ");
+  EXPECT_SAYS(failure({{0, 1.0f}, {1, 2.0f}}, 12), "12 bytes");
 }
 
 TEST(Spardl, RefusesAnAccumulatedRangeOfAnotherSize) {

@@ -45,15 +45,7 @@ struct Profile {
     cost.links.fill(LinkCost::FromAlphaBeta(0, seconds_per_byte));
   }
   PlanInput Input() const {
-    return {layout,
-            topology,
-            density,
-            Sparsified::kAhead,
-            &backward,
-            &cost,
-            sparsifier,
-            CoreCollective("ring-allreduce").get(),
-            CoreCollective("sparse-allgather").get()};
+    return InputOf(layout, topology, density, Sparsified::kAhead, backward, cost, sparsifier);
   }
 };
 

@@ -44,16 +44,8 @@ void PrintTo(const Case& of_case, std::ostream* out) {
        << of_case.topology.ranks_per_node << " a node, " << of_case.partitions << " partitions";
 }
 
-// Matrices where the numbers of elements allow: shards cut through them.
-GradientLayout Layout() {
-  GradientLayout layout;
-  for (const std::size_t n : kTensorSizes) {
-    const auto numel = static_cast<std::int64_t>(n);
-    const std::vector<std::int64_t> flat{numel}, matrix{numel / 8, 8};
-    layout.Add("tensor", n % 8 == 0 ? matrix : flat, n);
-  }
-  return layout;
-}
+// Shards cut through matrices.
+GradientLayout Layout() { return MatricesOf(kTensorSizes); }
 
 Plan PlanFor(const Case& of_case) {
   Plan plan;
@@ -77,17 +69,10 @@ std::vector<RankResult> RunCase(const Case& of_case, std::chrono::milliseconds w
                                 const Gradients& gradient = IntegerGradient) {
   return RunLive(
       [&] {
-        LiveConfig config;
+        LiveConfig config = SparseLive(PlanFor(of_case), of_case.topology, of_case.device);
         config.layout = Layout();
-        config.plan = PlanFor(of_case);
-        config.topology = of_case.topology;
-        config.device = of_case.device;
         config.strategy = StrategyOf(of_case.chain);
         config.sparsifier = SparsifierOf(of_case.sparsifier);
-        config.feedback.kind = FeedbackKind::kResidual;
-        config.dense_collective = CoreCollective("ring-allreduce");
-        config.sparse_collective = CoreCollective("sparse-allgather");
-        config.deadline = kLiveDeadline;
         return config;
       },
       of_case.topology.ranks, gradient, 999,
@@ -135,26 +120,9 @@ TEST_P(Chains, WithAllElementsAreTheDenseSum) {
 }
 
 void ExpectModelled(const Case& of_case, const std::vector<RankResult>& live) {
-  ModelConfig model;
-  model.layout = Layout();
-  model.plan = PlanFor(of_case);
-  model.topology = of_case.topology;
+  ModelConfig model = EvenModelOf(Layout(), PlanFor(of_case), of_case.topology);
   model.make_strategy = [&] { return StrategyOf(of_case.chain); };
-  model.sparsifier = "topk";
-  model.dense_collective = CoreCollective("ring-allreduce");
-  model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = EvenCost();
-  model.backward = EvenBackward(kTensorSizes.size());
-  const ModelStep modelled = SimulateStep(model, 0, 0);
-  for (std::size_t rank = 0; rank < live.size(); ++rank) {
-    const StepRecord& counted = live[rank].records.back();
-    EXPECT_EQ(modelled.records[rank].sent_bytes, counted.sent_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].received_bytes, counted.received_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].messages_sent, counted.messages_sent) << rank;
-    EXPECT_EQ(modelled.records[rank].payload_bytes, counted.payload_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].selected, counted.selected) << rank;
-    EXPECT_EQ(modelled.records[rank].exchanges, counted.exchanges) << rank;
-  }
+  ExpectCountedAsModelled(SimulateStep(model, 0, 0), live);
 }
 
 TEST_P(Chains, AreModelledWithTheBytesThatAreCounted) {
@@ -348,15 +316,9 @@ TEST(NodeShards, OneRankANodeIsBehind) {
 // Within a node 1000 floats are halved among two ranks (2000 bytes each way), twice; between nodes
 // 50 elements of 8 bytes.
 TEST(NodeShards, TimeByHand) {
-  ModelConfig model;
-  model.layout.Add("weight", {1000}, 1000);
-  model.plan = {{Unit{0, 1, Sparsified::kBehind, 0.1}}};
-  model.topology = {4, 2};
+  ModelConfig model =
+      EvenModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kBehind, 0.1}}}, {4, 2});
   model.make_strategy = [] { return StrategyOf(Chain::kNodeShards); };
-  model.sparsifier = "topk";
-  model.dense_collective = CoreCollective("ring-allreduce");
-  model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = EvenCost();
   model.backward = {0, 0, {0}, 0, 0};
   const ModelStep step = SimulateStep(model, 0, 0);
   // The two ranks of a node share its card: their payloads go out one behind the other.

@@ -36,10 +36,7 @@ struct Profile {
     backward.backward_seconds.push_back(backward_seconds);
   }
   PlanInput Input(Sparsified sparsified = Sparsified::kAhead) const {
-    PlanInput input{layout, topology, kDensity, sparsified, &backward, &cost, "topk"};
-    input.dense_collective = CoreCollective("ring-allreduce").get();
-    input.sparse_collective = CoreCollective("sparse-allgather").get();
-    return input;
+    return InputOf(layout, topology, kDensity, sparsified, backward, cost);
   }
 };
 

@@ -16,14 +16,6 @@ namespace {
 
 using sparfuse::testing::PlanOf;
 
-GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
-  GradientLayout layout;
-  for (const std::size_t n : sizes) {
-    layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
-  }
-  return layout;
-}
-
 Plan PlanOf(const PlanInput& input, const Options& options) {
   return PlanOf("ssfusion", input, options);
 }
@@ -47,15 +39,7 @@ struct Profile {
     cost.links.fill(LinkCost::FromAlphaBeta(5e-5, 8e-10));
   }
   PlanInput Input() const {
-    return {layout,
-            topology,
-            density,
-            Sparsified::kAhead,
-            &backward,
-            &cost,
-            "topk",
-            CoreCollective("ring-allreduce").get(),
-            CoreCollective("sparse-allgather").get()};
+    return InputOf(layout, topology, density, Sparsified::kAhead, backward, cost);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse::testing {
@@ -68,15 +69,6 @@ std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, in
   return records;
 }
 
-std::unique_ptr<Error> ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::make_unique<Error>(error);
-  }
-  return nullptr;
-}
-
 TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
   CollectiveDescriptor native = CoreCollective("ring-allreduce")->descriptor();
   native.native = true;
@@ -100,7 +92,7 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
   CollectiveDescriptor native = DroppingDescriptor();
   native.native = true;
   const std::shared_ptr<const Collective> summing = MakeCollective(native);
-  const auto error = ErrorOf([&] {
+  ExpectError(FailureKind::kInternal, {"1 payloads"}, [&] {
     OneStep(
         [&] {
           LiveConfig config = OneSparseTensor({2, 1}, std::make_unique<UnitStrategy>());
@@ -109,19 +101,13 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
         },
         2, 1);
   });
-  ASSERT_NE(error, nullptr);
-  EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-  EXPECT_NE(std::string(error->what()).find("1 payloads"), std::string::npos) << error->what();
 }
 
 // The strategy sees nodes of two ranks; the transport has none.
 TEST(LiveChannels, AChannelThatTheTransportLacksIsNamed) {
-  const auto error = ErrorOf([&] {
+  ExpectError(FailureKind::kUnsupported, {"intra-node"}, [&] {
     OneStep([] { return OneTensor({2, 2}, std::make_unique<WithinNodes>()); }, 2, 1);
   });
-  ASSERT_NE(error, nullptr);
-  EXPECT_EQ(error->kind(), FailureKind::kUnsupported) << error->what();
-  EXPECT_NE(std::string(error->what()).find("intra-node"), std::string::npos) << error->what();
 }
 
 // Rank 0 sums the tensor, then all ranks do, on the same channel.
@@ -207,13 +193,9 @@ TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
        },
        "an owner among the members"}};
   for (const auto& [what, expected] : cases) {
-    const auto error = ErrorOf([&] {
+    ExpectError(FailureKind::kInternal, {expected}, [&] {
       OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
     });
-    ASSERT_NE(error, nullptr) << expected;
-    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-    EXPECT_NE(std::string(error->what()).find(expected), std::string::npos)
-        << error->what() << ", not " << expected;
   }
 }
 
@@ -235,14 +217,9 @@ TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
                                .order = {.after = {brought}}};
       }};
   for (const auto& what : cases) {
-    const auto error = ErrorOf([&] {
+    ExpectError(FailureKind::kInternal, {"50 elements to send, and room for 10"}, [&] {
       OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
     });
-    ASSERT_NE(error, nullptr);
-    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-    EXPECT_NE(std::string(error->what()).find("50 elements to send, and room for 10"),
-              std::string::npos)
-        << error->what();
   }
 }
 

@@ -19,6 +19,7 @@
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
@@ -67,11 +68,7 @@ const Case kCases[] = {
 LiveConfig Configure(const Case& which, Device device, int workers) {
   const StrategyDescriptor& strategy = FindStrategy(which.strategy);
   const PlannerDescriptor& planner = FindPlanner(which.planner);
-  LiveConfig config;
-  for (const std::size_t n : kTensorSizes) {
-    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-  }
-  config.topology = {workers, 1};
+  LiveConfig config = SparseLive({}, {workers, 1}, device);
   Options options;
   if (planner.name == "by-count") options["units"] = std::int64_t{3};
   if (planner.name == "ssfusion") {
@@ -79,14 +76,12 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
     options["offload"] = true;
     options["partition"] = std::string("all");
   }
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
   const BackwardProfile backward = EvenBackward(kTensorSizes.size());
   const CostModel cost = EvenCost();
-  config.plan =
-      planner.make(ResolveOptions(planner.name, planner.options, options))
-          ->MakePlan({config.layout, config.topology, kDensity, strategy.sparsified, &backward,
-                      &cost, "dgc", config.dense_collective.get(), config.sparse_collective.get()});
+  config.plan = PlanOf(
+      planner.name,
+      InputOf(config.layout, config.topology, kDensity, strategy.sparsified, backward, cost, "dgc"),
+      options);
   config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, {}));
   config.sparsifier = FindSparsifier(which.sparsifier).make({}, 1);
   if (which.dense_quantizer != nullptr) {
@@ -97,8 +92,6 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
   if (which.drops) config.sparse_collective = Dropping();
   config.feedback = which.feedback;
   config.coding = which.coding;
-  config.device = device;
-  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -437,8 +430,7 @@ TEST(DeviceErrors, WithoutRoomTheErrorNamesTheAllocation) {
   const auto at_first = OneRank().Run({});
   ASSERT_NE(at_first, nullptr);
   EXPECT_EQ(at_first->kind(), FailureKind::kOutOfMemory);
-  EXPECT_NE(std::string(at_first->what()).find("the packed gradient"), std::string::npos)
-      << at_first->what();
+  EXPECT_SAYS(at_first->what(), "the packed gradient");
   const std::size_t in_use = gpu::EmulatedMemoryInUse();
   const auto in_a_step = OneRank().Run({}, [](int step, std::size_t tensor) {
     if (step == 0 && tensor == 3) gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 40000);
@@ -460,7 +452,7 @@ TEST(DeviceErrors, ANaNIsRefusedByNameWhereverItIsFound) {
     const auto error = rank.Run({});
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->kind(), FailureKind::kNumeric) << error->what();
-    EXPECT_NE(std::string(error->what()).find("t9000"), std::string::npos) << error->what();
+    EXPECT_SAYS(error->what(), "t9000");
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 
@@ -53,16 +54,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, kE
 
 TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   const auto configure = [] {
-    LiveConfig config;
-    config.device = GetParam();
-    for (const std::size_t n : kTensorSizes) {
-      config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-    }
-    config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
-    config.topology = {2, 1};
+    LiveConfig config =
+        DenseLive({{Unit{0, kTensorSizes.size(), Sparsified::kNever, 1.0}}}, {2, 1}, GetParam());
     config.strategy = std::make_unique<LateTimer>();
-    config.dense_collective = CoreCollective("ring-allreduce");
-    config.deadline = kLiveDeadline;
     return config;
   };
   for (int run = 0; run < 20; ++run) {
@@ -89,12 +83,7 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       engine.BeginStep(step, false);
       engine.EndBackward();
-      try {
-        engine.BeginStep(step + 1, false);
-        ADD_FAILURE() << "step " << step + 1 << " has begun";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), FailureKind::kInternal) << error.what();
-      }
+      ExpectError(FailureKind::kInternal, {}, [&] { engine.BeginStep(step + 1, false); });
       engine.BeginUpdate();
       engine.EndStep();
     }
@@ -137,12 +126,9 @@ TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
         config.topology = {1, 1};
         config.strategy = std::make_unique<LateTimer>();
         config.dense_collective = CoreCollective("ring-allreduce");
-        try {
-          LiveEngine(std::move(config), loop, pool);
-          ADD_FAILURE();
-        } catch (const Error& error) {
-          EXPECT_STREQ(error.what(), "no room for a third");
-        }
+        EXPECT_EQ(
+            ErrorOf([&] { LiveEngine(std::move(config), loop, pool); }, FailureKind::kOutOfMemory),
+            "no room for a third");
         EXPECT_EQ(counts.splits, 3);  // for probes, for negotiations, for exchanges
       },
       [&](auto world) { return std::make_unique<Failing>(std::move(world), counts); });

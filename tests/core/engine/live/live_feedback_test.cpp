@@ -13,6 +13,7 @@
 #include "core/engine/unit_strategy.hpp"
 #include "core/feedback/momentum/clipping.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 
 namespace sparfuse::testing {
@@ -22,21 +23,9 @@ constexpr double kDensity = 0.05;
 constexpr int kWorkers = 3;
 
 LiveConfig Configure(Device device) {
-  LiveConfig config;
-  config.device = device;
-  for (const std::size_t n : kTensorSizes) {
-    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-  }
-  config.plan = {
-      {Unit{0, 5, Sparsified::kAhead, kDensity}, Unit{5, 8, Sparsified::kAhead, kDensity}}};
-  config.topology = {kWorkers, 1};
-  config.strategy = std::make_unique<UnitStrategy>();
-  config.sparsifier = FindSparsifier("topk").make({}, 1);
-  config.feedback.kind = FeedbackKind::kResidual;
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
-  config.deadline = kLiveDeadline;
-  return config;
+  return SparseLive(
+      {{Unit{0, 5, Sparsified::kAhead, kDensity}, Unit{5, 8, Sparsified::kAhead, kDensity}}},
+      {kWorkers, 1}, device);
 }
 
 std::vector<double> Nothing(const std::vector<RankResult>& results) {
@@ -319,17 +308,10 @@ TEST(Feedback, TakesADecayAboveZeroUpToOne) {
   EXPECT_EQ(MakeFeedback("residual", ResolveOptions("r", FeedbackOptions("residual"), {})).decay,
             1);
   for (const double wrong : {0.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    try {
-      made(wrong);
-      ADD_FAILURE() << wrong << " is taken";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what())
-                    .find("expected a number in (0, 1]; without a residual it "
-                          "is feedback \"none\""),
-                std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kConfig,
+                {"expected a number in (0, 1]; without a residual it "
+                 "is feedback \"none\""},
+                [&] { made(wrong); });
   }
   EXPECT_THROW(ResolveOptions("momentum", FeedbackOptions("momentum"), {{"decay", 0.9}}), Error);
 }
@@ -391,14 +373,8 @@ TEST_P(LiveFeedback, ASelectionForAnotherResidualLeavesTheFirstAlone) {
 }
 
 TEST_P(LiveFeedback, ASecondSelectionForTheSameResidualIsRefused) {
-  try {
-    RunSelectingAgain(GetParam(), {"local"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kInternal);
-    EXPECT_NE(std::string(error.what()).find("t10 is selected twice"), std::string::npos)
-        << error.what();
-  }
+  ExpectError(FailureKind::kInternal, {"t10 is selected twice"},
+              [&] { RunSelectingAgain(GetParam(), {"local"}); });
 }
 
 TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {

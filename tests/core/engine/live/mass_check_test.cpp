@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/engine/unit_strategy.hpp"
 #include "tests/support/dropping_collective.hpp"
 #include "tests/support/live_run.hpp"
 
@@ -43,19 +42,9 @@ std::vector<float> Gradient(int rank, int step, std::size_t tensor) {
 std::vector<std::uint64_t> ViolationsWith(std::shared_ptr<const Collective> collective) {
   std::vector<std::uint64_t> violations(kLiveSteps);
   RunRanks(3, 1, kLiveDeadline, [&](ProgressLoop& loop) {
-    LiveConfig config;
-    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-      config.layout.Add("t" + std::to_string(t), {static_cast<std::int64_t>(kTensorSizes[t])},
-                        kTensorSizes[t]);
-    }
-    config.plan = {{Unit{0, kTensorSizes.size(), Sparsified::kBehind, 0.05}}};
-    config.topology = {3, 1};
-    config.strategy = std::make_unique<UnitStrategy>();
-    config.sparsifier = FindSparsifier("topk").make({}, 1);
-    config.feedback.kind = FeedbackKind::kResidual;
-    config.dense_collective = CoreCollective("ring-allreduce");
+    LiveConfig config =
+        SparseLive({{Unit{0, kTensorSizes.size(), Sparsified::kBehind, 0.05}}}, {3, 1});
     config.sparse_collective = collective;
-    config.deadline = kLiveDeadline;
     ThreadPool pool(1);
     LiveEngine engine(std::move(config), loop, pool);
     MassCheck check(loop);
