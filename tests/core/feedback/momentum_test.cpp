@@ -115,8 +115,7 @@ TEST(Clipping, ScalesToTheNormAndLeavesSmallerGradientsAlone) {
   EXPECT_EQ(ClipFactor(gradient, 5.1, pool), 1.0f);
   EXPECT_FLOAT_EQ(ClipFactor(gradient, 1.0, pool), 0.2f);
   EXPECT_EQ(ClipFactor(std::vector<float>(3), 1.0, pool), 1.0f);
-  EXPECT_EQ(ClipFactor(std::vector<float>{std::numeric_limits<float>::infinity()}, 1.0, pool),
-            1.0f);
+  EXPECT_EQ(ClipFactor(std::vector<float>{kInfinity}, 1.0, pool), 1.0f);
   EXPECT_THROW(ClipFactor(gradient, 0.0, pool), Error);
 }
 

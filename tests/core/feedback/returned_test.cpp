@@ -11,6 +11,7 @@
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/residual_store.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -169,12 +170,9 @@ TEST(AddReturned, RefusesIndicesThatDoNotIncrease) {
   std::vector<float> residual(4, 0.0f);
   for (const std::vector<std::uint32_t>& indices :
        std::vector<std::vector<std::uint32_t>>{{4, 4, 5}, {5, 4, 6}, {6, 5, 0}}) {
-    try {
+    ExpectError(FailureKind::kComm, {}, [&] {
       (void)AddReturned({indices, values}, {4, 8}, residual);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm);
-    }
+    });
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/random_stream.hpp"
 #include "core/quantize/quantizer.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
@@ -51,7 +52,7 @@ std::vector<float> Accumulate(const Quantizer& quantizer,
                               const std::vector<std::vector<std::byte>>& payloads, float scale,
                               std::size_t n, int threads = 1) {
   ThreadPool pool(threads);
-  std::vector<float> out(n, std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> out(n, kNan);
   const std::vector<std::span<const std::byte>> views(payloads.begin(), payloads.end());
   AccumulateQuantized(quantizer, views, scale, out, pool);
   return out;
@@ -147,7 +148,7 @@ TEST_P(QuantizerLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
 
 TEST_P(QuantizerLaws, AddsRanksInOrder) {
   const auto quantizer = Make();
-  for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{9000}}) {
+  for (const std::size_t n : {1, 33, 9000}) {
     std::vector<std::vector<std::byte>> payloads;
     std::vector<float> expected(n, 0.0f);
     for (int rank = 0; rank < 5; ++rank) {
@@ -164,7 +165,7 @@ TEST_P(QuantizerLaws, AddsRanksInOrder) {
 
 TEST_P(QuantizerLaws, LosesNoMoreThanItSays) {
   const auto quantizer = Make();
-  for (const std::size_t n : {std::size_t{1}, std::size_t{100}, std::size_t{5000}}) {
+  for (const std::size_t n : {1, 100, 5000}) {
     for (const std::string& data : DataNames()) {
       if (data == "denormal") continue;  // levels are rounded to multiples of the smallest float
       const auto x = MakeData(data, n, 1);
@@ -193,7 +194,7 @@ TEST_P(QuantizerLaws, SendsZerosOfZeros) {
 TEST_P(QuantizerLaws, HoldsOutAtTheEndsOfTheRange) {
   const auto quantizer = Make();
   for (const float magnitude : {FLT_MAX, FLT_MIN, std::numeric_limits<float>::denorm_min()}) {
-    for (const std::size_t n : {std::size_t{1}, std::size_t{5000}}) {
+    for (const std::size_t n : {1, 5000}) {
       std::vector<float> x(n, magnitude);
       for (std::size_t i = 1; i < n; i += 2) x[i] = -magnitude;
       const Encoded encoded = Encode(*quantizer, x, std::vector<float>(n, 0.0f));
@@ -211,21 +212,15 @@ TEST_P(QuantizerLaws, RefusesWhatIsNotFinite) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
     for (const std::size_t n : {std::size_t{1}, std::size_t{33}, kLargeShape}) {
-      for (const float bad :
-           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-            -std::numeric_limits<float>::infinity()}) {
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
         for (const bool feedback : {false, true}) {
           auto gradient = MakeData("ascending", n, 1);
           gradient[n * 2 / 3] = bad;
-          try {
-            Encode(*quantizer, gradient, std::vector<float>(feedback ? n : 0, 0.0f), 9, 0, 2);
-            ADD_FAILURE() << "accepted " << bad << " n=" << n;
-          } catch (const Error& error) {
-            const std::string what = error.what();
-            EXPECT_EQ(error.kind(), FailureKind::kNumeric) << what;
-            EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
-            EXPECT_NE(what.find("element " + std::to_string(n * 2 / 3)), std::string::npos) << what;
-          }
+          SCOPED_TRACE(::testing::Message() << bad << ", n=" << n);
+          ExpectError(
+              FailureKind::kNumeric, {"conv1.weight", "element " + std::to_string(n * 2 / 3)}, [&] {
+                Encode(*quantizer, gradient, std::vector<float>(feedback ? n : 0, 0.0f), 9, 0, 2);
+              });
         }
       }
     }
@@ -244,14 +239,11 @@ TEST_P(QuantizerLaws, RefusesArgumentsThatMakeNoSense) {
     std::size_t n, residual, bytes;
   };
   for (const Case& c : {Case{0, 0, 4}, Case{100, 99, right}, Case{100, 100, right + 4}}) {
-    try {
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
       quantizer->Encode({&pool, &workspace, 0}, {{x.data(), c.n, {}}, {x.data(), c.residual, {}}},
                         {1, "fc.bias", {}, 0}, std::span(out).first(c.bytes));
-      ADD_FAILURE() << "accepted n=" << c.n;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    });
   }
 }
 
@@ -261,14 +253,9 @@ TEST_P(QuantizerLaws, RefusesPayloadsOfAnotherLength) {
   for (const std::size_t size : {std::size_t{0}, good.size() - 4, good.size() + 4}) {
     std::vector<std::byte> bad = good;
     bad.resize(size);
-    try {
+    ExpectError(FailureKind::kComm, {"payload 1", std::to_string(size)}, [&] {
       Accumulate(*quantizer, {good, bad}, 1.0f, 100);
-      ADD_FAILURE() << "accepted " << size << " bytes";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm);
-      EXPECT_NE(std::string(error.what()).find("payload 1"), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find(std::to_string(size)), std::string::npos);
-    }
+    });
   }
 }
 
@@ -276,12 +263,7 @@ TEST_P(QuantizerLaws, RefusesPayloadsOfAnotherLength) {
 TEST_P(QuantizerLaws, RefusesPayloadsThatAreNotFinite) {
   const auto quantizer = Make();
   std::vector<std::byte> bytes(quantizer->EncodedBytes(100), std::byte{0xff});
-  try {
-    Decode(*quantizer, bytes, 100);
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  ExpectError(FailureKind::kComm, {}, [&] { Decode(*quantizer, bytes, 100); });
 }
 
 TEST_P(QuantizerLaws, DescribesItself) {
@@ -343,13 +325,8 @@ TEST(Quantizers, ErrorFeedbackDivergesWhereTheErrorIsLargerThanTheVector) {
 }
 
 TEST(Quantizers, AnUnknownNameIsAnErrorThatNamesTheNearest) {
-  try {
-    FindQuantizer("qsdg");
-    ADD_FAILURE() << "found";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(), "unknown quantizer \"qsdg\"; did you mean \"qsgd\"?");
-  }
+  EXPECT_EQ(ErrorOf([&] { FindQuantizer("qsdg"); }, FailureKind::kConfig),
+            "unknown quantizer \"qsdg\"; did you mean \"qsgd\"?");
 }
 
 // --- fp16

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
@@ -336,7 +337,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
     return Decode(bytes, n, room).refused;
   };
   const auto expect = [](const std::string& what, const std::string& says) {
-    EXPECT_NE(what.find(says), std::string::npos) << what;
+    EXPECT_SAYS(what, says);
   };
   const PayloadCoding leftmost = Coding(kF32, kBloom, BloomPolicy::kLeftmost, kRate);
   const PayloadCoding fitted = Coding(kFitted, kBloom, BloomPolicy::kAll, kRate);
@@ -366,7 +367,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
     std::memcpy(bytes.data() + at, &value, sizeof value);
     return Decode(bytes, 1001, 100).refused;
   };
-  expect(with(leftmost, std::numeric_limits<float>::infinity(), 12), "value 1 is not finite");
+  expect(with(leftmost, kInfinity, 12), "value 1 is not finite");
   expect(with(fitted, std::numeric_limits<double>::quiet_NaN(), 20),
          "value 0 in descending order is not finite");
   expect(refusal(listed, 61, 0x77), "the last index is 30696; expected one below 1001");
