@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sanitizers.hpp"
 
 namespace sparfuse::testing {
@@ -20,8 +21,7 @@ TEST(ThreadPool, RunsEveryChunkOnceOnAWorkerOfThePool) {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
-    for (const std::size_t chunks :
-         {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}}) {
+    for (const std::size_t chunks : {0, 1, 2, 1000}) {
       std::vector<std::atomic<int>> runs(chunks);
       pool.ParallelFor(chunks, [&](std::size_t chunk, int worker) {
         ASSERT_GE(worker, 0);
@@ -84,13 +84,7 @@ TEST(ThreadPool, WorkersSeeWhatTheCallerWroteAndTheOtherWay) {
 
 TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
   for (const int threads : {-1, 0, kMostThreads + 1, 1'000'000'000}) {
-    try {
-      ThreadPool pool(threads);
-      FAIL() << threads;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find(std::to_string(threads)), std::string::npos);
-    }
+    ExpectError(FailureKind::kConfig, {std::to_string(threads)}, [&] { ThreadPool pool(threads); });
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -84,14 +85,11 @@ TEST(Collectives, NativeIsRefusedWhereTheBackendHasNone) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
+    ExpectError(FailureKind::kUnsupported, {}, [&] {
       loop.RunBlocking([&](Communicator& world) {
         return CoreCollective("native-allreduce")->Run(world, buffers, kTag);
       });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-    }
+    });
   });
 }
 

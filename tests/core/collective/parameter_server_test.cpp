@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -146,13 +147,9 @@ TEST(ParameterServer, DedicatedServersAreNotRun) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
+    ExpectError(FailureKind::kUnsupported, {"mode = \"modelled\""}, [&] {
       loop.RunBlocking([&](Communicator& world) { return collective->Run(world, buffers, kTag); });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("mode = \"modelled\""), std::string::npos);
-    }
+    });
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
@@ -153,7 +154,7 @@ TEST(ThreadsTransport, SplitThatCannotBeNumberedByNodeIsRefused) {
   }
   for (auto& thread : threads) thread.join();
   for (const auto& failure : failures) {
-    EXPECT_NE(failure.find("cannot be numbered node by node"), std::string::npos) << failure;
+    EXPECT_SAYS(failure, "cannot be numbered node by node");
   }
 }
 
@@ -300,7 +301,7 @@ TEST(ProgressLoop, StalledRankIsNamedByAll) {
   for (const int rank : {0, 1, 3}) {
     const std::string& failure = failures[static_cast<std::size_t>(rank)];
     EXPECT_EQ(failure.find("timeout: no progress for 2000 ms: rank"), 0u) << failure;
-    EXPECT_NE(failure.find("not answer"), std::string::npos) << failure;
+    EXPECT_SAYS(failure, "not answer");
     EXPECT_NE(failure.find('2', failure.find("ms: rank")), std::string::npos) << failure;
   }
 }

@@ -12,6 +12,7 @@
 #include "core/collective/collective.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
@@ -190,17 +191,15 @@ TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
-      });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_STREQ(error.what(),
-                   "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
-                   "a device; use native-allreduce");
-    }
+    EXPECT_EQ(ErrorOf(
+                  [&] {
+                    loop.RunBlocking([&](Communicator& world) {
+                      return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
+                    });
+                  },
+                  FailureKind::kUnsupported),
+              "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
+              "a device; use native-allreduce");
   });
 }
 

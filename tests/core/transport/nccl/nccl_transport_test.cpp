@@ -23,6 +23,7 @@
 #include "core/transport/threads.hpp"
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
@@ -299,7 +300,7 @@ TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
   EXPECT_EQ(gather->peer(), 2);  // whose count is missing
   world[2].reset();
   EXPECT_EQ(FailureOf(*gather), "comm: rank 2 is lost");
-  EXPECT_NE(FailureOf(*there).find("rank 2 is lost"), std::string::npos);
+  EXPECT_SAYS(FailureOf(*there), "rank 2 is lost");
   EXPECT_EQ(FailureOf([&] { (void)world[0]->NativeAllReduceSum(data); }), "comm: rank 2 is lost");
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, kDeadline); }), "comm: rank 2 is lost");
   gather.reset();
@@ -433,7 +434,7 @@ void ExpectOneNames(const std::vector<std::string>& failures, const std::string&
       ++named;
     } else {
       EXPECT_EQ(failure.substr(0, 11), "comm: rank ");
-      EXPECT_NE(failure.find(" gave up: "), std::string::npos) << failure;
+      EXPECT_SAYS(failure, " gave up: ");
     }
   }
   EXPECT_GE(named, 1);
@@ -495,7 +496,7 @@ TEST(NcclTransport, CardThatOnlyNcclKnowsToBeSharedIsRefused) {
             "and rank 0 both on CUDA device 81000; NCCL gives every rank a card of its own: start "
             "at most as many ranks as there are cards, or stage messages through host memory with "
             "transport = \"mpi\", device = \"cuda\"");
-  EXPECT_NE(worlds.failures[0].find("rank 1 "), std::string::npos) << worlds.failures[0];
+  EXPECT_SAYS(worlds.failures[0], "rank 1 ");
   EXPECT_EQ(worlds.failures[0].substr(0, 5), "comm:");
   EXPECT_EQ(nccl.Aborts(0), 1);
 }
@@ -689,7 +690,7 @@ TEST_F(Card, ReducesAndGathersAsManyRanksAsThereAreCards) {
 
 TEST_F(Card, IsNotSharedByTwoRanks) {
   const std::string failure = FailureOf([] { Run(CudaDeviceCount() + 1, [](ProgressLoop&) {}); });
-  EXPECT_NE(failure.find("unsupported"), std::string::npos) << failure;
+  EXPECT_SAYS(failure, "unsupported");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/sleep.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sanitizers.hpp"
 
@@ -37,27 +38,20 @@ TEST(Shaped, RefusesWhatItCannotEmulate) {
         LinkShape{1, NAN}}) {
     for (const NetworkShape& network :
          {NetworkShape{shape}, NetworkShape{LinkShape{1, 1e-3}, shape}}) {
-      try {
+      SCOPED_TRACE(::testing::Message() << shape.gbps << " " << shape.alpha_seconds);
+      ExpectError(FailureKind::kConfig, {}, [&] {
         auto world = MakeThreadsWorld(1, 1);
         (void)MakeShaped(std::move(world[0]), network, kDeadline);
-        ADD_FAILURE() << shape.gbps << " " << shape.alpha_seconds;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      }
+      });
     }
   }
 }
 
 TEST(Shaped, RefusesNodesOfSeveralRanksWithoutALinkWithinThem) {
   auto world = MakeThreadsWorld(1, 2);
-  try {
+  ExpectError(FailureKind::kConfig, {"2 ranks per node without a link within nodes"}, [&] {
     (void)MakeShaped(std::move(world[0]), {LinkShape{1, 1e-3}}, kDeadline);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("2 ranks per node without a link within nodes"),
-              std::string::npos)
-        << error.what();
-  }
+  });
 }
 
 TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
@@ -65,18 +59,13 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
   const LinkShape fast{1e6, 1e-3};  // a petabit a second
   for (const auto& [shape, ranks_per_node] :
        {std::pair(NetworkShape{fast}, 1), std::pair(NetworkShape{slow, fast}, 2)}) {
-    try {
-      RunRanks(
-          2, ranks_per_node, kDeadline, [](ProgressLoop&) {}, ShapedBy(shape));
-      ADD_FAILURE() << ranks_per_node;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_NE(std::string(error.what())
-                    .find("1e+06 Gbit/s a rank while all 2 send at once; this "
-                          "host passed on "),
-                std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kUnsupported,
+                {"1e+06 Gbit/s a rank while all 2 send at once; this "
+                 "host passed on "},
+                [&] {
+                  RunRanks(
+                      2, ranks_per_node, kDeadline, [](ProgressLoop&) {}, ShapedBy(shape));
+                });
   }
 }
 
