@@ -5,6 +5,8 @@
 
 #include <random>
 
+#include "tests/support/errors.hpp"
+
 namespace sparfuse::harness {
 namespace {
 
@@ -105,7 +107,7 @@ TEST(Fingerprint, DifferencesAreMutual) {
     for (std::size_t i = 0; i < there.size(); ++i) {
       EXPECT_EQ(there[i].quantity, back[i].quantity);
       EXPECT_NEAR(there[i].times_as_slow() * back[i].times_as_slow(), 1, 1e-12);
-      EXPECT_NE(SentenceOf(there[i], "a", "b").find(there[i].quantity->words), std::string::npos);
+      EXPECT_SAYS(SentenceOf(there[i], "a", "b"), there[i].quantity->words);
     }
     EXPECT_TRUE(DifferencesOf(other, other).empty());
   }

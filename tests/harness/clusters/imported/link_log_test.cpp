@@ -13,6 +13,7 @@ namespace {
 
 using testing::ErrorOf;
 using testing::ExpectIn;
+using testing::Replaced;
 // Microseconds of a message, as a link of 5 us and 10^10 bytes a second takes it.
 double Us(double bytes) { return 5 + bytes / 1e4; }
 
@@ -49,12 +50,6 @@ struct NcclRun {
     return text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 31.7 \n#\n";
   }
 };
-
-std::string Replaced(std::string text, const std::string& old, const std::string& now) {
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
-}
 
 TEST(NcclTests, GiveBackWhatWasMeasured) {
   const NcclRun run;
