@@ -9,10 +9,12 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::workloads {
 namespace {
 
+using sparfuse::testing::ExpectIn;
 using Bytes = std::vector<std::uint8_t>;
 
 // A file as scripts/fetch_data.py would write it.
@@ -52,21 +54,8 @@ class DataFileTest : public ::testing::Test {
                static_cast<std::streamsize>(file.size()));
   }
 
-  // The message of the Error{kData} that `call` must throw.
-  template <typename Call>
-  std::string DataError(Call call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kData) << error.what();
-      return error.what();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return "";
-  }
-
-  void ExpectIn(const std::string& part, const std::string& message) {
-    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+  std::string DataError(const auto& call) {
+    return sparfuse::testing::ErrorOf(call, FailureKind::kData);
   }
 
   std::filesystem::path directory_;
@@ -131,7 +120,8 @@ TEST_F(DataFileTest, EveryDamagedByteIsFound) {
     Bytes damaged = text_;
     damaged[at] ^= 0x10;
     Write(damaged);
-    DataError([&] { ReadText(directory_, SpecOf(text_)); });
+    sparfuse::testing::ExpectError(FailureKind::kData, {},
+                                   [&] { ReadText(directory_, SpecOf(text_)); });
   }
 }
 
