@@ -7,7 +7,6 @@
 #include <string>
 
 #include "baselines/registry.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sanitizers.hpp"

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "baselines/registry.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

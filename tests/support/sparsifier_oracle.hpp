@@ -265,6 +265,22 @@ inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Optio
   return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
 }
 
+// One selection on a thread, without a residual, into a slot of this capacity.
+inline Selected SelectInto(const Sparsifier& sparsifier, const std::vector<float>& x,
+                           double density, const TensorInfo& info, std::size_t capacity,
+                           SelectCounters& counters, SparsifierState* state = nullptr) {
+  ThreadPool pool(1);
+  Workspace workspace;
+  Selected selected{std::vector<std::uint32_t>(capacity), std::vector<float>(capacity)};
+  Slot slot{
+      {selected.indices.data(), capacity, {}}, {selected.values.data(), capacity, {}}, capacity, 0};
+  sparsifier.Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, density,
+                    info, state, slot);
+  selected.indices.resize(slot.count);
+  selected.values.resize(slot.count);
+  return selected;
+}
+
 inline std::string IsaSuffix(Isa isa) { return std::string(IsaName(isa)); }
 
 }  // namespace sparfuse::testing

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <functional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "core/fusion/layout.hpp"

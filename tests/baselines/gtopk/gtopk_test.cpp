@@ -7,7 +7,6 @@
 #include <random>
 
 #include "baselines/composition.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/golden_timeline.hpp"

@@ -8,7 +8,6 @@
 #include <limits>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"

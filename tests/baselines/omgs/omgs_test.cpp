@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"

@@ -11,7 +11,6 @@
 #include "baselines/registry.hpp"
 #include "baselines/sparcml/block_gather.hpp"
 #include "baselines/sparcml/partial_sum.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 

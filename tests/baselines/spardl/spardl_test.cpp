@@ -7,7 +7,6 @@
 #include <numeric>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/baselines/spardl/dense_spardl.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/transport_cases.hpp"

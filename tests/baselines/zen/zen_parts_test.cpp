@@ -9,7 +9,6 @@
 
 #include "baselines/zen/hash_lists.hpp"
 #include "baselines/zen/partition.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

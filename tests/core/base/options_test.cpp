@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

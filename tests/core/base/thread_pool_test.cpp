@@ -10,7 +10,6 @@
 #include <string>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sanitizers.hpp"
 

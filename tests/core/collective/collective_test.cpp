@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
 #include "tests/support/errors.hpp"

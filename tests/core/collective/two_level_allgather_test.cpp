@@ -8,7 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/cost/collective_costs.hpp"
 #include "core/cost/cost_model.hpp"

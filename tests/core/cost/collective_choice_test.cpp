@@ -9,7 +9,6 @@
 #include <tuple>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

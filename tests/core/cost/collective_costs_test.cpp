@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {

@@ -8,7 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/cost/fit.hpp"
 #include "tests/support/errors.hpp"
 

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"

@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/residual_store.hpp"
 #include "tests/support/dropping_collective.hpp"

@@ -2,12 +2,10 @@
 #include "core/payload/accumulate_device.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <memory>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/errors.hpp"
 

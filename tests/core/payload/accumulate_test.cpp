@@ -9,7 +9,6 @@
 #include <random>
 
 #include "core/base/cpu.hpp"
-#include "core/base/error.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/errors.hpp"
 

@@ -1,5 +1,4 @@
 // Tests that quantizers on a device give the host's bytes, residuals and sums.
-#include <bit>
 #include <limits>
 #include <memory>
 #include <random>

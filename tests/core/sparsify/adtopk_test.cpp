@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -149,15 +147,9 @@ TEST(AdTopK, SaysHowMuchRoomItNeeds) {
   EXPECT_EQ(SlotCapacityFor(descriptor, *adtopk, 9408, stem, 0.01), 3136u);
   EXPECT_LT(SlotCapacityFor(descriptor, 9408, 0.01), 3136u);
   const auto x = MakeData("gaussian", 9408, 1);
-  std::vector<std::uint32_t> indices(3135);
-  std::vector<float> values(3135);
-  ThreadPool pool(1);
-  Workspace workspace;
   SelectCounters counters;
-  Slot slot{{indices.data(), 3135, {}}, {values.data(), 3135, {}}, 3135, 0};
   ExpectError(FailureKind::kConfig, {"room for 3135"}, [&] {
-    adtopk->Select({&pool, &workspace, &counters, {}}, {{x.data(), 9408, {}}, {}}, 0.01,
-                   {0, "stem.weight", stem, 0}, nullptr, slot);
+    SelectInto(*adtopk, x, 0.01, {0, "stem.weight", stem, 0}, 3135, counters);
   });
 }
 
@@ -247,14 +239,8 @@ class Stream {
   Selected Run(const std::vector<float>& x, std::uint64_t step) {
     const std::size_t capacity = SlotCapacityFor(FindSparsifier(sparsifier_->name()), *sparsifier_,
                                                  x.size(), shape_, density_);
-    std::vector<std::uint32_t> indices(capacity);
-    std::vector<float> values(capacity);
-    Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
-    sparsifier_->Select({&pool_, &workspace_, &counters_, {}}, {{x.data(), x.size(), {}}, {}},
-                        density_, {3, name_, shape_, step}, state_.get(), slot);
-    indices.resize(slot.count);
-    values.resize(slot.count);
-    return {indices, values};
+    return SelectInto(*sparsifier_, x, density_, {3, name_, shape_, step}, capacity, counters_,
+                      state_.get());
   }
 
   // Which of the two selections a step made; neither: 'T'.
@@ -272,8 +258,6 @@ class Stream {
   std::string name_;
   Shape shape_;
   double density_;
-  ThreadPool pool_{1};
-  Workspace workspace_;
   SelectCounters counters_;
   std::unique_ptr<SparsifierState> state_;
 };

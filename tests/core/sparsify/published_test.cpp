@@ -345,15 +345,8 @@ TEST(Published, RandomKFollowsTheBytesOfTheName) {
   const auto sparsifier = MakeSparsifier("randomk@saf");
   const std::vector<float> x(1000, 1.0f);
   const auto select = [&](std::string_view name, std::uint64_t step) {
-    ThreadPool pool(1);
-    Workspace workspace;
     SelectCounters counters;
-    std::vector<std::uint32_t> indices(10);
-    std::vector<float> values(10);
-    Slot slot{{indices.data(), 10, {}}, {values.data(), 10, {}}, 10, 0};
-    sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                       {0, name, {}, step}, nullptr, slot);
-    return indices;
+    return SelectInto(*sparsifier, x, 0.01, {0, name, {}, step}, 10, counters).indices;
   };
   EXPECT_EQ(select("ab", 3), select("ba", 3));
   EXPECT_EQ(select("ab", 3), select("aa", 4));
@@ -463,17 +456,10 @@ std::vector<SparsifierDescriptor> Forms() { return AndPublished({}); }
 TEST(Published, OverflowOfASmallSlotBecomesExactTopK) {
   const auto x = MakeData("gaussian", 50'000, 1);
   const auto sparsifier = MakeSparsifier("dgc@wfbp");
-  ThreadPool pool(1);
-  Workspace workspace;
   SelectCounters counters;
-  const std::size_t capacity = SlotCapacity(x.size(), 0.01);
-  std::vector<std::uint32_t> indices(capacity);
-  std::vector<float> values(capacity);
-  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
-  sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                     {0, "fc", {}, 0}, nullptr, slot);
-  indices.resize(slot.count);
-  EXPECT_EQ(indices, LargestByDefinition(x, 500).indices);
+  const Selected selected =
+      SelectInto(*sparsifier, x, 0.01, {0, "fc", {}, 0}, SlotCapacity(x.size(), 0.01), counters);
+  EXPECT_EQ(selected.indices, LargestByDefinition(x, 500).indices);
   EXPECT_EQ(counters.overflows, 1u);
 }
 

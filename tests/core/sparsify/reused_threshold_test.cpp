@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/threads.hpp"
 #include "tests/support/errors.hpp"

@@ -4,12 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "harness/advise/advice_text.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/experiment/experiment.hpp"

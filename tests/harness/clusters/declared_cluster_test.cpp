@@ -10,7 +10,6 @@
 #include <map>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
@@ -34,6 +33,7 @@ using testing::Replaced;
 namespace fs = std::filesystem;
 
 const fs::path kResults = testing::SourceDirectory() / "results";
+const ProfileFolders kProfiles(kResults / "profiles");
 
 std::string TextOf(const fs::path& file) {
   std::ifstream in(file);
@@ -46,11 +46,11 @@ std::string LocalWith(const std::string& old, const std::string& now) {
 }
 
 DeclaredCluster Parse(const std::string& text) {
-  return ParseDeclaredCluster(TomlFile::Parse(text, "cluster.toml"), kResults / "profiles");
+  return ParseDeclaredCluster(TomlFile::Parse(text, "cluster.toml"), kProfiles);
 }
 
 TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   ASSERT_EQ(local.references.size(), 4u);  // two bars of two parts each
   const auto published = ReadPublished(kResults / "published" / "published-numbers.csv");
   double squares = 0;
@@ -119,7 +119,7 @@ CostModel CostOn(const DeclaredCluster& cluster, const CellConfig& config) {
 }
 
 TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const json own = ToJson(ProfileOn(local, ConfigOf("resnet152-imagenet", 16)));
   EXPECT_NEAR(own.at("backward").at("forward_seconds").get<double>(), 22.14e-3, 1e-9);
   double backward = 0;
@@ -135,7 +135,7 @@ TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
 }
 
 TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const auto profile = [&](const std::map<std::string, double>& inputs) {
     return ToJson(ProfileOn(local, ConfigOf("bert-large-squad", 4, inputs)));
   };
@@ -217,8 +217,8 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
 }
 
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(kResults / "profiles", "safusion-cloud");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   const json there = ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front());
   const json here = ToJson(DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front());
   EXPECT_EQ(here.at("calibration"), there.at("calibration"));
@@ -233,14 +233,13 @@ TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
 }
 
 TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& local = LoadDeclaredCluster(profiles, "safusion-local");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   int below = 0;
   constexpr int kCount = 32;
   for (int draw = 1; draw <= kCount; ++draw) {
-    const DeclaredCluster& drawn = DrawnCluster(profiles, "safusion-local", draw);
-    const DeclaredCluster& there = DrawnCluster(profiles, "safusion-cloud", draw);
+    const DeclaredCluster& drawn = DrawnCluster(kProfiles, "safusion-local", draw);
+    const DeclaredCluster& there = DrawnCluster(kProfiles, "safusion-cloud", draw);
     for (const DeclaredInput& input : drawn.inputs) {
       if (input.kind == "calibrated") continue;
       EXPECT_GE(input.value, input.low * (1 - 1e-12)) << input.name;
@@ -256,11 +255,10 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
 }
 
 TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& stated = LoadDeclaredCluster(profiles, "safusion-local");
+  const DeclaredCluster& stated = LoadDeclaredCluster(kProfiles, "safusion-local");
   std::set<double> costs;
   for (int draw = 1; draw <= 4; ++draw) {
-    const DeclaredCluster& drawn = DrawnCluster(profiles, "safusion-local", draw);
+    const DeclaredCluster& drawn = DrawnCluster(kProfiles, "safusion-local", draw);
     ASSERT_EQ(drawn.references.size(), stated.references.size());
     for (std::size_t i = 0; i < stated.references.size(); ++i) {
       const double ratio = drawn.references[i].seconds / stated.references[i].seconds;
@@ -270,25 +268,24 @@ TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
     costs.insert(drawn.Value("exchange_host_us", "resnet"));
   }
   EXPECT_EQ(costs.size(), 4u);
-  const std::vector<std::string> open = OpenInputs(profiles, "safusion-local");
+  const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-local");
   const std::string bar = "reference/resnet152-imagenet/wfbp/8/exposed communication";
   EXPECT_EQ(std::ranges::count(open, bar), 1);
   // References that calibrate nothing decide nothing.
-  for (const std::string& name : OpenInputs(profiles, "hkbu-rdma")) {
+  for (const std::string& name : OpenInputs(kProfiles, "hkbu-rdma")) {
     if (!name.starts_with("reference/")) continue;
-    EXPECT_EQ(std::ranges::count(OpenInputs(profiles, "hkbu-ipoib"), name), 1) << name;
+    EXPECT_EQ(std::ranges::count(OpenInputs(kProfiles, "hkbu-ipoib"), name), 1) << name;
   }
 }
 
 TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
-  const std::vector<std::string> open = OpenInputs(profiles, "safusion-cloud");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
+  const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-cloud");
   EXPECT_GT(std::ranges::count(open, "inter_node_us"), 0);
   EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // is solved for
   for (const std::string input : {"kernel_us", "inter_node_us"}) {
     ASSERT_EQ(std::ranges::count(open, input), 1) << input;
-    const DeclaredCluster moved = ClusterAtEnd(profiles, "safusion-cloud", input, RangeEnd::kHigh);
+    const DeclaredCluster moved = ClusterAtEnd(kProfiles, "safusion-cloud", input, RangeEnd::kHigh);
     for (const DeclaredInput& each : cloud.inputs) {
       const double now = moved.Value(each.name, each.families.empty() ? "" : each.families[0]);
       if (each.kind == "calibrated") continue;
@@ -297,7 +294,7 @@ TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
   }
   // What staging takes of the measured exposed communication is not left to what is solved for.
   const auto solved = [&](RangeEnd end) {
-    return ClusterAtEnd(profiles, "safusion-cloud", "exchange_host_ns_an_element", end)
+    return ClusterAtEnd(kProfiles, "safusion-cloud", "exchange_host_ns_an_element", end)
         .Value("exchange_host_us", "bert");
   };
   EXPECT_LT(solved(RangeEnd::kHigh), solved(RangeEnd::kLow));
@@ -436,16 +433,15 @@ TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
 TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
   std::string text = TextOf(kResults / "profiles" / "safusion-cloud.toml");
   const DeclaredCluster cloud = Parse("stack = \"horovod-nccl\"\nall_reduce = \"ring\"\n" + text);
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   EXPECT_EQ(cloud.Value("exchange_host_us", "bert"), local.Value("exchange_host_us", "bert"));
   EXPECT_EQ(cloud.Value("update_host_us_a_tensor"), 20);
 }
 
 TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
-  const ProfileFolders profiles(kResults / "profiles");
   const std::string nccl =
       "[nccl]\nwithin = \"nvlink\"\ncards = \"hopper\"\nchannels = 16\nll128 = true\n";
-  const auto names = profiles.Names(".toml", kStacksFolder);
+  const auto names = kProfiles.Names(".toml", kStacksFolder);
   EXPECT_GE(names.size(), 4u);
   for (const std::string& name : names) {
     const DeclaredCluster cluster =
@@ -489,11 +485,10 @@ TEST(ClusterStacks, MistakesOfTheirFilesNameThem) {
 }
 
 TEST(ClusterPresets, AreClustersAndMakeThem) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const auto names = profiles.Names(".toml", kPresetsFolder);
+  const auto names = kProfiles.Names(".toml", kPresetsFolder);
   EXPECT_GE(names.size(), 5u);
   for (const std::string& preset : names) {
-    const std::string text = ClusterFromPreset(profiles, {"mine", preset, 16, 0});
+    const std::string text = ClusterFromPreset(kProfiles, {"mine", preset, 16, 0});
     const DeclaredCluster cluster = Parse(text);
     EXPECT_EQ(cluster.nodes, 16) << preset;
     EXPECT_GE(cluster.ranks_per_node, 1) << preset;
@@ -511,9 +506,8 @@ TEST(ClusterPresets, AreClustersAndMakeThem) {
 }
 
 TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
-  const ProfileFolders profiles(kResults / "profiles");
   const auto make = [&](int ranks) {
-    return Parse(ClusterFromPreset(profiles, {"mine", "h100-nvlink-ib", 4, ranks}));
+    return Parse(ClusterFromPreset(kProfiles, {"mine", "h100-nvlink-ib", 4, ranks}));
   };
   EXPECT_EQ(make(8).Value("network_cards"), 8);
   EXPECT_EQ(make(2).Value("network_cards"), 2);
@@ -521,16 +515,15 @@ TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
   EXPECT_EQ(make(2).ranks(), 8);
   ExpectError(FailureKind::kConfig, {"--ranks-per-node 9", "from 1 to 8"}, [&] { make(9); });
   ExpectError(FailureKind::kConfig, {"did you mean \"h100-nvlink-ib\"?"}, [&] {
-    ClusterFromPreset(profiles, {"mine", "h100-nvlink", 4, 8});
+    ClusterFromPreset(kProfiles, {"mine", "h100-nvlink", 4, 8});
   });
 }
 
 TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
-  const ProfileFolders profiles(kResults / "profiles");
-  EXPECT_EQ(PlaceOfNewCluster(profiles, "mine"), kResults / "profiles" / "mine.toml");
+  EXPECT_EQ(PlaceOfNewCluster(kProfiles, "mine"), kResults / "profiles" / "mine.toml");
   for (const char* bad :
        {"", "a b", "../mine", ".mine", "this-machine", "safusion-local", "epyc-2core"}) {
-    EXPECT_SAYS(ErrorOf([&] { PlaceOfNewCluster(profiles, bad); }), "expected") << bad;
+    EXPECT_SAYS(ErrorOf([&] { PlaceOfNewCluster(kProfiles, bad); }), "expected") << bad;
   }
 }
 
@@ -538,11 +531,10 @@ TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
 // bandwidth: bytes * 2 (n - 1) / n / busbw (nccl-tests, doc/PERFORMANCE.md), the bus being a link
 // at what NCCL takes it to reach (src/graph/topo.h: 18 NVLinks of 20.6 GB/s, 12 of 20, 6 of 20).
 TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
-  const ProfileFolders profiles(kResults / "profiles");
   for (const auto& [preset, busbw] : {std::pair{"h100-nvlink-ib", 18 * 20.6e9},
                                       {"a100-nvlink-ib", 12 * 20e9},
                                       {"v100-nvlink-100gbe", 6 * 20e9}}) {
-    const DeclaredCluster cluster = Parse(ClusterFromPreset(profiles, {"mine", preset, 1, 8}));
+    const DeclaredCluster cluster = Parse(ClusterFromPreset(kProfiles, {"mine", preset, 1, 8}));
     const CostModel cost = CostOn(cluster, ConfigOf("bert-large-squad", 4, {}, 8, 8));
     constexpr std::uint64_t kBytes = 1u << 30;
     const double expected = kBytes * 2.0 * 7 / 8 / busbw;
@@ -554,9 +546,8 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
 // NCCL's tree with LL on two nodes of eight: 14 hops within nodes, and 2 between them. The choice
 // knows nothing of a cell's factor or link; what it takes does.
 TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
-  const ProfileFolders profiles(kResults / "profiles");
   const DeclaredCluster cluster =
-      Parse(ClusterFromPreset(profiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
+      Parse(ClusterFromPreset(kProfiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
   CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
   const auto start_us = [&] {
     return 1e6 * CostOn(cluster, config).AllReducePhases({}, true, 64).latency_seconds;
@@ -670,8 +661,7 @@ TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
 // Ethernet, one 253.1 (arXiv 2005.13247, HKBU-HPML/ddl-benchmarks, results/2020-05-29). With a
 // label of 1 Gbit/s, or of 100, the same step says otherwise.
 TEST(ImpliedRate, AMeasuredRunFitsItsLabelAlone) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const std::string text = ClusterFromPreset(profiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
+  const std::string text = ClusterFromPreset(kProfiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
                            "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
                            "samples_per_s = 253.1\nkind = \"measured\"\nsource = \"t\"\n" +
                            StepOf(8, "samples_per_s = 1282.28");
@@ -698,7 +688,7 @@ constexpr const char* kBars =
 
 Experiment Load(const std::string& text) {
   static const Catalog catalog = BuiltInCatalog();
-  return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog, kResults / "profiles",
+  return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog, kProfiles,
                          kResults / "published");
 }
 
@@ -823,11 +813,11 @@ std::string IpoibWith(const std::string& old, const std::string& now) {
 
 DeclaredCluster ParseIpoib(const std::string& text) {
   const fs::path file = kResults / "profiles" / "hkbu-ipoib.toml";  // tables are named from there
-  return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kResults / "profiles");
+  return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kProfiles);
 }
 
 TEST(DeclaredCluster, AReferenceMayBeARowOfAPublishedTable) {
-  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kProfiles, "hkbu-ipoib");
   ASSERT_EQ(ipoib.references.size(), 6u);
   for (const ReferenceStep& step : ipoib.references) {
     ASSERT_TRUE(step.bar);
@@ -854,9 +844,9 @@ TEST(DeclaredCluster, MistakesInARowNameWhatThereIs) {
 }
 
 TEST(DeclaredCluster, AnotherFabricTakesOverWhatTheHostCosts) {
-  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kProfiles, "hkbu-ipoib");
   for (const char* name : {"hkbu-10gbe", "hkbu-rdma"}) {
-    const DeclaredCluster& other = LoadDeclaredCluster(kResults / "profiles", name);
+    const DeclaredCluster& other = LoadDeclaredCluster(kProfiles, name);
     for (const char* input : {"exchange_host_us", "exchange_host_us_a_rank"})
       EXPECT_DOUBLE_EQ(other.Value(input), ipoib.Value(input)) << name;
     EXPECT_DOUBLE_EQ(other.Value("update_host_us_a_tensor", "bert"),
@@ -871,8 +861,8 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const fs::path file =
       testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";
   const auto read = [&](const std::string& text) {
-    return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(),
-                           kResults / "profiles", kResults / "published");
+    return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(), kProfiles,
+                           kResults / "published");
   };
   const std::string row = "/WFBP-A2A/ResNet-50/32/100GbE with TCP/IP";
   const std::string text = Replaced(TextOf(file), row, "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");

@@ -1,7 +1,6 @@
 // Tests where fingerprints are found, and what cells of a cluster take of them.
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "harness/clusters/imported/link_log.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/durable_file.hpp"

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/fusion_plan.hpp"
 #include "tests/support/errors.hpp"
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/errors.hpp"

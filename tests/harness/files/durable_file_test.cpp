@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/source_directory.hpp"

@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include <chrono>
-#include <thread>
 
 #include "harness/machine/reference_loop.hpp"
 

@@ -1,14 +1,19 @@
-// Tests which differences of two fingerprints are named, and in which words and order.
+// Tests which ranks exchange at once where links are measured, and which differences of two
+// fingerprints are named, in which words and order.
 #include "harness/systems/fingerprint.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
+
+using Words = std::vector<std::string>;
+using Phases = std::vector<std::vector<RankPair>>;
 
 FingerprintValue Quantity(double value, double error = 0.01) {
   return {value, value * (1 - error), value * (1 + error), 15, "", {}};
@@ -33,8 +38,6 @@ std::vector<std::string> Sentences(const Fingerprint& first, const Fingerprint& 
     sentences.push_back(SentenceOf(each, "a", "b"));
   return sentences;
 }
-
-using Words = std::vector<std::string>;
 
 TEST(Fingerprint, OfTheSameSystemUnderAnotherNameIsTheSame) {
   Fingerprint renamed = Lab();
@@ -110,6 +113,59 @@ TEST(Fingerprint, DifferencesAreMutual) {
       EXPECT_SAYS(SentenceOf(there[i], "a", "b"), there[i].quantity->words);
     }
     EXPECT_TRUE(DifferencesOf(other, other).empty());
+  }
+}
+
+constexpr LinkClass kWithin = LinkClass::kIntraNode, kBetween = LinkClass::kInterNode;
+
+TEST(RankPairs, OfOneNodeAreItsFirstTwoRanks) {
+  EXPECT_EQ(PhasesOf({1, 1}), Phases());
+  EXPECT_EQ(PhasesOf({2, 2}), (Phases{{{0, 1, kWithin}}}));
+  EXPECT_EQ(PhasesOf({4, 4}), (Phases{{{0, 1, kWithin}}}));
+}
+
+TEST(RankPairs, OfNodesWithARankEachAreBetweenNeighbours) {
+  EXPECT_EQ(PhasesOf({2, 1}), (Phases{{{0, 1, kBetween}}}));
+  EXPECT_EQ(PhasesOf({3, 1}), (Phases{{{0, 1, kBetween}}, {{1, 2, kBetween}}}));
+  EXPECT_EQ(PhasesOf({5, 1}),
+            (Phases{{{0, 1, kBetween}, {2, 3, kBetween}}, {{1, 2, kBetween}, {3, 4, kBetween}}}));
+}
+
+TEST(RankPairs, OfNodesWithTwoRanksAreWithinThemFirst) {
+  EXPECT_EQ(PhasesOf({4, 2}), (Phases{{{0, 1, kWithin}, {2, 3, kWithin}}, {{0, 2, kBetween}}}));
+  EXPECT_EQ(PhasesOf({6, 2}), (Phases{{{0, 1, kWithin}, {2, 3, kWithin}, {4, 5, kWithin}},
+                                      {{0, 2, kBetween}},
+                                      {{2, 4, kBetween}}}));
+}
+
+TEST(RankPairs, OfALastNodeWithOneRankHaveNoneWithinIt) {
+  EXPECT_EQ(PhasesOf({3, 2}), (Phases{{{0, 1, kWithin}}, {{0, 2, kBetween}}}));
+  EXPECT_EQ(PhasesOf({5, 2}),
+            (Phases{{{0, 1, kWithin}, {2, 3, kWithin}}, {{0, 2, kBetween}}, {{2, 4, kBetween}}}));
+}
+
+// The law behind the lists: every link between nodes that follow one another once, of every node
+// one pair at a time, and the link's kind as the topology has it.
+TEST(RankPairs, MeetEveryLinkOnceAndNoNodeTwiceAtOnce) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    for (int a_node = 1; a_node <= 4; ++a_node) {
+      const Topology topology{ranks, a_node};
+      int between = 0;
+      for (const auto& phase : PhasesOf(topology)) {
+        std::set<int> nodes;
+        EXPECT_FALSE(phase.empty());
+        for (const RankPair& pair : phase) {
+          EXPECT_TRUE(0 <= pair.lower && pair.lower < pair.upper && pair.upper < ranks);
+          EXPECT_EQ(pair.link, topology.LinkBetween(pair.lower, pair.upper));
+          EXPECT_TRUE(nodes.insert(topology.NodeOf(pair.lower)).second);
+          if (pair.link == kBetween) {
+            EXPECT_TRUE(nodes.insert(topology.NodeOf(pair.upper)).second);
+          }
+          between += pair.link == kBetween;
+        }
+      }
+      EXPECT_EQ(between, topology.nodes() - 1) << ranks << " ranks, " << a_node << " a node";
+    }
   }
 }
 

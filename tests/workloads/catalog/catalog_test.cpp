@@ -10,7 +10,6 @@
 #include <string>
 #include <variant>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 

@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "workloads/catalog/catalog.hpp"
 

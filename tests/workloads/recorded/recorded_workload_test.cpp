@@ -10,7 +10,6 @@
 #include <limits>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/collective/overlap.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/workload_state.hpp"

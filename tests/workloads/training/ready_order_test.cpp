@@ -1,6 +1,5 @@
 // Tests one step of every family at paper size, of the models for which it takes seconds at most;
 // the others are in paper_models_slow_test.cpp.
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/model_step.hpp"
 #include "tests/support/workload_state.hpp"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/workload_state.hpp"
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"

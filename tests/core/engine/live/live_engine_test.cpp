@@ -7,12 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"

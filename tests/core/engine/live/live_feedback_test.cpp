@@ -8,7 +8,6 @@
 #include <string>
 #include <tuple>
 
-#include "core/base/error.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "core/feedback/momentum/clipping.hpp"

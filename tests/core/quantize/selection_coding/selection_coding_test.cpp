@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 

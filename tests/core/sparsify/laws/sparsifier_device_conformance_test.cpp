@@ -8,7 +8,6 @@
 #include <set>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "tests/support/device_selection.hpp"
 #include "tests/support/errors.hpp"

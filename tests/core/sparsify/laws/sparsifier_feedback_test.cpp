@@ -2,7 +2,6 @@
 // form equals adding the residual by hand.
 #include <gtest/gtest.h>
 
-
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {

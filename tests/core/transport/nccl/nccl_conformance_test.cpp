@@ -8,7 +8,6 @@
 #include <map>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices/fake_nccl.hpp"

@@ -8,9 +8,7 @@
 #include <array>
 #include <cmath>
 #include <future>
-#include <string>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/sleep.hpp"
 #include "tests/support/errors.hpp"

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/base/error.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/source_directory.hpp"
 

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "tests/support/errors.hpp"
 
