@@ -7,17 +7,13 @@
 #include <string>
 
 #include "baselines/registry.hpp"
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Outcome;
-using testing::Sent;
-using testing::SparseVector;
 
 // --- dense ---
 
@@ -29,7 +25,7 @@ struct DenseOutcome {
 std::vector<DenseOutcome> RunDense(const Collective& collective, int ranks, int ranks_per_node,
                                    std::size_t elements) {
   std::vector<DenseOutcome> outcomes(static_cast<std::size_t>(ranks));
-  testing::RunRanks(ranks, ranks_per_node, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
+  RunRanks(ranks, ranks_per_node, kExchangeDeadline, [&](ProgressLoop& loop) {
     auto& [data, traffic] = outcomes[static_cast<std::size_t>(loop.rank())];
     data.resize(elements);
     for (std::size_t i = 0; i < elements; ++i) {
@@ -95,7 +91,7 @@ std::vector<Sent> Cases(std::size_t ranks, const CollectiveTraits& traits) {
                        std::vector<std::size_t>(ranks, 1), Support::kOverlapping));
   cases.push_back(Make("dense_union", 60, equal, Support::kOverlapping));
   if (traits.equal_counts) return cases;
-  for (const auto& counts : testing::UnequalSizes(ranks)) {
+  for (const auto& counts : UnequalSizes(ranks)) {
     cases.push_back(
         Make("unequal_" + std::to_string(cases.size()), 20'000, counts, Support::kOverlapping));
   }
@@ -139,7 +135,7 @@ std::vector<Case> AllCases() {
       if (!each.WhyOnlyModelled(ResolveOptions(each.name, each.options, options)).empty()) continue;
       for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
         for (const int per_node : {1, 2}) {
-          if (testing::kThreadSanitized && ranks > 4) continue;
+          if (kThreadSanitized && ranks > 4) continue;
           if (per_node == 2 && (ranks > 5 || !variant.empty())) continue;
           cases.push_back({std::string(each.name), options, variant, ranks, per_node});
         }
@@ -233,7 +229,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   for (const Sent& sent : Cases(ranks, collective->traits())) {
     SCOPED_TRACE(sent.name);
     // Three times, as what a collective remembers may change what it does.
-    const auto steps = testing::RunExchanges(*collective, {sent, sent, sent}, per_node);
+    const auto steps = RunExchanges(*collective, {sent, sent, sent}, per_node);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
       const std::vector<Outcome>& outcomes = steps[step];
@@ -242,7 +238,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
         ASSERT_TRUE(outcome.increasing);
       }
       ExpectKept(*collective, sent, outcomes);
-      const ExchangeSizes recorded = testing::RecordedSizes(*collective, sent, step, outcomes);
+      const ExchangeSizes recorded = RecordedSizes(*collective, sent, step, outcomes);
       const RoundPlan plan = collective->Rounds(recorded, topology);
       ExpectCounted(plan, TrafficOf(outcomes), topology);
       if (collective->traits().sums) {
@@ -295,15 +291,9 @@ TEST(Collectives, RoundsOfAThousandRanks) {
 }
 
 TEST(Collectives, UnknownNameSuggestsTheNearest) {
-  try {
-    (void)FindCollective("ring-alreduce");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(),
-                 "unknown collective \"ring-alreduce\"; did you mean \"ring-allreduce\"?");
-  }
+  EXPECT_EQ(ErrorOf([&] { (void)FindCollective("ring-alreduce"); }, FailureKind::kConfig),
+            "unknown collective \"ring-alreduce\"; did you mean \"ring-allreduce\"?");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

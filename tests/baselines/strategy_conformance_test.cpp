@@ -7,24 +7,17 @@
 
 #include "baselines/registry.hpp"
 #include "core/fusion/plan.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kLiveDeadline;
-using testing::kTensorSizes;
 
 LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor& planner,
                      int workers, Device device) {
-  LiveConfig config;
-  config.device = device;
-  for (const std::size_t n : kTensorSizes)
-    config.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-  config.topology = {workers, 1};
+  LiveConfig config = DenseLive({}, {workers, 1}, device);
   Options planner_options;
   if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
   if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
@@ -36,22 +29,19 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   }
   Options strategy_options;
   if (strategy.name == "safusion-naive") strategy_options["buffer_bytes"] = 400.0;
-  config.dense_collective = CoreCollective("ring-allreduce");
   config.sparse_collective = CoreCollective("sparse-allgather");
-  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
-  const CostModel cost = testing::EvenCost();
-  config.plan =
-      planner.make(ResolveOptions(planner.name, planner.options, planner_options))
-          ->MakePlan({config.layout, config.topology, 0.05, strategy.sparsified, &backward, &cost,
-                      "dgc", config.dense_collective.get(), config.sparse_collective.get()});
+  const BackwardProfile backward = EvenBackward(kTensorSizes.size());
+  const CostModel cost = EvenCost();
+  config.plan = PlanOf(
+      planner.name,
+      InputOf(config.layout, config.topology, 0.05, strategy.sparsified, backward, cost, "dgc"),
+      planner_options);
   config.strategy =
       strategy.make(ResolveOptions(strategy.name, strategy.options, strategy_options));
   if (strategy.sparsified != Sparsified::kNever) {
-    const SparsifierDescriptor& dgc = FindSparsifier("dgc");
-    config.sparsifier = dgc.make(ResolveOptions("dgc", dgc.options, {}), 7);
+    config.sparsifier = SparsifierOf("dgc");
     config.feedback.kind = FeedbackKind::kResidual;
   }
-  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -59,10 +49,10 @@ using Pair = std::pair<std::string, std::string>;  // strategy, planner
 
 class EveryStrategy : public ::testing::TestWithParam<std::tuple<Pair, int>> {
  protected:
-  static std::vector<testing::RankResult> Run(Device device) {
+  static std::vector<RankResult> Run(Device device) {
     const auto& [names, workers] = GetParam();
     const auto& [strategy, planner] = names;
-    return testing::RunLive(
+    return RunLive(
         [&] { return Configure(FindStrategy(strategy), FindPlanner(planner), workers, device); },
         workers, IntegerGradient);
   }
@@ -83,7 +73,7 @@ TEST_P(EveryStrategy, LosesNothingAndLeavesReplicasEqual) {
 class EveryStrategyOnADevice : public EveryStrategy {};
 
 TEST_P(EveryStrategyOnADevice, LosesNothingAndLeavesReplicasEqual) {
-  LosesNothingAndLeavesReplicasEqual(testing::kEmulated);
+  LosesNothingAndLeavesReplicasEqual(kEmulated);
 }
 
 std::vector<Pair> PairsThatFit() {
@@ -105,7 +95,7 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) 
   return name;
 }
 
-const std::vector<int> kWorkers = testing::kSanitized ? std::vector{3} : std::vector{1, 2, 3};
+const std::vector<int> kWorkers = kSanitized ? std::vector{3} : std::vector{1, 2, 3};
 
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
@@ -122,7 +112,7 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
       engine.Pack({.tensor = tensor});
     }
   };
-  testing::RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     LiveConfig config;
     config.layout.Add("weight", {4}, 4);
     config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
@@ -134,16 +124,9 @@ TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
     engine.BeginStep(0, false);
     engine.AnnounceGradient(0, gradient);
     engine.EndBackward();
-    try {
-      engine.FinishStep();
-      FAIL() << "a step without Apply ended";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kTimeout);
-      EXPECT_NE(std::string(error.what()).find("0 of 4 elements applied"), std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kTimeout, {"0 of 4 elements applied"}, [&] { engine.FinishStep(); });
   });
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -1,18 +1,9 @@
 // Times DGC beside one read of the tensor, and with feedback beside residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
-namespace sparfuse::bench {
-namespace {
-
-void RegisterAll() {
+int main(int argc, char** argv) {
+  using namespace sparfuse::bench;
   RegisterLimitsAndTorch();
   RegisterSelections("dgc", "dgc", {}, {Start::kCold, Start::kWarm, Start::kFeedback});
-}
-
-}  // namespace
-}  // namespace sparfuse::bench
-
-int main(int argc, char** argv) {
-  sparfuse::bench::RegisterAll();
-  return sparfuse::bench::Main(argc, argv);
+  return Main(argc, argv);
 }

@@ -9,8 +9,6 @@
 #pragma once
 
 #include <cstdio>
-#include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -2,7 +2,6 @@
 // streams of error feedback. As fast as they can be made, with nothing else in them.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"

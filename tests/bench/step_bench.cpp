@@ -25,7 +25,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>

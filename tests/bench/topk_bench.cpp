@@ -1,5 +1,4 @@
 // Times exact top-k beside one read of the tensor and std::nth_element.
-#include <numeric>
 
 #include "tests/bench/kernel_bench.hpp"
 

@@ -1,6 +1,5 @@
 // Feeds arbitrary text to the readers of others' tables and logs, and of the maps that explain
 // them.
-#include <cmath>
 
 #include "harness/imports/imports.hpp"
 #include "tests/fuzz/fuzz.hpp"

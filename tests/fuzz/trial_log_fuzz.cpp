@@ -1,6 +1,5 @@
 // Feeds arbitrary bytes to what reads the log of a trial that failed.
 #include <algorithm>
-#include <cctype>
 
 #include "harness/run/live/launch/trial_log.hpp"
 #include "tests/fuzz/fuzz.hpp"

@@ -77,6 +77,16 @@ class DeviceSelection {
     SetOnlyIf(1);
   }
 
+  // Of a sparsifier that nothing else needs.
+  DeviceSelection(std::unique_ptr<const Sparsifier> sparsifier, Device device, std::size_t n,
+                  double density, bool feedback, std::size_t capacity = 0,
+                  std::size_t misaligned_gradient = 0, std::size_t misaligned_residual = 0,
+                  std::vector<std::int64_t> shape = {})
+      : DeviceSelection(*sparsifier, device, n, density, feedback, capacity, misaligned_gradient,
+                        misaligned_residual, std::move(shape)) {
+    owned_ = std::move(sparsifier);
+  }
+
   void SetOnlyIf(std::uint32_t word) {
     gpu::CopyAsync(stream(), only_if_.data(), &word, sizeof(word));
     gpu::Synchronize(stream());
@@ -155,6 +165,7 @@ class DeviceSelection {
   }
 
   static constexpr std::size_t kGuard = 64;
+  std::unique_ptr<const Sparsifier> owned_;  // or another's
   const Sparsifier& sparsifier_;
   std::size_t n_;
   double density_;
@@ -177,5 +188,17 @@ class DeviceSelection {
   Buffer<std::uint32_t> only_if_;
   SlotReport report_of_run_;
 };
+
+// One step on both, from equal residuals: the same is sent, and the same is left.
+inline void ExpectStepAsOnHost(Selection& host, DeviceSelection& device,
+                               const std::vector<float>& gradient, std::uint64_t step) {
+  SCOPED_TRACE("step " + std::to_string(step));
+  const Selected expected = host.Run(gradient, step);
+  const Selected selected = device.Run(gradient, step);
+  ASSERT_EQ(selected.indices, expected.indices);
+  ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+  if (host.residual().empty()) return;
+  ASSERT_EQ(Bits(device.Residual()), Bits(host.residual()));
+}
 
 }  // namespace sparfuse::testing

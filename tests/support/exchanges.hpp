@@ -1,7 +1,6 @@
 // Runs collectives on made-up payloads, a thread a rank.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -22,16 +22,13 @@ inline constexpr double kGoldenBeta = 8e-10;
 // does on the way. Seconds of a step, the same on all ranks.
 inline double GoldenStepSeconds(const TimedTensors& tensors, double density,
                                 std::shared_ptr<const Collective> collective, CostModel cost) {
-  ModelConfig config;
-  config.layout = tensors.Layout();
-  config.topology = {kGoldenRanks, 1};
-  config.plan = {{Unit{0, tensors.size(), Sparsified::kBehind, density}}};
+  ModelConfig config =
+      ModelOf(tensors.Layout(), {{Unit{0, tensors.size(), Sparsified::kBehind, density}}},
+              {kGoldenRanks, 1});
   config.make_strategy = [] {
     const StrategyDescriptor& behind = FindStrategy("behind");
     return behind.make(ResolveOptions(behind.name, behind.options, {}));
   };
-  config.sparsifier = "topk";
-  config.dense_collective = CoreCollective("ring-allreduce");
   config.sparse_collective = std::move(collective);
   cost.selection["topk"].Add(density, PiecewiseLinear({{0, 3e-5}, {1e9, 3e-5 + 0.1}}));
   cost.clear_seconds = PiecewiseLinear({{0, 1e-5}});

@@ -18,6 +18,8 @@
 
 #include "core/device/runtime.hpp"
 #include "core/engine/live/live_engine.hpp"
+#include "core/engine/model/model_engine.hpp"
+#include "core/engine/unit_strategy.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -102,6 +104,30 @@ inline std::unique_ptr<Sparsifier> SparsifierOf(std::string_view name) {
   return part.make(ResolveOptions(name, part.options, {}), 7);
 }
 
+// Tensors of kTensorSizes, named by their sizes.
+inline LiveConfig DenseLive(Plan plan, const Topology& topology, Device device = {}) {
+  LiveConfig config;
+  config.device = device;
+  for (const std::size_t n : kTensorSizes) {
+    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
+  }
+  config.plan = std::move(plan);
+  config.topology = topology;
+  config.dense_collective = CoreCollective("ring-allreduce");
+  config.deadline = kLiveDeadline;
+  return config;
+}
+
+// The same units sent as their plan says, of which top-k selects, with a residual.
+inline LiveConfig SparseLive(Plan plan, const Topology& topology, Device device = {}) {
+  LiveConfig config = DenseLive(std::move(plan), topology, device);
+  config.strategy = std::make_unique<UnitStrategy>();
+  config.sparsifier = SparsifierOf("topk");
+  config.feedback.kind = FeedbackKind::kResidual;
+  config.sparse_collective = CoreCollective("sparse-allgather");
+  return config;
+}
+
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 inline std::unique_ptr<Communicator> Unwrapped(std::unique_ptr<Communicator> world) {
   return world;
@@ -148,6 +174,21 @@ inline std::vector<RankResult> RunLive(
   };
   RunRanks(workers, configure().topology.ranks_per_node, wait, body, wrap);
   return results;
+}
+
+// Counts of a model's step are those of the last live one.
+inline void ExpectCountedAsModelled(const ModelStep& modelled,
+                                    const std::vector<RankResult>& live) {
+  for (std::size_t rank = 0; rank < live.size(); ++rank) {
+    const StepRecord& counted = live[rank].records.back();
+    const StepRecord& expected = modelled.records[rank];
+    EXPECT_EQ(expected.sent_bytes, counted.sent_bytes) << rank;
+    EXPECT_EQ(expected.received_bytes, counted.received_bytes) << rank;
+    EXPECT_EQ(expected.messages_sent, counted.messages_sent) << rank;
+    EXPECT_EQ(expected.payload_bytes, counted.payload_bytes) << rank;
+    EXPECT_EQ(expected.selected, counted.selected) << rank;
+    EXPECT_EQ(expected.exchanges, counted.exchanges) << rank;
+  }
 }
 
 // sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +20,7 @@
 
 #include "core/base/cpu.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "tests/support/bits.hpp"
 #include "tests/support/sanitizers.hpp"
 
 namespace sparfuse::testing {
@@ -150,12 +150,13 @@ struct Selected {
   std::vector<float> values;
 };
 
-inline std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
-
-inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits(x.size());
-  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
-  return bits;
+// Positions of magnitudes above t.
+inline std::vector<std::uint32_t> Above(const std::vector<float>& x, double t) {
+  std::vector<std::uint32_t> indices;
+  for (std::uint32_t i = 0; i < x.size(); ++i) {
+    if (std::abs(static_cast<double>(x[i])) > t) indices.push_back(i);
+  }
+  return indices;
 }
 
 // The k first by (|x| descending, index ascending), sorted by index.
@@ -196,6 +197,13 @@ class Selection {
         indices_(capacity_ + kGuard, kGuardIndex),
         values_(capacity_ + kGuard, kGuardValue) {}
 
+  // Of a sparsifier that nothing else needs.
+  Selection(std::unique_ptr<const Sparsifier> sparsifier, std::size_t n, double density,
+            int threads, bool feedback, std::vector<std::int64_t> shape = {})
+      : Selection(*sparsifier, n, density, threads, feedback, std::move(shape)) {
+    owned_ = std::move(sparsifier);
+  }
+
   Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
     std::fill(indices_.begin(), indices_.end(), kGuardIndex);
     std::fill(values_.begin(), values_.end(), kGuardValue);
@@ -209,6 +217,13 @@ class Selection {
     selected.indices.assign(indices_.begin(), indices_.begin() + static_cast<long>(slot.count));
     selected.values.assign(values_.begin(), values_.begin() + static_cast<long>(slot.count));
     return selected;
+  }
+
+  // What the next step selects from: the gradient, and what is left of those before.
+  std::vector<float> WithResidual(const std::vector<float>& gradient) const {
+    std::vector<float> x = gradient;
+    for (std::size_t i = 0; i < residual_.size(); ++i) x[i] += residual_[i];
+    return x;
   }
 
   // Nothing was written behind the slot.
@@ -229,6 +244,7 @@ class Selection {
   static constexpr std::size_t kGuard = 64;
   static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
   static constexpr float kGuardValue = -12345.0f;
+  std::unique_ptr<const Sparsifier> owned_;  // or another's
   const Sparsifier& sparsifier_;
   std::size_t n_;
   double density_;
@@ -247,6 +263,22 @@ inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Optio
                                                   std::uint64_t seed = 11) {
   const SparsifierDescriptor& descriptor = UnderTest().find(name);
   return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
+}
+
+// One selection on a thread, without a residual, into a slot of this capacity.
+inline Selected SelectInto(const Sparsifier& sparsifier, const std::vector<float>& x,
+                           double density, const TensorInfo& info, std::size_t capacity,
+                           SelectCounters& counters, SparsifierState* state = nullptr) {
+  ThreadPool pool(1);
+  Workspace workspace;
+  Selected selected{std::vector<std::uint32_t>(capacity), std::vector<float>(capacity)};
+  Slot slot{
+      {selected.indices.data(), capacity, {}}, {selected.values.data(), capacity, {}}, capacity, 0};
+  sparsifier.Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, density,
+                    info, state, slot);
+  selected.indices.resize(slot.count);
+  selected.values.resize(slot.count);
+  return selected;
 }
 
 inline std::string IsaSuffix(Isa isa) { return std::string(IsaName(isa)); }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <functional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "core/fusion/layout.hpp"
@@ -26,13 +25,7 @@ struct TimedTensors {
     elements.push_back(numel);
     backward_seconds.push_back(seconds);
   }
-  GradientLayout Layout() const {
-    GradientLayout layout;
-    for (const std::size_t n : elements) {
-      layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
-    }
-    return layout;
-  }
+  GradientLayout Layout() const { return LayoutOf(elements); }
 };
 
 // 200 tensors whose l-th of the forward pass has 64 (1 + (37 l mod 101)^2) elements and takes
@@ -97,11 +90,8 @@ struct TimedProfile {
   }
   PlanInput Input(Sparsified sparsified) const {
     const double density = sparsified == Sparsified::kNever ? 1.0 : 0.25;
-    PlanInput input{layout, topology, density, sparsified, &backward, &cost};
-    if (sparsified != Sparsified::kNever) input.sparsifier = "topk";
-    input.dense_collective = CoreCollective("ring-allreduce").get();
-    input.sparse_collective = CoreCollective("sparse-allgather").get();
-    return input;
+    return InputOf(layout, topology, density, sparsified, backward, cost,
+                   sparsified == Sparsified::kNever ? "" : "topk");
   }
 };
 

@@ -8,22 +8,17 @@
 #include <cmath>
 #include <random>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
 #include "tests/support/unit_timeline.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::CupcakeSelection;
 using baselines::CupcakeUnits;
 using baselines::CupcakeUnitsByCount;
-using testing::Lengths;
-using testing::RandomTensors;
-using testing::TimedProfile;
-using testing::TimedTensors;
-using testing::UnitTimeline;
 
 SecondsOfElements Line(double constant, double slope) {
   return [=](std::size_t elements) { return constant + slope * static_cast<double>(elements); };
@@ -32,10 +27,9 @@ SecondsOfElements Line(double constant, double slope) {
 UnitTimeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
                         const SecondsOfElements& select, const SecondsOfElements& exchange,
                         CupcakeSelection selection) {
-  return testing::TimelineOf(tensors, units, select, exchange,
-                             selection == CupcakeSelection::kWithinBackward
-                                 ? testing::SelectionLane::kBackward
-                                 : testing::SelectionLane::kOwn);
+  return TimelineOf(tensors, units, select, exchange,
+                    selection == CupcakeSelection::kWithinBackward ? SelectionLane::kBackward
+                                                                   : SelectionLane::kOwn);
 }
 
 double EndOf(const TimedTensors& tensors, const Lengths& units, const SecondsOfElements& select,
@@ -70,12 +64,12 @@ double GoldenStepSeconds(const TimedTensors& tensors, const Lengths& units, doub
 }
 
 TEST(CupcakeSolver, ReproducesTheGoldenTimesOfASplitByCount) {
-  const TimedTensors synthetic = testing::Synthetic();
+  const TimedTensors synthetic = Synthetic();
   const Lengths halves = CupcakeUnitsByCount(synthetic.size());
   EXPECT_EQ(halves, (Lengths{100, 100}));
   EXPECT_NEAR(GoldenStepSeconds(synthetic, halves, 0.01), 0.072051, 5.1e-7);
   EXPECT_NEAR(GoldenStepSeconds(synthetic, halves, 0.1), 0.236441, 5.1e-7);
-  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  const TimedTensors vgg16 = MeasuredVgg16();
   EXPECT_NEAR(GoldenStepSeconds(vgg16, CupcakeUnitsByCount(vgg16.size()), 0.01), 0.1406, 5.1e-5);
   EXPECT_NEAR(GoldenStepSeconds(vgg16, CupcakeUnitsByCount(vgg16.size()), 0.1), 0.6985, 5.1e-5);
 }
@@ -99,7 +93,7 @@ TEST(CupcakeSolver, TakesTheBestOfOneUnitAndEveryBoundary) {
     for (const auto selection :
          {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
       const Lengths units = CupcakeUnits(tensors.view(), select, exchange, selection);
-      ASSERT_EQ(testing::Sum(units), tensors.size());
+      ASSERT_EQ(Sum(units), tensors.size());
       ASSERT_LE(units.size(), 2u);
       double least = EndOf(tensors, {tensors.size()}, select, exchange, selection);
       for (std::size_t first = 1; first < tensors.size(); ++first) {
@@ -158,7 +152,7 @@ TEST(CupcakeSolver, CutsOnlyWhereThatHidesSomething) {
 
 // A message that takes longer to start ends no earlier.
 TEST(CupcakeSolver, EndsNoEarlierWhereExchangesTakeLonger) {
-  const TimedTensors tensors = testing::Synthetic();
+  const TimedTensors tensors = Synthetic();
   const SecondsOfElements select = Line(3e-5, 1e-10);
   for (const auto selection :
        {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
@@ -180,13 +174,7 @@ TEST(CupcakeSolver, TakesASingleTensorAndRefusesWhatMakesNoSense) {
   EXPECT_EQ(units({{5}, {1}}), Lengths{1});
   EXPECT_EQ(units({{5}, {0}}), Lengths{1});
   const auto refused = [&](const TimedTensors& tensors, const std::string& text) {
-    try {
-      units(tensors);
-      ADD_FAILURE() << "accepted; expected: " << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    ExpectError(FailureKind::kConfig, {text}, [&] { units(tensors); });
   };
   refused({}, "Cupcake: elements is empty");
   refused({{5, 0}, {1, 1}}, "Cupcake: elements[1] = 0: expected at least 1");
@@ -217,7 +205,7 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
     const auto planned = [&](const Options& options, Lane lane) {
       Lengths lengths;
       for (const Unit& unit :
-           testing::PlanOf("cupcake", profile.Input(Sparsified::kBehind), options).units) {
+           PlanOf("cupcake", profile.Input(Sparsified::kBehind), options).units) {
         lengths.push_back(unit.last - unit.first);
         EXPECT_EQ(unit.sparsified, Sparsified::kBehind);
         EXPECT_EQ(unit.density, 0.25);
@@ -238,9 +226,9 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
 
 // Only what is selected from as a whole has a lane to be selected from on.
 TEST(CupcakePlanner, LeavesOtherUnitsOnTheLaneOfBackward) {
-  const TimedProfile profile(testing::FiveTensors());
+  const TimedProfile profile(FiveTensors());
   for (const Sparsified how : {Sparsified::kNever, Sparsified::kAhead}) {
-    for (const Unit& unit : testing::PlanOf("cupcake", profile.Input(how)).units) {
+    for (const Unit& unit : PlanOf("cupcake", profile.Input(how)).units) {
       EXPECT_EQ(unit.lane, Lane::kCompute);
     }
   }
@@ -248,15 +236,15 @@ TEST(CupcakePlanner, LeavesOtherUnitsOnTheLaneOfBackward) {
 
 TEST(CupcakePlanner, NeedsAProfileUnlessItCounts) {
   const PlannerDescriptor& planner = FindPlanner("cupcake");
-  const TimedProfile profile(testing::FiveTensors());
+  const TimedProfile profile(FiveTensors());
   PlanInput input = profile.Input(Sparsified::kBehind);
   input.cost = nullptr;
   const Options count = {{"boundary", std::string("count")}};
   EXPECT_FALSE(planner.needs_profile(ResolveOptions("cupcake", planner.options, count)));
-  EXPECT_EQ(testing::PlanOf("cupcake", input, count).UnitSizes(), "2,3");
+  EXPECT_EQ(PlanOf("cupcake", input, count).UnitSizes(), "2,3");
   EXPECT_TRUE(planner.needs_profile(ResolveOptions("cupcake", planner.options, {})));
-  EXPECT_THROW(testing::PlanOf("cupcake", input), Error);
+  EXPECT_THROW(PlanOf("cupcake", input), Error);
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -37,16 +37,6 @@ struct Setting {
   };
 };
 
-inline GradientLayout LayoutOf(const Setting& setting) {
-  GradientLayout layout;
-  for (const std::size_t n : setting.sizes) {
-    const auto numel = static_cast<std::int64_t>(n);
-    const std::vector<std::int64_t> flat{numel}, matrix{numel / 8, 8};
-    layout.Add("tensor", n % 8 == 0 ? matrix : flat, n);
-  }
-  return layout;
-}
-
 inline Plan PlanOf(const Setting& setting) {
   Plan plan;
   for (std::size_t t = 0; t < setting.sizes.size(); t += setting.tensors) {
@@ -67,19 +57,12 @@ inline std::vector<testing::RankResult> Trained(
     const testing::Wrap& wrap = testing::Unwrapped) {
   return testing::RunLive(
       [&] {
-        LiveConfig config;
-        config.layout = LayoutOf(setting);
-        config.plan = PlanOf(setting);
-        config.topology = setting.topology;
-        config.device = setting.device;
+        LiveConfig config = testing::SparseLive(PlanOf(setting), setting.topology, setting.device);
+        config.layout = testing::MatricesOf(setting.sizes);
         config.strategy = setting.strategy();
         config.sparsifier =
             ReuseThreshold(testing::SparsifierOf(setting.sparsifier), setting.threshold_period);
-        config.feedback.kind = FeedbackKind::kResidual;
         config.feedback.decay = setting.decay;
-        config.dense_collective = CoreCollective("ring-allreduce");
-        config.sparse_collective = CoreCollective("sparse-allgather");
-        config.deadline = testing::kLiveDeadline;
         return config;
       },
       setting.topology.ranks, gradient, 999,
@@ -89,32 +72,15 @@ inline std::vector<testing::RankResult> Trained(
 
 // spread: of selected counts. simulated: ranks that do not follow others, at least.
 inline ModelStep Modelled(const Setting& setting, double spread = 0, int simulated = 0) {
-  ModelConfig model;
-  model.layout = LayoutOf(setting);
-  model.plan = PlanOf(setting);
-  model.topology = setting.topology;
+  ModelConfig model =
+      testing::EvenModelOf(testing::MatricesOf(setting.sizes), PlanOf(setting), setting.topology);
   model.make_strategy = [] { return std::make_unique<EspressoPaths>(); };
-  model.sparsifier = "topk";
   model.selection = {0.0, spread};
-  model.dense_collective = CoreCollective("ring-allreduce");
-  model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = testing::EvenCost();
-  model.backward = testing::EvenBackward(setting.sizes.size());
   return SimulateStep(model, 0, simulated);
 }
 
 inline void ExpectModelled(const Setting& setting, const std::vector<testing::RankResult>& live) {
-  const ModelStep modelled = Modelled(setting);
-  for (std::size_t rank = 0; rank < live.size(); ++rank) {
-    const StepRecord& counted = live[rank].records.back();
-    const StepRecord& expected = modelled.records[rank];
-    EXPECT_EQ(expected.sent_bytes, counted.sent_bytes) << rank;
-    EXPECT_EQ(expected.received_bytes, counted.received_bytes) << rank;
-    EXPECT_EQ(expected.messages_sent, counted.messages_sent) << rank;
-    EXPECT_EQ(expected.payload_bytes, counted.payload_bytes) << rank;
-    EXPECT_EQ(expected.selected, counted.selected) << rank;
-    EXPECT_EQ(expected.exchanges, counted.exchanges) << rank;
-  }
+  testing::ExpectCountedAsModelled(Modelled(setting), live);
 }
 
 }  // namespace sparfuse::baselines

@@ -1,38 +1,23 @@
-// Tests Espresso's planner by plans that its published form makes: of VGG16's published times, and
-// by how many tensors of other models it sends in which way.
+// Tests Espresso's planner by plans that its published form makes: of VGG16's published times, by
+// how many tensors of other models it sends in which way, and of one option for all tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "baselines/espresso/espresso_planner.hpp"
 #include "tests/support/errors.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/timed_tensors.hpp"
 
 namespace sparfuse::baselines {
 namespace {
 
-// VGG16 in ready order: elements, microseconds since the gradient before (Espresso's profile).
-struct Ready {
-  std::size_t elements;
-  double gap_us;
-};
-constexpr Ready kVgg16[] = {
-    {1000, 0},   {4096000, 69},   {4096, 266}, {16777216, 227}, {4096, 1161}, {102760448, 1505},
-    {512, 1621}, {2359296, 573},  {512, 100},  {2359296, 1911}, {512, 97},    {2359296, 1869},
-    {512, 635},  {2359296, 5385}, {512, 241},  {2359296, 5341}, {512, 298},   {1179648, 2966},
-    {256, 1191}, {589824, 6284},  {256, 507},  {589824, 6277},  {256, 499},   {294912, 3677},
-    {128, 2308}, {147456, 10394}, {128, 1012}, {73728, 6359},   {64, 4555},   {36864, 14434},
-    {64, 2004},  {1728, 1544}};
-
-std::vector<int> Options(const EspressoSetting& setting) {
-  std::vector<std::size_t> elements;
-  std::vector<double> seconds;
-  for (const Ready& tensor : kVgg16) {
-    elements.push_back(tensor.elements);
-    seconds.push_back(tensor.gap_us * 1e-6);
-  }
-  return EspressoOptions({elements, seconds}, setting);
+// Of VGG16 in ready order, whose times are Espresso's profile.
+std::vector<int> Vgg16Options(const EspressoSetting& setting) {
+  return EspressoOptions(testing::MeasuredVgg16().view(), setting);
 }
 
 constexpr EspressoSetting kPublished{.nodes = 4,
@@ -45,13 +30,14 @@ constexpr EspressoSetting kPublished{.nodes = 4,
 TEST(EspressoSolver, MakesThePublishedPlanWithItsDefect) {
   EspressoSetting setting = kPublished;
   setting.mod1000 = true;
-  EXPECT_EQ(Options(setting), (std::vector<int>{0, 5, 0, 9, 0, 9, 0, 5, 0, 5, 0, 5, 0, 4, 0, 4,
-                                                0, 4, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(Vgg16Options(setting),
+            (std::vector<int>{0, 5, 0, 9, 0, 9, 0, 5, 0, 5, 0, 5, 0, 4, 0, 4,
+                              0, 4, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
 }
 
 // Seven plans end at 85,622.8 us: this is the first of them in the order in which they are tried.
 TEST(EspressoSolver, MakesThePublishedPlanOfRealGaps) {
-  EXPECT_EQ(Options(kPublished),
+  EXPECT_EQ(Vgg16Options(kPublished),
             (std::vector<int>{0, 4, 0, 5, 0, 9, 0, 1, 0, 1, 0, 1, 0, 5, 0, 4,
                               0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
 }
@@ -59,16 +45,16 @@ TEST(EspressoSolver, MakesThePublishedPlanOfRealGaps) {
 TEST(EspressoSolver, WithoutProcessorsAndLevelsThereAreFewerOptions) {
   EspressoSetting setting = kPublished;
   setting.cpu = setting.two_level = false;
-  for (const int option : Options(setting)) {
+  for (const int option : Vgg16Options(setting)) {
     EXPECT_TRUE(option == kWhole || option == kHalves || option == kGatherBetween) << option;
   }
   // Large gradients of signs are scattered first, where there are more than three nodes.
   setting.compressor = EspressoCompressor::kEfSignSgd;
-  EXPECT_EQ(Options(setting)[5], kAllToAllBetween);
+  EXPECT_EQ(Vgg16Options(setting)[5], kAllToAllBetween);
   setting.nodes = 3;
-  EXPECT_EQ(Options(setting)[5], kGatherBetween);
+  EXPECT_EQ(Vgg16Options(setting)[5], kGatherBetween);
   setting.two_level = true;
-  EXPECT_EQ(Options(setting)[5], kRootEncoded);
+  EXPECT_EQ(Vgg16Options(setting)[5], kRootEncoded);
 }
 
 // How many tensors are sent by which option, of gradients that are `gap_us` apart.
@@ -151,9 +137,9 @@ TEST(EspressoSolver, NvlinkCompressesSmallerTensors) {
 TEST(EspressoSolver, GathersFromAllWhatIsTinyCompressed) {
   EspressoSetting setting = kPublished;
   setting.density = 0.0025;
-  EXPECT_EQ(Options(setting)[5], kGatherSelected);
+  EXPECT_EQ(Vgg16Options(setting)[5], kGatherSelected);
   setting.density = 0.0024;
-  EXPECT_EQ(Options(setting)[5], kGatherAll);
+  EXPECT_EQ(Vgg16Options(setting)[5], kGatherAll);
 }
 
 TEST(EspressoSolver, ProcessorsTakeTensorsBelow32Mi) {
@@ -201,7 +187,43 @@ TEST(EspressoSolver, SettingsOutOfRangeAreRefused) {
   EspressoSetting setting = kPublished;
   setting.density = 0;
   testing::ExpectIn("density = 0.000000: expected a number in (0, 1]",
-                    testing::ErrorOf([&] { Options(setting); }));
+                    testing::ErrorOf([&] { Vgg16Options(setting); }));
+}
+
+// Of tensors of 10, 1000 and 1001 elements.
+std::vector<int> Paths(const Options& options) {
+  const GradientLayout layout = testing::LayoutOf({10, 1000, 1001});
+  const Plan plan = testing::PlanOf(
+      "espresso",
+      {.layout = layout, .topology = {4, 2}, .density = 0.1, .sparsified = Sparsified::kBehind},
+      options);
+  std::vector<int> paths;
+  for (const Unit& unit : plan.units) {
+    EXPECT_EQ(unit.sparsified == Sparsified::kBehind, EspressoCompresses(unit.path));
+    paths.push_back(unit.path);
+  }
+  return paths;
+}
+
+TEST(EspressoPlanner, GivesAllTensorsOneOption) {
+  for (int option = 0; option < kEspressoOptions; ++option) {
+    EXPECT_EQ(Paths({{"option", std::int64_t{option}}}), std::vector<int>(3, option));
+  }
+}
+
+// As the published runtime does with its threshold.
+TEST(EspressoPlanner, SendsSmallTensorsUncompressed) {
+  EXPECT_EQ(Paths({{"option", std::int64_t{9}}, {"compress_from", 1001.0}}),
+            (std::vector<int>{kWhole, kWhole, kGatherSelected}));
+  EXPECT_EQ(Paths({{"option", std::int64_t{5}}, {"compress_from", 1000.0}}),
+            (std::vector<int>{kByServers, kOnProcessor, kOnProcessor}));
+  for (const std::int64_t option : {-1, 0, 1, 13, 14}) {
+    testing::ExpectIn(
+        "compress_from with option = " + std::to_string(option) + ": expected an option that",
+        testing::ErrorOf([&] {
+          Paths({{"option", option}, {"compress_from", 1000.0}});
+        }));
+  }
 }
 
 }  // namespace

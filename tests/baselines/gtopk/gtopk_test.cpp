@@ -7,7 +7,7 @@
 #include <random>
 
 #include "baselines/composition.hpp"
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/golden_timeline.hpp"
 
@@ -235,15 +235,10 @@ TEST(Gtopk, NamesTheRankWhoseCountDiffers) {
       }
     });
   };
-  try {
-    testing::RunRanks(2, 1, testing::kExchangeDeadline, exchange);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-    EXPECT_STREQ(error.what(),
-                 "gtopk: 8 bytes from rank 1: expected 16 as here; ranks have selected different "
-                 "counts");
-  }
+  EXPECT_EQ(testing::ErrorOf([&] { testing::RunRanks(2, 1, testing::kExchangeDeadline, exchange); },
+                             FailureKind::kComm),
+            "gtopk: 8 bytes from rank 1: expected 16 as here; ranks have selected different "
+            "counts");
 }
 
 TEST(Gtopk, RefusesSparsifiersWhoseCountsDiffer) {

@@ -21,20 +21,17 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/stopping_communicator.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Outcome;
-using testing::Sent;
 
 using Vectors = std::vector<std::vector<float>>;  // [ranks][elements]
 
 std::unique_ptr<Collective> Made() { return MakeCollective(FindCollective("casync-ring")); }
 
 std::vector<Outcome> ExchangeOf(const Vectors& vectors, std::size_t kept) {
-  Sent sent{"", vectors[0].size(), kept, std::vector<testing::SparseVector>(vectors.size()), {}};
+  Sent sent{"", vectors[0].size(), kept, std::vector<SparseVector>(vectors.size()), {}};
   sent.accumulated = vectors;
-  return testing::RunExchanges(*Made(), {sent}).front();
+  return RunExchanges(*Made(), {sent}).front();
 }
 
 // Partitions {0, 1} and {2, 3}, one element kept of each. Rank 0 sends the 5 at 0, rank 1 the 4 at
@@ -137,32 +134,17 @@ TEST(CasyncRing, TakesAnOverflowAround) {
 
 // --- live ---
 
-GradientLayout LiveLayout() {
-  GradientLayout layout;
-  for (const std::size_t n : testing::kTensorSizes) {
-    layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-  }
-  return layout;
-}
-
-std::vector<testing::RankResult> Trained(const char* collective, int ranks,
-                                         std::chrono::milliseconds wait = testing::kLiveDeadline,
-                                         const testing::Wrap& wrap = testing::Unwrapped) {
-  return testing::RunLive(
+std::vector<RankResult> Trained(const char* collective, int ranks,
+                                std::chrono::milliseconds wait = kLiveDeadline,
+                                const Wrap& wrap = Unwrapped) {
+  return RunLive(
       [&] {
-        LiveConfig config;
-        config.layout = LiveLayout();
-        config.plan.units = {{0, 5, Sparsified::kBehind, 0.05}, {5, 8, Sparsified::kBehind, 0.05}};
-        config.topology = {ranks, 1};
-        config.strategy = std::make_unique<UnitStrategy>();
-        config.sparsifier = testing::SparsifierOf("topk");
-        config.feedback.kind = FeedbackKind::kResidual;
-        config.dense_collective = CoreCollective("ring-allreduce");
+        LiveConfig config = SparseLive(
+            {{{0, 5, Sparsified::kBehind, 0.05}, {5, 8, Sparsified::kBehind, 0.05}}}, {ranks, 1});
         config.sparse_collective = MakeCollective(FindCollective(collective));
-        config.deadline = testing::kLiveDeadline;
         return config;
       },
-      ranks, testing::IntegerGradient, 999, {}, wrap, 0, wait);
+      ranks, IntegerGradient, 999, {}, wrap, 0, wait);
 }
 
 // One rank has one partition, of which it sends what it selects.
@@ -175,9 +157,9 @@ TEST(CasyncRing, OfOneRankIsFlat) {
 
 TEST(CasyncRing, NamesARankThatStopsInAnyOfItsSteps) {
   const auto messages = Trained("casync-ring", 4)[2].records.front().messages_sent;
-  testing::ExpectTheStoppedRankIsNamed(
-      {{2, static_cast<int>(messages),
-        [](const testing::Wrap& wrap, auto wait) { Trained("casync-ring", 4, wait, wrap); }}});
+  ExpectTheStoppedRankIsNamed({{2, static_cast<int>(messages), [](const Wrap& wrap, auto wait) {
+                                  Trained("casync-ring", 4, wait, wrap);
+                                }}});
 }
 
 // --- what its planner says ---
@@ -187,7 +169,7 @@ TEST(SecopaPlanner, OfARing) {
   layout.Add("bias", {100}, 100);
   layout.Add("weight", {4'000'000}, 4'000'000);
   const auto plan = [&](const Options& options) {
-    return testing::PlanOf("hipress", {layout, {12, 4}, 0.01, Sparsified::kBehind}, options);
+    return PlanOf("hipress", {layout, {12, 4}, 0.01, Sparsified::kBehind}, options);
   };
   const Plan ring = plan({{"topology", std::string("ring")}});
   ASSERT_EQ(ring.units.size(), 2u);
@@ -195,10 +177,10 @@ TEST(SecopaPlanner, OfARing) {
   EXPECT_EQ(ring.units[1].sparsified, Sparsified::kBehind);
   EXPECT_EQ(ring.units[1].partitions, 12);
   EXPECT_LT(plan({}).units[1].partitions, 12);
-  testing::ExpectIn("partitions = 3 with topology \"ring\"", testing::ErrorOf([&] {
-                      plan({{"topology", std::string("ring")}, {"partitions", std::int64_t{3}}});
-                    }));
+  ExpectIn("partitions = 3 with topology \"ring\"", ErrorOf([&] {
+             plan({{"topology", std::string("ring")}, {"partitions", std::int64_t{3}}});
+           }));
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

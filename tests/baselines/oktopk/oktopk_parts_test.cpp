@@ -11,11 +11,10 @@
 
 #include "tests/support/exchanges.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::BlockPiece;
-using testing::SparseVector;
 
 using Indices = std::vector<std::uint32_t>;
 using Votes = std::vector<std::int64_t>;
@@ -27,14 +26,13 @@ constexpr std::uint64_t kBytes = kSparseElementBytes;
 // Runs `task` on every rank and returns the traffic of each.
 std::vector<Traffic> OnRanks(std::size_t ranks, const std::function<Task(Communicator&)>& task) {
   std::vector<Traffic> traffic(ranks);
-  testing::RunRanks(
-      static_cast<int>(ranks), 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
-        loop.RunBlocking([&](Communicator& world) -> Task {
-          const Traffic before = Total(world.traffic());
-          co_await task(world);
-          traffic[static_cast<std::size_t>(world.rank())] = Total(world.traffic()) - before;
-        });
-      });
+  RunRanks(static_cast<int>(ranks), 1, kExchangeDeadline, [&](ProgressLoop& loop) {
+    loop.RunBlocking([&](Communicator& world) -> Task {
+      const Traffic before = Total(world.traffic());
+      co_await task(world);
+      traffic[static_cast<std::size_t>(world.rank())] = Total(world.traffic()) - before;
+    });
+  });
   return traffic;
 }
 
@@ -125,7 +123,7 @@ Split SplitAndReduce(const std::vector<SparseVector>& sent,
     const auto rank = static_cast<std::size_t>(world.rank());
     std::size_t most = 0;
     for (const SparseVector& each : sent) most = std::max(most, each.size());
-    const std::vector<std::byte> own = testing::PayloadOf(sent[rank]);
+    const std::vector<std::byte> own = PayloadOf(sent[rank]);
     std::vector<std::byte> gathered(ranks * most * kBytes);
     ExchangeBuffers buffers;
     buffers.own = own;
@@ -268,4 +266,4 @@ TEST(OkTopkBlocks, AreMovedInOneRoundOfTheBusiestRank) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -10,12 +10,8 @@
 #include "tests/support/exchanges.hpp"
 #include "tests/support/golden_timeline.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Sent;
-using testing::SparseVector;
-using testing::TimedTensors;
 
 constexpr std::uint64_t kBytes = kSparseElementBytes;
 
@@ -60,7 +56,7 @@ TEST(OkTopkRounds, SendTheGoldenVolumes) {
 // another: a bucket of messages has one, and no counts or separate indices are sent before.
 double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   constexpr double kCopied = 12e9;  // bytes a second
-  constexpr int kRanks = testing::kGoldenRanks;
+  constexpr int kRanks = kGoldenRanks;
   double backward = 0;
   std::size_t elements = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -70,7 +66,7 @@ double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   const auto n = static_cast<double>(elements);
   const double k = std::floor(density * n);
   CostModel cost;
-  cost.links.fill(LinkCost::FromAlphaBeta(testing::kGoldenAlpha, testing::kGoldenBeta));
+  cost.links.fill(LinkCost::FromAlphaBeta(kGoldenAlpha, kGoldenBeta));
   const RoundPlan plan = Modelled(elements, static_cast<std::size_t>(k), kRanks);
   int steps = 0;
   for (const Round& round : plan.rounds) {
@@ -78,16 +74,16 @@ double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   }
   EXPECT_EQ(steps, 2 + 2 * 3);
   EXPECT_EQ(plan.per_rank[0].messages_sent, 7u + 2 * 3u);
-  const double start_ups = testing::kGoldenAlpha * (3 * (kRanks - 1) + 2 * 3 - steps);
+  const double start_ups = kGoldenAlpha * (3 * (kRanks - 1) + 2 * 3 - steps);
   return 1.5 * backward + 3e-5 + 1e-10 * n + 8 * k / kCopied + cost.PhasesOf(plan).alone() +
          start_ups + (4 * n / kRanks + 8 * k) / kCopied + 1e-5 + 2e-11 * k;
 }
 
 TEST(OkTopkRounds, ReproduceTheGoldenTimes) {
-  const TimedTensors synthetic = testing::Synthetic();
+  const TimedTensors synthetic = Synthetic();
   EXPECT_NEAR(GoldenStepSeconds(synthetic, 0.01), 0.072433, 5.5e-7);
   EXPECT_NEAR(GoldenStepSeconds(synthetic, 0.1), 0.121029, 5.5e-7);
-  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  const TimedTensors vgg16 = MeasuredVgg16();
   EXPECT_NEAR(GoldenStepSeconds(vgg16, 0.01), 0.1663, 5.1e-5);
   EXPECT_NEAR(GoldenStepSeconds(vgg16, 0.1), 0.3226, 5.1e-5);
 }
@@ -164,9 +160,9 @@ TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
     }
   }
   const auto collective = OkTopk();
-  const auto steps = testing::RunExchanges(*collective, {sent, sent});
+  const auto steps = RunExchanges(*collective, {sent, sent});
   for (std::size_t step = 0; step < 2; ++step) {
-    ExchangeSizes expected = testing::RecordedSizes(*collective, sent, step, steps[step]);
+    ExchangeSizes expected = RecordedSizes(*collective, sent, step, steps[step]);
     const ExchangeSizes recorded = expected;
     collective->Expect({}, {kRanks, 1}, expected);
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
@@ -183,4 +179,4 @@ TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -13,12 +13,8 @@
 #include "core/payload/sums.hpp"
 #include "tests/support/exchanges.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Outcome;
-using testing::Sent;
-using testing::SparseVector;
 
 constexpr std::uint64_t kBytes = kSparseElementBytes;
 
@@ -28,7 +24,7 @@ std::unique_ptr<Collective> OkTopk(const Options& options = {}) {
 
 // What the last of `steps` came to, by rank.
 std::vector<Outcome> LastOf(const std::vector<Sent>& steps) {
-  return testing::RunExchanges(*OkTopk(), steps).back();
+  return RunExchanges(*OkTopk(), steps).back();
 }
 
 SparseVector NonZeros(const std::vector<float>& dense) {
@@ -60,7 +56,7 @@ TEST(OkTopk, AppliesWhatReachesTheThresholdInStepsBetween) {
   // The threshold is 5 after the first step. One of two reaches it: it falls to 4.9603.
   const Sent second = {"", 8, 2, {{{0, 3}, {1, 4}}, {{0, 3}, {6, 4.9f}}}};
   const Sent third = {"", 8, 2, {{{0, 4.97f}}, {{6, 4.95f}}}};
-  const auto steps = testing::RunExchanges(*OkTopk(), {kFirst, second, third});
+  const auto steps = RunExchanges(*OkTopk(), {kFirst, second, third});
   for (const Outcome& outcome : steps[1]) {
     EXPECT_EQ(NonZeros(outcome.applied), (SparseVector{{0, 6}}));
     // One element of the other region from rank 1 alone; a count; one sum of rank 0.
@@ -77,7 +73,7 @@ TEST(OkTopk, RaisesTheThresholdWhereManyReachIt) {
   // Three of two reach 5, which becomes 5.04.
   const Sent second = {"", 8, 2, {{{0, 6}, {1, 6}}, {{6, 6}}}};
   const Sent third = {"", 8, 2, {{{0, 5.03f}, {1, 5.05f}}, {}}};
-  const auto steps = testing::RunExchanges(*OkTopk(), {kFirst, second, third});
+  const auto steps = RunExchanges(*OkTopk(), {kFirst, second, third});
   EXPECT_EQ(steps[1][0].summed, 3u);
   EXPECT_EQ(NonZeros(steps[2][1].applied), (SparseVector{{1, 5.05f}}));
 }
@@ -91,7 +87,7 @@ TEST(OkTopk, TakesTheFirstOfEqualSums) {
 
 TEST(OkTopk, ReturnsWhatCancels) {
   const Sent cancels = {"", 9, 3, {{{1, 2}, {4, 3}}, {{1, -2}, {4, 1}}}};
-  const auto steps = testing::RunExchanges(*OkTopk(), {cancels, cancels});
+  const auto steps = RunExchanges(*OkTopk(), {cancels, cancels});
   for (const auto& outcomes : steps) {
     EXPECT_EQ(outcomes[0].summed, 1u);  // fewer than k: the next step looks at all sums, too
     EXPECT_EQ(outcomes[0].seen[0] & 2, 2u);
@@ -111,16 +107,16 @@ TEST(OkTopk, AddsInRankOrder) {
 TEST(OkTopk, LooksAtAllSumsForAnotherK) {
   Sent other = kFirst;
   other.kept = 3;
-  const auto steps = testing::RunExchanges(*OkTopk(), {kFirst, kFirst, other});
+  const auto steps = RunExchanges(*OkTopk(), {kFirst, kFirst, other});
   EXPECT_EQ(NonZeros(steps[1][0].applied), (SparseVector{{0, 5}, {6, -5}}));
   EXPECT_EQ(NonZeros(steps[2][0].applied), (SparseVector{{0, 5}, {6, -5}, {7, 4}}));
 }
 
 TEST(OkTopk, WorksWithoutAState) {
   ExchangeBuffers buffers;
-  testing::RunRanks(1, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
+  RunRanks(1, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
     Buffer<float> own(6);
-    const std::vector<std::byte> payload = testing::PayloadOf({{3, 1}, {4, 2}, {9, -3}});
+    const std::vector<std::byte> payload = PayloadOf({{3, 1}, {4, 2}, {9, -3}});
     std::memcpy(own.data(), payload.data(), payload.size());
     Buffer<float> gathered(6);
     const auto collective = OkTopk();
@@ -155,47 +151,46 @@ std::vector<std::vector<Trained>> Train(const Collective& collective, std::size_
                                         std::size_t elements, std::size_t k, std::size_t steps,
                                         const Gradient& gradient_of) {
   std::vector<std::vector<Trained>> trained(steps, std::vector<Trained>(ranks));
-  testing::RunRanks(
-      static_cast<int>(ranks), 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
-        const auto rank = static_cast<std::size_t>(loop.rank());
-        ExchangeBuffers buffers;
-        buffers.capacity_bytes = k * kBytes;
-        Buffer<float> gathered(ranks * k * 2);
-        buffers.gathered = std::as_writable_bytes(gathered.host());
-        const auto state = collective.MakeState({elements, k, 0}, {static_cast<int>(ranks), 1});
-        buffers.state = state.get();
-        std::vector<float> residual(elements);
-        std::vector<std::uint32_t> all(elements);
-        for (std::uint32_t i = 0; i < elements; ++i) all[i] = i;
-        SparseSums own, rest;
-        for (std::size_t step = 0; step < steps; ++step) {
-          const std::vector<float> gradient = gradient_of(rank, step);
-          for (std::size_t i = 0; i < elements; ++i) residual[i] += gradient[i];
-          KeepLargest({all, residual}, k, own, rest);
-          for (const std::uint32_t index : own.indices) residual[index] = 0;
-          Buffer<float> payload(2 * k);
-          buffers.own = own.WriteTo(std::as_writable_bytes(payload.host()));
-          buffers.shape = {elements, k, step};
-          buffers.payloads.clear();
-          buffers.returned.clear();
-          buffers.seen.clear();
-          Trained& here = trained[step][rank];
-          loop.RunBlocking([&](Communicator& world) -> Task {
-            const Traffic before = Total(world.traffic());
-            co_await collective.Run(world, buffers, 32);
-            here.outcome.traffic = Total(world.traffic()) - before;
-          });
-          here.outcome.applied.assign(elements, 0);
-          for (const auto sums : buffers.payloads) {
-            testing::AddTo(here.outcome.applied, sums);
-            here.outcome.summed += sums.size() / kBytes;
-          }
-          testing::AddTo(residual, buffers.returned);
-          here.outcome.seen = buffers.seen;
-          here.selected = own.size();
-          here.residual = residual;
-        }
+  RunRanks(static_cast<int>(ranks), 1, kExchangeDeadline, [&](ProgressLoop& loop) {
+    const auto rank = static_cast<std::size_t>(loop.rank());
+    ExchangeBuffers buffers;
+    buffers.capacity_bytes = k * kBytes;
+    Buffer<float> gathered(ranks * k * 2);
+    buffers.gathered = std::as_writable_bytes(gathered.host());
+    const auto state = collective.MakeState({elements, k, 0}, {static_cast<int>(ranks), 1});
+    buffers.state = state.get();
+    std::vector<float> residual(elements);
+    std::vector<std::uint32_t> all(elements);
+    for (std::uint32_t i = 0; i < elements; ++i) all[i] = i;
+    SparseSums own, rest;
+    for (std::size_t step = 0; step < steps; ++step) {
+      const std::vector<float> gradient = gradient_of(rank, step);
+      for (std::size_t i = 0; i < elements; ++i) residual[i] += gradient[i];
+      KeepLargest({all, residual}, k, own, rest);
+      for (const std::uint32_t index : own.indices) residual[index] = 0;
+      Buffer<float> payload(2 * k);
+      buffers.own = own.WriteTo(std::as_writable_bytes(payload.host()));
+      buffers.shape = {elements, k, step};
+      buffers.payloads.clear();
+      buffers.returned.clear();
+      buffers.seen.clear();
+      Trained& here = trained[step][rank];
+      loop.RunBlocking([&](Communicator& world) -> Task {
+        const Traffic before = Total(world.traffic());
+        co_await collective.Run(world, buffers, 32);
+        here.outcome.traffic = Total(world.traffic()) - before;
       });
+      here.outcome.applied.assign(elements, 0);
+      for (const auto sums : buffers.payloads) {
+        AddTo(here.outcome.applied, sums);
+        here.outcome.summed += sums.size() / kBytes;
+      }
+      AddTo(residual, buffers.returned);
+      here.outcome.seen = buffers.seen;
+      here.selected = own.size();
+      here.residual = residual;
+    }
+  });
   return trained;
 }
 
@@ -269,7 +264,7 @@ TEST(OkTopk, GivesTheExactTopKWhereRanksAgree) {
       sent.by_rank.assign(ranks, own);
       steps.push_back(std::move(sent));
     }
-    const auto outcomes = testing::RunExchanges(*OkTopk(), steps);
+    const auto outcomes = RunExchanges(*OkTopk(), steps);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       std::vector<std::pair<float, std::uint32_t>> ordered;
       for (const auto& [index, value] : steps[step].by_rank[0]) {
@@ -343,10 +338,10 @@ TEST(OkTopk, GivesEqualBitsWithAndWithoutBalance) {
     }
     steps.push_back(std::move(sent));
   }
-  const auto balanced = testing::RunExchanges(*OkTopk({{"balance", std::string("on")}}), steps);
-  const auto direct = testing::RunExchanges(*OkTopk({{"balance", std::string("off")}}), steps);
-  const auto chosen = testing::RunExchanges(*OkTopk(), steps);
-  const auto never = testing::RunExchanges(*OkTopk({{"balance_above", 8.0}}), steps);
+  const auto balanced = RunExchanges(*OkTopk({{"balance", std::string("on")}}), steps);
+  const auto direct = RunExchanges(*OkTopk({{"balance", std::string("off")}}), steps);
+  const auto chosen = RunExchanges(*OkTopk(), steps);
+  const auto never = RunExchanges(*OkTopk({{"balance_above", 8.0}}), steps);
   for (std::size_t step = 0; step < steps.size(); ++step) {
     std::uint64_t most = 0;
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
@@ -421,9 +416,9 @@ TEST(OkTopk, HasTheConstantsOfItsApplications) {
 }
 
 TEST(OkTopk, FollowsItsPeriods) {
-  const auto outcomes = testing::RunExchanges(*OkTopk({{"global_threshold_period", std::int64_t{2}},
-                                                       {"repartition_period", std::int64_t{3}}}),
-                                              std::vector<Sent>(7, kFirst));
+  const auto outcomes = RunExchanges(*OkTopk({{"global_threshold_period", std::int64_t{2}},
+                                              {"repartition_period", std::int64_t{3}}}),
+                                     std::vector<Sent>(7, kFirst));
   std::vector<std::uint64_t> flags;
   for (const auto& step : outcomes) flags.push_back(step[1].seen[0]);
   EXPECT_EQ(flags, (std::vector<std::uint64_t>{3, 0, 2, 1, 2, 0, 3}));
@@ -444,4 +439,4 @@ TEST(OkTopk, RefusesConstantsThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

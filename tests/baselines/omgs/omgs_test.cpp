@@ -7,24 +7,17 @@
 #include <algorithm>
 #include <random>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
 #include "tests/support/unit_timeline.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::OmgsAllGathers;
 using baselines::OmgsFirstPair;
 using baselines::OmgsUnits;
-using testing::Lengths;
-using testing::RandomTensors;
-using testing::Singles;
-using testing::TimedProfile;
-using testing::TimedTensors;
-using testing::TimelineOf;
-using testing::UnitTimeline;
 
 constexpr double kTopkSeconds = 2.18896957e-10;  // published, of a P102-100
 
@@ -64,7 +57,7 @@ void ExpectGolden(const Golden& golden) {
 }
 
 TEST(OmgsSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
-  const TimedTensors tensors = testing::Synthetic();
+  const TimedTensors tensors = Synthetic();
   constexpr double kDigits = 5.1e-7;  // golden times are given to the microsecond
   ExpectGolden(
       {tensors, {4.0e-3, 1.5e-8, 0.01, 8}, 1, 1, {200}, {200}, 0.699380, 0.693390, kDigits});
@@ -89,7 +82,7 @@ TEST(OmgsSolver, ReproducesTheGoldenPlansOfTheSyntheticModel) {
 }
 
 TEST(OmgsSolver, ReproducesTheGoldenPlansOfMeasuredAndSmallModels) {
-  const TimedTensors vgg16 = testing::MeasuredVgg16();
+  const TimedTensors vgg16 = MeasuredVgg16();
   const OmgsAllGathers of_1_gbe{4.0e-3, 1.5e-8, 0.01, 8};
   const Lengths three = {5, 8, 19};
   EXPECT_EQ(OmgsUnits(vgg16.view(), Select, of_1_gbe), three);
@@ -97,7 +90,7 @@ TEST(OmgsSolver, ReproducesTheGoldenPlansOfMeasuredAndSmallModels) {
   EXPECT_NEAR(timeline.end, 1.9072, 5.1e-5);
   EXPECT_NEAR(timeline.selections, 0.7916, 5.1e-5);
 
-  const TimedTensors five = testing::FiveTensors();
+  const TimedTensors five = FiveTensors();
   const OmgsAllGathers slow_to_start{2.7e-3, 1.3e-8, 0.01, 4};
   ExpectGolden({five, slow_to_start, 1, 1, {5}, {5}, 0.029801, 0.025306, 5.1e-7});
   const UnitTimeline whole = TimelineOf(five, {5}, Select, slow_to_start);
@@ -122,7 +115,7 @@ TEST(OmgsSolver, GivesEveryTensorAUnit) {
                                   1e-6 * static_cast<double>(random() % 100), 0.1, 8};
     for (const OmgsFirstPair pair : {OmgsFirstPair::kDecided, OmgsFirstPair::kMerged}) {
       const Lengths units = OmgsUnits(tensors.view(), select, exchange, pair);
-      EXPECT_EQ(testing::Sum(units), tensors.size());
+      EXPECT_EQ(Sum(units), tensors.size());
       EXPECT_TRUE(std::ranges::none_of(units, [](std::size_t n) { return n == 0; }));
       if (pair == OmgsFirstPair::kMerged && tensors.size() > 1) {
         EXPECT_GE(units.front(), 2u);
@@ -166,13 +159,8 @@ TEST(OmgsSolver, MergesTheFirstPairOnlyWhereItPays) {
 
 TEST(OmgsSolver, RefusesWhatMakesNoSense) {
   const auto refused = [](const TimedTensors& tensors, const std::string& text) {
-    try {
-      OmgsUnits(tensors.view(), Select, OmgsAllGathers{});
-      ADD_FAILURE() << "accepted; expected: " << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    }
+    ExpectError(FailureKind::kConfig, {text},
+                [&] { OmgsUnits(tensors.view(), Select, OmgsAllGathers{}); });
   };
   refused({}, "OMGS-SGD: elements is empty");
   refused({{0}, {1}}, "OMGS-SGD: elements[0] = 0: expected at least 1");
@@ -201,8 +189,8 @@ TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
     }
     for (const auto& [solver, pair] : {std::pair{"paper", OmgsFirstPair::kDecided},
                                        std::pair{"published", OmgsFirstPair::kMerged}}) {
-      const Plan plan = testing::PlanOf("omgs", profile.Input(Sparsified::kBehind),
-                                        {{"solver", std::string(solver)}});
+      const Plan plan =
+          PlanOf("omgs", profile.Input(Sparsified::kBehind), {{"solver", std::string(solver)}});
       Lengths lengths;
       for (const Unit& unit : plan.units) {
         lengths.push_back(unit.last - unit.first);
@@ -218,22 +206,21 @@ TEST(OmgsPlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
 
 TEST(OmgsPlanner, PlansForEveryStrategy) {
   for (const Sparsified sparsified : {Sparsified::kNever, Sparsified::kAhead}) {
-    const Plan plan =
-        testing::PlanOf("omgs", TimedProfile(testing::FiveTensors()).Input(sparsified));
+    const Plan plan = PlanOf("omgs", TimedProfile(FiveTensors()).Input(sparsified));
     for (const Unit& unit : plan.units) EXPECT_EQ(unit.sparsified, sparsified);
   }
 }
 
 TEST(OmgsPlanner, NeedsAProfile) {
   EXPECT_TRUE(FindPlanner("omgs").needs_profile({}));
-  const TimedProfile profile(testing::FiveTensors());
+  const TimedProfile profile(FiveTensors());
   PlanInput input = profile.Input(Sparsified::kBehind);
   input.backward = nullptr;
-  EXPECT_THROW(testing::PlanOf("omgs", input), Error);
-  EXPECT_THROW(testing::PlanOf("omgs", profile.Input(Sparsified::kBehind),
-                               {{"solver", std::string("exact")}}),
-               Error);
+  EXPECT_THROW(PlanOf("omgs", input), Error);
+  EXPECT_THROW(
+      PlanOf("omgs", profile.Input(Sparsified::kBehind), {{"solver", std::string("exact")}}),
+      Error);
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

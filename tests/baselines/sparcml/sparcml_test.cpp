@@ -1,12 +1,16 @@
-// Tests both of SparCML's all-reduces by hand on few ranks, and against their published costs.
+// Tests both of SparCML's all-reduces by hand on few ranks and against their published costs, sums
+// that change their form, and that blocks of any sizes arrive on any number of ranks.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "baselines/registry.hpp"
-#include "core/base/error.hpp"
+#include "baselines/sparcml/partial_sum.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::baselines {
@@ -16,6 +20,7 @@ using testing::Outcome;
 using testing::Sent;
 using testing::SparseVector;
 using Words = std::vector<std::uint64_t>;
+using testing::PayloadOf;
 
 constexpr const char* kDoubling = "sparcml-recursive-doubling";
 constexpr const char* kSplit = "sparcml-split-allgather";
@@ -299,6 +304,143 @@ TEST(Sparcml, SendsThePublishedBytes) {
 TEST(Sparcml, RefusesAnUnknownSwitch) {
   EXPECT_THROW(Make(kDoubling, "published"), Error);
   EXPECT_THROW(Make(kSplit, "third"), Error);
+}
+
+// A sum with the memory that it needs.
+struct Made {
+  Made(std::size_t elements, DenseSwitch rule, const SparseVector& own)
+      : own(PayloadOf(own)), sum(elements, rule, room) {
+    sum.Start(this->own);
+  }
+  SparseVector elements() const {
+    std::vector<float> dense(1000);
+    if (sum.dense()) {
+      std::memcpy(dense.data(), sum.message().data(), sum.message().size());
+    } else {
+      testing::AddTo(dense, sum.message());
+    }
+    SparseVector elements;
+    for (std::uint32_t i = 0; i < dense.size(); ++i) {
+      if (dense[i] != 0.0f) elements[i] = dense[i];
+    }
+    return elements;
+  }
+
+  std::vector<std::byte> own;
+  Buffer<std::byte> room;
+  PartialSum sum;
+};
+
+// Of six elements, three take as much with indices as all without.
+TEST(PartialSum, BecomesDenseWhereThatTakesNoMore) {
+  Made made(6, DenseSwitch::kBytes, {{1, 1}});
+  EXPECT_FALSE(made.sum.dense());
+  EXPECT_EQ(made.sum.message().data(), made.own.data());  // nothing is copied
+  made.sum.Add(PayloadOf({{1, 2}, {4, 5}}));
+  EXPECT_FALSE(made.sum.dense());
+  EXPECT_EQ(made.elements(), (SparseVector{{1, 3}, {4, 5}}));
+  made.sum.Add(PayloadOf({{0, -1}}));
+  EXPECT_TRUE(made.sum.dense());
+  EXPECT_EQ(made.sum.message().size(), 24u);
+  EXPECT_EQ(made.elements(), (SparseVector{{0, -1}, {1, 3}, {4, 5}}));
+  made.sum.Add(PayloadOf({{4, 1}}));  // sparse to dense
+  const Made other(6, DenseSwitch::kBytes, {{2, 1}, {3, 1}, {4, 1}});
+  EXPECT_TRUE(other.sum.dense());
+  made.sum.Add(other.sum.message());  // dense to dense
+  EXPECT_EQ(made.elements(), (SparseVector{{0, -1}, {1, 3}, {2, 1}, {3, 1}, {4, 7}}));
+}
+
+TEST(PartialSum, StaysSparseWhereItMay) {
+  Made made(2, DenseSwitch::kNever, {{0, 1}, {1, 1}});
+  made.sum.Add(PayloadOf({{0, 1}, {1, 1}}));
+  EXPECT_FALSE(made.sum.dense());
+  EXPECT_EQ(made.elements(), (SparseVector{{0, 2}, {1, 2}}));
+}
+
+// Sums that round, and zeros of either sign; every pair of forms.
+TEST(PartialSum, GivesPartnersEqualBits) {
+  std::mt19937 random(1);
+  for (const std::size_t count : {3, 40, 60}) {
+    for (const std::size_t other : {3, 40, 60}) {
+      const auto draw = [&](std::size_t size) {
+        SparseVector elements;
+        while (elements.size() < size) {
+          const auto value = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 7;
+          elements[static_cast<std::uint32_t>(random() % 100)] = random() % 5 == 0 ? -0.0f : value;
+        }
+        return elements;
+      };
+      Made a(100, DenseSwitch::kBytes, draw(count));
+      Made b(100, DenseSwitch::kBytes, draw(other));
+      const std::vector<std::byte> of_a(a.sum.message().begin(), a.sum.message().end());
+      Buffer<float> aligned(b.sum.message().size() / sizeof(float));
+      std::memcpy(aligned.data(), b.sum.message().data(), b.sum.message().size());
+      b.sum.Add(of_a);
+      a.sum.Add(std::as_bytes(aligned.host()));
+      ASSERT_EQ(a.sum.dense(), b.sum.dense());
+      ASSERT_EQ(a.sum.message().size(), b.sum.message().size());
+      EXPECT_EQ(std::memcmp(a.sum.message().data(), b.sum.message().data(), a.sum.message().size()),
+                0)
+          << count << " and " << other;
+    }
+  }
+}
+
+TEST(PartialSum, RefusesWhatIsNoSum) {
+  Made sparse(100, DenseSwitch::kBytes, {{1, 1}});
+  EXPECT_THROW(sparse.sum.Add(std::vector<std::byte>(12)), Error);
+  Made dense(2, DenseSwitch::kBytes, {{0, 1}, {1, 1}});
+  EXPECT_THROW(dense.sum.Add(PayloadOf({{2, 1}, {3, 1}, {4, 1}})), Error);
+}
+
+TEST(BlockGather, BringsBlocksWhereTheyBelong) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    SCOPED_TRACE(std::to_string(ranks) + " ranks");
+    std::vector<std::uint64_t> begins = {0};
+    std::vector<std::byte> expected;
+    for (int rank = 0; rank < ranks; ++rank) {
+      expected.resize(expected.size() + static_cast<std::size_t>(rank * 7 % 5),  // some are empty
+                      static_cast<std::byte>(rank + 1));
+      begins.push_back(expected.size());
+    }
+    std::vector<Traffic> traffic(static_cast<std::size_t>(ranks));
+    testing::RunRanks(ranks, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
+      const auto rank = static_cast<std::size_t>(loop.rank());
+      std::vector<std::byte> data(expected.size());
+      std::fill(data.begin() + static_cast<std::ptrdiff_t>(begins[rank]),
+                data.begin() + static_cast<std::ptrdiff_t>(begins[rank + 1]),
+                static_cast<std::byte>(rank + 1));
+      loop.RunBlocking([&](Communicator& world) -> Task {
+        co_await GatherBlocks(world, data, begins, 32);
+        traffic[rank] = Total(world.traffic());
+      });
+      EXPECT_EQ(data, expected) << "rank " << rank;
+    });
+    RoundPlan plan;
+    plan.per_rank.resize(static_cast<std::size_t>(ranks));
+    AddGatherRounds(begins, {ranks, 1}, plan);
+    EXPECT_EQ(plan.per_rank, traffic);
+    EXPECT_EQ(plan.rounds.size(), std::bit_width(static_cast<unsigned>(ranks - 1)));
+  }
+}
+
+// Rank 1 has another idea of the blocks.
+TEST(BlockGather, NamesTheRankWhoseBlockHasAnotherSize) {
+  const auto gather = [](ProgressLoop& loop) {
+    std::vector<std::byte> data(8);
+    const std::vector<std::uint64_t> begins = {0, 4, 8};
+    loop.RunBlocking([&](Communicator& world) -> Task {
+      if (world.rank() == 0) {
+        co_await GatherBlocks(world, data, begins, 32);
+      } else {
+        co_await Complete(world.Irecv(0, 32, std::span(data).first(4)),
+                          world.Isend(0, 32, std::span(data).last(3)));
+      }
+    });
+  };
+  EXPECT_EQ(testing::ErrorOf([&] { testing::RunRanks(2, 1, testing::kExchangeDeadline, gather); },
+                             FailureKind::kComm),
+            "all-gather of blocks: 3 bytes from rank 1: expected 4");
 }
 
 }  // namespace

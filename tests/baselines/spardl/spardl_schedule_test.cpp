@@ -11,7 +11,7 @@
 #include "core/cost/cost_model.hpp"
 #include "tests/support/timed_tensors.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using baselines::BruckSteps;
@@ -297,17 +297,17 @@ double GoldenExchangeSeconds(std::size_t elements, double density) {
          seconds_to_host(shape.kept) + 1e-5 + 2e-11 * kept;
 }
 
-double GoldenStepSeconds(const testing::TimedTensors& tensors, double density) {
+double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   double backward = 0;
   for (const double seconds : tensors.backward_seconds) backward += seconds;
-  return 1.5 * backward + GoldenExchangeSeconds(testing::Sum(tensors.elements), density);
+  return 1.5 * backward + GoldenExchangeSeconds(Sum(tensors.elements), density);
 }
 
 TEST(SpardlRounds, ReproduceTheGoldenTimes) {
-  EXPECT_NEAR(GoldenStepSeconds(testing::Synthetic(), 0.01), 0.070016, 5.1e-7);
-  EXPECT_NEAR(GoldenStepSeconds(testing::Synthetic(), 0.1), 0.120547, 5.1e-7);
-  EXPECT_NEAR(GoldenStepSeconds(testing::MeasuredVgg16(), 0.01), 0.1604, 5.1e-5);
-  EXPECT_NEAR(GoldenStepSeconds(testing::MeasuredVgg16(), 0.1), 0.3230, 5.1e-5);
+  EXPECT_NEAR(GoldenStepSeconds(Synthetic(), 0.01), 0.070016, 5.1e-7);
+  EXPECT_NEAR(GoldenStepSeconds(Synthetic(), 0.1), 0.120547, 5.1e-7);
+  EXPECT_NEAR(GoldenStepSeconds(MeasuredVgg16(), 0.01), 0.1604, 5.1e-5);
+  EXPECT_NEAR(GoldenStepSeconds(MeasuredVgg16(), 0.1), 0.3230, 5.1e-5);
   // Of the other models the elements are known, not the times of backward: what a tenth adds to a
   // hundredth, both rounded to 0.1 ms.
   const struct {
@@ -383,4 +383,4 @@ TEST(SpardlRounds, CountTheCuts) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -7,23 +7,12 @@
 #include <numeric>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/baselines/spardl/dense_spardl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Dense;
-using testing::Form;
-using testing::Integers;
-using testing::Outcome;
-using testing::Reference;
-using testing::RunExchanges;
-using testing::Sent;
-using testing::SentOf;
-using testing::SparseVector;
-using testing::Vectors;
 
 std::vector<Outcome> ExchangeOf(const Form& form, const Vectors& vectors, std::size_t kept) {
   return RunExchanges(*form.Make(), {SentOf(form, vectors, kept)}).front();
@@ -158,8 +147,8 @@ TEST(Spardl, LosesNothingInTeamsAndCountsItsMessages) {
         }
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += outcomes[s][0].applied[i];
         ASSERT_EQ(sum, std::vector<float>(301)) << "step " << s;
-        const RoundPlan plan = collective->Rounds(
-            testing::RecordedSizes(*collective, steps[s], s, outcomes[s]), topology);
+        const RoundPlan plan =
+            collective->Rounds(RecordedSizes(*collective, steps[s], s, outcomes[s]), topology);
         std::uint64_t busiest = 0;
         for (std::size_t rank = 0; rank < ranks; ++rank) {
           ASSERT_EQ(plan.per_rank[rank], outcomes[s][rank].traffic) << "rank " << rank;
@@ -252,7 +241,7 @@ TEST(Spardl, ExpectsWhatPayloadsComeTo) {
   const Sent sent = SentOf(form, Integers(6, 60'000, 1'000'000, 0.99, random), 1200);
   const auto outcomes = RunExchanges(*collective, {sent}).front();
   const Topology topology{6, 1};
-  ExchangeSizes expected = testing::RecordedSizes(*collective, sent, 0, outcomes);
+  ExchangeSizes expected = RecordedSizes(*collective, sent, 0, outcomes);
   const RoundPlan counted = collective->Rounds(expected, topology);
   collective->Expect({}, topology, expected);
   const RoundPlan planned = collective->Rounds(expected, topology);
@@ -279,7 +268,7 @@ TEST(Spardl, RefusesTeamsThatDoNotDivide) {
   EXPECT_EQ(why(doubling, 6), "doubles teams pair by pair, and teams = 6 is no power of two");
   EXPECT_THROW(MakeCollective(descriptor, {{"teams", std::int64_t{0}}}), Error);
   EXPECT_THROW(MakeCollective(descriptor, {{"cut", std::string("never")}}), Error);
-  EXPECT_EQ(testing::FailureOf([&] {
+  EXPECT_EQ(FailureOf([&] {
               ExchangeOf({.teams = 2}, Vectors(3, std::vector<float>(9)), 3);
             }).substr(0, 40),
             "config: the collective \"spardl\" takes te");
@@ -287,11 +276,11 @@ TEST(Spardl, RefusesTeamsThatDoNotDivide) {
 
 TEST(Spardl, RefusesMessagesOfOtherBlocks) {
   const auto failure = [](const SparseVector& foreign, std::size_t bytes) {
-    return testing::FailureOf([&] {
-      testing::RunRanks(2, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
+    return FailureOf([&] {
+      RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
         const auto collective = Form().Make();
         std::vector<float> accumulated(8, 1.0f);
-        std::vector<std::byte> message = testing::PayloadOf(foreign);
+        std::vector<std::byte> message = PayloadOf(foreign);
         message.resize(std::min(message.size(), bytes));
         std::vector<std::byte> room(64);
         ExchangeBuffers buffers;
@@ -307,16 +296,16 @@ TEST(Spardl, RefusesMessagesOfOtherBlocks) {
       });
     });
   };
-  EXPECT_NE(failure({{0, 1.0f}, {5, 2.0f}}, 16).find("comm: "), std::string::npos);
-  EXPECT_NE(failure({{0, 1.0f}, {1, 2.0f}}, 12).find("12 bytes"), std::string::npos);
+  EXPECT_SAYS(failure({{0, 1.0f}, {5, 2.0f}}, 16), "comm: ");
+  EXPECT_SAYS(failure({{0, 1.0f}, {1, 2.0f}}, 12), "12 bytes");
 }
 
 TEST(Spardl, RefusesAnAccumulatedRangeOfAnotherSize) {
   Sent sent = SentOf({}, Vectors(1, std::vector<float>(9)), 3);
   sent.elements = 10;
-  EXPECT_EQ(testing::FailureOf([&] { RunExchanges(*Form().Make(), {sent}); }),
+  EXPECT_EQ(FailureOf([&] { RunExchanges(*Form().Make(), {sent}); }),
             "internal: spardl: 9 accumulated elements of a range of 10");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

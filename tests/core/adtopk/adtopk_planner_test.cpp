@@ -9,8 +9,10 @@
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
+
+using sparfuse::testing::PlanOf;
 
 GradientLayout LayoutOf(const std::vector<std::vector<std::int64_t>>& shapes) {
   GradientLayout layout;
@@ -23,7 +25,7 @@ GradientLayout LayoutOf(const std::vector<std::vector<std::int64_t>>& shapes) {
 }
 
 Plan PlanOf(const PlanInput& input, const Options& options) {
-  return testing::PlanOf("adtopk", input, options);
+  return PlanOf("adtopk", input, options);
 }
 
 // Everything that a profiled plan looks at. What is not set costs nothing.
@@ -43,15 +45,7 @@ struct Profile {
     cost.links.fill(LinkCost::FromAlphaBeta(0, seconds_per_byte));
   }
   PlanInput Input() const {
-    return {layout,
-            topology,
-            density,
-            Sparsified::kAhead,
-            &backward,
-            &cost,
-            sparsifier,
-            CoreCollective("ring-allreduce").get(),
-            CoreCollective("sparse-allgather").get()};
+    return InputOf(layout, topology, density, Sparsified::kAhead, backward, cost, sparsifier);
   }
 };
 
@@ -75,11 +69,10 @@ Options AuthorsOptions(const char* model, std::int64_t tensors_per_unit) {
 
 // With units of one tensor, as published, nothing is ever left dense.
 TEST(AdtopkPlanner, AuthorsUnitsOfOneTensorLeaveNoneDense) {
-  const std::vector<std::pair<const char*, GradientLayout>> models = {
-      {"resnet50", testing::ResNet50Cifar()},
-      {"vgg16", testing::Vgg16Cifar()},
-      {"bert_base", testing::BertBase(true)},
-      {"lstm", testing::LstmWikiText2()}};
+  const std::vector<std::pair<const char*, GradientLayout>> models = {{"resnet50", ResNet50Cifar()},
+                                                                      {"vgg16", Vgg16Cifar()},
+                                                                      {"bert_base", BertBase(true)},
+                                                                      {"lstm", LstmWikiText2()}};
   const std::vector<std::size_t> tensors = {161, 58, 201, 11};
   for (std::size_t i = 0; i < models.size(); ++i) {
     const auto& [model, layout] = models[i];
@@ -90,7 +83,7 @@ TEST(AdtopkPlanner, AuthorsUnitsOfOneTensorLeaveNoneDense) {
 }
 
 TEST(AdtopkPlanner, AuthorsCutsAreThePublishedOnes) {
-  const GradientLayout layout = testing::ResNet50Cifar();
+  const GradientLayout layout = ResNet50Cifar();
   const Plan plan =
       PlanOf({layout, {8, 1}, 0.05, Sparsified::kAhead}, AuthorsOptions("resnet50", 0));
   std::vector<std::size_t> cuts;
@@ -356,4 +349,4 @@ TEST(AdtopkPlanner, AsksForAProfileWhereItNeedsOne) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

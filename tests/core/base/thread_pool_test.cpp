@@ -5,24 +5,22 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 TEST(ThreadPool, RunsEveryChunkOnceOnAWorkerOfThePool) {
   for (const int threads : {1, 2, 3}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
-    for (const std::size_t chunks :
-         {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}}) {
+    for (const std::size_t chunks : {0, 1, 2, 1000}) {
       std::vector<std::atomic<int>> runs(chunks);
       pool.ParallelFor(chunks, [&](std::size_t chunk, int worker) {
         ASSERT_GE(worker, 0);
@@ -85,13 +83,7 @@ TEST(ThreadPool, WorkersSeeWhatTheCallerWroteAndTheOtherWay) {
 
 TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
   for (const int threads : {-1, 0, kMostThreads + 1, 1'000'000'000}) {
-    try {
-      ThreadPool pool(threads);
-      FAIL() << threads;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find(std::to_string(threads)), std::string::npos);
-    }
+    ExpectError(FailureKind::kConfig, {std::to_string(threads)}, [&] { ThreadPool pool(threads); });
   }
 }
 
@@ -114,10 +106,10 @@ TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
 }
 
 TEST(ThreadPool, AThreadThatCannotBeStartedIsAnErrorAndTheOthersAreJoined) {
-  if (testing::kSanitized) GTEST_SKIP() << "sanitizers reserve all of the address space";
+  if (kSanitized) GTEST_SKIP() << "sanitizers reserve all of the address space";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(MakeAPoolThatCannotStart(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
@@ -31,7 +31,7 @@ std::vector<std::byte> MakePayload(int rank, std::size_t count) {
 TEST(Collectives, RingGivesEqualBitsOnAllRanksWhereOrderMatters) {
   constexpr int kRanks = 5;
   std::vector<std::vector<float>> results(kRanks);
-  testing::RunRanks(kRanks, 1, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(kRanks, 1, kDeadline, [&](ProgressLoop& loop) {
     auto& data = results[static_cast<std::size_t>(loop.rank())];
     data.resize(10'007);
     for (std::size_t i = 0; i < data.size(); ++i) {
@@ -80,23 +80,20 @@ TEST(Collectives, SparseAllGatherRoundsByHand) {
 }
 
 TEST(Collectives, NativeIsRefusedWhereTheBackendHasNone) {
-  testing::RunRanks(2, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(2, 1, kDeadline, [](ProgressLoop& loop) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
+    ExpectError(FailureKind::kUnsupported, {}, [&] {
       loop.RunBlocking([&](Communicator& world) {
         return CoreCollective("native-allreduce")->Run(world, buffers, kTag);
       });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-    }
+    });
   });
 }
 
 TEST(Collectives, PayloadAboveTheCapacityIsRefused) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     const auto own = MakePayload(0, 3);
     std::vector<std::byte> gathered(64);
     ExchangeBuffers buffers;
@@ -121,7 +118,7 @@ TEST(Collectives, SharedIndicesSendValuesAlone) {
 
 TEST(Collectives, RanksThatDoNotShareIndicesAreFound) {
   std::atomic<int> failed{0};
-  testing::RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
     const auto own = MakePayload(loop.rank(), 5);
     ExchangeBuffers buffers;
     buffers.own = own;
@@ -141,7 +138,7 @@ class ControlCollectives : public ::testing::TestWithParam<int> {};
 
 TEST_P(ControlCollectives, GiveTheSameOnAllRanks) {
   const int ranks = GetParam();
-  testing::RunRanks(ranks, 2, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(ranks, 2, kDeadline, [&](ProgressLoop& loop) {
     const int rank = loop.rank();
     std::vector<std::int64_t> values{rank, -rank, std::int64_t{rank == ranks / 2 ? 1 : 0} << 40};
     Traffic traffic;
@@ -170,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ControlCollectives, ::testing::Values(1, 2, 3, 4
 // No rank leaves a barrier before the last one has entered it.
 TEST(Collectives, BarrierHoldsBack) {
   std::atomic<int> entered{0};
-  testing::RunRanks(4, 1, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, kDeadline, [&](ProgressLoop& loop) {
     for (int round = 1; round <= 20; ++round) {
       ++entered;
       loop.RunBlocking([](Communicator& world) { return Barrier(world, kTag); });
@@ -180,4 +177,4 @@ TEST(Collectives, BarrierHoldsBack) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/cost/cost_model.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
@@ -44,26 +44,25 @@ TEST(ParameterServer, ManyPartitionsAddUpAndCountAsPlanned) {
         const auto collective = Make(With(partition_bytes, node_first));
         constexpr std::size_t kElements = 101;
         const RoundPlan plan = RoundsOf(With(partition_bytes, node_first), kElements, topology);
-        testing::RunRanks(
-            topology.ranks, topology.ranks_per_node, kDeadline, [&](ProgressLoop& loop) {
-              std::vector<float> data(kElements);
-              for (std::size_t i = 0; i < kElements; ++i) {
-                data[i] = static_cast<float>((loop.rank() + 1) * (i % 97));
-              }
-              ExchangeBuffers buffers;
-              buffers.dense = data;
-              Traffic counted;
-              loop.RunBlocking([&](Communicator& world) -> Task {
-                const Traffic before = Total(world.traffic());
-                co_await collective->Run(world, buffers, kTag);
-                counted = Total(world.traffic()) - before;
-              });
-              const int ranks = topology.ranks;
-              for (std::size_t i = 0; i < kElements; ++i) {
-                ASSERT_EQ(data[i], static_cast<float>(ranks * (ranks + 1) / 2 * (i % 97)));
-              }
-              EXPECT_EQ(counted, plan.per_rank[static_cast<std::size_t>(loop.rank())]);
-            });
+        RunRanks(topology.ranks, topology.ranks_per_node, kDeadline, [&](ProgressLoop& loop) {
+          std::vector<float> data(kElements);
+          for (std::size_t i = 0; i < kElements; ++i) {
+            data[i] = static_cast<float>((loop.rank() + 1) * (i % 97));
+          }
+          ExchangeBuffers buffers;
+          buffers.dense = data;
+          Traffic counted;
+          loop.RunBlocking([&](Communicator& world) -> Task {
+            const Traffic before = Total(world.traffic());
+            co_await collective->Run(world, buffers, kTag);
+            counted = Total(world.traffic()) - before;
+          });
+          const int ranks = topology.ranks;
+          for (std::size_t i = 0; i < kElements; ++i) {
+            ASSERT_EQ(data[i], static_cast<float>(ranks * (ranks + 1) / 2 * (i % 97)));
+          }
+          EXPECT_EQ(counted, plan.per_rank[static_cast<std::size_t>(loop.rank())]);
+        });
       }
     }
   }
@@ -143,19 +142,15 @@ TEST(ParameterServer, ModelsOfManyRanksAreQuick) {
 
 TEST(ParameterServer, DedicatedServersAreNotRun) {
   const auto collective = Make({{"dedicated", true}});
-  testing::RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
+    ExpectError(FailureKind::kUnsupported, {"mode = \"modelled\""}, [&] {
       loop.RunBlocking([&](Communicator& world) { return collective->Run(world, buffers, kTag); });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("mode = \"modelled\""), std::string::npos);
-    }
+    });
   });
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

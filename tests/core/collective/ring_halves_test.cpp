@@ -10,7 +10,7 @@
 #include "core/engine/strategies.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{20000};
@@ -22,7 +22,7 @@ struct HalfOutcome {
 
 std::vector<HalfOutcome> RunHalf(const Collective& half, int ranks, std::size_t elements) {
   std::vector<HalfOutcome> outcomes(static_cast<std::size_t>(ranks));
-  testing::RunRanks(ranks, ranks, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(ranks, ranks, kDeadline, [&](ProgressLoop& loop) {
     auto& [data, traffic] = outcomes[static_cast<std::size_t>(loop.rank())];
     for (std::size_t i = 0; i < elements; ++i) {
       data.push_back(static_cast<float>(static_cast<std::size_t>(loop.rank() + 1) * (i + 1)));
@@ -79,4 +79,4 @@ TEST(RingHalves, RoundsByHand) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

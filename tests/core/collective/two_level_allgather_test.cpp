@@ -8,10 +8,10 @@
 #include <set>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/cost/collective_choice.hpp"
 #include "core/cost/cost_model.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
@@ -151,13 +151,9 @@ TEST(TwoLevelAllGather, FourNodesOfEightByHand) {
 }
 
 TEST(TwoLevelAllGather, RefusesNodesThatAreNotFull) {
-  try {
+  testing::ExpectError(FailureKind::kUnsupported, {"5 ranks, ranks_per_node 2"}, [&] {
     (void)TwoLevelAllGatherRounds(std::vector<std::uint64_t>(5, 1), {5, 2});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-    EXPECT_NE(std::string(error.what()).find("5 ranks, ranks_per_node 2"), std::string::npos);
-  }
+  });
 }
 
 // What stands for a library's all-gather, and nothing else, follows the cluster.

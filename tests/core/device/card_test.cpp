@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "core/device/device.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
@@ -34,14 +34,8 @@ TEST(Card, TheReasonForNoneHasBothVersions) {
 }
 
 TEST(Card, OfAnIndexThatIsNotThereIsUnsupported) {
-  try {
-    CardOf(CudaDeviceCount());
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-    EXPECT_NE(std::string(error.what()).find("this machine has no CUDA device"), std::string::npos)
-        << error.what();
-  }
+  testing::ExpectError(FailureKind::kUnsupported, {"this machine has no CUDA device"},
+                       [&] { CardOf(CudaDeviceCount()); });
 }
 
 }  // namespace

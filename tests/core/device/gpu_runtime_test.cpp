@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/device/completion_thread.hpp"
 #include "core/device/emulated/emulated_launch.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
@@ -20,6 +19,7 @@
 #include "core/device/status.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "tests/support/devices/device_arrays.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/gpu_graph.hpp"
 
 namespace sparfuse::gpu {
@@ -44,17 +44,6 @@ struct AddOne {
 }  // namespace
 SPARFUSE_KERNEL_OF_A_TEST(AddOne)
 namespace {
-
-std::string MessageOf(const std::function<void()>& call, FailureKind kind) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 // Each test with a fault of its own.
 class GpuFaults : public ::testing::Test {
@@ -144,8 +133,7 @@ TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
   lost.Record(failed.view());
   StreamWait(other.view(), lost);
   go = true;
-  const std::string message = MessageOf([&] { lost.Wait(); }, FailureKind::kInternal);
-  EXPECT_NE(message.find("a kernel failed"), std::string::npos) << message;
+  testing::ExpectError(FailureKind::kInternal, {"a kernel failed"}, [&] { lost.Wait(); });
   EXPECT_THROW(Synchronize(other.view()), Error);
   Quiesce(failed.view());
 }
@@ -214,11 +202,11 @@ TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {
   SetEmulatedMemory(EmulatedMemoryInUse() + 1000);
   { const Buffer<float> fits(200, kDevice); }
   const std::string message =
-      MessageOf([] { const Buffer<float> large(400, kDevice, "the residual \"local\""); },
-                FailureKind::kOutOfMemory);
+      testing::ErrorOf([] { const Buffer<float> large(400, kDevice, "the residual \"local\""); },
+                       FailureKind::kOutOfMemory);
   SetEmulatedMemory(static_cast<std::size_t>(-1));
-  EXPECT_NE(message.find("1600 bytes"), std::string::npos) << message;
-  EXPECT_NE(message.find("the residual \"local\""), std::string::npos) << message;
+  EXPECT_SAYS(message, "1600 bytes");
+  EXPECT_SAYS(message, "the residual \"local\"");
 }
 
 TEST(GpuStatus, SaysWhatItMeansForATrial) {
@@ -228,11 +216,9 @@ TEST(GpuStatus, SaysWhatItMeansForATrial) {
   for (const int lost : {226, 700, 721}) EXPECT_TRUE(MeaningOf(lost).sticky);
   EXPECT_FALSE(MeaningOf(1).sticky);
   CheckStatus(0, "cudaMalloc", "no error");
-  const std::string message =
-      MessageOf([] { CheckStatus(35, "cudaSetDevice", "CUDA driver version is insufficient"); },
-                FailureKind::kUnsupported);
-  EXPECT_NE(message.find("cudaSetDevice"), std::string::npos);
-  EXPECT_NE(message.find("update the driver"), std::string::npos);
+  testing::ExpectError(FailureKind::kUnsupported, {"cudaSetDevice", "update the driver"}, [] {
+    CheckStatus(35, "cudaSetDevice", "CUDA driver version is insufficient");
+  });
 }
 
 TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
@@ -240,35 +226,33 @@ TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
   const GpuStream stream(kDevice);
   InjectFault("launch:2:1");
   Launch(stream.view(), 1, AddOne{x.data(), 10});
-  MessageOf([&] { Launch(stream.view(), 1, AddOne{x.data(), 10}); }, FailureKind::kInternal);
+  testing::ExpectError(FailureKind::kInternal, {}, [&] {
+    Launch(stream.view(), 1, AddOne{x.data(), 10});
+  });
   Launch(stream.view(), 1, AddOne{x.data(), 10});
 }
 
 TEST_F(GpuFaults, AStickyFaultStaysAndSaysThatTheContextIsLost) {
   const GpuStream stream(kDevice);
   InjectFault("synchronize:1:700");
-  const std::string message =
-      MessageOf([&] { Synchronize(stream.view()); }, FailureKind::kInternal);
-  EXPECT_NE(message.find("the context is lost"), std::string::npos) << message;
+  testing::ExpectError(FailureKind::kInternal, {"the context is lost"},
+                       [&] { Synchronize(stream.view()); });
   const Buffer<float> host(1);
-  MessageOf([&] { CopyAsync(stream.view(), host.data(), host.data(), 4); }, FailureKind::kInternal);
+  testing::ExpectError(FailureKind::kInternal, {},
+                       [&] { CopyAsync(stream.view(), host.data(), host.data(), 4); });
 }
 
 TEST_F(GpuFaults, AFaultThatCannotBeReadIsRefused) {
   for (const char* fault : {"launch", "launch:1", "launch:0:700", "lunch:1:700", "launch:1:x"}) {
-    const std::string message = MessageOf([&] { InjectFault(fault); }, FailureKind::kConfig);
-    EXPECT_NE(message.find(fault), std::string::npos) << message;
+    testing::ExpectError(FailureKind::kConfig, {fault}, [&] { InjectFault(fault); });
   }
 }
 
 TEST(GpuStream, ABuildWithoutCudaOrAMachineWithoutACardSaysSo) {
   if (CudaDeviceCount() > 0) GTEST_SKIP() << "this machine has a CUDA device";
-  const std::string message = MessageOf(
-      [] {
-        const GpuStream stream(Device{DeviceKind::kCuda, 0});
-      },
-      FailureKind::kUnsupported);
-  EXPECT_NE(message.find("sparfuse doctor"), std::string::npos) << message;
+  testing::ExpectError(FailureKind::kUnsupported, {"sparfuse doctor"}, [] {
+    const GpuStream stream(Device{DeviceKind::kCuda, 0});
+  });
 }
 
 }  // namespace

@@ -9,8 +9,6 @@
 #include <functional>
 #include <memory>
 #include <numeric>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,12 +21,8 @@
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/stopping_communicator.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kTensorSizes;
-using testing::RankResult;
 
 enum class Chain { kNone, kNodeShards, kOwnedParts, kForgetfulOwners };
 
@@ -49,16 +43,8 @@ void PrintTo(const Case& of_case, std::ostream* out) {
        << of_case.topology.ranks_per_node << " a node, " << of_case.partitions << " partitions";
 }
 
-// Matrices where the numbers of elements allow: shards cut through them.
-GradientLayout Layout() {
-  GradientLayout layout;
-  for (const std::size_t n : kTensorSizes) {
-    const auto numel = static_cast<std::int64_t>(n);
-    const std::vector<std::int64_t> flat{numel}, matrix{numel / 8, 8};
-    layout.Add("tensor", n % 8 == 0 ? matrix : flat, n);
-  }
-  return layout;
-}
+// Shards cut through matrices.
+GradientLayout Layout() { return MatricesOf(kTensorSizes); }
 
 Plan PlanFor(const Case& of_case) {
   Plan plan;
@@ -77,23 +63,15 @@ std::unique_ptr<Strategy> StrategyOf(Chain chain) {
   return std::make_unique<UnitStrategy>();
 }
 
-std::vector<RankResult> RunCase(const Case& of_case,
-                                std::chrono::milliseconds wait = testing::kLiveDeadline,
-                                const testing::Wrap& wrap = testing::Unwrapped,
-                                const testing::Gradients& gradient = IntegerGradient) {
-  return testing::RunLive(
+std::vector<RankResult> RunCase(const Case& of_case, std::chrono::milliseconds wait = kLiveDeadline,
+                                const Wrap& wrap = Unwrapped,
+                                const Gradients& gradient = IntegerGradient) {
+  return RunLive(
       [&] {
-        LiveConfig config;
+        LiveConfig config = SparseLive(PlanFor(of_case), of_case.topology, of_case.device);
         config.layout = Layout();
-        config.plan = PlanFor(of_case);
-        config.topology = of_case.topology;
-        config.device = of_case.device;
         config.strategy = StrategyOf(of_case.chain);
-        config.sparsifier = testing::SparsifierOf(of_case.sparsifier);
-        config.feedback.kind = FeedbackKind::kResidual;
-        config.dense_collective = CoreCollective("ring-allreduce");
-        config.sparse_collective = CoreCollective("sparse-allgather");
-        config.deadline = testing::kLiveDeadline;
+        config.sparsifier = SparsifierOf(of_case.sparsifier);
         return config;
       },
       of_case.topology.ranks, gradient, 999,
@@ -102,8 +80,8 @@ std::vector<RankResult> RunCase(const Case& of_case,
 }
 
 void ExpectSoundAndChecked(const std::vector<RankResult>& results,
-                           const testing::Gradients& gradient = IntegerGradient) {
-  testing::ExpectSound(results, gradient);
+                           const Gradients& gradient = IntegerGradient) {
+  ExpectSound(results, gradient);
   for (const RankResult& rank : results) EXPECT_GT(rank.mass_checks, 0u);
 }
 
@@ -116,7 +94,7 @@ TEST_P(Chains, LoseNothingAndLeaveReplicasEqual) { ExpectSoundAndChecked(RunCase
 
 TEST_P(Chains, LoseNothingOnADevice) {
   Case of_case = GetParam();
-  of_case.device = testing::kEmulated;
+  of_case.device = kEmulated;
   ExpectSoundAndChecked(RunCase(of_case));
 }
 
@@ -124,7 +102,7 @@ TEST_P(Chains, WithAllElementsAreTheDenseSum) {
   Case of_case = GetParam();
   of_case.density = 1;
   const auto results = RunCase(of_case);
-  for (int step = 0; step < testing::kLiveSteps; ++step) {
+  for (int step = 0; step < kLiveSteps; ++step) {
     std::size_t at = 0;
     for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
       std::vector<float> sum(kTensorSizes[t]);
@@ -141,26 +119,9 @@ TEST_P(Chains, WithAllElementsAreTheDenseSum) {
 }
 
 void ExpectModelled(const Case& of_case, const std::vector<RankResult>& live) {
-  ModelConfig model;
-  model.layout = Layout();
-  model.plan = PlanFor(of_case);
-  model.topology = of_case.topology;
+  ModelConfig model = EvenModelOf(Layout(), PlanFor(of_case), of_case.topology);
   model.make_strategy = [&] { return StrategyOf(of_case.chain); };
-  model.sparsifier = "topk";
-  model.dense_collective = CoreCollective("ring-allreduce");
-  model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = testing::EvenCost();
-  model.backward = testing::EvenBackward(kTensorSizes.size());
-  const ModelStep modelled = SimulateStep(model, 0, 0);
-  for (std::size_t rank = 0; rank < live.size(); ++rank) {
-    const StepRecord& counted = live[rank].records.back();
-    EXPECT_EQ(modelled.records[rank].sent_bytes, counted.sent_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].received_bytes, counted.received_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].messages_sent, counted.messages_sent) << rank;
-    EXPECT_EQ(modelled.records[rank].payload_bytes, counted.payload_bytes) << rank;
-    EXPECT_EQ(modelled.records[rank].selected, counted.selected) << rank;
-    EXPECT_EQ(modelled.records[rank].exchanges, counted.exchanges) << rank;
-  }
+  ExpectCountedAsModelled(SimulateStep(model, 0, 0), live);
 }
 
 TEST_P(Chains, AreModelledWithTheBytesThatAreCounted) {
@@ -168,7 +129,7 @@ TEST_P(Chains, AreModelledWithTheBytesThatAreCounted) {
 }
 
 std::vector<Case> Cases(std::vector<Case> all, std::size_t sanitized) {
-  if (testing::kSanitized) all.resize(sanitized);
+  if (kSanitized) all.resize(sanitized);
   return all;
 }
 
@@ -193,15 +154,14 @@ INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
 
 // One that owns no part, and one that owns the last.
 TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
-  std::vector<testing::StoppedRun> runs;
+  std::vector<StoppedRun> runs;
   for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kOwnedParts, {4, 1}, 3},
                               Case{Chain::kOwnedParts, {4, 1}, 4}}) {
     const auto messages = static_cast<int>(RunCase(of_case)[3].records.front().messages_sent);
-    runs.push_back({3, messages, [of_case](const testing::Wrap& wrap, auto wait) {
-                      RunCase(of_case, wait, wrap);
-                    }});
+    runs.push_back(
+        {3, messages, [of_case](const Wrap& wrap, auto wait) { RunCase(of_case, wait, wrap); }});
   }
-  testing::ExpectTheStoppedRankIsNamed(runs);
+  ExpectTheStoppedRankIsNamed(runs);
 }
 
 // Of more elements than the plan's density makes room for: as many as the first steps of a warm-up
@@ -209,7 +169,7 @@ TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
 TEST(Chains, HaveRoomForWhatIsSelected) {
   for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
     for (const std::uint16_t partitions : {1, 3}) {
-      for (const Device device : {Device{}, testing::kEmulated}) {
+      for (const Device device : {Device{}, kEmulated}) {
         Case of_case{chain, {4, 2}, partitions, 0.001, device};
         of_case.begins_with = 250;
         const auto warmed_up = RunCase(of_case);
@@ -239,8 +199,8 @@ TEST(Chains, LoseNothingWhereAPartIsZero) {
     for (const char* sparsifier : {"topk", "dgc"}) {
       of_case.sparsifier = sparsifier;
       const auto results = RunCase(
-          of_case, testing::kLiveDeadline,
-          [](std::unique_ptr<Communicator> world) { return world; }, halved);
+          of_case, kLiveDeadline, [](std::unique_ptr<Communicator> world) { return world; },
+          halved);
       ExpectSoundAndChecked(results, halved);
       if (of_case.sparsifier == "topk") ExpectModelled(of_case, results);
     }
@@ -254,7 +214,7 @@ TEST(NodeShards, OfOneNodeSelectFromTheDenseSum) {
   const auto results = RunCase(of_case);
   const GradientLayout layout = Layout();
   std::vector<float> left(layout.numel());
-  for (int step = 0; step < testing::kLiveSteps; ++step) {
+  for (int step = 0; step < kLiveSteps; ++step) {
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
       for (int rank = 0; rank < 4; ++rank) {
         const auto gradient = IntegerGradient(rank, step, t);
@@ -355,15 +315,9 @@ TEST(NodeShards, OneRankANodeIsBehind) {
 // Within a node 1000 floats are halved among two ranks (2000 bytes each way), twice; between nodes
 // 50 elements of 8 bytes.
 TEST(NodeShards, TimeByHand) {
-  ModelConfig model;
-  model.layout.Add("weight", {1000}, 1000);
-  model.plan = {{Unit{0, 1, Sparsified::kBehind, 0.1}}};
-  model.topology = {4, 2};
+  ModelConfig model =
+      EvenModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kBehind, 0.1}}}, {4, 2});
   model.make_strategy = [] { return StrategyOf(Chain::kNodeShards); };
-  model.sparsifier = "topk";
-  model.dense_collective = CoreCollective("ring-allreduce");
-  model.sparse_collective = CoreCollective("sparse-allgather");
-  model.cost = testing::EvenCost();
   model.backward = {0, 0, {0}, 0, 0};
   const ModelStep step = SimulateStep(model, 0, 0);
   // The two ranks of a node share its card: their payloads go out one behind the other.
@@ -373,4 +327,4 @@ TEST(NodeShards, TimeByHand) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "tests/support/planning.hpp"
 
 namespace sparfuse {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 class Recorder final : public StepScheduler {
  public:
   explicit Recorder(Topology topology = {4, 2}, int rank = 1)
-      : StepScheduler(Layout(), {{Unit{0, 3}}}, topology, rank) {
+      : StepScheduler(testing::LayoutOf({10, 20, 30}), {{Unit{0, 3}}}, topology, rank) {
     ResetStep();
   }
 
@@ -32,13 +33,6 @@ class Recorder final : public StepScheduler {
   bool complete = false;
 
  private:
-  static GradientLayout Layout() {
-    GradientLayout layout;
-    for (const std::size_t n : {10, 20, 30}) {
-      layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-    }
-    return layout;
-  }
   void StartLocal(Handle handle, Op&) override { started.push_back(handle); }
   void StartExchange(Handle handle, Op&) override { started.push_back(handle); }
   void StartTimerOp(Handle handle, double) override { started.push_back(handle); }

@@ -11,7 +11,7 @@
 #include "tests/support/devices/device_arrays.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 class FeedbackDevice : public OnDevices {};
@@ -114,7 +114,7 @@ TEST_P(FeedbackDevice, ClippingAndAdvancingAreCaptured) {
   };
   step();
   gpu::Synchronize(stream());
-  const testing::GpuGraph graph(stream(), step);
+  const GpuGraph graph(stream(), step);
   graph.Launch(stream());
   const std::vector<float> found = velocity.ToHost();
   EXPECT_NEAR(found[0], 0.9, 1e-5);
@@ -188,4 +188,4 @@ TEST_P(FeedbackDevice, TakesBackWhatWasReturned) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

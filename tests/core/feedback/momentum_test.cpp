@@ -9,14 +9,8 @@
 #include "core/feedback/feedback.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 constexpr std::size_t kN = 5000;
 
@@ -76,7 +70,7 @@ TEST(Momentum, IsThePapersAlgorithmBitForBit) {
 }
 
 TEST(Momentum, DoesNotDependOnThePool) {
-  constexpr std::size_t kLarge = testing::kLargeShape;
+  constexpr std::size_t kLarge = kLargeShape;
   const auto gradient = MakeData("gaussian", kLarge, 1);
   std::vector<std::uint32_t> reference;
   ThreadPool one(1);
@@ -120,8 +114,7 @@ TEST(Clipping, ScalesToTheNormAndLeavesSmallerGradientsAlone) {
   EXPECT_EQ(ClipFactor(gradient, 5.1, pool), 1.0f);
   EXPECT_FLOAT_EQ(ClipFactor(gradient, 1.0, pool), 0.2f);
   EXPECT_EQ(ClipFactor(std::vector<float>(3), 1.0, pool), 1.0f);
-  EXPECT_EQ(ClipFactor(std::vector<float>{std::numeric_limits<float>::infinity()}, 1.0, pool),
-            1.0f);
+  EXPECT_EQ(ClipFactor(std::vector<float>{kInfinity}, 1.0, pool), 1.0f);
   EXPECT_THROW(ClipFactor(gradient, 0.0, pool), Error);
 }
 
@@ -151,4 +144,4 @@ TEST(Warmup, TakesAnExplicitSchedule) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,23 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/feedback/residual_store.hpp"
+#include "tests/support/planning.hpp"
 
 namespace sparfuse {
 namespace {
 
 constexpr Device kDevice{DeviceKind::kEmulated, 0};
 
-GradientLayout Layout() {
-  GradientLayout layout;
-  for (const std::size_t n : {3, 5, 2}) {
-    layout.Add(std::string("t").append(std::to_string(n)), {static_cast<std::int64_t>(n)}, n);
-  }
-  return layout;
-}
+GradientLayout Layout() { return testing::LayoutOf({3, 5, 2}); }
 
 std::vector<float> Values(std::span<const float> values) { return {values.begin(), values.end()}; }
 

@@ -4,25 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-#include <map>
 #include <random>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/feedback/residual_store.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Elements;
-using testing::GlobalTopK;
-using testing::kSurvivors;
 
 constexpr int kSteps = 10;
 constexpr std::size_t kNumel = 900;
@@ -55,7 +48,7 @@ std::vector<float> IntegerGradient(int rank, int step) {
 
 void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
   const auto ranks = static_cast<std::size_t>(loop.size());
-  const auto topk = testing::MakeSparsifier("topk");
+  const auto topk = MakeSparsifier("topk");
   ThreadPool pool(1);
   Workspace workspace;
   SelectCounters counters;
@@ -94,8 +87,7 @@ void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
     buffers.own = own_bytes;
     buffers.gathered = std::as_writable_bytes(gathered.host());
     buffers.capacity_bytes = own_bytes.size();
-    loop.RunBlocking(
-        [&](Communicator& world) { return testing::Dropping()->Run(world, buffers, 0); });
+    loop.RunBlocking([&](Communicator& world) { return Dropping()->Run(world, buffers, 0); });
 
     const SparsePayload back = ViewSparsePayload(buffers.returned);
     std::size_t added = 0;
@@ -124,7 +116,7 @@ void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
 TEST_P(Returned, ResidualsAndWhatWasAppliedSumUpToTheInputs) {
   const auto [ranks, with_momentum] = GetParam();
   std::vector<Trace> traces(static_cast<std::size_t>(ranks));
-  testing::RunRanks(ranks, 2, std::chrono::milliseconds(60'000), [&](ProgressLoop& loop) {
+  RunRanks(ranks, 2, std::chrono::milliseconds(60'000), [&](ProgressLoop& loop) {
     RunOneRank(loop, with_momentum, traces[static_cast<std::size_t>(loop.rank())]);
   });
   std::vector<double> inputs(kNumel, 0.0);   // of all ranks and steps
@@ -177,14 +169,11 @@ TEST(AddReturned, RefusesIndicesThatDoNotIncrease) {
   std::vector<float> residual(4, 0.0f);
   for (const std::vector<std::uint32_t>& indices :
        std::vector<std::vector<std::uint32_t>>{{4, 4, 5}, {5, 4, 6}, {6, 5, 0}}) {
-    try {
+    ExpectError(FailureKind::kComm, {}, [&] {
       (void)AddReturned({indices, values}, {4, 8}, residual);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm);
-    }
+    });
   }
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,11 +8,12 @@
 
 #include "baselines/composition.hpp"
 #include "baselines/registry.hpp"
-#include "core/engine/model/model_engine.hpp"
 #include "core/sparsify/sparsifier.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/model_layouts.hpp"
+#include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr double kDensity = 0.01;
@@ -46,8 +47,7 @@ struct Case {
 
   Case(GradientLayout tensors, double seconds_per_element, double gbps, std::string how)
       : layout(std::move(tensors)), cost(CostsAt(gbps)), strategy(std::move(how)) {
-    const SparsifierDescriptor& descriptor = FindSparsifier("topk");
-    topk = descriptor.make(ResolveOptions("topk", descriptor.options, {}), 1);
+    topk = FindSparsifier("topk").make({}, 1);
     for (std::size_t t = 0; t < layout.tensors(); ++t) {
       backward.backward_seconds.push_back(seconds_per_element *
                                           static_cast<double>(layout.tensor(t).numel));
@@ -55,43 +55,23 @@ struct Case {
     backward.tail_seconds = 1e-4;
   }
   PlanInput Input(const std::string& by) const {
-    PlanInput input{layout, topology, kDensity, FindStrategy(by).sparsified, &backward, &cost};
-    if (by == "dense-units") input.density = 1;
-    input.sparsifier = "topk";
-    input.dense_collective = CoreCollective("ring-allreduce").get();
-    input.sparse_collective = CoreCollective("sparse-allgather").get();
-    return input;
+    return InputOf(layout, topology, by == "dense-units" ? 1 : kDensity,
+                   FindStrategy(by).sparsified, backward, cost);
   }
   PlanInput Input() const { return Input(strategy); }
   PayloadForm Form() const { return {topk.get(), {}, nullptr}; }
   Plan PlanOf(const std::string& planner, const std::string& by,
               const Options& options = {}) const {
-    const PlannerDescriptor& part = FindPlanner(planner);
-    Plan plan = part.make(ResolveOptions(planner, part.options, options))->MakePlan(Input(by));
-    CheckPlan(plan, layout);
-    return plan;
+    return testing::PlanOf(planner, Input(by), options);
   }
   double SimulatedSeconds(const Plan& plan, const std::string& by) const {
-    ModelConfig model;
-    model.layout = layout;
-    model.plan = plan;
-    model.topology = topology;
+    ModelConfig model = ModelOf(layout, plan, topology);
     model.make_strategy = [&] { return FindStrategy(by).make({}); };
-    model.sparsifier = "topk";
-    model.dense_collective = CoreCollective("ring-allreduce");
-    model.sparse_collective = CoreCollective("sparse-allgather");
     model.cost = cost;
     model.backward = backward;
     return SimulateStep(model, 0, 0).records.front().step_seconds;
   }
 };
-
-GradientLayout Tensors(std::initializer_list<std::size_t> sizes) {
-  GradientLayout layout;
-  for (const std::size_t n : sizes)
-    layout.Add("tensor" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
-  return layout;
-}
 
 std::vector<bool> DenseUnits(const Plan& plan) {
   std::vector<bool> dense;
@@ -101,8 +81,8 @@ std::vector<bool> DenseUnits(const Plan& plan) {
 
 // Two ranks, and milliseconds: copying, averaging and decompressing an element takes 1, selecting
 // from it `selecting`, and 8 bytes on the link 1, without latency.
-Case ByHand(std::initializer_list<std::size_t> sizes, double selecting) {
-  Case made(Tensors(sizes), 0.001, 1, "ahead");
+Case ByHand(const std::vector<std::size_t>& sizes, double selecting) {
+  Case made(LayoutOf(sizes), 0.001, 1, "ahead");
   made.topology = {2, 1};
   made.backward.tail_seconds = 0;
   CostModel& cost = made.cost = {};
@@ -163,7 +143,7 @@ TEST(DenseFallback, PredictsWhatTheModelEngineComputes) {
     for (const char* planner : {"layer-wise", "by-count", "ssfusion", "adtopk"}) {
       if (FindPlanner(planner).ahead_only && std::string(strategy) != "ahead") continue;
       SCOPED_TRACE(std::string(strategy) + ", " + planner);
-      const Case made(testing::ResNet50Cifar(), 2e-10, 10, strategy);
+      const Case made(ResNet50Cifar(), 2e-10, 10, strategy);
       Plan plan = made.PlanOf(planner, strategy);
       for (std::size_t u = 0; u < plan.units.size(); u += 3) {
         plan.units[u] = {plan.units[u].first, plan.units[u].last, Sparsified::kNever, 1.0};
@@ -183,7 +163,7 @@ TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
   bool slower_without = false;
   bool all_sparse = false;
   bool mixed = false;
-  for (const GradientLayout& layout : {testing::ResNet50ImageNet(), testing::BertBase(false)}) {
+  for (const GradientLayout& layout : {ResNet50ImageNet(), BertBase(false)}) {
     for (const char* strategy : {"ahead", "behind"}) {
       for (const char* planner : {"layer-wise", "by-bytes", "by-count", "whole-model"}) {
         for (const double gbps : {1.0, 10.0, 25.0, 40.0, 100.0, 400.0}) {
@@ -211,16 +191,6 @@ TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
   EXPECT_TRUE(mixed);
 }
 
-std::string MessageOf(const MethodParts& parts) {
-  try {
-    Compose(parts);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "";
-}
-
 TEST(DenseFallback, IsRefusedWhereThereIsNoChoice) {
   MethodParts parts;
   parts.strategy = "ahead";
@@ -231,18 +201,19 @@ TEST(DenseFallback, IsRefusedWhereThereIsNoChoice) {
   parts.density = kDensity;
   parts.feedback = "residual";
   EXPECT_TRUE(Compose(parts).needs_profile());
+  const auto error = [](const MethodParts& given) { return ErrorOf([&] { Compose(given); }); };
 
   MethodParts momentum = parts;
   momentum.feedback = "momentum";
-  EXPECT_NE(MessageOf(momentum).find("\"momentum\""), std::string::npos);
+  EXPECT_SAYS(error(momentum), "\"momentum\"");
   MethodParts naive = parts;
   naive.strategy = "safusion-naive";
-  EXPECT_NE(MessageOf(naive).find("\"safusion-naive\""), std::string::npos);
+  EXPECT_SAYS(error(naive), "\"safusion-naive\"");
   MethodParts quantized = parts;
   quantized.sparsifier = nullptr;
   quantized.sending["payload_dense"] = std::string("fp16");
-  EXPECT_NE(MessageOf(quantized).find("sparsifier \"none\""), std::string::npos);
+  EXPECT_SAYS(error(quantized), "sparsifier \"none\"");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -10,21 +10,18 @@
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
 #include "core/feedback/residual_store.hpp"
+#include "core/fusion/layout.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
-  GradientLayout layout;
-  for (const std::size_t n : sizes)
-    layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
-  return layout;
-}
+using sparfuse::testing::PlanOf;
 
 Plan PlanOf(const char* name, const GradientLayout& layout, const Options& options = {}) {
   const PlanInput input{layout, {4, 1}, 0.01, Sparsified::kAhead, nullptr, nullptr};
-  return testing::PlanOf(name, input, options);
+  return PlanOf(name, input, options);
 }
 
 TEST(Planners, CutAsTheirNamesSay) {
@@ -51,16 +48,6 @@ TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
   EXPECT_EQ(plan(1), "7");
 }
 
-std::string ErrorOfGiven(const GradientLayout& layout, const Options& options) {
-  try {
-    PlanOf("given", layout, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(Planners, GivenUnitsAreTheUnits) {
   const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
   const auto units = [](const char* text) { return Options{{"units", std::string(text)}}; };
@@ -70,8 +57,7 @@ TEST(Planners, GivenUnitsAreTheUnits) {
   EXPECT_EQ(PlanOf("given", layout, bytes("120,140,408")).UnitSizes(), "2,2,3");
   EXPECT_EQ(PlanOf("given", layout, units("7")).units.front().density, 0.01);
   const auto says = [&](const Options& options, const std::string& part) {
-    const std::string error = ErrorOfGiven(layout, options);
-    EXPECT_NE(error.find(part), std::string::npos) << error;
+    EXPECT_SAYS(ErrorOf([&] { PlanOf("given", layout, options); }), part);
   };
   says(units("3,1,2"), "units = \"3,1,2\": they add up to 6; expected the 7 tensors");
   says(units("3,5"), "they add up to more; expected the 7 tensors");
@@ -91,18 +77,10 @@ TEST(Planners, CoverEveryLayoutOnce) {
     for (const std::size_t tensors : {1u, 2u, 19u, 20u, 21u, 161u}) {
       GradientLayout layout;
       for (std::size_t t = 0; t < tensors; ++t) layout.Add("t", {1}, 1 + 977 * t % 5000);
-      const BackwardProfile backward = testing::EvenBackward(tensors);
-      const CostModel cost = testing::EvenCost();
-      const PlanInput input{layout,
-                            {4, 1},
-                            0.1,
-                            Sparsified::kAhead,
-                            &backward,
-                            &cost,
-                            "topk",
-                            CoreCollective("ring-allreduce").get(),
-                            CoreCollective("sparse-allgather").get()};
-      EXPECT_NO_THROW(testing::PlanOf(planner.name, input)) << planner.name << " with " << tensors;
+      const BackwardProfile backward = EvenBackward(tensors);
+      const CostModel cost = EvenCost();
+      const PlanInput input = InputOf(layout, {4, 1}, 0.1, Sparsified::kAhead, backward, cost);
+      EXPECT_NO_THROW(PlanOf(planner.name, input)) << planner.name << " with " << tensors;
     }
   }
 }
@@ -184,5 +162,47 @@ TEST(SelectionCost, InterpolatesInTheLogarithmOfDensity) {
   EXPECT_DOUBLE_EQ(cost(5, 1e-6), 1);
 }
 
+GradientLayout Layout() {
+  GradientLayout layout;
+  layout.Add("a", {4}, 4);
+  layout.Add("bias", {2}, 2, true);
+  layout.Add("b", {3}, 3);
+  layout.Add("norm", {1}, 1, true);
+  layout.Add("c", {5}, 5);
+  return layout;
+}
+
+std::vector<std::size_t> In(const GradientLayout& layout, Range range) {
+  std::vector<std::size_t> positions;
+  for (const std::size_t t : layout.TensorsIn(range)) positions.push_back(t);
+  return positions;
+}
+
+TEST(GradientLayout, TensorsLieInReadyOrder) {
+  const GradientLayout layout = Layout();
+  EXPECT_FALSE(layout.dense_apart());
+  EXPECT_EQ(layout.RangeOf(0, 3), (Range{0, 9}));
+  EXPECT_EQ(layout.PositionOf(5), 1u);
+  EXPECT_EQ(In(layout, {5, 10}), (std::vector<std::size_t>{1, 2, 3}));
+}
+
+TEST(GradientLayout, DenseTensorsApartLieBehindTheOthers) {
+  GradientLayout layout = Layout();
+  layout.SetDenseApart();
+  EXPECT_TRUE(layout.dense_apart());
+  EXPECT_EQ(layout.numel(), 15u);
+  EXPECT_EQ(layout.tensor(2).range(), (Range{4, 7}));
+  EXPECT_EQ(layout.tensor(1).range(), (Range{12, 14}));
+  EXPECT_EQ(layout.tensor(3).range(), (Range{14, 15}));
+  EXPECT_EQ(layout.RangeOf(0, 5), (Range{0, 12})) << "a unit is what can be sparsified of it";
+  EXPECT_EQ(layout.RangeOf(1, 3), (Range{4, 7}));
+  EXPECT_EQ(layout.RangeOf(3, 4).size(), 0u);
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    EXPECT_EQ(layout.PositionOf(layout.tensor(t).offset), t);
+    EXPECT_EQ(layout.PositionOf(layout.tensor(t).range().end - 1), t);
+  }
+  EXPECT_EQ(In(layout, {3, 13}), (std::vector<std::size_t>{0, 2, 4, 1}));
+}
+
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

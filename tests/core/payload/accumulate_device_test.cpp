@@ -2,22 +2,18 @@
 #include "core/payload/accumulate_device.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <memory>
 #include <random>
 
-#include "core/base/error.hpp"
 #include "tests/support/devices/device_arrays.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
 
 class AccumulateDevice : public OnDevices {};
 INSTANTIATE_TEST_SUITE_P(Devices, AccumulateDevice, TheDevices(), DeviceName);
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct HostPayload {
   std::vector<std::uint32_t> indices;
@@ -34,12 +30,6 @@ HostPayload RandomPayload(std::size_t n, double density, std::mt19937& random) {
     payload.values.push_back(normal(random));
   }
   return payload;
-}
-
-std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits;
-  for (const float v : x) bits.push_back(std::bit_cast<std::uint32_t>(v));
-  return bits;
 }
 
 // Payloads on a device, those with an odd number behind a count word that is below the bound.
@@ -173,21 +163,16 @@ TEST_P(AccumulateDevice, NotesTheFirstCorruptIndex) {
       {{{7, 7}, {1, 1}}, "payload 1 is corrupt at element 1"},
       {{{0xffffffffu}, {1}}, "payload 1 is corrupt at element 0"}};
   for (const auto& [payload, expected] : bad) {
-    try {
+    testing::ExpectError(FailureKind::kComm, {expected}, [&] {
       CheckPayloadFault(fault_of({good, payload, payload}, 9000));
-      FAIL() << expected;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm);
-      EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
-    }
+    });
   }
 }
 
 TEST_P(AccumulateDevice, WorksElementByElementFromAnyPlaceOn) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{4},
-                              std::size_t{4097}, std::size_t{10'001}}) {
+  for (const std::size_t n : {0, 1, 3, 4, 4097, 10'001}) {
     for (const std::size_t offset : {0, 1, 2}) {
       std::vector<float> x(n), y(n), scaled(n);
       for (std::size_t i = 0; i < n; ++i) {
@@ -252,8 +237,7 @@ class Slots {
 
 TEST_P(AccumulateDevice, MergesSlotsIntoOnePayload) {
   std::mt19937 random(5);
-  for (const std::size_t parts : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{64},
-                                  std::size_t{65}, std::size_t{150}}) {
+  for (const std::size_t parts : {0, 1, 3, 64, 65, 150}) {
     std::vector<HostPayload> selections;
     HostPayload merged;
     std::uint32_t base = 10;

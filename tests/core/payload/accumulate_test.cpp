@@ -9,7 +9,8 @@
 #include <random>
 
 #include "core/base/cpu.hpp"
-#include "core/base/error.hpp"
+#include "tests/support/bits.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
@@ -41,17 +42,9 @@ std::vector<SparsePayload> Views(const std::vector<OwnedPayload>& payloads) {
   return views;
 }
 
-std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits(x.size());
-  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
-  return bits;
-}
-
 TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
-  for (const std::size_t n : {std::size_t{1}, std::size_t{4095}, std::size_t{4097},
-                              std::size_t{600'001}, std::size_t{4'200'003}}) {
-    for (const std::size_t ranks : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{5},
-                                    std::size_t{65}, std::size_t{130}}) {
+  for (const std::size_t n : {1, 4095, 4097, 600'001, 4'200'003}) {
+    for (const std::size_t ranks : {0, 1, 2, 5, 65, 130}) {
       if (n > 10'000 && ranks > 5) continue;
       if (n > 1'000'000 && ranks > 2) continue;
       // Few elements a block, or many: the ways to scale and to clear differ.
@@ -68,7 +61,7 @@ TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
         ThreadPool pool(threads);
         std::vector<float> out(n, std::numeric_limits<float>::quiet_NaN());
         AccumulateSparse(Views(payloads), scale, out, pool);
-        ASSERT_EQ(Bits(out), Bits(expected)) << "n=" << n << " ranks=" << ranks;
+        ASSERT_EQ(testing::Bits(out), testing::Bits(expected)) << "n=" << n << " ranks=" << ranks;
       }
     }
   }
@@ -92,7 +85,7 @@ TEST(AccumulateSparse, StreamsFromAnyElementOn) {
       AccumulateSparse(Views(payloads), 0.5f, std::span(room).subspan(first, kN), pool);
       const std::vector<float> out(room.begin() + static_cast<std::ptrdiff_t>(first),
                                    room.begin() + static_cast<std::ptrdiff_t>(first + kN));
-      ASSERT_EQ(Bits(out), Bits(expected)) << IsaName(isa) << ", from " << first;
+      ASSERT_EQ(testing::Bits(out), testing::Bits(expected)) << IsaName(isa) << ", from " << first;
       EXPECT_EQ(std::count(room.begin(), room.end(), -7.0f),
                 static_cast<std::ptrdiff_t>(first + 16));
     }
@@ -114,14 +107,9 @@ void ExpectCorrupt(std::size_t n, const OwnedPayload& bad, const std::string& te
   const OwnedPayload good{{0}, {1.0f}};
   ThreadPool pool(2);
   std::vector<float> out(n);
-  try {
+  testing::ExpectError(FailureKind::kComm, {"payload 1", text}, [&] {
     AccumulateSparse(std::vector<SparsePayload>{good.view(), bad.view()}, 1.0f, out, pool);
-    ADD_FAILURE() << "accepted: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(FailureKindName(error.kind()), "comm");
-    EXPECT_NE(std::string(error.what()).find("payload 1"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
+  });
 }
 
 TEST(AccumulateSparse, RefusesCorruptPayloads) {
@@ -135,7 +123,7 @@ TEST(AccumulateSparse, RefusesCorruptPayloads) {
 }
 
 TEST(ScaleDense, ScalesInPlaceAndAcross) {
-  for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{600'001}}) {
+  for (const std::size_t n : {1, 33, 600'001}) {
     ThreadPool pool(3);
     std::vector<float> in(n);
     for (std::size_t i = 0; i < n; ++i) in[i] = static_cast<float>(i % 1000) - 500.0f;
@@ -155,18 +143,17 @@ TEST(AddInto, AddsElementByElement) {
 
 TEST(CopyFinite, CopiesAllAndNoticesWhatIsNotFinite) {
   ThreadPool pool(2);
-  for (const std::size_t n : {std::size_t{1}, std::size_t{37}, std::size_t{600'001}}) {
+  for (const std::size_t n : {1, 37, 600'001}) {
     std::vector<float> from(n, std::numeric_limits<float>::max());
     from[0] = -std::numeric_limits<float>::denorm_min();
     std::vector<float> to(n, 0.0f);
     EXPECT_TRUE(CopyFinite(from, to, pool));
     EXPECT_EQ(from, to);
     for (const float bad :
-         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(),
-          std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+         {testing::kNan, -testing::kNan, testing::kInfinity, -testing::kInfinity}) {
       from[n - 1] = bad;
       EXPECT_FALSE(CopyFinite(from, to, pool));
-      EXPECT_EQ(Bits(from), Bits(to));
+      EXPECT_EQ(testing::Bits(from), testing::Bits(to));
     }
   }
 }

@@ -1,7 +1,6 @@
 // Tests that payloads are coded on a device in the host's bytes, and damaged ones found out.
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <optional>
 #include <random>
 
@@ -84,12 +83,6 @@ std::vector<std::byte> HostEncode(PayloadCoding coding, const std::vector<std::u
   return bytes;
 }
 
-std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits;
-  for (const float v : x) bits.push_back(std::bit_cast<std::uint32_t>(v));
-  return bits;
-}
-
 // Gaps of every kind: short, long, and those whose halves look like escapes.
 std::vector<std::uint32_t> Indices(std::size_t count, std::uint32_t kind, std::mt19937& random) {
   static constexpr std::uint32_t kSpecial[] = {1,      2,      65534,  65535,   65536,
@@ -120,8 +113,7 @@ constexpr std::size_t kN = std::size_t{1} << 32;
 
 TEST_P(PayloadCodingDevice, EncodesAndDecodesTheHostsBytes) {
   std::mt19937 random(1);
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{7},
-                                  std::size_t{2047}, std::size_t{2049}, std::size_t{6001}}) {
+  for (const std::size_t count : {0, 1, 2, 7, 2047, 2049, 6001}) {
     for (const std::uint32_t kind : {0u, 1u, 2u, 3u}) {
       const Elements elements{Indices(count, kind, random), Values(count, random)};
       for (const PayloadCoding coding : kCodings) {

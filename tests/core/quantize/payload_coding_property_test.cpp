@@ -4,11 +4,8 @@
 #include "core/coding/payload_coding.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::Selected;
 
 constexpr PayloadCoding kCodings[] = {{ValueCoding::kF32, IndexCoding::kU32},
                                       {ValueCoding::kF16, IndexCoding::kU32},
@@ -67,7 +64,7 @@ bool Decode(std::span<const std::byte> bytes, std::size_t n, Selected* decoded) 
   }
 }
 
-constexpr int kDraws = testing::kSanitized ? 30 : 300;
+constexpr int kDraws = kSanitized ? 30 : 300;
 
 TEST(PayloadCoding, WhatIsEncodedIsDecoded) {
   std::mt19937_64 random(1);
@@ -136,4 +133,4 @@ TEST(PayloadCoding, ADamagedPayloadIsRefusedOrAnother) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

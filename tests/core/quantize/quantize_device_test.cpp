@@ -1,6 +1,4 @@
 // Tests that quantizers on a device give the host's bytes, residuals and sums.
-#include <bit>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <random>
@@ -12,12 +10,6 @@
 
 namespace sparfuse {
 namespace {
-
-std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
-  std::vector<std::uint32_t> bits;
-  for (const float v : x) bits.push_back(std::bit_cast<std::uint32_t>(v));
-  return bits;
-}
 
 // "normal"; "tiny" and "huge", whose squares leave single precision; "mixed" blocks of all of them
 // and zeros; "signed zeros".
@@ -183,7 +175,7 @@ TEST_P(QuantizeDevice, AddsUpTheHostsSums) {
   for (const Form& form : kForms) {
     const auto quantizer = Make(form);
     const Staged staged(Make(form));
-    for (const std::size_t payloads : {std::size_t{1}, std::size_t{3}, std::size_t{35}}) {
+    for (const std::size_t payloads : {1, 3, 35}) {
       const std::size_t n = payloads == 3 ? 5003 : 1333;
       std::vector<std::vector<std::byte>> encoded;
       std::vector<std::span<const std::byte>> views;

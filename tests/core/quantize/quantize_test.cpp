@@ -5,18 +5,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "core/base/random_stream.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::MakeData;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::size_t kLargeShape = 270'001;  // several chunks of the pool, the last one short
@@ -56,7 +52,7 @@ std::vector<float> Accumulate(const Quantizer& quantizer,
                               const std::vector<std::vector<std::byte>>& payloads, float scale,
                               std::size_t n, int threads = 1) {
   ThreadPool pool(threads);
-  std::vector<float> out(n, std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> out(n, kNan);
   const std::vector<std::span<const std::byte>> views(payloads.begin(), payloads.end());
   AccumulateQuantized(quantizer, views, scale, out, pool);
   return out;
@@ -96,18 +92,19 @@ class QuantizerLaws : public ::testing::TestWithParam<Variant> {
     return MakeQuantizer(GetParam().name, GetParam().options);
   }
   const QuantizerDescriptor& descriptor() const { return FindQuantizer(GetParam().name); }
+
+  const std::unique_ptr<Quantizer> quantizer_ = Make();
 };
 
 // What is sent and what is kept add up to what was there, to the rounding of one subtraction.
 TEST_P(QuantizerLaws, KeepsWhatItDoesNotSend) {
-  const auto quantizer = Make();
   for (const std::size_t n : kShapes) {
     for (const std::string& data : DataNames()) {
       if (n > 100'000 && data != "gaussian") continue;
       const auto gradient = MakeData(data, n, 1);
       const auto old = MakeData("laplace", n, 2);
-      const Encoded encoded = Encode(*quantizer, gradient, old);
-      const auto sent = Decode(*quantizer, encoded.bytes, n);
+      const Encoded encoded = Encode(*quantizer_, gradient, old);
+      const auto sent = Decode(*quantizer_, encoded.bytes, n);
       for (std::size_t i = 0; i < n; ++i) {
         const float x = gradient[i] + old[i];
         ASSERT_NEAR(sent[i] + encoded.residual[i], x,
@@ -118,7 +115,7 @@ TEST_P(QuantizerLaws, KeepsWhatItDoesNotSend) {
       // A residual says only what is encoded, not how.
       std::vector<float> x(n);
       for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + old[i];
-      ASSERT_EQ(Encode(*quantizer, x, {}).bytes, encoded.bytes) << data << " n=" << n;
+      ASSERT_EQ(Encode(*quantizer_, x, {}).bytes, encoded.bytes) << data << " n=" << n;
     }
   }
 }
@@ -151,25 +148,23 @@ TEST_P(QuantizerLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
 }
 
 TEST_P(QuantizerLaws, AddsRanksInOrder) {
-  const auto quantizer = Make();
-  for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{9000}}) {
+  for (const std::size_t n : {1, 33, 9000}) {
     std::vector<std::vector<std::byte>> payloads;
     std::vector<float> expected(n, 0.0f);
     for (int rank = 0; rank < 5; ++rank) {
       const auto gradient = MakeData("layers", n, static_cast<std::uint32_t>(rank));
-      payloads.push_back(Encode(*quantizer, gradient, {}, 0, rank).bytes);
-      const auto decoded = Decode(*quantizer, payloads.back(), n);
+      payloads.push_back(Encode(*quantizer_, gradient, {}, 0, rank).bytes);
+      const auto decoded = Decode(*quantizer_, payloads.back(), n);
       for (std::size_t i = 0; i < n; ++i) expected[i] += decoded[i];
     }
     for (float& e : expected) e *= 0.2f;
-    EXPECT_EQ(Bits(Accumulate(*quantizer, payloads, 0.2f, n)), Bits(expected)) << n;
+    EXPECT_EQ(Bits(Accumulate(*quantizer_, payloads, 0.2f, n)), Bits(expected)) << n;
   }
-  EXPECT_EQ(Accumulate(*quantizer, {}, 0.5f, 70), std::vector<float>(70, 0.0f));
+  EXPECT_EQ(Accumulate(*quantizer_, {}, 0.5f, 70), std::vector<float>(70, 0.0f));
 }
 
 TEST_P(QuantizerLaws, LosesNoMoreThanItSays) {
-  const auto quantizer = Make();
-  for (const std::size_t n : {std::size_t{1}, std::size_t{100}, std::size_t{5000}}) {
+  for (const std::size_t n : {1, 100, 5000}) {
     for (const std::string& data : DataNames()) {
       if (data == "denormal") continue;  // levels are rounded to multiples of the smallest float
       const auto x = MakeData(data, n, 1);
@@ -177,32 +172,30 @@ TEST_P(QuantizerLaws, LosesNoMoreThanItSays) {
       constexpr int kDraws = 20;
       double lost = 0;
       for (std::uint64_t step = 0; step < kDraws; ++step) {
-        const Encoded encoded = Encode(*quantizer, x, std::vector<float>(n, 0.0f), step);
+        const Encoded encoded = Encode(*quantizer_, x, std::vector<float>(n, 0.0f), step);
         lost += SquaredNorm(encoded.residual) / kDraws;
       }
       // A single element has no average to fall back on: 20 draws of it may all go one way.
-      EXPECT_LE(lost, (n == 1 ? 2 : 1.05) * quantizer->ErrorBound(n) * squares + 1e-12 * squares)
+      EXPECT_LE(lost, (n == 1 ? 2 : 1.05) * quantizer_->ErrorBound(n) * squares + 1e-12 * squares)
           << data << " n=" << n;
     }
   }
 }
 
 TEST_P(QuantizerLaws, SendsZerosOfZeros) {
-  const auto quantizer = Make();
   const std::vector<float> zeros(5000, 0.0f);
-  const Encoded encoded = Encode(*quantizer, zeros, zeros);
-  EXPECT_EQ(Decode(*quantizer, encoded.bytes, zeros.size()), zeros);
+  const Encoded encoded = Encode(*quantizer_, zeros, zeros);
+  EXPECT_EQ(Decode(*quantizer_, encoded.bytes, zeros.size()), zeros);
   EXPECT_EQ(encoded.residual, zeros);
 }
 
 TEST_P(QuantizerLaws, HoldsOutAtTheEndsOfTheRange) {
-  const auto quantizer = Make();
   for (const float magnitude : {FLT_MAX, FLT_MIN, std::numeric_limits<float>::denorm_min()}) {
-    for (const std::size_t n : {std::size_t{1}, std::size_t{5000}}) {
+    for (const std::size_t n : {1, 5000}) {
       std::vector<float> x(n, magnitude);
       for (std::size_t i = 1; i < n; i += 2) x[i] = -magnitude;
-      const Encoded encoded = Encode(*quantizer, x, std::vector<float>(n, 0.0f));
-      const auto sent = Decode(*quantizer, encoded.bytes, n);
+      const Encoded encoded = Encode(*quantizer_, x, std::vector<float>(n, 0.0f));
+      const auto sent = Decode(*quantizer_, encoded.bytes, n);
       for (std::size_t i = 0; i < n; ++i) {
         ASSERT_TRUE(std::isfinite(sent[i]) && std::isfinite(encoded.residual[i]));
         ASSERT_EQ(sent[i] + encoded.residual[i], x[i]) << magnitude << " n=" << n;
@@ -212,25 +205,18 @@ TEST_P(QuantizerLaws, HoldsOutAtTheEndsOfTheRange) {
 }
 
 TEST_P(QuantizerLaws, RefusesWhatIsNotFinite) {
-  const auto quantizer = Make();
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
     for (const std::size_t n : {std::size_t{1}, std::size_t{33}, kLargeShape}) {
-      for (const float bad :
-           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-            -std::numeric_limits<float>::infinity()}) {
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
         for (const bool feedback : {false, true}) {
           auto gradient = MakeData("ascending", n, 1);
           gradient[n * 2 / 3] = bad;
-          try {
-            Encode(*quantizer, gradient, std::vector<float>(feedback ? n : 0, 0.0f), 9, 0, 2);
-            ADD_FAILURE() << "accepted " << bad << " n=" << n;
-          } catch (const Error& error) {
-            const std::string what = error.what();
-            EXPECT_EQ(error.kind(), FailureKind::kNumeric) << what;
-            EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
-            EXPECT_NE(what.find("element " + std::to_string(n * 2 / 3)), std::string::npos) << what;
-          }
+          SCOPED_TRACE(::testing::Message() << bad << ", n=" << n);
+          ExpectError(
+              FailureKind::kNumeric, {"conv1.weight", "element " + std::to_string(n * 2 / 3)}, [&] {
+                Encode(*quantizer_, gradient, std::vector<float>(feedback ? n : 0, 0.0f), 9, 0, 2);
+              });
         }
       }
     }
@@ -238,55 +224,39 @@ TEST_P(QuantizerLaws, RefusesWhatIsNotFinite) {
 }
 
 TEST_P(QuantizerLaws, RefusesArgumentsThatMakeNoSense) {
-  const auto quantizer = Make();
   ThreadPool pool(1);
   Workspace workspace;
   std::vector<float> x(100, 1.0f);
   std::vector<std::byte> out(4096);
-  const std::size_t right = quantizer->EncodedBytes(100);
+  const std::size_t right = quantizer_->EncodedBytes(100);
   EXPECT_EQ(right % 4, 0u);
   struct Case {
     std::size_t n, residual, bytes;
   };
   for (const Case& c : {Case{0, 0, 4}, Case{100, 99, right}, Case{100, 100, right + 4}}) {
-    try {
-      quantizer->Encode({&pool, &workspace, 0}, {{x.data(), c.n, {}}, {x.data(), c.residual, {}}},
-                        {1, "fc.bias", {}, 0}, std::span(out).first(c.bytes));
-      ADD_FAILURE() << "accepted n=" << c.n;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
+      quantizer_->Encode({&pool, &workspace, 0}, {{x.data(), c.n, {}}, {x.data(), c.residual, {}}},
+                         {1, "fc.bias", {}, 0}, std::span(out).first(c.bytes));
+    });
   }
 }
 
 TEST_P(QuantizerLaws, RefusesPayloadsOfAnotherLength) {
-  const auto quantizer = Make();
-  const auto good = Encode(*quantizer, MakeData("gaussian", 100, 1), {}).bytes;
+  const auto good = Encode(*quantizer_, MakeData("gaussian", 100, 1), {}).bytes;
   for (const std::size_t size : {std::size_t{0}, good.size() - 4, good.size() + 4}) {
     std::vector<std::byte> bad = good;
     bad.resize(size);
-    try {
-      Accumulate(*quantizer, {good, bad}, 1.0f, 100);
-      ADD_FAILURE() << "accepted " << size << " bytes";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kComm);
-      EXPECT_NE(std::string(error.what()).find("payload 1"), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find(std::to_string(size)), std::string::npos);
-    }
+    ExpectError(FailureKind::kComm, {"payload 1", std::to_string(size)}, [&] {
+      Accumulate(*quantizer_, {good, bad}, 1.0f, 100);
+    });
   }
 }
 
 // A payload of nothing but ones is a scale, a norm and a half that is not a number.
 TEST_P(QuantizerLaws, RefusesPayloadsThatAreNotFinite) {
-  const auto quantizer = Make();
-  std::vector<std::byte> bytes(quantizer->EncodedBytes(100), std::byte{0xff});
-  try {
-    Decode(*quantizer, bytes, 100);
-    ADD_FAILURE() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kComm);
-  }
+  std::vector<std::byte> bytes(quantizer_->EncodedBytes(100), std::byte{0xff});
+  ExpectError(FailureKind::kComm, {}, [&] { Decode(*quantizer_, bytes, 100); });
 }
 
 TEST_P(QuantizerLaws, DescribesItself) {
@@ -348,13 +318,8 @@ TEST(Quantizers, ErrorFeedbackDivergesWhereTheErrorIsLargerThanTheVector) {
 }
 
 TEST(Quantizers, AnUnknownNameIsAnErrorThatNamesTheNearest) {
-  try {
-    FindQuantizer("qsdg");
-    ADD_FAILURE() << "found";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(), "unknown quantizer \"qsdg\"; did you mean \"qsgd\"?");
-  }
+  EXPECT_EQ(ErrorOf([&] { FindQuantizer("qsdg"); }, FailureKind::kConfig),
+            "unknown quantizer \"qsdg\"; did you mean \"qsgd\"?");
 }
 
 // --- fp16
@@ -567,4 +532,4 @@ TEST(Sign, ContractsByTheDensityOfTheVector) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -11,10 +11,8 @@
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::PlanOf;
 
 constexpr double kDensity = 0.5;
 
@@ -38,10 +36,7 @@ struct Profile {
     backward.backward_seconds.push_back(backward_seconds);
   }
   PlanInput Input(Sparsified sparsified = Sparsified::kAhead) const {
-    PlanInput input{layout, topology, kDensity, sparsified, &backward, &cost, "topk"};
-    input.dense_collective = CoreCollective("ring-allreduce").get();
-    input.sparse_collective = CoreCollective("sparse-allgather").get();
-    return input;
+    return InputOf(layout, topology, kDensity, sparsified, backward, cost);
   }
 };
 
@@ -118,34 +113,34 @@ TEST(AuthorsPlanner, ReproducesTheGoldenPlans) {
     Lengths lengths;
   };
   const Golden golden[] = {
-      {testing::ResNet50Cifar(), "resnet50", 0.1, {3, 8, 66, 85}},
-      {testing::ResNet50Cifar(), "resnet50", 0.05, {3, 8, 30, 30, 30, 61}},
-      {testing::ResNet50Cifar(), "resnet50", 0.01, {3, 8, 18, 18, 18, 18, 79}},
-      {testing::ResNet50Cifar(), "resnet50", 1.0, {3, 20, 139}},
-      {testing::ResNet101Cifar(), "resnet101", 0.1, {3, 8, 80, 224}},
-      {testing::ResNet101Cifar(), "resnet101", 0.05, repeat({3, 8}, 4, 44, 128)},
-      {testing::ResNet101Cifar(), "resnet101", 0.01, repeat({3, 8}, 9, 18, 142)},
-      {testing::ResNet152Cifar(), "resnet152", 0.1, {3, 10, 156, 299}},
-      {testing::ResNet152Cifar(), "resnet152", 0.05, {3, 10, 96, 96, 96, 167}},
-      {testing::ResNet152Cifar(), "resnet152", 0.01, repeat({3, 10}, 4, 60, 215)},
-      {testing::ResNet152ImageNet(), "resnet152", 0.1, {3, 28, 2, 145, 145, 145}},
-      {testing::ResNet152ImageNet(), "resnet152", 0.05, {3, 20, 248, 197}},
-      {testing::ResNet152ImageNet(), "resnet152", 0.01, repeat({3, 10}, 4, 62, 207)},
-      {testing::Vgg16Cifar(), "vgg16", 0.1, {3, 4, 52}},
-      {testing::Vgg16Cifar(), "vgg16", 0.05, {3, 4, 52}},
-      {testing::Vgg16Cifar(), "vgg16", 0.01, {3, 4, 20, 32}},
-      {testing::Vgg19Cifar(), "vgg19", 0.1, {3, 3, 65}},
-      {testing::Vgg19Cifar(), "vgg19", 0.05, {3, 3, 65}},
-      {testing::Vgg19Cifar(), "vgg19", 0.01, {3, 3, 20, 20, 25}},
-      {testing::LstmWikiText2(), "lstm", 0.1, {2, 9, 1}},
-      {testing::LstmWikiText2(), "lstm", 0.05, {2, 9, 1, 0}},
-      {testing::LstmWikiText2(), "lstm", 0.01, {2, 9, 1, 0}},
-      {testing::TransformerWikiText2(), "transformer", 0.1, {2, 1, 1, 96}},
-      {testing::TransformerWikiText2(), "transformer", 0.05, {2, 1, 1, 32, 32, 32}},
-      {testing::TransformerWikiText2(), "transformer", 0.01, {2, 1, 1, 32, 32, 32}},
-      {testing::BertBase(true), "bert_base", 0.1, {3, 16, 2, 60, 60, 61}},
-      {testing::BertBase(true), "bert_base", 0.05, {3, 16, 180, 3}},
-      {testing::BertBase(true), "bert_base", 0.01, {3, 16, 134, 49}},
+      {ResNet50Cifar(), "resnet50", 0.1, {3, 8, 66, 85}},
+      {ResNet50Cifar(), "resnet50", 0.05, {3, 8, 30, 30, 30, 61}},
+      {ResNet50Cifar(), "resnet50", 0.01, {3, 8, 18, 18, 18, 18, 79}},
+      {ResNet50Cifar(), "resnet50", 1.0, {3, 20, 139}},
+      {ResNet101Cifar(), "resnet101", 0.1, {3, 8, 80, 224}},
+      {ResNet101Cifar(), "resnet101", 0.05, repeat({3, 8}, 4, 44, 128)},
+      {ResNet101Cifar(), "resnet101", 0.01, repeat({3, 8}, 9, 18, 142)},
+      {ResNet152Cifar(), "resnet152", 0.1, {3, 10, 156, 299}},
+      {ResNet152Cifar(), "resnet152", 0.05, {3, 10, 96, 96, 96, 167}},
+      {ResNet152Cifar(), "resnet152", 0.01, repeat({3, 10}, 4, 60, 215)},
+      {ResNet152ImageNet(), "resnet152", 0.1, {3, 28, 2, 145, 145, 145}},
+      {ResNet152ImageNet(), "resnet152", 0.05, {3, 20, 248, 197}},
+      {ResNet152ImageNet(), "resnet152", 0.01, repeat({3, 10}, 4, 62, 207)},
+      {Vgg16Cifar(), "vgg16", 0.1, {3, 4, 52}},
+      {Vgg16Cifar(), "vgg16", 0.05, {3, 4, 52}},
+      {Vgg16Cifar(), "vgg16", 0.01, {3, 4, 20, 32}},
+      {Vgg19Cifar(), "vgg19", 0.1, {3, 3, 65}},
+      {Vgg19Cifar(), "vgg19", 0.05, {3, 3, 65}},
+      {Vgg19Cifar(), "vgg19", 0.01, {3, 3, 20, 20, 25}},
+      {LstmWikiText2(), "lstm", 0.1, {2, 9, 1}},
+      {LstmWikiText2(), "lstm", 0.05, {2, 9, 1, 0}},
+      {LstmWikiText2(), "lstm", 0.01, {2, 9, 1, 0}},
+      {TransformerWikiText2(), "transformer", 0.1, {2, 1, 1, 96}},
+      {TransformerWikiText2(), "transformer", 0.05, {2, 1, 1, 32, 32, 32}},
+      {TransformerWikiText2(), "transformer", 0.01, {2, 1, 1, 32, 32, 32}},
+      {BertBase(true), "bert_base", 0.1, {3, 16, 2, 60, 60, 61}},
+      {BertBase(true), "bert_base", 0.05, {3, 16, 180, 3}},
+      {BertBase(true), "bert_base", 0.01, {3, 16, 134, 49}},
   };
   for (const Golden& each : golden) {
     EXPECT_EQ(AuthorsBufferLengths(each.layout, each.model, each.density), each.lengths)
@@ -333,4 +328,4 @@ TEST(SafusionPlanner, SaysWhetherItNeedsAProfile) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -5,19 +5,14 @@
 
 #include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/device_selection.hpp"
+#include "tests/support/errors.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 using Shape = std::vector<std::int64_t>;
 
-class AdTopKOnDevice : public testing::OnDevices {
+class AdTopKOnDevice : public OnDevices {
  protected:
   void ExpectAsOnHost(const Shape& shape, const std::string& axis, double density,
                       const std::string& data, bool feedback, std::size_t skew = 0) {
@@ -29,13 +24,8 @@ class AdTopKOnDevice : public testing::OnDevices {
     DeviceSelection selection(*adtopk, device(), n, density, feedback, 0, skew, 0, shape);
     for (std::uint64_t step = 0; step < (feedback ? 2 : 1); ++step) {
       const auto x = MakeData(data, n, static_cast<std::uint32_t>(n + step));
-      const auto expected = host.Run(x, step);
-      const auto selected = selection.Run(x, step);
-      ASSERT_EQ(selected.indices, expected.indices);
-      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-      if (feedback) {
-        ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
-      }
+      ExpectStepAsOnHost(host, selection, x, step);
+      if (HasFatalFailure()) return;
     }
   }
 };
@@ -113,37 +103,25 @@ TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
                                                {2, 3, 60, 50}}) {
     const std::size_t n = ElementsOf(shape);
     for (const bool feedback : {false, true}) {
-      const auto adtopk = MakeSparsifier("adtopk");
-      DeviceSelection selection(*adtopk, device(), n, 0.01, feedback, 0, 0, 0, shape);
+      DeviceSelection selection(MakeSparsifier("adtopk"), device(), n, 0.01, feedback, 0, 0, 0,
+                                shape);
       auto x = MakeData("gaussian", n, 1);
-      x[n - 7] = x[n - 6] = x[n - 1] = std::numeric_limits<float>::quiet_NaN();
-      try {
-        selection.Run(x, 41);
-        ADD_FAILURE();
-      } catch (const Error& error) {
-        const std::string what = error.what();
-        EXPECT_NE(what.find("element " + std::to_string(n - 7) + " "), std::string::npos) << what;
-      }
+      x[n - 7] = x[n - 6] = x[n - 1] = kNan;
+      ExpectError(FailureKind::kNumeric, {"element " + std::to_string(n - 7) + " "},
+                  [&] { selection.Run(x, 41); });
     }
   }
 }
 
 TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
-  const auto adtopk = MakeSparsifier("adtopk");
-  DeviceSelection selection(*adtopk, device(), 100, 0.1, false, 50, 0, 0, {10, 11});
-  try {
-    selection.Run(std::vector<float>(100, 1.0f), 0);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_NE(
-        std::string(error.what()).find("100 elements; expected as many as its shape has, 110"),
-        std::string::npos)
-        << error.what();
-  }
+  DeviceSelection selection(MakeSparsifier("adtopk"), device(), 100, 0.1, false, 50, 0, 0,
+                            {10, 11});
+  ExpectError(FailureKind::kConfig, {"100 elements; expected as many as its shape has, 110"},
+              [&] { selection.Run(std::vector<float>(100, 1.0f), 0); });
 }
 
 // Both forms that take turns, step by step with the host.
-class AdTopKPhasesOnDevice : public testing::OnDevices {
+class AdTopKPhasesOnDevice : public OnDevices {
  protected:
   void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
                       std::uint64_t steps,
@@ -154,12 +132,8 @@ class AdTopKPhasesOnDevice : public testing::OnDevices {
     Selection host(*on_host, n, 0.02, 1, true, shape);
     DeviceSelection selection(*on_device, device(), n, 0.02, true, 0, 0, 0, shape);
     for (std::uint64_t step = 0; step < steps; ++step) {
-      SCOPED_TRACE("step " + std::to_string(step));
-      const auto expected = host.Run(gradient(step), step);
-      const auto selected = selection.Run(gradient(step), step);
-      ASSERT_EQ(selected.indices, expected.indices);
-      ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-      ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+      ExpectStepAsOnHost(host, selection, gradient(step), step);
+      if (HasFatalFailure()) return;
     }
   }
 };
@@ -213,4 +187,4 @@ SPARFUSE_ON_DEVICES(AdTopKPhasesOnDevice);
 SPARFUSE_ON_DEVICES(AdTopKOnDevice);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,19 +6,14 @@
 #include "core/sparsify/descriptors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 Options BlocksOf(std::int64_t block) { return {{"block", block}}; }
 
 std::vector<std::uint32_t> IndicesOf(std::int64_t block, const std::vector<float>& x,
                                      double density) {
-  const auto sparsifier = MakeSparsifier("block-topk", BlocksOf(block));
-  Selection selection(*sparsifier, x.size(), density, 1, false);
+  Selection selection(MakeSparsifier("block-topk", BlocksOf(block)), x.size(), density, 1, false);
   return selection.Run(x, 0).indices;
 }
 
@@ -79,8 +74,7 @@ TEST(BlockTopK, CountsBlocks) {
 // With blocks of one element it is top-k.
 TEST(BlockTopK, HoldsByDefinitionForEveryBlockDensityAndPool) {
   std::mt19937 random(3);
-  for (const std::size_t n : {std::size_t{1}, std::size_t{255}, std::size_t{1025},
-                              std::size_t{20'000}, std::size_t{300'007}}) {
+  for (const std::size_t n : {1, 255, 1025, 20'000, 300'007}) {
     std::vector<float> x(n);
     for (float& v : x) v = static_cast<float>(static_cast<int>(random() % 15) - 7);
     for (const std::int64_t block : {1, 3, 256, 5000}) {
@@ -98,7 +92,7 @@ TEST(BlockTopK, HoldsByDefinitionForEveryBlockDensityAndPool) {
             }
             ASSERT_TRUE(selection.GuardsIntact());
             if (block == 1) {
-              ASSERT_EQ(expected, testing::LargestByDefinition(x, KeptCount(n, density)).indices);
+              ASSERT_EQ(expected, LargestByDefinition(x, KeptCount(n, density)).indices);
             }
           }
         }
@@ -134,4 +128,4 @@ TEST(BlockTopK, SaysWhatItSelectsTogether) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

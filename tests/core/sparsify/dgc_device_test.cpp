@@ -3,17 +3,10 @@
 
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-
-class DgcOnDevice : public testing::OnDevices {};
+class DgcOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(DgcOnDevice);
 
 void ExpectSteps(Device device, const Options& options, const std::string& data, std::size_t n,
@@ -25,18 +18,13 @@ void ExpectSteps(Device device, const Options& options, const std::string& data,
   for (int step = 0; step < steps; ++step) {
     auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
     for (float& g : gradient) g *= step == steps - 1 ? last_scale : 1;
-    const Selected expected = host.Run(gradient, static_cast<std::uint64_t>(step));
-    const Selected selected = on_device.Run(gradient, static_cast<std::uint64_t>(step));
-    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
-    ASSERT_EQ(Bits(selected.values), Bits(expected.values)) << "step " << step;
-    if (feedback) {
-      ASSERT_EQ(Bits(on_device.Residual()), Bits(host.residual())) << "step " << step;
-    }
+    ExpectStepAsOnHost(host, on_device, gradient, static_cast<std::uint64_t>(step));
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 
 TEST_P(DgcOnDevice, SmallTensorsOfEveryKind) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const std::size_t n : {1u, 2u, 33u, 199u, 1025u}) {
       ExpectSteps(device(), {}, data, n, n < 1000 ? 0.05 : 0.01, n != 199, 1);
     }
@@ -48,7 +36,7 @@ TEST_P(DgcOnDevice, SmallTensorsOfEveryKind) {
 
 TEST_P(DgcOnDevice, LargerTensorsOfEveryKind) {
   const std::vector<std::string> few = {"gaussian", "few-values", "zeros"};
-  for (const std::string& data : testing::kSanitized ? few : testing::DataNames()) {
+  for (const std::string& data : kSanitized ? few : DataNames()) {
     ExpectSteps(device(), {}, data, 20'011, 0.01, true, 1);
   }
   // More equal elements than candidates have room for.
@@ -77,7 +65,7 @@ TEST_P(DgcOnDevice, EveryOption) {
       {{"exact_trim", true}, {"max_iterations", std::int64_t{0}}}};
   for (const Options& options : all) {
     for (const char* data : {"gaussian", "few-values", "clustered", "equal"}) {
-      if (testing::kSanitized && data != std::string_view("few-values")) continue;
+      if (kSanitized && data != std::string_view("few-values")) continue;
       ExpectSteps(device(), options, data, 3000, 0.02, true, 1);
     }
     ExpectSteps(device(), options, "gaussian", 20'011, 0.005, true, 1);
@@ -88,7 +76,7 @@ TEST_P(DgcOnDevice, EveryOption) {
 // A bound of the step before that is far too high, or too low, leaves candidates that do not tell.
 TEST_P(DgcOnDevice, WhateverTheStepBeforeWas) {
   for (const float last_scale : {1.0f, 0.1f, 20.0f}) {
-    if (testing::kSanitized && last_scale == 1) continue;
+    if (kSanitized && last_scale == 1) continue;
     ExpectSteps(device(), {}, "gaussian", 20'011, 0.01, false, 4, last_scale);
     ExpectSteps(device(), {{"resample", false}}, "laplace", 20'011, 0.01, false, 4, last_scale);
     ExpectSteps(device(), {{"exact_trim", true}}, "gaussian", 20'011, 0.01, false, 4, last_scale);
@@ -110,4 +98,4 @@ TEST_P(DgcOnDevice, SelectsNothingWhereItIsNotWanted) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,14 +4,8 @@
 #include "core/base/random_stream.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::uint32_t kId = 7;
@@ -106,8 +100,7 @@ void ExpectRule(const Rule& rule,
         Selection selection(*dgc, n, density, 2, true);
         for (std::uint64_t step = 0; step < 4; ++step) {
           const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
-          std::vector<float> x = gradient;
-          for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + selection.residual()[i];
+          const std::vector<float> x = selection.WithResidual(gradient);
           const Selected expected = DgcByDefinition(x, density, rule, step);
           const std::size_t overflows = selection.counters().overflows;
           const Selected selected = selection.Run(gradient, step, kId);
@@ -117,7 +110,7 @@ void ExpectRule(const Rule& rule,
           }
           ASSERT_EQ(selected.indices, expected.indices)
               << data << " n=" << n << " density=" << density << " step=" << step;
-          ASSERT_EQ(testing::Bits(selected.values), testing::Bits(expected.values));
+          ASSERT_EQ(Bits(selected.values), Bits(expected.values));
         }
       }
     }
@@ -187,11 +180,11 @@ TEST(Dgc, ASpikeThatTheSampleMissesIsSent) {
 
 TEST(Dgc, OverflowOfTheSlotBecomesExactTopK) {
   // Without corrections everything above the sample's threshold is kept: ties keep all.
-  const auto dgc = MakeSparsifier("dgc", {{"max_iterations", std::int64_t{0}}});
   constexpr std::size_t kN = 60'000;
   std::vector<float> x(kN, 1.0f);
   x[kN - 1] = 2.0f;
-  Selection selection(*dgc, kN, 0.01, 1, false);
+  Selection selection(MakeSparsifier("dgc", {{"max_iterations", std::int64_t{0}}}), kN, 0.01, 1,
+                      false);
   EXPECT_EQ(selection.Run(x, 0).indices, LargestByDefinition(x, kN / 100).indices);
   EXPECT_EQ(selection.counters().overflows, 1u);
 }
@@ -224,7 +217,7 @@ TEST(Dgc, SelectionModelHolds) {
   double squares = 0;
   int runs = 0;
   for (const char* data : {"gaussian", "laplace"}) {
-    for (const std::size_t n : {std::size_t{20'000}, std::size_t{100'000}, std::size_t{500'000}}) {
+    for (const std::size_t n : {20'000, 100'000, 500'000}) {
       for (std::uint64_t step = 0; step < 40; ++step) {
         Selection selection(*dgc, n, 0.01, 1, false);
         const auto x = MakeData(data, n, static_cast<std::uint32_t>(step * 31 + n));
@@ -245,4 +238,4 @@ TEST(Dgc, SelectionModelHolds) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

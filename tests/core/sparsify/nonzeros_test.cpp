@@ -5,12 +5,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 TEST(Nonzeros, SendsAllThatIsNotZero) {
   const auto nonzeros = MakeSparsifier("nonzeros");
@@ -36,8 +32,7 @@ TEST(Nonzeros, SendsAllThatIsNotZero) {
 
 TEST(Nonzeros, TakesTheSmallestAndNoZeroOfEitherSign) {
   const float tiny = std::numeric_limits<float>::denorm_min();
-  const auto nonzeros = MakeSparsifier("nonzeros");
-  Selection selection(*nonzeros, 6, 0.2, 1, true);
+  Selection selection(MakeSparsifier("nonzeros"), 6, 0.2, 1, true);
   const auto selected = selection.Run({0.0f, -tiny, -0.0f, 3.0f, 0.0f, tiny}, 0);
   EXPECT_EQ(selected.indices, (std::vector<std::uint32_t>{1, 3, 5}));
   EXPECT_EQ(selected.values, (std::vector<float>{-tiny, 3.0f, tiny}));
@@ -53,4 +48,4 @@ TEST(Nonzeros, SendsNothingOfNothing) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

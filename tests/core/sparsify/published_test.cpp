@@ -8,14 +8,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 struct Result {
   Selected selected;
@@ -24,8 +18,7 @@ struct Result {
 
 Result Select(const std::string& name, const std::vector<float>& x, double density,
               const Options& options = {}, std::uint64_t step = 0) {
-  const auto sparsifier = MakeSparsifier(name, options);
-  Selection selection(*sparsifier, x.size(), density, 1, false);
+  Selection selection(MakeSparsifier(name, options), x.size(), density, 1, false);
   Result result{selection.Run(x, step), {}};
   result.counters = selection.counters();
   return result;
@@ -319,8 +312,7 @@ TEST(Published, SidcoAdaptsTheStagesOfAllTensorsTogether) {
             Count("sidco@repo", x, 0.01, {{"stages", std::int64_t{2}}}));
   // Of t-distributed data with very heavy tails more stages send less, and modes -2 and -3 turn.
   for (const std::int64_t mode : {-1, -2, -3}) {
-    const auto sparsifier = MakeSparsifier("sidco@repo", {{"stages", mode}});
-    Selection selection(*sparsifier, x.size(), 0.01, 1, false);
+    Selection selection(MakeSparsifier("sidco@repo", {{"stages", mode}}), x.size(), 0.01, 1, false);
     std::size_t count = 0;
     for (std::uint64_t step = 0; step < 100; ++step) count = selection.Run(x, step).indices.size();
     EXPECT_NEAR(static_cast<double>(count), 500, 250) << mode;
@@ -353,15 +345,8 @@ TEST(Published, RandomKFollowsTheBytesOfTheName) {
   const auto sparsifier = MakeSparsifier("randomk@saf");
   const std::vector<float> x(1000, 1.0f);
   const auto select = [&](std::string_view name, std::uint64_t step) {
-    ThreadPool pool(1);
-    Workspace workspace;
     SelectCounters counters;
-    std::vector<std::uint32_t> indices(10);
-    std::vector<float> values(10);
-    Slot slot{{indices.data(), 10, {}}, {values.data(), 10, {}}, 10, 0};
-    sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                       {0, name, {}, step}, nullptr, slot);
-    return indices;
+    return SelectInto(*sparsifier, x, 0.01, {0, name, {}, step}, 10, counters).indices;
   };
   EXPECT_EQ(select("ab", 3), select("ba", 3));
   EXPECT_EQ(select("ab", 3), select("aa", 4));
@@ -442,8 +427,7 @@ TEST(Published, SamplesSpreadAsTheyAreKnownTo) {
                            {"dgc@wfbp", 99.8, 0.2, 1.0},
                            {"dgc@sidco", 0.93, 0.22, 0.88},
                            {"dgc@pool", 0.9985, 0.003, 0.42}}) {
-    const auto sparsifier = MakeSparsifier(band.name);
-    Selection selection(*sparsifier, kN, 0.01, 1, false);
+    Selection selection(MakeSparsifier(band.name), kN, 0.01, 1, false);
     double sum = 0;
     double squares = 0;
     double recall = 0;
@@ -472,17 +456,10 @@ std::vector<SparsifierDescriptor> Forms() { return AndPublished({}); }
 TEST(Published, OverflowOfASmallSlotBecomesExactTopK) {
   const auto x = MakeData("gaussian", 50'000, 1);
   const auto sparsifier = MakeSparsifier("dgc@wfbp");
-  ThreadPool pool(1);
-  Workspace workspace;
   SelectCounters counters;
-  const std::size_t capacity = SlotCapacity(x.size(), 0.01);
-  std::vector<std::uint32_t> indices(capacity);
-  std::vector<float> values(capacity);
-  Slot slot{{indices.data(), capacity, {}}, {values.data(), capacity, {}}, capacity, 0};
-  sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), x.size(), {}}, {}}, 0.01,
-                     {0, "fc", {}, 0}, nullptr, slot);
-  indices.resize(slot.count);
-  EXPECT_EQ(indices, LargestByDefinition(x, 500).indices);
+  const Selected selected =
+      SelectInto(*sparsifier, x, 0.01, {0, "fc", {}, 0}, SlotCapacity(x.size(), 0.01), counters);
+  EXPECT_EQ(selected.indices, LargestByDefinition(x, 500).indices);
   EXPECT_EQ(counters.overflows, 1u);
 }
 
@@ -510,4 +487,4 @@ TEST(Published, NeverSendNothing) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,17 +4,12 @@
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"
 #include "core/sparsify/scan_device/position_bitmap_kernels.hpp"
 #include "tests/support/device_selection.hpp"
+#include "tests/support/errors.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
-
-class RandomKOnDevice : public testing::OnDevices {};
+class RandomKOnDevice : public OnDevices {};
 
 TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
   const auto randomk = MakeSparsifier("randomk");
@@ -28,11 +23,8 @@ TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
           DeviceSelection selection(*randomk, device(), n, density, feedback, 0, skew, 0);
           for (std::uint64_t step = 0; step < 2; ++step) {
             const auto x = MakeData("gaussian", n, static_cast<std::uint32_t>(step));
-            const auto expected = host.Run(x, step);
-            const auto selected = selection.Run(x, step);
-            ASSERT_EQ(selected.indices, expected.indices);
-            ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-            ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
+            ExpectStepAsOnHost(host, selection, x, step);
+            if (HasFatalFailure()) return;
           }
         }
       }
@@ -56,15 +48,8 @@ TEST_P(RandomKOnDevice, NamesTheFirstElementThatIsNotFinite) {
   for (const bool feedback : {false, true}) {
     DeviceSelection selection(*randomk, device(), kN, 0.01, feedback);
     auto x = MakeData("gaussian", kN, 1);
-    x[9001] = x[15'000] = x[9002] = std::numeric_limits<float>::infinity();
-    try {
-      selection.Run(x, 41);
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kNumeric);
-      EXPECT_NE(std::string(error.what()).find("element 9001 "), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("step 41"), std::string::npos) << error.what();
-    }
+    x[9001] = x[15'000] = x[9002] = kInfinity;
+    ExpectError(FailureKind::kNumeric, {"element 9001 ", "step 41"}, [&] { selection.Run(x, 41); });
   }
 }
 
@@ -81,7 +66,7 @@ TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   words[257] = 0x80u;
   gpu::CopyAsync(stream.view(), bitmap.bits, words.data(), words.size() * 4);
   const auto x = MakeData("ascending", kN, 1);
-  const Buffer<float> residual = testing::ToDevice(stream.view(), x);
+  const Buffer<float> residual = ToDevice(stream.view(), x);
   const Buffer<std::uint32_t> indices(kN, device());
   const Buffer<float> values(kN, device());
   const Buffer<SlotReport> report(1, device());
@@ -89,16 +74,16 @@ TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   const SelectSource source{{residual.data(), kN, stream.view()},
                             {residual.data(), kN, stream.view()}};
   TakeBitmapOnDevice(context, source, bitmap, SetBits::kSent, Sum::kDone, slot);
-  EXPECT_EQ(testing::ToHost(stream.view(), report.data(), 1)[0].count, 4u);
-  const auto taken = testing::ToHost(stream.view(), values.data(), kN);
+  EXPECT_EQ(ToHost(stream.view(), report.data(), 1)[0].count, 4u);
+  const auto taken = ToHost(stream.view(), values.data(), kN);
   EXPECT_EQ(std::vector<float>(taken.begin(), taken.begin() + 5),
             (std::vector<float>{0, 31, 8194, 8231, 0}));
   auto left = x;
   for (const std::size_t i : {0, 31, 8194, 8231}) left[i] = 0;
-  EXPECT_EQ(testing::ToHost(stream.view(), residual.data(), kN), left);
+  EXPECT_EQ(ToHost(stream.view(), residual.data(), kN), left);
 }
 
 SPARFUSE_ON_DEVICES(RandomKOnDevice);
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

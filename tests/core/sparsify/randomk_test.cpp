@@ -5,17 +5,12 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 std::vector<std::uint32_t> Indices(std::uint64_t seed, std::uint32_t id, std::uint64_t step,
                                    std::size_t n, double density, std::uint32_t data_seed = 1) {
-  const auto randomk = MakeSparsifier("randomk", {}, seed);
-  Selection selection(*randomk, n, density, 1, false);
+  Selection selection(MakeSparsifier("randomk", {}, seed), n, density, 1, false);
   return selection.Run(MakeData("gaussian", n, data_seed), step, id).indices;
 }
 
@@ -37,8 +32,7 @@ TEST(RandomK, SeedTensorAndStepEachChangeTheDraw) {
 void ExpectUniform(double density) {
   constexpr std::size_t kN = 200;
   constexpr int kDraws = 4000;
-  const auto randomk = MakeSparsifier("randomk", {}, 5);
-  Selection selection(*randomk, kN, density, 1, false);
+  Selection selection(MakeSparsifier("randomk", {}, 5), kN, density, 1, false);
   const auto gradient = MakeData("gaussian", kN, 1);
   std::vector<int> sent(kN, 0);
   std::vector<int> sent_with_first(kN, 0);
@@ -76,4 +70,4 @@ TEST(RandomK, TheStreamOfRevision1) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,17 +6,10 @@
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-
-class ReusedThresholdOnDevice : public testing::OnDevices {};
+class ReusedThresholdOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(ReusedThresholdOnDevice);
 
 // An inner sparsifier without kernels.
@@ -52,18 +45,12 @@ void ExpectAsOnHost(Device device, const Sparsifier& sparsifier, const std::stri
   Selection host(sparsifier, n, density, 1, feedback);
   DeviceSelection selection(sparsifier, device, n, density, feedback, capacity);
   for (std::size_t step = 0; step < std::size(kFactors); ++step) {
-    SCOPED_TRACE("step " + std::to_string(step));
     auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
     for (float& v : gradient) v *= kFactors[step];
     if (feedback && step == 6) std::fill(host.residual().begin(), host.residual().end(), 0.0f);
     if (feedback) selection.SetResidual(host.residual());
-    const Selected expected = host.Run(gradient, step);
-    const Selected selected = selection.Run(gradient, step);
-    ASSERT_EQ(selected.indices, expected.indices);
-    ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-    if (feedback) {
-      ASSERT_EQ(Bits(selection.Residual()), Bits(host.residual()));
-    }
+    ExpectStepAsOnHost(host, selection, gradient, step);
+    if (::testing::Test::HasFatalFailure()) return;
     ASSERT_EQ(selection.counters().selections, step + 1);
     ASSERT_EQ(selection.counters().overflows, host.counters().overflows);
   }
@@ -120,10 +107,10 @@ TEST_P(ReusedThresholdOnDevice, WhatIsNotFiniteIsReported) {
   DeviceSelection selection(*topk, device(), 5000, 0.02, true);
   auto gradient = MakeData("gaussian", 5000, 1);
   selection.Run(gradient, 0);
-  gradient[4321] = std::numeric_limits<float>::quiet_NaN();
+  gradient[4321] = kNan;
   EXPECT_THROW(selection.Run(gradient, 1), Error);
   EXPECT_EQ(NotFiniteCode(selection.report().not_finite), 4321u);
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

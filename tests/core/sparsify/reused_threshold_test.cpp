@@ -3,21 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <utility>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 using Indices = std::vector<std::uint32_t>;
 
@@ -131,7 +123,7 @@ TEST(ReusedThreshold, EqualsItsDefinition) {
           if (step % kPeriod == 0 || 2 * reach < k || reach > 2 * k) {
             ++estimates;
             expected = LargestByDefinition(x, k);
-            threshold = std::numeric_limits<float>::infinity();
+            threshold = kInfinity;
             for (const float value : expected.values) {
               threshold = std::min(threshold, std::abs(value));
             }
@@ -161,13 +153,8 @@ TEST(ReusedThreshold, WithPeriodOneIsTheSparsifierItself) {
 }
 
 TEST(ReusedThreshold, RefusesAPeriodBelowOne) {
-  try {
-    Reuse("dgc", 0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(), "reuse of the threshold of dgc: period = 0: expected at least 1");
-  }
+  EXPECT_EQ(ErrorOf([&] { Reuse("dgc", 0); }, FailureKind::kConfig),
+            "reuse of the threshold of dgc: period = 0: expected at least 1");
 }
 
 TEST(ReusedThreshold, EstimatesAtThePeriodOfEachTensor) {
@@ -275,7 +262,7 @@ TEST(ReusedThreshold, ANewDensityIsEstimatedAtOnceAndDensityOnePassesThrough) {
 }
 
 TEST(ReusedThreshold, EveryTensorThatIsNotZeroSendsSomething) {
-  for (const std::string& name : testing::SparsifierNames()) {
+  for (const std::string& name : SparsifierNames()) {
     const auto reused = Reuse(name, 4);
     for (const std::size_t n : {1u, 2u, 33u, 9000u}) {
       Selection selection(*reused, n, 0.01, 2, false);
@@ -316,29 +303,16 @@ TEST(ReusedThreshold, RefusesAnEmptyTensorAndWhatIsNotFinite) {
   Course course(*reused, 100, 100);
   auto x = MakeData("gaussian", 100, 1);
   course.Run(x, 0.1);
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {kNan, -kInfinity}) {
     x[41] = bad;
-    try {
-      course.Run(x, 0.1);
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kNumeric);
-      EXPECT_NE(std::string(error.what()).find("\"fc.bias\""), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("element 41 "), std::string::npos) << error.what();
-    }
+    ExpectError(FailureKind::kNumeric, {"\"fc.bias\"", "element 41 "}, [&] { course.Run(x, 0.1); });
   }
-  try {
-    course.Run({}, 0.1);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-  }
+  ExpectError(FailureKind::kConfig, {}, [&] { course.Run({}, 0.1); });
 }
 
 // Sent + new residual = gradient + old residual, bit for bit, whatever is decorated.
 TEST(ReusedThreshold, ConservesMassOver20Steps) {
-  for (const std::string& name : testing::SparsifierNames()) {
+  for (const std::string& name : SparsifierNames()) {
     const auto reused = Reuse(name, 5);
     EXPECT_EQ(reused->name(), name);
     for (const std::vector<std::int64_t>& shape :
@@ -368,7 +342,7 @@ TEST(ReusedThreshold, ConservesMassOver20Steps) {
 }
 
 TEST(ReusedThreshold, IsDeterministicOnEveryPoolAndInstructionSet) {
-  const std::size_t n = testing::kLargeShape;
+  const std::size_t n = kLargeShape;
   for (const char* name : {"topk", "dgc", "sidco"}) {
     std::vector<Selected> reference;
     for (const Isa isa : SupportedIsas()) {
@@ -412,17 +386,11 @@ TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
                            "adtopk-threshold", "dgc@pool", "threshold@wfbp"}) {
     EXPECT_FALSE(FindSparsifier(name).reusable_threshold) << name;
   }
-  try {
-    ThresholdPeriod(FindSparsifier("mstopk"), 8);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_STREQ(error.what(),
-                 "threshold_period = 8 with sparsifier \"mstopk\", which finds no threshold that "
-                 "could be reused: expected 1");
-  }
+  EXPECT_EQ(ErrorOf([&] { ThresholdPeriod(FindSparsifier("mstopk"), 8); }, FailureKind::kConfig),
+            "threshold_period = 8 with sparsifier \"mstopk\", which finds no threshold that "
+            "could be reused: expected 1");
   EXPECT_THROW(ThresholdPeriod(FindSparsifier("dgc"), -1), Error);
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

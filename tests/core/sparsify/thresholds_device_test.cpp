@@ -2,26 +2,16 @@
 // but for elements at the threshold where that is computed from sums.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "core/base/error.hpp"
 #include "core/sparsify/sidco/sidco_kernels.hpp"
 #include "tests/support/device_selection.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 // Where they differ, elements are within 1e-5 of the smallest magnitude that the host sends.
 void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
-  float boundary = std::numeric_limits<float>::infinity();
+  float boundary = kInfinity;
   for (const float v : host.values) boundary = std::min(boundary, std::abs(v));
   std::vector<std::uint32_t> differing;
   std::set_symmetric_difference(device.indices.begin(), device.indices.end(), host.indices.begin(),
@@ -85,14 +75,14 @@ void ExpectAsOnHost(Device device, const std::string& name, const Options& optio
 
 // Large shapes once: an emulated device takes its time.
 void ExpectAsOnHostForAll(Device device, const std::string& name, const Options& options = {}) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const Shape& shape : kSmall) ExpectAsOnHost(device, name, options, data, shape);
   }
   for (const Shape& shape : kOthers) ExpectAsOnHost(device, name, options, "gaussian", shape);
   ExpectAsOnHost(device, name, options, "sparse", {20'011, 0.05, false, 1});
 }
 
-class ThresholdsOnDevice : public testing::OnDevices {};
+class ThresholdsOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(ThresholdsOnDevice);
 
 TEST_P(ThresholdsOnDevice, GaussianK) { ExpectAsOnHostForAll(device(), "gaussiank"); }
@@ -202,8 +192,7 @@ const char* const kNames[] = {"gaussiank", "gaussiank@paper", "sidco",    "sidco
 TEST_P(ThresholdsOnDevice, WhatIsNotFiniteIsReported) {
   for (const char* name : kNames) {
     const auto sparsifier = MakeSparsifier(name);
-    for (const float bad :
-         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::quiet_NaN()}) {
+    for (const float bad : {kInfinity, -kNan}) {
       DeviceSelection selection(*sparsifier, device(), 5000, 0.01, true);
       auto gradient = MakeData("gaussian", 5000, 1);
       gradient[4999] = bad;
@@ -258,8 +247,7 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
   for (const char* name : {"gaussiank", "sidco", "mstopk"}) {
     std::vector<std::vector<std::uint32_t>> runs[2];
     for (auto& run : runs) {
-      const auto sparsifier = MakeSparsifier(name);
-      DeviceSelection selection(*sparsifier, device(), 20'011, 0.01, true);
+      DeviceSelection selection(MakeSparsifier(name), device(), 20'011, 0.01, true);
       for (std::uint32_t step = 0; step < 3; ++step) {
         run.push_back(selection.Run(MakeData("laplace", 20'011, step), step).indices);
         run.push_back(Bits(selection.Residual()));
@@ -271,15 +259,13 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
 
 // Counters tell an estimate that was corrected from one that is no number, or was none.
 TEST_P(ThresholdsOnDevice, OnlyWhatFailsIsCounted) {
-  const auto gaussian = MakeSparsifier("gaussiank");
-  DeviceSelection corrected(*gaussian, device(), 5000, 0.01, false);
+  DeviceSelection corrected(MakeSparsifier("gaussiank"), device(), 5000, 0.01, false);
   EXPECT_EQ(corrected.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
   EXPECT_EQ(corrected.counters().fallbacks + corrected.counters().overflows, 0u);
-  const auto threshold = MakeSparsifier("threshold", {{"tau", 1e6}});
-  DeviceSelection none(*threshold, device(), 5000, 0.01, false);
+  DeviceSelection none(MakeSparsifier("threshold", {{"tau", 1e6}}), device(), 5000, 0.01, false);
   EXPECT_EQ(none.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);
   EXPECT_EQ(none.counters().fallbacks, 1u);
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

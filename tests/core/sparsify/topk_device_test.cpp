@@ -1,22 +1,14 @@
 // Tests that exact top-k selects on a device what it selects on the host, bit for bit.
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "tests/support/device_selection.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-
-class TopKOnDevice : public testing::OnDevices {};
+class TopKOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(TopKOnDevice);
 
 // Some steps with a residual of its own, beside the definition.
@@ -25,9 +17,9 @@ void ExpectSteps(Device device, const std::string& data, std::size_t n, double d
                  std::size_t residual_shift = 0) {
   SCOPED_TRACE(data + " n=" + std::to_string(n) + " density=" + std::to_string(density) +
                (feedback ? " feedback" : ""));
-  const auto topk = MakeSparsifier("topk");
   const std::size_t k = KeptCount(n, density);
-  DeviceSelection selection(*topk, device, n, density, feedback, 0, gradient_shift, residual_shift);
+  DeviceSelection selection(MakeSparsifier("topk"), device, n, density, feedback, 0, gradient_shift,
+                            residual_shift);
   std::vector<float> residual(n, 0.0f);
   for (int step = 0; step < steps; ++step) {
     const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
@@ -47,7 +39,7 @@ void ExpectSteps(Device device, const std::string& data, std::size_t n, double d
 }
 
 TEST_P(TopKOnDevice, SmallTensorsOfEveryKind) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     for (const std::size_t n : {1u, 2u, 31u, 33u, 1023u, 1025u}) {
       ExpectSteps(device(), data, n, n < 1000 ? 0.3 : 0.05, n != 1023, 1);
     }
@@ -59,7 +51,7 @@ TEST_P(TopKOnDevice, SmallTensorsOfEveryKind) {
 }
 
 TEST_P(TopKOnDevice, LargerTensorsOfEveryKind) {
-  for (const std::string& data : testing::DataNames()) {
+  for (const std::string& data : DataNames()) {
     ExpectSteps(device(), data, 20'011, 0.01, true, 2);
   }
   // Where most elements are equal, more than candidates have room for.
@@ -82,9 +74,8 @@ TEST_P(TopKOnDevice, AnyAlignment) {
 }
 
 TEST_P(TopKOnDevice, WarmStartChangesTheTimeAndNeverTheResult) {
-  const auto topk = MakeSparsifier("topk");
   constexpr std::size_t kN = 20'011;
-  DeviceSelection warm(*topk, device(), kN, 0.01, false);
+  DeviceSelection warm(MakeSparsifier("topk"), device(), kN, 0.01, false);
   // The scale creeps, halves (bound too high), and grows a hundredfold (bound far too low).
   const float scales[] = {1.0f, 1.01f, 1.0f, 0.99f, 0.3f, 50.0f, 1e-30f, 1e30f};
   std::uint64_t step = 0;
@@ -103,9 +94,8 @@ TEST_P(TopKOnDevice, WarmStartChangesTheTimeAndNeverTheResult) {
 }
 
 TEST_P(TopKOnDevice, WarmCandidatesAreFewerThanSampledOnes) {
-  const auto topk = MakeSparsifier("topk");
   constexpr std::size_t kN = 60'000;
-  DeviceSelection warm(*topk, device(), kN, 0.01, false);
+  DeviceSelection warm(MakeSparsifier("topk"), device(), kN, 0.01, false);
   const auto gradient = MakeData("gaussian", kN, 1);
   warm.Run(gradient, 0);
   const std::uint64_t cold = warm.report().candidates;
@@ -120,32 +110,23 @@ TEST_P(TopKOnDevice, ReportsTheFirstElementThatIsNotFinite) {
   const auto topk = MakeSparsifier("topk");
   for (const std::size_t n : {5u, 5000u, 20'000u}) {
     for (const double density : {0.2, 1.0}) {
-      for (const float bad :
-           {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      for (const float bad : {kNan, -kInfinity}) {
         auto gradient = MakeData("gaussian", n, 3);
         gradient[n - 2] = bad;
         gradient[n - 1] = bad;
         DeviceSelection selection(*topk, device(), n, density, true);
-        try {
-          selection.Run(gradient, 41);
-          ADD_FAILURE() << "no error for n = " << n;
-        } catch (const Error& error) {
-          const std::string what = error.what();
-          EXPECT_EQ(error.kind(), FailureKind::kNumeric);
-          EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
-          EXPECT_NE(what.find("element " + std::to_string(n - 2)), std::string::npos) << what;
-        }
+        ExpectError(FailureKind::kNumeric, {"conv1.weight", "element " + std::to_string(n - 2)},
+                    [&] { selection.Run(gradient, 41); });
       }
     }
   }
-  const std::vector<float> nans(70'000, std::numeric_limits<float>::quiet_NaN());
+  const std::vector<float> nans(70'000, kNan);
   DeviceSelection selection(*topk, device(), nans.size(), 0.001, false);
   EXPECT_THROW(selection.Run(nans, 0), Error);
 }
 
 TEST_P(TopKOnDevice, NoticesASumThatOverflows) {
-  const auto topk = MakeSparsifier("topk");
-  DeviceSelection selection(*topk, device(), 4, 0.25, true);
+  DeviceSelection selection(MakeSparsifier("topk"), device(), 4, 0.25, true);
   selection.SetResidual({0, 3e38f, 0, 0});
   EXPECT_THROW(selection.Run({1, 3e38f, 1, 1}, 0), Error);
 }
@@ -201,15 +182,15 @@ TEST_P(TopKOnDevice, MayBeRecordedAsAGraph) {
   };
   select();  // allocates
   gpu::Synchronize(at);
-  const testing::GpuGraph graph(at, select);
+  const GpuGraph graph(at, select);
   for (std::uint32_t step = 0; step < 4; ++step) {
     const auto x = MakeData(step < 3 ? "gaussian" : "equal", kN, step);
     gpu::CopyAsync(at, gradient.data(), x.data(), kN * sizeof(float));
     graph.Launch(at);
     gpu::Synchronize(at);
-    EXPECT_EQ(testing::ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
+    EXPECT_EQ(ToHost(at, indices.data(), kK), LargestByDefinition(x, kK).indices);
   }
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

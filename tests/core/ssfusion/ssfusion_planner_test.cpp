@@ -11,27 +11,13 @@
 #include "tests/support/model_layouts.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
-using testing::BertBase;
-using testing::ResNet101Cifar;
-using testing::ResNet152Cifar;
-using testing::ResNet50Cifar;
-using testing::TransformerWikiText2;
-using testing::Vgg16Cifar;
-using testing::Vgg19Cifar;
-
-GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
-  GradientLayout layout;
-  for (const std::size_t n : sizes) {
-    layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(n)}, n);
-  }
-  return layout;
-}
+using sparfuse::testing::PlanOf;
 
 Plan PlanOf(const PlanInput& input, const Options& options) {
-  return testing::PlanOf("ssfusion", input, options);
+  return PlanOf("ssfusion", input, options);
 }
 
 // Everything that a profiled plan looks at, in round numbers.
@@ -53,15 +39,7 @@ struct Profile {
     cost.links.fill(LinkCost::FromAlphaBeta(5e-5, 8e-10));
   }
   PlanInput Input() const {
-    return {layout,
-            topology,
-            density,
-            Sparsified::kAhead,
-            &backward,
-            &cost,
-            "topk",
-            CoreCollective("ring-allreduce").get(),
-            CoreCollective("sparse-allgather").get()};
+    return InputOf(layout, topology, density, Sparsified::kAhead, backward, cost);
   }
 };
 
@@ -452,4 +430,4 @@ TEST(Ssfusion, RefusesWhatItCannotPlan) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -4,24 +4,20 @@
 #include <array>
 #include <atomic>
 #include <future>
-#include <numeric>
 #include <string>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::Bytes;
-using testing::FailureOf;
-using testing::Room;
 constexpr milliseconds kDeadline{20'000};
 
 TEST(ThreadsTransport, MessagesWithEqualTagKeepTheirOrder) {
@@ -157,7 +153,7 @@ TEST(ThreadsTransport, SplitThatCannotBeNumberedByNodeIsRefused) {
   }
   for (auto& thread : threads) thread.join();
   for (const auto& failure : failures) {
-    EXPECT_NE(failure.find("cannot be numbered node by node"), std::string::npos) << failure;
+    EXPECT_SAYS(failure, "cannot be numbered node by node");
   }
 }
 
@@ -179,7 +175,7 @@ TEST(ThreadsTransport, WorldOfNoRanksIsRefused) {
 // --- ProgressLoop ---------------------------------------------------------------------------
 
 TEST(ProgressLoop, ManyTasksAtOnceOnManyTags) {
-  testing::RunRanks(4, 2, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(4, 2, kDeadline, [](ProgressLoop& loop) {
     constexpr int kTasks = 40;
     std::vector<std::vector<float>> data(kTasks);
     std::vector<ExchangeBuffers> buffers(kTasks);
@@ -205,7 +201,7 @@ TEST(ProgressLoop, ManyTasksAtOnceOnManyTags) {
 }
 
 TEST(ProgressLoop, ErrorsOfMakeAndOfTasksGoToDone) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     EXPECT_EQ(FailureOf([&] {
                 loop.RunBlocking([](Communicator&) -> Task { SPARFUSE_THROW(kData, "in make"); });
               }),
@@ -256,7 +252,7 @@ TEST(ProgressLoop, DropsUnfinishedTasksWhenDestroyed) {
 TEST(ProgressLoop, RankThatNeverArrivesEndsTheTasksOfAllAtTheirDeadline) {
   constexpr milliseconds kShort{2000};
   std::array<std::string, 4> failures;
-  testing::RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
     if (loop.rank() == 2) return;
     const auto start = steady_clock::now();
     std::vector<float> data(1000);
@@ -282,7 +278,7 @@ TEST(ProgressLoop, StalledRankIsNamedByAll) {
   std::promise<void> end_of_stall;
   const auto stalled_until = end_of_stall.get_future().share();
   std::atomic<int> survivors{3};
-  testing::RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
+  RunRanks(4, 1, kShort, [&](ProgressLoop& loop) {
     loop.RunBlocking([](Communicator& world) { return Barrier(world, 0); });
     if (loop.rank() == 2) {
       loop.RunBlocking([&](Communicator&) {
@@ -304,7 +300,7 @@ TEST(ProgressLoop, StalledRankIsNamedByAll) {
   for (const int rank : {0, 1, 3}) {
     const std::string& failure = failures[static_cast<std::size_t>(rank)];
     EXPECT_EQ(failure.find("timeout: no progress for 2000 ms: rank"), 0u) << failure;
-    EXPECT_NE(failure.find("not answer"), std::string::npos) << failure;
+    EXPECT_SAYS(failure, "not answer");
     EXPECT_NE(failure.find('2', failure.find("ms: rank")), std::string::npos) << failure;
   }
 }
@@ -340,4 +336,4 @@ TEST(ProgressLoop, LostRankEndsTasksWithoutWaitingForTheDeadline) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <map>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "harness/advise/advice_text.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
@@ -17,6 +15,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/run/model/model_trial.hpp"
 #include "harness/run/model/modelled_cell.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
 
@@ -49,19 +48,14 @@ selection_ns_an_element  = { value = 0.1, low = 0.1, high = 0.1, kind = "declare
 topk = 1.0
 )";
 
-std::string With(std::string text, const std::string& old, const std::string& now) {
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
-}
-
 // exchange_host_us between `low` and `high`.
 std::string WithHost(double value, double low, double high) {
-  return With(kCluster,
-              "value = 20, low = 20, high = 20, kind = \"declared\", source = \"t\" }\n"
-              "selection_us",
-              "value = " + std::to_string(value) + ", low = " + std::to_string(low) + ", high = " +
-                  std::to_string(high) + ", kind = \"declared\", source = \"t\" }\nselection_us");
+  return testing::Replaced(
+      kCluster,
+      "value = 20, low = 20, high = 20, kind = \"declared\", source = \"t\" }\n"
+      "selection_us",
+      "value = " + std::to_string(value) + ", low = " + std::to_string(low) + ", high = " +
+          std::to_string(high) + ", kind = \"declared\", source = \"t\" }\nselection_us");
 }
 
 class Advising : public ::testing::Test {
@@ -81,15 +75,6 @@ class Advising : public ::testing::Test {
   Advice Answer(const AdviceRequest& request) {
     const ProfileFolders folders = profiles();
     return Adviser(catalog_, folders, request, {}, nullptr).Answer();
-  }
-  std::string ErrorOf(const AdviceRequest& request) {
-    try {
-      Answer(request);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      return error.what();
-    }
-    return "";
   }
 
   const Catalog catalog_ = BuiltInCatalog();
@@ -162,8 +147,8 @@ TEST_F(Advising, TheOpenInputDecides) {
 }
 
 TEST_F(Advising, OfSeveralOpenInputsTheOneThatMattersComesFirst) {
-  Write("c", With(WithHost(100, 10, 1000), "value = 4, low = 4, high = 4",
-                  "value = 4, low = 3.9, high = 4.1"));
+  Write("c", testing::Replaced(WithHost(100, 10, 1000), "value = 4, low = 4, high = 4",
+                               "value = 4, low = 3.9, high = 4.1"));
   const Advice advice = Answer(Ask("c", {"wfbp", "dense"}));
   const InputEffects& found = *advice.rankings.front().deciding;
   ASSERT_EQ(found.effects.size(), 2u);
@@ -212,8 +197,8 @@ TEST_F(Advising, WinnersAlongASweepAreThoseOfFilesThatDeclareItsPoints) {
     ASSERT_EQ(sweep.winners.size(), 5u);
     for (const auto& [gbps, winner] : sweep.winners) {
       const std::string name = "at" + std::to_string(static_cast<int>(10 * gbps));
-      Write(name,
-            With(kCluster, "value = 10, low = 10, high = 10", "value = " + std::to_string(gbps)));
+      Write(name, testing::Replaced(kCluster, "value = 10, low = 10, high = 10",
+                                    "value = " + std::to_string(gbps)));
       const Advice there = Answer(Ask(name, methods));
       EXPECT_EQ(there.rankings.back().methods.front().cell.method, winner) << gbps;
     }
@@ -247,7 +232,7 @@ TEST_F(Advising, SaysWhichMethodsAreLeftOutAndWhy) {
   for (const LeftOut& each : advice.left_out) {
     if (each.method != "omnireduce") continue;
     found = true;
-    EXPECT_NE(each.reason.find("block-topk"), std::string::npos) << each.reason;
+    EXPECT_SAYS(each.reason, "block-topk");
     EXPECT_EQ(each.workers, (std::vector<int>{4, 8}));
   }
   EXPECT_TRUE(found);
@@ -275,10 +260,10 @@ TEST_F(Advising, MistakesNameWhatWasExpected) {
   const auto error = [&](auto change) {
     AdviceRequest request = Ask("c", {"wfbp", "dense"});
     change(request);
-    return ErrorOf(request);
+    return testing::ErrorOf([&] { Answer(request); });
   };
   const auto says = [](const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << text;
+    EXPECT_SAYS(text, part);
   };
   says(error([](auto& r) { r.workload = "digits-resne"; }), "did you mean \"digits-resnet\"");
   says(error([](auto& r) { r.cluster = "d"; }), "did you mean \"c\"");

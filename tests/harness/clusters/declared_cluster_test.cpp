@@ -10,7 +10,6 @@
 #include <map>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
@@ -18,6 +17,7 @@
 #include "harness/clusters/profile_data.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/published/published.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
 #include "workloads/models/layers.hpp"
@@ -26,18 +26,13 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
+using testing::ExpectError;
+using testing::Replaced;
 namespace fs = std::filesystem;
 
 const fs::path kResults = testing::SourceDirectory() / "results";
-
-std::string ErrorOf(const auto& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+const ProfileFolders kProfiles(kResults / "profiles");
 
 std::string TextOf(const fs::path& file) {
   std::ifstream in(file);
@@ -46,18 +41,15 @@ std::string TextOf(const fs::path& file) {
 
 // The committed local cluster with one text in it replaced.
 std::string LocalWith(const std::string& old, const std::string& now) {
-  std::string text = TextOf(kResults / "profiles" / "safusion-local.toml");
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
+  return Replaced(TextOf(kResults / "profiles" / "safusion-local.toml"), old, now);
 }
 
 DeclaredCluster Parse(const std::string& text) {
-  return ParseDeclaredCluster(TomlFile::Parse(text, "cluster.toml"), kResults / "profiles");
+  return ParseDeclaredCluster(TomlFile::Parse(text, "cluster.toml"), kProfiles);
 }
 
 TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   ASSERT_EQ(local.references.size(), 4u);  // two bars of two parts each
   const auto published = ReadPublished(kResults / "published" / "published-numbers.csv");
   double squares = 0;
@@ -86,63 +78,65 @@ TEST(DeclaredCluster, CalibrationComesAsNearToItsReferencesAsItCan) {
 }
 
 TEST(DeclaredCluster, APublishedResultIsNoInput) {
-  const std::string error = ErrorOf([&] {
+  ExpectError(FailureKind::kConfig, {"published figure", "data sheet"}, [&] {
     Parse(LocalWith("value = 12, kind = \"declared\"", "value = 12, kind = \"published figure\""));
   });
-  EXPECT_NE(error.find("published figure"), std::string::npos) << error;
-  EXPECT_NE(error.find("data sheet"), std::string::npos) << error;
 }
 
 TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
   const auto error = [](const std::string& old, const std::string& now) {
     return ErrorOf([&] { Parse(LocalWith(old, now)); });
   };
-  EXPECT_NE(error("inter_node_us  ", "inter_node_ns  ").find("inter_node_us"), std::string::npos);
-  EXPECT_NE(error("value = 100,", "value = -1,").find("a number from 1e-09 to 1000000000"),
-            std::string::npos);
-  EXPECT_NE(error("\"resnet152-imagenet\"", "\"resnet152-imagenets\"").find("did you mean"),
-            std::string::npos);
-  EXPECT_NE(error("\"exchange_host_us\"]", "\"exchange_host\"]").find("is no input of this file"),
-            std::string::npos);
-  EXPECT_NE(error("value = 100,", "value = 100, low = 120,").find("low"), std::string::npos);
-  EXPECT_NE(error("SAFusion (HPDC 25)/Fig15a/WFBP", "SAFusion (HPDC 25)/Fig15z/WFBP")
-                .find("a bar of results/published"),
-            std::string::npos);
+  EXPECT_SAYS(error("inter_node_us  ", "inter_node_ns  "), "inter_node_us");
+  EXPECT_SAYS(error("value = 100,", "value = -1,"), "a number from 1e-09 to 1000000000");
+  EXPECT_SAYS(error("\"resnet152-imagenet\"", "\"resnet152-imagenets\""), "did you mean");
+  EXPECT_SAYS(error("\"exchange_host_us\"]", "\"exchange_host\"]"), "is no input of this file");
+  EXPECT_SAYS(error("value = 100,", "value = 100, low = 120,"), "low");
+  EXPECT_SAYS(error("SAFusion (HPDC 25)/Fig15a/WFBP", "SAFusion (HPDC 25)/Fig15z/WFBP"),
+              "a bar of results/published");
 }
 
 CellConfig ConfigOf(const std::string& workload, int batch,
-                    std::map<std::string, double> inputs = {}) {
+                    std::map<std::string, double> inputs = {}, int workers = 8,
+                    int ranks_per_node = CellConfig().ranks_per_node) {
   CellConfig config;
   config.workload = workload;
   config.batch_per_worker = batch;
-  config.workers = 8;
+  config.workers = workers;
+  config.ranks_per_node = ranks_per_node;
   config.inputs = std::move(inputs);
   return config;
 }
 
+Profile ProfileOn(const DeclaredCluster& cluster, const CellConfig& config) {
+  return DeclaredProfile(cluster, config).front().profile;
+}
+CostModel CostOn(const DeclaredCluster& cluster, const CellConfig& config) {
+  CostModel cost;
+  AddDeclaredLinks(cost, ProfileOn(cluster, config));
+  return cost;
+}
+
 TEST(DeclaredCluster, TimesOfAWorkloadFollowItsWork) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
-  const json own =
-      ToJson(DeclaredProfile(local, ConfigOf("resnet152-imagenet", 16)).front().profile);
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const json own = ToJson(ProfileOn(local, ConfigOf("resnet152-imagenet", 16)));
   EXPECT_NEAR(own.at("backward").at("forward_seconds").get<double>(), 22.14e-3, 1e-9);
   double backward = 0;
   for (const json& tensor : own.at("backward").at("tensors"))
     backward += tensor.at("seconds").get<double>();
   EXPECT_NEAR(backward, 30.87e-3, 1e-9);
-  const json twice =
-      ToJson(DeclaredProfile(local, ConfigOf("resnet152-imagenet", 32)).front().profile);
+  const json twice = ToJson(ProfileOn(local, ConfigOf("resnet152-imagenet", 32)));
   EXPECT_NEAR(twice.at("backward").at("forward_seconds").get<double>(), 2 * 22.14e-3, 1e-9);
   const double ratio = workloads::LayersOf("resnet50-imagenet").macs() /
                        workloads::LayersOf("resnet152-imagenet").macs();
-  const json small =
-      ToJson(DeclaredProfile(local, ConfigOf("resnet50-imagenet", 16)).front().profile);
+  const json small = ToJson(ProfileOn(local, ConfigOf("resnet50-imagenet", 16)));
   EXPECT_NEAR(small.at("backward").at("forward_seconds").get<double>(), ratio * 22.14e-3, 1e-9);
 }
 
 TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const auto profile = [&](const std::map<std::string, double>& inputs) {
-    return ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4, inputs)).front().profile);
+    return ToJson(ProfileOn(local, ConfigOf("bert-large-squad", 4, inputs)));
   };
   const json base = profile({});
   const json slower = profile({{"host_overhead", 2}});
@@ -159,9 +153,7 @@ TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
 
 TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   const auto slowdown = [](const DeclaredCluster& cluster, double factor) {
-    return KernelCosts(DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, {{"side", factor}}))
-                           .front()
-                           .profile)
+    return KernelCosts(ProfileOn(cluster, ConfigOf("bert-large-squad", 4, {{"side", factor}})))
         .side_slowdown;
   };
   const std::string given = "side_slowdown            = { value = 1.35,";
@@ -171,8 +163,8 @@ TEST(DeclaredCluster, SaysHowMuchLongerTheSideLaneTakes) {
   EXPECT_DOUBLE_EQ(slowdown(local, 0.5), 1);  // no faster than alone
   const DeclaredCluster without = Parse(LocalWith(given, "# {"));
   EXPECT_DOUBLE_EQ(slowdown(without, 1), 1);
-  const std::string error = ErrorOf([&] { Parse(LocalWith("value = 1.35", "value = 0.9")); });
-  EXPECT_NE(error.find("a number from 1 to 100"), std::string::npos) << error;
+  EXPECT_SAYS(ErrorOf([&] { Parse(LocalWith("value = 1.35", "value = 0.9")); }),
+              "a number from 1 to 100");
 }
 
 TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
@@ -185,9 +177,7 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   const DeclaredCluster declared = with("[\"topk\"]", host);
   const DeclaredCluster streams = with("[\"topk\"]", "");
   const auto seconds = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
-    return KernelCosts(DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
-                           .front()
-                           .profile)
+    return KernelCosts(ProfileOn(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs))))
         .HostSelectionSeconds("topk", 1'000'000, 0.01);
   };
   const double start = 1e-6 * declared.Value("kernel_us");
@@ -196,17 +186,15 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   EXPECT_NEAR(seconds(declared, {}), start + to_host + 3e-6 + 2e-3, 1e-9);
   EXPECT_NEAR(seconds(declared, {{"sparsify", 2}}), start + to_host + 2 * (3e-6 + 2e-3), 1e-9);
   EXPECT_NEAR(seconds(streams, {}), start + to_host + read, 1e-9);
-  const std::string error = ErrorOf([&] { with("[\"topk\", \"sign\"]", host); });
-  EXPECT_NE(error.find("quantizer \"sign\" has host_encode times"), std::string::npos) << error;
+  EXPECT_SAYS(ErrorOf([&] { with("[\"topk\", \"sign\"]", host); }),
+              "quantizer \"sign\" has host_encode times");
 }
 
 // Without the input, of 0 and of 12 us a message, of both classes of links.
 TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   const std::string line = "message_us               = { value = 0,";
   const auto profile = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
-    return DeclaredProfile(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)))
-        .front()
-        .profile;
+    return ProfileOn(cluster, ConfigOf("bert-large-squad", 4, std::move(inputs)));
   };
   const DeclaredCluster none = Parse(LocalWith(line, "message_us = { value = 0.0,"));
   const DeclaredCluster some = Parse(LocalWith(line, "message_us = { value = 12,"));
@@ -223,14 +211,13 @@ TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   const auto refused = [&](const std::string& now) {
     return ErrorOf([&] { Parse(LocalWith(line, now)); });
   };
-  EXPECT_NE(refused("message_us = { value = -1,").find("a number from 0 to 1000000000"),
-            std::string::npos);
-  EXPECT_NE(refused("message_us = { valu = 0,").find("valu"), std::string::npos);
+  EXPECT_SAYS(refused("message_us = { value = -1,"), "a number from 0 to 1000000000");
+  EXPECT_SAYS(refused("message_us = { valu = 0,"), "valu");
 }
 
 TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(kResults / "profiles", "safusion-cloud");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   const json there = ToJson(DeclaredProfile(local, ConfigOf("bert-large-squad", 4)).front());
   const json here = ToJson(DeclaredProfile(cloud, ConfigOf("bert-large-squad", 4)).front());
   EXPECT_EQ(here.at("calibration"), there.at("calibration"));
@@ -245,14 +232,13 @@ TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
 }
 
 TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& local = LoadDeclaredCluster(profiles, "safusion-local");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   int below = 0;
   constexpr int kCount = 32;
   for (int draw = 1; draw <= kCount; ++draw) {
-    const DeclaredCluster& drawn = DrawnCluster(profiles, "safusion-local", draw);
-    const DeclaredCluster& there = DrawnCluster(profiles, "safusion-cloud", draw);
+    const DeclaredCluster& drawn = DrawnCluster(kProfiles, "safusion-local", draw);
+    const DeclaredCluster& there = DrawnCluster(kProfiles, "safusion-cloud", draw);
     for (const DeclaredInput& input : drawn.inputs) {
       if (input.kind == "calibrated") continue;
       EXPECT_GE(input.value, input.low * (1 - 1e-12)) << input.name;
@@ -268,11 +254,10 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
 }
 
 TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& stated = LoadDeclaredCluster(profiles, "safusion-local");
+  const DeclaredCluster& stated = LoadDeclaredCluster(kProfiles, "safusion-local");
   std::set<double> costs;
   for (int draw = 1; draw <= 4; ++draw) {
-    const DeclaredCluster& drawn = DrawnCluster(profiles, "safusion-local", draw);
+    const DeclaredCluster& drawn = DrawnCluster(kProfiles, "safusion-local", draw);
     ASSERT_EQ(drawn.references.size(), stated.references.size());
     for (std::size_t i = 0; i < stated.references.size(); ++i) {
       const double ratio = drawn.references[i].seconds / stated.references[i].seconds;
@@ -282,25 +267,24 @@ TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
     costs.insert(drawn.Value("exchange_host_us", "resnet"));
   }
   EXPECT_EQ(costs.size(), 4u);
-  const std::vector<std::string> open = OpenInputs(profiles, "safusion-local");
+  const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-local");
   const std::string bar = "reference/resnet152-imagenet/wfbp/8/exposed communication";
   EXPECT_EQ(std::ranges::count(open, bar), 1);
   // References that calibrate nothing decide nothing.
-  for (const std::string& name : OpenInputs(profiles, "hkbu-rdma")) {
+  for (const std::string& name : OpenInputs(kProfiles, "hkbu-rdma")) {
     if (!name.starts_with("reference/")) continue;
-    EXPECT_EQ(std::ranges::count(OpenInputs(profiles, "hkbu-ipoib"), name), 1) << name;
+    EXPECT_EQ(std::ranges::count(OpenInputs(kProfiles, "hkbu-ipoib"), name), 1) << name;
   }
 }
 
 TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const DeclaredCluster& cloud = LoadDeclaredCluster(profiles, "safusion-cloud");
-  const std::vector<std::string> open = OpenInputs(profiles, "safusion-cloud");
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
+  const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-cloud");
   EXPECT_GT(std::ranges::count(open, "inter_node_us"), 0);
   EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // is solved for
   for (const std::string input : {"kernel_us", "inter_node_us"}) {
     ASSERT_EQ(std::ranges::count(open, input), 1) << input;
-    const DeclaredCluster moved = ClusterAtEnd(profiles, "safusion-cloud", input, RangeEnd::kHigh);
+    const DeclaredCluster moved = ClusterAtEnd(kProfiles, "safusion-cloud", input, RangeEnd::kHigh);
     for (const DeclaredInput& each : cloud.inputs) {
       const double now = moved.Value(each.name, each.families.empty() ? "" : each.families[0]);
       if (each.kind == "calibrated") continue;
@@ -309,7 +293,7 @@ TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
   }
   // What staging takes of the measured exposed communication is not left to what is solved for.
   const auto solved = [&](RangeEnd end) {
-    return ClusterAtEnd(profiles, "safusion-cloud", "exchange_host_ns_an_element", end)
+    return ClusterAtEnd(kProfiles, "safusion-cloud", "exchange_host_ns_an_element", end)
         .Value("exchange_host_us", "bert");
   };
   EXPECT_LT(solved(RangeEnd::kHigh), solved(RangeEnd::kLow));
@@ -337,13 +321,22 @@ exchange_host_us         = { value = 20, kind = "declared", source = "t" }
 update_host_us_a_tensor  = { value = 3, kind = "declared", source = "t" }
 )";
 
+constexpr const char* kCompute =
+    "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
+    "samples_per_s = 400\nkind = \"measured\"\nsource = \"t\"\n";
+
+std::string StepOf(int workers, const std::string& time, const std::string& method = "dense") {
+  return fmt::format(
+      "[[reference]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\nworkers = {}\n"
+      "method = \"{}\"\nsource = \"t\"\n{}\n",
+      workers, method, time);
+}
+
 TEST(DeclaredCluster, StandsAlone) {
   const DeclaredCluster alone = Parse(kAlone);
   EXPECT_TRUE(alone.references.empty());
-  CellConfig config = ConfigOf("bert-large-squad", 4);
-  config.ranks_per_node = 8;
-  config.workers = 16;
-  const json profile = ToJson(DeclaredProfile(alone, config).front().profile);
+  CellConfig config = ConfigOf("bert-large-squad", 4, {}, 16, 8);
+  const json profile = ToJson(ProfileOn(alone, config));
   const workloads::LayerTable& layers = workloads::LayersOf("bert-large-squad");
   EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
               2 * 4 * layers.macs() / 300e12, 1e-12);
@@ -351,35 +344,25 @@ TEST(DeclaredCluster, StandsAlone) {
               1e-18);  // of the node's eight cards
   const double update = profile.at("backward").at("update_seconds");
   config.workers = 1;
-  EXPECT_NEAR(update - ToJson(DeclaredProfile(alone, config).front().profile)
-                           .at("backward")
-                           .at("update_seconds")
-                           .get<double>(),
-              3e-6 * static_cast<double>(layers.tensors.size()), 1e-12);
+  EXPECT_NEAR(
+      update - ToJson(ProfileOn(alone, config)).at("backward").at("update_seconds").get<double>(),
+      3e-6 * static_cast<double>(layers.tensors.size()), 1e-12);
 }
 
 TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
-  const std::string step =
-      "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
-      "samples_per_s = 400\nkind = \"measured\"\nsource = \"t\"\n";
-  std::string text = kAlone;
-  const DeclaredCluster one = Parse(text + step);
+  const std::string text = std::string(kAlone) + kCompute;
+  const DeclaredCluster one = Parse(text);
   ASSERT_EQ(one.compute.size(), 1u);
   EXPECT_NEAR(one.compute[0].forward_seconds + one.compute[0].backward_seconds +
                   UpdateSeconds(one, "resnet50-imagenet"),
               64.0 / 400, 1e-12);
-  const std::string reference =
-      "[[reference]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\nworkers = 16\n"
-      "method = \"dense\"\nsource = \"t\"\n";
   const std::string calibrate = "calibrate = [\"exchange_host_us\"]\n";
-  const DeclaredCluster met = Parse(calibrate + text + step + reference + "step_ms = 250\n");
+  const DeclaredCluster met = Parse(calibrate + text + StepOf(16, "step_ms = 250"));
   ASSERT_EQ(met.references.size(), 1u);
   EXPECT_NEAR(met.references[0].modelled_seconds, 0.25, 1e-6);
   EXPECT_EQ(met.Find("exchange_host_us")->kind, "calibrated");
-  const std::string impossible =
-      ErrorOf([&] { Parse(calibrate + text + step + reference + "step_ms = 100\n"); });
-  EXPECT_NE(impossible.find("100 ms measured"), std::string::npos) << impossible;
-  EXPECT_NE(impossible.find("forward and backward take"), std::string::npos) << impossible;
+  ExpectError(FailureKind::kConfig, {"100 ms measured", "forward and backward take"},
+              [&] { Parse(calibrate + text + StepOf(16, "step_ms = 100")); });
 }
 
 TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
@@ -387,51 +370,35 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
       "[[curve]]\noperation = \"all-reduce\"\nranks = 16\nbytes = [8, 1000000, 100000000]\n"
       "us = [100, 1100, 60100]\nkind = \"imported\"\nsource = \"t\"\n";
   const DeclaredCluster cluster = Parse(std::string(kAlone) + curve);
-  CellConfig config = ConfigOf("resnet50-imagenet", 64);
-  config.ranks_per_node = 8;
-  config.workers = 16;
-  CostModel cost;
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
-  const CostModel::Phases phases = cost.AllReducePhases({}, false, 1'000'000);
-  EXPECT_NEAR(phases.alone(), 1100e-6, 1e-9);
+  CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  const auto seconds = [&] {
+    return CostOn(cluster, config).AllReducePhases({}, false, 1'000'000).alone();
+  };
+  EXPECT_NEAR(seconds(), 1100e-6, 1e-9);
   // A cell's factors are on what the curve says, too: 100 us of start-up and 1 ms of bytes; and a
   // link of another rate has no curve.
   config.inputs = {{"latency", 3}, {"bandwidth", 0.5}};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
-  EXPECT_NEAR(cost.AllReducePhases({}, false, 1'000'000).alone(), 2300e-6, 1e-9);
+  EXPECT_NEAR(seconds(), 2300e-6, 1e-9);
   config.inputs = {};
   config.link = LinkShape{10, 30, 0};
-  cost = {};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
-  EXPECT_TRUE(cost.all_reduce.empty());
+  EXPECT_TRUE(CostOn(cluster, config).all_reduce.empty());
   config.link.reset();
   config.workers = 8;  // within a node: by its links
-  cost = {};
-  AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
-  EXPECT_TRUE(cost.all_reduce.empty());
-  const std::string wrong = ErrorOf([&] {
-    Parse(std::string(kAlone) + curve.substr(0, curve.find("us =")) +
-          "us = [1, 2]\nkind = \"imported\"\nsource = \"t\"\n");
-  });
-  EXPECT_NE(wrong.find("expected as many"), std::string::npos) << wrong;
+  EXPECT_TRUE(CostOn(cluster, config).all_reduce.empty());
+  ExpectError(FailureKind::kConfig, {"expected as many"},
+              [&] { Parse(kAlone + Replaced(curve, "[100, 1100, 60100]", "[1, 2]")); });
 }
 
 TEST(DeclaredCluster, GathersAsItsFileSays) {
-  CellConfig config = ConfigOf("resnet50-imagenet", 64);
-  config.ranks_per_node = 4;
+  const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 8, 4);
   const auto gathered_by = [&](const std::string& line) {
-    CostModel cost;
-    AddDeclaredLinks(cost,
-                     DeclaredProfile(Parse(line + std::string(kAlone)), config).front().profile);
-    return cost.all_gather;
+    return CostOn(Parse(line + std::string(kAlone)), config).all_gather;
   };
   EXPECT_EQ(gathered_by(""), AllGatherBy::kRing);
   EXPECT_EQ(gathered_by("all_gather = \"ring\"\n"), AllGatherBy::kRing);
   EXPECT_EQ(gathered_by("all_gather = \"two-level\"\n"), AllGatherBy::kTwoLevel);
-  const std::string wrong =
-      ErrorOf([&] { Parse("all_gather = \"tree\"\n" + std::string(kAlone)); });
-  EXPECT_NE(wrong.find("all_gather = \"tree\": expected one of ring, two-level"), std::string::npos)
-      << wrong;
+  EXPECT_SAYS(ErrorOf([&] { Parse("all_gather = \"tree\"\n" + std::string(kAlone)); }),
+              "all_gather = \"tree\": expected one of ring, two-level");
 }
 
 // kAlone with a line of it left out.
@@ -443,10 +410,7 @@ std::string AloneWithout(const std::string& key) {
 }
 
 std::string AloneWith(const std::string& old, const std::string& now) {
-  std::string text = kAlone;
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
+  return Replaced(kAlone, old, now);
 }
 
 TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
@@ -454,7 +418,7 @@ TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
   const DeclaredCluster own = Parse(horovod + kAlone);
   EXPECT_EQ(own.Value("exchange_host_us"), 20);  // the file's
   EXPECT_EQ(own.Value("exchange_host_us_a_rank"), 10);
-  EXPECT_NE(own.Find("overlap")->source.find("stack horovod-nccl: "), std::string::npos);
+  EXPECT_SAYS(own.Find("overlap")->source, "stack horovod-nccl: ");
   EXPECT_EQ(own.all_reduce, AllReduceBy::kRing);  // the file's, again
   const DeclaredCluster taken = Parse(horovod + AloneWithout("exchange_host_us"));
   EXPECT_EQ(taken.Value("exchange_host_us"), 1000);
@@ -468,16 +432,15 @@ TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
 TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
   std::string text = TextOf(kResults / "profiles" / "safusion-cloud.toml");
   const DeclaredCluster cloud = Parse("stack = \"horovod-nccl\"\nall_reduce = \"ring\"\n" + text);
-  const DeclaredCluster& local = LoadDeclaredCluster(kResults / "profiles", "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   EXPECT_EQ(cloud.Value("exchange_host_us", "bert"), local.Value("exchange_host_us", "bert"));
   EXPECT_EQ(cloud.Value("update_host_us_a_tensor"), 20);
 }
 
 TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
-  const ProfileFolders profiles(kResults / "profiles");
   const std::string nccl =
       "[nccl]\nwithin = \"nvlink\"\ncards = \"hopper\"\nchannels = 16\nll128 = true\n";
-  const auto names = profiles.Names(".toml", kStacksFolder);
+  const auto names = kProfiles.Names(".toml", kStacksFolder);
   EXPECT_GE(names.size(), 4u);
   for (const std::string& name : names) {
     const DeclaredCluster cluster =
@@ -486,17 +449,14 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
     EXPECT_EQ(cluster.stack, name);
   }
   const auto error = [&](const std::string& text) { return ErrorOf([&] { Parse(text); }); };
-  const std::string unknown = error("stack = \"horovod-ncl\"\n" + std::string(kAlone));
-  EXPECT_NE(unknown.find("cluster.toml:1: unknown stack \"horovod-ncl\"; did you mean "
-                         "\"horovod-nccl\"?"),
-            std::string::npos)
-      << unknown;
+  EXPECT_SAYS(error("stack = \"horovod-ncl\"\n" + std::string(kAlone)),
+              "cluster.toml:1: unknown stack \"horovod-ncl\"; did you mean \"horovod-nccl\"?");
   const std::string without = error("stack = \"pytorch-nccl\"\n" + std::string(kAlone));
-  EXPECT_NE(without.find("[nccl] is missing"), std::string::npos) << without;
-  EXPECT_NE(without.find("stack \"pytorch-nccl\" needs"), std::string::npos) << without;
+  EXPECT_SAYS(without, "[nccl] is missing");
+  EXPECT_SAYS(without, "stack \"pytorch-nccl\" needs");
   const std::string neither = error(AloneWithout("exchange_host_us"));
-  EXPECT_NE(neither.find("exchange_host_us is missing"), std::string::npos) << neither;
-  EXPECT_NE(neither.find("or a stack that states it"), std::string::npos) << neither;
+  EXPECT_SAYS(neither, "exchange_host_us is missing");
+  EXPECT_SAYS(neither, "or a stack that states it");
 }
 
 // A stack's file is read whole, whether or not a cluster needs each of its numbers.
@@ -511,34 +471,27 @@ TEST(ClusterStacks, MistakesOfTheirFilesNameThem) {
     });
   };
   const std::string head = "title = \"t\"\nsource = \"t\"\n[input]\n";
-  EXPECT_EQ(error(head), "");
-  const std::string range = error(
-      head + "exchange_host_us = { value = 5, low = 6, kind = \"declared\", source = \"t\" }\n");
-  EXPECT_NE(range.find("mine.toml:4: low = 6"), std::string::npos) << range;
+  EXPECT_EQ(error(head), "no error");
+  EXPECT_SAYS(
+      error(head +
+            "exchange_host_us = { value = 5, low = 6, kind = \"declared\", source = \"t\" }\n"),
+      "mine.toml:4: low = 6");
   const std::string machine =
       error(head + "memory_gbytes_per_s = { value = 5, kind = \"declared\", source = \"t\" }\n");
-  EXPECT_NE(machine.find("mine.toml:4"), std::string::npos) << machine;
-  EXPECT_NE(machine.find("[input] of a stack"), std::string::npos) << machine;
+  EXPECT_SAYS(machine, "mine.toml:4");
+  EXPECT_SAYS(machine, "[input] of a stack");
   fs::remove_all(folder);
 }
 
-Profile ProfileOn(const DeclaredCluster& cluster, int workers, int ranks_per_node) {
-  CellConfig config = ConfigOf("bert-large-squad", 4);
-  config.workers = workers;
-  config.ranks_per_node = ranks_per_node;
-  return DeclaredProfile(cluster, config).front().profile;
-}
-
 TEST(ClusterPresets, AreClustersAndMakeThem) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const auto names = profiles.Names(".toml", kPresetsFolder);
+  const auto names = kProfiles.Names(".toml", kPresetsFolder);
   EXPECT_GE(names.size(), 5u);
   for (const std::string& preset : names) {
-    const std::string text = ClusterFromPreset(profiles, {"mine", preset, 16, 0});
+    const std::string text = ClusterFromPreset(kProfiles, {"mine", preset, 16, 0});
     const DeclaredCluster cluster = Parse(text);
     EXPECT_EQ(cluster.nodes, 16) << preset;
     EXPECT_GE(cluster.ranks_per_node, 1) << preset;
-    EXPECT_NE(text.find("sparfuse cluster new mine --preset " + preset), std::string::npos);
+    EXPECT_SAYS(text, "sparfuse cluster new mine --preset " + preset);
     // Every number that is not of a data sheet admits that it may be another one.
     for (const DeclaredInput& input : cluster.inputs) {
       if (input.kind != "declared" || input.name == "network_cards") continue;
@@ -546,35 +499,30 @@ TEST(ClusterPresets, AreClustersAndMakeThem) {
     }
     cluster.CheckSparsifier("dgc");
     cluster.CheckWorkload("bert-large-squad");
-    ProfileOn(cluster, cluster.ranks(), cluster.ranks_per_node);
+    ProfileOn(cluster,
+              ConfigOf("bert-large-squad", 4, {}, cluster.ranks(), cluster.ranks_per_node));
   }
 }
 
 TEST(ClusterPresets, RanksOfANodeHaveTheirShareOfItsCards) {
-  const ProfileFolders profiles(kResults / "profiles");
   const auto make = [&](int ranks) {
-    return Parse(ClusterFromPreset(profiles, {"mine", "h100-nvlink-ib", 4, ranks}));
+    return Parse(ClusterFromPreset(kProfiles, {"mine", "h100-nvlink-ib", 4, ranks}));
   };
   EXPECT_EQ(make(8).Value("network_cards"), 8);
   EXPECT_EQ(make(2).Value("network_cards"), 2);
   EXPECT_EQ(make(2).Find("network_cards")->high, 2);
   EXPECT_EQ(make(2).ranks(), 8);
-  const std::string more = ErrorOf([&] { make(9); });
-  EXPECT_NE(more.find("--ranks-per-node 9"), std::string::npos) << more;
-  EXPECT_NE(more.find("from 1 to 8"), std::string::npos) << more;
-  const std::string unknown = ErrorOf([&] {
-    ClusterFromPreset(profiles, {"mine", "h100-nvlink", 4, 8});
+  ExpectError(FailureKind::kConfig, {"--ranks-per-node 9", "from 1 to 8"}, [&] { make(9); });
+  ExpectError(FailureKind::kConfig, {"did you mean \"h100-nvlink-ib\"?"}, [&] {
+    ClusterFromPreset(kProfiles, {"mine", "h100-nvlink", 4, 8});
   });
-  EXPECT_NE(unknown.find("did you mean \"h100-nvlink-ib\"?"), std::string::npos) << unknown;
 }
 
 TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
-  const ProfileFolders profiles(kResults / "profiles");
-  EXPECT_EQ(PlaceOfNewCluster(profiles, "mine"), kResults / "profiles" / "mine.toml");
+  EXPECT_EQ(PlaceOfNewCluster(kProfiles, "mine"), kResults / "profiles" / "mine.toml");
   for (const char* bad :
        {"", "a b", "../mine", ".mine", "this-machine", "safusion-local", "epyc-2core"}) {
-    const std::string error = ErrorOf([&] { PlaceOfNewCluster(profiles, bad); });
-    EXPECT_NE(error.find("expected"), std::string::npos) << bad << ": " << error;
+    EXPECT_SAYS(ErrorOf([&] { PlaceOfNewCluster(kProfiles, bad); }), "expected") << bad;
   }
 }
 
@@ -582,13 +530,11 @@ TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
 // bandwidth: bytes * 2 (n - 1) / n / busbw (nccl-tests, doc/PERFORMANCE.md), the bus being a link
 // at what NCCL takes it to reach (src/graph/topo.h: 18 NVLinks of 20.6 GB/s, 12 of 20, 6 of 20).
 TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
-  const ProfileFolders profiles(kResults / "profiles");
   for (const auto& [preset, busbw] : {std::pair{"h100-nvlink-ib", 18 * 20.6e9},
                                       {"a100-nvlink-ib", 12 * 20e9},
                                       {"v100-nvlink-100gbe", 6 * 20e9}}) {
-    const DeclaredCluster cluster = Parse(ClusterFromPreset(profiles, {"mine", preset, 1, 8}));
-    CostModel cost;
-    AddDeclaredLinks(cost, ProfileOn(cluster, 8, 8));
+    const DeclaredCluster cluster = Parse(ClusterFromPreset(kProfiles, {"mine", preset, 1, 8}));
+    const CostModel cost = CostOn(cluster, ConfigOf("bert-large-squad", 4, {}, 8, 8));
     constexpr std::uint64_t kBytes = 1u << 30;
     const double expected = kBytes * 2.0 * 7 / 8 / busbw;
     EXPECT_NEAR(cost.AllReducePhases({}, true, kBytes).alone(), expected, 0.03 * expected)
@@ -599,16 +545,11 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
 // NCCL's tree with LL on two nodes of eight: 14 hops within nodes, and 2 between them. The choice
 // knows nothing of a cell's factor or link; what it takes does.
 TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
-  const ProfileFolders profiles(kResults / "profiles");
   const DeclaredCluster cluster =
-      Parse(ClusterFromPreset(profiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
-  CellConfig config = ConfigOf("resnet50-imagenet", 64);
-  config.workers = 16;
-  config.ranks_per_node = 8;
+      Parse(ClusterFromPreset(kProfiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
+  CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
   const auto start_us = [&] {
-    CostModel cost;
-    AddDeclaredLinks(cost, DeclaredProfile(cluster, config).front().profile);
-    return 1e6 * cost.AllReducePhases({}, true, 64).latency_seconds;
+    return 1e6 * CostOn(cluster, config).AllReducePhases({}, true, 64).latency_seconds;
   };
   const double as_declared = start_us();
   config.inputs = {{"latency", 2}};
@@ -642,29 +583,14 @@ TEST(ImpossibleClusters, NameFileKeyValueAndWhatWasExpected) {
            {"kind = \"data sheet\"", "kind = \"guess\"",
             "kind = \"guess\": expected one of measured"},
        }) {
-    const std::string error = ErrorOf([&] { Parse(AloneWith(each.old, each.now)); });
-    EXPECT_NE(error.find("cluster.toml:"), std::string::npos) << error;
-    EXPECT_NE(error.find(each.said), std::string::npos) << error;
+    ExpectError(FailureKind::kConfig, {"cluster.toml:", each.said},
+                [&] { Parse(AloneWith(each.old, each.now)); });
   }
 }
 
-constexpr const char* kCompute =
-    "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
-    "samples_per_s = 400\nkind = \"measured\"\nsource = \"t\"\n";
-
-std::string StepOf(int workers, const std::string& time, const std::string& method = "dense") {
-  return fmt::format(
-      "[[reference]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\nworkers = {}\n"
-      "method = \"{}\"\nsource = \"t\"\n{}\n",
-      workers, method, time);
-}
-
 TEST(ImpossibleClusters, AReferenceFitsTheDevices) {
-  const std::string error =
-      ErrorOf([&] { Parse(std::string(kAlone) + kCompute + StepOf(17, "step_ms = 200")); });
-  EXPECT_NE(error.find("workers = 17: expected at most the cluster's 16 devices"),
-            std::string::npos)
-      << error;
+  ExpectError(FailureKind::kConfig, {"workers = 17: expected at most the cluster's 16 devices"},
+              [&] { Parse(std::string(kAlone) + kCompute + StepOf(17, "step_ms = 200")); });
 }
 
 // One input cannot make a step take 250 and 500 ms: it goes between them, and both stay far off.
@@ -720,11 +646,10 @@ TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
   EXPECT_EQ(conflict(10, "step_ms = 320"), "");
   // Labelled as a tenth: 1 Gbit/s would take 1.5 s.
   const std::string faster = conflict(1, "step_ms = 320");
-  EXPECT_NE(faster.find("the nominal rate is 1 "), std::string::npos) << faster;
-  EXPECT_NE(faster.find("a step of resnet50-imagenet with dense on 16 workers"), std::string::npos)
-      << faster;
+  EXPECT_SAYS(faster, "the nominal rate is 1 ");
+  EXPECT_SAYS(faster, "a step of resnet50-imagenet with dense on 16 workers");
   const std::string slower = conflict(100, "exposed_ms = 160");
-  EXPECT_NE(slower.find("slower than its label"), std::string::npos) << slower;
+  EXPECT_SAYS(slower, "slower than its label");
   EXPECT_EQ(conflict(1, "step_ms = 2000"), "");
   // Within a node, and of what is sparsified, nothing follows.
   const DeclaredCluster node = cluster_of(1, StepOf(8, "step_ms = 320"));
@@ -735,21 +660,18 @@ TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
 // Ethernet, one 253.1 (arXiv 2005.13247, HKBU-HPML/ddl-benchmarks, results/2020-05-29). With a
 // label of 1 Gbit/s, or of 100, the same step says otherwise.
 TEST(ImpliedRate, AMeasuredRunFitsItsLabelAlone) {
-  const ProfileFolders profiles(kResults / "profiles");
-  const std::string text = ClusterFromPreset(profiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
+  const std::string text = ClusterFromPreset(kProfiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
                            "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
                            "samples_per_s = 253.1\nkind = \"measured\"\nsource = \"t\"\n" +
                            StepOf(8, "samples_per_s = 1282.28");
   const auto conflict = [&](const std::string& label) {
-    std::string labelled = text;
-    const std::string old = "value = 10, low = 10, high = 10";
-    labelled.replace(labelled.find(old), old.size(), "value = " + label);
-    const DeclaredCluster cluster = Parse(labelled);
+    const DeclaredCluster cluster =
+        Parse(Replaced(text, "value = 10, low = 10, high = 10", "value = " + label));
     return RateConflict(cluster, cluster.references.front());
   };
   EXPECT_EQ(conflict("10"), "");
-  EXPECT_NE(conflict("1").find("faster than declared"), std::string::npos);
-  EXPECT_NE(conflict("100").find("slower than its label"), std::string::npos);
+  EXPECT_SAYS(conflict("1"), "faster than declared");
+  EXPECT_SAYS(conflict("100"), "slower than its label");
 }
 
 constexpr const char* kFile = R"(id = "e"
@@ -760,40 +682,31 @@ workload = "resnet152-imagenet"
 method   = "safusion"
 workers  = 8
 )";
+constexpr const char* kBars =
+    "calibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", \"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n";
 
 Experiment Load(const std::string& text) {
   static const Catalog catalog = BuiltInCatalog();
-  return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog, kResults / "profiles",
+  return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog, kProfiles,
                          kResults / "published");
 }
 
 TEST(DeclaredCluster, AnExperimentNamesWhatItsClustersAreCalibratedWith) {
-  const std::string silent = ErrorOf([] { Load(kFile); });
-  EXPECT_NE(silent.find("e.toml"), std::string::npos) << silent;
-  EXPECT_NE(silent.find("\"SAFusion (HPDC 25)/Fig15b/WFBP\""), std::string::npos) << silent;
-  const std::string calibration =
-      "calibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", \"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n";
-  EXPECT_EQ(Load(calibration + kFile).parts.front().cells.size(), 1u);
+  ExpectError(FailureKind::kConfig, {"e.toml", "\"SAFusion (HPDC 25)/Fig15b/WFBP\""},
+              [] { Load(kFile); });
+  EXPECT_EQ(Load(std::string(kBars) + kFile).parts.front().cells.size(), 1u);
 }
 
 TEST(DeclaredCluster, ACellMustFitItsCluster) {
-  const std::string calibration =
-      "calibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", \"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n";
+  const std::string bars_and_cell = std::string(kBars) + kFile;
   const auto error = [&](const std::string& line) {
-    return ErrorOf([&] { Load(calibration + kFile + line + "\n"); });
+    return ErrorOf([&] { Load(bars_and_cell + line + "\n"); });
   };
-  EXPECT_NE(
-      error("ranks_per_node = 1\ninputs = { bandwith = 2 }").find("did you mean \"bandwidth\""),
-      std::string::npos);
-  EXPECT_NE(error("inputs = { bandwidth = 0 }").find("a number from 0.001 to 1000"),
-            std::string::npos);
-  EXPECT_NE(ErrorOf([&] {
-              std::string text = calibration + kFile;
-              text.replace(text.find("workers  = 8"), 12, "workers  = 9");
-              Load(text);
-            }).find("has 8 devices"),
-            std::string::npos);
-  EXPECT_TRUE(Load(calibration + kFile + "inputs = { bandwidth = 1 }\n")
+  EXPECT_SAYS(error("ranks_per_node = 1\ninputs = { bandwith = 2 }"), "did you mean \"bandwidth\"");
+  EXPECT_SAYS(error("inputs = { bandwidth = 0 }"), "a number from 0.001 to 1000");
+  EXPECT_SAYS(ErrorOf([&] { Load(Replaced(bars_and_cell, "workers  = 8", "workers  = 9")); }),
+              "has 8 devices");
+  EXPECT_TRUE(Load(bars_and_cell + "inputs = { bandwidth = 1 }\n")
                   .parts.front()
                   .cells.front()
                   .config.inputs.empty());
@@ -812,14 +725,12 @@ TEST(Published, QuotedFieldsRangesAndMistakes) {
   EXPECT_DOUBLE_EQ(rows[0].value.value(), 1.5e-3);
   EXPECT_FALSE(rows[1].value.has_value());
   EXPECT_EQ(rows[1].stated, "28.20-58.28");
-  EXPECT_NE(ErrorOf([&] {
-              ParsePublished(header + "P,F1\n", "numbers.csv");
-            }).find("numbers.csv:2: 2 fields"),
-            std::string::npos);
-  EXPECT_NE(ErrorOf([&] {
-              ParsePublished(header + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
-            }).find("value is empty"),
-            std::string::npos);
+  EXPECT_SAYS(ErrorOf([&] { ParsePublished(header + "P,F1\n", "numbers.csv"); }),
+              "numbers.csv:2: 2 fields");
+  EXPECT_SAYS(ErrorOf([&] {
+                ParsePublished(header + "P,F1,w,m,d,8,n,A,s,0.01,x,,s,src,h\n", "numbers.csv");
+              }),
+              "value is empty");
 }
 
 TEST(Published, AMeanMayHaveItsDeviation) {
@@ -835,10 +746,10 @@ TEST(Published, AMeanMayHaveItsDeviation) {
   EXPECT_DOUBLE_EQ(rows[1].value.value(), 253.1);
   EXPECT_FALSE(rows[1].deviation.has_value());
   for (const std::string wrong : {"925 +- some", "about +- 3"}) {
-    EXPECT_NE(ErrorOf([&] {
-                ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
-              }).find("numbers.csv:2: value \"" + wrong + "\": expected two numbers beside +-"),
-              std::string::npos);
+    EXPECT_SAYS(ErrorOf([&] {
+                  ParsePublished(header + row + wrong + ",samples/s,src,verbatim\n", "numbers.csv");
+                }),
+                "numbers.csv:2: value \"" + wrong + "\": expected two numbers beside +-");
   }
 }
 
@@ -896,19 +807,16 @@ TEST(ModelTables, BertForPreTrainingHasItsParameters) {
 
 // The testbed's fabric that steps calibrate, with one text in it replaced.
 std::string IpoibWith(const std::string& old, const std::string& now) {
-  std::string text = TextOf(kResults / "profiles" / "hkbu-ipoib.toml");
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
+  return Replaced(TextOf(kResults / "profiles" / "hkbu-ipoib.toml"), old, now);
 }
 
 DeclaredCluster ParseIpoib(const std::string& text) {
   const fs::path file = kResults / "profiles" / "hkbu-ipoib.toml";  // tables are named from there
-  return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kResults / "profiles");
+  return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kProfiles);
 }
 
 TEST(DeclaredCluster, AReferenceMayBeARowOfAPublishedTable) {
-  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kProfiles, "hkbu-ipoib");
   ASSERT_EQ(ipoib.references.size(), 6u);
   for (const ReferenceStep& step : ipoib.references) {
     ASSERT_TRUE(step.bar);
@@ -926,20 +834,18 @@ TEST(DeclaredCluster, MistakesInARowNameWhatThereIs) {
   const auto error = [](const std::string& old, const std::string& now) {
     return ErrorOf([&] { ParseIpoib(IpoibWith(old, now)); });
   };
-  EXPECT_NE(error("network = \"100GbE with TCP/IP\"", "network = \"100GbE with TCP\"")
-                .find("did you mean \"100GbE with TCP/IP\""),
-            std::string::npos);
-  EXPECT_NE(error("model = \"BERT-Base\", workers = 4", "model = \"BERT-Base\", workers = 8")
-                .find("expected the reference's workers, 4"),
-            std::string::npos);
-  EXPECT_NE(error("row  ", "step_ms = 3\nrow  ").find("one of the three"), std::string::npos);
-  EXPECT_NE(error("file = \"ddl-benchmarks.csv\", ", "").find("file"), std::string::npos);
+  EXPECT_SAYS(error("network = \"100GbE with TCP/IP\"", "network = \"100GbE with TCP\""),
+              "did you mean \"100GbE with TCP/IP\"");
+  EXPECT_SAYS(error("model = \"BERT-Base\", workers = 4", "model = \"BERT-Base\", workers = 8"),
+              "expected the reference's workers, 4");
+  EXPECT_SAYS(error("row  ", "step_ms = 3\nrow  "), "one of the three");
+  EXPECT_SAYS(error("file = \"ddl-benchmarks.csv\", ", ""), "file");
 }
 
 TEST(DeclaredCluster, AnotherFabricTakesOverWhatTheHostCosts) {
-  const DeclaredCluster& ipoib = LoadDeclaredCluster(kResults / "profiles", "hkbu-ipoib");
+  const DeclaredCluster& ipoib = LoadDeclaredCluster(kProfiles, "hkbu-ipoib");
   for (const char* name : {"hkbu-10gbe", "hkbu-rdma"}) {
-    const DeclaredCluster& other = LoadDeclaredCluster(kResults / "profiles", name);
+    const DeclaredCluster& other = LoadDeclaredCluster(kProfiles, name);
     for (const char* input : {"exchange_host_us", "exchange_host_us_a_rank"})
       EXPECT_DOUBLE_EQ(other.Value(input), ipoib.Value(input)) << name;
     EXPECT_DOUBLE_EQ(other.Value("update_host_us_a_tensor", "bert"),
@@ -954,14 +860,12 @@ TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const fs::path file =
       testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";
   const auto read = [&](const std::string& text) {
-    return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(),
-                           kResults / "profiles", kResults / "published");
+    return ParseExperiment(TomlFile::Parse(text, file.string()), BuiltInCatalog(), kProfiles,
+                           kResults / "published");
   };
-  std::string text = TextOf(file);
   const std::string row = "/WFBP-A2A/ResNet-50/32/100GbE with TCP/IP";
-  EXPECT_NE(text.find(row), std::string::npos);
-  text.replace(text.find(row), row.size(), "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");
-  EXPECT_NE(ErrorOf([&] { read(text); }).find(row), std::string::npos);
+  const std::string text = Replaced(TextOf(file), row, "/WFBP-A2A/ResNet-50/16/100GbE with TCP/IP");
+  EXPECT_SAYS(ErrorOf([&] { read(text); }), row);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "harness/catalog/fusion_plan.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -49,16 +49,7 @@ GradientLayout LayoutOf(const json& profile) {
   return layout;
 }
 
-template <class Call>
-std::string MessageOf(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kData);
-    return error.what();
-  }
-  return "no error";
-}
+std::string MessageOf(const auto& call) { return testing::ErrorOf(call, FailureKind::kData); }
 
 TEST(ProfileData, SizesOfTensorsDoNotWrap) {
   for (const json& numel : {json(-1), json(0), json(4294967296), json(1.5)}) {
@@ -83,13 +74,10 @@ TEST(ProfileData, TensorsMustBeThoseOfTheLayout) {
   const json profile = SomeProfile();
   GradientLayout other;
   other.Add("b", {10}, 10);
-  EXPECT_NE(MessageOf([&] {
-              BackwardOf(Of(profile), other);
-            }).find("tensor 1 in ready order is a; expected none"),
-            std::string::npos);
+  EXPECT_SAYS(MessageOf([&] { BackwardOf(Of(profile), other); }),
+              "tensor 1 in ready order is a; expected none");
   other.Add("c", {4, 5}, 20);
-  EXPECT_NE(MessageOf([&] { BackwardOf(Of(profile), other); }).find("is a; expected c"),
-            std::string::npos);
+  EXPECT_SAYS(MessageOf([&] { BackwardOf(Of(profile), other); }), "is a; expected c");
 }
 
 TEST(ProfileData, KernelsOfAProfileFromBeforeTheNewerKeys) {
@@ -293,12 +281,10 @@ TEST(Perturbed, NeverGoesBelowZeroAndNamesADamagedEntry) {
     EXPECT_GE(Draw(profile, seed)["pack"][1][1].get<double>(), 0);
   }
   profile["relative_errors"] = {{"/backward/tensors", {0.1, 0.2, 0.3}}};
-  EXPECT_NE(MessageOf([&] {
-              Draw(profile, 1);
-            }).find("/backward/tensors: it has 3 entries for 2 elements"),
-            std::string::npos);
+  EXPECT_SAYS(MessageOf([&] { Draw(profile, 1); }),
+              "/backward/tensors: it has 3 entries for 2 elements");
   profile["relative_errors"] = {{"/none", 0.1}};
-  EXPECT_NE(MessageOf([&] { Draw(profile, 1); }).find("/none"), std::string::npos);
+  EXPECT_SAYS(MessageOf([&] { Draw(profile, 1); }), "/none");
 }
 
 TEST(Perturbed, OutcomesAreDrawnApart) {
@@ -371,7 +357,7 @@ TEST(PlanData, ComesBackEqual) {
 TEST(PlanData, DamagedBytesAreNamed) {
   std::vector<std::uint8_t> bytes = EncodePlan(SomePlan());
   bytes.resize(bytes.size() / 2);
-  EXPECT_NE(MessageOf([&] { DecodePlan(bytes); }).find("damaged"), std::string::npos);
+  EXPECT_SAYS(MessageOf([&] { DecodePlan(bytes); }), "damaged");
   const std::int64_t narrowed = (std::int64_t{1} << 32) + 1;  // 1 in fewer bits
   for (const auto& [unit, expected] : std::vector<std::pair<json, std::string>>{
            {{0, 1, 3, 1.0, 0, 1, 0}, "sparsified 3: expected 0 to 2"},
@@ -386,7 +372,7 @@ TEST(PlanData, DamagedBytesAreNamed) {
            {{0, 1, 2, 1.0, 0, 1, 2.5}, "path 2.5: expected 0 to 255"}}) {
     const json damaged = {{"units", {unit}}, {"tensors", json::array()}};
     const std::string message = MessageOf([&] { DecodePlan(json::to_cbor(damaged)); });
-    EXPECT_NE(message.find(expected), std::string::npos) << message;
+    EXPECT_SAYS(message, expected);
   }
 }
 

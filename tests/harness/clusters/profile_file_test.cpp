@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/errors.hpp"
@@ -15,6 +14,7 @@ namespace {
 using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
+using testing::Replaced;
 namespace fs = std::filesystem;
 
 CellConfig ConfigOf(const std::string& workload, int ranks, int batch = 32) {
@@ -50,12 +50,6 @@ TEST(ProfileFile, ComesBackWithSixDigits) {
   ASSERT_EQ(read.size(), 2u);
   EXPECT_EQ(read[0].profile.pack[0].seconds, 1.23457e-7);
   EXPECT_EQ(read[1].config, Outcome("text-gpt", 2).config);
-}
-
-std::string Replaced(std::string text, const std::string& old, const std::string& now) {
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old << " in " << text;
-  return text.replace(at, old.size(), now);
 }
 
 class ProfileKind : public ::testing::Test {

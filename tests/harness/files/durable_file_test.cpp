@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -27,12 +27,8 @@ TEST(DurableFile, JsonIsNotReadDeeperThanItCanBeWritten) {
   EXPECT_EQ(ParseJson(Nested(200), "x").dump(), Nested(200));
   EXPECT_NO_THROW(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"", "x"));
   for (const std::size_t depth : {201, 1'000'000}) {
-    try {
-      ParseJson(Nested(depth), "x.json");
-      FAIL() << depth;
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "x.json: nested deeper than 200 levels");
-    }
+    EXPECT_EQ(testing::ErrorOf([&] { ParseJson(Nested(depth), "x.json"); }, FailureKind::kData),
+              "x.json: nested deeper than 200 levels");
   }
 }
 
@@ -61,12 +57,7 @@ TEST(SomethingIsAt, ALinkToItselfIsThereAndIsNamedWhereItIsRead) {
   EXPECT_TRUE(SomethingIsAt(loop));
   EXPECT_TRUE(SomethingIsAt(folder.path()));
   EXPECT_FALSE(SomethingIsAt(folder.path() / "nothing"));
-  try {
-    ReadJsonFile(loop);
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(loop.string()), std::string::npos) << error.what();
-  }
+  testing::ExpectError(FailureKind::kData, {loop.string()}, [&] { ReadJsonFile(loop); });
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
@@ -55,9 +55,9 @@ TEST(NpyTable, ATableWithoutRowsHasItsColumns) {
   NpyTable table("every step");
   table.AddColumn("step", "", std::vector<std::int64_t>{});
   table.AddColumn("kind", "", std::vector<std::string>{});
-  EXPECT_NE(Written(table).find("{'descr': [('step', '<i8'), ('kind', '<U1'), ], "
-                                "'fortran_order': False, 'shape': (0,), }"),
-            std::string::npos);
+  EXPECT_SAYS(Written(table),
+              "{'descr': [('step', '<i8'), ('kind', '<U1'), ], "
+              "'fortran_order': False, 'shape': (0,), }");
 }
 
 TEST(NpyTable, BytesThatAreNotAsciiBecomeQuestionMarks) {
@@ -77,13 +77,7 @@ TEST(NpyTable, DescriptionHoldsWhatTheFileCannot) {
 }
 
 TEST(NpyTable, AnErrorOfWritingNamesTheFile) {
-  try {
-    EveryType().Write("/dev/full");
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kData);
-    EXPECT_NE(std::string(error.what()).find("/dev/full"), std::string::npos) << error.what();
-  }
+  testing::ExpectError(FailureKind::kData, {"/dev/full"}, [&] { EveryType().Write("/dev/full"); });
 }
 
 }  // namespace

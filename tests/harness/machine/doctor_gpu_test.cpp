@@ -6,6 +6,7 @@
 #include "harness/machine/doctor.hpp"
 #include "harness/machine/system.hpp"
 #include "tests/support/devices/fake_nvml.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -44,7 +45,7 @@ FakeCard QuietCard(const std::string& bus_id) {
 
 const CudaBuild kBuild{true, "CUDA runtime 13.0, NCCL 2.28.9", 13000, 2, "13.0.96"};
 
-class GpuDoctor : public testing::Test {
+class GpuDoctor : public ::testing::Test {
  protected:
   GpuDoctor() {
     fake = {};
@@ -60,7 +61,7 @@ class GpuDoctor : public testing::Test {
   void ExpectWarning(const std::string& what, const std::string& part) {
     const Finding finding = Found(what);
     EXPECT_EQ(finding.level, Level::kWarning) << finding.message;
-    EXPECT_NE(finding.message.find(part), std::string::npos) << finding.message;
+    EXPECT_SAYS(finding.message, part);
   }
   void ExpectGood(const std::string& what, const std::string& message) {
     const Finding finding = Found(what);
@@ -161,7 +162,7 @@ TEST_F(GpuDoctor, WarnsOfVersionsThatDoNotFit) {
                 "programs it cannot run");
   CudaBuild newer = kBuild;
   newer.runtime = 12090;
-  EXPECT_NE(Found("driver", newer).message.find("(PTX) cannot run"), std::string::npos);
+  EXPECT_SAYS(Found("driver", newer).message, "(PTX) cannot run");
   fake.cuda_version = 13010;
   EXPECT_EQ(Found("driver").level, Level::kGood);
   CudaBuild build = kBuild;

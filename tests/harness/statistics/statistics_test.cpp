@@ -1,4 +1,4 @@
-// Tests statistics against known values and by simulation: intervals, verdicts, contrasts.
+// Tests intervals, verdicts, the arithmetic of tables, and whether two systems agree on a ratio.
 #include "harness/statistics/statistics.hpp"
 
 #include <gtest/gtest.h>
@@ -11,10 +11,13 @@
 #include "harness/files/canonical.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/wording/numbers.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {
+
+using Values = std::vector<double>;
 
 TEST(Statistics, TQuantilesAreThoseOfTheTables) {
   // Standard tables of Student's t, to their printed digits.
@@ -205,12 +208,12 @@ TEST(Table, RatiosFailuresAndExclusions) {
   auto result = ResultOf(part, catalog, rows);
   const Table table = ResultTable(result, catalog);
   const std::string text = Render(table, TableFormat::kMarkdown);
-  EXPECT_NE(text.find("2.00x [2.00, 2.00]"), std::string::npos) << text;
-  EXPECT_NE(text.find("images/s"), std::string::npos) << text;
-  EXPECT_NE(text.find("– [1]"), std::string::npos) << text;
-  EXPECT_NE(text.find("[1] no meaning"), std::string::npos) << text;
-  EXPECT_NE(text.find("measured; CPU, 2 cores"), std::string::npos) << text;
-  EXPECT_NE(text.find("preliminary: 3 block(s)"), std::string::npos) << text;
+  EXPECT_SAYS(text, "2.00x [2.00, 2.00]");
+  EXPECT_SAYS(text, "images/s");
+  EXPECT_SAYS(text, "– [1]");
+  EXPECT_SAYS(text, "[1] no meaning");
+  EXPECT_SAYS(text, "measured; CPU, 2 cores");
+  EXPECT_SAYS(text, "preliminary: 3 block(s)");
   EXPECT_EQ(JudgeClaims(result).at(0).verdict, Verdict::kReproduced);
 
   rows.back().status = "failed";
@@ -323,18 +326,14 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
   table.title = "a_b";
   table.columns = {"x", "y"};
   table.rows = {{"1,5", "50 % & \"more\""}};
-  EXPECT_NE(Render(table, TableFormat::kLatex).find("50 \\% \\& \"more\""), std::string::npos);
+  EXPECT_SAYS(Render(table, TableFormat::kLatex), "50 \\% \\& \"more\"");
   table.rows = {{"a\\b~c^d", ""}};
-  EXPECT_NE(Render(table, TableFormat::kLatex)
-                .find("a\\textbackslash{}b\\textasciitilde{}c\\textasciicircum{}d"),
-            std::string::npos)
-      << Render(table, TableFormat::kLatex);
+  EXPECT_SAYS(Render(table, TableFormat::kLatex),
+              "a\\textbackslash{}b\\textasciitilde{}c\\textasciicircum{}d");
   EXPECT_EQ(Quantity(0.0123, "s"), "12.3 ms");
   EXPECT_EQ(Quantity(2.5e6, "B"), "2.50 MB");
   EXPECT_EQ(Quantity(3412, "1"), "3\u2009412");
 }
-
-using Values = std::vector<double>;
 
 Values LogNormal(std::mt19937_64& random, double center, double deviation, std::size_t n) {
   std::normal_distribution<double> normal(0, deviation);

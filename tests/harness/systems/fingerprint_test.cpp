@@ -1,5 +1,5 @@
-// Tests which ranks exchange at once where links are measured, and what of two fingerprints
-// differs.
+// Tests which ranks exchange at once where links are measured, and which differences of two
+// fingerprints are named, in which words and order.
 #include "harness/systems/fingerprint.hpp"
 
 #include <gtest/gtest.h>
@@ -7,8 +7,13 @@
 #include <random>
 #include <set>
 
+#include "tests/support/errors.hpp"
+
 namespace sparfuse::harness {
 namespace {
+
+using Words = std::vector<std::string>;
+using Phases = std::vector<std::vector<RankPair>>;
 
 FingerprintValue Quantity(double value, double error = 0.01) {
   return {value, value * (1 - error), value * (1 + error), 15, "", {}};
@@ -33,8 +38,6 @@ std::vector<std::string> Sentences(const Fingerprint& first, const Fingerprint& 
     sentences.push_back(SentenceOf(each, "a", "b"));
   return sentences;
 }
-
-using Words = std::vector<std::string>;
 
 TEST(Fingerprint, OfTheSameSystemUnderAnotherNameIsTheSame) {
   Fingerprint renamed = Lab();
@@ -107,13 +110,12 @@ TEST(Fingerprint, DifferencesAreMutual) {
     for (std::size_t i = 0; i < there.size(); ++i) {
       EXPECT_EQ(there[i].quantity, back[i].quantity);
       EXPECT_NEAR(there[i].times_as_slow() * back[i].times_as_slow(), 1, 1e-12);
-      EXPECT_NE(SentenceOf(there[i], "a", "b").find(there[i].quantity->words), std::string::npos);
+      EXPECT_SAYS(SentenceOf(there[i], "a", "b"), there[i].quantity->words);
     }
     EXPECT_TRUE(DifferencesOf(other, other).empty());
   }
 }
 
-using Phases = std::vector<std::vector<RankPair>>;
 constexpr LinkClass kWithin = LinkClass::kIntraNode, kBetween = LinkClass::kInterNode;
 
 TEST(RankPairs, OfOneNodeAreItsFirstTwoRanks) {

@@ -136,8 +136,8 @@ TEST(SystemDescription, RefusesWhatIsNoDescription) {
       {with("[[node]]", "[node]"), "node"}};
   for (const auto& [text, expected] : cases) {
     const std::string error = ErrorOf(text);
-    EXPECT_NE(error.find("s.toml:"), std::string::npos) << error;
-    EXPECT_NE(error.find(expected), std::string::npos) << error;
+    EXPECT_SAYS(error, "s.toml:");
+    EXPECT_SAYS(error, expected);
   }
 }
 

@@ -11,11 +11,15 @@
 #include "core/device/device.hpp"
 #include "core/device/runtime.hpp"
 #include "core/sparsify/device_selection.hpp"
+#include "tests/support/bits.hpp"
 #include "tests/support/devices/devices.hpp"
 
 namespace sparfuse {
 
+using testing::Bits;
 using testing::DeviceName;
+using testing::kInfinity;
+using testing::kNan;
 using testing::TheDevices;
 
 // Runs every test on the emulated device and, where there is one, on a card.

@@ -10,7 +10,7 @@
 #include <string>
 #include <variant>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
 namespace sparfuse::workloads {
@@ -95,14 +95,8 @@ TEST(Catalog, NamesAWorkloadWithRealDataWhereThereIsNone) {
 }
 
 TEST(Catalog, NamesTheNearestWorkload) {
-  try {
-    FindWorkload("digits-resent");
-    FAIL() << "an unknown workload was found";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_NE(std::string(error.what()).find("digits-resent"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("\"digits-resnet\""), std::string::npos);
-  }
+  testing::ExpectError(FailureKind::kConfig, {"digits-resent", "\"digits-resnet\""},
+                       [&] { FindWorkload("digits-resent"); });
 }
 
 TEST(Catalog, TheDataFilesAreThere) {

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::workloads {
@@ -53,13 +53,8 @@ TEST(Layers, AreNamedOnceAndWhole) {
 }
 
 TEST(Layers, NameTheNearestWorkload) {
-  try {
-    LayersOf("resnet50-imagnet");
-    FAIL() << "an unknown workload has layers";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-    EXPECT_NE(std::string(error.what()).find("\"resnet50-imagenet\""), std::string::npos);
-  }
+  testing::ExpectError(FailureKind::kConfig, {"\"resnet50-imagenet\""},
+                       [&] { LayersOf("resnet50-imagnet"); });
 }
 
 // Parameters of the same models elsewhere. BERT's are compared with those of Hugging Face's

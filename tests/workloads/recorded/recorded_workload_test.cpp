@@ -10,8 +10,8 @@
 #include <limits>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/collective/overlap.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/workload_state.hpp"
 #include "workloads/models/layers.hpp"
 #include "workloads/optimizer/optimizer.hpp"
@@ -157,12 +157,8 @@ TEST(RecordedWorkload, PutsANanWhereItIsAskedTo) {
 }
 
 TEST(RecordedWorkload, HasNothingToEvaluate) {
-  try {
-    Make(Short())->Evaluate(0);
-    FAIL() << "it was evaluated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-  }
+  sparfuse::testing::ExpectError(FailureKind::kUnsupported, {},
+                                 [&] { Make(Short())->Evaluate(0); });
 }
 
 // The part of a tensor that one of the first P ranks selects, mean over steps 20 to 29; 1 % of it,

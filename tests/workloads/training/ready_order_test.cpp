@@ -1,6 +1,6 @@
 // Tests one step of every family at paper size, of the models for which it takes seconds at most;
 // the others are in paper_models_slow_test.cpp.
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/model_step.hpp"
 #include "tests/support/workload_state.hpp"
 
@@ -39,12 +39,8 @@ TEST(SyntheticBatches, FollowSeedAndRankAlone) {
 TEST(SyntheticBatches, CannotBeEvaluated) {
   WorkloadConfig config;
   config.batch_per_worker = 2;
-  try {
-    MakeWorkload("resnet20-cifar10", config)->Evaluate(64);
-    FAIL() << "made-up data was evaluated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kConfig);
-  }
+  sparfuse::testing::ExpectError(FailureKind::kConfig, {},
+                                 [&] { MakeWorkload("resnet20-cifar10", config)->Evaluate(64); });
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 #include "core/engine/live/lanes/lane_thread.hpp"
 #include "tests/support/run_ranks.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{20'000};
 
 TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     ExchangeBuffers buffers;
     buffers.jobs = &jobs;
@@ -37,7 +37,7 @@ TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
 }
 
 TEST(JobThread, WhatAJobThrowsEndsTheExchange) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     ExchangeBuffers buffers;
     buffers.jobs = &jobs;
@@ -50,7 +50,7 @@ TEST(JobThread, WhatAJobThrowsEndsTheExchange) {
 }
 
 TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);
     std::atomic<bool> begun{false}, go_on{false}, ended{false}, second{false};
     auto first = jobs.Start([&] {
@@ -70,7 +70,7 @@ TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
 }
 
 TEST(JobThread, WithoutOneWorkIsDoneWhereItComesUp) {
-  testing::RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     ExchangeBuffers buffers;
     bool done = false;
     loop.RunBlocking([&](Communicator&) -> Task {
@@ -82,4 +82,4 @@ TEST(JobThread, WithoutOneWorkIsDoneWhereItComesUp) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::size_t kElements = 1000;
@@ -39,7 +39,7 @@ LiveConfig OneTensor(Topology topology, std::unique_ptr<Strategy> strategy) {
   config.topology = topology;
   config.strategy = std::move(strategy);
   config.dense_collective = CoreCollective("ring-allreduce");
-  config.deadline = testing::kLiveDeadline;
+  config.deadline = kLiveDeadline;
   return config;
 }
 
@@ -55,7 +55,7 @@ LiveConfig OneSparseTensor(Topology topology, std::unique_ptr<Strategy> strategy
 std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, int ranks,
                                 int ranks_per_node) {
   std::vector<StepRecord> records(static_cast<std::size_t>(ranks));
-  testing::RunRanks(ranks, ranks_per_node, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+  RunRanks(ranks, ranks_per_node, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     LiveEngine engine(configure(), loop, pool);
     const std::vector<float> gradient(kElements, 1.0f);
@@ -66,15 +66,6 @@ std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, in
     records[static_cast<std::size_t>(loop.rank())] = engine.EndStep();
   });
   return records;
-}
-
-std::unique_ptr<Error> ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::make_unique<Error>(error);
-  }
-  return nullptr;
 }
 
 TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
@@ -97,10 +88,10 @@ TEST(LiveChannels, ANativeCollectiveIsCountedOnTheRanksOfItsChannel) {
 }
 
 TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
-  CollectiveDescriptor native = testing::DroppingDescriptor();
+  CollectiveDescriptor native = DroppingDescriptor();
   native.native = true;
   const std::shared_ptr<const Collective> summing = MakeCollective(native);
-  const auto error = ErrorOf([&] {
+  ExpectError(FailureKind::kInternal, {"1 payloads"}, [&] {
     OneStep(
         [&] {
           LiveConfig config = OneSparseTensor({2, 1}, std::make_unique<UnitStrategy>());
@@ -109,19 +100,13 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
         },
         2, 1);
   });
-  ASSERT_NE(error, nullptr);
-  EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-  EXPECT_NE(std::string(error->what()).find("1 payloads"), std::string::npos) << error->what();
 }
 
 // The strategy sees nodes of two ranks; the transport has none.
 TEST(LiveChannels, AChannelThatTheTransportLacksIsNamed) {
-  const auto error = ErrorOf([&] {
+  ExpectError(FailureKind::kUnsupported, {"intra-node"}, [&] {
     OneStep([] { return OneTensor({2, 2}, std::make_unique<WithinNodes>()); }, 2, 1);
   });
-  ASSERT_NE(error, nullptr);
-  EXPECT_EQ(error->kind(), FailureKind::kUnsupported) << error->what();
-  EXPECT_NE(std::string(error->what()).find("intra-node"), std::string::npos) << error->what();
 }
 
 // Rank 0 sums the tensor, then all ranks do, on the same channel.
@@ -207,13 +192,9 @@ TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
        },
        "an owner among the members"}};
   for (const auto& [what, expected] : cases) {
-    const auto error = ErrorOf([&] {
+    ExpectError(FailureKind::kInternal, {expected}, [&] {
       OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
     });
-    ASSERT_NE(error, nullptr) << expected;
-    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-    EXPECT_NE(std::string(error->what()).find(expected), std::string::npos)
-        << error->what() << ", not " << expected;
   }
 }
 
@@ -235,16 +216,11 @@ TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
                                .order = {.after = {brought}}};
       }};
   for (const auto& what : cases) {
-    const auto error = ErrorOf([&] {
+    ExpectError(FailureKind::kInternal, {"50 elements to send, and room for 10"}, [&] {
       OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
     });
-    ASSERT_NE(error, nullptr);
-    EXPECT_EQ(error->kind(), FailureKind::kInternal) << error->what();
-    EXPECT_NE(std::string(error->what()).find("50 elements to send, and room for 10"),
-              std::string::npos)
-        << error->what();
   }
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

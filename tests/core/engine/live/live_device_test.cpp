@@ -19,17 +19,13 @@
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kEmulated;
-using testing::kTensorSizes;
-using testing::RankResult;
 
 constexpr double kDensity = 0.05;
 
@@ -72,11 +68,7 @@ const Case kCases[] = {
 LiveConfig Configure(const Case& which, Device device, int workers) {
   const StrategyDescriptor& strategy = FindStrategy(which.strategy);
   const PlannerDescriptor& planner = FindPlanner(which.planner);
-  LiveConfig config;
-  for (const std::size_t n : kTensorSizes) {
-    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-  }
-  config.topology = {workers, 1};
+  LiveConfig config = SparseLive({}, {workers, 1}, device);
   Options options;
   if (planner.name == "by-count") options["units"] = std::int64_t{3};
   if (planner.name == "ssfusion") {
@@ -84,14 +76,12 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
     options["offload"] = true;
     options["partition"] = std::string("all");
   }
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
-  const BackwardProfile backward = testing::EvenBackward(kTensorSizes.size());
-  const CostModel cost = testing::EvenCost();
-  config.plan =
-      planner.make(ResolveOptions(planner.name, planner.options, options))
-          ->MakePlan({config.layout, config.topology, kDensity, strategy.sparsified, &backward,
-                      &cost, "dgc", config.dense_collective.get(), config.sparse_collective.get()});
+  const BackwardProfile backward = EvenBackward(kTensorSizes.size());
+  const CostModel cost = EvenCost();
+  config.plan = PlanOf(
+      planner.name,
+      InputOf(config.layout, config.topology, kDensity, strategy.sparsified, backward, cost, "dgc"),
+      options);
   config.strategy = strategy.make(ResolveOptions(strategy.name, strategy.options, {}));
   config.sparsifier = FindSparsifier(which.sparsifier).make({}, 1);
   if (which.dense_quantizer != nullptr) {
@@ -99,11 +89,9 @@ LiveConfig Configure(const Case& which, Device device, int workers) {
     config.plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
     for (const std::size_t t : {0u, 2u, 4u}) config.plan.tensors[t].density = 1;
   }
-  if (which.drops) config.sparse_collective = testing::Dropping();
+  if (which.drops) config.sparse_collective = Dropping();
   config.feedback = which.feedback;
   config.coding = which.coding;
-  config.device = device;
-  config.deadline = testing::kLiveDeadline;
   return config;
 }
 
@@ -114,7 +102,7 @@ std::string NameOfCase(const Case& which, int workers) {
 class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int, DeviceKind>> {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(std::get<2>(GetParam()));
+    const std::string why = WhyNotOn(std::get<2>(GetParam()));
     if (!why.empty()) GTEST_SKIP() << why;
   }
 };
@@ -122,8 +110,7 @@ class EveryCase : public ::testing::TestWithParam<std::tuple<Case, int, DeviceKi
 TEST_P(EveryCase, DoesWhatTheHostDoes) {
   const auto& [which, workers, kind] = GetParam();
   const auto run = [&](Device device) {
-    return testing::RunLive([&] { return Configure(which, device, workers); }, workers,
-                            IntegerGradient);
+    return RunLive([&] { return Configure(which, device, workers); }, workers, IntegerGradient);
   };
   const auto expected = run({});
   const auto results = run({kind, 0});
@@ -135,10 +122,10 @@ TEST_P(EveryCase, DoesWhatTheHostDoes) {
   }
 }
 
-const std::vector<int> kWorkers = testing::kSanitized ? std::vector{2} : std::vector{1, 2, 3, 4};
+const std::vector<int> kWorkers = kSanitized ? std::vector{2} : std::vector{1, 2, 3, 4};
 INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::ValuesIn(kWorkers), testing::TheDevices()),
+                                            ::testing::ValuesIn(kWorkers), TheDevices()),
                          [](const auto& info) {
                            return NameOfCase(std::get<0>(info.param), std::get<1>(info.param)) +
                                   (std::get<2>(info.param) == DeviceKind::kCuda ? "_cuda" : "");
@@ -147,15 +134,15 @@ INSTANTIATE_TEST_SUITE_P(All, EveryCase,
 // --- over a communicator whose messages lie on the device ---
 
 std::vector<RankResult> RunOverNccl(const std::function<LiveConfig()>& configure, int workers) {
-  return testing::RunLive(configure, workers, IntegerGradient, 999, {},
-                          [](std::unique_ptr<Communicator> host) {
-                            NcclSetup setup;
-                            setup.card = "card " + std::to_string(host->rank());
-                            setup.host = std::move(host);
-                            setup.device = kEmulated;
-                            setup.deadline = testing::kLiveDeadline;
-                            return MakeNcclWorld(testing::FakeNccl::Api(), std::move(setup));
-                          });
+  return RunLive(configure, workers, IntegerGradient, 999, {},
+                 [](std::unique_ptr<Communicator> host) {
+                   NcclSetup setup;
+                   setup.card = "card " + std::to_string(host->rank());
+                   setup.host = std::move(host);
+                   setup.device = kEmulated;
+                   setup.deadline = kLiveDeadline;
+                   return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
+                 });
 }
 
 class OverNccl : public ::testing::TestWithParam<std::tuple<Case, int>> {};
@@ -163,8 +150,8 @@ class OverNccl : public ::testing::TestWithParam<std::tuple<Case, int>> {};
 TEST_P(OverNccl, DoesWhatTheHostDoes) {
   const auto& [which, workers] = GetParam();
   const auto expected =
-      testing::RunLive([&] { return Configure(which, {}, workers); }, workers, IntegerGradient);
-  testing::FakeNccl nccl;
+      RunLive([&] { return Configure(which, {}, workers); }, workers, IntegerGradient);
+  FakeNccl nccl;
   const auto results = RunOverNccl(
       [&] {
         LiveConfig config = Configure(which, kEmulated, workers);
@@ -202,8 +189,8 @@ TEST(OverNcclStaged, CollectivesInHostMemoryDoWhatTheyDoOnTheHost) {
   for (const Case& which : kCases) {
     SCOPED_TRACE(which.name);
     const auto expected =
-        testing::RunLive([&] { return Configure(which, {}, kWorkers); }, kWorkers, IntegerGradient);
-    testing::FakeNccl nccl;
+        RunLive([&] { return Configure(which, {}, kWorkers); }, kWorkers, IntegerGradient);
+    FakeNccl nccl;
     const auto results =
         RunOverNccl([&] { return Configure(which, kEmulated, kWorkers); }, kWorkers);
     for (std::size_t r = 0; r < results.size(); ++r) {
@@ -226,7 +213,7 @@ TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
   for (const Case& which : {kCases[0], kCases[1], kCases[3]}) {
     SCOPED_TRACE(which.name);
     const auto results =
-        testing::RunLive([&] { return Configure(which, kEmulated, 2); }, 2, IntegerGradient);
+        RunLive([&] { return Configure(which, kEmulated, 2); }, 2, IntegerGradient);
     for (const RankResult& rank : results) {
       for (std::size_t step = 0; step < rank.spans.size(); ++step) {
         const StepRecord& record = rank.records[step];
@@ -284,7 +271,7 @@ TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
   std::thread resolving([&] { timeline.Resolve(host_begin, spans); });
   begin.set_value();
   // It must not look only when the step has ended: then this waits in vain.
-  EXPECT_EQ(looked.get_future().wait_for(testing::kLiveDeadline), std::future_status::ready);
+  EXPECT_EQ(looked.get_future().wait_for(kLiveDeadline), std::future_status::ready);
   now = 105;
   end.set_value();
   resolving.join();
@@ -337,9 +324,9 @@ class OneRank {
   std::unique_ptr<Error> Run(const std::function<void(LiveEngine&, int)>& before,
                              const std::function<void(int, std::size_t)>& after = {}) {
     std::unique_ptr<Error> ended;
-    testing::RunRanks(1, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+    RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
       ThreadPool pool(1);
-      std::deque<testing::AnnouncedGradient> gradients;
+      std::deque<AnnouncedGradient> gradients;
       try {
         LiveEngine engine(Configure(which_, kEmulated, 1), loop, pool);
         for (int step = 0; step < 3; ++step) {
@@ -411,9 +398,9 @@ TEST(DeviceErrors, OtherRanksAreNotLeftHanging) {
   constexpr std::chrono::milliseconds kDeadline{4000};
   std::atomic<int> ended = 0;
   std::atomic<int> faults = 0;
-  testing::RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
+  RunRanks(2, 1, kDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
-    std::deque<testing::AnnouncedGradient> gradients;
+    std::deque<AnnouncedGradient> gradients;
     LiveConfig config = Configure(kCases[0], kEmulated, 2);
     config.deadline = 2 * kDeadline;
     LiveEngine engine(std::move(config), loop, pool);
@@ -443,8 +430,7 @@ TEST(DeviceErrors, WithoutRoomTheErrorNamesTheAllocation) {
   const auto at_first = OneRank().Run({});
   ASSERT_NE(at_first, nullptr);
   EXPECT_EQ(at_first->kind(), FailureKind::kOutOfMemory);
-  EXPECT_NE(std::string(at_first->what()).find("the packed gradient"), std::string::npos)
-      << at_first->what();
+  EXPECT_SAYS(at_first->what(), "the packed gradient");
   const std::size_t in_use = gpu::EmulatedMemoryInUse();
   const auto in_a_step = OneRank().Run({}, [](int step, std::size_t tensor) {
     if (step == 0 && tensor == 3) gpu::SetEmulatedMemory(gpu::EmulatedMemoryInUse() + 40000);
@@ -466,12 +452,12 @@ TEST(DeviceErrors, ANaNIsRefusedByNameWhereverItIsFound) {
     const auto error = rank.Run({});
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(error->kind(), FailureKind::kNumeric) << error->what();
-    EXPECT_NE(std::string(error->what()).find("t9000"), std::string::npos) << error->what();
+    EXPECT_SAYS(error->what(), "t9000");
   }
 }
 
 TEST(LiveEngine, RefusesAComputeStreamOfAnotherDevice) {
-  testing::RunRanks(1, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     LiveConfig config = Configure(kCases[0], kEmulated, 1);
     config.compute = {Device{DeviceKind::kCuda, 0}, nullptr};
@@ -481,11 +467,10 @@ TEST(LiveEngine, RefusesAComputeStreamOfAnotherDevice) {
 
 // The worker's stream, of which the engine is not the owner; and one that works at once.
 TEST(LiveEngine, TakesTheComputeStreamOfTheWorker) {
-  const auto expected =
-      testing::RunLive([] { return Configure(kCases[0], {}, 1); }, 1, IntegerGradient);
+  const auto expected = RunLive([] { return Configure(kCases[0], {}, 1); }, 1, IntegerGradient);
   const gpu::GpuStream own(kEmulated);
   for (const Stream& stream : {own.view(), Stream{kEmulated, nullptr}}) {
-    const auto results = testing::RunLive(
+    const auto results = RunLive(
         [&] {
           LiveConfig config = Configure(kCases[0], kEmulated, 1);
           config.compute = stream;
@@ -497,4 +482,4 @@ TEST(LiveEngine, TakesTheComputeStreamOfTheWorker) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

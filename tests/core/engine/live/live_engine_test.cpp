@@ -7,16 +7,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 // The second half is sent by a timer that comes due while the reaction to the first is running.
@@ -48,26 +47,19 @@ class LateTimer final : public Strategy {
 };
 
 class LiveEngineTest : public ::testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, testing::kEmulated),
-                         [](const auto& info) { return testing::NameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, kEmulated),
+                         [](const auto& info) { return NameOf(info.param); });
 
 TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   const auto configure = [] {
-    LiveConfig config;
-    config.device = GetParam();
-    for (const std::size_t n : testing::kTensorSizes) {
-      config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-    }
-    config.plan = {{Unit{0, config.layout.tensors(), Sparsified::kNever, 1.0}}};
-    config.topology = {2, 1};
+    LiveConfig config =
+        DenseLive({{Unit{0, kTensorSizes.size(), Sparsified::kNever, 1.0}}}, {2, 1}, GetParam());
     config.strategy = std::make_unique<LateTimer>();
-    config.dense_collective = CoreCollective("ring-allreduce");
-    config.deadline = testing::kLiveDeadline;
     return config;
   };
   for (int run = 0; run < 20; ++run) {
-    const auto results = testing::RunLive(configure, 2, testing::IntegerGradient);
-    for (const double lost : testing::LostMass(results)) ASSERT_EQ(lost, 0.0);
+    const auto results = RunLive(configure, 2, IntegerGradient);
+    for (const double lost : LostMass(results)) ASSERT_EQ(lost, 0.0);
   }
 }
 
@@ -78,7 +70,7 @@ class PackOnly final : public Strategy {
 };
 
 TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
-  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
     LiveConfig config;
     config.device = GetParam();
     config.layout.Add("weight", {4}, 4);
@@ -89,12 +81,7 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
     for (std::uint64_t step = 0; step < 3; ++step) {
       engine.BeginStep(step, false);
       engine.EndBackward();
-      try {
-        engine.BeginStep(step + 1, false);
-        ADD_FAILURE() << "step " << step + 1 << " has begun";
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), FailureKind::kInternal) << error.what();
-      }
+      ExpectError(FailureKind::kInternal, {}, [&] { engine.BeginStep(step + 1, false); });
       engine.BeginUpdate();
       engine.EndStep();
     }
@@ -102,7 +89,7 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
 }
 
 // Of a world whose third Split fails; counts those destroyed on another thread than made them.
-class Failing final : public testing::ForwardingCommunicator {
+class Failing final : public ForwardingCommunicator {
  public:
   struct Counts {
     std::atomic<int> splits = 0;
@@ -126,8 +113,8 @@ class Failing final : public testing::ForwardingCommunicator {
 // The transport belongs to the communication thread, also where the engine cannot be made.
 TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
   Failing::Counts counts;
-  testing::RunRanks(
-      1, 1, testing::kLiveDeadline,
+  RunRanks(
+      1, 1, kLiveDeadline,
       [&](ProgressLoop& loop) {
         ThreadPool pool(1);
         LiveConfig config;
@@ -137,12 +124,9 @@ TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
         config.topology = {1, 1};
         config.strategy = std::make_unique<LateTimer>();
         config.dense_collective = CoreCollective("ring-allreduce");
-        try {
-          LiveEngine(std::move(config), loop, pool);
-          ADD_FAILURE();
-        } catch (const Error& error) {
-          EXPECT_STREQ(error.what(), "no room for a third");
-        }
+        EXPECT_EQ(
+            ErrorOf([&] { LiveEngine(std::move(config), loop, pool); }, FailureKind::kOutOfMemory),
+            "no room for a third");
         EXPECT_EQ(counts.splits, 3);  // for probes, for negotiations, for exchanges
       },
       [&](auto world) { return std::make_unique<Failing>(std::move(world), counts); });
@@ -150,4 +134,4 @@ TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,40 +8,23 @@
 #include <string>
 #include <tuple>
 
-#include "core/base/error.hpp"
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "tests/support/dropping_collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::IntegerGradient;
-using testing::kLiveSteps;
-using testing::kTensorSizes;
-using testing::RankResult;
 
 constexpr double kDensity = 0.05;
 constexpr int kWorkers = 3;
 
 LiveConfig Configure(Device device) {
-  LiveConfig config;
-  config.device = device;
-  for (const std::size_t n : kTensorSizes) {
-    config.layout.Add("t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n);
-  }
-  config.plan = {
-      {Unit{0, 5, Sparsified::kAhead, kDensity}, Unit{5, 8, Sparsified::kAhead, kDensity}}};
-  config.topology = {kWorkers, 1};
-  config.strategy = std::make_unique<UnitStrategy>();
-  config.sparsifier = FindSparsifier("topk").make({}, 1);
-  config.feedback.kind = FeedbackKind::kResidual;
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
-  config.deadline = testing::kLiveDeadline;
-  return config;
+  return SparseLive(
+      {{Unit{0, 5, Sparsified::kAhead, kDensity}, Unit{5, 8, Sparsified::kAhead, kDensity}}},
+      {kWorkers, 1}, device);
 }
 
 std::vector<double> Nothing(const std::vector<RankResult>& results) {
@@ -52,8 +35,8 @@ class LiveFeedback : public ::testing::TestWithParam<Device> {
  protected:
   static LiveConfig Configured() { return Configure(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, testing::kEmulated),
-                         [](const auto& info) { return testing::NameOf(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, kEmulated),
+                         [](const auto& info) { return NameOf(info.param); });
 
 // One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
 struct Reference {
@@ -88,7 +71,7 @@ class Momentum : public ::testing::TestWithParam<std::tuple<MomentumOptions, Dev
 TEST_P(Momentum, IsCorrectedAsThePaperSays) {
   MomentumOptions options = std::get<0>(GetParam());
   options.momentum = 0.5;  // sums of halves are exact in any order
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [&] {
         LiveConfig config = Configure(std::get<1>(GetParam()));
         config.feedback = {FeedbackKind::kMomentum, options};
@@ -122,13 +105,13 @@ INSTANTIATE_TEST_SUITE_P(Options, Momentum,
                          ::testing::Combine(::testing::Values(MomentumOptions{},
                                                               MomentumOptions{0.5, true, true},
                                                               MomentumOptions{0.5, false, false}),
-                                            ::testing::Values(Device{}, testing::kEmulated)),
+                                            ::testing::Values(Device{}, kEmulated)),
                          [](const auto& info) {
                            const MomentumOptions& options = std::get<0>(info.param);
                            return std::string(options.nesterov  ? "nesterov_"
                                               : options.masking ? "plain_"
                                                                 : "unmasked_") +
-                                  testing::NameOf(std::get<1>(info.param));
+                                  NameOf(std::get<1>(info.param));
                          });
 
 TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
@@ -140,8 +123,8 @@ TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
     for (float& value : gradient) value *= scale;
     return gradient;
   };
-  const auto run = [](double clip, const testing::Gradients& gradients) {
-    return testing::RunLive(
+  const auto run = [](double clip, const Gradients& gradients) {
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.feedback.kind = FeedbackKind::kMomentum;
@@ -159,7 +142,7 @@ TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {
 
 TEST_P(LiveFeedback, TensorsWithoutItLoseWhatIsNotSent) {
   constexpr std::size_t kWithout = 4;
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [] {
         LiveConfig config = Configured();
         config.layout = {};
@@ -195,7 +178,7 @@ Plan WithWholeTensors() {
 
 TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
   const auto run = [](const char* quantizer, PayloadCoding coding) {
-    return testing::RunLive(
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.plan = WithWholeTensors();
@@ -228,8 +211,8 @@ TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
 }
 
 TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
-  const auto results = testing::RunLive(
-      Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+  const auto results =
+      RunLive(Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
         if (step == 1) engine.Replan({{Unit{0, 8, Sparsified::kBehind, kDensity}}});
         if (step == 2) engine.Replan(WithWholeTensors());
         if (step == 3) {
@@ -249,10 +232,10 @@ TEST_P(LiveFeedback, IsKeptByAnotherPlan) {
 }
 
 TEST_P(LiveFeedback, AnotherDensityHoldsFromTheNextStep) {
-  const auto results = testing::RunLive(Configured, kWorkers, IntegerGradient, 999,
-                                        [](LiveEngine& engine, int step) {
-                                          engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
-                                        });
+  const auto results =
+      RunLive(Configured, kWorkers, IntegerGradient, 999, [](LiveEngine& engine, int step) {
+        engine.SetDensity(step == 0 ? 4 : 1);  // 0.2, then 0.05
+      });
   std::uint64_t many = 0;
   std::uint64_t few = 0;
   for (const std::size_t n : kTensorSizes) {
@@ -282,7 +265,7 @@ TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
   constexpr std::size_t kTensor = 5;
   constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
   const auto run = [&](double decay) {
-    return testing::RunLive(
+    return RunLive(
         [&] {
           LiveConfig config = Configured();
           config.feedback.decay = decay;
@@ -324,17 +307,10 @@ TEST(Feedback, TakesADecayAboveZeroUpToOne) {
   EXPECT_EQ(MakeFeedback("residual", ResolveOptions("r", FeedbackOptions("residual"), {})).decay,
             1);
   for (const double wrong : {0.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    try {
-      made(wrong);
-      ADD_FAILURE() << wrong << " is taken";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      EXPECT_NE(std::string(error.what())
-                    .find("expected a number in (0, 1]; without a residual it "
-                          "is feedback \"none\""),
-                std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kConfig,
+                {"expected a number in (0, 1]; without a residual it "
+                 "is feedback \"none\""},
+                [&] { made(wrong); });
   }
   EXPECT_THROW(ResolveOptions("momentum", FeedbackOptions("momentum"), {{"decay", 0.9}}), Error);
 }
@@ -373,7 +349,7 @@ class SelectsAgain final : public Strategy {
 
 std::vector<RankResult> RunSelectingAgain(Device device, std::vector<std::string_view> others,
                                           double density = kDensity) {
-  return testing::RunLive(
+  return RunLive(
       [&] {
         LiveConfig config = Configure(device);
         config.strategy = std::make_unique<SelectsAgain>(density, others);
@@ -396,21 +372,15 @@ TEST_P(LiveFeedback, ASelectionForAnotherResidualLeavesTheFirstAlone) {
 }
 
 TEST_P(LiveFeedback, ASecondSelectionForTheSameResidualIsRefused) {
-  try {
-    RunSelectingAgain(GetParam(), {"local"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), FailureKind::kInternal);
-    EXPECT_NE(std::string(error.what()).find("t10 is selected twice"), std::string::npos)
-        << error.what();
-  }
+  ExpectError(FailureKind::kInternal, {"t10 is selected twice"},
+              [&] { RunSelectingAgain(GetParam(), {"local"}); });
 }
 
 TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) {
-  const auto results = testing::RunLive(
+  const auto results = RunLive(
       [&] {
         LiveConfig config = Configured();
-        config.sparse_collective = testing::Dropping();
+        config.sparse_collective = Dropping();
         return config;
       },
       kWorkers, IntegerGradient);
@@ -418,8 +388,8 @@ TEST_P(LiveFeedback, TakesWhatACollectiveDropsBackIntoTheResidualsOfItsTensors) 
   for (const RankResult& rank : results) EXPECT_EQ(rank.averaged, results[0].averaged);
   const auto applied = std::count_if(results[0].averaged[0].begin(), results[0].averaged[0].end(),
                                      [](float value) { return value != 0; });
-  EXPECT_LE(applied, static_cast<long>(2 * testing::kSurvivors));
+  EXPECT_LE(applied, static_cast<long>(2 * kSurvivors));
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,15 +8,15 @@
 #include "core/engine/live/staging/exchange_staging.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
-  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
-    gpu::EventPool events(testing::kEmulated);
-    const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
+  RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
+    gpu::EventPool events(kEmulated);
+    const Buffer<float> flat(1000, kEmulated, "the packed gradient");
     const auto staging =
-        MakeDeviceStaging({{}, 1, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+        MakeDeviceStaging({{}, 1, flat.view(Stream{kEmulated, nullptr})}, loop, events);
     Op exchange{.request = ExchangeRequest{}};
     ExchangeState state;
     state.op = &exchange;
@@ -35,13 +35,13 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
 // A collective that sums may return more than one rank can send: the union of what all of them
 // sent.
 TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
-  testing::RunRanks(1, 1, testing::kLiveDeadline, [](ProgressLoop& loop) {
+  RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
     constexpr std::size_t kElements = 50;
     constexpr std::size_t kCapacity = 20;  // of one rank of three
-    gpu::EventPool events(testing::kEmulated);
-    const Buffer<float> flat(1000, testing::kEmulated, "the packed gradient");
+    gpu::EventPool events(kEmulated);
+    const Buffer<float> flat(1000, kEmulated, "the packed gradient");
     const auto staging =
-        MakeDeviceStaging({{}, 3, flat.view(Stream{testing::kEmulated, nullptr})}, loop, events);
+        MakeDeviceStaging({{}, 3, flat.view(Stream{kEmulated, nullptr})}, loop, events);
     std::vector<std::byte> sums(kElements * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange{.request = ExchangeRequest{.pattern = SparseSum{{1}}}, .parts = {{0, flat.size()}}};
@@ -61,4 +61,4 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -3,29 +3,26 @@
 
 #include <gtest/gtest.h>
 
-#include "core/engine/unit_strategy.hpp"
 #include "tests/support/dropping_collective.hpp"
 #include "tests/support/live_run.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::kTensorSizes;
 
 class Forgetting final : public Collective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
-    co_await testing::Dropping()->Run(communicator, buffers, tag);
+    co_await Dropping()->Run(communicator, buffers, tag);
     buffers.returned.clear();
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    return testing::Dropping()->Rounds(sizes, topology);
+    return Dropping()->Rounds(sizes, topology);
   }
 };
 
 std::shared_ptr<const Collective> MakeForgetting() {
   static const CollectiveDescriptor kDescriptor = [] {
-    CollectiveDescriptor descriptor = testing::DroppingDescriptor();
+    CollectiveDescriptor descriptor = DroppingDescriptor();
     descriptor.make = [](const Options&) -> std::unique_ptr<Collective> {
       return std::make_unique<Forgetting>();
     };
@@ -36,32 +33,22 @@ std::shared_ptr<const Collective> MakeForgetting() {
 
 // Fractions, so that sums round.
 std::vector<float> Gradient(int rank, int step, std::size_t tensor) {
-  auto gradient = testing::IntegerGradient(rank, step, tensor);
+  auto gradient = IntegerGradient(rank, step, tensor);
   for (float& value : gradient) value /= 7;
   return gradient;
 }
 
 // Of each step.
 std::vector<std::uint64_t> ViolationsWith(std::shared_ptr<const Collective> collective) {
-  std::vector<std::uint64_t> violations(testing::kLiveSteps);
-  testing::RunRanks(3, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {
-    LiveConfig config;
-    for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
-      config.layout.Add("t" + std::to_string(t), {static_cast<std::int64_t>(kTensorSizes[t])},
-                        kTensorSizes[t]);
-    }
-    config.plan = {{Unit{0, kTensorSizes.size(), Sparsified::kBehind, 0.05}}};
-    config.topology = {3, 1};
-    config.strategy = std::make_unique<UnitStrategy>();
-    config.sparsifier = FindSparsifier("topk").make({}, 1);
-    config.feedback.kind = FeedbackKind::kResidual;
-    config.dense_collective = CoreCollective("ring-allreduce");
+  std::vector<std::uint64_t> violations(kLiveSteps);
+  RunRanks(3, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+    LiveConfig config =
+        SparseLive({{Unit{0, kTensorSizes.size(), Sparsified::kBehind, 0.05}}}, {3, 1});
     config.sparse_collective = collective;
-    config.deadline = testing::kLiveDeadline;
     ThreadPool pool(1);
     LiveEngine engine(std::move(config), loop, pool);
     MassCheck check(loop);
-    for (int step = 0; step < testing::kLiveSteps; ++step) {
+    for (int step = 0; step < kLiveSteps; ++step) {
       check.Begin(engine);
       engine.BeginStep(static_cast<std::uint64_t>(step), false);
       std::vector<std::vector<float>> gradients;
@@ -84,7 +71,7 @@ std::vector<std::uint64_t> ViolationsWith(std::shared_ptr<const Collective> coll
 }
 
 TEST(MassCheck, FindsNothingWhereWhatIsDroppedComesBack) {
-  EXPECT_EQ(ViolationsWith(testing::Dropping()), std::vector<std::uint64_t>(testing::kLiveSteps));
+  EXPECT_EQ(ViolationsWith(Dropping()), std::vector<std::uint64_t>(kLiveSteps));
 }
 
 TEST(MassCheck, FindsWhatACollectiveForgets) {
@@ -92,4 +79,4 @@ TEST(MassCheck, FindsWhatACollectiveForgets) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

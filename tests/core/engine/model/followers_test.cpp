@@ -8,7 +8,7 @@
 #include "core/engine/strategies.hpp"
 #include "tests/support/planning.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 // Both chains one within the other: shards of what nodes have summed are cut into parts, which
@@ -73,30 +73,23 @@ class Followers : public ::testing::TestWithParam<Case> {
  protected:
   // Sizes that no number of ranks divides, one below it, and units of several tensors.
   ModelConfig Config() {
-    ModelConfig model;
-    for (const std::size_t n : {1001, 5, 40003, 777, 2, 9999, 300000}) {
-      model.layout.Add("tensor", {static_cast<std::int64_t>(n)}, n);
-    }
     const std::uint16_t k = GetParam().partitions;
-    model.plan = {{Unit{0, 2, Sparsified::kBehind, 0.05, Lane::kCompute, k}, Unit{2, 3},
-                   Unit{3, 5, Sparsified::kBehind, 0.05, Lane::kCompute, 1},
-                   Unit{5, 7, Sparsified::kBehind, 0.05, Lane::kSide, k}}};
-    model.topology = GetParam().topology;
+    ModelConfig model =
+        EvenModelOf(LayoutOf({1001, 5, 40003, 777, 2, 9999, 300000}),
+                    {{Unit{0, 2, Sparsified::kBehind, 0.05, Lane::kCompute, k}, Unit{2, 3},
+                      Unit{3, 5, Sparsified::kBehind, 0.05, Lane::kCompute, 1},
+                      Unit{5, 7, Sparsified::kBehind, 0.05, Lane::kSide, k}}},
+                    GetParam().topology);
     model.make_strategy = [this] {
       ++made_;
       return GetParam().make();
     };
-    model.sparsifier = "topk";
     model.selection = {0.0, GetParam().spread};
-    model.dense_collective = CoreCollective("ring-allreduce");
-    model.sparse_collective = CoreCollective("sparse-allgather");
-    model.cost = testing::EvenCost();
     model.cost.seconds_per_entry = 1e-8;
     model.cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
     model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-5}, {1e6, 2e-3}}));
     model.cost.overlap = 0.7;
     model.cost.compute_slowdown = 1.2;
-    model.backward = testing::EvenBackward(7);
     return model;
   }
   int made_ = 0;
@@ -131,4 +124,4 @@ INSTANTIATE_TEST_SUITE_P(All, Followers,
                                            Case{Make<NodeOwners>, {12, 3}, 4, 0.3, 1 + 3 + 12}));
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "baselines/registry.hpp"
 #include "core/engine/model/model_cluster.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/planning.hpp"
+#include "tests/support/timed_tensors.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 TEST(SharedResource, SharesItsCapacityEvenly) {
@@ -55,50 +60,26 @@ TEST(SharedResource, WithoutLimitDelaysNobody) {
   EXPECT_EQ(ended, 5);
 }
 
-// The synthetic model whose step times are known: 200 tensors, forward index l has
-// 64 * (1 + ((37 l) mod 101)^2) elements and 5e-5 * (1 + l mod 7) seconds of backward.
-struct Synthetic {
-  GradientLayout layout;
-  BackwardProfile backward;
-  Synthetic() {
-    double total = 0;
-    for (std::size_t l = 200; l-- > 0;) {
-      const std::size_t r = 37 * l % 101;
-      const std::size_t n = 64 * (1 + r * r);
-      layout.Add("tensor" + std::to_string(l), {static_cast<std::int64_t>(n)}, n);
-      backward.backward_seconds.push_back(5e-5 * static_cast<double>(1 + l % 7));
-      total += backward.backward_seconds.back();
-    }
-    backward.forward_seconds = 0.5 * total;
-  }
-};
-
 // P = 8, alpha = 5e-5 s, beta = 8e-10 s/B, selection 3e-5 + 1e-10 n, decompression 1e-5 + 2e-11 per
 // entry, copies and additions free. The references send values and indices as two messages, so that
 // a sparse round starts up twice.
 double StepSeconds(const char* strategy, const char* planner, const Options& planner_options,
                    double density) {
-  const Synthetic synthetic;
+  const TimedTensors synthetic = Synthetic();
+  const GradientLayout layout = synthetic.Layout();
   const auto& strategy_part = FindStrategy(strategy);
-  const auto& planner_part = FindPlanner(planner);
-  ModelConfig config;
-  config.layout = synthetic.layout;
-  config.topology = {8, 1};
-  const PlanInput input{synthetic.layout,         config.topology, density,
-                        strategy_part.sparsified, nullptr,         nullptr};
-  config.plan = planner_part.make(ResolveOptions(planner, planner_part.options, planner_options))
-                    ->MakePlan(input);
+  const PlanInput input{layout, {8, 1}, density, strategy_part.sparsified, nullptr, nullptr};
+  ModelConfig config = ModelOf(layout, PlanOf(planner, input, planner_options), input.topology);
   config.make_strategy = [&] {
     return strategy_part.make(ResolveOptions(strategy, strategy_part.options, {}));
   };
-  config.sparsifier = "topk";
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
   config.cost.selection["topk"].Add(density, PiecewiseLinear({{0, 3e-5}, {1e9, 3e-5 + 0.1}}));
   config.cost.clear_seconds = PiecewiseLinear({{0, 1e-5}});
   config.cost.seconds_per_entry = 2e-11;
   config.cost.links.fill(LinkCost::FromAlphaBeta(density < 1 ? 2 * 5e-5 : 5e-5, 8e-10));
-  config.backward = synthetic.backward;
+  config.backward.backward_seconds = synthetic.backward_seconds;
+  config.backward.forward_seconds = 0.5 * std::accumulate(synthetic.backward_seconds.begin(),
+                                                          synthetic.backward_seconds.end(), 0.0);
   const ModelStep step = SimulateStep(config, 0, 0);
   for (const StepRecord& record : step.records) {
     EXPECT_EQ(record.step_seconds, step.records.front().step_seconds);
@@ -132,15 +113,11 @@ TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
 // as long again beside backward; nothing else takes time.
 TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
   for (const Lane lane : {Lane::kCompute, Lane::kSide}) {
-    ModelConfig config;
-    for (const char* name : {"second", "first"}) config.layout.Add(name, {1000}, 1000);
-    config.topology = {2, 1};
-    config.plan = {
-        {Unit{0, 1, Sparsified::kBehind, 0.1, lane}, Unit{1, 2, Sparsified::kBehind, 0.1, lane}}};
+    ModelConfig config = ModelOf(
+        LayoutOf({1000, 1000}),
+        {{Unit{0, 1, Sparsified::kBehind, 0.1, lane}, Unit{1, 2, Sparsified::kBehind, 0.1, lane}}},
+        {2, 1});
     config.make_strategy = [] { return FindStrategy("behind").make({}); };
-    config.sparsifier = "topk";
-    config.dense_collective = CoreCollective("ring-allreduce");
-    config.sparse_collective = CoreCollective("sparse-allgather");
     config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 3}}));
     config.cost.side_slowdown = 1.5;
     config.backward.backward_seconds = {1, 1};
@@ -166,13 +143,10 @@ TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
 }
 
 ModelConfig OneTensor(int ranks) {
-  ModelConfig config;
-  config.layout.Add("weight", {1000}, 1000);
-  config.topology = {ranks, 1};
-  config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+  ModelConfig config =
+      ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kNever, 1.0}}}, {ranks, 1});
+  config.sparsifier = "";
   config.make_strategy = [] { return FindStrategy("dense-units").make({}); };
-  config.dense_collective = CoreCollective("ring-allreduce");
-  config.sparse_collective = CoreCollective("sparse-allgather");
   config.cost.links.fill(LinkCost::FromAlphaBeta(1e-3, 1e-6));
   config.backward = {0.001, 0.010, {0.020}, 0, 0.005};
   return config;
@@ -282,13 +256,8 @@ TEST(ModelEngine, NamesASparsifierThatTheProfileLacks) {
   config.plan.units[0] = {0, 1, Sparsified::kAhead, 0.1};
   config.make_strategy = [] { return FindStrategy("ahead").make({}); };
   config.sparsifier = "topk";
-  try {
-    SimulateStep(config, 0, 0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("topk"), std::string::npos);
-  }
+  ExpectError(FailureKind::kConfig, {"topk"}, [&] { SimulateStep(config, 0, 0); });
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -7,7 +7,7 @@
 #include "core/base/random_stream.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 using Indices = std::vector<std::uint32_t>;
@@ -84,7 +84,7 @@ TEST(BloomFilter, SetsTheBitsThatTheHeaderSays) {
 
 // With any number of bits and hashes, whatever the instruction set and the number of threads.
 TEST(BloomFilter, HasWhatAllBitsSay) {
-  const std::size_t n = testing::kSanitized ? 20'000 : 300'001;
+  const std::size_t n = kSanitized ? 20'000 : 300'001;
   for (const BloomShape shape : {BloomShape{1, 1},
                                  {2, 3},
                                  {64, 1},
@@ -130,7 +130,7 @@ TEST(BloomFilter, HasFalsePositivesAtItsRate) {
        {std::tuple{10'000, 1'000'000, 0.0}, {1000, 1'000'000, 0.0}, {5000, 500'000, 0.02}}) {
     const auto k = static_cast<std::size_t>(count);
     const auto all = static_cast<std::size_t>(n);
-    const int filters = testing::kSanitized ? 1 : 10;
+    const int filters = kSanitized ? 1 : 10;
     double found = 0;
     BloomFilter filter;
     for (int draw = 0; draw < filters; ++draw) {
@@ -152,4 +152,4 @@ TEST(BloomFilter, OfNothingHasNothing) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

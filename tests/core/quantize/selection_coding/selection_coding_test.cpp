@@ -6,14 +6,11 @@
 
 #include <cmath>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::Selected;
 
 using Bytes = std::vector<std::byte>;
 
@@ -200,7 +197,7 @@ Drawn Draw(std::mt19937_64& random) {
   return drawn;
 }
 
-constexpr int kDraws = testing::kSanitized ? 20 : 150;
+constexpr int kDraws = kSanitized ? 20 : 150;
 
 TEST(SelectionCoding, SendsWhatIsDecodedAndKeepsTheRest) {
   std::mt19937_64 random(1);
@@ -311,7 +308,7 @@ TEST(SelectionCoding, ADamagedSelectionIsRefusedOrAnother) {
   const std::vector<float> x = Gaussian(3000, 8);
   for (const PayloadCoding& coding : kCodings) {
     const Coded coded = Encode(coding, x, Largest(x, 40));
-    for (int change = 0; change < (testing::kSanitized ? 50 : 500); ++change) {
+    for (int change = 0; change < (kSanitized ? 50 : 500); ++change) {
       Bytes bytes = coded.bytes;
       bytes[random() % bytes.size()] ^= static_cast<std::byte>(1 + random() % 255);
       const Read read = Decode(bytes, x.size(), 200);
@@ -339,7 +336,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
     return Decode(bytes, n, room).refused;
   };
   const auto expect = [](const std::string& what, const std::string& says) {
-    EXPECT_NE(what.find(says), std::string::npos) << what;
+    EXPECT_SAYS(what, says);
   };
   const PayloadCoding leftmost = Coding(kF32, kBloom, BloomPolicy::kLeftmost, kRate);
   const PayloadCoding fitted = Coding(kFitted, kBloom, BloomPolicy::kAll, kRate);
@@ -369,7 +366,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
     std::memcpy(bytes.data() + at, &value, sizeof value);
     return Decode(bytes, 1001, 100).refused;
   };
-  expect(with(leftmost, std::numeric_limits<float>::infinity(), 12), "value 1 is not finite");
+  expect(with(leftmost, kInfinity, 12), "value 1 is not finite");
   expect(with(fitted, std::numeric_limits<double>::quiet_NaN(), 20),
          "value 0 in descending order is not finite");
   expect(refusal(listed, 61, 0x77), "the last index is 30696; expected one below 1001");
@@ -420,4 +417,4 @@ TEST(SelectionCoding, ExpectsWhatP0Sends) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -5,26 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
-#include "core/base/error.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-using testing::UnderTest;
 
 const std::vector<std::vector<std::int64_t>> kShapes = {
     {1},      {2},          {31},          {32},          {33},         {1023},
     {1025},   {9000},       {33, 31},      {1, 300},      {300, 1},     {9, 1000},
-    {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {testing::kLargeShape}};
+    {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {kLargeShape}};
 
 std::size_t Elements(const std::vector<std::int64_t>& shape) {
   std::size_t n = 1;
@@ -36,7 +27,7 @@ class SparsifierLaws : public ::testing::TestWithParam<std::string> {
  protected:
   const SparsifierDescriptor& descriptor() const { return UnderTest().find(GetParam()); }
   // Published forms share the kernels of the canonical ones, which are tested on large tensors.
-  bool small_only() const { return testing::IsPublished(GetParam()); }
+  bool small_only() const { return IsPublished(GetParam()); }
 };
 
 // What must hold of one selection from x, whatever the method.
@@ -88,9 +79,8 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
   const std::size_t n = Elements(shape);
   // A named sparsifier's kernels, and in the long form all, on each instruction set; otherwise that
   // they all select the same is left to IsDeterministicOnEveryPoolAndInstructionSet.
-  const std::vector<Isa> isas = UnderTest().chosen || testing::TestsEverything()
-                                    ? UnderTest().isas
-                                    : std::vector<Isa>{ActiveIsa()};
+  const std::vector<Isa> isas =
+      UnderTest().chosen || TestsEverything() ? UnderTest().isas : std::vector<Isa>{ActiveIsa()};
   for (const Isa isa : isas) {
     const ScopedIsa scope(isa);
     for (const std::string& data : DataNames()) {
@@ -102,7 +92,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
       const std::string where = std::string(IsaName(isa)) + " n=" + std::to_string(n) + " " + data;
       Selection selection(*sparsifier, n, density, 2, true, shape);
       const auto drawn = MakeData(data, n, 1);
-      for (std::uint64_t step = 0; step < (testing::kSanitized ? 2 : 3); ++step) {
+      for (std::uint64_t step = 0; step < (kSanitized ? 2 : 3); ++step) {
         auto gradient = drawn;  // turned from step to step: cheaper than drawing anew
         std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
                     gradient.end());
@@ -126,15 +116,14 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
 
 TEST_P(SparsifierLaws, IsDeterministicOnEveryPoolAndInstructionSet) {
   for (const std::string& data : DataNames()) {
-    for (const std::size_t n : {std::size_t{5000}, testing::kLargeShape}) {
+    for (const std::size_t n : {std::size_t{5000}, kLargeShape}) {
       if (n > 100'000 && (small_only() || (data != "gaussian" && data != "few-values"))) continue;
       std::vector<Selected> reference;
       std::vector<float> residual;
       for (const Isa isa : UnderTest().isas) {
         const ScopedIsa scope(isa);
         for (const int threads : {1, 2, 3}) {
-          const auto sparsifier = MakeSparsifier(GetParam());
-          Selection selection(*sparsifier, n, 0.01, threads, true);
+          Selection selection(MakeSparsifier(GetParam()), n, 0.01, threads, true);
           for (std::uint64_t step = 0; step < 3; ++step) {
             const Selected selected =
                 selection.Run(MakeData(data, n, static_cast<std::uint32_t>(step)), step);
@@ -155,24 +144,16 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(GetParam());
   for (const Isa isa : UnderTest().isas) {
     const ScopedIsa scope(isa);
-    for (const std::size_t n :
-         {std::size_t{1}, std::size_t{33}, std::size_t{9000}, std::size_t{300'000}}) {
-      for (const float bad :
-           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-            -std::numeric_limits<float>::infinity()}) {
+    for (const std::size_t n : {1, 33, 9000, 300'000}) {
+      for (const float bad : {kNan, kInfinity, -kInfinity}) {
         for (const double density : {0.01, 1.0}) {
           for (const bool feedback : {false, true}) {
             auto gradient = MakeData("gaussian", n, 1);
             gradient[n * 2 / 3] = bad;
             Selection selection(*sparsifier, n, density, 2, feedback);
-            try {
-              selection.Run(gradient, 9);
-              ADD_FAILURE() << "accepted " << bad << " n=" << n << " density=" << density;
-            } catch (const Error& error) {
-              EXPECT_EQ(error.kind(), FailureKind::kNumeric) << error.what();
-              EXPECT_NE(std::string(error.what()).find("conv1.weight"), std::string::npos);
-              EXPECT_NE(std::string(error.what()).find("step 9"), std::string::npos);
-            }
+            SCOPED_TRACE(::testing::Message() << bad << ", n=" << n << ", density " << density);
+            ExpectError(FailureKind::kNumeric, {"conv1.weight", "step 9"},
+                        [&] { selection.Run(gradient, 9); });
           }
         }
       }
@@ -214,8 +195,8 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
         bool random = descriptor().index_shared;
         double first = 0;
         for (int seed = 0; seed < seeds; ++seed) {
-          const auto sparsifier = MakeSparsifier(GetParam(), {}, static_cast<std::uint64_t>(seed));
-          Selection selection(*sparsifier, n, density, 1, false, shape);
+          Selection selection(MakeSparsifier(GetParam(), {}, static_cast<std::uint64_t>(seed)), n,
+                              density, 1, false, shape);
           double kept = 0;
           for (const float value : selection.Run(x, 0).values) {
             kept += static_cast<double>(value) * value;
@@ -234,8 +215,7 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
 }
 
 TEST_P(SparsifierLaws, CountsItsSelections) {
-  const auto sparsifier = MakeSparsifier(GetParam());
-  Selection selection(*sparsifier, 100, 0.1, 1, false);
+  Selection selection(MakeSparsifier(GetParam()), 100, 0.1, 1, false);
   for (std::uint64_t step = 0; step < 3; ++step) selection.Run(MakeData("gaussian", 100, 1), step);
   EXPECT_EQ(selection.counters().selections, 3u);
 }
@@ -257,14 +237,11 @@ TEST_P(SparsifierLaws, RefusesArgumentsThatMakeNoSense) {
        {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
         Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
     Slot slot{{indices.data(), c.capacity, {}}, {values.data(), c.capacity, {}}, c.capacity, 0};
-    try {
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n << ", density " << c.density);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
       sparsifier->Select({&pool, &workspace, &counters, {}}, {{x.data(), c.n, {}}, {}}, c.density,
                          {0, "fc.bias", {}, 0}, nullptr, slot);
-      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    });
   }
 }
 
@@ -286,8 +263,8 @@ std::vector<SelectionCase> SelectionCases() {
   for (const std::string& name : NamesOnHost()) {
     for (const auto& shape : kShapes) {
       const bool large = Elements(shape) > 100'000;
-      if (large && testing::IsPublished(name)) continue;
-      if (!large && testing::kThreadSanitized) continue;  // one thread does those
+      if (large && IsPublished(name)) continue;
+      if (!large && kThreadSanitized) continue;  // one thread does those
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
         if (large && density != 0.01) continue;
         cases.push_back({name, shape, density});
@@ -298,13 +275,12 @@ std::vector<SelectionCase> SelectionCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(NamesOnHost()),
-                         [](const auto& info) { return testing::CaseName(info.param); });
+                         [](const auto& info) { return CaseName(info.param); });
 INSTANTIATE_TEST_SUITE_P(All, SparsifierSelections, ::testing::ValuesIn(SelectionCases()),
                          [](const auto& info) {
-                           return testing::CaseName(info.param.name) + "_" +
-                                  Joined(info.param.shape) + "_at_" +
-                                  testing::CaseName(std::to_string(info.param.density));
+                           return CaseName(info.param.name) + "_" + Joined(info.param.shape) +
+                                  "_at_" + CaseName(std::to_string(info.param.density));
                          });
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -7,13 +7,8 @@
 #include "core/sparsify/scan/corrected.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selection;
 
 // The gradient of the first layer of a tanh network, 256 inputs and 1024 hidden units, that is
 // trained by plain gradient descent to tell the classes of blurred random prototypes apart.
@@ -95,7 +90,7 @@ const std::vector<std::vector<float>>& Gradients(const std::string& data) {
   std::vector<std::vector<float>>& gradients = cache[data];
   if (!gradients.empty()) return gradients;
   Network network;
-  for (std::uint32_t step = 0; step < (testing::kSanitized ? 4 : 12); ++step) {
+  for (std::uint32_t step = 0; step < (kSanitized ? 4 : 12); ++step) {
     gradients.push_back(data == "network" ? network.Step() : Draw(data, kElements, step));
   }
   return gradients;
@@ -185,7 +180,7 @@ TEST(Crowds, AreTiesByIndexAndNotCandidates) {
     }
   }
   for (const auto& [name, x] : data) {
-    const auto expected = testing::LargestByDefinition(x, k).indices;
+    const auto expected = LargestByDefinition(x, k).indices;
     for (const char* method : {"gaussiank", "sidco", "redsync", "mstopk", "dgc"}) {
       const auto sparsifier = MakeSparsifier(method);
       for (const Isa isa : SupportedIsas()) {
@@ -223,22 +218,20 @@ TEST(Crowds, LeaveAnEstimateThatStands) {
   std::vector<float> x(kN, 0.0f);
   for (std::size_t i = 0; i < k + 10; ++i) x[i * 97] = i % 2 == 0 ? 1.0f : -1.0f;
   // Mean 0, deviation 0.1, estimate 0.26: it selects k + 10, within 2 % of k.
-  const auto sparsifier = MakeSparsifier("gaussiank");
-  Selection selection(*sparsifier, kN, 0.01, 1, false);
+  Selection selection(MakeSparsifier("gaussiank"), kN, 0.01, 1, false);
   EXPECT_EQ(selection.Run(x, 0).indices.size(), k + 10);
   EXPECT_EQ(selection.counters().candidates, k + 10);
 }
 
 // Past 2^24 a float no longer counts every element.
 TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
-  if (testing::kSanitized) GTEST_SKIP() << "17 million elements take minutes under a sanitizer";
+  if (kSanitized) GTEST_SKIP() << "17 million elements take minutes under a sanitizer";
   constexpr std::size_t kN = (std::size_t{1} << 24) + 1;
   constexpr double kDensity = 0.001;
   for (const char* data : {"gaussian", "equal", "spike"}) {
     const auto x = MakeData(data, kN, 1);
     for (const char* name : {"gaussiank", "redsync", "sidco", "mstopk"}) {
-      const auto sparsifier = MakeSparsifier(name);
-      Selection selection(*sparsifier, kN, kDensity, 2, false);
+      Selection selection(MakeSparsifier(name), kN, kDensity, 2, false);
       for (std::uint64_t step = 0; step < 3; ++step) {
         const auto count = static_cast<double>(selection.Run(x, step).indices.size());
         EXPECT_NEAR(count / static_cast<double>(KeptCount(kN, kDensity)), 1, 0.05)
@@ -246,8 +239,7 @@ TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
       }
     }
     for (const char* name : {"gaussiank@paper", "sidco@paper", "threshold"}) {
-      const auto sparsifier = MakeSparsifier(name);
-      Selection selection(*sparsifier, kN, kDensity, 2, false);
+      Selection selection(MakeSparsifier(name), kN, kDensity, 2, false);
       EXPECT_GE(selection.Run(x, 0).indices.size(), 1u) << name << " " << data;
     }
   }
@@ -256,7 +248,7 @@ TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
 // The mean and deviation of log(count / k) at density 0.01 over 12 steps of each kind of data, with
 // error feedback and without.
 TEST(SelectionModels, OfCorrectedEstimatesHold) {
-  if (testing::kSanitized) GTEST_SKIP() << "fewer steps under a sanitizer: another distribution";
+  if (kSanitized) GTEST_SKIP() << "fewer steps under a sanitizer: another distribution";
   for (const char* name : {"gaussiank", "sidco"}) {
     const auto sparsifier = MakeSparsifier(name);
     const auto k = static_cast<double>(KeptCount(kElements, 0.01));
@@ -311,4 +303,4 @@ TEST(Contraction, OfACorrectedThresholdIsTwoPercentBelowTopK) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,21 +8,13 @@
 #include <set>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/device/emulated/runtime_emulated.hpp"
 #include "tests/support/device_selection.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/gpu_graph.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DeviceSelection;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
-using testing::UnderTest;
 
 std::size_t Elements(const std::vector<std::int64_t>& shape) {
   std::size_t n = 1;
@@ -33,7 +25,7 @@ std::size_t Elements(const std::vector<std::int64_t>& shape) {
 // The emulated device takes long: unless all cases are asked for, it has three shapes, and two
 // sparsifiers whose kernels are most of what there is.
 bool EveryCaseOn(DeviceKind device) {
-  return device == DeviceKind::kCuda || UnderTest().chosen || testing::TestsEverything();
+  return device == DeviceKind::kCuda || UnderTest().chosen || TestsEverything();
 }
 
 // A threshold that is computed on a device is within 1e-6 of the host's. Elements that only one of
@@ -44,7 +36,7 @@ constexpr double kBand = 1e-5;
 class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(std::get<1>(GetParam()));
+    const std::string why = WhyNotOn(std::get<1>(GetParam()));
     if (!why.empty()) GTEST_SKIP() << why;
   }
   void TearDown() override {
@@ -121,9 +113,9 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
                              {{1}, {0.01}, {"gaussian"}},
                              {{9, 1000}, {0.01}, {"laplace", "alternating"}},
                              {{300, 1}, {0.1}, {"sparse"}}};
-  if (!EveryCaseOn(device().kind) || testing::kSanitized) cases.resize(3);
+  if (!EveryCaseOn(device().kind) || kSanitized) cases.resize(3);
   if (on_a_card()) {
-    cases.push_back({{testing::kLargeShape}, {0.001, 0.01, 0.3}, testing::DataNames()});
+    cases.push_back({{kLargeShape}, {0.001, 0.01, 0.3}, DataNames()});
     cases.push_back({{1000, 5120}, {0.01, 0.05}, {"gaussian", "few-values", "layers"}});
     cases.push_back({{512, 512, 3, 3}, {0.01}, {"gaussian", "sparse", "clustered"}});
   }
@@ -168,9 +160,8 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
 
 TEST_P(SparsifierDeviceLaws, SelectsWithoutAResidualToo) {
   constexpr std::size_t kN = 3001;
-  const auto host_form = MakeSparsifier(name());
   const auto device_form = MakeSparsifier(name());
-  Selection host(*host_form, kN, 0.02, 1, false);
+  Selection host(MakeSparsifier(name()), kN, 0.02, 1, false);
   DeviceSelection device_side(*device_form, device(), kN, 0.02, false);
   for (std::uint64_t step = 0; step < 2; ++step) {
     const auto x = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
@@ -266,7 +257,7 @@ TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
     RunWithout(recorded, data(step), step);
   }
   recorded.Give(data(4));
-  const testing::GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
+  const GpuGraph graph(recorded.stream(), [&] { recorded.Launch(4); });
   graph.Launch(recorded.stream());
   const Selected selected = recorded.Take(4);
   const Selected expected = RunWithout(plain, data(4), 4);
@@ -280,8 +271,7 @@ TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
   if (on_a_card()) return;  // what is counted is what the emulated device allocates
   const std::vector<std::int64_t> shape = {40, 100};
   constexpr std::size_t kN = 4000;
-  const auto sparsifier = MakeSparsifier(name());
-  DeviceSelection selection(*sparsifier, device(), kN, 0.05, true, 0, 0, 0, shape);
+  DeviceSelection selection(MakeSparsifier(name()), device(), kN, 0.05, true, 0, 0, 0, shape);
   std::size_t before = 0;
   for (std::uint64_t step = 0; step < 5; ++step) {
     selection.Give(MakeData(step == 3 ? "sparse" : "gaussian", kN, 1));
@@ -295,8 +285,7 @@ TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
 TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
   const auto sparsifier = MakeSparsifier(name());
   const std::string at_end = "element 2998 ";
-  for (const float bad :
-       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+  for (const float bad : {kNan, -kInfinity}) {
     for (const double density : {0.01, 1.0}) {
       for (const bool feedback : {false, true}) {
         constexpr std::size_t kN = 3001;
@@ -304,16 +293,9 @@ TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
         auto gradient = MakeData("gaussian", kN, 1);
         gradient[2998] = bad;
         gradient[3000] = bad;
-        try {
-          RunWithout(selection, gradient, 9);
-          ADD_FAILURE() << "accepted " << bad << " density=" << density;
-        } catch (const Error& error) {
-          const std::string what = error.what();
-          EXPECT_EQ(error.kind(), FailureKind::kNumeric) << what;
-          EXPECT_NE(what.find("conv1.weight"), std::string::npos) << what;
-          EXPECT_NE(what.find("step 9"), std::string::npos) << what;
-          EXPECT_NE(what.find(at_end), std::string::npos) << what;
-        }
+        SCOPED_TRACE(::testing::Message() << bad << ", density " << density);
+        ExpectError(FailureKind::kNumeric, {"conv1.weight", "step 9", at_end},
+                    [&] { RunWithout(selection, gradient, 9); });
       }
     }
   }
@@ -334,7 +316,7 @@ TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
   } catch (const Error& error) {
     const std::string what = error.what();
     EXPECT_EQ(error.kind(), FailureKind::kOutOfMemory) << what;
-    EXPECT_NE(what.find(" for the workspace of selections"), std::string::npos) << what;
+    EXPECT_SAYS(what, " for the workspace of selections");
   }
   gpu::SetEmulatedMemory(static_cast<std::size_t>(-1));
   DeviceSelection second(*sparsifier, device(), kN, 0.02, true);
@@ -363,15 +345,12 @@ TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
        {Case{0, 0.5, 100}, Case{std::size_t{1} << 32, 0.5, 100}, Case{100, 0.0, 100},
         Case{100, -1.0, 100}, Case{100, 2.0, 100}, Case{100, 0.5, 10}}) {
     DeviceSlot slot{indices.data(), values.data(), c.capacity, report.data()};
-    try {
+    SCOPED_TRACE(::testing::Message() << "n=" << c.n << ", density " << c.density);
+    ExpectError(FailureKind::kConfig, {"fc.bias"}, [&] {
       sparsifier->SelectOnDevice({stream.view(), &workspace, nullptr, &host},
                                  {{x.data(), c.n, stream.view()}, {}}, c.density,
                                  {0, "fc.bias", {}, 0}, nullptr, slot);
-      ADD_FAILURE() << "accepted n=" << c.n << " density=" << c.density;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kConfig) << error.what();
-      EXPECT_NE(std::string(error.what()).find("fc.bias"), std::string::npos) << error.what();
-    }
+    });
   }
 }
 
@@ -391,9 +370,9 @@ std::vector<std::tuple<std::string, DeviceKind>> OnDevices() {
 INSTANTIATE_TEST_SUITE_P(All, SparsifierDeviceLaws, ::testing::ValuesIn(OnDevices()),
                          [](const auto& info) {
                            const bool cuda = std::get<1>(info.param) == DeviceKind::kCuda;
-                           return testing::CaseName(std::get<0>(info.param)) +
+                           return CaseName(std::get<0>(info.param)) +
                                   (cuda ? "_cuda" : "_emulated");
                          });
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -2,18 +2,10 @@
 // form equals adding the residual by hand.
 #include <gtest/gtest.h>
 
-#include <cctype>
-
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 class Feedback : public ::testing::TestWithParam<std::tuple<std::string, Isa, std::size_t>> {};
 
@@ -47,7 +39,7 @@ TEST_P(Feedback, EqualsAddingSelectingAndClearingByHand) {
 // which are tested on large tensors.
 std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
   std::vector<std::tuple<std::string, Isa, std::size_t>> cases;
-  for (const std::string& name : testing::SparsifierNames()) {
+  for (const std::string& name : SparsifierNames()) {
     for (const Isa isa : SupportedIsas()) {
       for (const std::size_t n : {37u, 9001u, 400'003u}) {
         if (n > 100'000 && name.find('@') != std::string::npos) continue;
@@ -59,10 +51,9 @@ std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Feedback, ::testing::ValuesIn(Cases()), [](const auto& info) {
-  return testing::CaseName(std::get<0>(info.param) + "_" +
-                           testing::IsaSuffix(std::get<1>(info.param)) + "_" +
-                           std::to_string(std::get<2>(info.param)));
+  return CaseName(std::get<0>(info.param) + "_" + IsaSuffix(std::get<1>(info.param)) + "_" +
+                  std::to_string(std::get<2>(info.param)));
 });
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

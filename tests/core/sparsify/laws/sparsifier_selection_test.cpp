@@ -3,16 +3,8 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
-
-using testing::Bits;
-using testing::DataNames;
-using testing::LargestByDefinition;
-using testing::MakeData;
-using testing::MakeSparsifier;
-using testing::Selected;
-using testing::Selection;
 
 class TopKByDefinition : public ::testing::TestWithParam<std::tuple<Isa, std::string>> {};
 
@@ -23,11 +15,11 @@ TEST_P(TopKByDefinition, HoldsForEveryShapeDensityAndPool) {
   for (const std::size_t n :
        {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{32}, std::size_t{33},
         std::size_t{1023}, std::size_t{1025}, std::size_t{8192}, std::size_t{8193},
-        std::size_t{199'999}, testing::kLargeShape}) {
-    if (testing::kSanitized && n == 199'999) continue;
+        std::size_t{199'999}, kLargeShape}) {
+    if (kSanitized && n == 199'999) continue;
     const auto x = MakeData(data, n, static_cast<std::uint32_t>(n));
     for (const double density : {1e-9, 0.001, 0.01, 0.3, 0.999, 1.0}) {
-      if (n == testing::kLargeShape && (density < 0.001 || density > 0.3))
+      if (n == kLargeShape && (density < 0.001 || density > 0.3))
         continue;  // no new path, much time
       const Selected expected = LargestByDefinition(x, KeptCount(n, density));
       for (const int threads : {1, 2, 3}) {
@@ -51,10 +43,8 @@ INSTANTIATE_TEST_SUITE_P(All, TopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
                          [](const auto& info) {
-                           std::string name = testing::IsaSuffix(std::get<0>(info.param)) + "_" +
-                                              std::get<1>(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
+                           return CaseName(IsaSuffix(std::get<0>(info.param)) + "_" +
+                                           std::get<1>(info.param));
                          });
 
 // Ties across the threshold, placed so that the cut falls inside a run of candidates.
@@ -77,4 +67,4 @@ TEST(TopKTies, AreCutByIndexWhereverTheyLie) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

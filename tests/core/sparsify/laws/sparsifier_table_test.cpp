@@ -6,7 +6,7 @@
 
 #include "tests/support/sparsifier_oracle.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 TEST(SparsifierTable, NamesAreUnique) {
@@ -37,14 +37,14 @@ TEST(SparsifierTable, DescribesEveryEntry) {
 TEST(SparsifierTable, SaysWhichSelectTheSameOnEveryRank) {
   constexpr std::size_t kN = 5000;
   for (const auto& descriptor : Sparsifiers()) {
-    const auto sparsifier = testing::MakeSparsifier(std::string(descriptor.name));
-    testing::Selection one(*sparsifier, kN, 0.01, 1, false);
-    testing::Selection other(*sparsifier, kN, 0.01, 1, false);
-    const auto a = one.Run(testing::MakeData("gaussian", kN, 1), 4).indices;
-    const auto b = other.Run(testing::MakeData("sparse", kN, 2), 4).indices;
+    const auto sparsifier = MakeSparsifier(std::string(descriptor.name));
+    Selection one(*sparsifier, kN, 0.01, 1, false);
+    Selection other(*sparsifier, kN, 0.01, 1, false);
+    const auto a = one.Run(MakeData("gaussian", kN, 1), 4).indices;
+    const auto b = other.Run(MakeData("sparse", kN, 2), 4).indices;
     EXPECT_EQ(a == b, descriptor.index_shared) << descriptor.name;
   }
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -6,17 +6,16 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <string>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/nccl/nccl.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
@@ -24,14 +23,14 @@ constexpr int kTag = 32;
 
 void RunNccl(int ranks, int ranks_per_node, const AllGatherLinks& links,
              const std::function<void(ProgressLoop&)>& body) {
-  testing::RunRanks(ranks, ranks_per_node, kDeadline, body, [&](auto host) {
+  RunRanks(ranks, ranks_per_node, kDeadline, body, [&](auto host) {
     NcclSetup setup;
     setup.card = "card " + std::to_string(host->rank());
     setup.host = std::move(host);
     setup.device = {DeviceKind::kEmulated, 0};
     setup.deadline = kDeadline;
     setup.links = links;
-    return MakeNcclWorld(testing::FakeNccl::Api(), std::move(setup));
+    return MakeNcclWorld(FakeNccl::Api(), std::move(setup));
   });
 }
 
@@ -41,7 +40,7 @@ std::uint64_t Element(std::size_t rank, std::size_t i) { return 1'000'000 * (ran
 // sizes[r]: elements of rank r. Returns NCCL's calls.
 std::map<std::string, int> Gather(std::string_view name, std::span<const std::size_t> sizes,
                                   int ranks_per_node, const AllGatherLinks& links = {}) {
-  testing::FakeNccl nccl;
+  FakeNccl nccl;
   const std::size_t ranks = sizes.size();
   const std::size_t capacity = *std::max_element(sizes.begin(), sizes.end()) + 3;
   RunNccl(static_cast<int>(ranks), ranks_per_node, links, [&](ProgressLoop& loop) {
@@ -75,7 +74,7 @@ std::map<std::string, int> Gather(std::string_view name, std::span<const std::si
 std::vector<std::vector<std::size_t>> SizeCases(std::size_t ranks) {
   std::vector<std::vector<std::size_t>> cases;
   for (const std::size_t n : {0, 1, 1000}) cases.emplace_back(ranks, n);
-  for (auto& sizes : testing::UnequalSizes(ranks)) cases.push_back(std::move(sizes));
+  for (auto& sizes : UnequalSizes(ranks)) cases.push_back(std::move(sizes));
   return cases;
 }
 
@@ -100,7 +99,7 @@ TEST_P(NcclCollectives, NativeAllGatherGroupedAndPadded) {
 }
 
 TEST_P(NcclCollectives, NativeAllReduce) {
-  testing::FakeNccl nccl;
+  FakeNccl nccl;
   const int ranks = GetParam();
   RunNccl(ranks, 2, {}, [&](ProgressLoop& loop) {
     for (const std::size_t n : {0, 1, 7, 1000}) {
@@ -123,7 +122,7 @@ TEST_P(NcclCollectives, NativeAllReduce) {
 
 // Started at once on all ranks, in one order, whatever order their counts come in.
 TEST_P(NcclCollectives, ManyAtOnce) {
-  testing::FakeNccl nccl;
+  FakeNccl nccl;
   const auto ranks = static_cast<std::size_t>(GetParam());
   RunNccl(GetParam(), 4, {}, [&](ProgressLoop& loop) {
     constexpr std::size_t kTasks = 20;
@@ -168,7 +167,7 @@ TEST_P(NcclCollectives, ManyAtOnce) {
 }
 
 TEST_P(NcclCollectives, ControlCollectivesUseHostMemory) {
-  testing::FakeNccl nccl;
+  FakeNccl nccl;
   RunNccl(GetParam(), 2, {}, [&](ProgressLoop& loop) {
     std::vector<std::int64_t> values{loop.rank(), -loop.rank()};
     std::vector<std::byte> data(100, std::byte(loop.rank()));
@@ -186,24 +185,22 @@ TEST_P(NcclCollectives, ControlCollectivesUseHostMemory) {
 INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 4, 8));
 
 TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
-  testing::FakeNccl nccl;
+  FakeNccl nccl;
   RunNccl(2, 1, {}, [](ProgressLoop& loop) {
     std::vector<float> data(4);
     ExchangeBuffers buffers;
     buffers.dense = data;
-    try {
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
-      });
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_STREQ(error.what(),
-                   "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
-                   "a device; use native-allreduce");
-    }
+    EXPECT_EQ(ErrorOf(
+                  [&] {
+                    loop.RunBlocking([&](Communicator& world) {
+                      return CoreCollective("ring-allreduce")->Run(world, buffers, kTag);
+                    });
+                  },
+                  FailureKind::kUnsupported),
+              "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
+              "a device; use native-allreduce");
   });
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

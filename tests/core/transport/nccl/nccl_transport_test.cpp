@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <future>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -15,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "core/device/runtime.hpp"
 #include "core/transport/nccl/handle.hpp"
 #include "core/transport/nccl/nccl.hpp"
@@ -24,19 +22,18 @@
 #include "core/transport/threads.hpp"
 #include "tests/support/devices/devices.hpp"
 #include "tests/support/devices/fake_nccl.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/forwarding_communicator.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
+
+using sparfuse::testing::FailureOf;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::Bytes;
-using testing::FailureOf;
-using testing::FakeNccl;
-using testing::Room;
 constexpr milliseconds kDeadline{20'000};
 const std::vector<std::string> kNone;
 
@@ -101,10 +98,14 @@ std::string FailureOf(Request& request) {
   return FailureOf([&] { Finish(std::vector{&request}); });
 }
 
+class NcclTransport : public ::testing::Test {
+ protected:
+  FakeNccl nccl_;
+};
+
 // --- ring steps -----------------------------------------------------------------------------
 
-TEST(NcclTransport, RingStepsOfSeveralMessagesGoInPostingOrder) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, RingStepsOfSeveralMessagesGoInPostingOrder) {
   {
     constexpr std::size_t kRanks = 4;
     constexpr std::size_t kSteps = 3;
@@ -133,12 +134,11 @@ TEST(NcclTransport, RingStepsOfSeveralMessagesGoInPostingOrder) {
       EXPECT_EQ(sums[rank], 10);
     }
   }
-  EXPECT_EQ(nccl.calls()["send"], 4 * (1 + 2 + 4));
-  EXPECT_EQ(nccl.violations(), kNone);
+  EXPECT_EQ(nccl_.calls()["send"], 4 * (1 + 2 + 4));
+  EXPECT_EQ(nccl_.violations(), kNone);
 }
 
-TEST(NcclTransport, RingStepOfUnequalPartsOrToItselfIsRefused) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, RingStepOfUnequalPartsOrToItselfIsRefused) {
   auto world = MakeWorld(2);
   std::array<std::byte, 6> data{};
   std::array<std::byte, 6> room{};
@@ -157,8 +157,7 @@ TEST(NcclTransport, RingStepOfUnequalPartsOrToItselfIsRefused) {
   refuse({1, 0}, 6, 6, 1);
 }
 
-TEST(NcclTransport, SingleMessagesAreRefusedWithTheWayThatTheyGo) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, SingleMessagesAreRefusedWithTheWayThatTheyGo) {
   auto world = MakeWorld(2);
   int value = 0;
   const std::string expected =
@@ -170,9 +169,8 @@ TEST(NcclTransport, SingleMessagesAreRefusedWithTheWayThatTheyGo) {
 
 // --- collectives ----------------------------------------------------------------------------
 
-TEST(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
+TEST_F(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
   for (const bool reduces_first : {false, true}) {
-    FakeNccl nccl;
     auto world = MakeWorld(2);
     std::array<std::array<float, 2>, 3> data{};
     std::array<std::byte, 16> room{};
@@ -193,8 +191,7 @@ TEST(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
   }
 }
 
-TEST(NcclTransport, PayloadAboveTheCapacityIsNamed) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, PayloadAboveTheCapacityIsNamed) {
   auto world = MakeWorld(2);
   std::array<std::byte, 32> room{};
   std::array<std::byte, 32> other{};
@@ -215,8 +212,7 @@ TEST(NcclTransport, PayloadAboveTheCapacityIsNamed) {
 
 // --- waiting --------------------------------------------------------------------------------
 
-TEST(NcclTransport, WakeEndsIdle) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, WakeEndsIdle) {
   auto world = MakeWorld(2);
   std::atomic<bool> woken = false;
   std::thread waker([&] {
@@ -230,8 +226,7 @@ TEST(NcclTransport, WakeEndsIdle) {
 
 // Nothing rings when a device is done: Idle must not sleep through it, on no communicator of the
 // rank.
-TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, IdleIsShortWhileSomethingRuns) {
   auto world = MakeWorld(2);
   std::array<float, 1> data{};
   const auto reduce = world[0]->NativeAllReduceSum(data);
@@ -243,7 +238,7 @@ TEST(NcclTransport, IdleIsShortWhileSomethingRuns) {
 }
 
 // The host's communicator of a rank, which notes for how long it is asked to idle, and does not.
-class NotesIdle final : public testing::ForwardingCommunicator {
+class NotesIdle final : public ForwardingCommunicator {
  public:
   using Limits = std::vector<std::chrono::nanoseconds>;
   NotesIdle(std::unique_ptr<Communicator> inner, Limits& limits)
@@ -263,10 +258,9 @@ class NotesIdle final : public testing::ForwardingCommunicator {
 
 // What was launched may be done soon, however long nothing was: the time to sleep follows from the
 // time since the launch (PollingSleepNanoseconds).
-TEST(NcclTransport, IdleIsShortAfterALaunch) {
+TEST_F(NcclTransport, IdleIsShortAfterALaunch) {
   constexpr std::chrono::nanoseconds kShortest = std::chrono::microseconds(20);
-  FakeNccl nccl;
-  nccl.busy_polls = 20;  // it is on its way to the stream
+  nccl_.busy_polls = 20;  // it is on its way to the stream
   std::array<NotesIdle::Limits, 2> limits;
   Worlds worlds = MakeWorlds(2, 1, [&](NcclSetup& setup) {
     const auto rank = static_cast<std::size_t>(setup.host->rank());
@@ -287,8 +281,7 @@ TEST(NcclTransport, IdleIsShortAfterALaunch) {
 
 // --- errors ---------------------------------------------------------------------------------
 
-TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, LostRankFailsWhatIsNotStarted) {
   auto world = MakeWorld(3);
   std::array<float, 1> data{};
   std::array<std::byte, 24> room{};
@@ -302,45 +295,43 @@ TEST(NcclTransport, LostRankFailsWhatIsNotStarted) {
   EXPECT_EQ(gather->peer(), 2);  // whose count is missing
   world[2].reset();
   EXPECT_EQ(FailureOf(*gather), "comm: rank 2 is lost");
-  EXPECT_NE(FailureOf(*there).find("rank 2 is lost"), std::string::npos);
+  EXPECT_SAYS(FailureOf(*there), "rank 2 is lost");
   EXPECT_EQ(FailureOf([&] { (void)world[0]->NativeAllReduceSum(data); }), "comm: rank 2 is lost");
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, kDeadline); }), "comm: rank 2 is lost");
   gather.reset();
   there.reset();
   world.clear();
-  EXPECT_EQ(nccl.Aborts(0), 1);
-  EXPECT_EQ(nccl.Aborts(1), 1);
-  EXPECT_EQ(nccl.Destroys(2), 1);
-  EXPECT_EQ(nccl.Aborts(2), 0);
-  EXPECT_EQ(nccl.violations(), kNone);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(1), 1);
+  EXPECT_EQ(nccl_.Destroys(2), 1);
+  EXPECT_EQ(nccl_.Aborts(2), 0);
+  EXPECT_EQ(nccl_.violations(), kNone);
 }
 
-TEST(NcclTransport, LostRankFailsWhatRuns) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, LostRankFailsWhatRuns) {
   auto world = MakeWorld(2);
   std::array<float, 3> data{};
   const auto reduce = world[0]->NativeAllReduceSum(data);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
   world[1].reset();
   EXPECT_EQ(FailureOf(*reduce), "comm: rank 1 is lost");
-  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
 }
 
-TEST(NcclTransport, ErrorThatNcclFindsLaterNamesWhatRuns) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, ErrorThatNcclFindsLaterNamesWhatRuns) {
   auto world = MakeWorld(2);
   std::array<float, 1> here{};
   std::array<float, 1> there{};
   auto first = world[0]->NativeAllReduceSum(here);
   auto second = world[1]->NativeAllReduceSum(there);
-  nccl.busy_polls = 1000;  // rank 0 does not get further than NCCL's call
+  nccl_.busy_polls = 1000;  // rank 0 does not get further than NCCL's call
   EXPECT_FALSE(first->Test());
-  nccl.busy_polls = 0;
+  nccl_.busy_polls = 0;
   for (int i = 0; i < 10; ++i) {
     EXPECT_FALSE(first->Test());
     EXPECT_FALSE(second->Test());
   }
-  nccl.BreakAsync(1, kNcclRemoteError, "socket closed by peer\n");
+  nccl_.BreakAsync(1, kNcclRemoteError, "socket closed by peer\n");
   EXPECT_EQ(FailureOf(*second),
             "comm: NCCL: remote process exited or there was a network error: socket closed by "
             "peer; under way: an all-reduce of 4 bytes");
@@ -348,13 +339,12 @@ TEST(NcclTransport, ErrorThatNcclFindsLaterNamesWhatRuns) {
   first.reset();
   second.reset();
   world.clear();
-  EXPECT_EQ(nccl.Aborts(0), 1);
-  EXPECT_EQ(nccl.Aborts(1), 1);
-  EXPECT_EQ(nccl.violations(), kNone);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(1), 1);
+  EXPECT_EQ(nccl_.violations(), kNone);
 }
 
-TEST(NcclTransport, GivenUpRequestEndsTheCommunicatorOnAllRanks) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, GivenUpRequestEndsTheCommunicatorOnAllRanks) {
   auto world = MakeWorld(2);
   std::array<float, 3> data{};
   auto reduce = world[0]->NativeAllReduceSum(data);
@@ -364,14 +354,13 @@ TEST(NcclTransport, GivenUpRequestEndsTheCommunicatorOnAllRanks) {
   EXPECT_EQ(FailureOf(*reduce), "comm: rank 1 gave up: an all-reduce of 4 bytes was given up");
   reduce.reset();
   world.clear();
-  EXPECT_EQ(nccl.Aborts(0), 1);
-  EXPECT_EQ(nccl.Aborts(1), 1);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(1), 1);
 }
 
-TEST(NcclTransport, ErrorsMeanKinds) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, ErrorsMeanKinds) {
   const auto of = [&](int result, const std::string& detail) {
-    nccl.BreakAsync(0, result, detail);
+    nccl_.BreakAsync(0, result, detail);
     const Error error = NcclError(FakeNccl::Api(), result, "ncclSend", nullptr);
     return std::string(FailureKindName(error.kind())) + ": " + error.what();
   };
@@ -389,11 +378,11 @@ TEST(NcclTransport, ErrorsMeanKinds) {
 // --- deadlines, with the loop that owns them ------------------------------------------------
 
 // On each rank but the last, what happens to `make`'s task when the last one does nothing.
-std::vector<std::string> WithoutTheLast(int ranks, const std::function<Task(Communicator&)>& make) {
+std::vector<std::string> WithoutTheLast(FakeNccl& nccl, int ranks,
+                                        const std::function<Task(Communicator&)>& make) {
   constexpr milliseconds kShort{3000};
-  FakeNccl nccl;
   std::vector<std::string> failures(static_cast<std::size_t>(ranks), "not run");
-  testing::RunRanks(
+  RunRanks(
       ranks, 1, kShort,
       [&](ProgressLoop& loop) {
         if (loop.rank() == ranks - 1) return;
@@ -436,28 +425,27 @@ void ExpectOneNames(const std::vector<std::string>& failures, const std::string&
       ++named;
     } else {
       EXPECT_EQ(failure.substr(0, 11), "comm: rank ");
-      EXPECT_NE(failure.find(" gave up: "), std::string::npos) << failure;
+      EXPECT_SAYS(failure, " gave up: ");
     }
   }
   EXPECT_GE(named, 1);
 }
 
-TEST(NcclTransport, RankThatNeverReducesIsNamed) {
-  ExpectOneNames(WithoutTheLast(3, &Reduce), "rank 2 answers but did not take part");
+TEST_F(NcclTransport, RankThatNeverReducesIsNamed) {
+  ExpectOneNames(WithoutTheLast(nccl_, 3, &Reduce), "rank 2 answers but did not take part");
 }
 
-TEST(NcclTransport, RankThatNeverGathersIsNamed) {
-  ExpectOneNames(WithoutTheLast(3, &Gather), "rank 2 answers but did not send");
+TEST_F(NcclTransport, RankThatNeverGathersIsNamed) {
+  ExpectOneNames(WithoutTheLast(nccl_, 3, &Gather), "rank 2 answers but did not send");
 }
 
-TEST(NcclTransport, RankThatNeverTakesAStepOfTheRingIsNamed) {
-  ExpectOneNames(WithoutTheLast(3, &StepInRing), "rank 2 answers but did not send");
+TEST_F(NcclTransport, RankThatNeverTakesAStepOfTheRingIsNamed) {
+  ExpectOneNames(WithoutTheLast(nccl_, 3, &StepInRing), "rank 2 answers but did not send");
 }
 
 // --- set-up and end -------------------------------------------------------------------------
 
-TEST(NcclTransport, SoundCommunicatorsAreDestroyedAndNotAborted) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, SoundCommunicatorsAreDestroyedAndNotAborted) {
   {
     auto world = MakeWorld(2);
     std::array<float, 1> zero{1};
@@ -468,14 +456,13 @@ TEST(NcclTransport, SoundCommunicatorsAreDestroyedAndNotAborted) {
     EXPECT_EQ(zero[0], 3);
   }
   for (const int rank : {0, 1}) {
-    EXPECT_EQ(nccl.Destroys(rank), 1);
-    EXPECT_EQ(nccl.Aborts(rank), 0);
+    EXPECT_EQ(nccl_.Destroys(rank), 1);
+    EXPECT_EQ(nccl_.Aborts(rank), 0);
   }
-  EXPECT_EQ(nccl.violations(), kNone);
+  EXPECT_EQ(nccl_.violations(), kNone);
 }
 
-TEST(NcclTransport, TwoRanksOnOneCardAreRefusedBeforeNcclIsAsked) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, TwoRanksOnOneCardAreRefusedBeforeNcclIsAsked) {
   const Worlds worlds = MakeWorlds(3, 1, [](NcclSetup& setup) {
     if (setup.card == "GPU-2") setup.card = "GPU-0";
   });
@@ -485,27 +472,25 @@ TEST(NcclTransport, TwoRanksOnOneCardAreRefusedBeforeNcclIsAsked) {
               "card of its own: start at most as many ranks as there are cards, or stage messages "
               "through host memory with transport = \"mpi\", device = \"cuda\"");
   }
-  EXPECT_EQ(nccl.calls()["init"], 0);
+  EXPECT_EQ(nccl_.calls()["init"], 0);
 }
 
-TEST(NcclTransport, CardThatOnlyNcclKnowsToBeSharedIsRefused) {
-  FakeNccl nccl;
-  nccl.init_errors[1] = {kNcclInvalidUsage,
-                         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 81000"};
+TEST_F(NcclTransport, CardThatOnlyNcclKnowsToBeSharedIsRefused) {
+  nccl_.init_errors[1] = {kNcclInvalidUsage,
+                          "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 81000"};
   const Worlds worlds = MakeWorlds(2, 1);
   EXPECT_EQ(worlds.failures[1],
             "unsupported: ncclCommInitRankConfig: invalid usage: Duplicate GPU detected : rank 1 "
             "and rank 0 both on CUDA device 81000; NCCL gives every rank a card of its own: start "
             "at most as many ranks as there are cards, or stage messages through host memory with "
             "transport = \"mpi\", device = \"cuda\"");
-  EXPECT_NE(worlds.failures[0].find("rank 1 "), std::string::npos) << worlds.failures[0];
+  EXPECT_SAYS(worlds.failures[0], "rank 1 ");
   EXPECT_EQ(worlds.failures[0].substr(0, 5), "comm:");
-  EXPECT_EQ(nccl.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
 }
 
-TEST(NcclTransport, SetUpThatNeverEndsIsATimeout) {
-  FakeNccl nccl;
-  nccl.missing_rank = 1;
+TEST_F(NcclTransport, SetUpThatNeverEndsIsATimeout) {
+  nccl_.missing_rank = 1;
   const Worlds worlds = MakeWorlds(
       2, 1, [](NcclSetup&) {}, milliseconds(1000));
   int timeouts = 0;
@@ -517,12 +502,11 @@ TEST(NcclTransport, SetUpThatNeverEndsIsATimeout) {
     }
   }
   EXPECT_GE(timeouts, 1);
-  EXPECT_EQ(nccl.Aborts(0), 1);
-  EXPECT_EQ(nccl.Aborts(1), 1);
+  EXPECT_EQ(nccl_.Aborts(0), 1);
+  EXPECT_EQ(nccl_.Aborts(1), 1);
 }
 
-TEST(NcclTransport, RankThatDoesNotComeToTheSetUpIsNamed) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, RankThatDoesNotComeToTheSetUpIsNamed) {
   auto hosts = MakeThreadsWorld(2, 1);
   EXPECT_EQ(FailureOf([&] {
               (void)MakeNcclWorld(FakeNccl::Api(), SetupOf(std::move(hosts[0]), milliseconds(30)));
@@ -530,8 +514,7 @@ TEST(NcclTransport, RankThatDoesNotComeToTheSetUpIsNamed) {
             "timeout: nccl: rank 1 did not arrive within 30 ms");
 }
 
-TEST(NcclTransport, RanksThatWouldChooseDifferentlyAreRefused) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, RanksThatWouldChooseDifferentlyAreRefused) {
   const Worlds worlds = MakeWorlds(2, 1, [](NcclSetup& setup) {
     if (setup.card == "GPU-1") setup.links.message_seconds = 1;
   });
@@ -548,8 +531,7 @@ TEST(NcclTransport, RanksThatWouldChooseDifferentlyAreRefused) {
   }
 }
 
-TEST(NcclTransport, CardWithoutANameIsRefused) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, CardWithoutANameIsRefused) {
   for (const std::string& card : {std::string(), std::string(64, 'x')}) {
     const Worlds worlds = MakeWorlds(1, 1, [&](NcclSetup& setup) { setup.card = card; });
     EXPECT_EQ(worlds.failures[0],
@@ -557,8 +539,7 @@ TEST(NcclTransport, CardWithoutANameIsRefused) {
   }
 }
 
-TEST(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
   {
     auto world = MakeWorld(4, 2);
     std::vector<std::thread> threads;
@@ -592,13 +573,12 @@ TEST(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
     }
     for (auto& thread : threads) thread.join();
   }
-  EXPECT_EQ(nccl.calls()["init"], 8);
-  EXPECT_EQ(nccl.calls()["destroy"], 8);
-  EXPECT_EQ(nccl.violations(), kNone);
+  EXPECT_EQ(nccl_.calls()["init"], 8);
+  EXPECT_EQ(nccl_.calls()["destroy"], 8);
+  EXPECT_EQ(nccl_.violations(), kNone);
 }
 
-TEST(NcclTransport, SplitNamesWhoIsMissing) {
-  FakeNccl nccl;
+TEST_F(NcclTransport, SplitNamesWhoIsMissing) {
   auto world = MakeWorld(2);
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Split(0, 0, milliseconds(30)); }),
             "timeout: split: rank 1 did not arrive within 30 ms");
@@ -647,12 +627,12 @@ TEST(LinkedNccl, IsRefusedInABuildWithoutCuda) {
 class Card : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string why = testing::WhyNotOn(DeviceKind::kCuda);
+    const std::string why = WhyNotOn(DeviceKind::kCuda);
     if (!why.empty()) GTEST_SKIP() << why;
   }
   // Ranks on threads, rank r on device r modulo the number of cards.
   static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
-    testing::RunRanks(ranks, 8, kDeadline, body, [](auto host) {
+    RunRanks(ranks, 8, kDeadline, body, [](auto host) {
       NcclSetup setup = SetupOf(std::move(host));
       setup.device = {DeviceKind::kCuda, setup.host->rank() % CudaDeviceCount()};
       return MakeNcclWorld(LinkedNccl(), std::move(setup));
@@ -692,8 +672,8 @@ TEST_F(Card, ReducesAndGathersAsManyRanksAsThereAreCards) {
 
 TEST_F(Card, IsNotSharedByTwoRanks) {
   const std::string failure = FailureOf([] { Run(CudaDeviceCount() + 1, [](ProgressLoop&) {}); });
-  EXPECT_NE(failure.find("unsupported"), std::string::npos) << failure;
+  EXPECT_SAYS(failure, "unsupported");
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

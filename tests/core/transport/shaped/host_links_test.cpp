@@ -15,7 +15,7 @@
 #include "core/transport/threads.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
@@ -116,7 +116,7 @@ TEST(HostLinks, TheLastNodeMayHaveFewerRanks) {
 
 // The child sends as fast as it can, so that it is often killed with the lock in its hands.
 TEST(HostLinks, OutliveAProcessThatIsKilledWhileItSends) {
-  if (testing::kThreadSanitized) {
+  if (kThreadSanitized) {
     GTEST_SKIP()
         << "the thread sanitizer does not know that a timed lock can pass on from the dead";
   }
@@ -140,4 +140,4 @@ TEST(HostLinks, OutliveAProcessThatIsKilledWhileItSends) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -8,20 +8,19 @@
 #include <array>
 #include <cmath>
 #include <future>
-#include <string>
 
-#include "core/base/error.hpp"
 #include "core/collective/collective.hpp"
 #include "core/transport/sleep.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 #include "tests/support/sanitizers.hpp"
 
-namespace sparfuse {
+namespace sparfuse::testing {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadline{60'000};
 // Links that a sanitizer's build on a busy machine emulates, too.
-constexpr double kGbps = testing::kThreadSanitized ? 0.2 : 1.0;
+constexpr double kGbps = kThreadSanitized ? 0.2 : 1.0;
 
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
 Wrap ShapedBy(const NetworkShape& shape) {
@@ -37,27 +36,20 @@ TEST(Shaped, RefusesWhatItCannotEmulate) {
         LinkShape{1, NAN}}) {
     for (const NetworkShape& network :
          {NetworkShape{shape}, NetworkShape{LinkShape{1, 1e-3}, shape}}) {
-      try {
+      SCOPED_TRACE(::testing::Message() << shape.gbps << " " << shape.alpha_seconds);
+      ExpectError(FailureKind::kConfig, {}, [&] {
         auto world = MakeThreadsWorld(1, 1);
         (void)MakeShaped(std::move(world[0]), network, kDeadline);
-        ADD_FAILURE() << shape.gbps << " " << shape.alpha_seconds;
-      } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), FailureKind::kConfig);
-      }
+      });
     }
   }
 }
 
 TEST(Shaped, RefusesNodesOfSeveralRanksWithoutALinkWithinThem) {
   auto world = MakeThreadsWorld(1, 2);
-  try {
+  ExpectError(FailureKind::kConfig, {"2 ranks per node without a link within nodes"}, [&] {
     (void)MakeShaped(std::move(world[0]), {LinkShape{1, 1e-3}}, kDeadline);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("2 ranks per node without a link within nodes"),
-              std::string::npos)
-        << error.what();
-  }
+  });
 }
 
 TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
@@ -65,24 +57,19 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
   const LinkShape fast{1e6, 1e-3};  // a petabit a second
   for (const auto& [shape, ranks_per_node] :
        {std::pair(NetworkShape{fast}, 1), std::pair(NetworkShape{slow, fast}, 2)}) {
-    try {
-      testing::RunRanks(
-          2, ranks_per_node, kDeadline, [](ProgressLoop&) {}, ShapedBy(shape));
-      ADD_FAILURE() << ranks_per_node;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), FailureKind::kUnsupported);
-      EXPECT_NE(std::string(error.what())
-                    .find("1e+06 Gbit/s a rank while all 2 send at once; this "
-                          "host passed on "),
-                std::string::npos)
-          << error.what();
-    }
+    ExpectError(FailureKind::kUnsupported,
+                {"1e+06 Gbit/s a rank while all 2 send at once; this "
+                 "host passed on "},
+                [&] {
+                  RunRanks(
+                      2, ranks_per_node, kDeadline, [](ProgressLoop&) {}, ShapedBy(shape));
+                });
   }
 }
 
 TEST(Shaped, RingIsRightAndCountsPayloadsOnly) {
   const LinkShape shape{kGbps, 100e-6};
-  testing::RunRanks(
+  RunRanks(
       3, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::vector<float> data(1000, static_cast<float>(loop.rank()));
@@ -119,7 +106,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
   const LinkShape shape{kGbps, 500e-6};
   constexpr std::size_t kBytes = 2'000'000;
   const double link_seconds = 8.0 * kBytes / (1e9 * kGbps);
-  testing::RunRanks(
+  RunRanks(
       2, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::vector<std::byte> out(kBytes);
@@ -163,7 +150,7 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
 TEST(Shaped, ReceiverCardIsSharedBySendersAndSplitCommunicators) {
   const LinkShape shape{kGbps, 100e-6};
   constexpr std::size_t kBytes = 1'000'000;
-  testing::RunRanks(
+  RunRanks(
       3, 1, kDeadline,
       [&](ProgressLoop& loop) {
         std::unique_ptr<Communicator> other;
@@ -216,7 +203,7 @@ constexpr double kBetween = 16e-3 / kGbps;  // seconds of a megabyte between nod
 // through after two durations.
 TEST(ShapedTwoLevels, RanksOfANodeThatSendAtOnceShareItsCard) {
   std::array<std::array<double, 4>, 3> seconds{};  // of each rank, three times
-  testing::RunRanks(
+  RunRanks(
       4, 2, kDeadline,
       [&](ProgressLoop& loop) {
         const int rank = loop.rank();
@@ -234,7 +221,7 @@ TEST(ShapedTwoLevels, RanksOfANodeThatSendAtOnceShareItsCard) {
 }
 
 TEST(ShapedTwoLevels, SplitGroupsUseTheWorldsLinksAndCountByClass) {
-  testing::RunRanks(
+  RunRanks(
       4, 2, kDeadline,
       [&](ProgressLoop& loop) {
         std::unique_ptr<Communicator> columns;  // {0, 2} and {1, 3}
@@ -289,4 +276,4 @@ TEST(Shaped, LostRankIsAnError) {
 }
 
 }  // namespace
-}  // namespace sparfuse
+}  // namespace sparfuse::testing

@@ -1,0 +1,23 @@
+// Holds the bits of floats and those that are no numbers, for tests of equal results.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace sparfuse::testing {
+
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
+  std::vector<std::uint32_t> bits(x.size());
+  if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
+  return bits;
+}
+
+}  // namespace sparfuse::testing
