@@ -89,7 +89,7 @@ TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
   EXPECT_TRUE(advice.left_out.empty());
   for (const Ranking& ranking : advice.rankings) {
     ASSERT_EQ(ranking.methods.size(), 4u);
-    std::map<std::string, json> outcomes;
+    std::map<std::string, Outcome> outcomes;
     for (const RankedMethod& each : ranking.methods) {
       const auto drawn = [&](int draw) {
         return DeclaredProfile(DrawnCluster(folders, "c", draw), each.cell);
@@ -97,20 +97,19 @@ TEST_F(Advising, RanksByWhatTrialsOfTheSameCellsAndDrawsSay) {
       outcomes[each.cell.method] =
           RunModelledTrial(FirstTrial(each.cell), drawn(0), drawn, folder_.path());
     }
-    const std::vector<double> dense = outcomes["dense"]["draws"]["step_seconds"];
+    const std::vector<double> dense = outcomes["dense"].draws["step_seconds"];
     double last = 0;
     for (const RankedMethod& each : ranking.methods) {
-      const json& outcome = outcomes[each.cell.method];
-      EXPECT_DOUBLE_EQ(each.step_seconds, outcome["metrics"]["step_seconds"]["value"]);
-      EXPECT_DOUBLE_EQ(each.throughput.value, outcome["metrics"]["throughput"]["value"]);
+      Outcome& outcome = outcomes[each.cell.method];
+      EXPECT_DOUBLE_EQ(each.step_seconds, *outcome.metrics["step_seconds"].value);
+      EXPECT_DOUBLE_EQ(each.throughput.value, *outcome.metrics["throughput"].value);
       EXPECT_GE(each.step_seconds, last);
       last = each.step_seconds;
-      std::vector<double> ratios = outcome["draws"]["step_seconds"];
+      std::vector<double> ratios = outcome.draws["step_seconds"];
       ASSERT_EQ(ratios.size(), static_cast<std::size_t>(kDraws));
       for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] = dense[i] / ratios[i];
-      const Interval band = BandOfDraws(
-          outcomes["dense"]["metrics"]["step_seconds"]["value"].get<double>() / each.step_seconds,
-          ratios);
+      const Interval band =
+          BandOfDraws(*outcomes["dense"].metrics["step_seconds"].value / each.step_seconds, ratios);
       ASSERT_TRUE(each.over_dense);
       EXPECT_DOUBLE_EQ(each.over_dense->low, band.low) << each.cell.method;
       EXPECT_DOUBLE_EQ(each.over_dense->high, band.high);

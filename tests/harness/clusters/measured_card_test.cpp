@@ -186,7 +186,8 @@ TEST(MeasuredCard, BandsAreWhatItsErrorsLeave) {
   const auto drawn = [&](int draw) {
     return DeclaredProfile(DrawnCluster(profiles, "one", draw), Cell());
   };
-  const json outcome = RunModelledTrial({Cell(), 1, 0, "t"}, drawn(0), drawn, folder.path());
+  const json outcome =
+      ToJson(RunModelledTrial({Cell(), 1, 0, "t"}, drawn(0), drawn, folder.path()));
   const json& steps = outcome.at("draws").at("step_seconds");
   EXPECT_GT(std::set<double>(steps.begin(), steps.end()).size(), 16u);
   EXPECT_FALSE(outcome.at("metrics").contains("step_uncertainty"));  // one band, not two

@@ -301,15 +301,15 @@ TEST_F(TableWorkload, OfWhatTheCatalogHasIsModelledAsTheCatalogsOwn) {
     Write("copy.json", TableOf(workload, "copy"));
     const auto cells = Parse("\"" + workload + "\", \"table:copy.json\"").parts[0].cells;
     ASSERT_EQ(cells.size(), 2u);
-    std::vector<json> outcomes;
+    std::vector<Outcome> outcomes;
     for (const Cell& cell : cells) {
       outcomes.push_back(RunModelledTrial(
           {cell.config, 1, 0, "t"}, DeclaredProfile(local, cell.config), nullptr, folder_.path()));
     }
-    EXPECT_EQ(outcomes[1]["metrics"], outcomes[0]["metrics"]) << workload;
-    EXPECT_EQ(outcomes[1]["layout"], outcomes[0]["layout"]);
-    EXPECT_EQ(outcomes[1]["table"]["source"], "the catalog");
-    EXPECT_FALSE(outcomes[0].contains("table"));
+    EXPECT_EQ(outcomes[1].metrics, outcomes[0].metrics) << workload;
+    EXPECT_EQ(outcomes[1].layout, outcomes[0].layout);
+    EXPECT_EQ(outcomes[1].table["source"], "the catalog");
+    EXPECT_TRUE(outcomes[0].table.is_null());
   }
 }
 

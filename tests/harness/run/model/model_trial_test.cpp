@@ -17,8 +17,8 @@ constexpr std::size_t kNumel = 100000;
 
 // A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
 // time.
-ProfileOutcome Outcome(int ranks, const std::optional<LinkShape>& link,
-                       double backward_seconds = 0.010) {
+ProfileOutcome ProfileOn(int ranks, const std::optional<LinkShape>& link,
+                         double backward_seconds = 0.010) {
   json free = json::array({{1, 0.0}});
   json profile = {{"backward",
                    {{"begin_seconds", 0},
@@ -88,16 +88,15 @@ class ModelTrial : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
   double StepSeconds(const TrialConfig& config, const ProfileOutcomes& profiles) {
-    return RunModelledTrial(config, profiles, nullptr, directory_)
-        .at("metrics")
-        .at("step_seconds")
-        .at("value");
+    return *RunModelledTrial(config, profiles, nullptr, directory_)
+                .metrics.at("step_seconds")
+                .value;
   }
   std::filesystem::path directory_;
 };
 
 TEST_F(ModelTrial, ComputesAStepByHand) {
-  const ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
+  const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
   // 5 + 10 + 1 ms, and two rounds of 1 ms + 200,000 bytes * 10 ns.
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
   EXPECT_TRUE(std::filesystem::exists(directory_ / "steps.npy"));
@@ -106,32 +105,32 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
 }
 
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
-  const json outcome = RunModelledTrial(
-      Config(2, "this-machine"), {Outcome(1, kLink), Outcome(2, kLink)}, nullptr, directory_);
-  const json& series = outcome.at("series");
-  EXPECT_EQ(series.at("steps.npy").at("rows"), 2);
-  EXPECT_EQ(series.at("steps.npy").at("sampling"), "every step of every rank");
-  EXPECT_EQ(series.at("steps.npy").at("units").at("step_seconds"), "seconds");
-  EXPECT_EQ(series.at("spans.npy").at("units").at("bytes"), "bytes");
-  EXPECT_EQ(outcome.at("metrics").at("exchanges").at("value"), 1);
+  const Outcome outcome = RunModelledTrial(
+      Config(2, "this-machine"), {ProfileOn(1, kLink), ProfileOn(2, kLink)}, nullptr, directory_);
+  const Series& steps = outcome.series.at("steps.npy");
+  EXPECT_EQ(steps.rows, 2);
+  EXPECT_EQ(steps.sampling, "every step of every rank");
+  EXPECT_EQ(steps.units.at("step_seconds"), "seconds");
+  EXPECT_EQ(outcome.series.at("spans.npy").units.at("bytes"), "bytes");
+  EXPECT_EQ(outcome.metrics.at("exchanges").value, 1);
 }
 
 TEST_F(ModelTrial, RanksShareOneMachineOrHaveOneEach) {
-  const ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
+  const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
   const double shared = StepSeconds(Config(4, "this-machine"), profiles);
   const double own = StepSeconds(Config(4, "machines-like-this"), profiles);
   EXPECT_NEAR(shared - own, 0.016, 1e-9);  // four ranks on two cores compute at half speed
 }
 
 TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
-  const ProfileOutcomes profiles = {Outcome(1, kLink, 0.010), Outcome(2, kLink, 0.013)};
+  const ProfileOutcomes profiles = {ProfileOn(1, kLink, 0.010), ProfileOn(2, kLink, 0.013)};
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.019 + 2 * 0.003, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
 // Of a step of 16 ms two ranks are through after 20 ms, and four not after 40 but after 44.
 TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing) {
-  ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink), Outcome(4, kLink)};
+  ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink), ProfileOn(4, kLink)};
   const double without = StepSeconds(Config(4, "this-machine"), profiles);
   profiles[1].profile.backward->all_ranks_seconds = 0.020;
   profiles[2].profile.backward->all_ranks_seconds = 0.044;
@@ -148,7 +147,7 @@ TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing
 
 // ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
 ProfileOutcome LinkOutcome(int ranks, double round_seconds, int ranks_per_node, int cores) {
-  ProfileOutcome outcome = Outcome(ranks, {});
+  ProfileOutcome outcome = ProfileOn(ranks, {});
   outcome.profile.link->round_seconds = {{0, round_seconds}};
   outcome.config.mode = Mode::kMeasured;
   outcome.config.ranks_per_node = ranks_per_node;
@@ -164,7 +163,7 @@ TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
     config.cell.workers = workers;
     return (StepSeconds(config, profiles) - 0.016) / (2 * (workers - 1));
   };
-  const ProfileOutcome one = Outcome(1, {});
+  const ProfileOutcome one = ProfileOn(1, {});
   // On one machine: as many as it has cores for.
   const ProfileOutcomes local = {one, LinkOutcome(2, 2e-3, 2, 8), LinkOutcome(4, 4e-3, 4, 8),
                                  LinkOutcome(16, 16e-3, 16, 8)};
@@ -187,33 +186,32 @@ TEST_F(ModelTrial, OfAFileTakesTheLinksOfItsFingerprint) {
   fingerprint.config.kind = TrialKind::kFingerprint;
   fingerprint.profile.backward.reset();
   const auto step = [&](const ProfileOutcomes& profiles) { return StepSeconds(config, profiles); };
-  const ProfileOutcome one = Outcome(1, {});
+  const ProfileOutcome one = ProfileOn(1, {});
   EXPECT_NEAR(step({one, fingerprint}), 0.016 + 2 * 3 * 7e-3, 1e-9);
   // Also where the file has links of its own.
   const ProfileOutcomes linked = {one, LinkOutcome(4, 3e-3, 1, 8), fingerprint};
   EXPECT_NEAR(step(linked), 0.016 + 2 * 3 * 7e-3, 1e-9);
   // Of a link that it did not measure the file's count.
   config.cell.link = kLink;
-  EXPECT_NEAR(step({one, Outcome(2, kLink), fingerprint}), 0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8),
+  EXPECT_NEAR(step({one, ProfileOn(2, kLink), fingerprint}), 0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8),
               1e-9);
 }
 
 TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
-  ProfileOutcomes profiles = {Outcome(1, kLink), Outcome(2, kLink)};
+  ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
   const auto metrics = [&] {
-    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_)
-        .at("metrics");
+    return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_).metrics;
   };
   EXPECT_FALSE(metrics().contains("step_uncertainty"));
   // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
   // factor of two all but never.
   profiles[0].profile.relative_errors["/backward/forward_seconds"] = {0.2, {}};
   const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
-  const double found = metrics().at("step_uncertainty").at("value");
+  const double found = *metrics().at("step_uncertainty").value;
   EXPECT_GT(found, expected / 2);
   EXPECT_LT(found, expected * 2);
   profiles[0].profile.relative_errors["/backward/forward_seconds"] = {0, {}};
-  EXPECT_EQ(metrics().at("step_uncertainty").at("value"), 0);
+  EXPECT_EQ(metrics().at("step_uncertainty").value, 0);
 }
 
 // Two nodes of two ranks: not what one node of two measured, nor nodes of four.
@@ -222,7 +220,7 @@ TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
   shape.intra_node_gbps = 10;
   shape.intra_node_us = 100;
   const auto measured = [&](int ranks, int ranks_per_node, double start) {
-    ProfileOutcome outcome = Outcome(ranks, shape);
+    ProfileOutcome outcome = ProfileOn(ranks, shape);
     outcome.config.ranks_per_node = ranks_per_node;
     if (ranks > 1) outcome.profile.link->round_seconds = {{0, start}, {1000000, start + 0.010}};
     return outcome;
@@ -251,8 +249,8 @@ TEST_F(ModelTrial, SaysWhatTheProfileLacks) {
     return "no error";
   };
   EXPECT_NE(message({}).find("lacks every measurement"), std::string::npos);
-  EXPECT_NE(message({Outcome(1, kLink)}).find("lacks the link"), std::string::npos);
-  ProfileOutcomes damaged = {Outcome(1, kLink), Outcome(2, kLink)};
+  EXPECT_NE(message({ProfileOn(1, kLink)}).find("lacks the link"), std::string::npos);
+  ProfileOutcomes damaged = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
   damaged[1].profile.pack.clear();
   EXPECT_NE(message(damaged).find("damaged: the profile has no pack"), std::string::npos)
       << message(damaged);
