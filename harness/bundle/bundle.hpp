@@ -43,7 +43,7 @@ class Bundle {
   // not what `export` writes: of another id, unredacted, with other keys.
   BundledTrial Trial(const std::string& id) const;
   harness::Annotation Annotation(const std::string& id) const;
-  nlohmann::json Table() const;
+  nlohmann::json Table() const;  // as TableOfTrials makes it; to be compared
 
  private:
   std::string Checked(const std::string& member, const std::string& hash) const;

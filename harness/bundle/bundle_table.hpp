@@ -15,7 +15,7 @@ namespace sparfuse::harness {
 // part. A value is what `sparfuse table` shows for these trials: over blocks the geometric mean
 // with its 95 % interval, the arithmetic one where a value is not above 0. "system" tells clusters
 // of like nodes apart ("HASH@ORIGIN", harness/store/origin.hpp), and blocks of two stores are two;
-// in bundles of version 1 both were one.
+// in bundles of version 1 both were one. JSON, since it is written, compared and printed as it is.
 nlohmann::json TableOfTrials(std::vector<TrialRow> rows, int bundle_version);
 
 // "" where two tables say the same, else the first difference: where, and both values. Numbers may

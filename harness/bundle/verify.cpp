@@ -162,7 +162,6 @@ std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& pro
 
 Verification Verify(const Bundle& bundle) {
   Verification verification;
-  verification.trials = json::object();
   std::vector<std::string> contradicted;
   std::vector<TrialRow> rows =
       RowsOf(bundle, verification.problems, [&](const BundledTrial& trial) {
@@ -171,13 +170,7 @@ Verification Verify(const Bundle& bundle) {
           contradicted.push_back(
               fmt::format("{}: trials/{}: {}", bundle.path().string(), trial.id(), made.differs));
         }
-        json& entry = verification.trials[trial.id()];
-        entry = {{"sha256", bundle.content().trials.at(trial.id())}, {"steps", nullptr}};
-        if (!made.steps) return;
-        entry["steps"] = {{"first", made.steps->first},
-                          {"last", made.steps->last},
-                          {"measured", made.steps->measured},
-                          {"ranks", made.steps->ranks}};
+        verification.trials[trial.id()] = {bundle.content().trials.at(trial.id()), made.steps};
       });
   verification.problems.insert(verification.problems.end(), contradicted.begin(),
                                contradicted.end());

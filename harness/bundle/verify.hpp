@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -34,12 +35,15 @@ Recomputed RecomputeMetrics(const BundledTrial& trial);
 std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& problems,
                              const std::function<void(const BundledTrial&)>& look = {});
 
+struct CheckedTrial {
+  std::map<std::string, std::string> sha256;  // by file
+  std::optional<StepRange> steps;
+};
+
 struct Verification {
   nlohmann::json table;  // TableOfTrials, of the trials that are as they were written
-  // By id: {"sha256": {file: hash}, "steps": {"first", "last", "measured", "ranks"} or null}, what
-  // the numbers of the table are of.
-  nlohmann::json trials;
-  std::vector<std::string> problems;  // sentences; none: every byte is as it was written
+  std::map<std::string, CheckedTrial> trials;  // by id: what the numbers of the table are of
+  std::vector<std::string> problems;           // sentences; none: every byte is as it was written
 };
 
 // Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its

@@ -95,7 +95,8 @@ int StatusVerb(Program& program, const std::string& name) {
   json submitted = json::array();
   try {
     for (const auto& [block, state] : StatesOfBlocks(program, loaded->experiment)) {
-      submitted.push_back(state.Json());
+      submitted.push_back(
+          {{"state", state.KindName()}, {"job", state.job}, {"detail", state.detail}});
       submitted.back()["block"] = block;
     }
   } catch (const Error& error) {  // results were copied from where there is Slurm

@@ -38,6 +38,7 @@ Table DifferenceTable(const SystemComparison& comparison, const std::vector<Syst
 // first's over the other's, verdict, blocks needed, and why not.
 std::string ComparisonCsv(const SystemComparison& comparison, const std::vector<SystemSide>& sides,
                           const CompareRequest& request, const ModelRequest& asked = {});
+// The same for --json and for sites.
 nlohmann::json ComparisonJson(const SystemComparison& comparison,
                               const std::vector<SystemSide>& sides, const CompareRequest& request,
                               const ModelRequest& asked = {});

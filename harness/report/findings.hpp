@@ -83,6 +83,6 @@ struct ClaimingExperiment {
 };
 JudgedClaims JudgedByExperiment(std::span<const ClaimingExperiment> experiments);
 
-nlohmann::json ToJson(const JudgedClaims& judged);
+nlohmann::json ToJson(const JudgedClaims& judged);  // for spec.json
 
 }  // namespace sparfuse::harness

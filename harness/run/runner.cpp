@@ -97,7 +97,7 @@ class Runner {
     // Those whose profile is measured in this run wait for it.
     const auto waiting = std::stable_partition(
         modelled.trials.begin(), modelled.trials.end(), [&](const PlannedTrial& trial) {
-          return !trial.system.is_null() && !(options_.fresh && IsOwnCluster(trial.config.cluster));
+          return trial.system.is_known() && !(options_.fresh && IsOwnCluster(trial.config.cluster));
         });
     std::vector<PlannedTrial> all(modelled.trials.begin(), waiting);
     all.insert(all.end(), live.trials.begin(), live.trials.end());
@@ -342,7 +342,7 @@ class Runner {
   }
 
   EndedTrial RunModelled(const PlannedTrial& trial) {
-    if (trial.system.is_null()) {  // no row: nothing ran
+    if (!trial.system.is_known()) {  // no row: nothing ran
       EndedTrial ended{&trial, {}, 0, true};
       ended.trial.status = TrialStatus::kFailed;
       ended.trial.failure = Failure{.kind = "config", .message = trial.why};

@@ -31,7 +31,7 @@ std::string TrialWriter::OriginOf(const std::string& system_hash) const {
 }
 
 TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
-  const std::string stem = StemOf(trial, OriginOf(ContentHash(trial.system)));
+  const std::string stem = StemOf(trial, OriginOf(HashOf(trial.system)));
   TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
                      store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
   const std::filesystem::path directory = store_.Directory(config.trial_id);
@@ -49,7 +49,7 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   Trial trial;
   static_cast<TrialResult&>(trial) = std::move(outcome);
   trial.trial_id = id;
-  trial.system = SystemOf(planned.system);
+  trial.system = planned.system;
   // What ran, where the plan knew another: a launcher may choose among its hosts.
   if (how.across_hosts && how.launch && !how.launch->nodes.empty())
     trial.system = SystemOfNodes(how.launch->nodes);
@@ -60,8 +60,8 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   trial.config = ToJson(planned.config);
   trial.config_hash = planned.config_hash;
   trial.source = source_;
-  trial.revisions = planned.revisions.get<decltype(trial.revisions)>();
-  trial.sources = planned.sources.get<decltype(trial.sources)>();
+  trial.revisions = planned.revisions;
+  trial.sources = planned.sources;
   trial.block = planned.block;
   trial.seed = planned.seed;
   trial.started_utc = how.started;

@@ -11,7 +11,7 @@ namespace sparfuse::harness {
 
 inline constexpr int kSiteSchema = 1;
 
-// As `sparfuse list` has them.
+// As `sparfuse list --json` has them.
 struct SiteCatalog {
   nlohmann::json methods, workloads;
 };

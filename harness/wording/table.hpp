@@ -26,7 +26,7 @@ struct Table {
   std::size_t NoteOf(const std::string& note);
 };
 
-nlohmann::json ToJson(const Table& table);
+nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
 enum class TableFormat { kMarkdown, kLatex };
 std::string Render(const Table& table, TableFormat format);

@@ -52,8 +52,8 @@ class Planning {
   std::optional<Profile> profile_;
   BackwardProfile backward_;
   CostModel cost_;
-  std::vector<std::vector<double>> observed_;  // rank 0: [tensors][steps] backward seconds
-  nlohmann::json plans_ = nlohmann::json::array();
+  std::vector<std::vector<double>> observed_;       // rank 0: [tensors][steps] backward seconds
+  nlohmann::json plans_ = nlohmann::json::array();  // of PlanSummary, one a plan
 };
 
 }  // namespace sparfuse::harness

@@ -174,6 +174,20 @@ void PrintTable(const json& table) {
   }
 }
 
+// By id: {"sha256": {file: hash}, "steps": {"first", "last", "measured", "ranks"} or null}.
+json TrialsJson(const Verification& verification) {
+  json trials = json::object();
+  for (const auto& [id, checked] : verification.trials) {
+    json& entry = trials[id] = {{"sha256", checked.sha256}, {"steps", nullptr}};
+    if (!checked.steps) continue;
+    entry["steps"] = {{"first", checked.steps->first},
+                      {"last", checked.steps->last},
+                      {"measured", checked.steps->measured},
+                      {"ranks", checked.steps->ranks}};
+  }
+  return trials;
+}
+
 }  // namespace
 
 int VerifyVerb(Program& program, const std::filesystem::path& file) {
@@ -186,7 +200,7 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
     PrintJson({{"file", file.string()},
                {"written_by", ToJson(bundle.written_by())},
                {"problems", verification.problems},
-               {"trials", verification.trials},
+               {"trials", TrialsJson(verification)},
                {"table", verification.table}});
   } else {
     PrintTable(verification.table);

@@ -24,6 +24,7 @@ struct KeyColumn {
 // The columns that, beside the method, tell the cells (or profile trials) of a table apart:
 // workload and workers; of the usual keys (mode, link, density, ...) those in which the cells
 // differ; then every other one in which cells differ that all of these leave alike.
+// configs: JSON, since a column is a path of keys.
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<nlohmann::json>& configs);
 std::vector<KeyColumn> KeyColumnsOf(const Part& part);
 

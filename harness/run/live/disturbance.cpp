@@ -30,7 +30,7 @@ Disturbances::Disturbances(const std::vector<TrialRow>& rows) {
 
 std::optional<Quiet> Disturbances::Judge(const PlannedTrial& trial,
                                          const std::optional<Quiet>& readings) {
-  std::vector<double>& last = loop_seconds_[{ContentHash(trial.system), trial.config.workers}];
+  std::vector<double>& last = loop_seconds_[{HashOf(trial.system), trial.config.workers}];
   std::optional<Quiet> judged;
   if (readings) judged = JudgeQuiet(*readings, trial.quiet, Undisturbed(last));
   Keep(last, readings);

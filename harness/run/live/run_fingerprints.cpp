@@ -178,7 +178,7 @@ void RunFingerprints::Before(const TrialPlan& live) {
   if (!IsWanted(options_, live.trials.size())) return;
   const PlannedTrial& largest = Largest(live);
   config_ = ConfigOf(largest.config);
-  system_hash_ = ContentHash(largest.system);
+  system_hash_ = HashOf(largest.system);
   say_("measuring the fingerprint of the system");
   try {
     const auto outcome = Take(options_.launch);

@@ -144,24 +144,6 @@ using Kind = BlockState::Kind;
 
 constexpr const char* kRecord = "submission-";
 
-std::string KindName(Kind kind) {
-  switch (kind) {
-    case Kind::kNew:
-      return "not submitted";
-    case Kind::kQueued:
-      return "queued";
-    case Kind::kRunning:
-      return "running";
-    case Kind::kDone:
-      return "done";
-    case Kind::kFailed:
-      return "failed";
-    case Kind::kEnded:
-      return "ended early";
-  }
-  return "";
-}
-
 Submission SubmissionOf(const json& record) {
   return {record.at("name"), record.at("job"), record.at("blocks"), record.at("script"),
           record.at("submitted_utc")};
@@ -189,8 +171,22 @@ std::set<std::string> OpenJobs(const fs::path& results) {
   return jobs;
 }
 
-json BlockState::Json() const {
-  return {{"state", KindName(kind)}, {"job", job}, {"detail", detail}};
+std::string_view BlockState::KindName() const {
+  switch (kind) {
+    case Kind::kNew:
+      return "not submitted";
+    case Kind::kQueued:
+      return "queued";
+    case Kind::kRunning:
+      return "running";
+    case Kind::kDone:
+      return "done";
+    case Kind::kFailed:
+      return "failed";
+    case Kind::kEnded:
+      return "ended early";
+  }
+  return "";
 }
 
 std::map<int, std::string> WorkOfBlocks(const TrialPlan& all) {

@@ -6,9 +6,9 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/run/plan/trial_plan.hpp"
@@ -84,7 +84,7 @@ struct BlockState {
   bool is_open() const noexcept {
     return kind == Kind::kNew || kind == Kind::kFailed || kind == Kind::kEnded;
   }
-  nlohmann::json Json() const;
+  std::string_view KindName() const;  // "ended early"
 };
 
 // Jobs of any experiment's blocks that wait or run, whose task writes to the same results folder.

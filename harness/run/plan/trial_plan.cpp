@@ -42,11 +42,11 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
     if (trial.hosts > 0 && hosts > 0 && hosts != trial.hosts) {
       why = fmt::format("hosts differ: {} -> {}", hosts, trial.hosts);
     } else if (row->system_hash != system_hash) {
-      why = "system differs: " + WhatDiffers(row->system, trial.system);
+      why = "system differs: " + WhatDiffers(row->system, ToJson(trial.system));
     } else if (store && row->store != *store) {
       if (!why) why = "its block is of another results folder, which has not all of it";
-    } else if (row->revisions != trial.revisions) {
-      why = "revision differs: " + WhatDiffers(row->revisions, trial.revisions);
+    } else if (row->revisions != json(trial.revisions)) {
+      why = "revision differs: " + WhatDiffers(row->revisions, json(trial.revisions));
     } else if (!row->annotations.empty()) {
       why = "called bad: " + row->annotations.back();
     } else if (row->status != "ok") {
@@ -89,7 +89,8 @@ class PartsOfCells {
   explicit PartsOfCells(const PlanContext& context) : context_(context) {}
 
   struct Parts {
-    json revisions, sources;
+    std::map<std::string, std::int64_t> revisions;
+    std::map<std::string, std::string> sources;
   };
   const Parts& Of(const CellConfig& config, const std::string& config_hash) {
     const auto [found, is_new] = known_.try_emplace(config_hash);
@@ -111,7 +112,7 @@ PlannedTrial MakeTrial(const PlanContext& context, PartsOfCells& parts,
   trial.part = part.id;
   trial.config = config;
   trial.config_hash = config_hash;
-  trial.system = ToJson(context.SystemOf(config));
+  trial.system = context.SystemOf(config);
   trial.hosts = context.HostsOf(config);
   trial.revisions = revisions;
   trial.sources = sources;
@@ -150,7 +151,7 @@ class Collector {
         const int hosts = HostsOf(*row);
         const bool here = trial.hosts == 0 || hosts == 0 || hosts == trial.hosts;
         if (row->block == trial.block && row->counts() && here && row->system_hash == system_hash &&
-            row->revisions == trial.revisions)
+            row->revisions == json(trial.revisions))
           stores.insert(row->store);
       }
       for (const std::string& store : stores) ++has[store];
@@ -193,7 +194,7 @@ class Collector {
   const std::string& SystemHashOf(const PlannedTrial& trial) {
     if (system_hash_.empty() || trial.system != system_) {  // many trials are of one
       system_ = trial.system;
-      system_hash_ = ContentHash(system_);
+      system_hash_ = HashOf(system_);
     }
     return system_hash_;
   }
@@ -210,9 +211,9 @@ class Collector {
     return found->second;
   }
 
-  void CompareSources(const json& now, const json& provenance) {
+  void CompareSources(const std::map<std::string, std::string>& now, const json& provenance) {
     const json then = provenance.value("sources", json::object());
-    for (const auto& [part, hash] : now.items()) {
+    for (const auto& [part, hash] : now) {
       if (then.contains(part) && then[part] != hash) ++plan.other_sources[part];
     }
   }
@@ -223,7 +224,7 @@ class Collector {
   std::map<std::string, std::string> what_is_new_;
   std::map<std::string, EstimatedTime> estimates_;
   std::set<std::string> planned_;
-  json system_;  // of the trial before
+  System system_;  // of the trial before
   std::string system_hash_;
 };
 
@@ -382,8 +383,8 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
           trial.profile = profile.content;
           trial.why = profile.missing;
           trial.system = profile.missing.empty()
-                             ? ToJson(ModelledSystem(cell.config, profile.content, machine))
-                             : json();
+                             ? ModelledSystem(cell.config, profile.content, machine)
+                             : System();
           collector.Add(std::move(trial));
         }
       }

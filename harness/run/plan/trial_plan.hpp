@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,11 +24,11 @@ struct PlannedTrial {
   std::string experiment, part;
   CellConfig config;
   std::string config_hash;
-  nlohmann::json system;    // null for a modelled trial whose profile is missing
+  System system;            // not known of a modelled trial whose profile is missing
   int hosts = 0;            // that its launch will be on; 0: of a modelled one
   ProfileOutcomes profile;  // modelled trials: what the model gets
-  nlohmann::json revisions;
-  nlohmann::json sources;  // SourcesOf(config)
+  std::map<std::string, std::int64_t> revisions;
+  std::map<std::string, std::string> sources;  // SourcesOf(config)
   int block = 0;
   std::int64_t seed = 0;
   double timeout_seconds = 600;

@@ -8,9 +8,13 @@
 namespace sparfuse::harness {
 namespace {
 
-using nlohmann::json;
+System MachineOf(const char* processor) {
+  System system;
+  system.machine.emplace().processor = processor;
+  return system;
+}
 
-const json kMachine = {{"cpu_model", "a"}, {"cores", 2}};
+const System kMachine = MachineOf("a");
 
 PlannedTrial Trial(TrialKind kind = TrialKind::kThroughput, int workers = 2) {
   PlannedTrial trial;
@@ -26,10 +30,10 @@ Quiet Loops(double seconds) {
   return readings;
 }
 
-TrialRow Row(double seconds, int workers, const json& machine = kMachine) {
+TrialRow Row(double seconds, int workers, const System& machine = kMachine) {
   TrialRow row;
   row.workers = workers;
-  row.system_hash = ContentHash(machine);
+  row.system_hash = HashOf(machine);
   row.quiet = ToJson(Loops(seconds));
   return row;
 }
@@ -66,7 +70,7 @@ TEST(Disturbances, ATrainedModelDoesNotRunAgain) {
 }
 
 TEST(Disturbances, SpeedIsComparedWithTrialsOfAsManyRanksOnTheSameSystem) {
-  const json elsewhere = {{"cpu_model", "b"}};
+  const System elsewhere = MachineOf("b");
   Disturbances runs({Row(1e-3, 2), Row(2e-3, 2), Row(1e-4, 4), Row(1e-5, 2, elsewhere)});
   EXPECT_DOUBLE_EQ(runs.Judge(Trial(), Loops(2e-3))->slowdown.value(), 2);
   EXPECT_DOUBLE_EQ(runs.Judge(Trial(TrialKind::kThroughput, 1), Loops(2e-3))->slowdown.value(), 1);

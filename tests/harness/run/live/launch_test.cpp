@@ -128,9 +128,9 @@ TEST_F(SharedLaunch, LeavesOutWhatTheStoreHas) {
   TrialRow row;
   row.config = ToJson(trials[1].config);
   row.config_hash = trials[1].config_hash;
-  row.system = trials[1].system;
+  row.system = ToJson(trials[1].system);
   row.system_hash = ContentHash(row.system);
-  row.revisions = trials[1].revisions;
+  row.revisions = nlohmann::json(trials[1].revisions);
   row.provenance = {{"sources", trials[1].sources}};
   row.status = "ok";
   rows_ = {row};

@@ -71,10 +71,10 @@ TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
   TrialPlan plan = Make();
   ASSERT_EQ(plan.trials.size(), 1u);
   // The first two hosts.
-  EXPECT_EQ(plan.trials[0].system, ToJson(SystemOfNodes(std::vector{NodeOf("a")})));
+  EXPECT_EQ(plan.trials[0].system, SystemOfNodes(std::vector{NodeOf("a")}));
   EXPECT_EQ(plan.trials[0].hosts, 2);
   TrialRow there = elsewhere;
-  there.system = plan.trials[0].system;
+  there.system = ToJson(plan.trials[0].system);
   there.system_hash = ContentHash(there.system);
   rows_.push_back(there);
   EXPECT_EQ(Make().present, 1u);
