@@ -19,6 +19,7 @@ namespace sparfuse::harness {
 struct StepRange {
   std::int64_t first = 0, last = 0;
   std::size_t measured = 0, ranks = 0;
+  bool operator==(const StepRange&) const = default;
 };
 
 struct Recomputed {

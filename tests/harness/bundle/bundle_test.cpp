@@ -464,8 +464,8 @@ TEST(Bundle, MetricsThatWereForgedWithAllTheirHashesAreFoundByTheSteps) {
   a.Run(0, 1.5, WriteTwoSteps);
   const fs::path file = a.Bundled();
   ExpectGood(file);
-  EXPECT_EQ(Verify(Bundle(file)).trials.begin()->at("steps"),
-            (json{{"first", 0}, {"last", 1}, {"measured", 2}, {"ranks", 2}}));
+  EXPECT_EQ(Verify(Bundle(file)).trials.begin()->second.steps,
+            (StepRange{.first = 0, .last = 1, .measured = 2, .ranks = 2}));
   const auto edited = [&](const char* metric, double times) {
     return Verify(Bundle(Forged(file,
                                 [&](json& trial) {

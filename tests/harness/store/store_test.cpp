@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <sys/wait.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -267,7 +268,7 @@ TEST(Outcome, ATrialWithAFailedCheckOrANaNHasNoThroughput) {
   EXPECT_EQ(JudgeOutcome(outcome).status, TrialStatus::kInvalid);
   EXPECT_TRUE(JudgeOutcome(outcome).metrics.empty());
   outcome.checks["replicas_equal"] = true;
-  outcome.metrics["loss"] = {std::nullopt, ""};  // JSON has no NaN
+  outcome.metrics["loss"] = {std::nan(""), ""};
   EXPECT_EQ(JudgeOutcome(outcome).failure->message, "metric loss is not a finite number");
 }
 
