@@ -96,9 +96,10 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   outcome.plan = model.plan.UnitSizes();
   outcome.plans = json::array({PlanSummary(model.plan, model.layout, 0)});
   outcome.layout = LayoutOf(model.layout);
-  outcome.machine = MachineIn(first_profile.machine);
+  outcome.machine = MachineIn(first_profile.machine, "the profile's machine");
   // Of a declared cluster there is none.
-  if (!first_profile.software.empty()) outcome.software = SoftwareIn(first_profile.software);
+  if (!first_profile.software.empty())
+    outcome.software = SoftwareIn(first_profile.software, "the profile's software");
   if (drawn) outcome.draws = Draws(trial, drawn);
   if (const auto uncertainty = StepUncertainty(trial, profiles, model))
     outcome.metrics["step_uncertainty"] = {*uncertainty, "1"};

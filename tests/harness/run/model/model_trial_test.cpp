@@ -48,7 +48,8 @@ ProfileOutcome ProfileOn(int ranks, const std::optional<LinkShape>& link,
   }
   ProfileOutcome outcome;
   outcome.profile = ProfileOf(profile, "profile");
-  outcome.machine = {{"cores", 2}};
+  outcome.machine = {
+      {"communication_threads", "normal"}, {"cores", 2}, {"kernels", "avx2"}, {"cuda_devices", 0}};
   outcome.software = json::object();
   outcome.config.kind = TrialKind::kProfile;
   outcome.config.mode = Mode::kEmulated;
