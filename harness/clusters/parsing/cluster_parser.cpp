@@ -124,6 +124,22 @@ class ClusterParser {
     cluster_.card = file_.At("/card", [&] { return ReadCard(profiles_, name); });
   }
 
+  // Throws where the clusters that refer to one another, from `name` on, come back to one of them.
+  void CheckNoCircle(std::string name) const {
+    std::vector<std::string> chain = {cluster_.name};
+    while (true) {
+      const bool is_circle = std::ranges::count(chain, name) > 0;
+      chain.push_back(name);
+      if (is_circle) {
+        file_->FailValue("/reference_cluster", fmt::format("a cluster that does not lead back: {}",
+                                                           fmt::join(chain, " -> ")));
+      }
+      if (!IsDeclared(profiles_, name)) return;  // its own file says so
+      name = TomlFile::Read(profiles_.File(name + ".toml")).String("", "reference_cluster", "");
+      if (name.empty()) return;
+    }
+  }
+
   // Another cluster's compute, coders and calibration; what this file has itself comes first.
   void TakeOver() {
     if (!file_.Has("/reference_cluster")) return;
@@ -131,6 +147,7 @@ class ClusterParser {
     if (!IsDeclared(profiles_, name)) {
       file_->FailValue("/reference_cluster", "a declared cluster in " + profiles_.Text());
     }
+    CheckNoCircle(name);
     const DeclaredCluster& other = LoadDeclaredCluster(profiles_, name);
     other_ = &other;
     cluster_.calibrated_on = name;
@@ -319,9 +336,36 @@ class ClusterParser {
         file_->Fail(at + "/bytes", "expected them to grow from one to the next");
       curve.seconds.emplace_back(bytes[i], 1e-6 * us[i]);
     }
+    CheckCurve(at, curve);
     curve.kind = file_.Kind(at);
     curve.source = file_->RequiredString(at, "source");
     cluster_.curves.push_back(std::move(curve));
+  }
+
+  // A network card moves each byte once, even where switches sum; times of more bytes are longer,
+  // but for what disturbed one.
+  void CheckCurve(const std::string& at, const OperationCurve& curve) const {
+    constexpr double kMostOver = 1.05, kMostFall = 2;
+    const bool across = curve.ranks > cluster_.ranks_per_node;
+    const char* key = across ? "inter_node_gbps" : "intra_node_gbps";
+    const double gbps = cluster_.Value(key) * (across ? cluster_.Value("network_cards") : 1);
+    double longest = 0;
+    for (const auto& [bytes, seconds] : curve.seconds) {
+      const double rate = 8e-9 * bytes / seconds;
+      if (gbps > 0 && rate > kMostOver * gbps) {
+        file_->Fail(at + "/us",
+                    fmt::format("{:g} bytes in {:g} us are {:g} Gbit/s, and {} lets {:g} through: "
+                                "expected times that the links can have",
+                                bytes, 1e6 * seconds, rate, key, gbps));
+      }
+      if (seconds * kMostFall < longest) {
+        file_->Fail(at + "/us",
+                    fmt::format("{:g} bytes in {:g} us, and fewer took {:g} us: expected "
+                                "times that grow; leave out sizes that were disturbed",
+                                bytes, 1e6 * seconds, 1e6 * longest));
+      }
+      longest = std::max(longest, seconds);
+    }
   }
 
   // The inputs that the list at `key` names.

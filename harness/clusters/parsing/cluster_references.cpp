@@ -38,6 +38,22 @@ void SplitStep(const ClusterFile& file, const DeclaredCluster& cluster, double s
   time.backward_seconds = 2 * time.forward_seconds;
 }
 
+// Times that two places give of one thing may differ by so much: by rounding and means.
+constexpr double kReadAlike = 1.05;
+
+// Throws where the table at `at` has a step's time and another rate of samples. samples: of a step.
+void CheckOneStep(const ClusterFile& file, const std::string& at, double samples) {
+  if (!file.Has(at + "/step_ms")) return;
+  const double step = file.Needed(at, "step_ms", kMilliseconds);
+  const double by_rate = 1e3 * samples / file.Needed(at, "samples_per_s", kCosts);
+  if (step <= by_rate * kReadAlike && by_rate <= step * kReadAlike) return;
+  file->FailValue(
+      at + "/step_ms",
+      fmt::format("the step of {:g} samples at samples_per_s, {:g} ms, or one of the two "
+                  "keys alone",
+                  samples, by_rate));
+}
+
 class ReferenceReader {
  public:
   ReferenceReader(const ClusterFile& file, const ProfileFolders& profiles, DeclaredCluster& cluster)
@@ -98,8 +114,19 @@ class ReferenceReader {
       if (file_.Has(at + "/" + key)) seconds[key] = 1e-3 * file_.Needed(at, key, kMilliseconds);
     }
     const double samples = static_cast<double>(step.workers) * step.batch_per_worker;
-    if (file_.Has(at + "/samples_per_s"))
+    if (file_.Has(at + "/samples_per_s")) {
+      CheckOneStep(file_, at, samples);
       seconds["step_ms"] = samples / file_.Needed(at, "samples_per_s", kCosts);
+    }
+    const double computation = seconds.contains("forward_ms") && seconds.contains("backward_ms")
+                                   ? seconds["forward_ms"] + seconds["backward_ms"]
+                                   : 0;
+    if (seconds.contains("step_ms") && seconds["step_ms"] * kReadAlike < computation) {
+      file_->Fail(at,
+                  fmt::format("a step of {:g} ms is shorter than its forward and backward, {:g} "
+                              "ms: expected times of one step",
+                              1e3 * seconds["step_ms"], 1e3 * computation));
+    }
     if (file_.Has(at + "/row")) {
       if (!seconds.empty() || file_.Has(at + "/bar"))
         file_->Fail(at + "/row", "expected a row, or times, or a bar: one of the three");
@@ -252,6 +279,7 @@ void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster
   time.kind = file.Kind(at);
   time.source = file->RequiredString(at, "source");
   time.spread = file.Spread(at, time.kind);
+  if (file.Has(at + "/samples_per_s")) CheckOneStep(file, at, time.batch_per_worker);
   if (file.Has(at + "/step_ms")) {
     SplitStep(file, cluster, 1e-3 * file.Needed(at, "step_ms", kMilliseconds), time);
   } else if (file.Has(at + "/samples_per_s")) {

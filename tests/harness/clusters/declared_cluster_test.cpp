@@ -593,6 +593,63 @@ TEST(ImpossibleClusters, AReferenceFitsTheDevices) {
               [&] { Parse(std::string(kAlone) + kCompute + StepOf(17, "step_ms = 200")); });
 }
 
+TEST(ImpossibleClusters, TwoValuesOfOneThingAgree) {
+  const std::string both =
+      Replaced(kCompute, "samples_per_s = 400", "samples_per_s = 400\nstep_ms = ");
+  const auto compute = [&](const std::string& step) {
+    Parse(kAlone + Replaced(both, "step_ms = ", "step_ms = " + step));
+  };
+  compute("160");
+  compute("165");  // means of the same runs
+  ExpectError(FailureKind::kConfig, {"cluster.toml:", "step_ms = 5", "samples_per_s, 160 ms"},
+              [&] { compute("5"); });
+  const auto reference = [&](const std::string& times) {
+    Parse(std::string(kAlone) + kCompute + StepOf(16, times));
+  };
+  ExpectError(FailureKind::kConfig, {"step_ms = 900", "samples_per_s, 1024 ms"},
+              [&] { reference("step_ms = 900\nsamples_per_s = 1000"); });
+  ExpectError(FailureKind::kConfig,
+              {"cluster.toml:", "a step of 90 ms", "forward and backward, 100"},
+              [&] { reference("step_ms = 90\nforward_ms = 30\nbackward_ms = 70"); });
+}
+
+TEST(ImpossibleClusters, NoCurveBeatsItsLinks) {
+  const auto curve = [&](int ranks, const std::string& bytes, const std::string& us) {
+    Parse(kAlone + fmt::format("[[curve]]\noperation = \"all-reduce\"\nranks = {}\nbytes = [{}]\n"
+                               "us = [{}]\nkind = \"imported\"\nsource = \"t\"\n",
+                               ranks, bytes, us));
+  };
+  // Eight cards of 400 Gbit/s take a gigabyte in 2.5 ms, and links within a node in 2.22.
+  curve(16, "8, 1e9", "100, 2500");
+  ExpectError(
+      FailureKind::kConfig,
+      {"cluster.toml:", "1e+09 bytes in 1000 us are 8000 Gbit/s", "inter_node_gbps", "3200"},
+      [&] { curve(16, "8, 1e9", "100, 1000"); });
+  curve(8, "8, 1e9", "100, 2300");
+  ExpectError(FailureKind::kConfig, {"intra_node_gbps", "3600"},
+              [&] { curve(8, "8, 1e9", "100, 2000"); });
+  curve(16, "8, 16, 32", "90, 60, 50");  // noise
+  ExpectError(FailureKind::kConfig, {"16 bytes in 1 us, and fewer took 1000 us"},
+              [&] { curve(16, "8, 16", "1000, 1"); });
+}
+
+TEST(ImpossibleClusters, NoneRefersToItself) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, const std::string& reference) {
+    std::ofstream(folder.path() / (name + ".toml"))
+        << "reference_cluster = \"" << reference << "\"" << kAlone;
+  };
+  write("one", "one");
+  write("a", "b");
+  write("b", "c");
+  write("c", "b");
+  const ProfileFolders profiles(folder.path());
+  ExpectError(FailureKind::kConfig, {"one.toml:1", "reference_cluster = \"one\"", "one -> one"},
+              [&] { LoadDeclaredCluster(profiles, "one"); });
+  ExpectError(FailureKind::kConfig, {"a.toml:1", "a -> b -> c -> b"},
+              [&] { LoadDeclaredCluster(profiles, "a"); });
+}
+
 // One input cannot make a step take 250 and 500 ms: it goes between them, and both stay far off.
 TEST(ImpossibleClusters, ReferencesThatContradictStayApart) {
   const DeclaredCluster cluster =
