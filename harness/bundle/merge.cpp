@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
+#include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/patience.hpp"
 
@@ -94,9 +95,17 @@ class Merger {
  public:
   Merger(const Store& store, const StoreLock& lock, const Bundle& bundle,
          const std::vector<TrialRow>& rows)
-      : store_(store), lock_(lock), bundle_(bundle), scrubber_(NamesOf(store, rows)) {}
+      : store_(store),
+        lock_(lock),
+        bundle_(bundle),
+        verified_(Verify(bundle)),
+        scrubber_(NamesOf(store, rows)) {}
 
   MergeSummary Run() {
+    if (!verified_.table_differs.empty()) {
+      summary_.refused.push_back(verified_.table_differs + "; nothing of the bundle was merged");
+      return std::move(summary_);
+    }
     Patience patience;
     std::size_t done = 0;
     for (const auto& [id, hashes] : bundle_.content().trials) {
@@ -134,6 +143,8 @@ class Merger {
   }
 
   void AddTrial(const std::string& id) {
+    if (const auto found = verified_.refused.find(id); found != verified_.refused.end())
+      throw Refused{found->second};
     BundledTrial trial = OfBundle([&] { return bundle_.Trial(id); });
     if (IsHere(trial)) {
       trials_.insert(id);
@@ -234,6 +245,7 @@ class Merger {
   const Store& store_;
   const StoreLock& lock_;
   const Bundle& bundle_;
+  const Verification verified_;
   const TextScrubber scrubber_;
   std::set<std::string> trials_;  // of the bundle that the store has by now
   MergeSummary summary_;

@@ -18,8 +18,9 @@ struct MergeSummary {
 };
 
 // Adds what the store lacks. A trial is present where the store's of its id leaves with the same
-// bytes, names that were removed apart. Refused, each by itself: what has other bytes than
-// the manifest says, and what has an id that the store has with other bytes. A call that is killed
+// bytes, names that were removed apart. Refused, each by itself: what
+// does not hold (Verify), and what has an id that the store has with other bytes; refused whole: a
+// bundle whose table its trials do not give. A call that is killed
 // leaves each trial whole or unfinished; the next one goes on. The index has to be opened
 // afterwards.
 //

@@ -123,64 +123,56 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
   return made;
 }
 
-namespace {
-
-void NameProblem(std::vector<std::string>& problems, const auto& check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    problems.push_back(error.what());
-  }
-}
-
-}  // namespace
-
-std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& problems,
-                             const std::function<void(const BundledTrial&)>& look) {
-  const BundleContent& content = bundle.content();
-  std::map<std::string, std::vector<std::string>> reasons;
-  for (const auto& [id, hash] : content.annotations) {
-    NameProblem(problems, [&, &id = id] {
-      const Annotation annotation = bundle.Annotation(id);
-      reasons[annotation.trial_id].push_back(annotation.reason);
-    });
-  }
-  std::vector<TrialRow> rows;
-  Patience patience;
-  for (const auto& [id, hashes] : content.trials) {
-    patience.Note(rows.size(), "trials read", content.trials.size());
-    NameProblem(problems, [&, &id = id] {
-      const BundledTrial trial = bundle.Trial(id);
-      if (look) look(trial);
-      TrialRow& row = rows.emplace_back(RowOf(trial.trial));
-      if (const auto found = reasons.find(id); found != reasons.end())
-        row.annotations = found->second;
-    });
-  }
-  return rows;
-}
+namespace {}  // namespace
 
 Verification Verify(const Bundle& bundle) {
-  Verification verification;
-  std::vector<std::string> contradicted;
-  std::vector<TrialRow> rows =
-      RowsOf(bundle, verification.problems, [&](const BundledTrial& trial) {
-        const Recomputed made = RecomputeMetrics(trial);
-        if (!made.differs.empty()) {
-          contradicted.push_back(
-              fmt::format("{}: trials/{}: {}", bundle.path().string(), trial.id(), made.differs));
-        }
-        verification.trials[trial.id()] = {bundle.content().trials.at(trial.id()), made.steps};
-      });
-  verification.problems.insert(verification.problems.end(), contradicted.begin(),
-                               contradicted.end());
-  verification.table = TableOfTrials(std::move(rows), bundle.version());
-  NameProblem(verification.problems, [&] {
-    const std::string difference = FirstDifference(bundle.Table(), verification.table);
-    if (!difference.empty())
-      SPARFUSE_THROW(kData, fmt::format("{}: {}", bundle.path().string(), difference));
-  });
-  return verification;
+  Verification made;
+  const BundleContent& content = bundle.content();
+  const std::string file = bundle.path().string();
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const auto& [id, hash] : content.annotations) {
+    try {
+      const Annotation annotation = bundle.Annotation(id);
+      reasons[annotation.trial_id].push_back(annotation.reason);
+    } catch (const Error& error) {
+      made.problems.push_back(error.what());
+    }
+  }
+  const bool annotations_are_whole = made.problems.empty();
+  std::vector<TrialRow> readable;
+  Patience patience;
+  std::size_t done = 0;
+  for (const auto& [id, hashes] : content.trials) {
+    patience.Note(done++, "trials read", content.trials.size());
+    try {
+      const BundledTrial trial = bundle.Trial(id);
+      TrialRow& row = readable.emplace_back(RowOf(trial.trial));
+      if (const auto found = reasons.find(id); found != reasons.end())
+        row.annotations = found->second;
+      const Recomputed numbers = RecomputeMetrics(trial);
+      made.trials[id] = {hashes, numbers.steps};
+      if (numbers.differs.empty()) {
+        made.rows.push_back(row);
+      } else {
+        made.refused[id] = fmt::format("{}: trials/{}: {}", file, id, numbers.differs);
+      }
+    } catch (const Error& error) {
+      made.refused[id] = error.what();
+    }
+  }
+  for (const auto& [id, why] : made.refused) made.problems.push_back(why);
+  const bool is_whole = annotations_are_whole && readable.size() == content.trials.size();
+  made.table = TableOfTrials(std::move(readable), bundle.version());
+  std::string wrong;
+  try {
+    const std::string difference = FirstDifference(bundle.Table(), made.table);
+    if (!difference.empty()) wrong = fmt::format("{}: {}", file, difference);
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  if (!wrong.empty()) made.problems.push_back(wrong);
+  if (is_whole) made.table_differs = wrong;
+  return made;
 }
 
 }  // namespace sparfuse::harness

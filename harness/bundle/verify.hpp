@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,11 +30,6 @@ struct Recomputed {
 // value, fibres) is not looked at. Numbers may differ by 1e-9, relative.
 Recomputed RecomputeMetrics(const BundledTrial& trial);
 
-// The bundle's trials with their annotations, but for those that are not as they were written,
-// which are named in `problems`. look: at each of them.
-std::vector<TrialRow> RowsOf(const Bundle& bundle, std::vector<std::string>& problems,
-                             const std::function<void(const BundledTrial&)>& look = {});
-
 struct CheckedTrial {
   std::map<std::string, std::string> sha256;  // by file
   std::optional<StepRange> steps;
@@ -44,7 +38,10 @@ struct CheckedTrial {
 struct Verification {
   nlohmann::json table;  // TableOfTrials, of the trials that are as they were written
   std::map<std::string, CheckedTrial> trials;  // by id: what the numbers of the table are of
-  std::vector<std::string> problems;           // sentences; none: every byte is as it was written
+  std::vector<TrialRow> rows;                  // with their annotations, of the trials that hold
+  std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
+  std::string table_differs;  // a sentence, where everything is readable and gives another; or ""
+  std::vector<std::string> problems;  // all of these; none: every byte is as it was written
 };
 
 // Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its

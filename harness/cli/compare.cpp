@@ -44,15 +44,15 @@ Source SourceOfStore(const Program& program) {
 
 Source SourceOfBundle(const fs::path& file) {
   const auto bundle = std::make_shared<Bundle>(file);
-  std::vector<std::string> problems;
-  Source source{file.string(), RowsOf(*bundle, problems), [bundle](const TrialRow& row) {
+  Verification verified = Verify(*bundle);
+  Source source{file.string(), std::move(verified.rows), [bundle](const TrialRow& row) {
                   const auto files = bundle->Trial(row.trial_id).files;
                   const auto found = files.find("outcome.json");
                   return found == files.end() ? json() : json::parse(found->second, nullptr, false);
                 }};
-  if (!problems.empty()) {
-    SPARFUSE_THROW(kData, fmt::format("{}; `sparfuse verify` lists {} problem(s)", problems.front(),
-                                      problems.size()));
+  if (!verified.problems.empty()) {
+    SPARFUSE_THROW(kData, fmt::format("{}; `sparfuse verify` lists {} problem(s)",
+                                      verified.problems.front(), verified.problems.size()));
   }
   if (!source.rows.empty() && std::ranges::all_of(source.rows, &TrialRow::imported)) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: results of others, imported, which are compared with "
