@@ -12,6 +12,7 @@
 #include "harness/bundle/series_file.hpp"
 #include "harness/store/patience.hpp"
 #include "harness/store/step_log.hpp"
+#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
 
@@ -48,40 +49,112 @@ double NumberOf(const json& config, const char* key) {
   return value.is_number() ? value.get<double>() : 0;
 }
 
+// What the catalogue says of the workload; nothing of one that it does not have.
+std::optional<double> UnitsASample(const json& config) {
+  try {
+    const std::string workload = config.value("workload", "");
+    return static_cast<double>(workloads::FindWorkload(workload).units_per_sample);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // A throughput is what a step processes, a whole number of units a sample, over its time.
-bool IsOfTheSteps(const Trial& trial, double throughput, double step_seconds) {
+std::string WhatIsWrongWithThroughput(const Trial& trial, double throughput, double step_seconds) {
+  constexpr double kMostUnits = 1e6;
   const json& config = trial.config;
   const double samples = NumberOf(config, "workers") * NumberOf(config, "batch_per_worker") *
                          NumberOf(config, "accumulation");
-  if (samples <= 0) return true;
+  if (samples <= 0) return "";
   const double units = throughput * step_seconds / samples;
-  return units > 0.5 && AreEqual(units, std::round(units));
+  if (const std::optional<double> known = UnitsASample(config)) {
+    if (AreEqual(units, *known)) return "";
+    return fmt::format(
+        "throughput: {} makes {:g} units a sample over its steps' time: expected {:g}", throughput,
+        units, *known);
+  }
+  if (units > 0.5 && units < kMostUnits && AreEqual(units, std::round(units))) return "";
+  return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
+                     throughput);
 }
 
-std::string WhatDiffers(const Trial& trial, const StepLog& log, const SeriesHeader& header) {
-  const auto said = [](const std::string& name, const json& stored, const json& steps) {
-    return fmt::format("{}: trial.json has {}, its steps give {}", name, stored.dump(),
-                       steps.dump());
-  };
+std::string SaidAndGiven(const std::string& name, const json& stored, const json& given,
+                         const char* by = "its steps give") {
+  return fmt::format("{}: trial.json has {}, {} {}", name, stored.dump(), by, given.dump());
+}
+
+std::string WhatDiffers(const Trial& trial, const StepLog& log) {
   StepLogContext context;
-  context.dense_elements = 1;
+  for (const LayoutTensor& tensor : trial.layout)
+    context.dense_elements += static_cast<double>(tensor.numel);
+  const bool knows_density = context.dense_elements > 0;
   MetricValues computed = MetricsOf(log, context);
   for (const auto& [name, metric] : trial.metrics) {
-    const bool of_steps = name == "other_seconds" || header.Find(name) != nullptr;
-    if (!metric.value || !of_steps || name == "achieved_density" || !computed.contains(name))
-      continue;
+    if (!metric.value || !computed.contains(name) || name == "throughput") continue;
+    if (name == "achieved_density" && !knows_density) continue;
     const double of_log = computed[name].value.value_or(std::nan(""));
-    if (!AreEqual(*metric.value, of_log)) return said(name, *metric.value, of_log);
+    if (!AreEqual(*metric.value, of_log)) return SaidAndGiven(name, *metric.value, of_log);
   }
   const auto throughput = trial.metrics.find("throughput");
-  if (throughput != trial.metrics.end() && throughput->second.value &&
-      !IsOfTheSteps(trial, *throughput->second.value, computed["step_seconds"].value.value_or(0))) {
-    return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
-                       *throughput->second.value);
+  if (throughput != trial.metrics.end() && throughput->second.value) {
+    const std::string wrong = WhatIsWrongWithThroughput(trial, *throughput->second.value,
+                                                        computed["step_seconds"].value.value_or(0));
+    if (!wrong.empty()) return wrong;
   }
   const std::vector<double> rounds = RoundSeconds(log);
   if (!trial.rounds.empty() && !std::ranges::equal(trial.rounds, rounds, AreEqual))
-    return said("rounds", trial.rounds, rounds);
+    return SaidAndGiven("rounds", trial.rounds, rounds);
+  return "";
+}
+
+// What the metrics say of evaluations, against evaluations.npy.
+std::string WhatEvaluationsContradict(const BundledTrial& bundled) {
+  const auto found = bundled.files.find("evaluations.npy");
+  SeriesHeader header;
+  if (found == bundled.files.end() ||
+      !WhatIsWrongWithSeries("evaluations.npy", found->second, &header).empty() || header.rows == 0)
+    return "";
+  const auto value = [&](const char* column, std::uint64_t row) -> std::optional<double> {
+    const SeriesColumn* of = header.Find(column);
+    if (of == nullptr) return std::nullopt;
+    return NumberIn(found->second, header, *of, row);
+  };
+  const MetricValues& metrics = bundled.trial.metrics;
+  const auto stated = [&](const char* name) {
+    const auto metric = metrics.find(name);
+    return metric == metrics.end() ? std::nullopt : metric->second.value;
+  };
+  for (const auto& [name, column] : {std::pair("final_metric", "metric"), {"final_loss", "loss"}}) {
+    const std::optional<double> said = stated(name), last = value(column, header.rows - 1);
+    if (said && !(last && AreEqual(*said, *last)))
+      return SaidAndGiven(name, *said, last ? json(*last) : json(), "its evaluations give");
+  }
+  const std::optional<double> steps = stated("steps_to_target");
+  if (!steps) return "";
+  for (std::uint64_t row = 0; row < header.rows; ++row) {
+    if (value("step", row) != steps) continue;
+    const std::optional<double> seconds = stated("seconds_to_target"),
+                                given = value("seconds", row);
+    if (!seconds || (given && AreEqual(*seconds, *given))) return "";
+    return SaidAndGiven("seconds_to_target", *seconds, given ? json(*given) : json(),
+                        "its evaluations give");
+  }
+  return fmt::format("steps_to_target: {:g}: evaluations.npy has no evaluation there", *steps);
+}
+
+// A measured step took time, and all that is counted of it is a number.
+std::string WhatIsWrongWithSteps(std::string_view bytes, const SeriesHeader& header) {
+  const SeriesColumn& measured = *header.Find("measured");
+  for (std::uint64_t row = 0; row < header.rows; ++row) {
+    if (NumberIn(bytes, header, measured, row) == 0) continue;
+    for (const SeriesColumn& column : header.columns) {
+      const double number = NumberIn(bytes, header, column, row);
+      const bool is_time = column.name == "step_seconds";
+      if (std::isfinite(number) && (!is_time || number > 0)) continue;
+      return fmt::format("steps.npy: {} = {} in row {}: expected a {}number", column.name, number,
+                         row, is_time ? "positive " : "");
+    }
+  }
   return "";
 }
 
@@ -91,7 +164,9 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
   Recomputed made;
   const auto found = trial.files.find("steps.npy");
   SeriesHeader header;
-  if (found == trial.files.end() || trial.trial.status != TrialStatus::kOk ||
+  if (trial.trial.imported || trial.trial.status != TrialStatus::kOk) return made;
+  made.differs = WhatEvaluationsContradict(trial);
+  if (!made.differs.empty() || found == trial.files.end() ||
       !WhatIsWrongWithSeries("steps.npy", found->second, &header).empty())
     return made;
   for (const auto& [name, type] : {std::pair("step", "<i8"),
@@ -100,8 +175,15 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
                                    {"round", "<i8"},
                                    {"step_seconds", "<f8"}}) {
     const SeriesColumn* column = header.Find(name);
-    if (column == nullptr || column->type != type) return made;
+    if (column != nullptr && column->type == type) continue;
+    // Trials of before turns have no rounds, and are not checked.
+    if (column == nullptr && name == std::string_view("round") && trial.trial.schema < kTrialSchema)
+      return made;
+    made.differs = fmt::format("steps.npy: expected a column {} of type {}", name, type);
+    return made;
   }
+  made.differs = WhatIsWrongWithSteps(found->second, header);
+  if (!made.differs.empty()) return made;
   const StepLog log = LogIn(found->second, header);
   if (log.empty()) {
     made.differs = "steps.npy: ranks have other steps";
@@ -119,11 +201,9 @@ Recomputed RecomputeMetrics(const BundledTrial& trial) {
     return made;
   }
   made.steps = range;
-  made.differs = WhatDiffers(trial.trial, log, header);
+  made.differs = WhatDiffers(trial.trial, log);
   return made;
 }
-
-namespace {}  // namespace
 
 Verification Verify(const Bundle& bundle) {
   Verification made;
@@ -151,6 +231,8 @@ Verification Verify(const Bundle& bundle) {
         row.annotations = found->second;
       const Recomputed numbers = RecomputeMetrics(trial);
       made.trials[id] = {hashes, numbers.steps};
+      const bool has_numbers = trial.trial.status == TrialStatus::kOk && !trial.trial.imported;
+      (numbers.steps ? made.of_steps : has_numbers ? made.without_steps : made.without_numbers)++;
       if (numbers.differs.empty()) {
         made.rows.push_back(row);
       } else {

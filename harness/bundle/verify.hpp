@@ -26,8 +26,8 @@ struct Recomputed {
   std::string differs;             // "" or the first metric that the steps do not give; a sentence
 };
 
-// Times, counts and rounds of trial.json; what is made of more than the steps (a metric's final
-// value, fibres) is not looked at. Numbers may differ by 1e-9, relative.
+// Times, counts, rounds and what evaluations give of trial.json; what is made of more than its
+// series (fibres, bands) is not looked at. Numbers may differ by 1e-9, relative.
 Recomputed RecomputeMetrics(const BundledTrial& trial);
 
 struct CheckedTrial {
@@ -39,6 +39,9 @@ struct Verification {
   nlohmann::json table;  // TableOfTrials, of the trials that are as they were written
   std::map<std::string, CheckedTrial> trials;  // by id: what the numbers of the table are of
   std::vector<TrialRow> rows;                  // with their annotations, of the trials that hold
+  // Trials whose numbers were made again from their steps, those that have none to do so, and those
+  // without numbers of their own: failed ones and results of others.
+  std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
   std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
   std::string table_differs;  // a sentence, where everything is readable and gives another; or ""
   std::vector<std::string> problems;  // all of these; none: every byte is as it was written

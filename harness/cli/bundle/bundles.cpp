@@ -188,6 +188,18 @@ json TrialsJson(const Verification& verification) {
   return trials;
 }
 
+// ", the metrics of 18 are those of their steps, 3 have no steps to check them by".
+std::string CheckedNumbers(const Verification& verification) {
+  std::string said;
+  if (verification.of_steps > 0)
+    said += fmt::format(", the metrics of {} are those of their steps", verification.of_steps);
+  if (verification.without_steps > 0)
+    said += fmt::format(", {} have no steps to check them by", verification.without_steps);
+  if (verification.without_numbers > 0)
+    said += fmt::format(", {} failed or are results of others", verification.without_numbers);
+  return said;
+}
+
 }  // namespace
 
 int VerifyVerb(Program& program, const std::filesystem::path& file) {
@@ -204,11 +216,12 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
                {"table", verification.table}});
   } else {
     PrintTable(verification.table);
-    fmt::print(
-        "{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
-        good ? "every byte is as it was exported, metrics are those of the steps, and the table is "
-               "that of the trials"
-             : fmt::format("{} problem(s)", verification.problems.size()));
+    fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
+               good
+                   ? fmt::format("every byte is as it was exported{}, and the table is that of the "
+                                 "trials",
+                                 CheckedNumbers(verification))
+                   : fmt::format("{} problem(s)", verification.problems.size()));
   }
   return good ? kDone : kTrialFailed;
 }

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -14,9 +16,11 @@
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
+#include "harness/bundle/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/npy.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
@@ -503,6 +507,82 @@ TEST(Bundle, AThroughputIsOfWholeSamplesOverTheStep) {
                         }))).problems;
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("throughput: 300 is no whole number"), std::string::npos);
+}
+
+TEST(Bundle, AThroughputIsOfTheCataloguesUnits) {
+  Computer a(2, "0a1b2c3d");
+  a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
+    WriteTwoSteps(directory, trial);
+    trial["config"]["workload"] = "digits-resnet";
+    trial["config"]["batch_per_worker"] = 32;
+    trial["config"]["accumulation"] = 1;
+    trial["config_hash"] = ConfigHash(trial["config"]);
+  });
+  ExpectGood(a.Bundled());
+  const auto problems = Verify(Bundle(Forged(a.Bundled(), [](json& trial) {
+                          json& value = trial["metrics"]["throughput"]["value"];
+                          value = 2 * value.get<double>();
+                        }))).problems;
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("makes 2 units a sample"), std::string::npos) << problems[0];
+}
+
+// Every number of every series of a trial, another: whatever hashes agree.
+TEST(Bundle, NothingThatVerifyRefusesIsMerged) {
+  Computer a(2, "0a1b2c3d");
+  a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
+    WriteTwoSteps(directory, trial);
+    NpyTable evaluations("every evaluation");
+    evaluations.AddColumn("step", "", std::vector<std::int64_t>{1, 2});
+    evaluations.AddColumn("seconds", "seconds", std::vector<double>{0.5, 1});
+    evaluations.AddColumn("metric", "accuracy", std::vector<double>{0.5, 0.75});
+    evaluations.AddColumn("loss", "nats", std::vector<double>{2, 1});
+    evaluations.Write(directory / "evaluations.npy");
+    trial["series"]["evaluations.npy"] = ToJson(SeriesByFile{{"e", SeriesOf(evaluations)}}).at("e");
+    const auto metric = [&](const char* name, double value) {
+      trial["metrics"][name] = {{"value", value}, {"unit", ""}};
+    };
+    metric("final_metric", 0.75);
+    metric("final_loss", 1);
+    metric("steps_to_target", 2);
+    metric("seconds_to_target", 1);
+  });
+  const fs::path file = a.Bundled();
+  ExpectGood(file);
+  Computer b(2);
+  const auto refused = [&](const std::string& name, const fs::path& forged, const char* said) {
+    const MergeSummary summary = b.Take(forged);
+    EXPECT_TRUE(summary.added.empty()) << name;
+    ASSERT_EQ(summary.refused.size(), 1u) << name;
+    EXPECT_NE(summary.refused[0].find(said), std::string::npos)
+        << name << ": " << summary.refused[0];
+  };
+  for (const char* metric : {"step_seconds", "payload_bytes", "final_metric", "final_loss",
+                             "steps_to_target", "seconds_to_target", "loss", "other_seconds"}) {
+    refused(metric, Forged(file, [&](json& trial) { trial["metrics"][metric]["value"] = 0.123; }),
+            metric);
+  }
+  const Bundle bundle(file);
+  const std::string id = bundle.content().trials.begin()->first;
+  for (const char* column : {"step_seconds", "payload_bytes", "loss"}) {
+    BundledTrial trial = bundle.Trial(id);
+    std::string& bytes = trial.files.at("steps.npy");
+    const std::string named = fmt::format("('{}'", column);
+    const std::size_t at = bytes.find(named);
+    ASSERT_NE(at, std::string::npos) << column;
+    bytes[at + 3] = 'x';  // another name of the same length
+    refused(column, Forged(file, id, trial), column);
+  }
+  {
+    BundledTrial trial = bundle.Trial(id);
+    std::string& bytes = trial.files.at("steps.npy");
+    SeriesHeader header;
+    ASSERT_EQ(WhatIsWrongWithSeries("steps.npy", bytes, &header), "");
+    const double nothing = std::nan("");
+    std::memcpy(bytes.data() + header.begin + header.Find("step_seconds")->offset, &nothing, 8);
+    refused("NaN", Forged(file, id, trial), "step_seconds = nan");
+  }
+  EXPECT_EQ(b.Take(file).added.size(), 1u);
 }
 
 TEST(Bundle, ClustersOfLikeNodesAreTwoRowsOfItsTable) {
