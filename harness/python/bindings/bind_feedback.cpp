@@ -52,7 +52,7 @@ class ErrorFeedback : public MadeByInit {
   py::object Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
     const FloatArray gradient = ReadGradient(g);
     Payload payload = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       return StepLocked(name, gradient, step);
     }();
@@ -139,7 +139,7 @@ class ErrorFeedback : public MadeByInit {
   template <class Find>
   py::array CopyOut(const std::string& name, const Find& find) {
     auto [copy, shape] = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       Tensor& tensor = FindTensor(tensors_, name, "tensor");
       return std::pair(ArrayMemory<float>(find(tensor)), tensor.shape);

@@ -33,7 +33,7 @@ class BoundMethod : public MadeByInit {
     std::vector<LiveConfig> configs = method_.MakeConfigs();
     const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
                                              1);
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     try {
       ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
     } catch (const std::system_error& error) {
@@ -46,7 +46,7 @@ class BoundMethod : public MadeByInit {
 
   ~BoundMethod() {
     if (!ranks_->InThisProcess()) (void)ranks_.release();
-    const py::gil_scoped_release no_gil;  // a rank may be waiting for it
+    const GilReleased no_gil;  // a rank may be waiting for it
     ranks_.reset();
   }
 
@@ -61,7 +61,7 @@ class BoundMethod : public MadeByInit {
     }
     const std::vector<DenseResult> results = MakeResults(out);
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       for (std::size_t rank = 0; rank < spans.size(); ++rank) RequireFiniteOf(rank, spans[rank]);
       const std::uint64_t dense = method_.composition().dense_warmup_steps;
       if (dense > 0 && ranks_->steps() == dense) ranks_->Replan(method_.plan());

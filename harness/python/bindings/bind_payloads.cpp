@@ -90,7 +90,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
                        "\": what is sent is another selection, of what val and residual have; "
                        "expected residual");
   return [&] {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     CheckIndices(payload.indices, n, "idx");
     RequireFinite(payload.values);
     if (coding.of_selections()) return EncodeSelection(coding, payload, n, kept);
@@ -119,7 +119,7 @@ py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
   ArrayMemory<std::uint32_t> indices(most);
   ArrayMemory<float> values(most);
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     std::size_t count = 0;
     if (of_selection) {
       const auto [decoded, bytes] =
@@ -172,7 +172,7 @@ py::object Decompress(const py::sequence& payloads, const py::object& shape, boo
     RequireApart("out", written, what + "[1]", std::as_bytes(views[p].values));
   }
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     for (std::size_t p = 0; p < views.size(); ++p) {
       CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
     }

@@ -168,7 +168,7 @@ using Sizes = std::vector<std::size_t>;
 
 Sizes UnitsOfMgWfbp(const PlanKeywords& given, const ReadyTensors& tensors) {
   const double alpha = given.NotNegative("alpha"), beta = given.NotNegative("beta");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::MgWfbpUnits(tensors, {alpha, beta});
 }
 
@@ -176,7 +176,7 @@ Sizes UnitsOfOmgs(const PlanKeywords& given, const ReadyTensors& tensors) {
   const double topk_seconds = given.NotNegative("topk_seconds");
   const baselines::OmgsAllGathers exchange{given.NotNegative("alpha"), given.NotNegative("beta"),
                                            given.Density(), given.WorldSize()};
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::OmgsUnits(
       tensors,
       [&](std::size_t elements) { return baselines::OmgsSelectionSeconds(topk_seconds, elements); },
@@ -190,7 +190,7 @@ Sizes UnitsOfCupcake(const PlanKeywords& given, const ReadyTensors& tensors) {
     };
   };
   const auto select = line("compress_alpha", "compress_beta"), send = line("alpha", "beta");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::CupcakeUnits(tensors, select, send,
                                  baselines::CupcakeSelection::kBesideBackward);
 }
@@ -215,7 +215,7 @@ std::vector<int> OptionsOfEspresso(const PlanKeywords& given, const ReadyTensors
   setting.cpu = given.Flag("cpu");
   setting.two_level = given.Flag("two_level");
   setting.mod1000 = given.Flag("mod1000");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::EspressoOptions(tensors, setting);
 }
 
@@ -226,7 +226,7 @@ std::vector<std::pair<std::string, int>> DecisionsOfHipress(const PlanKeywords& 
   const int nodes = given.WorldSize();
   const Sizes tensors = given.Elements();
   std::vector<std::pair<std::string, int>> decisions;
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   for (const std::size_t elements : tensors) {
     const auto [compress, partitions] = baselines::SecopaDecide(topology, nodes, elements);
     decisions.emplace_back(compress ? "y" : "n", partitions);

@@ -43,7 +43,7 @@ class LowRank : public MadeByInit {
     const FloatArray gradient = ReadGradient(g);
     PowerSgd* factors = nullptr;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(low_rank.mutex_);
       low_rank.RequireOneWorker("compute_p");
       Tensor& tensor = low_rank.TensorOf(name, gradient.shape);
@@ -60,7 +60,7 @@ class LowRank : public MadeByInit {
     const std::optional<FloatArray> averaged = ReadFactor(p, "p");
     PowerSgd* factors = nullptr;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(low_rank.mutex_);
       Tensor& tensor = low_rank.Started(name, Next::kQ);
       factors = &tensor.workers[0].factors;
@@ -74,13 +74,13 @@ class LowRank : public MadeByInit {
   py::object Reconstruct(const std::string& name, const py::object& q, const py::object& out) {
     const std::optional<FloatArray> averaged = ReadFactor(q, "q");
     const std::vector<std::int64_t> shape = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       return Started(name, Next::kOut).shape;
     }();
     const DenseResult result = MakeDense(out, shape);
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       Tensor& tensor = Started(name, Next::kOut);
       const PowerSgd& factors = tensor.workers[0].factors;
@@ -118,7 +118,7 @@ class LowRank : public MadeByInit {
       jobs.push_back(std::move(job));
     }
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       for (const Job& job : jobs) AverageOne(job.name, job.gradients, job.result.values);
     }
@@ -132,7 +132,7 @@ class LowRank : public MadeByInit {
         worker >= 0 && worker < workers_,
         "worker = " + std::to_string(worker) + ": expected 0 to " + std::to_string(workers_ - 1));
     auto [copy, shape] = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       const Tensor& tensor = FindTensor(tensors_, name, "compressed tensor");
       const Buffer<float>& residual = tensor.workers[static_cast<std::size_t>(worker)].residual;

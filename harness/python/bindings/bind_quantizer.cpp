@@ -21,7 +21,7 @@ py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
     RequireApart("out", std::as_bytes(result.values), "payloads[" + std::to_string(p) + "]",
                  views[p]);
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     AccumulateQuantized(*self.configured->quantizer, views, 1.0f / static_cast<float>(views.size()),
                         result.values, *ModulePool());
   }

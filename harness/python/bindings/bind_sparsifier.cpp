@@ -133,7 +133,7 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
             keywords (and seed, if the constructor takes one), or an object. It has a method
             select(g, k):
               g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
-                 the call only
+                 the call only: ConfigError where g, or a view of it, is kept (keep g.copy())
               k  how many to keep, below n (all are kept without a call)
               returns k different integers in [0, n), in any order
             Attributes, all optional: exact_count = False (any number of indices, at least one and

@@ -36,7 +36,7 @@ auto CompressOne(Object& self, const pybind11::object& g, const std::optional<st
   const FloatArray gradient = ReadGradient(g);
   const std::string tensor = TensorName(name, gradient.shape);
   return [&] {
-    const pybind11::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     const std::lock_guard lock(self.mutex);
     return self.compressor.Compress(tensor, gradient.shape, gradient.values(), {}, step);
   }()
