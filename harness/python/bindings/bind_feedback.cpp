@@ -72,6 +72,85 @@ class ErrorFeedback : public MadeByInit {
     });
   }
 
+  py::dict StateDict() {
+    struct Saved {
+      std::vector<std::int64_t> shape;
+      ArrayMemory<float> residual;
+      std::optional<ArrayMemory<float>> velocity;
+    };
+    std::map<std::string, Saved> saved;
+    const StepsByTensor steps = [&] {
+      const GilReleased no_gil;
+      const std::lock_guard lock(mutex_);
+      for (auto& [name, tensor] : tensors_) {
+        Saved copy{tensor.shape, ArrayMemory<float>(std::as_const(tensor.residual).host()), {}};
+        if (tensor.momentum) {
+          copy.velocity.emplace(tensor.momentum->Velocity("", {0, tensor.residual.size()}));
+        }
+        saved.emplace(name, std::move(copy));
+      }
+      return std::visit([](const auto& made) { return made.Steps(); }, compressor_);
+    }();
+    py::dict residuals, velocities, state;
+    for (auto& [name, copy] : saved) {
+      residuals[py::str(name)] = std::move(copy.residual).Release(copy.shape);
+      if (copy.velocity) {
+        velocities[py::str(name)] = std::move(*copy.velocity).Release(copy.shape);
+      }
+    }
+    state["feedback"] = feedback();
+    state["steps"] = StepsToPython(steps);
+    state["residuals"] = residuals;
+    state["velocities"] = velocities;
+    return state;
+  }
+
+  // All is checked before anything changes.
+  void LoadStateDict(const py::object& state) {
+    const auto kind = py::cast<std::string>(py::str(StateOf(state, "feedback")));
+    SPARFUSE_REQUIRE(kind == feedback(), "state is of feedback = \"" + kind +
+                                             "\"; this object has \"" + feedback() + "\"");
+    const StepsByTensor steps = ReadSteps(StateOf(state, "steps"));
+    const py::object velocities = StateOf(state, "velocities");
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [key, value] : StateOf(state, "residuals").cast<py::dict>()) {
+      const auto name = py::cast<std::string>(py::str(key));
+      const auto step = steps.find(name);
+      SPARFUSE_REQUIRE(step != steps.end(), "state[\"steps\"] has no \"" + name + "\"");
+      const auto read = [&](py::handle given, const char* what) {
+        FloatArray array =
+            ReadFloats(given, std::string("state[\"") + what + "\"][\"" + name + "\"]");
+        RequireShape(name, step->second.shape, array.shape);
+        return array;
+      };
+      const FloatArray residual = read(value, "residuals");
+      const std::size_t n = residual.values().size();
+      Tensor tensor{residual.shape, Buffer<float>(n), {}};
+      std::ranges::copy(residual.values(), tensor.residual.host().begin());
+      if (with_momentum_) {
+        SPARFUSE_REQUIRE(velocities.contains(key), "state[\"velocities\"] has no \"" + name + "\"");
+        const FloatArray velocity = read(velocities[key], "velocities");
+        std::ranges::copy(velocity.values(),
+                          tensor.momentum.emplace(n, options_).Velocity("", {0, n}).begin());
+      }
+      tensors.emplace(name, std::move(tensor));
+    }
+    const GilReleased no_gil;
+    const std::lock_guard lock(mutex_);
+    std::visit([&](auto& made) { made.SetSteps(steps); }, compressor_);
+    tensors_ = std::move(tensors);
+  }
+
+  py::tuple Reduced(const py::object& self) {
+    py::dict keywords;
+    keywords["momentum"] = options_.momentum;
+    keywords["nesterov"] = options_.nesterov;
+    keywords["masking"] = options_.masking;
+    keywords["clip"] = clip_;
+    keywords["values"] = coding_.values == ValueCoding::kF16 ? "f16" : "f32";
+    return Reduce(self, py::make_tuple(sparsifier_, feedback()), keywords, StateDict());
+  }
+
  private:
   using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
   using Compressor = std::variant<Selector, Encoder>;
@@ -247,6 +326,37 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 >>> f.velocity("fc.bias").tolist()
 [0.0, 3.0]
 )")
+      .def("state_dict", &ErrorFeedback::StateDict,
+           R"(What this object has of its tensors, for a checkpoint: dicts of copies and numbers.
+
+Residuals, velocities and numbers of steps, from which random numbers follow; pickle has them too.
+An object made with the same arguments goes on bit for bit with load_state_dict. Memory of a
+sparsifier written in Python is its own. Raises UnsupportedError where the sparsifier remembers a
+threshold or stages, which cannot be saved.
+
+>>> import numpy, sparfuse
+>>> f, resumed = (sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5)) for _ in "ab")
+>>> _ = f.step("fc.bias", numpy.array([4, 3], dtype=numpy.float32))
+>>> resumed.load_state_dict(f.state_dict())
+>>> resumed.residual("fc.bias").tolist()
+[0.0, 3.0]
+)")
+      .def("load_state_dict", &ErrorFeedback::LoadStateDict, py::arg("state"),
+           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+
+Raises ConfigError or TypeError, and changes nothing, where that is of another feedback or shape.
+
+>>> import sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk"))
+>>> f.load_state_dict({})
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of this class returned
+)")
+      .def(
+          "__reduce__",
+          [](const py::object& self) { return self.cast<ErrorFeedback&>().Reduced(self); },
+          "For pickle and copy: the object goes on as this one would, bit for bit.")
       .def_property_readonly("sparsifier", &ErrorFeedback::sparsifier,
                              R"(The Sparsifier or Quantizer that this object was made with.
 

@@ -140,6 +140,7 @@ True
 >>> sparfuse.Quantizer("qsgd", rank=2).rank
 2
 )");
+  BindPickling(quantizer);
   BindDescription(
       quantizer, "Quantizer", "quantizer",
       {{{R"(("fp16").name)", "'fp16'"},

@@ -96,6 +96,7 @@ Exactly so where the descriptor says exact_count; else the most that it aims at.
 >>> s.density
 0.25
 )");
+  BindPickling(sparsifier);
   BindDescription(sparsifier, "Sparsifier", "sparsifier",
                   {{{R"(("topk").name)", "'topk'"},
                     {R"(("randomk", seed=3).seed)", "3"},
