@@ -92,6 +92,20 @@ std::string TypeText(py::handle object) {
   return (module == "builtins" ? "" : module + ".") + Text(type.attr("__qualname__"));
 }
 
+std::uint64_t ReadInteger(py::handle value, const std::string& what, std::uint64_t least,
+                          std::uint64_t most) {
+  const std::string given = what + " = " + py::cast<std::string>(py::repr(value));
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  if (PyIndex_Check(value.ptr()) == 0) {
+    throw py::type_error(given + ": expected an integer from " + range);
+  }
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  if (!index) throw py::error_already_set();
+  const bool fits = !(index < py::int_(least)) && !(index > py::int_(most));
+  SPARFUSE_REQUIRE(fits, given + ": expected " + range);
+  return index.cast<std::uint64_t>();
+}
+
 std::vector<std::int64_t> ReadShape(py::handle shape) {
   std::vector<std::int64_t> extents;
   try {

@@ -155,14 +155,25 @@ class ErrorFeedback : public MadeByInit {
   using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
   using Compressor = std::variant<Selector, Encoder>;
 
+  // A step works in C++, which would pass over a method of a class derived in Python.
+  template <class Object>
+  static void RequireOwn(const py::object& object, const char* method) {
+    if (py::type::of(object).attr(method).is(py::type::of<Object>().attr(method))) return;
+    SPARFUSE_THROW(kConfig, TypeText(object) + " has a method " + method +
+                                " of its own, which ErrorFeedback does not call; expected a class "
+                                "with select(g, k), made known by register_sparsifier");
+  }
+
   static Compressor CompressorOf(const py::object& object) {
     if (py::isinstance<BoundQuantizer>(object)) {
+      RequireOwn<BoundQuantizer>(object, "encode");
       return Compressor(std::in_place_type<Encoder>, object.cast<BoundQuantizer&>().configured);
     }
     if (!py::isinstance<BoundSparsifier>(object)) {
       throw py::type_error("sparsifier is a " + TypeText(object) +
                            "; expected a sparfuse.Sparsifier or a sparfuse.Quantizer");
     }
+    RequireOwn<BoundSparsifier>(object, "select");
     return Compressor(std::in_place_type<Selector>, object.cast<BoundSparsifier&>().configured);
   }
 
@@ -375,11 +386,12 @@ sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of thi
 void BindWarmup(py::module_& module) {
   module.def(
       "warmup_density",
-      [](std::size_t epoch, double density, std::size_t epochs, std::optional<double> factor,
-         const std::optional<std::vector<double>>& schedule) {
+      [](const py::object& epoch, double density, const py::object& epochs,
+         std::optional<double> factor, const std::optional<std::vector<double>>& schedule) {
+        constexpr std::uint64_t kMost = std::uint64_t{1} << 53;
         return WarmupDensity(
-            epoch, density,
-            {epochs, factor,
+            ReadInteger(epoch, "epoch", 0, kMost), density,
+            {ReadInteger(epochs, "epochs", 0, kMost), factor,
              schedule ? std::span<const double>(*schedule) : std::span<const double>()});
       },
       py::arg("epoch"), py::arg("density"), py::arg("epochs"), py::arg("factor") = py::none(),

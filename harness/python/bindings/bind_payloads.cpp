@@ -178,6 +178,15 @@ py::object Decompress(const py::sequence& payloads, const py::object& shape, boo
     }
     const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
     AccumulateSparse(views, scale, result.values, *ModulePool());
+    for (const SparsePayload& view : views) {
+      for (const std::uint32_t index : view.indices) {
+        const float sum = result.values[index];
+        if (std::isfinite(sum)) continue;
+        SPARFUSE_THROW(kNumeric, "decompress: element " + std::to_string(index) +
+                                     " of the sum is " + std::to_string(sum) +
+                                     "; expected finite values, and a sum that float32 holds");
+      }
+    }
   }
   return result.object;
 }
@@ -196,7 +205,7 @@ out       memory to reuse: a float32 array of that shape in row-major order, ove
           returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
 
 Raises ConfigError that names payload and position where indices are not increasing or not in the
-shape, before anything is written.
+shape, before anything is written; NumericError where a sum is not finite.
 
 >>> import numpy, sparfuse
 >>> a = (numpy.array([0, 2], dtype=numpy.uint32), numpy.array([1, 5], dtype=numpy.float32))

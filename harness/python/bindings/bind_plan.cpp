@@ -33,7 +33,12 @@ class PlanKeywords {
       : owner_("plan " + solver), given_(given) {
     options.insert(options.begin(), kCommonKeywords.begin(), kCommonKeywords.end());
     RequireKnown(owner_, given, options);
+    // Also where the solver does not look at them.
     if (Find("world_size")) WorldSize();
+    for (const char* key : {"alpha", "beta"}) {
+      if (Find(key)) NotNegative(key);
+    }
+    if (Find("backward_seconds") && Find("layout")) BackwardSeconds(Elements().size());
   }
 
   double NotNegative(const char* key) const {
@@ -312,7 +317,7 @@ espresso  compressor "randomk" or "dgc", with density, "efsignsgd" or "onebit"; 
 hipress   topology "PS" or "RING"; looks at no times. As Bai et al., HiPress, SOSP 2021.
 
 Of layout, backward_seconds, world_size, alpha and beta, those that the planner does not look at may
-be left out. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
+be left out; where they are given, they are checked. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
 and what was expected: for an unknown name or keyword, one that is missing, more or fewer seconds
 than tensors, a negative or infinite number. Raises TypeError where it is no number.
 

@@ -402,8 +402,9 @@ class LowRank : public MadeByInit {
 
 void BindPowerSgdSteps(py::class_<LowRank>& power_sgd) {
   power_sgd
-      .def(py::init([](std::int64_t rank, std::uint64_t seed, int workers) {
-             return Make<LowRank>(rank, seed, workers);
+      .def(py::init([](std::int64_t rank, const py::object& seed, const py::object& workers) {
+             return Make<LowRank>(rank, ReadSeed(seed),
+                                  static_cast<int>(ReadInteger(workers, "workers", 1, kMostRanks)));
            }),
            py::arg("rank") = 4, py::arg("seed") = 0, py::arg("workers") = 1)
       .def("compresses", &LowRank::Compresses, py::arg("shape"),

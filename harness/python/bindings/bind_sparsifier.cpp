@@ -33,9 +33,10 @@ An object may be used from several threads, one at a time; selections run withou
 ([1, 2], [-3.0, 2.0])
 )");
   sparsifier
-      .def(py::init([](const std::string& name, double density, std::uint64_t seed,
+      .def(py::init([](const std::string& name, double density, const py::object& seed,
                        const py::kwargs& options) {
-             return Make<BoundSparsifier>(ConfigureSparsifier(name, density, seed, options));
+             return Make<BoundSparsifier>(
+                 ConfigureSparsifier(name, density, ReadSeed(seed), options));
            }),
            py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
       .def("select", &CompressOne<BoundSparsifier>, py::arg("g"), py::kw_only(),
