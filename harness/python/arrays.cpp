@@ -31,11 +31,36 @@ void RequireHost(py::handle object, const std::string& what) {
                                    "; this module works on host memory: pass a copy on the CPU");
 }
 
+bool IsTorch(py::handle object) {
+  return py::hasattr(object, "is_neg") && py::hasattr(object, "is_conj");
+}
+
+// torch negates and conjugates some tensors when they are read, and its __dlpack__ does not say so.
+void RequireResolved(py::handle object, const std::string& what) {
+  if (!IsTorch(object)) return;
+  for (const std::string bit : {"conj", "neg"}) {
+    if (!object.attr(("is_" + bit).c_str())().cast<bool>()) continue;
+    throw py::type_error(what + " is a tensor with the " +
+                         (bit == "neg" ? "negative" : "conjugate") + " bit: its memory has " +
+                         (bit == "neg" ? "the other sign" : "the conjugate") + "; pass " + what +
+                         ".resolve_" + bit + "()");
+  }
+}
+
+// The conversion to float32, as one writes it.
+std::string Conversion(py::handle given, const std::string& dtype, const std::string& what) {
+  if (dtype.find("complex") != std::string::npos) {
+    return IsTorch(given) ? "torch.view_as_real(" + what + ").float()"
+                          : what + ".astype(numpy.complex64).view(numpy.float32)";
+  }
+  return what + (IsTorch(given) ? ".float()" : ".astype(numpy.float32)");
+}
+
 void RequireFloat32(const py::array& array, py::handle given, const std::string& what) {
   if (py::isinstance<py::array_t<float>>(array)) return;
-  const bool torch = TypeText(given) == "torch.Tensor";
-  throw py::type_error(what + " has dtype " + Text(array.dtype()) + "; expected float32: pass " +
-                       what + (torch ? ".float()" : ".astype(numpy.float32)"));
+  const std::string dtype = Text(array.dtype());
+  throw py::type_error(what + " has dtype " + dtype + "; expected float32: pass " +
+                       Conversion(given, dtype, what));
 }
 
 [[noreturn]] void ThrowOutOfRange(const std::string& what, std::size_t at, std::int64_t index,
@@ -65,6 +90,20 @@ std::string TypeText(py::handle object) {
   const py::type type = py::type::of(object);
   const std::string module = Text(type.attr("__module__"));
   return (module == "builtins" ? "" : module + ".") + Text(type.attr("__qualname__"));
+}
+
+std::uint64_t ReadInteger(py::handle value, const std::string& what, std::uint64_t least,
+                          std::uint64_t most) {
+  const std::string given = what + " = " + py::cast<std::string>(py::repr(value));
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  if (PyIndex_Check(value.ptr()) == 0) {
+    throw py::type_error(given + ": expected an integer from " + range);
+  }
+  const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
+  if (!index) throw py::error_already_set();
+  const bool fits = !(index < py::int_(least)) && !(index > py::int_(most));
+  SPARFUSE_REQUIRE(fits, given + ": expected " + range);
+  return index.cast<std::uint64_t>();
 }
 
 std::vector<std::int64_t> ReadShape(py::handle shape) {
@@ -118,16 +157,21 @@ py::array ViewArray(py::handle object, const std::string& what) {
   try {
     if (py::hasattr(object, "__dlpack__")) {
       RequireHost(object, what);
+      RequireResolved(object, what);
       return py::module_::import("numpy").attr("from_dlpack")(object).cast<py::array>();
     }
     if (PyObject_CheckBuffer(object.ptr()) != 0) {
       return AsArray(py::memoryview(py::reinterpret_borrow<py::object>(object)));
     }
   } catch (py::error_already_set& error) {
-    const std::string dtype =
-        py::hasattr(object, "dtype") ? ", dtype " + Text(object.attr("dtype")) : "";
+    const std::string dtype = py::hasattr(object, "dtype") ? Text(object.attr("dtype")) : "";
+    // What DLPack or NumPy has no type for, say bfloat16.
+    if (!dtype.empty() && !dtype.ends_with("float32")) {
+      throw py::type_error(what + " has dtype " + dtype + "; expected float32: pass " +
+                           Conversion(object, dtype, what));
+    }
     throw py::type_error(
-        what + " (" + TypeText(object) + dtype +
+        what + " (" + TypeText(object) + (dtype.empty() ? "" : ", dtype " + dtype) +
         ") cannot be viewed as a float32 array on the host: " + Text(error.value()));
   }
   throw py::type_error(what + " is a " + TypeText(object) +

@@ -128,6 +128,14 @@ bool IsPlain(const pybind11::array& array);
 // The same elements, plain: `array` itself where it is.
 pybind11::array Plain(const pybind11::array& array);
 
+// An integer from least to most. Throws TypeError for what is no integer, Error{kConfig} for
+// another; both name `what`, the value and what was expected.
+std::uint64_t ReadInteger(pybind11::handle value, const std::string& what, std::uint64_t least,
+                          std::uint64_t most);
+// Of random numbers.
+inline std::uint64_t ReadSeed(pybind11::handle seed) {
+  return ReadInteger(seed, "seed", 0, ~std::uint64_t{0});
+}
 // An integer, or a sequence of integers. Throws TypeError; Error{kConfig} for a negative one.
 std::vector<std::int64_t> ReadShape(pybind11::handle shape);
 // The same, of at least one element. Throws Error{kConfig} otherwise.

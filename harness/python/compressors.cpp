@@ -1,11 +1,15 @@
 #include "harness/python/compressors.hpp"
 
+#include <pybind11/stl.h>
+
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/sparsify/scan/largest.hpp"
 #include "harness/python/module.hpp"
 
 namespace sparfuse::python {
+namespace py = pybind11;
 
 std::uint32_t TensorId(std::string_view name) {
   std::uint32_t hash = 2166136261u;  // FNV-1a
@@ -56,6 +60,67 @@ std::uint64_t TensorSteps::StepOf(const std::string& tensor,
   if (step) return *step;
   const auto known = tensors_.find(tensor);
   return known == tensors_.end() ? 0 : known->second.next_step;
+}
+
+py::dict StepsToPython(const StepsByTensor& steps) {
+  py::dict saved;
+  for (const auto& [name, tensor] : steps) {
+    saved[py::str(name)] = py::make_tuple(py::tuple(py::cast(tensor.shape)), tensor.next_step);
+  }
+  return saved;
+}
+
+StepsByTensor ReadSteps(py::handle given) {
+  StepsByTensor steps;
+  try {
+    for (const auto& [name, entry] : given.cast<py::dict>()) {
+      const auto [shape, next] = entry.cast<std::pair<py::object, std::uint64_t>>();
+      steps[name.cast<std::string>()] = {ReadShapeOfSome(shape), next};
+    }
+  } catch (const py::cast_error&) {
+    throw py::type_error("state[\"steps\"] = " + py::cast<std::string>(py::repr(given)) +
+                         ": expected {name: (shape, next step)}, as state_dict() has it");
+  }
+  return steps;
+}
+
+py::object StateOf(py::handle state, const char* key) {
+  if (!py::isinstance<py::dict>(state)) {
+    throw py::type_error("state is a " + TypeText(state) + "; expected what state_dict() returned");
+  }
+  const auto dict = py::reinterpret_borrow<py::dict>(state);
+  SPARFUSE_REQUIRE(dict.contains(key), std::string("state has no \"") + key +
+                                           "\"; expected what state_dict() of this class returned");
+  return dict[key];
+}
+
+py::tuple Reduce(const py::object& self, const py::tuple& arguments, const py::dict& keywords,
+                 const py::object& state) {
+  return py::make_tuple(py::module_::import("sparfuse").attr("_resumed"),
+                        py::make_tuple(py::type::of(self), arguments, keywords, state,
+                                       py::getattr(self, "__dict__", py::dict())));
+}
+
+StepsByTensor TensorSteps::Steps() const {
+  StepsByTensor steps;
+  for (const auto& [name, tensor] : tensors_) {
+    // A warm bound makes a selection quicker and leaves it as it is.
+    if (tensor.state != nullptr && dynamic_cast<const WarmState*>(tensor.state.get()) == nullptr) {
+      SPARFUSE_THROW(kUnsupported, "tensor \"" + name +
+                                       "\": this sparsifier remembers a threshold or stages from "
+                                       "step to step, which cannot be saved; expected one whose "
+                                       "selections follow from the step alone, say \"topk\"");
+    }
+    steps[name] = {tensor.shape, tensor.next_step};
+  }
+  return steps;
+}
+
+void TensorSteps::SetSteps(const StepsByTensor& steps) {
+  tensors_.clear();
+  for (const auto& [name, step] : steps) {
+    tensors_.emplace(name, Tensor{step.shape, nullptr, step.next_step});
+  }
 }
 
 TensorSteps::Tensor& TensorSteps::TensorOf(const std::string& name,

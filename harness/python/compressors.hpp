@@ -44,12 +44,38 @@ struct SelectedArrays {
   }
 };
 
+// What is saved of a tensor's steps.
+struct TensorStep {
+  std::vector<std::int64_t> shape;
+  std::uint64_t next_step = 0;
+};
+using StepsByTensor = std::map<std::string, TensorStep>;
+
+// {name: (shape, next step)}. Both need the GIL; reading throws TypeError and Error{kConfig}.
+pybind11::dict StepsToPython(const StepsByTensor& steps);
+StepsByTensor ReadSteps(pybind11::handle given);
+
+// What an object's state_dict has under a key. Throws TypeError if the state is no dict;
+// Error{kConfig} if it has no such key.
+pybind11::object StateOf(pybind11::handle state, const char* key);
+
+// What pickle calls: the class with these arguments, its load_state_dict with the state, and what a
+// class derived from it in Python has for attributes. (pybind11 has a __setstate__ of its own.)
+pybind11::tuple Reduce(const pybind11::object& self, const pybind11::tuple& arguments,
+                       const pybind11::dict& keywords, const pybind11::object& state);
+
 // Tensors by name: each keeps its shape, and its steps are counted. Not thread-safe; needs no GIL.
 class TensorSteps {
  public:
   // The step that the next call for a tensor is given: by default one more than the tensor's last
   // one, from 0.
   std::uint64_t StepOf(const std::string& tensor, std::optional<std::uint64_t> step) const;
+
+  // Throws Error{kUnsupported} where a sparsifier remembers more of a tensor that what it selects
+  // follows from.
+  StepsByTensor Steps() const;
+  // In place of all tensors.
+  void SetSteps(const StepsByTensor& steps);
 
  protected:
   struct Tensor {

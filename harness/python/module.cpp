@@ -84,6 +84,9 @@ int Threads() {
   return state.threads;
 }
 
+// Another interpreter of the process is refused before pybind11 waits for a lock that its own
+// thread holds: the function that the macro writes is called by the one that Python looks for.
+#define PyInit__core PyInitMainInterpreter
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;
   BindErrors(module);
@@ -99,5 +102,17 @@ PYBIND11_MODULE(_core, module) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }
 }
+#undef PyInit__core
 
 }  // namespace sparfuse::python
+
+extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError,
+                    "sparfuse works in the main interpreter of a process only, and this is another "
+                    "(a sub-interpreter); expected an import in the main one, or in a process of "
+                    "its own");
+    return nullptr;
+  }
+  return sparfuse::python::PyInitMainInterpreter();
+}

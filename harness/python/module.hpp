@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/thread_pool.hpp"
+#include "harness/python/gil.hpp"
 
 namespace sparfuse::python {
 

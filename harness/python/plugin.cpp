@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/catalog/python_plugin.hpp"
+#include "harness/python/gil.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
 namespace sparfuse::python {
@@ -96,7 +97,7 @@ class FileSparsifier final : public Sparsifier {
     try {
       python_.Select(context, source, density, info, state, slot);
     } catch (const py::error_already_set& error) {
-      const py::gil_scoped_acquire gil;
+      const GilHeld gil;
       SPARFUSE_THROW(kConfig, "sparsifier \"" + shown_ + "\": select(g, k) raised for tensor \"" +
                                   std::string(info.name) + "\", step " + std::to_string(info.step) +
                                   ": " + LastLine(error));
@@ -113,7 +114,7 @@ class FileSparsifier final : public Sparsifier {
 extern "C" __attribute__((visibility("default"))) Sparsifier* SparfuseMakePythonSparsifier(
     const PythonClass& given) {
   StartInterpreter();
-  const py::gil_scoped_acquire gil;
+  const GilHeld gil;
   try {
     return new FileSparsifier(given, Instance(given));
   } catch (const py::error_already_set& error) {

@@ -4,6 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/gil.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -16,7 +17,7 @@ PythonSparsifier::PythonSparsifier(std::string name, py::object object, bool exa
 }
 
 PythonSparsifier::~PythonSparsifier() {
-  const py::gil_scoped_acquire gil;
+  const GilHeld gil;
   object_ = py::object();
 }
 
@@ -38,21 +39,35 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
 
 void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                                   Slot& slot) const {
-  const py::gil_scoped_acquire gil;
+  const GilHeld gil;
+  // The base that is no owner keeps NumPy from copying; what is not the array's to own, it cannot
+  // free.
+  py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
+  view.attr("flags").attr("writeable") = false;
+  ReadReturned(CallPython(object_.attr("select"), view, py::int_(k)), input.n, k, info, slot);
+  RequireLetGo(view, info);
+}
+
+void PythonSparsifier::RequireLetGo(const py::array& view, const TensorInfo& info) const {
+  if (view.ref_count() == 1) return;
+  CallPython(py::module_::import("gc").attr("collect"));  // cycles, say of a caught exception
+  if (view.ref_count() == 1) return;
+  SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
+                              ".select(g, k) keeps g or a view of it, for tensor \"" +
+                              std::string(info.name) + "\", step " + std::to_string(info.step) +
+                              "; its memory is valid during the call only: keep g.copy()");
+}
+
+void PythonSparsifier::ReadReturned(const py::object& returned, std::size_t n, std::size_t k,
+                                    const TensorInfo& info, Slot& slot) const {
   const auto refuse = [&](const std::string& what) {
     SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
                                 ".select(g, k) returned " + what + " for tensor \"" +
                                 std::string(info.name) + "\", step " + std::to_string(info.step));
   };
-  // The base that is no owner keeps NumPy from copying; what is not the array's to own, it cannot
-  // free.
-  py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
-  view.attr("flags").attr("writeable") = false;
-  const py::object returned = object_.attr("select")(view, k);
-
   py::array indices;
   try {
-    indices = py::module_::import("numpy").attr("asarray")(returned).cast<py::array>();
+    indices = CallPython(py::module_::import("numpy").attr("asarray"), returned).cast<py::array>();
   } catch (py::error_already_set&) {
     refuse("a " + TypeText(returned) + "; expected an array of integers");
   }
@@ -73,9 +88,9 @@ void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const
   const auto wide = py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>(indices);
   const std::span<const std::int64_t> given{wide.data(), count};
   for (const std::int64_t index : given) {
-    if (index < 0 || static_cast<std::size_t>(index) >= input.n) {
-      refuse("index " + std::to_string(index) + "; expected indices in [0, " +
-             std::to_string(input.n) + ")");
+    if (index < 0 || static_cast<std::size_t>(index) >= n) {
+      refuse("index " + std::to_string(index) + "; expected indices in [0, " + std::to_string(n) +
+             ")");
     }
   }
   std::uint32_t* const out = slot.indices.data;

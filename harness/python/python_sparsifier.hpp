@@ -1,6 +1,7 @@
 // Puts a sparsifier written in Python behind the interface of all the others.
 #pragma once
 
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
 #include <string>
@@ -19,7 +20,8 @@ namespace sparfuse::python {
 //
 // Select may be called from any thread, with or without the GIL; it takes the GIL for the call of
 // the Python method alone. What that method raises is thrown as pybind11::error_already_set; what
-// it returns wrongly is Error{kConfig}, naming the class, the tensor and what was expected.
+// it returns wrongly, and a g that it keeps, is Error{kConfig}, naming the class, the tensor and
+// what was expected.
 class PythonSparsifier final : public Sparsifier {
  public:
   // Needs the GIL. Throws Error{kConfig} if `object` has no method `select`.
@@ -34,6 +36,10 @@ class PythonSparsifier final : public Sparsifier {
   // Writes the checked indices in increasing order, and their number, into the slot.
   void CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                   Slot& slot) const;
+  void ReadReturned(const pybind11::object& returned, std::size_t n, std::size_t k,
+                    const TensorInfo& info, Slot& slot) const;
+  // Throws Error{kConfig} if anything still refers to g after the call.
+  void RequireLetGo(const pybind11::array& view, const TensorInfo& info) const;
 
   std::string name_;
   pybind11::object object_;

@@ -67,7 +67,7 @@ void MaskVelocity(const MomentumOptions& options, std::span<const std::uint32_t>
   for (const std::uint32_t i : sent) velocity[i] = 0.0f;
 }
 
-std::span<const float> MomentumCorrection::Velocity(std::string_view name, Range range) {
+std::span<float> MomentumCorrection::Velocity(std::string_view name, Range range) {
   return velocities_.Get(name, range).host();
 }
 

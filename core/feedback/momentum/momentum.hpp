@@ -61,7 +61,8 @@ class MomentumCorrection {
   // Tells which elements were sent. indices: relative to range.begin, below range.size().
   void Sent(std::string_view name, Range range, std::span<const std::uint32_t> indices);
 
-  std::span<const float> Velocity(std::string_view name, Range range);
+  // May be written, say from a checkpoint.
+  std::span<float> Velocity(std::string_view name, Range range);
 
  private:
   MomentumOptions options_;

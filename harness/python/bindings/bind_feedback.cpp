@@ -52,7 +52,7 @@ class ErrorFeedback : public MadeByInit {
   py::object Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
     const FloatArray gradient = ReadGradient(g);
     Payload payload = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       return StepLocked(name, gradient, step);
     }();
@@ -72,18 +72,108 @@ class ErrorFeedback : public MadeByInit {
     });
   }
 
+  py::dict StateDict() {
+    struct Saved {
+      std::vector<std::int64_t> shape;
+      ArrayMemory<float> residual;
+      std::optional<ArrayMemory<float>> velocity;
+    };
+    std::map<std::string, Saved> saved;
+    const StepsByTensor steps = [&] {
+      const GilReleased no_gil;
+      const std::lock_guard lock(mutex_);
+      for (auto& [name, tensor] : tensors_) {
+        Saved copy{tensor.shape, ArrayMemory<float>(std::as_const(tensor.residual).host()), {}};
+        if (tensor.momentum) {
+          copy.velocity.emplace(tensor.momentum->Velocity("", {0, tensor.residual.size()}));
+        }
+        saved.emplace(name, std::move(copy));
+      }
+      return std::visit([](const auto& made) { return made.Steps(); }, compressor_);
+    }();
+    py::dict residuals, velocities, state;
+    for (auto& [name, copy] : saved) {
+      residuals[py::str(name)] = std::move(copy.residual).Release(copy.shape);
+      if (copy.velocity) {
+        velocities[py::str(name)] = std::move(*copy.velocity).Release(copy.shape);
+      }
+    }
+    state["feedback"] = feedback();
+    state["steps"] = StepsToPython(steps);
+    state["residuals"] = residuals;
+    state["velocities"] = velocities;
+    return state;
+  }
+
+  // All is checked before anything changes.
+  void LoadStateDict(const py::object& state) {
+    const auto kind = py::cast<std::string>(py::str(StateOf(state, "feedback")));
+    SPARFUSE_REQUIRE(kind == feedback(), "state is of feedback = \"" + kind +
+                                             "\"; this object has \"" + feedback() + "\"");
+    const StepsByTensor steps = ReadSteps(StateOf(state, "steps"));
+    const py::object velocities = StateOf(state, "velocities");
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [key, value] : StateOf(state, "residuals").cast<py::dict>()) {
+      const auto name = py::cast<std::string>(py::str(key));
+      const auto step = steps.find(name);
+      SPARFUSE_REQUIRE(step != steps.end(), "state[\"steps\"] has no \"" + name + "\"");
+      const auto read = [&](py::handle given, const char* what) {
+        FloatArray array =
+            ReadFloats(given, std::string("state[\"") + what + "\"][\"" + name + "\"]");
+        RequireShape(name, step->second.shape, array.shape);
+        return array;
+      };
+      const FloatArray residual = read(value, "residuals");
+      const std::size_t n = residual.values().size();
+      Tensor tensor{residual.shape, Buffer<float>(n), {}};
+      std::ranges::copy(residual.values(), tensor.residual.host().begin());
+      if (with_momentum_) {
+        SPARFUSE_REQUIRE(velocities.contains(key), "state[\"velocities\"] has no \"" + name + "\"");
+        const FloatArray velocity = read(velocities[key], "velocities");
+        std::ranges::copy(velocity.values(),
+                          tensor.momentum.emplace(n, options_).Velocity("", {0, n}).begin());
+      }
+      tensors.emplace(name, std::move(tensor));
+    }
+    const GilReleased no_gil;
+    const std::lock_guard lock(mutex_);
+    std::visit([&](auto& made) { made.SetSteps(steps); }, compressor_);
+    tensors_ = std::move(tensors);
+  }
+
+  py::tuple Reduced(const py::object& self) {
+    py::dict keywords;
+    keywords["momentum"] = options_.momentum;
+    keywords["nesterov"] = options_.nesterov;
+    keywords["masking"] = options_.masking;
+    keywords["clip"] = clip_;
+    keywords["values"] = coding_.values == ValueCoding::kF16 ? "f16" : "f32";
+    return Reduce(self, py::make_tuple(sparsifier_, feedback()), keywords, StateDict());
+  }
+
  private:
   using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
   using Compressor = std::variant<Selector, Encoder>;
 
+  // A step works in C++, which would pass over a method of a class derived in Python.
+  template <class Object>
+  static void RequireOwn(const py::object& object, const char* method) {
+    if (py::type::of(object).attr(method).is(py::type::of<Object>().attr(method))) return;
+    SPARFUSE_THROW(kConfig, TypeText(object) + " has a method " + method +
+                                " of its own, which ErrorFeedback does not call; expected a class "
+                                "with select(g, k), made known by register_sparsifier");
+  }
+
   static Compressor CompressorOf(const py::object& object) {
     if (py::isinstance<BoundQuantizer>(object)) {
+      RequireOwn<BoundQuantizer>(object, "encode");
       return Compressor(std::in_place_type<Encoder>, object.cast<BoundQuantizer&>().configured);
     }
     if (!py::isinstance<BoundSparsifier>(object)) {
       throw py::type_error("sparsifier is a " + TypeText(object) +
                            "; expected a sparfuse.Sparsifier or a sparfuse.Quantizer");
     }
+    RequireOwn<BoundSparsifier>(object, "select");
     return Compressor(std::in_place_type<Selector>, object.cast<BoundSparsifier&>().configured);
   }
 
@@ -139,7 +229,7 @@ class ErrorFeedback : public MadeByInit {
   template <class Find>
   py::array CopyOut(const std::string& name, const Find& find) {
     auto [copy, shape] = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       Tensor& tensor = FindTensor(tensors_, name, "tensor");
       return std::pair(ArrayMemory<float>(find(tensor)), tensor.shape);
@@ -247,6 +337,37 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 >>> f.velocity("fc.bias").tolist()
 [0.0, 3.0]
 )")
+      .def("state_dict", &ErrorFeedback::StateDict,
+           R"(What this object has of its tensors, for a checkpoint: dicts of copies and numbers.
+
+Residuals, velocities and numbers of steps, from which random numbers follow; pickle has them too.
+An object made with the same arguments goes on bit for bit with load_state_dict. Memory of a
+sparsifier written in Python is its own. Raises UnsupportedError where the sparsifier remembers a
+threshold or stages, which cannot be saved.
+
+>>> import numpy, sparfuse
+>>> f, resumed = (sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5)) for _ in "ab")
+>>> _ = f.step("fc.bias", numpy.array([4, 3], dtype=numpy.float32))
+>>> resumed.load_state_dict(f.state_dict())
+>>> resumed.residual("fc.bias").tolist()
+[0.0, 3.0]
+)")
+      .def("load_state_dict", &ErrorFeedback::LoadStateDict, py::arg("state"),
+           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+
+Raises ConfigError or TypeError, and changes nothing, where that is of another feedback or shape.
+
+>>> import sparfuse
+>>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk"))
+>>> f.load_state_dict({})
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of this class returned
+)")
+      .def(
+          "__reduce__",
+          [](const py::object& self) { return self.cast<ErrorFeedback&>().Reduced(self); },
+          "For pickle and copy: the object goes on as this one would, bit for bit.")
       .def_property_readonly("sparsifier", &ErrorFeedback::sparsifier,
                              R"(The Sparsifier or Quantizer that this object was made with.
 
@@ -265,11 +386,12 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 void BindWarmup(py::module_& module) {
   module.def(
       "warmup_density",
-      [](std::size_t epoch, double density, std::size_t epochs, std::optional<double> factor,
-         const std::optional<std::vector<double>>& schedule) {
+      [](const py::object& epoch, double density, const py::object& epochs,
+         std::optional<double> factor, const std::optional<std::vector<double>>& schedule) {
+        constexpr std::uint64_t kMost = std::uint64_t{1} << 53;
         return WarmupDensity(
-            epoch, density,
-            {epochs, factor,
+            ReadInteger(epoch, "epoch", 0, kMost), density,
+            {ReadInteger(epochs, "epochs", 0, kMost), factor,
              schedule ? std::span<const double>(*schedule) : std::span<const double>()});
       },
       py::arg("epoch"), py::arg("density"), py::arg("epochs"), py::arg("factor") = py::none(),

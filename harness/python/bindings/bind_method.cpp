@@ -23,7 +23,7 @@ namespace {
 class BoundMethod : public MadeByInit {
  public:
   BoundMethod(const MethodSettings& settings, int threads, double deadline_seconds, bool verify)
-      : verify_(verify), method_(settings) {
+      : name_(settings.name), verify_(verify), method_(settings) {
     SPARFUSE_REQUIRE(
         threads >= 1 && threads <= kMostThreads,
         "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
@@ -33,7 +33,7 @@ class BoundMethod : public MadeByInit {
     std::vector<LiveConfig> configs = method_.MakeConfigs();
     const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
                                              1);
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     try {
       ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
     } catch (const std::system_error& error) {
@@ -46,7 +46,7 @@ class BoundMethod : public MadeByInit {
 
   ~BoundMethod() {
     if (!ranks_->InThisProcess()) (void)ranks_.release();
-    const py::gil_scoped_release no_gil;  // a rank may be waiting for it
+    const GilReleased no_gil;  // a rank may be waiting for it
     ranks_.reset();
   }
 
@@ -61,7 +61,7 @@ class BoundMethod : public MadeByInit {
     }
     const std::vector<DenseResult> results = MakeResults(out);
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       for (std::size_t rank = 0; rank < spans.size(); ++rank) RequireFiniteOf(rank, spans[rank]);
       const std::uint64_t dense = method_.composition().dense_warmup_steps;
       if (dense > 0 && ranks_->steps() == dense) ranks_->Replan(method_.plan());
@@ -71,6 +71,7 @@ class BoundMethod : public MadeByInit {
                    verify_);
       for (std::size_t t = 0; t < results.size(); ++t) {
         std::ranges::copy(ranks_->EngineOf(0).Averaged(t), results[t].values.begin());
+        RequireFiniteAverage(t, results[t].values);
       }
     }
     py::dict averaged;
@@ -269,6 +270,18 @@ class BoundMethod : public MadeByInit {
     }
   }
 
+  // Finite gradients may have a sum that float32 does not hold.
+  void RequireFiniteAverage(std::size_t t, std::span<const float> average) {
+    const TensorEntry& tensor = layout().tensor(t);
+    try {
+      RequireFinite(*ModulePool(), average,
+                    {TensorId(tensor.name), tensor.name, tensor.shape, ranks_->steps() - 1});
+    } catch (const Error& error) {
+      throw Error(error.kind(),
+                  "method \"" + name_ + "\", average over the ranks: " + error.what());
+    }
+  }
+
   std::vector<DenseResult> MakeResults(const py::object& out) {
     py::dict given;
     if (!out.is_none()) given = ReadMapping(out, "out");
@@ -303,6 +316,7 @@ class BoundMethod : public MadeByInit {
     return ArrayMemory<float>(values).Release(tensor.shape);
   }
 
+  std::string name_;
   bool verify_;
   ConfiguredMethod method_;  // outlives the ranks: they use what it keeps
   std::mutex mutex_;         // guards ranks_
@@ -333,15 +347,21 @@ py::dict ListOptions(const std::string& strategy, const std::string& planner,
 
 void BindMethod(py::module_& module) {
   py::class_<BoundMethod>(module, "_Method")
-      .def(py::init([](std::string name, py::dict file, int world_size, int ranks_per_node,
+      .def(py::init([](std::string name, py::dict file, const py::object& given_world_size,
+                       const py::object& given_ranks_per_node,
                        std::vector<std::pair<std::string, py::object>> layout, double density,
                        std::string sparsifier, py::dict sparsifier_options, std::string feedback,
                        py::dict feedback_options, std::size_t dense_max_ndim,
                        std::vector<std::string> dense_tensors,
-                       std::vector<std::string> no_feedback_tensors, std::uint64_t seed,
+                       std::vector<std::string> no_feedback_tensors, const py::object& seed,
                        std::optional<int> threads, double deadline_seconds, double gbps,
                        double alpha_us, std::optional<std::vector<double>> backward_seconds,
                        bool verify, py::dict options, std::vector<std::string> keywords) {
+             const auto count = [](const py::object& value, const char* what) {
+               return static_cast<int>(ReadInteger(value, what, 1, kMostRanks));
+             };
+             const int world_size = count(given_world_size, "world_size");
+             const int ranks_per_node = count(given_ranks_per_node, "ranks_per_node");
              const int each = std::max(1, Threads() / std::max(1, world_size));
              return Make<BoundMethod>(MethodSettings{std::move(name),
                                                      std::move(file),
@@ -357,7 +377,7 @@ void BindMethod(py::module_& module) {
                                                      std::move(feedback_options),
                                                      {dense_max_ndim, std::move(dense_tensors),
                                                       std::move(no_feedback_tensors)},
-                                                     seed,
+                                                     ReadSeed(seed),
                                                      gbps,
                                                      alpha_us,
                                                      std::move(backward_seconds)},

@@ -90,7 +90,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
                        "\": what is sent is another selection, of what val and residual have; "
                        "expected residual");
   return [&] {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     CheckIndices(payload.indices, n, "idx");
     RequireFinite(payload.values);
     if (coding.of_selections()) return EncodeSelection(coding, payload, n, kept);
@@ -119,7 +119,7 @@ py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
   ArrayMemory<std::uint32_t> indices(most);
   ArrayMemory<float> values(most);
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     std::size_t count = 0;
     if (of_selection) {
       const auto [decoded, bytes] =
@@ -172,12 +172,21 @@ py::object Decompress(const py::sequence& payloads, const py::object& shape, boo
     RequireApart("out", written, what + "[1]", std::as_bytes(views[p].values));
   }
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     for (std::size_t p = 0; p < views.size(); ++p) {
       CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
     }
     const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
     AccumulateSparse(views, scale, result.values, *ModulePool());
+    for (const SparsePayload& view : views) {
+      for (const std::uint32_t index : view.indices) {
+        const float sum = result.values[index];
+        if (std::isfinite(sum)) continue;
+        SPARFUSE_THROW(kNumeric, "decompress: element " + std::to_string(index) +
+                                     " of the sum is " + std::to_string(sum) +
+                                     "; expected finite values, and a sum that float32 holds");
+      }
+    }
   }
   return result.object;
 }
@@ -196,7 +205,7 @@ out       memory to reuse: a float32 array of that shape in row-major order, ove
           returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
 
 Raises ConfigError that names payload and position where indices are not increasing or not in the
-shape, before anything is written.
+shape, before anything is written; NumericError where a sum is not finite.
 
 >>> import numpy, sparfuse
 >>> a = (numpy.array([0, 2], dtype=numpy.uint32), numpy.array([1, 5], dtype=numpy.float32))

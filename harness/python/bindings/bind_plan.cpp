@@ -33,7 +33,12 @@ class PlanKeywords {
       : owner_("plan " + solver), given_(given) {
     options.insert(options.begin(), kCommonKeywords.begin(), kCommonKeywords.end());
     RequireKnown(owner_, given, options);
+    // Also where the solver does not look at them.
     if (Find("world_size")) WorldSize();
+    for (const char* key : {"alpha", "beta"}) {
+      if (Find(key)) NotNegative(key);
+    }
+    if (Find("backward_seconds") && Find("layout")) BackwardSeconds(Elements().size());
   }
 
   double NotNegative(const char* key) const {
@@ -168,7 +173,7 @@ using Sizes = std::vector<std::size_t>;
 
 Sizes UnitsOfMgWfbp(const PlanKeywords& given, const ReadyTensors& tensors) {
   const double alpha = given.NotNegative("alpha"), beta = given.NotNegative("beta");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::MgWfbpUnits(tensors, {alpha, beta});
 }
 
@@ -176,7 +181,7 @@ Sizes UnitsOfOmgs(const PlanKeywords& given, const ReadyTensors& tensors) {
   const double topk_seconds = given.NotNegative("topk_seconds");
   const baselines::OmgsAllGathers exchange{given.NotNegative("alpha"), given.NotNegative("beta"),
                                            given.Density(), given.WorldSize()};
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::OmgsUnits(
       tensors,
       [&](std::size_t elements) { return baselines::OmgsSelectionSeconds(topk_seconds, elements); },
@@ -190,7 +195,7 @@ Sizes UnitsOfCupcake(const PlanKeywords& given, const ReadyTensors& tensors) {
     };
   };
   const auto select = line("compress_alpha", "compress_beta"), send = line("alpha", "beta");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::CupcakeUnits(tensors, select, send,
                                  baselines::CupcakeSelection::kBesideBackward);
 }
@@ -215,7 +220,7 @@ std::vector<int> OptionsOfEspresso(const PlanKeywords& given, const ReadyTensors
   setting.cpu = given.Flag("cpu");
   setting.two_level = given.Flag("two_level");
   setting.mod1000 = given.Flag("mod1000");
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   return baselines::EspressoOptions(tensors, setting);
 }
 
@@ -226,7 +231,7 @@ std::vector<std::pair<std::string, int>> DecisionsOfHipress(const PlanKeywords& 
   const int nodes = given.WorldSize();
   const Sizes tensors = given.Elements();
   std::vector<std::pair<std::string, int>> decisions;
-  const py::gil_scoped_release no_gil;
+  const GilReleased no_gil;
   for (const std::size_t elements : tensors) {
     const auto [compress, partitions] = baselines::SecopaDecide(topology, nodes, elements);
     decisions.emplace_back(compress ? "y" : "n", partitions);
@@ -312,7 +317,7 @@ espresso  compressor "randomk" or "dgc", with density, "efsignsgd" or "onebit"; 
 hipress   topology "PS" or "RING"; looks at no times. As Bai et al., HiPress, SOSP 2021.
 
 Of layout, backward_seconds, world_size, alpha and beta, those that the planner does not look at may
-be left out. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
+be left out; where they are given, they are checked. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
 and what was expected: for an unknown name or keyword, one that is missing, more or fewer seconds
 than tensors, a negative or infinite number. Raises TypeError where it is no number.
 

@@ -43,7 +43,7 @@ class LowRank : public MadeByInit {
     const FloatArray gradient = ReadGradient(g);
     PowerSgd* factors = nullptr;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(low_rank.mutex_);
       low_rank.RequireOneWorker("compute_p");
       Tensor& tensor = low_rank.TensorOf(name, gradient.shape);
@@ -60,7 +60,7 @@ class LowRank : public MadeByInit {
     const std::optional<FloatArray> averaged = ReadFactor(p, "p");
     PowerSgd* factors = nullptr;
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(low_rank.mutex_);
       Tensor& tensor = low_rank.Started(name, Next::kQ);
       factors = &tensor.workers[0].factors;
@@ -74,13 +74,13 @@ class LowRank : public MadeByInit {
   py::object Reconstruct(const std::string& name, const py::object& q, const py::object& out) {
     const std::optional<FloatArray> averaged = ReadFactor(q, "q");
     const std::vector<std::int64_t> shape = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       return Started(name, Next::kOut).shape;
     }();
     const DenseResult result = MakeDense(out, shape);
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       Tensor& tensor = Started(name, Next::kOut);
       const PowerSgd& factors = tensor.workers[0].factors;
@@ -118,7 +118,7 @@ class LowRank : public MadeByInit {
       jobs.push_back(std::move(job));
     }
     {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       for (const Job& job : jobs) AverageOne(job.name, job.gradients, job.result.values);
     }
@@ -132,13 +132,87 @@ class LowRank : public MadeByInit {
         worker >= 0 && worker < workers_,
         "worker = " + std::to_string(worker) + ": expected 0 to " + std::to_string(workers_ - 1));
     auto [copy, shape] = [&] {
-      const py::gil_scoped_release no_gil;
+      const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
       const Tensor& tensor = FindTensor(tensors_, name, "compressed tensor");
       const Buffer<float>& residual = tensor.workers[static_cast<std::size_t>(worker)].residual;
       return std::pair(ArrayMemory<float>(residual.host()), tensor.shape);
     }();
     return std::move(copy).Release(shape);
+  }
+
+  // Between steps P is of no use: what goes on are residuals and Q.
+  py::dict StateDict() {
+    struct Saved {
+      std::uint64_t steps;
+      std::vector<std::int64_t> shape, factor_shape;
+      std::vector<ArrayMemory<float>> residuals, factors;
+    };
+    std::map<std::string, Saved> saved;
+    {
+      const GilReleased no_gil;
+      const std::lock_guard lock(mutex_);
+      for (const auto& [name, tensor] : tensors_) {
+        RequireNext(name, tensor, Next::kP);
+        Saved& copy = saved[name];
+        copy.steps = tensor.steps;
+        copy.shape = tensor.shape;
+        copy.factor_shape =
+            ShapeOfFactor(tensor.workers[0].factors.q(), tensor.workers[0].factors.rank());
+        for (const Worker& worker : tensor.workers) {
+          copy.residuals.emplace_back(worker.residual.host());
+          copy.factors.emplace_back(worker.factors.q());
+        }
+      }
+    }
+    py::dict state, tensors;
+    for (auto& [name, copy] : saved) {
+      py::list residuals, factors;
+      for (auto& residual : copy.residuals)
+        residuals.append(std::move(residual).Release(copy.shape));
+      for (auto& q : copy.factors) factors.append(std::move(q).Release(copy.factor_shape));
+      py::dict tensor;
+      tensor["steps"] = copy.steps;
+      tensor["residuals"] = residuals;
+      tensor["q"] = factors;
+      tensors[py::str(name)] = tensor;
+    }
+    state["settings"] = py::make_tuple(rank_, seed_, workers_);
+    state["tensors"] = tensors;
+    return state;
+  }
+
+  // All is checked before anything changes.
+  void LoadStateDict(const py::object& state) {
+    const py::object settings = StateOf(state, "settings");
+    const py::tuple own = py::make_tuple(rank_, seed_, workers_);
+    SPARFUSE_REQUIRE(
+        settings.equal(own),
+        "state is of (rank, seed, workers) = " + py::cast<std::string>(py::str(settings)) +
+            "; this object has " + py::cast<std::string>(py::str(own)));
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [key, value] : StateOf(state, "tensors").cast<py::dict>()) {
+      const auto name = py::cast<std::string>(py::str(key));
+      const py::list residuals = StateOf(value, "residuals"), factors = StateOf(value, "q");
+      const auto workers = static_cast<std::size_t>(workers_);
+      SPARFUSE_REQUIRE(residuals.size() == workers && factors.size() == workers,
+                       "state of tensor \"" + name + "\": expected residuals and q of " +
+                           std::to_string(workers_) + " workers");
+      Tensor* tensor = nullptr;
+      for (std::size_t w = 0; w < workers; ++w) {
+        const FloatArray residual = ReadFloats(residuals[w], "residuals of \"" + name + "\"");
+        const FloatArray q = ReadFloats(factors[w], "q of \"" + name + "\"");
+        tensor = &TensorIn(tensors, name, residual.shape);
+        Worker& worker = tensor->workers[w];
+        std::ranges::copy(residual.values(), worker.residual.host().begin());
+        TakeFactor(q, worker.factors.rank(), worker.factors.q(), "q of \"" + name + "\"");
+      }
+      tensor->steps = py::cast<std::uint64_t>(StateOf(value, "steps"));
+    }
+    const GilReleased no_gil;
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, tensor] : tensors_) replaced_.push_back(std::move(tensor));
+    tensors_ = std::move(tensors);
   }
 
  private:
@@ -167,12 +241,15 @@ class LowRank : public MadeByInit {
     return ReadFloats(factor, what);
   }
 
+  static std::vector<std::int64_t> ShapeOfFactor(std::span<const float> factor, std::size_t rank) {
+    return {static_cast<std::int64_t>(rank), static_cast<std::int64_t>(factor.size() / rank)};
+  }
+
   // Overwrites a factor with the average that the caller has of it in other memory.
   static void TakeFactor(const std::optional<FloatArray>& averaged, std::size_t rank,
                          std::span<float> factor, const std::string& what) {
     if (!averaged || averaged->values().data() == factor.data()) return;
-    const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(rank),
-                                             static_cast<std::int64_t>(factor.size() / rank)};
+    const std::vector<std::int64_t> shape = ShapeOfFactor(factor, rank);
     SPARFUSE_REQUIRE(averaged->shape == shape, what + " has shape " + ShapeText(averaged->shape) +
                                                    "; expected " + ShapeText(shape));
     std::ranges::copy(averaged->values(), factor.begin());
@@ -198,8 +275,13 @@ class LowRank : public MadeByInit {
   }
 
   Tensor& TensorOf(const std::string& name, const std::vector<std::int64_t>& shape) {
-    auto it = tensors_.find(name);
-    if (it == tensors_.end()) {
+    return TensorIn(tensors_, name, shape);
+  }
+
+  Tensor& TensorIn(std::map<std::string, Tensor>& tensors, const std::string& name,
+                   const std::vector<std::int64_t>& shape) const {
+    auto it = tensors.find(name);
+    if (it == tensors.end()) {
       SPARFUSE_REQUIRE(PowerSgd::Compresses(shape, rank_),
                        "tensor \"" + name + "\" of shape " + ShapeText(shape) +
                            " is not larger than its factors of rank " + std::to_string(rank_) +
@@ -209,7 +291,7 @@ class LowRank : public MadeByInit {
         fresh.workers.push_back(
             {PowerSgd(shape, rank_, seed_), Buffer<float>(ElementCount(shape))});
       }
-      it = tensors_.emplace(name, std::move(fresh)).first;
+      it = tensors.emplace(name, std::move(fresh)).first;
     }
     RequireShape(name, it->second.shape, shape);
     return it->second;
@@ -315,12 +397,14 @@ class LowRank : public MadeByInit {
   std::mutex mutex_;  // guards what follows
   Workspace workspace_;
   std::map<std::string, Tensor> tensors_;
+  std::vector<Tensor> replaced_;  // by another state: arrays of Python are views of the factors
 };
 
 void BindPowerSgdSteps(py::class_<LowRank>& power_sgd) {
   power_sgd
-      .def(py::init([](std::int64_t rank, std::uint64_t seed, int workers) {
-             return Make<LowRank>(rank, seed, workers);
+      .def(py::init([](std::int64_t rank, const py::object& seed, const py::object& workers) {
+             return Make<LowRank>(rank, ReadSeed(seed),
+                                  static_cast<int>(ReadInteger(workers, "workers", 1, kMostRanks)));
            }),
            py::arg("rank") = 4, py::arg("seed") = 0, py::arg("workers") = 1)
       .def("compresses", &LowRank::Compresses, py::arg("shape"),
@@ -420,6 +504,41 @@ Of tensors that are compressed; the others have none.
                     ", seed=" + std::to_string(self.seed()) +
                     ", workers=" + std::to_string(self.workers()) + ")";
            })
+      .def("state_dict", &LowRank::StateDict,
+           R"(What this object has of its tensors, for a checkpoint: dicts of copies and numbers.
+
+The residuals and the factor Q of each worker, and numbers of steps; pickle has them too. An object
+made with the same arguments goes on bit for bit with load_state_dict. Raises ConfigError between
+compute_p and reconstruct of a tensor.
+
+>>> import numpy, sparfuse
+>>> f, resumed = sparfuse.PowerSGD(rank=1), sparfuse.PowerSGD(rank=1)
+>>> g = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+>>> _ = f.average({"weight": [g]})
+>>> resumed.load_state_dict(f.state_dict())
+>>> bool((f.average({"weight": [g]})["weight"] == resumed.average({"weight": [g]})["weight"]).all())
+True
+)")
+      .def("load_state_dict", &LowRank::LoadStateDict, py::arg("state"),
+           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+
+Raises ConfigError or TypeError, and changes nothing, where that is of another rank, seed, number of
+workers or shape.
+
+>>> import sparfuse
+>>> sparfuse.PowerSGD(rank=1).load_state_dict(sparfuse.PowerSGD(rank=2).state_dict())
+Traceback (most recent call last):
+    ...
+sparfuse.ConfigError: state is of (rank, seed, workers) = (2, 0, 1); this object has (1, 0, 1)
+)")
+      .def(
+          "__reduce__",
+          [](const py::object& self) {
+            auto& own = self.cast<LowRank&>();
+            return Reduce(self, py::make_tuple(own.rank(), own.seed(), own.workers()), py::dict(),
+                          own.StateDict());
+          },
+          "For pickle and copy: the object goes on as this one would, bit for bit.")
       .def_property_readonly("rank", &LowRank::rank, R"(Columns of the factors.
 
 >>> import sparfuse

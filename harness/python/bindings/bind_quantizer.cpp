@@ -21,7 +21,7 @@ py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
     RequireApart("out", std::as_bytes(result.values), "payloads[" + std::to_string(p) + "]",
                  views[p]);
   {
-    const py::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     AccumulateQuantized(*self.configured->quantizer, views, 1.0f / static_cast<float>(views.size()),
                         result.values, *ModulePool());
   }
@@ -32,9 +32,11 @@ std::size_t ElementsOf(const py::object& shape) { return ElementCount(ReadShapeO
 
 void BindQuantizerCoding(py::class_<BoundQuantizer>& quantizer) {
   quantizer
-      .def(py::init([](const std::string& name, std::uint64_t seed, int rank,
+      .def(py::init([](const std::string& name, const py::object& seed, const py::object& rank,
                        const py::kwargs& options) {
-             return Make<BoundQuantizer>(ConfigureQuantizer(name, seed, rank, options));
+             return Make<BoundQuantizer>(ConfigureQuantizer(
+                 name, ReadSeed(seed), static_cast<int>(ReadInteger(rank, "rank", 0, 0x7fffffff)),
+                 options));
            }),
            py::arg("name"), py::arg("seed") = 0, py::arg("rank") = 0)
       .def("encode", &CompressOne<BoundQuantizer>, py::arg("g"), py::kw_only(),
@@ -46,7 +48,8 @@ name     of the tensor: errors say it, and random numbers follow from it. Withou
          shape.
 step     of training, keys random numbers; by default one more than this tensor's last one
 
-Raises NumericError for a NaN or an infinity in g, and what Sparsifier.select does.
+"fp16" sends what is beyond 65504, the largest of its numbers, as 65504; ErrorFeedback keeps the
+rest. Raises NumericError for a NaN or an infinity in g, and what Sparsifier.select does.
 
 >>> import numpy, sparfuse
 >>> g = numpy.array([1, -2, 3], dtype=numpy.float32)
@@ -140,6 +143,7 @@ True
 >>> sparfuse.Quantizer("qsgd", rank=2).rank
 2
 )");
+  BindPickling(quantizer);
   BindDescription(
       quantizer, "Quantizer", "quantizer",
       {{{R"(("fp16").name)", "'fp16'"},

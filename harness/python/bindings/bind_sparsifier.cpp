@@ -33,9 +33,10 @@ An object may be used from several threads, one at a time; selections run withou
 ([1, 2], [-3.0, 2.0])
 )");
   sparsifier
-      .def(py::init([](const std::string& name, double density, std::uint64_t seed,
+      .def(py::init([](const std::string& name, double density, const py::object& seed,
                        const py::kwargs& options) {
-             return Make<BoundSparsifier>(ConfigureSparsifier(name, density, seed, options));
+             return Make<BoundSparsifier>(
+                 ConfigureSparsifier(name, density, ReadSeed(seed), options));
            }),
            py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
       .def("select", &CompressOne<BoundSparsifier>, py::arg("g"), py::kw_only(),
@@ -96,6 +97,7 @@ Exactly so where the descriptor says exact_count; else the most that it aims at.
 >>> s.density
 0.25
 )");
+  BindPickling(sparsifier);
   BindDescription(sparsifier, "Sparsifier", "sparsifier",
                   {{{R"(("topk").name)", "'topk'"},
                     {R"(("randomk", seed=3).seed)", "3"},
@@ -133,7 +135,7 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
             keywords (and seed, if the constructor takes one), or an object. It has a method
             select(g, k):
               g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
-                 the call only
+                 the call only: ConfigError where g, or a view of it, is kept (keep g.copy())
               k  how many to keep, below n (all are kept without a call)
               returns k different integers in [0, n), in any order
             Attributes, all optional: exact_count = False (any number of indices, at least one and

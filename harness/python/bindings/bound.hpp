@@ -36,11 +36,38 @@ auto CompressOne(Object& self, const pybind11::object& g, const std::optional<st
   const FloatArray gradient = ReadGradient(g);
   const std::string tensor = TensorName(name, gradient.shape);
   return [&] {
-    const pybind11::gil_scoped_release no_gil;
+    const GilReleased no_gil;
     const std::lock_guard lock(self.mutex);
     return self.compressor.Compress(tensor, gradient.shape, gradient.values(), {}, step);
   }()
              .Release();
+}
+
+// Binds pickling: the class with its name, options, seed, and density or rank; tensors' steps.
+template <class Object>
+void BindPickling(pybind11::class_<Object>& type) {
+  type.def(
+          "__reduce__",
+          [](const pybind11::object& self) {
+            auto& own = self.cast<Object&>();
+            pybind11::dict keywords = own.configured->options.attr("copy")();
+            for (const char* key : {"name", "seed"}) keywords[key] = self.attr(key);
+            const char* const third = pybind11::hasattr(self, "density") ? "density" : "rank";
+            keywords[third] = self.attr(third);
+            const StepsByTensor steps = [&] {
+              const GilReleased no_gil;
+              const std::lock_guard lock(own.mutex);
+              return own.compressor.Steps();
+            }();
+            return Reduce(self, pybind11::tuple(), keywords, StepsToPython(steps));
+          },
+          "For pickle and copy: the object goes on as this one would, bit for bit.")
+      .def("_load_steps", [](Object& self, const pybind11::object& given) {
+        const StepsByTensor steps = ReadSteps(given);
+        const GilReleased no_gil;
+        const std::lock_guard lock(self.mutex);
+        self.compressor.SetSteps(steps);
+      });
 }
 
 // A property's example: what follows "sparfuse.CLASS" in the call, and what that prints.

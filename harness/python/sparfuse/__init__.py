@@ -70,4 +70,14 @@ __all__ = [
     "warmup_density",
 ]
 
+
+def _resumed(kind, arguments, keywords, state, attributes):
+    """What pickle and copy make: an object that goes on as another one would."""
+    made = kind(*arguments, **keywords)
+    (made.load_state_dict if hasattr(made, "load_state_dict") else made._load_steps)(state)
+    if attributes:
+        vars(made).update(attributes)
+    return made
+
+
 Method.__module__ = list_methods.__module__ = "sparfuse"  # where users find them

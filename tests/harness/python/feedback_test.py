@@ -31,6 +31,15 @@ class Feedback(unittest.TestCase):
         left.ravel()[idx] = 0
         return left
 
+    def test_a_method_that_it_would_pass_over_is_refused(self):
+        for kind, name, own in [(sparfuse.Sparsifier, "topk", "select"),
+                                (sparfuse.Quantizer, "sign", "encode")]:
+            derived = type("Derived", (kind,), {own: lambda self, g: None})
+            with self.assertRaisesRegex(sparfuse.ConfigError,
+                                        f"Derived has a method {own} of its own.*register"):
+                sparfuse.ErrorFeedback(derived(name))
+            sparfuse.ErrorFeedback(type("Derived", (kind,), {})(name))
+
     def test_residual_conserves_mass(self):
         for entry in sparfuse.list_sparsifiers():
             f = sparfuse.ErrorFeedback(sparfuse.Sparsifier(entry["name"], density=0.02, seed=1))

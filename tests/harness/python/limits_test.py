@@ -65,6 +65,25 @@ class Threads(unittest.TestCase):
         with self.assertRaisesRegex(sparfuse.ConfigError, "workers = 1000000000: expected 1 to"):
             sparfuse.PowerSGD(workers=10**9)
 
+    def test_integers_are_refused_with_name_value_and_range(self):
+        layout = [("w", 4)]
+        for key, make, wrong in [
+            ("world_size", lambda n: sparfuse.Method("dense", n, layout), [2**31, 1e3, "4", -1, 0]),
+            ("seed", lambda n: sparfuse.Method("dense", 2, layout, seed=n), [-1, 2**64, 1.0]),
+            ("seed", lambda n: sparfuse.Sparsifier("topk", seed=n), [-1, 2**64, "1"]),
+            ("seed", lambda n: sparfuse.Quantizer("qsgd", seed=n), [-1, None]),
+            ("rank", lambda n: sparfuse.Quantizer("qsgd", rank=n), [-1, 2**31, 0.5]),
+            ("seed", lambda n: sparfuse.PowerSGD(seed=n), [-1, "0"]),
+            ("workers", lambda n: sparfuse.PowerSGD(workers=n), [-1, 2**40, "4"]),
+            ("epoch", lambda n: sparfuse.warmup_density(n, 0.001, epochs=4), [-1, 2.5]),
+            ("epochs", lambda n: sparfuse.warmup_density(0, 0.001, epochs=n), [-1, "4"]),
+        ]:
+            for value in wrong:
+                error = sparfuse.ConfigError if isinstance(value, int) else TypeError
+                with self.subTest(key, value=value), self.assertRaisesRegex(
+                        error, rf"^{key} = {value!r}: expected (an integer from )?[01] to \d+"):
+                    make(value)
+
     def test_threads_that_cannot_be_started_are_an_error(self):
         run = subprocess.run([sys.executable, "-c", FEW_THREADS], capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -725,5 +725,15 @@ class Ranks(unittest.TestCase):
         m.step(all_ranks(1))
 
 
+class Overflow(unittest.TestCase):
+    def test_an_average_that_float32_does_not_hold_is_an_error_of_every_method(self):
+        big = np.full(64, 3e38, dtype=np.float32)
+        for name in ["dense", "horovod-fusion", "wfbp", "ps", "safusion", "signsgd", "qsgd"]:
+            method = sparfuse.Method(name, 2, [("w", 64)])
+            with self.subTest(name):
+                with self.assertRaisesRegex(sparfuse.NumericError, f'"{name}".*tensor "w".*inf'):
+                    method.step([{"w": big}, {"w": big}])
+
+
 if __name__ == "__main__":
     unittest.main()

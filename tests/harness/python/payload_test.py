@@ -70,6 +70,12 @@ def largest(x, k):
 class Selections(unittest.TestCase):
     """DeepReduce's coding against NumPy."""
 
+    def test_a_sum_that_float32_does_not_hold_is_an_error(self):
+        one = (np.array([1], dtype=np.uint32), np.array([3e38], dtype=np.float32))
+        with self.assertRaisesRegex(sparfuse.NumericError, "decompress: element 1 of the sum is inf"):
+            sparfuse.decompress([one, one], 4)
+        self.assertTrue(np.isfinite(sparfuse.decompress([one], 4)).all())
+
     def test_filters_are_the_form_s(self):
         for n, k, policy, fpr in [
             (5000, 50, "leftmost", 0.0),

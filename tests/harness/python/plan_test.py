@@ -33,6 +33,12 @@ def plan(name, sizes=SIZES, seconds=SECONDS, **keywords):
 
 
 class Golden(unittest.TestCase):
+    def test_keywords_that_it_does_not_look_at_are_checked(self):
+        for wrong, text in [({"alpha": float("nan")}, "alpha = nan"), ({"beta": -1}, "beta = -1"),
+                            ({"backward_seconds": []}, "backward_seconds has 0 numbers")]:
+            with self.assertRaisesRegex(sparfuse.ConfigError, "plan hipress: " + text):
+                sparfuse.plan("hipress", layout=[("w", 4)], topology="PS", world_size=4, **wrong)
+
     def test_mg_wfbp(self):
         slow = {"alpha": 9.080981007148093e-4, "beta": 7.395651186836712e-10}
         self.assertEqual(plan("mg-wfbp", **slow), [200])

@@ -117,6 +117,39 @@ class Registered(unittest.TestCase):
             self.returning([], exact_count=False)
         self.assertEqual(self.returning([7], exact_count=False)[0].tolist(), [7])
 
+    def test_what_it_keeps_of_g_is_refused(self):
+        kept = []
+        for what, keep in {"itself": lambda g: g, "a view": lambda g: g[3:],
+                           "a buffer": memoryview, "in a list": lambda g: [g]}.items():
+            with self.subTest(what):
+                with self.assertRaisesRegex(
+                        sparfuse.ConfigError,
+                        r'"returns": .*Returns\.select.*keeps g.*tensor "w", step 0.*g\.copy\(\)'):
+                    self.returning(lambda g, k: kept.append(keep(g)) or range(k))
+        self.returning(lambda g, k: kept.append(g.copy()) or range(k))
+
+    def test_a_cycle_that_python_collects_keeps_nothing(self):
+        def select(g, k):
+            try:
+                raise KeyError
+            except KeyError as error:
+                cycle = [error]  # its traceback has this frame, and the frame has g
+                cycle.append(cycle)
+            return range(k)
+
+        self.assertEqual(self.returning(select)[0].size, 5)
+
+    def test_a_g_kept_by_error_feedback_is_refused(self):
+        class Keeps:
+            def select(self, g, k):
+                self.last = g
+                return range(k)
+
+        sparfuse.register_sparsifier("keeps", Keeps)
+        feedback = sparfuse.ErrorFeedback(sparfuse.Sparsifier("keeps", density=0.5))
+        with self.assertRaisesRegex(sparfuse.ConfigError, r"Keeps.select\(g, k\) keeps g"):
+            feedback.step("w", gradient(10))
+
     def test_its_exceptions_arrive(self):
         def fail(g, k):
             raise KeyError("mine")

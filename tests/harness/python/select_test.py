@@ -192,10 +192,31 @@ class Errors(unittest.TestCase):
         self.expect(sparfuse.UnsupportedError, "g is on device cuda:1.*CPU", select, OnGpu())
 
     @unittest.skipIf(torch is None, "torch is not installed")
+    def test_refuses_tensors_that_are_negated_when_read(self):
+        negated = torch.complex(torch.zeros(4), torch.ones(4)).conj().imag
+        s = sparfuse.Sparsifier("topk", density=0.5)
+        words = r"is a tensor with the negative bit.*pass {}\.resolve_neg\(\)"
+        for call in [s.select, lambda g: sparfuse.ErrorFeedback(s).step("w", g),
+                     sparfuse.Quantizer("sign").encode]:
+            self.expect(TypeError, "g " + words.format("g"), call, negated)
+        self.expect(TypeError, "conjugate bit.*resolve_conj", s.select,
+                    torch.zeros(4, dtype=torch.complex64).conj())
+        idx, val = s.select(negated.resolve_neg())
+        self.assertEqual(val.tolist(), [-1, -1])
+        out = torch.zeros(4)
+        with self.assertRaisesRegex(TypeError, "out " + words.format("out")):
+            sparfuse.decompress([(idx, val)], 4, out=torch._neg_view(out))
+        self.assertEqual(out.tolist(), [0, 0, 0, 0])
+
+    @unittest.skipIf(torch is None, "torch is not installed")
     def test_wrong_tensors(self):
         select = sparfuse.Sparsifier("topk").select
         self.expect(TypeError, r"float64.*g\.float\(\)", select, torch.zeros(3).double())
-        self.expect(TypeError, "bfloat16", select, torch.zeros(3, dtype=torch.bfloat16))
+        for dtype in [torch.bfloat16, torch.float8_e4m3fn]:
+            self.expect(TypeError, rf"{dtype}.*expected float32: pass g\.float\(\)$", select,
+                        torch.zeros(3).to(dtype))
+        self.expect(TypeError, r"complex64.*pass torch\.view_as_real\(g\)\.float\(\)$", select,
+                    torch.zeros(3, dtype=torch.complex64))
         self.expect(TypeError, "detach", select, torch.zeros(3, requires_grad=True))
         self.expect(TypeError, "meta", select, torch.zeros(3, device="meta"))
 

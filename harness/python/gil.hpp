@@ -1,0 +1,63 @@
+// Gives Python's lock back and takes it, in threads that may outlive the interpreter.
+//
+// Python ends a daemon thread that asks for the lock while the program ends: by unwinding, before
+// 3.14. Destructors cannot be unwound, and those on the way would touch objects of Python without
+// the lock. A thread that is ended thus waits here for the end of the process instead, as it does
+// from 3.14 on.
+#pragma once
+
+#include <cxxabi.h>
+#include <pybind11/pybind11.h>
+#include <unistd.h>
+
+#include <optional>
+
+namespace sparfuse::python {
+
+// Runs what may end this thread; `run` must have nothing to destroy when it does.
+template <class Run>
+auto UnlessEnding(const Run& run) {
+  try {
+    return run();
+  } catch (const abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
+// Without the lock for its lifetime. Needs the GIL.
+class GilReleased {
+ public:
+  GilReleased() : state_(PyEval_SaveThread()) {}
+  ~GilReleased() {
+    UnlessEnding([&] { PyEval_RestoreThread(state_); });
+  }
+  GilReleased(const GilReleased&) = delete;
+  GilReleased& operator=(const GilReleased&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// With the lock for its lifetime, in any thread.
+class GilHeld {
+ public:
+  GilHeld() {
+    UnlessEnding([&] { held_.emplace(); });
+  }
+  GilHeld(const GilHeld&) = delete;
+  GilHeld& operator=(const GilHeld&) = delete;
+
+ private:
+  std::optional<pybind11::gil_scoped_acquire> held_;
+};
+
+// callable(*arguments). Throws what it raises.
+template <class... Arguments>
+pybind11::object CallPython(const pybind11::object& callable, const Arguments&... arguments) {
+  PyObject* const result = UnlessEnding(
+      [&] { return PyObject_CallFunctionObjArgs(callable.ptr(), arguments.ptr()..., nullptr); });
+  if (result == nullptr) throw pybind11::error_already_set();
+  return pybind11::reinterpret_steal<pybind11::object>(result);
+}
+
+}  // namespace sparfuse::python
