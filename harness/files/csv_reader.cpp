@@ -10,9 +10,12 @@ std::vector<std::string> CsvReader::Record() {
   record_line_ = line_;
   std::vector<std::string> fields;
   do fields.push_back(Field());
-  while (Take(','));
+  while (Take(delimiter_));
   Take('\r');
-  if (!AtEnd() && !Take('\n')) Fail("expected a comma or the end of the line");
+  if (!AtEnd() && !Take('\n')) {
+    Fail(delimiter_ == ',' ? "expected a comma or the end of the line"
+                           : fmt::format("expected '{}' or the end of the line", delimiter_));
+  };
   return fields;
 }
 
@@ -30,7 +33,7 @@ bool CsvReader::Take(char wanted) {
 std::string CsvReader::Field() {
   std::string field;
   if (!Take('"')) {
-    while (!AtEnd() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
+    while (!AtEnd() && text_[at_] != delimiter_ && text_[at_] != '\n' && text_[at_] != '\r')
       field += text_[at_++];
     return field;
   }

@@ -12,7 +12,8 @@ namespace sparfuse::harness {
 class CsvReader {
  public:
   // Both must outlive this object; `name` is the file's.
-  CsvReader(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+  CsvReader(std::string_view text, const std::string& name, char delimiter = ',')
+      : text_(text), name_(name), delimiter_(delimiter) {}
 
   bool AtEnd() const { return at_ >= text_.size(); }
   std::vector<std::string> Record();
@@ -27,6 +28,7 @@ class CsvReader {
 
   std::string_view text_;
   const std::string& name_;
+  char delimiter_;
   std::size_t at_ = 0;
   int line_ = 1;
   int record_line_ = 1;

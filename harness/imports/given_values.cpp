@@ -9,21 +9,14 @@
 #include <span>
 
 #include "core/base/error.hpp"
+#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
-namespace {
-
-std::string_view WithoutByteOrderMark(std::string_view text) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets write
-  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
-  return text;
-}
-
-}  // namespace
-
-GivenRows::GivenRows(std::string_view text, const std::string& name)
-    : name_(name), reader_(WithoutByteOrderMark(text), name), header_(reader_.Record()) {
+GivenRows::GivenRows(std::string_view text, const std::string& name, char delimiter)
+    : name_(name), reader_(text, name, delimiter), header_(reader_.Record()) {
+  while (header_.size() == 1 && Trimmed(header_[0]).empty() && !reader_.AtEnd())
+    header_ = reader_.Record();
   for (std::string& column : header_) column = std::string(Trimmed(column));
 }
 
@@ -93,10 +86,11 @@ std::optional<int> GivenValues::NeedInteger(const std::string& key, Range range)
 
 void GivenValues::Expected(const std::string& key, std::string_view expected) const {
   const GivenText* given = Find(key);
-  problems_->push_back(
-      given == nullptr
-          ? fmt::format("{}: no {}: expected {}", where_, key, expected)
-          : fmt::format("{} = \"{}\": expected {}", given->where, given->text, expected));
+  const std::string odd = given == nullptr ? "" : OddCharacters(given->text);
+  problems_->push_back(given == nullptr
+                           ? fmt::format("{}: no {}: expected {}", where_, key, expected)
+                           : fmt::format("{} = \"{}\"{}: expected {}", given->where, given->text,
+                                         odd.empty() ? "" : ", which has " + odd, expected));
 }
 
 std::string_view Trimmed(std::string_view text) {

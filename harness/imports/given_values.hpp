@@ -26,8 +26,9 @@ struct GivenRow {
 // Errors of the file's form are Error{kConfig}, as those of CsvReader.
 class GivenRows {
  public:
-  // Reads the header. Both must outlive this object; `name` is the file's.
-  GivenRows(std::string_view text, const std::string& name);
+  // Reads the header, the first line that is not empty. Both must outlive this object; `name` is
+  // the file's.
+  GivenRows(std::string_view text, const std::string& name, char delimiter = ',');
 
   // Without white space around its names.
   const std::vector<std::string>& header() const noexcept { return header_; }

@@ -10,87 +10,12 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "harness/files/log_text.hpp"
 #include "harness/imports/given_values.hpp"
 #include "harness/imports/imports.hpp"
 #include "harness/statistics/statistics.hpp"
 
 namespace sparfuse::harness {
-
-namespace {
-
-struct Unnamed {
-  std::string pattern;  // as std::regex takes it
-  std::vector<std::pair<std::size_t, std::string>> names;
-};
-
-// Takes the names out of the groups and counts these.
-Unnamed WithoutNames(std::string_view pattern) {
-  Unnamed made;
-  std::size_t groups = 0;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    made.pattern += c;
-    if (c == '\\' && i + 1 < pattern.size()) {
-      made.pattern += pattern[++i];
-    } else if (in_class || c == '[') {
-      in_class = c != ']';
-    } else if (c == '(') {
-      const std::string_view rest = pattern.substr(i + 1);
-      const std::size_t open = rest.starts_with("?P<") ? 3 : rest.starts_with("?<") ? 2 : 0;
-      if (open == 0) {
-        groups += !rest.starts_with('?');
-        continue;
-      }
-      ++groups;
-      const std::size_t close = rest.find('>');
-      if (close == std::string_view::npos) continue;  // the library says what is wrong
-      made.names.emplace_back(groups, rest.substr(open, close - open));
-      i += close + 1;
-    }
-  }
-  return made;
-}
-
-}  // namespace
-
-LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string>& known)
-    : where_(pattern.where) {
-  Unnamed made = WithoutNames(pattern.text);
-  try {
-    pattern_ = std::regex(made.pattern, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: no regular expression: {}", where_, pattern.text,
-                                        error.what()));
-  }
-  if (made.names.empty()) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: expected a named group, as (?<seconds>...)",
-                                        where_, pattern.text));
-  }
-  for (const auto& [group, name] : made.names) {
-    if (std::ranges::find(known, name) == known.end()) {
-      SPARFUSE_THROW(kConfig, fmt::format("{}: unknown group \"{}\"{}", where_, name,
-                                          Suggestion(name, known)));
-    }
-  }
-  names_ = std::move(made.names);
-}
-
-std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
-  std::map<std::string, std::string> values;
-  std::match_results<std::string_view::const_iterator> found;
-  try {
-    if (line.size() > kLongestLine || !std::regex_search(line.begin(), line.end(), found, pattern_))
-      return values;
-  } catch (const std::regex_error& error) {  // it gave up
-    SPARFUSE_THROW(kConfig, fmt::format("{}: the expression is too complex for a line: {}", where_,
-                                        error.what()));
-  }
-  for (const auto& [group, name] : names_) {
-    if (found[group].matched) values[name] = found[group].str();
-  }
-  return values;
-}
 
 namespace {
 
@@ -101,6 +26,7 @@ struct LoggedTraining {
   std::vector<std::pair<std::string, double>> system_rates;  // where each stands
   // Keys of the setting that lines say ("workers"), the first of each.
   std::map<std::string, GivenText> said;
+  std::vector<std::string> notes;  // what was taken off, left out or put together
 };
 
 constexpr Range kSeconds{0, 1e9}, kSteps{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
@@ -109,7 +35,8 @@ using Line = std::map<std::string, GivenText>;
 
 // Hands each line with values, in its order, to `use`.
 void LinesByPatterns(std::string_view text, const std::string& name, const ImportMap& map,
-                     Problems& problems, const std::function<void(const std::string&, Line)>& use) {
+                     Problems& problems, std::vector<std::string>& notes,
+                     const std::function<void(const std::string&, Line)>& use) {
   std::vector<std::string> known;
   for (const auto keys : {LineKeys(), ResultKeys(), LogKeys()}) {
     for (const ImportKey& key : keys) known.emplace_back(key.name);
@@ -117,30 +44,35 @@ void LinesByPatterns(std::string_view text, const std::string& name, const Impor
   std::vector<LinePattern> patterns;
   for (const GivenText& pattern : map.patterns) patterns.emplace_back(pattern, known);
   std::vector<bool> matched(patterns.size());
-  int number = 0;
-  while (!text.empty()) {
-    ++number;
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string where = fmt::format("{}:{}", name, number);
+  const LogText log = LinesOfLog(text);
+  notes.insert(notes.end(), log.notes.begin(), log.notes.end());
+  for (const LogLine& each : log.lines) {
+    const std::string where = fmt::format("{}:{}", name, each.number);
     Line line;
     for (std::size_t i = 0; i < patterns.size(); ++i) {
-      for (auto& [key, value] : patterns[i].Match(Trimmed(text.substr(0, end)))) {
+      // What looks like a label may be what a pattern reads, a step or a time.
+      auto found = patterns[i].Match(each.text);
+      if (found.empty() && each.text.size() != each.whole.size())
+        found = patterns[i].Match(each.whole);
+      for (auto& [key, value] : found) {
         matched[i] = true;
         line.try_emplace(key, GivenText{std::move(value), fmt::format("{}: {}", where, key)});
       }
     }
     if (!line.empty()) use(where, std::move(line));
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
+  // A log that ends within its first epoch has no evaluation; one that no pattern fits is another.
+  const bool any = std::ranges::find(matched, true) != matched.end();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     if (!matched[i])
-      problems.push_back(fmt::format("{}: it matches no line of {}", patterns[i].where(), name));
+      (any ? notes : problems)
+          .push_back(fmt::format("{}: it matches no line of {}", patterns[i].where(), name));
   }
 }
 
 void LinesByColumns(std::string_view text, const std::string& name, const ImportMap& map,
                     Problems& problems, const std::function<void(const std::string&, Line)>& use) {
-  GivenRows rows(text, name);
+  GivenRows rows(text, name, map.delimiter);
   const std::vector<std::string>& header = rows.header();
   for (const auto& [key, column] : map.columns) {
     if (std::ranges::find(header, column.text) == header.end())
@@ -168,13 +100,19 @@ bool IsLineKey(const std::string& key) {
 // Puts the values of lines together, each in its unit.
 class Collector {
  public:
-  Collector(const GivenValues& constants, Problems& problems)
-      : constants_(&constants), problems_(&problems) {}
+  Collector(const GivenValues& constants, const ImportMap& map, Problems& problems)
+      : constants_(&constants), map_(&map), problems_(&problems) {}
 
   void Add(const std::string& where, Line line) {
     GivenValues given(where, *problems_);
     for (auto& [key, value] : line) {
-      if (IsLineKey(key)) {
+      if (std::ranges::find(map_->leave_out, value.text) != map_->leave_out.end()) {
+        ++left_out_;
+      } else if (key == "loss" && IsNoNumber(value.text)) {  // of a step that was skipped
+        ++lost_;
+        given.Set(key, {"", value.where});
+      } else if (IsLineKey(key)) {
+        value.text = PlainNumber(value.text, *map_);
         given.Set(key, std::move(value));
       } else {
         found_.said.try_emplace(key, std::move(value));
@@ -203,12 +141,125 @@ class Collector {
       found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
     }
     const bool timed = step.seconds || step.rate;
-    if (timed || (step.loss && given.Find("metric") == nullptr)) found_.steps.push_back(step);
+    if (timed || (step.loss && given.Find("metric") == nullptr)) {
+      found_.steps.push_back(step);
+      places_.push_back({where, given.Find("step") != nullptr, timed});
+    }
   }
 
-  LoggedTraining Take() { return std::move(found_); }
+  LoggedTraining Take() {
+    if (left_out_ > 0)
+      found_.notes.push_back(fmt::format("leave_out: {} values left out", left_out_));
+    if (lost_ > 0) found_.notes.push_back(fmt::format("{} losses are NaN or infinite", lost_));
+    TakeStepsFromBehind();
+    TakeStepsOnce();
+    return std::move(found_);
+  }
 
  private:
+  struct Place {
+    std::string where;
+    bool has_step = false, timed = false;  // itself
+  };
+
+  static bool IsNoNumber(std::string_view text) {
+    std::string small;
+    for (const char c : text.substr(0, 10))
+      small += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const std::string_view word =
+        std::string_view(small).substr(small.starts_with('-') || small.starts_with('+') ? 1 : 0);
+    return word == "nan" || word == "inf" || word == "infinity";
+  }
+
+  // Where the first time has no step before it and the last one has one behind it, each step stands
+  // behind its time.
+  void TakeStepsFromBehind() {
+    std::size_t first = places_.size(), last = 0;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (!places_[i].timed) continue;
+      if (places_[i].has_step) return;
+      first = std::min(first, i);
+      last = i;
+    }
+    const auto has_step = [](const Place& place) { return place.has_step; };
+    const auto begin = std::ranges::find_if(places_, has_step);
+    if (first == places_.size() || begin < places_.begin() + static_cast<std::ptrdiff_t>(first) ||
+        std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(last), places_.end(),
+                     has_step) ||
+        found_.steps[first].step)
+      return;
+    std::optional<double> step;
+    for (std::size_t i = places_.size(); i-- > 0;) {
+      if (places_[i].has_step) step = found_.steps[i].step;
+      if (places_[i].timed) found_.steps[i].step = step;
+    }
+    found_.notes.emplace_back("steps stand in lines behind those of their times");
+  }
+
+  // Steps that come again are those of several ranks where each comes as often, and otherwise of
+  // several runs.
+  void TakeStepsOnce() {
+    std::map<double, std::vector<std::size_t>> lines;  // of each step: indices
+    std::optional<std::size_t> before, wrong;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (!places_[i].timed || !places_[i].has_step) continue;
+      const double step = *found_.steps[i].step;
+      if (before && !wrong && step <= *found_.steps[*before].step) {
+        wrong = i;
+        wrong_before_ = *before;
+      }
+      before = i;
+      lines[step].push_back(i);
+    }
+    if (!wrong || map_->steps_again == "all") return;
+    std::vector<bool> drop(found_.steps.size());
+    const std::size_t times = lines.begin()->second.size();
+    const bool alike = times > 1 && std::ranges::all_of(lines, [&](const auto& each) {
+                         return each.second.size() == times &&
+                                each.second.back() - each.second.front() < 4 * times;
+                       });
+    if (map_->steps_again.empty() && !alike) {
+      problems_->push_back(fmt::format(
+          "{}: step {:g} behind step {:g} in {}: expected steps that grow, of one run and one "
+          "rank; "
+          "steps_again = \"last\" in the map takes the last line of each step, \"all\" all lines",
+          places_[*wrong].where, *found_.steps[*wrong].step, *found_.steps[wrong_before_].step,
+          places_[wrong_before_].where));
+      return;
+    }
+    std::size_t dropped = 0;
+    for (auto& [step, indices] : lines) {
+      ImportedStep& kept = found_.steps[indices.back()];
+      if (map_->steps_again.empty()) {
+        kept.seconds = MedianOf(indices, &ImportedStep::seconds);
+        kept.rate = MedianOf(indices, &ImportedStep::rate);
+        kept.loss = MedianOf(indices, &ImportedStep::loss);
+      }
+      for (std::size_t i = 0; i + 1 < indices.size(); ++i) drop[indices[i]] = true;
+      dropped += indices.size() - 1;
+    }
+    found_.notes.push_back(
+        map_->steps_again.empty()
+            ? fmt::format("each step comes {} times, as of {} ranks: the median of each counts",
+                          times, times)
+            : fmt::format("steps_again: {} lines left out, whose steps come again", dropped));
+    std::vector<ImportedStep> kept;
+    for (std::size_t i = 0; i < drop.size(); ++i) {
+      if (!drop[i]) kept.push_back(found_.steps[i]);
+    }
+    found_.steps = std::move(kept);
+  }
+
+  std::optional<double> MedianOf(const std::vector<std::size_t>& indices,
+                                 std::optional<double> ImportedStep::*member) const {
+    std::vector<double> values;
+    for (const std::size_t i : indices) {
+      if (found_.steps[i].*member) values.push_back(*(found_.steps[i].*member));
+    }
+    if (values.empty()) return std::nullopt;
+    return MedianEstimate(values).value;
+  }
+
   void ReadStep(const GivenValues& given) {
     const auto within = given.Number("step", kSteps);
     const auto epoch = given.Number("epoch", kSteps);
@@ -230,7 +281,8 @@ class Collector {
   }
 
   std::optional<double> Elapsed(const GivenValues& given) {
-    const auto clock = given.Number("clock_ms", {0, 1e15});
+    auto clock = given.Number("clock_ms", {0, 1e15});
+    if (const auto seconds = given.Number("clock_s", {0, 1e12})) clock = 1e3 * *seconds;
     if (clock && !first_clock_) first_clock_ = clock;
     if (clock) elapsed_ = 1e-3 * (*clock - *first_clock_);
     if (const auto elapsed = given.Number("elapsed", kSeconds)) elapsed_ = elapsed;
@@ -238,14 +290,17 @@ class Collector {
   }
 
   const GivenValues* constants_;
+  const ImportMap* map_;
   Problems* problems_;
+  std::vector<Place> places_;  // of found_.steps
+  std::size_t left_out_ = 0, lost_ = 0, wrong_before_ = 0;
   LoggedTraining found_;
   std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;
 };
 
 // `given` has the constants steps_per_epoch and warmup. What cannot be read becomes a problem.
-LoggedTraining ReadLoggedLines(std::string_view text, const std::string& name, const ImportMap& map,
-                               const GivenValues& given, Problems& problems) {
+LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
+                               const ImportMap& map, const GivenValues& given, Problems& problems) {
   if (map.patterns.empty() == map.columns.empty()) {
     problems.push_back(
         fmt::format("{}: expected `patterns` in the map, of a log of lines, or "
@@ -253,16 +308,19 @@ LoggedTraining ReadLoggedLines(std::string_view text, const std::string& name, c
                     name));
     return {};
   }
-  Collector collector(given, problems);
+  Collector collector(given, map, problems);
+  std::vector<std::string> notes;
+  const std::string text = ImportedText(bytes, name, map, &notes);
   const auto add = [&](const std::string& where, Line line) {
     collector.Add(where, std::move(line));
   };
   if (map.columns.empty()) {
-    LinesByPatterns(text, name, map, problems, add);
+    LinesByPatterns(text, name, map, problems, notes, add);
   } else {
     LinesByColumns(text, name, map, problems, add);
   }
   LoggedTraining found = collector.Take();
+  found.notes.insert(found.notes.begin(), notes.begin(), notes.end());
   // The first steps warm up; of lines that do not count steps, the first lines.
   const int warmup = given.Integer("warmup", {0, 1e9}).value_or(0);
   int timed = 0;
@@ -288,6 +346,8 @@ class LogReader {
     for (const auto& [key, value] : log_.said) TakeSaid(key, value);
     if (auto setting = SettingOf(given_, map, catalog, problems_)) setting_ = *setting;
   }
+
+  const std::vector<std::string>& notes() const noexcept { return log_.notes; }
 
   std::vector<ImportedResult> Read() {
     std::vector<ImportedResult> results;
@@ -337,11 +397,19 @@ class LogReader {
                       "how many first steps are left out, 0 where the log begins behind "
                       "them");
     }
+    // "5.2 steps/s" and "0.3 s/it" are times of steps.
+    const std::string unit = given_.Text("unit");
+    const bool of_steps = ToBaseUnits(kStepSeconds, 1, unit, *workload_, {}).expected.empty();
     std::vector<double> seconds, inverse_rates;
     for (const ImportedStep& step : log_.steps) {
       if (!step.measured) continue;
       if (step.seconds && *step.seconds > 0) seconds.push_back(*step.seconds);
-      if (step.rate && *step.rate > 0) inverse_rates.push_back(1 / *step.rate);
+      if (!step.rate || !(*step.rate > 0)) continue;
+      if (of_steps) {
+        seconds.push_back(ToBaseUnits(kStepSeconds, *step.rate, unit, *workload_, {}).value);
+      } else {
+        inverse_rates.push_back(1 / *step.rate);
+      }
     }
     const auto units = setting_.units_per_step();
     ImportedResult result = Result(seconds.empty() || units ? kThroughput : kStepSeconds);
@@ -465,8 +533,11 @@ class LogReader {
 }  // namespace
 
 std::vector<ImportedResult> ReadTrainingLog(std::string_view text, const std::string& name,
-                                            const ImportMap& map, const Catalog& catalog) {
-  return LogReader(text, name, map, catalog).Read();
+                                            const ImportMap& map, const Catalog& catalog,
+                                            std::vector<std::string>* notes) {
+  LogReader reader(text, name, map, catalog);
+  if (notes != nullptr) *notes = reader.notes();
+  return reader.Read();
 }
 
 }  // namespace sparfuse::harness

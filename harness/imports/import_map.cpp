@@ -1,13 +1,16 @@
 #include "harness/imports/import_map.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
+#include "harness/imports/imports.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -46,6 +49,7 @@ constexpr ImportKey kLineKeys[] = {
     {"system_rate", "of all workers, which `per` is held to"},
     {"elapsed", "seconds since training began"},
     {"clock_ms", "time of day in milliseconds: training began at the first one"},
+    {"clock_s", "time of day in seconds, as TensorBoard's Wall time"},
     {"loss", "of training"},
     {"metric", "what was evaluated"}};
 
@@ -100,11 +104,75 @@ void ReadStrings(const TomlFile& file, const std::string& table,
   }
 }
 
+void ReadExpressions(const TomlFile& file, const std::string& key, std::vector<GivenText>& into) {
+  const json* list = file.Find("/" + key);
+  if (list == nullptr) return;
+  if (!list->is_array() || list->empty())
+    file.FailValue("/" + key, "a list of regular expressions");
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string at = fmt::format("/{}/{}", key, i);
+    if (!(*list)[i].is_string()) file.FailValue(at, "a regular expression");
+    into.push_back({(*list)[i], fmt::format("{}: {}[{}]", file.Where(at), key, i)});
+  }
+}
+
+std::vector<std::string> StringsAt(const TomlFile& file, const std::string& pointer) {
+  std::vector<std::string> strings;
+  const json& list = *file.Find(pointer);
+  const auto is_string = [](const json& each) { return each.is_string(); };
+  if (!list.is_array() || !std::ranges::all_of(list, is_string))
+    file.FailValue(pointer, "a list of cells, in quotes");
+  for (const json& each : list) strings.push_back(each);
+  return strings;
+}
+
+// How cells, numbers and lines are written, and what of them is left out.
+void ReadForms(const TomlFile& file, ImportMap& map) {
+  const auto text = [&](const char* key, std::span<const std::string_view> allowed) {
+    const std::string pointer = fmt::format("/{}", key);
+    const json* value = file.Find(pointer);
+    if (value == nullptr) return std::string();
+    if (!value->is_string() ||
+        std::ranges::find(allowed, value->get<std::string>()) == allowed.end())
+      file.FailValue(pointer, fmt::format("one of \"{}\"", fmt::join(allowed, "\", \"")));
+    return value->get<std::string>();
+  };
+  static constexpr std::string_view kEncodings[] = {"utf-8", "latin-1"},
+                                    kDelimiters[] = {",", ";", "\t", "|", "tab"},
+                                    kThousands[] = {",", ".", "'", " ", "_"},
+                                    kDecimals[] = {".", ","}, kAgain[] = {"last", "all"};
+  map.encoding = text("encoding", kEncodings);
+  if (const std::string given = text("delimiter", kDelimiters); !given.empty())
+    map.delimiter = given == "tab" ? '\t' : given.front();
+  map.thousands = text("thousands", kThousands);
+  if (const std::string given = text("decimal", kDecimals); !given.empty()) map.decimal = given;
+  if (map.thousands == map.decimal)
+    file.FailValue("/thousands", "another character than `decimal`, the sign before the fraction");
+  map.steps_again = text("steps_again", kAgain);
+  if (file.Find("/leave_out") != nullptr) map.leave_out = StringsAt(file, "/leave_out");
+  const json* rows = file.Find("/leave_out_rows");
+  if (rows == nullptr) return;
+  if (!rows->is_object())
+    file.FailValue("/leave_out_rows", "{ \"their column\" = [\"cell\"], ... }");
+  for (const auto& [column, cells] : rows->items()) {
+    const auto is_string = [](const json& each) { return each.is_string(); };
+    if (!cells.is_array() || !std::ranges::all_of(cells, is_string)) {
+      file.Fail("/leave_out_rows",
+                fmt::format("leave_out_rows: {} = {}: expected a list of cells, in "
+                            "quotes",
+                            column, Shown(cells)));
+    }
+    for (const json& cell : cells) map.leave_out_rows[column].push_back(cell);
+  }
+}
+
 ImportMap MapOf(const TomlFile& file, ImportForm form) {
   ImportMap map;
   std::vector<std::string> known = ValueKeys(form);
-  for (const char* table : {"columns", "workloads", "methods"}) known.emplace_back(table);
-  if (form == ImportForm::kLog) known.emplace_back("patterns");
+  for (const char* table : {"columns", "workloads", "methods", "encoding", "delimiter", "thousands",
+                            "decimal", "leave_out", "leave_out_rows", "leave_out_lines"})
+    known.emplace_back(table);
+  if (form == ImportForm::kLog) known.insert(known.end(), {"patterns", "steps_again"});
   file.CheckKeys("", "a map", known);
   const auto where = [&](const std::string& pointer, const std::string& key) {
     return fmt::format("{}: {}", file.Where(pointer), key);
@@ -122,15 +190,9 @@ ImportMap MapOf(const TomlFile& file, ImportForm form) {
   }
   ReadStrings(file, "workloads", map.workloads);
   ReadStrings(file, "methods", map.methods);
-  if (const json* patterns = file.Find("/patterns"); patterns != nullptr) {
-    if (!patterns->is_array() || patterns->empty())
-      file.FailValue("/patterns", "a list of regular expressions");
-    for (std::size_t i = 0; i < patterns->size(); ++i) {
-      const std::string at = fmt::format("/patterns/{}", i);
-      if (!(*patterns)[i].is_string()) file.FailValue(at, "a regular expression");
-      map.patterns.push_back({(*patterns)[i], where(at, fmt::format("patterns[{}]", i))});
-    }
-  }
+  ReadExpressions(file, "patterns", map.patterns);
+  ReadExpressions(file, "leave_out_lines", map.leave_out_lines);
+  ReadForms(file, map);
   return map;
 }
 
@@ -166,6 +228,7 @@ ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form) {
     map = MapOf(TomlFile::Read(request.file), form);
     map.folder = request.file.parent_path();
   }
+  if (!request.encoding.empty()) map.encoding = request.encoding;
   for (const std::string& given : request.columns) {
     auto [key, value] = Pair("--column", given, ColumnKeys(form));
     map.columns[key] = std::move(value);
@@ -176,6 +239,53 @@ ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form) {
     map.values[key] = std::move(value);
   }
   return map;
+}
+
+std::string PlainNumber(std::string_view text, const ImportMap& map) {
+  if (map.thousands.empty() && map.decimal == ".") return std::string(text);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::string plain;
+  bool in_fraction = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == map.decimal.front()) {
+      plain += '.';
+      in_fraction = true;
+      continue;
+    }
+    const auto digit = [&](std::size_t at) { return at < text.size() && is_digit(text[at]); };
+    const bool groups = !map.thousands.empty() && c == map.thousands.front() && !in_fraction &&
+                        i > 0 && is_digit(text[i - 1]) && digit(i + 1) && digit(i + 2) &&
+                        digit(i + 3) && !digit(i + 4);
+    if (groups) continue;
+    if (c == '.') return std::string(text);  // a point that is neither of the two
+    in_fraction = in_fraction && is_digit(c);
+    plain += c;
+  }
+  return plain;
+}
+
+std::string ImportedText(std::string_view bytes, const std::string& name, const ImportMap& map,
+                         std::vector<std::string>* notes) {
+  const std::string decoded = DecodedText(bytes, name, map.encoding);
+  if (map.leave_out_lines.empty()) return decoded;
+  std::vector<LinePattern> patterns;
+  for (const GivenText& pattern : map.leave_out_lines) patterns.emplace_back(pattern);
+  std::string kept;
+  std::size_t left_out = 0;
+  for (std::string_view rest = decoded; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    const bool matched = std::ranges::any_of(
+        patterns, [&](const LinePattern& pattern) { return pattern.Matches(Trimmed(line)); });
+    left_out += matched;
+    if (!matched) kept += line;
+    if (end < rest.size()) kept += '\n';
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (notes != nullptr)
+    notes->push_back(fmt::format("leave_out_lines: {} lines left out", left_out));
+  return kept;
 }
 
 }  // namespace sparfuse::harness

@@ -26,7 +26,14 @@ struct ImportMap {
   std::map<std::string, GivenText> columns;               // key -> the file's name for it
   std::map<std::string, std::string> workloads, methods;  // theirs -> ours
   std::vector<GivenText> patterns;                        // of logs: regular expressions
-  std::filesystem::path folder;                           // that model tables are relative to
+  std::string encoding;                                   // as DecodedText takes it
+  char delimiter = ',';                                   // between the cells of a row
+  std::string thousands, decimal = ".";                   // how numbers are written
+  std::vector<std::string> leave_out;                     // cells that are no numbers: "OOM"
+  std::map<std::string, std::vector<std::string>> leave_out_rows;  // column -> its cells
+  std::vector<GivenText> leave_out_lines;                          // regular expressions
+  std::string steps_again;       // of logs: "last", "all" or "": refused
+  std::filesystem::path folder;  // that model tables are relative to
 };
 
 enum class ImportForm { kTable, kLog };
@@ -35,11 +42,21 @@ enum class ImportForm { kTable, kLog };
 struct ImportMapRequest {
   std::filesystem::path file;                // "": none
   std::vector<std::string> columns, values;  // "KEY=NAME", "KEY=VALUE": before those of the file
+  std::string encoding;                      // "": as the file has it
 };
 
 // Throws Error{kConfig} naming file and line, or the option, for keys that are none and values of
 // another type.
 ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form);
 ImportMap ParseImportMap(std::string_view text, const std::string& name, ImportForm form);
+
+// `text` as NumberIn takes it: without the map's separators of thousands, which stand before three
+// digits each, and with a point for its decimal sign. What is written otherwise stays as it is.
+std::string PlainNumber(std::string_view text, const ImportMap& map);
+
+// The file's text, decoded, with empty lines in the place of those that are left out. notes: gets
+// how many these are.
+std::string ImportedText(std::string_view bytes, const std::string& name, const ImportMap& map,
+                         std::vector<std::string>* notes);
 
 }  // namespace sparfuse::harness

@@ -55,12 +55,38 @@ std::vector<Column> ColumnsOf(const std::vector<std::string>& header, const std:
   return columns;
 }
 
+bool IsText(const std::string& key) {
+  constexpr std::string_view kTexts[] = {"source",     "system", "workload", "method",
+                                         "sparsifier", "per",    "metric",   "unit"};
+  return std::ranges::find(kTexts, key) != std::end(kTexts);
+}
+
+// The cell for which the map leaves the row out; "" for rows that are read.
+std::string WhyLeftOut(const std::vector<std::string>& fields,
+                       const std::vector<std::string>& header, const std::vector<Column>& columns,
+                       const ImportMap& map) {
+  const auto cell = [&](std::size_t at) { return std::string(Trimmed(fields[at])); };
+  for (const auto& [column, cells] : map.leave_out_rows) {
+    const auto at = static_cast<std::size_t>(std::ranges::find(header, column) - header.begin());
+    if (std::ranges::find(cells, cell(at)) != cells.end())
+      return fmt::format("{} = {}", column, cell(at));
+  }
+  const auto value = std::ranges::find(columns, "value", &Column::key);
+  if (value == columns.end()) return "";
+  const std::string text = cell(value->position);
+  return std::ranges::find(map.leave_out, text) == map.leave_out.end()
+             ? ""
+             : fmt::format("{} = {}", value->name, text);
+}
+
 }  // namespace
 
 std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::string& name,
                                             const ImportMap& map, const Catalog& catalog,
-                                            std::vector<std::string>* unread) {
-  GivenRows rows(text, name);
+                                            std::vector<std::string>* unread,
+                                            std::vector<std::string>* notes) {
+  const std::string decoded = ImportedText(text, name, map, notes);
+  GivenRows rows(decoded, name, map.delimiter);
   const std::vector<std::string>& header = rows.header();
   Problems problems;
   for (std::size_t i = 0; i < header.size(); ++i) {
@@ -69,20 +95,39 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
       problems.push_back(fmt::format("{}:1: two columns \"{}\": expected one", name, header[i]));
   }
   const std::vector<Column> columns = ColumnsOf(header, name, map, problems);
+  for (const auto& [column, cells] : map.leave_out_rows) {
+    if (std::ranges::find(header, column) == header.end())
+      problems.push_back(fmt::format("leave_out_rows: \"{}\": {} has no such column{}", column,
+                                     name, Suggestion(column, header)));
+  }
   ThrowProblems(problems);
   for (std::size_t i = 0; i < header.size() && unread != nullptr; ++i) {
     if (std::ranges::find(columns, i, &Column::position) == columns.end())
       unread->push_back(header[i]);
   }
   std::vector<ImportedResult> results;
+  std::vector<std::string> left_out;
   std::map<std::tuple<std::string, std::string, int>, std::string> seen;  // where, by identity
   while (const auto row = rows.Next(problems)) {
     const auto& [where, fields] = *row;
+    if (const std::string why = WhyLeftOut(fields, header, columns, map); !why.empty()) {
+      left_out.push_back(fmt::format("{} ({})", where, why));
+      continue;
+    }
     GivenValues given(where, problems);
     for (const auto& [key, value] : map.values) given.Set(key, value);
     for (const Column& column : columns) {
-      given.Set(column.key, {std::string(Trimmed(fields[column.position])),
+      const std::string_view cell = Trimmed(fields[column.position]);
+      if (std::ranges::find(map.leave_out, cell) != map.leave_out.end()) continue;
+      given.Set(column.key, {IsText(column.key) ? std::string(cell) : PlainNumber(cell, map),
                              fmt::format("{}: {}", where, column.name)});
+    }
+    // "75.9%" beside a unit that says so.
+    if (const GivenText* value = given.Find("value");
+        value != nullptr && value->text.ends_with('%') && given.Text("unit") == "%") {
+      const std::string_view number =
+          std::string_view(value->text).substr(0, value->text.size() - 1);
+      given.Set("value", {std::string(Trimmed(number)), value->where});
     }
     const auto result = ResultOf(given, map, catalog, problems);
     if (!result) continue;
@@ -103,6 +148,9 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
   if (results.empty() && problems.empty())
     problems.push_back(fmt::format("{}: no rows: expected one a result", name));
   ThrowProblems(problems);
+  if (!left_out.empty() && notes != nullptr)
+    notes->push_back(
+        fmt::format("{} rows left out: {}", left_out.size(), fmt::join(left_out, ", ")));
   return results;
 }
 

@@ -35,10 +35,11 @@ std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
 // All rows, in the order of the file. A key stands in the column that the map names for it, else as
 // the map's constant, else in a column of its own name. Throws Error{kConfig} with all that is
 // wrong: what is missing, of another type, unknown, in no unit of its metric, or there twice.
-// unread: gets the names of columns that nothing is read from.
+// unread: gets the names of columns that nothing is read from; notes: what was left out.
 std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::string& name,
                                             const ImportMap& map, const Catalog& catalog,
-                                            std::vector<std::string>* unread = nullptr);
+                                            std::vector<std::string>* unread = nullptr,
+                                            std::vector<std::string>* notes = nullptr);
 
 // A regular expression of ECMAScript whose groups may have names, (?<name>...) or (?P<name>...).
 class LinePattern {
@@ -47,7 +48,11 @@ class LinePattern {
   // group, or one that is not in `known`.
   LinePattern(const GivenText& pattern, const std::vector<std::string>& known);
 
+  // One that says which lines are meant, and needs no names.
+  explicit LinePattern(const GivenText& pattern);
+
   const std::string& where() const noexcept { return where_; }
+  bool Matches(std::string_view line) const;
   // {name: what it matched} of the first match; empty where there is none. Lines of more than
   // kLongestLine characters do not match: the library's matching takes stack in proportion.
   std::map<std::string, std::string> Match(std::string_view line) const;
@@ -55,6 +60,9 @@ class LinePattern {
   static constexpr std::size_t kLongestLine = 4096;
 
  private:
+  using Found = std::match_results<std::string_view::const_iterator>;
+  bool Search(std::string_view line, Found& found) const;
+
   std::string where_;
   std::regex pattern_;
   std::vector<std::pair<std::size_t, std::string>> names_;  // of groups, which are counted from 1
@@ -62,9 +70,12 @@ class LinePattern {
 
 // What the log shows: the throughput or, where neither rates nor the batch are known, the step time
 // as the median over steps, as of our own trials; the last evaluation with the curve that led to
-// it; or both. Throws Error{kConfig} with all that is wrong.
+// it; or both. Throws Error{kConfig} with all that is wrong: also for steps that come again or go
+// back, as those of several ranks or runs do, unless each comes as often, of which the median
+// counts, or the map has steps_again. notes: gets what was taken off, left out and put together.
 std::vector<ImportedResult> ReadTrainingLog(std::string_view text, const std::string& name,
-                                            const ImportMap& map, const Catalog& catalog);
+                                            const ImportMap& map, const Catalog& catalog,
+                                            std::vector<std::string>* notes = nullptr);
 
 // Adds to `doubts` what cannot be, and sets implied_gbps:
 //

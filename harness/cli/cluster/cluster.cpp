@@ -59,8 +59,11 @@ std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const fs::path& file) 
     if (asked.operation == kLinkOperationNames[o]) open.operation = static_cast<LinkOperation>(o);
   }
   const std::string text = ReadFile(file);
-  return {asked.from == "osu" ? ReadOsu(text, file.string(), open)
-                              : ReadNcclTests(text, file.string(), open)};
+  LinkLog log = asked.from == "osu" ? ReadOsu(text, file.string(), open)
+                                    : ReadNcclTests(text, file.string(), open);
+  for (const std::string& note : log.notes)
+    fmt::print(stderr, "note: {}: {}\n", file.string(), note);
+  return {std::move(log)};
 }
 
 // The file that may be written: one of the project's, where results lie elsewhere, is everybody's.

@@ -313,6 +313,9 @@ void AddImport(CommandLine& line) {
     take->add_option("--map", request->map.file,
                      "FILE.toml: what is in which column or line, and what is the same for all")
         ->check(NotEmpty("a file"));
+    take->add_option("--encoding", request->map.encoding,
+                     "utf-8 (UTF-16 is known by its mark) or latin-1, in the place of the map's")
+        ->check(CLI::IsMember({"utf-8", "latin-1"}));
     take->add_option("--set", request->map.values,
                      "KEY=VALUE, the same for all, in the place of the map's; may be given again")
         ->allow_extra_args(false);

@@ -14,13 +14,14 @@ namespace {
 using nlohmann::json;
 
 std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& request) {
-  std::vector<std::string> unread;
+  std::vector<std::string> unread, notes;
   const ImportMap map = ReadImportMap(request.map, request.form);
   const std::string name = request.file.string();
   const std::string text = ReadFile(request.file);
   auto results = request.form == ImportForm::kTable
-                     ? ReadResultTable(text, name, map, program.catalog(), &unread)
-                     : ReadTrainingLog(text, name, map, program.catalog());
+                     ? ReadResultTable(text, name, map, program.catalog(), &unread, &notes)
+                     : ReadTrainingLog(text, name, map, program.catalog(), &notes);
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}: {}\n", name, note);
   if (!unread.empty())
     fmt::print(stderr, "note: {}: columns not read: {}\n", name, fmt::join(unread, ", "));
   const std::string sha256 = Sha256Hex(text);

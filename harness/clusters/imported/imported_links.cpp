@@ -20,21 +20,6 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r";
 
-std::string_view Trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
-std::string_view WithoutTag(std::string_view text) {
-  constexpr std::string_view kEnd = "<stdout>:";
-  const std::size_t end = text.find(kEnd);
-  if (!text.starts_with('[') || end == std::string_view::npos) return text;
-  const std::string_view tag = text.substr(0, end);
-  const bool is_tag = tag.find_first_not_of("[]0123456789,") == std::string_view::npos;
-  return is_tag ? Trimmed(text.substr(end + kEnd.size())) : text;
-}
-
 LinkLog LogOf(const std::string& file, const std::string& sha256, const char* program,
               LinkOperation operation, int ranks, int nodes) {
   LinkLog log;
@@ -67,20 +52,6 @@ std::string LinkLog::Source() const {
   return fmt::format("{} of {} ranks on {} node{}: {}, sha256 {}", program, ranks, nodes,
                      nodes == 1 ? "" : "s", std::filesystem::path(file).filename().string(),
                      sha256);
-}
-
-std::vector<LogLine> LinesOf(std::string_view text) {
-  std::vector<LogLine> lines;
-  int number = 0;
-  while (!text.empty()) {
-    ++number;
-    const std::size_t end = text.find('\n');
-    const std::string_view line = WithoutTag(Trimmed(text.substr(0, end)));
-    if (!line.empty()) lines.push_back({number, line});
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
-  return lines;
 }
 
 std::vector<std::string_view> WordsOf(std::string_view text) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/clusters/declared_cluster.hpp"
+#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -35,6 +36,7 @@ struct LinkLog {
   int ranks = 0, nodes = 0;
   std::vector<LinkSample> samples;  // bytes grow
   bool verified = true;             // its results were compared with what they had to be
+  std::vector<std::string> notes;   // what was taken off before its lines
 
   // What all ranks together would need of a link each, bytes a second: nccl-tests' bus bandwidth
   // (doc/PERFORMANCE.md), 2 (n - 1) / n bytes of an all-reduce, (n - 1) / n of an all-gather.
@@ -65,14 +67,6 @@ LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog
 std::vector<LinkLog> ReadFingerprintLogs(const std::string& file);
 
 // What the readers share.
-
-struct LogLine {
-  int number = 0;  // from 1
-  std::string_view text;
-};
-
-// Without line ends and without mpirun's tags ("[1,0]<stdout>:"); empty ones are left out.
-std::vector<LogLine> LinesOf(std::string_view text);
 
 // Parts between white space.
 std::vector<std::string_view> WordsOf(std::string_view text);

@@ -106,7 +106,10 @@ void AddRow(const std::string& file, int line, const std::string& where, const N
 class NcclTable {
  public:
   NcclTable(std::string_view text, const std::string& file, const AskedOfLog& asked)
-      : file_(file), asked_(asked), lines_(LinesOf(text)) {
+      : file_(file), asked_(asked), decoded_(DecodedText(text, file, "any")) {
+    LogText log = LinesOfLog(decoded_);
+    lines_ = std::move(log.lines);
+    log_.notes = std::move(log.notes);
     log_.file = file;
     log_.sha256 = Sha256Hex(text);
   }
@@ -115,16 +118,26 @@ class NcclTable {
     for (const LogLine& line : lines_) {
       if (line.text.front() == '#') {
         Comment(line, line.text.substr(1));
-      } else if (!columns_.empty() && line.text.front() >= '0' && line.text.front() <= '9') {
+      } else if (!columns_.empty() && IsRow(line.text)) {
         rows_.push_back(line);
       }
     }
+    if (runs_ > 1) FailAt(file_, second_run_, "a second run begins: expected one a file");
     if (columns_.empty())
       FailAt(file_, 0, fmt::format("no table of nccl-tests: expected a line \"# {}\"", kColumns));
     if (!units_) FailAt(file_, header_, "no line of units below: expected (B) (elements) (us) ...");
     SetOperation(file_, program_, asked_, log_);
     log_.ranks = SaidOrAsked(file_, log_, "ranks", static_cast<int>(ranks_.size()), asked_.ranks);
-    log_.nodes = SaidOrAsked(file_, log_, "nodes", static_cast<int>(hosts_.size()), asked_.nodes);
+    // Ranks of one host that share a card are on several nodes whose names are equal.
+    const auto hosts = static_cast<int>(hosts_.size());
+    if (same_card_ && asked_.nodes == 0) {
+      FailAt(file_, 0,
+             fmt::format("two ranks have the same device of one host, so that nodes have equal "
+                         "names: expected --nodes N, of more than {}",
+                         hosts));
+    }
+    const bool equal_names = same_card_ && asked_.nodes > hosts;
+    log_.nodes = SaidOrAsked(file_, log_, "nodes", equal_names ? 0 : hosts, asked_.nodes);
     for (const LogLine& line : rows_) Row(line);
     const int last = lines_.back().number;
     if (!ended_) {
@@ -137,6 +150,13 @@ class NcclTable {
   }
 
  private:
+  // A line of NCCL's own begins by a host's name, which may begin with a digit.
+  static bool IsRow(std::string_view line) {
+    const std::size_t end = line.find_first_of(" \t");
+    return line.substr(0, end).find_first_not_of("0123456789.eE+") == std::string_view::npos &&
+           line.front() >= '0' && line.front() <= '9';
+  }
+
   void Comment(const LogLine& line, std::string_view text) {
     const auto words = WordsOf(text);
     if (words.empty()) return;
@@ -146,7 +166,7 @@ class NcclTable {
                      ? ""
                      : std::string(WordsOf(text.substr(at + kStarting.size())).front());
     } else if (words[0] == "nThread") {
-      if (runs_++ > 0) FailAt(file_, line.number, "a second run begins: expected one a file");
+      if (++runs_ == 2) second_run_ = line.number;
     } else if (words[0] == "Rank") {
       Rank(line, words);
     } else if (words[0] == "size") {
@@ -172,13 +192,17 @@ class NcclTable {
                          "expected one group",
                          group));
     }
-    if (!ranks_.insert(std::string(after("Rank"))).second) {
+    // A whole second run repeats its ranks behind a row; processes without MPI print theirs at
+    // once.
+    if (!ranks_.insert(std::string(after("Rank"))).second && rows_.empty()) {
       FailAt(file_, line.number,
              fmt::format("rank {} for the second time: each process ran alone, since nccl-tests "
                          "was built without MPI; expected a build with MPI=1",
                          after("Rank")));
     }
     hosts_.insert(std::string(after("on")));
+    const std::string card = fmt::format("{} {}", after("on"), after("device"));
+    same_card_ = same_card_ || !cards_.insert(card).second;
   }
 
   void Header(const LogLine& line, const std::vector<std::string_view>& words) {
@@ -223,6 +247,12 @@ class NcclTable {
     // A time stamp (-T) is two words, and what follows the row.
     const bool stamped = columns_.back() == "timestamp";
     if (words.size() != columns_.size() + (stamped ? 1 : 0)) {
+      if (const std::size_t info = line.text.find("NCCL "); info != std::string_view::npos) {
+        FailAt(file_, line.number,
+               fmt::format("\"{}\" stands within the row: expected NCCL_DEBUG unset, or its output "
+                           "in NCCL_DEBUG_FILE",
+                           line.text.substr(info, 40)));
+      }
       FailAt(file_, line.number,
              fmt::format("{} columns: expected {}, as in line {}; was the log cut off?",
                          words.size(), columns_.size(), header_));
@@ -243,13 +273,14 @@ class NcclTable {
 
   const std::string& file_;
   const AskedOfLog& asked_;
+  std::string decoded_;
   std::vector<LogLine> lines_, rows_;
   LinkLog log_;
   std::string program_;
-  int runs_ = 0, header_ = 0;
-  std::set<std::string> ranks_, hosts_;
+  int runs_ = 0, second_run_ = 0, header_ = 0;
+  std::set<std::string> ranks_, hosts_, cards_;
   std::vector<std::string> columns_;
-  bool units_ = false, ended_ = false;
+  bool units_ = false, ended_ = false, same_card_ = false;
 };
 
 class NcclJson {
@@ -342,10 +373,22 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
 }  // namespace
 
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string_view::npos && text[begin] == '{')
-    return ReadNcclTestsJson(text, file, asked);
-  return NcclTable(text, file, asked).Read();
+  // Behind lines of NCCL's, or of the launcher's.
+  const std::string decoded = DecodedText(text, file, "any");
+  const LogText log = LinesOfLog(decoded);
+  const auto opens = [](const LogLine& line) { return line.text.starts_with('{'); };
+  const auto closes = [](const LogLine& line) { return line.text.ends_with('}'); };
+  const auto begin = std::ranges::find_if(log.lines, opens);
+  if (begin == log.lines.end()) return NcclTable(text, file, asked).Read();
+  auto end = log.lines.end();
+  while (end != begin && !closes(*(end - 1))) --end;
+  if (end == begin) end = log.lines.end();
+  std::string object;
+  for (auto line = begin; line != end; ++line) object += fmt::format("{}\n", line->text);
+  LinkLog read = ReadNcclTestsJson(object, file, asked);
+  read.sha256 = Sha256Hex(text);
+  read.notes = log.notes;
+  return read;
 }
 
 }  // namespace sparfuse::harness

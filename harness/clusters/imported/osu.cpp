@@ -1,5 +1,6 @@
-// Reads what the OSU micro-benchmarks print (versions 3 to 7).
+// Reads what the OSU micro-benchmarks (versions 3 to 7) and IMB-MPI1 print.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -20,7 +21,9 @@ constexpr OsuProgram kOsuPrograms[] = {
     {"Allreduce Latency Test", "osu_allreduce", LinkOperation::kAllReduce},
     {"Allgather Latency Test", "osu_allgather", LinkOperation::kAllGather}};
 
-constexpr std::string_view kOsuHead = "# OSU MPI";
+// "# OSU MPI Latency Test v7.5"; osu_xccl's say "NCCL-CUDA", "RCCL-ROCM" and the like.
+constexpr std::string_view kOsuHead = "# OSU ";
+constexpr std::string_view kMpi = "MPI", kXccl[] = {"NCCL", "RCCL", "XCCL", "HCCL", "OneCCL"};
 
 // Names of columns, which single spaces may be within: "Avg Latency(us)", "Bandwidth (MB/s)".
 std::vector<std::string> ColumnsOf(std::string_view head) {
@@ -37,16 +40,15 @@ std::vector<std::string> ColumnsOf(std::string_view head) {
 
 class OsuTable {
  public:
-  OsuTable(std::string_view text, const std::string& file, const AskedOfLog& asked)
-      : file_(file), asked_(asked), lines_(LinesOf(text)), whole_(text.ends_with('\n')) {
-    log_.file = file;
-    log_.sha256 = Sha256Hex(text);
+  OsuTable(const std::vector<LogLine>& lines, bool whole, const std::string& file,
+           const AskedOfLog& asked)
+      : file_(file), asked_(asked), lines_(lines), whole_(whole) {
     log_.verified = false;
   }
 
   LinkLog Read() {
     for (const LogLine& line : lines_) {
-      if (line.text.starts_with(kOsuHead)) {
+      if (IsTitle(line.text)) {
         Title(line);
       } else if (line.text.starts_with("# Size")) {
         Header(line);
@@ -55,7 +57,9 @@ class OsuTable {
       }
     }
     if (log_.program.empty())
-      FailAt(file_, 0, "no output of an OSU micro-benchmark: expected \"# OSU MPI ... Test v...\"");
+      FailAt(file_, 0,
+             "no output of an OSU micro-benchmark: expected \"# OSU MPI ... Test v...\" or, of "
+             "osu_xccl, \"# OSU NCCL-CUDA ... Test v...\"; of IMB-MPI1, its whole output");
     if (log_.samples.empty()) FailAt(file_, lines_.back().number, "the table has no rows");
     if (!whole_) {
       FailAt(file_, lines_.back().number,
@@ -65,12 +69,24 @@ class OsuTable {
   }
 
  private:
+  static bool IsTitle(std::string_view line) {
+    return line.starts_with(kOsuHead) && line.find(" Test v") != std::string_view::npos;
+  }
+
   // "# OSU MPI-CUDA Allreduce Latency Test v7.0"
   void Title(const LogLine& line) {
     if (!log_.program.empty())
       FailAt(file_, line.number, "a second run begins: expected one a file");
     std::string_view title = line.text.substr(kOsuHead.size());
-    title.remove_prefix(std::min(title.find(' '), title.size()));
+    const std::string_view library = title.substr(0, title.find(' '));
+    const bool xccl = std::ranges::any_of(
+        kXccl, [&](std::string_view each) { return library.starts_with(each); });
+    if (!xccl && !library.starts_with(kMpi)) {
+      FailAt(file_, line.number,
+             fmt::format("a test of \"{}\": expected MPI or one of {}", library,
+                         fmt::join(kXccl, ", ")));
+    }
+    title.remove_prefix(library.size());
     if (title.starts_with(' ')) title.remove_prefix(1);
     title = title.substr(0, title.rfind(" v"));
     const auto found = std::ranges::find(kOsuPrograms, title, &OsuProgram::title);
@@ -80,6 +96,7 @@ class OsuTable {
                          title));
     }
     log_.program = found->name;
+    if (xccl) log_.program.replace(0, 3, "osu_xccl");
     log_.operation = found->operation;
     const bool pair = log_.operation >= LinkOperation::kLatency;
     log_.ranks = SaidOrAsked(file_, log_, "ranks", pair ? 2 : 0, asked_.ranks);
@@ -123,16 +140,92 @@ class OsuTable {
 
   const std::string& file_;
   const AskedOfLog& asked_;
-  std::vector<LogLine> lines_;
+  const std::vector<LogLine>& lines_;
   bool whole_;
   LinkLog log_;
   std::vector<std::string> columns_;
 };
 
+// A benchmark of IMB-MPI1, whose table is "#bytes #repetitions" and times in microseconds.
+constexpr OsuProgram kImbPrograms[] = {
+    {"PingPong", "IMB-MPI1 PingPong", LinkOperation::kLatency},
+    {"Allreduce", "IMB-MPI1 Allreduce", LinkOperation::kAllReduce},
+    {"Allgather", "IMB-MPI1 Allgather", LinkOperation::kAllGather}};
+
+LinkLog ReadImb(const std::vector<LogLine>& lines, const std::string& file,
+                const AskedOfLog& asked) {
+  constexpr std::string_view kBenchmark = "# Benchmarking ", kProcesses = "# #processes = ";
+  LinkLog log;
+  log.verified = false;
+  int processes = 0;
+  std::size_t time = 0, columns = 0;
+  for (const LogLine& line : lines) {
+    if (line.text.starts_with(kBenchmark)) {
+      if (!log.program.empty()) {
+        FailAt(file, line.number,
+               fmt::format("a second benchmark after {}: expected one a file", log.program));
+      }
+      const std::string_view name = WordsOf(line.text.substr(kBenchmark.size())).front();
+      const auto found = std::ranges::find(kImbPrograms, name, &OsuProgram::title);
+      if (found == std::end(kImbPrograms)) {
+        FailAt(file, line.number,
+               fmt::format("\"{}\" of IMB-MPI1: expected PingPong, Allreduce or Allgather", name));
+      }
+      log.program = found->name;
+      log.operation = found->operation;
+    } else if (line.text.starts_with(kProcesses) && !log.program.empty()) {
+      const std::string_view given = WordsOf(line.text.substr(kProcesses.size())).front();
+      const double count = NumberAt(file, line, given, "#processes");
+      if (!(count >= 1 && count <= 1e6)) {
+        FailAt(file, line.number,
+               fmt::format("#processes = {}: expected a number from 1 to 1000000", given));
+      }
+      processes = static_cast<int>(count);
+    } else if (line.text.starts_with("#bytes") && !log.program.empty()) {
+      const auto words = WordsOf(line.text);
+      const auto found = std::ranges::find_if(
+          words, [](std::string_view word) { return word == "t_avg[usec]" || word == "t[usec]"; });
+      if (found == words.end())
+        FailAt(file, line.number, "no column t_avg[usec] or t[usec]: expected one of them");
+      if (log.ranks > 0)
+        FailAt(file, line.number,
+               "a second table: expected one a file; -npmin leaves the others out");
+      time = static_cast<std::size_t>(found - words.begin());
+      columns = words.size();
+      log.ranks = SaidOrAsked(file, log, "ranks", processes, asked.ranks);
+      log.nodes = SaidOrAsked(file, log, "nodes", 0, asked.nodes);
+    } else if (columns > 0 && line.text.front() >= '0' && line.text.front() <= '9') {
+      const auto words = WordsOf(line.text);
+      if (words.size() != columns) {
+        FailAt(file, line.number,
+               fmt::format("{} columns: expected {}; was the log cut off?", words.size(), columns));
+      }
+      const double parts = log.operation == LinkOperation::kAllGather ? log.ranks : 1;
+      const double bytes = parts * NumberAt(file, line, words[0], "#bytes");
+      const double us = NumberAt(file, line, words[time], "t_avg[usec]");
+      if (bytes > 0) AddSample(file, line.number, {bytes, 1e-6 * us}, log);
+    }
+  }
+  if (log.samples.empty())
+    FailAt(file, lines.back().number, "no table of IMB-MPI1: expected \"#bytes #repetitions ...\"");
+  return log;
+}
+
 }  // namespace
 
 LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked) {
-  return OsuTable(text, file, asked).Read();
+  const std::string decoded = DecodedText(text, file, "any");
+  LogText lines = LinesOfLog(decoded);
+  const bool imb = std::ranges::any_of(lines.lines, [](const LogLine& line) {
+    return line.text.starts_with("#") &&
+           line.text.find("Intel(R) MPI Benchmarks") != std::string_view::npos;
+  });
+  LinkLog log = imb ? ReadImb(lines.lines, file, asked)
+                    : OsuTable(lines.lines, decoded.ends_with('\n'), file, asked).Read();
+  log.file = file;
+  log.sha256 = Sha256Hex(text);
+  log.notes = std::move(lines.notes);
+  return log;
 }
 
 }  // namespace sparfuse::harness

@@ -3,9 +3,11 @@
 
 #include <map>
 
+#include "harness/files/durable_file.hpp"
 #include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -140,6 +142,88 @@ TEST(ImportLog, MistakesAreNamed) {
                                     "workers = 1\nmetric_unit = \"1\"\n"
                                     "patterns = ['e (?<epoch>\\d+) m "
                                     "(?<metric>\\S+)']\n"));
+}
+
+// Logs as people have them, with what is right of each.
+std::string CaseText(const std::string& name) {
+  return ReadFile(testing::SourceDirectory() / "tests/harness/imports/cases" / name);
+}
+
+struct LogCase {
+  const char* log;
+  const char* map;   // of scripts/imports, or beside the log
+  const char* more;  // keys besides
+  double value;
+  std::size_t steps;
+  const char* note;  // "": none
+};
+
+std::vector<ImportedResult> Read(const LogCase& of, std::vector<std::string>* notes = nullptr) {
+  const bool ours = std::string_view(of.map).find(".map.") == std::string_view::npos;
+  const std::string map =
+      ours ? ReadFile(testing::SourceDirectory() / "scripts/imports" / of.map) : CaseText(of.map);
+  return ReadTrainingLog(
+      CaseText(of.log), of.log,
+      ParseImportMap(kSetting + std::string(of.more) + map, "m.toml", ImportForm::kLog),
+      OurCatalog(), notes);
+}
+
+TEST(ImportLogCases, AreRead) {
+  constexpr const char* kEight = "workers = 8\nbatch_per_worker = 32\n";
+  constexpr const char* kFour = "workers = 4\nbatch_per_worker = 32\n";
+  for (const LogCase& each :
+       {LogCase{"log-02-horovod-tagged.log", "horovod-synthetic.toml", "", 1196.4, 10,
+                "(\"[1,0]<stdout>:\") taken off before 17 lines"},
+        {"log-05-imagenet-prec.log", "pytorch-imagenet.toml", kEight, 8 * 32 / 0.151, 57, ""},
+        {"log-08-imagenet-time-only.log", "pytorch-imagenet.toml", kEight, 8 * 32 / 0.151, 57,
+         "patterns[1]: it matches no line"},
+        {"log-09-imagenet-resumed.log", "pytorch-imagenet.toml",
+         "workers = 8\nbatch_per_worker = 32\nsteps_again = \"last\"\n", 0, 0,
+         "20 lines left out, whose steps come again"},
+        {"log-10-tf-estimator.log", "log-10.map.toml", kEight, 1327, 12, ""},
+        {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
+         "each step comes 4 times, as of 4 ranks"},
+        {"log-13-tqdm.log", "log-13b.map.toml", kFour, 9.42, 41, ""},
+        {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
+         "1 losses are NaN or infinite"}}) {
+    std::vector<std::string> notes;
+    const auto results = Read(each, &notes);
+    ASSERT_FALSE(results.empty()) << each.log;
+    if (each.value > 0) {
+      EXPECT_NEAR(results[0].value, each.value, 0.003 * each.value) << each.log;
+    }
+    if (each.steps > 0) {
+      EXPECT_EQ(results[0].steps, each.steps) << each.log;
+    }
+    std::string all;
+    for (const std::string& note : notes) all += note + "\n";
+    EXPECT_EQ(all.empty(), *each.note == '\0') << all;
+    ExpectIn(each.note, all);
+  }
+}
+
+TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {
+  const std::string said = ErrorOf([] {
+    Read({"log-09-imagenet-resumed.log", "pytorch-imagenet.toml",
+          "workers = 8\nbatch_per_worker = 32\n", 0, 0, ""});
+  });
+  ExpectIn(
+      "log-09-imagenet-resumed.log:44: step 400 behind step 780 in "
+      "log-09-imagenet-resumed.log:41: expected steps that grow",
+      said);
+}
+
+TEST(ImportLogCases, ClocksInSecondsBeginAtTheFirst) {
+  const auto results = ReadTrainingLog(
+      CaseText("log-18-tensorboard-scalar.csv"), "scalar.csv",
+      ParseImportMap(kSetting + std::string("workers = 1\nmetric_unit = \"%\"\n[columns]\n"
+                                            "clock_s = \"Wall time\"\nstep = \"Step\"\n"
+                                            "metric = \"Value\"\n"),
+                     "m.toml", ImportForm::kLog),
+      OurCatalog());
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].curve.front().seconds, 0);
+  EXPECT_NEAR(results[0].curve[1].seconds.value_or(0), 94.2, 1e-3);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -13,6 +14,7 @@
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -435,6 +437,56 @@ TEST(BaseUnits, TimesToTargetAreSeconds) {
   EXPECT_EQ(ToBaseUnits(kSecondsToTarget, 2, "minutes", Images(), {}).value, 120);
   EXPECT_NE(ToBaseUnits(kSecondsToTarget, 2, "ms/step", Images(), {}).expected, "");
   EXPECT_NE(ToBaseUnits(kSecondsToTarget, 0, "h", Images(), {}).expected, "");
+}
+
+// Tables as people have them: with what keys of the map they are read.
+std::string CaseText(const std::string& name) {
+  return ReadFile(testing::SourceDirectory() / "tests/harness/imports/cases" / name);
+}
+
+std::vector<ImportedResult> TableCase(const std::string& name, const std::string& more = "",
+                                      const char* map = "table.map.toml",
+                                      std::vector<std::string>* notes = nullptr) {
+  return ReadResultTable(CaseText(name), name,
+                         ParseImportMap(more + CaseText(map), "m.toml", ImportForm::kTable),
+                         OurCatalog(), nullptr, notes);
+}
+
+TEST(ImportTableCases, AreRead) {
+  constexpr const char* kPercent = "tab-06-percent.map.toml";
+  constexpr const char* kLatin = "tab-26-latin1-source.map.toml";
+  constexpr const char* kTable = "table.map.toml";
+  for (const auto& [name, more, map, rows, first, note] :
+       {std::tuple("tab-02-thousands.csv", "thousands = \",\"\n", kTable, 3u, 2400.5, ""),
+        {"tab-05-oom.csv", "leave_out = [\"OOM\", \"N/A\", \"-\", \"NaN\"]\n", kTable, 3u, 2400.5,
+         "4 rows left out: tab-05-oom.csv:5 (Throughput (images/s) = OOM)"},
+        {"tab-06-percent.csv", "", kPercent, 2u, 0.759, ""},
+        {"tab-11-unknown-method.csv", "leave_out_rows = { Method = [\"BytePS\", \"TernGrad\"] }\n",
+         kTable, 3u, 2400.5, "2 rows left out: tab-11-unknown-method.csv:5 (Method = BytePS)"},
+        {"tab-16-comment-lines.csv", "leave_out_lines = [\"^#\"]\n", kTable, 3u, 2400.5,
+         "leave_out_lines: 1 lines left out"},
+        {"tab-26-latin1-source.csv", "encoding = \"latin-1\"\n", kLatin, 1u, 2400.5, ""}}) {
+    std::vector<std::string> notes;
+    const auto results = TableCase(name, more, map, &notes);
+    ASSERT_EQ(results.size(), rows) << name;
+    EXPECT_DOUBLE_EQ(results[0].value, first) << name;
+    ASSERT_EQ(notes.size(), *note == '\0' ? 0u : 1u) << name;
+    if (*note != '\0') ExpectIn(note, notes[0]);
+  }
+  EXPECT_EQ(
+      TableCase("tab-26-latin1-source.csv", "encoding = \"latin-1\"\n", kLatin)[0].setting.source,
+      "M\xc3\xbcller 2025");
+}
+
+TEST(ImportTableCases, NameCharactersAndBytes) {
+  const auto error = [](const char* name, const char* map = "table.map.toml") {
+    return ErrorOf([&] { TableCase(name, "", map); });
+  };
+  ExpectIn("which has U+2011 (a hyphen) at character 7: expected one of",
+           error("tab-22-minus-unicode.csv"));
+  ExpectIn("(a space) at character", error("tab-23-nbsp.csv"));
+  ExpectIn("tab-26-latin1-source.csv:2: byte 25 of the line is 0xFC, no UTF-8",
+           error("tab-26-latin1-source.csv", "tab-26-latin1-source.map.toml"));
 }
 
 }  // namespace

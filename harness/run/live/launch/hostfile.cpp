@@ -3,51 +3,175 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <map>
 #include <sstream>
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
 namespace fs = std::filesystem;
 
-std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
-  std::vector<Host> hosts;
-  std::istringstream text(ReadFile(file));
+namespace {
+
+constexpr std::size_t kMostHosts = 100'000;
+
+// A letter or digit first: what begins with a hyphen is an option to a launcher, and "$(x)" a
+// command to a shell. A user may stand before the host; an address of IPv6 has colons.
+bool IsHostName(std::string_view name) {
+  constexpr std::size_t kLongest = 300;
+  const auto is_allowed = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_' || c == ':' || c == '@' ||
+           c == '%';
+  };
+  return !name.empty() && name.size() <= kLongest &&
+         (std::isalnum(static_cast<unsigned char>(name.front())) != 0 || name.front() == ':' ||
+          name.front() == '_') &&
+         std::ranges::all_of(name, is_allowed);
+}
+
+// "node[01-04,07]" is node01 to node04 and node07, as Slurm writes hosts; commas outside of
+// brackets stand between expressions. Adds the names, or returns what is wrong.
+std::string AddExpanded(std::string_view expression, std::vector<std::string>& names) {
+  const std::size_t open = expression.find('[');
+  const std::size_t comma = expression.find(',');
+  if (comma < open) {
+    const std::string wrong = AddExpanded(expression.substr(0, comma), names);
+    return wrong.empty() ? AddExpanded(expression.substr(comma + 1), names) : wrong;
+  }
+  if (open == std::string_view::npos) {
+    if (!IsHostName(expression)) {
+      return fmt::format(
+          "\"{}\" is no host's name: expected letters, digits, - . _ : @, and a letter "
+          "or digit first",
+          expression);
+    }
+    names.emplace_back(expression);
+    return "";
+  }
+  const std::string wrong =
+      fmt::format("{}: expected hosts as node[01-04,07], or a name a line", expression);
+  const std::size_t close = expression.find(']', open);
+  if (close == std::string_view::npos) return wrong;
+  std::string_view ranges = expression.substr(open + 1, close - open - 1);
+  std::string_view rest = expression.substr(close + 1);
+  while (true) {
+    const std::size_t end = std::min(ranges.find(','), ranges.size());
+    const std::string_view range = ranges.substr(0, end);
+    const std::size_t hyphen = std::min(range.find('-'), range.size());
+    const std::string_view first = range.substr(0, hyphen);
+    const std::string_view last = hyphen < range.size() ? range.substr(hyphen + 1) : first;
+    std::size_t low = 0, high = 0;
+    const auto read = [](std::string_view text, std::size_t& value) {
+      const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      return error == std::errc() && stopped == text.data() + text.size() && text.size() <= 9;
+    };
+    if (!read(first, low) || !read(last, high) || high < low || high - low >= kMostHosts)
+      return wrong;
+    for (std::size_t number = low; number <= high; ++number) {
+      if (names.size() >= kMostHosts)
+        return fmt::format("{}: expected at most {} hosts", expression, kMostHosts);
+      std::string each = fmt::format("{}{:0{}}", expression.substr(0, open), number, first.size());
+      // A second pair of brackets, or the next expression, follows.
+      const std::size_t next = std::min(rest.find(','), rest.size());
+      const bool more_brackets = rest.substr(0, next).find('[') != std::string_view::npos;
+      if (more_brackets) return wrong;
+      each += rest.substr(0, next);
+      if (!IsHostName(each)) return fmt::format("\"{}\" is no host's name", each);
+      names.push_back(std::move(each));
+    }
+    if (end == ranges.size()) break;
+    ranges.remove_prefix(end + 1);
+  }
+  const std::size_t next = rest.find(',');
+  return next == std::string_view::npos ? "" : AddExpanded(rest.substr(next + 1), names);
+}
+
+// How names of one host are told to be alike: by small letters, and this machine's own.
+std::string SameHost(std::string name) {
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name == "127.0.0.1" || name == "::1" ? "localhost" : name;
+}
+
+// A line of a hostfile, whose names are expanded.
+struct HostLine {
   int number = 0;
-  for (std::string line; std::getline(text, line);) {
+  std::vector<std::string> names;
+  std::string options;  // "slots=8 max_slots=9"
+  int slots = 0;        // 0: not said
+};
+
+std::vector<HostLine> LinesOf(const fs::path& file) {
+  const std::string text = DecodedText(ReadFile(file), file.string());
+  std::istringstream lines(text);
+  std::vector<HostLine> hosts;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
     ++number;
     const auto fail = [&](const std::string& message) {
       SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", file.string(), number, message));
     };
-    std::istringstream words(line.substr(0, line.find('#')));
-    Host host;
-    if (!(words >> host.name)) continue;
+    // "slots = 8" is "slots=8".
+    std::string joined;
+    for (const char c : line.substr(0, line.find('#'))) {
+      const bool space = c == ' ' || c == '\t';
+      if (c == '=') joined.erase(joined.find_last_not_of(' ') + 1);
+      if (space && (joined.empty() || joined.back() == '=')) continue;
+      joined += space ? ' ' : c;
+    }
+    std::istringstream words(joined);
+    HostLine host;
+    host.number = number;
+    std::string name;
+    if (!(words >> name)) continue;
+    if (const std::string wrong = AddExpanded(name, host.names); !wrong.empty()) fail(wrong);
     for (std::string word; words >> word;) {
-      constexpr std::string_view kSlots = "slots=";
-      if (!word.starts_with(kSlots)) continue;  // max_slots=, say: mpirun's
-      const char* end = word.data() + word.size();
-      const auto [stopped, error] = std::from_chars(word.data() + kSlots.size(), end, host.slots);
+      host.options += " " + word;
+      // Open MPI also says slots with other words; max_slots= and the like are mpirun's.
+      const std::size_t equals = word.find('=');
+      const std::string key = word.substr(0, equals);
+      if (key != "slots" && key != "slot" && key != "cpu" && key != "cpus" && key != "count")
+        continue;
+      const char* const end = word.data() + word.size();
+      const char* const begin = equals == std::string::npos ? end : word.data() + equals + 1;
+      const auto [stopped, error] = std::from_chars(begin, end, host.slots);
       if (error != std::errc() || stopped != end || host.slots < 1)
-        fail(fmt::format("{}: expected slots=N, ranks that {} has room for", word, host.name));
+        fail(fmt::format("{}: expected slots=N, ranks that {} has room for", word, name));
     }
-    const auto known = std::ranges::find(hosts, host.name, &Host::name);
-    if (form == HostfileForm::kAny) {
-      if (host.slots == 0) host.slots = 1;
-      if (known == hosts.end()) {
-        hosts.push_back(std::move(host));
-      } else {
-        known->slots += host.slots;
-      }
-      continue;
-    }
-    if (host.slots == 0)
-      fail(fmt::format("{} has no slots=N: expected how many ranks it has room for", host.name));
-    if (known != hosts.end())
-      fail(fmt::format("{} is there twice: expected a line a host", host.name));
     hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
+  std::vector<Host> hosts;
+  std::map<std::string, std::size_t> known;
+  for (const HostLine& line : LinesOf(file)) {
+    const auto fail = [&](const std::string& message) {
+      SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", file.string(), line.number, message));
+    };
+    for (const std::string& name : line.names) {
+      if (form == HostfileForm::kOpenMpi && line.slots == 0)
+        fail(fmt::format("{} has no slots=N: expected how many ranks it has room for", name));
+      const auto [found, is_new] = known.try_emplace(SameHost(name), hosts.size());
+      if (is_new) {
+        hosts.push_back({name, std::max(line.slots, 1)});
+        continue;
+      }
+      Host& before = hosts[found->second];
+      if (form == HostfileForm::kOpenMpi && before.name == name)
+        fail(fmt::format("{} is there twice: expected a line a host", name));
+      if (form == HostfileForm::kOpenMpi)
+        fail(fmt::format("{} is the host {} of a line before: expected a line a host", name,
+                         before.name));
+      before.slots += std::max(line.slots, 1);
+    }
   }
   if (hosts.empty()) {
     SPARFUSE_THROW(kConfig,
@@ -58,13 +182,11 @@ std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
 
 std::string LinesOfHosts(const fs::path& file,
                          const std::function<bool(const std::string& name)>& keep) {
-  std::istringstream text(ReadFile(file));
   std::string kept;
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
-    if (keep(name)) kept += line + "\n";
+  for (const HostLine& line : LinesOf(file)) {
+    for (const std::string& name : line.names) {
+      if (keep(name)) kept += name + line.options + "\n";
+    }
   }
   return kept;
 }

@@ -18,13 +18,16 @@ enum class HostfileForm {
   kAny,      // also a line a slot, as PBS and LSF write theirs: "NAME" is one, repeats add up
 };
 
-// # begins a comment. Throws Error{kConfig} naming file and line, also for what is not of the form:
-// of kOpenMpi a host without slots, or one that is there twice; Error{kData} where there is no such
-// file.
+// # begins a comment; "slots = 8" and Open MPI's cpu=8 are slots=8, and node[01-04,07] is five
+// hosts. Names are of hosts alone, no options or commands, and two that are one host (Node1 and
+// node1, localhost and 127.0.0.1) are one. Throws Error{kConfig} naming file and line, also for
+// what is not of the form: of kOpenMpi a host without slots, or one that is there twice;
+// Error{kData} where there is no such file.
 std::vector<Host> ReadHostfile(const std::filesystem::path& file,
                                HostfileForm form = HostfileForm::kOpenMpi);
 
-// The lines of a hostfile, of any form, whose hosts `keep` says true of.
+// Lines of a hostfile, of any form, a host each and without comments, whose hosts `keep` says true
+// of.
 std::string LinesOfHosts(const std::filesystem::path& file,
                          const std::function<bool(const std::string& name)>& keep);
 

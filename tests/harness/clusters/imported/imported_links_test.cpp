@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/source_directory.hpp"
 
@@ -424,6 +426,78 @@ TEST(Osu, WhatIsWrongIsNamedWithItsLine) {
             {0, 2, {}}));
   ExpectIn("no output of an OSU", error("4 5\n", {16, 2, {}}));
   ExpectIn("a second run begins", error(reduce + reduce, {16, 2, {}}));
+}
+
+// Logs as people have them, with what is right of each: the last row of the table, or the error.
+std::string CaseText(const std::string& name) {
+  return ReadFile(testing::SourceDirectory() / "tests/harness/clusters/imported/cases" / name);
+}
+
+TEST(LinkCases, OfNcclTests) {
+  for (const auto& [name, nodes, noted] :
+       {std::tuple("nccl-03-info-host-begins-with-digit.log", 0, ""),
+        {"nccl-04-srun-label.log", 0, "labels of srun (\"0: \") taken off before 35 lines"},
+        {"nccl-07-openmpi4-tag-timestamp.log", 0, "[1,0]<stdout>:\") taken off before 35 lines"},
+        {"nccl-18-same-hostname.log", 2, ""},
+        {"nccl-33-json-behind-other-lines.json", 0, ""}}) {
+    const LinkLog log = ReadNcclTests(CaseText(name), name, {0, nodes, {}});
+    EXPECT_EQ(log.ranks, 16) << name;
+    EXPECT_EQ(log.nodes, 2) << name;
+    ASSERT_EQ(log.samples.size(), 6u) << name;
+    EXPECT_EQ(log.samples.back().bytes, 268435456) << name;
+    EXPECT_NEAR(log.samples.back().seconds, 25186e-6, 1e-6) << name;
+    EXPECT_EQ(log.notes.size(), *noted == '\0' ? 0u : 1u) << name;
+    if (*noted != '\0') ExpectIn(noted, log.notes.at(0));
+  }
+  const auto error = [](const char* name) {
+    return ErrorOf([&] { ReadNcclTests(CaseText(name), name, {}); });
+  };
+  ExpectIn("without MPI; expected a build with MPI=1", error("nccl-11-no-mpi-two-processes.log"));
+  ExpectIn(":28: \"NCCL INFO 65536 Bytes", error("nccl-23-row-broken-by-info.log"));
+  ExpectIn("nodes have equal names: expected --nodes N", error("nccl-18-same-hostname.log"));
+}
+
+TEST(LinkCases, OfOsuAndImb) {
+  for (const auto& [name, ranks, program, bytes, us] :
+       {std::tuple("osu-04-nccl-allreduce.txt", 16, "osu_xccl_allreduce", 1073741824.0, 8955.18),
+        {"osu-08-srun-label.txt", 2, "osu_latency", 4194304.0, 390.0},
+        {"imb-01-allreduce.txt", 16, "IMB-MPI1 Allreduce", 4194304.0, 4800.0}}) {
+    const LinkLog log = ReadOsu(CaseText(name), name, {ranks, 2, {}});
+    EXPECT_EQ(log.program, program);
+    EXPECT_EQ(log.ranks, ranks);
+    EXPECT_EQ(log.samples.back().bytes, bytes);
+    EXPECT_NEAR(log.samples.back().seconds, 1e-6 * us, 1e-9);
+  }
+}
+
+TEST(LinkCases, LabelsOfAnyLauncherAreTakenOff) {
+  const std::string plain = CaseText("osu-08-srun-label.txt");
+  for (const auto& [label, noted] :
+       {std::pair("0: ", "labels of srun"),
+        {"[0] ", "labels of mpirun"},
+        {"[1,0]<stdout>:", "tags of mpirun"},
+        {"[prterun-n1-77@1,0]<stdout>: ", "tags of mpirun"},
+        {"[0]<stdout>:", "tags of mpirun or horovodrun"},
+        {"[default0]:", "labels of torchrun"},
+        {"pod/t-worker-0 ", "names of pods"},
+        {"[pod/t-worker-0/main] ", "names of pods"},
+        {"2026-05-07T10:39:20.5Z ", "time stamps"},
+        {"Thu May  7 10:39:20 2026 ", "time stamps"},
+        {"Thu May  7 10:39:20 2026[1,0]<stdout>:", "tags of mpirun"}}) {
+    std::string text, crlf;
+    for (std::size_t at = 0; at < plain.size();) {
+      const std::size_t end = plain.find('\n', at);
+      text += label + plain.substr(at + 3, end + 1 - (at + 3));  // behind "0: "
+      at = end + 1;
+    }
+    for (const char c : text) crlf += c == '\n' ? std::string("\r\n") : std::string(1, c);
+    for (const std::string& each : {text, crlf, "\xef\xbb\xbf" + text}) {
+      const LinkLog log = ReadOsu(each, "o.txt", {0, 2, {}});
+      EXPECT_EQ(log.samples.size(), 7u) << label;
+      ASSERT_EQ(log.notes.size(), 1u) << label;
+      ExpectIn(noted, log.notes[0]);
+    }
+  }
 }
 
 }  // namespace

@@ -220,14 +220,40 @@ TEST_F(Hostfile, NamesHostsWithRoom) {
 }
 
 TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
-  for (const auto& [text, said] : {std::pair("n1 slots=8\nn2\n", "hosts:2: n2 has no slots=N"),
-                                   {"n1 slots=many\n", "hosts:1: slots=many: expected slots=N"},
-                                   {"n1 slots=0\n", "hosts:1: slots=0: expected slots=N"},
-                                   {"n1 slots=1\nn1 slots=1\n", "hosts:2: n1 is there twice"},
-                                   {"# none\n", "names no host"}}) {
+  for (const auto& [text, said] :
+       {std::pair("n1 slots=8\nn2\n", "hosts:2: n2 has no slots=N"),
+        {"n1 slots=many\n", "hosts:1: slots=many: expected slots=N"},
+        {"n1 slots=0\n", "hosts:1: slots=0: expected slots=N"},
+        {"n1 slots=1\nn1 slots=1\n", "hosts:2: n1 is there twice"},
+        {"-oProxyCommand=x slots=1\n", "hosts:1: \"-oProxyCommand=x\" is no"},
+        {"$(x) slots=1\n", "hosts:1: \"$(x)\" is no host's name"},
+        {"n[1-\n", "hosts:1: n[1-: expected hosts as node[01-04,07]"},
+        {"n[4-1] slots=1\n", "n[4-1]: expected hosts as"},
+        {"n[1-999999999] slots=1\n", "expected hosts as"},
+        {"localhost slots=2\n127.0.0.1 slots=2\n",
+         "hosts:2: 127.0.0.1 is the host localhost of a line before"},
+        {"Node1 slots=1\nnode1 slots=1\n", "hosts:2: node1 is the host"},
+        {"# none\n", "names no host"}}) {
     const std::string message = ErrorOf([&] { Read(text); });
     EXPECT_NE(message.find(said), std::string::npos) << message;
   }
+}
+
+TEST_F(Hostfile, IsReadAsPeopleHaveIt) {
+  const auto shown = [&](const std::string& text) {
+    std::string all;
+    for (const Host& host : Read(text)) all += host.name + "=" + std::to_string(host.slots) + " ";
+    return all;
+  };
+  EXPECT_EQ(shown("node[01-04,07] slots=8\n"), "node01=8 node02=8 node03=8 node04=8 node07=8 ");
+  EXPECT_EQ(shown("a[1-2].x,b slots=2\n"), "a1.x=2 a2.x=2 b=2 ");
+  EXPECT_EQ(shown("node1 slots = 8\nnode2   slots= 8\n"), "node1=8 node2=8 ");
+  EXPECT_EQ(shown("node1 slots=8\r\nnode2 slots=8\r\n"), "node1=8 node2=8 ");
+  EXPECT_EQ(shown("\xef\xbb\xbfnode1\tslots=8 max_slots = 9\n"), "node1=8 ");
+  EXPECT_EQ(shown("n1 cpu=4\n"), "n1=4 ");
+  std::ofstream(file_) << "n[1-2] slots = 8\r\n";
+  EXPECT_EQ(LinesOfHosts(file_, [](const std::string& name) { return name != "n1"; }),
+            "n2 slots=8\n");
 }
 
 TEST_F(Hostfile, OfASchedulerHasALineASlot) {

@@ -1,0 +1,36 @@
+// Decodes text that others wrote, and takes off what launchers put before the lines of a log.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse::harness {
+
+// `bytes` as UTF-8 whose lines end by '\n': without a byte-order mark, and with '\n' for "\r\n" and
+// for the carriage returns of progress bars. encoding: "" and "utf-8" take UTF-8 and, by its mark,
+// UTF-16; "latin-1" makes each byte a character; "any" takes bytes as they are. Throws
+// Error{kConfig} naming file, line and byte of what is no UTF-8, or of a NUL, and other encodings.
+std::string DecodedText(std::string_view bytes, const std::string& name,
+                        const std::string& encoding = "");
+
+struct LogLine {
+  int number = 0;          // from 1
+  std::string_view text;   // without what is taken off, and white space around it
+  std::string_view whole;  // without white space around it
+};
+
+struct LogText {
+  std::vector<LogLine> lines;      // without empty ones
+  std::vector<std::string> notes;  // what was taken off: "labels of srun (\"0: \") before 12 lines"
+};
+
+// The lines of a decoded text. A label or a time stamp is taken off where most lines begin by one
+// of its form; mpirun's and horovodrun's "[1,0]<stdout>:", which nothing else prints, everywhere.
+LogText LinesOfLog(std::string_view text);
+
+// The first characters of `text` beyond ASCII that look like others: "U+2011 (a hyphen) at
+// character 7"; "" where there are none.
+std::string OddCharacters(std::string_view text);
+
+}  // namespace sparfuse::harness

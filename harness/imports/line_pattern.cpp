@@ -1,0 +1,100 @@
+// Matches lines of logs by regular expressions whose groups have names.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/base/options.hpp"
+#include "harness/imports/imports.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+struct Unnamed {
+  std::string pattern;  // as std::regex takes it
+  std::vector<std::pair<std::size_t, std::string>> names;
+};
+
+// Takes the names out of the groups and counts these.
+Unnamed WithoutNames(std::string_view pattern) {
+  Unnamed made;
+  std::size_t groups = 0;
+  bool in_class = false;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    made.pattern += c;
+    if (c == '\\' && i + 1 < pattern.size()) {
+      made.pattern += pattern[++i];
+    } else if (in_class || c == '[') {
+      in_class = c != ']';
+    } else if (c == '(') {
+      const std::string_view rest = pattern.substr(i + 1);
+      const std::size_t open = rest.starts_with("?P<") ? 3 : rest.starts_with("?<") ? 2 : 0;
+      if (open == 0) {
+        groups += !rest.starts_with('?');
+        continue;
+      }
+      ++groups;
+      const std::size_t close = rest.find('>');
+      if (close == std::string_view::npos) continue;  // the library says what is wrong
+      made.names.emplace_back(groups, rest.substr(open, close - open));
+      i += close + 1;
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+LinePattern::LinePattern(const GivenText& pattern) : where_(pattern.where) {
+  Unnamed made = WithoutNames(pattern.text);
+  try {
+    pattern_ = std::regex(made.pattern, std::regex::ECMAScript | std::regex::optimize);
+  } catch (const std::regex_error& error) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: no regular expression: {}", where_, pattern.text,
+                                        error.what()));
+  }
+  names_ = std::move(made.names);
+}
+
+LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string>& known)
+    : LinePattern(pattern) {
+  if (names_.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: expected a named group, as (?<seconds>...)",
+                                        where_, pattern.text));
+  }
+  for (const auto& [group, name] : names_) {
+    if (std::ranges::find(known, name) == known.end()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{}: unknown group \"{}\"{}", where_, name,
+                                          Suggestion(name, known)));
+    }
+  }
+}
+
+bool LinePattern::Search(std::string_view line, Found& found) const {
+  try {
+    return line.size() <= kLongestLine &&
+           std::regex_search(line.begin(), line.end(), found, pattern_);
+  } catch (const std::regex_error& error) {  // it gave up
+    SPARFUSE_THROW(kConfig, fmt::format("{}: the expression is too complex for a line: {}", where_,
+                                        error.what()));
+  }
+}
+
+bool LinePattern::Matches(std::string_view line) const {
+  Found found;
+  return Search(line, found);
+}
+
+std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
+  std::map<std::string, std::string> values;
+  Found found;
+  if (!Search(line, found)) return values;
+  for (const auto& [group, name] : names_) {
+    if (found[group].matched) values[name] = found[group].str();
+  }
+  return values;
+}
+
+}  // namespace sparfuse::harness
