@@ -178,10 +178,10 @@ TEST(ImportMap, MistakesNameTheirLine) {
   ExpectIn("patterns", error("patterns = ['a']\n"));  // of logs alone
   ExpectIn("a list of regular expressions", error("patterns = 'a'\n", ImportForm::kLog));
   ExpectIn("--set wrkers=8: unknown key \"wrkers\"; did you mean \"workers\"?", ErrorOf([] {
-             ReadImportMap({"", {}, {"wrkers=8"}}, ImportForm::kTable);
+             ReadImportMap({"", {}, {"wrkers=8"}, ""}, ImportForm::kTable);
            }));
   ExpectIn("--column workers: expected KEY=COLUMN", ErrorOf([] {
-             ReadImportMap({"", {"workers"}, {}}, ImportForm::kTable);
+             ReadImportMap({"", {"workers"}, {}, ""}, ImportForm::kTable);
            }));
 }
 
