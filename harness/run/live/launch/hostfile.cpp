@@ -34,31 +34,40 @@ bool IsHostName(std::string_view name) {
          std::ranges::all_of(name, is_allowed);
 }
 
-// "node[01-04,07]" is node01 to node04 and node07, as Slurm writes hosts; commas outside of
-// brackets stand between expressions. Adds the names, or returns what is wrong.
-std::string AddExpanded(std::string_view expression, std::vector<std::string>& names) {
+// Where the expression that `text` begins with ends: at a comma outside of brackets.
+std::size_t EndOfExpression(std::string_view text) {
+  bool within = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '[') within = true;
+    if (text[i] == ']') within = false;
+    if (text[i] == ',' && !within) return i;
+  }
+  return text.size();
+}
+
+// Adds a name, or returns what is wrong with it.
+std::string AddName(std::string name, std::vector<std::string>& names) {
+  if (!IsHostName(name)) {
+    return fmt::format(
+        "\"{}\" is no host's name: expected letters, digits, - . _ : @, and a letter "
+        "or digit first",
+        name);
+  }
+  names.push_back(std::move(name));
+  return "";
+}
+
+// "node[01-04]" of one expression; the same.
+std::string AddRanges(std::string_view expression, std::vector<std::string>& names) {
   const std::size_t open = expression.find('[');
-  const std::size_t comma = expression.find(',');
-  if (comma < open) {
-    const std::string wrong = AddExpanded(expression.substr(0, comma), names);
-    return wrong.empty() ? AddExpanded(expression.substr(comma + 1), names) : wrong;
-  }
-  if (open == std::string_view::npos) {
-    if (!IsHostName(expression)) {
-      return fmt::format(
-          "\"{}\" is no host's name: expected letters, digits, - . _ : @, and a letter "
-          "or digit first",
-          expression);
-    }
-    names.emplace_back(expression);
-    return "";
-  }
+  if (open == std::string_view::npos) return AddName(std::string(expression), names);
   const std::string wrong =
       fmt::format("{}: expected hosts as node[01-04,07], or a name a line", expression);
   const std::size_t close = expression.find(']', open);
   if (close == std::string_view::npos) return wrong;
   std::string_view ranges = expression.substr(open + 1, close - open - 1);
-  std::string_view rest = expression.substr(close + 1);
+  const std::string_view rest = expression.substr(close + 1);
+  if (rest.find('[') != std::string_view::npos) return wrong;  // a second pair of brackets
   while (true) {
     const std::size_t end = std::min(ranges.find(','), ranges.size());
     const std::string_view range = ranges.substr(0, end);
@@ -75,20 +84,24 @@ std::string AddExpanded(std::string_view expression, std::vector<std::string>& n
     for (std::size_t number = low; number <= high; ++number) {
       if (names.size() >= kMostHosts)
         return fmt::format("{}: expected at most {} hosts", expression, kMostHosts);
-      std::string each = fmt::format("{}{:0{}}", expression.substr(0, open), number, first.size());
-      // A second pair of brackets, or the next expression, follows.
-      const std::size_t next = std::min(rest.find(','), rest.size());
-      const bool more_brackets = rest.substr(0, next).find('[') != std::string_view::npos;
-      if (more_brackets) return wrong;
-      each += rest.substr(0, next);
-      if (!IsHostName(each)) return fmt::format("\"{}\" is no host's name", each);
-      names.push_back(std::move(each));
+      std::string said = AddName(
+          fmt::format("{}{:0{}}{}", expression.substr(0, open), number, first.size(), rest), names);
+      if (!said.empty()) return said;
     }
-    if (end == ranges.size()) break;
+    if (end == ranges.size()) return "";
     ranges.remove_prefix(end + 1);
   }
-  const std::size_t next = rest.find(',');
-  return next == std::string_view::npos ? "" : AddExpanded(rest.substr(next + 1), names);
+}
+
+// "node[01-04,07]" is node01 to node04 and node07, as Slurm writes hosts; commas outside of
+// brackets stand between expressions. Adds the names, or returns what is wrong.
+std::string AddExpanded(std::string_view expressions, std::vector<std::string>& names) {
+  while (true) {
+    const std::size_t end = EndOfExpression(expressions);
+    const std::string wrong = AddRanges(expressions.substr(0, end), names);
+    if (!wrong.empty() || end == expressions.size()) return wrong;
+    expressions.remove_prefix(end + 1);
+  }
 }
 
 // How names of one host are told to be alike: by small letters, and this machine's own.

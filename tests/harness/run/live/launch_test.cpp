@@ -247,6 +247,9 @@ TEST_F(Hostfile, IsReadAsPeopleHaveIt) {
   };
   EXPECT_EQ(shown("node[01-04,07] slots=8\n"), "node01=8 node02=8 node03=8 node04=8 node07=8 ");
   EXPECT_EQ(shown("a[1-2].x,b slots=2\n"), "a1.x=2 a2.x=2 b=2 ");
+  std::string all = "h0";
+  for (int i = 1; i < 50'000; ++i) all += ",h" + std::to_string(i);
+  EXPECT_EQ(Read(all + " slots=1\n").size(), 50'000u);  // on one line
   EXPECT_EQ(shown("node1 slots = 8\nnode2   slots= 8\n"), "node1=8 node2=8 ");
   EXPECT_EQ(shown("node1 slots=8\r\nnode2 slots=8\r\n"), "node1=8 node2=8 ");
   EXPECT_EQ(shown("\xef\xbb\xbfnode1\tslots=8 max_slots = 9\n"), "node1=8 ");
