@@ -34,6 +34,7 @@ struct Stored {
 Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
                   const std::vector<const TrialRow*>& rows, const std::optional<std::string>& store,
                   const std::filesystem::path& results) {
+  const json revisions = trial.revisions;
   std::optional<std::string> why;
   const TrialRow* disturbed = nullptr;
   for (const TrialRow* row : rows) {
@@ -45,8 +46,8 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
       why = "system differs: " + WhatDiffers(row->system, ToJson(trial.system));
     } else if (store && row->store != *store) {
       if (!why) why = "its block is of another results folder, which has not all of it";
-    } else if (row->revisions != json(trial.revisions)) {
-      why = "revision differs: " + WhatDiffers(row->revisions, json(trial.revisions));
+    } else if (row->revisions != revisions) {
+      why = "revision differs: " + WhatDiffers(row->revisions, revisions);
     } else if (!row->annotations.empty()) {
       why = "called bad: " + row->annotations.back();
     } else if (row->status != "ok") {
@@ -147,11 +148,12 @@ class Collector {
     for (const PlannedTrial& trial : block) {
       std::set<std::string> stores;
       const std::string& system_hash = SystemHashOf(trial);
+      const json revisions = trial.revisions;
       for (const TrialRow* row : by_config_[trial.config_hash]) {
         const int hosts = HostsOf(*row);
         const bool here = trial.hosts == 0 || hosts == 0 || hosts == trial.hosts;
         if (row->block == trial.block && row->counts() && here && row->system_hash == system_hash &&
-            row->revisions == json(trial.revisions))
+            row->revisions == revisions)
           stores.insert(row->store);
       }
       for (const std::string& store : stores) ++has[store];
