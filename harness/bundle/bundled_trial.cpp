@@ -176,12 +176,6 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   return bundled;
 }
 
-PrivateNames NamesOf(const Store& store, const std::vector<TrialRow>& rows) {
-  PrivateNames names = PrivateNames::OfThisMachine();
-  for (const TrialRow& row : rows) names.Add(ReadPrivateFacts(store.Directory(row.trial_id)));
-  return names;
-}
-
 BundledTrial BundleTrial(const Store& store, const std::string& place, const TextScrubber& scrubber,
                          std::set<std::string>& stays) {
   const fs::path directory = store.Directory(place);

@@ -26,10 +26,6 @@ struct BundledTrial {
   std::map<std::string, std::string> Hashes() const;
 };
 
-// Those that may stand in texts of a store: of this machine, and whom the private.json of `rows`,
-// the store's trials, name.
-PrivateNames NamesOf(const Store& store, const std::vector<TrialRow>& rows);
-
 // The trial at `place` beneath the store's trials: its records, scrubbed, with hashes of what
 // leaves. Throws Error{kData} where a file cannot be read or has a key that no record has. stays:
 // gets the names of files that do not leave, and of what is kept in private.json.

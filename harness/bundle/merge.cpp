@@ -99,7 +99,7 @@ class Merger {
         lock_(lock),
         bundle_(bundle),
         verified_(Verify(bundle)),
-        scrubber_(NamesOf(store, rows)) {}
+        scrubber_(PrivateNames::OfTrials(rows, store.results())) {}
 
   MergeSummary Run() {
     if (!verified_.table_differs.empty()) {

@@ -12,14 +12,6 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n";
-
-std::string_view Trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
 void AddCharacter(std::uint32_t code, std::string& text) {
   const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
   if (code < 0x80) {
@@ -227,6 +219,13 @@ const Prefix* PrefixOf(const std::vector<LogLine>& lines, std::size_t& count) {
 }
 
 }  // namespace
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
 
 std::string DecodedText(std::string_view bytes, const std::string& name,
                         const std::string& encoding) {

@@ -7,6 +7,9 @@
 
 namespace sparfuse::harness {
 
+// Without white space around it.
+std::string_view Trimmed(std::string_view text);
+
 // `bytes` as UTF-8 whose lines end by '\n': without a byte-order mark, and with '\n' for "\r\n" and
 // for the carriage returns of progress bars. encoding: "" and "utf-8" take UTF-8 and, by its mark,
 // UTF-16; "latin-1" makes each byte a character; "any" takes bytes as they are. Throws

@@ -93,13 +93,6 @@ void GivenValues::Expected(const std::string& key, std::string_view expected) co
                                          odd.empty() ? "" : ", which has " + odd, expected));
 }
 
-std::string_view Trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
 std::optional<double> NumberIn(std::string_view text) {
   text = Trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);

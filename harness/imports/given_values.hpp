@@ -76,6 +76,5 @@ class GivenValues {
 
 // A finite number that is all of `text`, white space around it apart.
 std::optional<double> NumberIn(std::string_view text);
-std::string_view Trimmed(std::string_view text);
 
 }  // namespace sparfuse::harness

@@ -8,6 +8,7 @@
 
 #include "core/base/options.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/log_text.hpp"
 #include "harness/imports/given_values.hpp"
 #include "harness/imports/imports.hpp"
 

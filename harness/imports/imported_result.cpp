@@ -11,6 +11,7 @@
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/log_text.hpp"
 #include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {

@@ -214,6 +214,13 @@ PrivateNames PrivateNames::OfThisMachine() {
   return names;
 }
 
+PrivateNames PrivateNames::OfTrials(const std::vector<TrialRow>& rows,
+                                    const std::filesystem::path& results) {
+  PrivateNames names = OfThisMachine();
+  for (const TrialRow& row : rows) names.Add(ReadPrivateFacts(results / row.directory));
+  return names;
+}
+
 std::set<std::string> CurrentUsers() {
   std::set<std::string> users;
   for (const char* variable : {"USER", "LOGNAME", "SUDO_USER"}) {
@@ -251,12 +258,6 @@ namespace {
 
 using nlohmann::json;
 
-PrivateNames NamesKnownTo(const std::vector<TrialRow>& rows, const std::filesystem::path& results) {
-  PrivateNames names = PrivateNames::OfThisMachine();
-  for (const TrialRow& row : rows) names.Add(ReadPrivateFacts(results / row.directory));
-  return names;
-}
-
 // Scrubs a value that many trials share once.
 class SharedScrubber {
  public:
@@ -293,7 +294,7 @@ json ScrubbedTexts(json value, const TextScrubber& scrubber) {
 }  // namespace
 
 void MakeShareable(std::vector<TrialRow>& rows, const std::filesystem::path& results) {
-  SharedScrubber scrubber(NamesKnownTo(rows, results));
+  SharedScrubber scrubber(PrivateNames::OfTrials(rows, results));
   for (TrialRow& row : rows) {
     scrubber.Replace(row.config, ScrubbedConfig);
     for (StoredJson* value : {&row.system, &row.provenance, &row.quiet})

@@ -22,6 +22,9 @@ struct PrivateNames {
   void Add(const PrivateFacts& facts);
   // Of this machine and who runs this.
   static PrivateNames OfThisMachine();
+  // Those, and whom the private.json of trials of the store in `results` name.
+  static PrivateNames OfTrials(const std::vector<TrialRow>& rows,
+                               const std::filesystem::path& results);
 };
 
 // What the environment and the system call whoever runs this.

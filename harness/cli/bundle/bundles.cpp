@@ -79,7 +79,7 @@ int ExportVerb(Program& program, const ExportRequest& request) {
                                         request.out.string()));
   }
   std::vector<TrialRow> rows = program.Rows();
-  PrivateNames names = NamesOf(program.store(), rows);
+  PrivateNames names = PrivateNames::OfTrials(rows, program.store().results());
   const Export bundle(program.store(), TrialsOf(program, std::move(rows), request.names),
                       std::move(names));
   const ExportSummary& summary = bundle.summary();

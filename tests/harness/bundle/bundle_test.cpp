@@ -319,7 +319,7 @@ TEST(Merge, AnnotationsGoWithTheirTrials) {
     a.store().Annotate(lock, a.Rows()[0].trial_id,
                        "a backup ran on node-b, see /users/alice/notes");
   }
-  const PrivateNames names = NamesOf(a.store(), a.Rows());
+  const PrivateNames names = PrivateNames::OfTrials(a.Rows(), a.store().results());
   b.Take(before);
   EXPECT_TRUE(b.Rows()[0].counts());
   EXPECT_EQ(b.Take(a.Bundled("b.sparfuse", names)).annotations, 1u);
@@ -376,7 +376,7 @@ TEST(Merge, NamesAreThoseOfTheStore) {
       a.store().Annotate(lock, row.trial_id, "node7 was rebooted by carol after node8.");
     a.store().Annotate(lock, a.Rows()[0].trial_id, "login3, node9: full");
   }
-  const PrivateNames names = NamesOf(a.store(), a.Rows());
+  const PrivateNames names = PrivateNames::OfTrials(a.Rows(), a.store().results());
   const auto problems = Verify(Bundle(a.Bundled("b.sparfuse", names))).problems;
   EXPECT_EQ(problems, std::vector<std::string>());
   const std::string bytes = ReadFile(a.Bundled("b.sparfuse", names));
