@@ -65,7 +65,8 @@ rest. Raises NumericError for a NaN or an infinity in g, and what Sparsifier.sel
           R"(The float32 array that a payload stands for.
 
 payload  what encode returned, here or on another worker: uint8, or bytes
-shape    of the array that was encoded: an integer, or integers
+shape    of the array that was encoded: an integer, or integers. Payloads are whole words: of one
+         with more elements and as many bytes ConfigError says so where what it has beyond is not 0
 out      memory to reuse, as in decompress
 
 >>> import numpy, sparfuse

@@ -137,6 +137,9 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
               g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
                  the call only: ConfigError where g, or a view of it, is kept (keep g.copy())
               k  how many to keep, below n (all are kept without a call)
+              name, step  of the tensor, where select has parameters of these names, or **keywords:
+                 select(g, k, *, name, step). Of several tensors in one buffer name is "the unit
+                 that begins with NAME"
               returns k different integers in [0, n), in any order
             Attributes, all optional: exact_count = False (any number of indices, at least one and
             at most max(4k, k + 1024), or n with unbounded_count = True), paper, deviations,
