@@ -234,7 +234,8 @@ std::string BuildLine(const Program& program, const std::string& test) {
   fs::path build = ProgramFolder().parent_path();
   if (!fs::exists(build / "CMakeCache.txt")) build = program.root() / "build" / "release";
   const fs::path own = program.root() / ".venv" / "bin" / "cmake";
-  return fmt::format("{} --build {} --target sparfuse {}{}", fs::exists(own) ? ".venv/bin/cmake" : "cmake",
+  return fmt::format("{} --build {} --target sparfuse {}{}",
+                     fs::exists(own) ? ".venv/bin/cmake" : "cmake",
                      ShellQuoted(build.lexically_relative(fs::absolute(program.root())).string()),
                      fs::exists(program.worker()) ? "sparfuse-worker " : "", test);
 }

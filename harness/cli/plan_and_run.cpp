@@ -77,8 +77,7 @@ LeftOut LeftOutOf(const std::vector<Experiment>& experiments) {
   LeftOut left_out;
   for (const Experiment& experiment : experiments) {
     for (const Part& part : experiment.parts) {
-      const std::string place =
-          experiments.size() > 1 ? experiment.id + " " + part.id : part.id;
+      const std::string place = experiments.size() > 1 ? experiment.id + " " + part.id : part.id;
       for (const ExcludedCell& out : part.excluded) {
         ++left_out.by_reason[{place, out.reason}];
         left_out.list.push_back({{"experiment", experiment.id},

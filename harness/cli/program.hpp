@@ -55,7 +55,7 @@ class Program {
   // Where experiments are looked for, in this order.
   std::vector<std::filesystem::path> experiments() const;
   std::filesystem::path systems() const;  // where systems are described
-  std::filesystem::path Python() const;  // of the project's environment, or the system's
+  std::filesystem::path Python() const;   // of the project's environment, or the system's
 
   // Whether `name` is a folder beneath experiments/: all of its experiments are meant.
   bool IsPaper(const std::string& name) const;

@@ -161,8 +161,9 @@ SourceState DescribeSource(const std::string& root) {
   if (!ok) return {};
   // What a trial runs is made of these; other files, a user's own among them, change no result.
   const std::string changes = CommandOutput(
-      git + "status --porcelain -- CMakeLists.txt CMakePresets.json core baselines workloads "
-            "harness 2>/dev/null",
+      git +
+          "status --porcelain -- CMakeLists.txt CMakePresets.json core baselines workloads "
+          "harness 2>/dev/null",
       ok);
   return {commit, !changes.empty()};
 }

@@ -53,9 +53,9 @@ class GilHeld {
 };
 
 // callable(*arguments, **keywords). Throws what it raises.
-inline pybind11::object CallPython(const pybind11::object& callable,
-                                   std::span<PyObject* const> arguments,
-                                   const pybind11::dict& keywords) {
+inline pybind11::object CallWithKeywords(const pybind11::object& callable,
+                                         std::span<PyObject* const> arguments,
+                                         const pybind11::dict& keywords) {
   PyObject* const result = UnlessEnding([&] {
     return PyObject_VectorcallDict(callable.ptr(), arguments.data(), arguments.size(),
                                    keywords.ptr());

@@ -72,7 +72,7 @@ void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const
   if (takes_name_) told["name"] = py::str(info.name.data(), info.name.size());
   if (takes_step_) told["step"] = info.step;
   const std::array<PyObject*, 2> arguments = {view.ptr(), count.ptr()};
-  ReadReturned(CallPython(object_.attr("select"), arguments, told), input.n, k, info, slot);
+  ReadReturned(CallWithKeywords(object_.attr("select"), arguments, told), input.n, k, info, slot);
   RequireLetGo(view, info);
 }
 

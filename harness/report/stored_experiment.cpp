@@ -25,13 +25,12 @@ Part& PartNamed(std::vector<Part>& parts, const std::string& id) {
 
 // Tables look for a part's predictions right behind it.
 std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
-  const auto middle =
-      std::stable_partition(parts.begin(), parts.end(), [](const Part& part) { return !IsOfTwins(part); });
+  const auto middle = std::stable_partition(parts.begin(), parts.end(),
+                                            [](const Part& part) { return !IsOfTwins(part); });
   std::vector<Part> sorted(std::make_move_iterator(parts.begin()), std::make_move_iterator(middle));
   for (Part& twins : std::ranges::subrange(middle, parts.end())) {
-    const auto of = std::ranges::find_if(sorted, [&](const Part& part) {
-      return twins.id == part.id + std::string(kTwinsSuffix);
-    });
+    const auto of = std::ranges::find_if(
+        sorted, [&](const Part& part) { return twins.id == part.id + std::string(kTwinsSuffix); });
     sorted.insert(of == sorted.end() ? of : of + 1, std::move(twins));
   }
   return sorted;

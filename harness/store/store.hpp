@@ -26,8 +26,7 @@ struct SweptTrials {
 // that links lead to are as good as folders.
 class Store {
  public:
-  explicit Store(const std::filesystem::path& results)
-      : Store(results, results / "profiles") {}
+  explicit Store(const std::filesystem::path& results) : Store(results, results / "profiles") {}
   Store(const std::filesystem::path& results, ProfileFolders profiles)
       : results_(results), profiles_(std::move(profiles)) {}
 

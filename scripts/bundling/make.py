@@ -91,7 +91,8 @@ def git(*arguments):
 
 def source():
     """As the program describes a checkout."""
-    return {"commit": git("rev-parse", "HEAD").strip(), "dirty": bool(git("status", "--porcelain", "--", *SOURCES).strip())}
+    changes = git("status", "--porcelain", "--", *SOURCES)
+    return {"commit": git("rev-parse", "HEAD").strip(), "dirty": bool(changes.strip())}
 
 
 def add_tree(archive, names):

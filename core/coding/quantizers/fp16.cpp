@@ -22,8 +22,6 @@ class Fp16 final : public Quantizer {
     return RoundUp(n * sizeof(std::uint16_t), 4);
   }
 
-  int PaddingBits(std::size_t n) const override { return n % 2 == 0 ? 0 : 16; }
-
   // All of x is lost below the range of a half.
   double ErrorBound(std::size_t /*n*/) const override { return 1; }
 

@@ -29,8 +29,6 @@ class Qsgd final : public Quantizer {
 
   std::size_t EncodedBytes(std::size_t n) const override { return CodesAt(n) + RoundUp(n, 4); }
 
-  int PaddingBits(std::size_t n) const override { return 8 * static_cast<int>(RoundUp(n, 4) - n); }
-
   // Lemma 3.1.
   double ErrorBound(std::size_t n) const override {
     const auto size = static_cast<double>(bucket_ == 0 ? n : std::min(n, bucket_));

@@ -16,13 +16,20 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
   return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
 }
 
-// What lies behind the last element, in a payload of a tensor of n elements.
+// Of an element of a payload, behind what heads it.
+std::size_t BitsOfElement(const Quantizer& quantizer) {
+  const std::string_view name = quantizer.name();
+  return name == "sign" ? 1 : name == "qsgd" ? 8 : name == "fp16" ? 16 : 32;
+}
+
+// Payloads are whole words: behind the last element, in the highest bits of the last word, are
+// zeros.
 bool PaddingIsZero(const Quantizer& quantizer, std::span<const std::byte> payload, std::size_t n) {
-  const int bits = quantizer.PaddingBits(n);
-  if (bits == 0) return true;
+  const std::size_t used = n * BitsOfElement(quantizer) % 32;
+  if (used == 0) return true;
   std::uint32_t last = 0;
   std::memcpy(&last, payload.last(sizeof last).data(), sizeof last);
-  return last >> (32 - bits) == 0;
+  return last >> used == 0;
 }
 
 }  // namespace

@@ -34,10 +34,6 @@ class Quantizer {
   // Bytes of an encoded tensor of n elements: a multiple of 4.
   virtual std::size_t EncodedBytes(std::size_t n) const = 0;
 
-  // Bits at the end of an encoded tensor of n elements that are none of its elements', below 32:
-  // the highest of its last word, zero.
-  virtual int PaddingBits(std::size_t /*n*/) const { return 0; }
-
   // The least c known for which E|x - decoded|^2 <= c |x|^2 for every x of n elements, over the
   // quantizer's random numbers. Above 1, residuals may grow from step to step without bound: such a
   // quantizer is for use without error feedback.

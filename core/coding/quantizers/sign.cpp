@@ -21,8 +21,6 @@ class Sign final : public Quantizer {
     return sizeof(float) + RoundUp(n, 32) / 8;
   }
 
-  int PaddingBits(std::size_t n) const override { return static_cast<int>(RoundUp(n, 32) - n); }
-
   // Lemma 8, where x has a single element that is not zero.
   double ErrorBound(std::size_t n) const override { return 1 - 1 / static_cast<double>(n); }
 

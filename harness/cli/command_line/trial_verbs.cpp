@@ -128,8 +128,9 @@ struct DrawRequest {
 
 void AddStatus(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
-  auto* verb = AddVerb(line, "status", "what is there and what failed; without a name, all that the store has", Speaks::kTextOrJson,
-                       [=](Program& program) { return StatusVerb(program, *name); });
+  auto* verb = AddVerb(
+      line, "status", "what is there and what failed; without a name, all that the store has",
+      Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
   verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
 }

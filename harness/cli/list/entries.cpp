@@ -151,7 +151,8 @@ json ModesOf(const Experiment& experiment) {
 }
 
 json ExperimentsJson(Program& program) {
-  std::vector<std::pair<std::string, fs::path>> files;  // by name; a user's own before the project's
+  std::vector<std::pair<std::string, fs::path>>
+      files;  // by name; a user's own before the project's
   for (const fs::path& folder : program.experiments()) {
     for (const auto& file : ExperimentFiles(folder))
       files.emplace_back(fs::relative(file, folder).replace_extension("").string(), file);

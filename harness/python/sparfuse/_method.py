@@ -439,9 +439,7 @@ def _read_plan(plan, names, forward):
     before = None
     for name in ready:
         if name not in unit_of:
-            raise _core.ConfigError(
-                f'plan lacks "{name}"; expected each tensor of the layout once'
-            )
+            raise _core.ConfigError(f'plan lacks "{name}"; expected each tensor of the layout once')
         number = unit_of[name]
         if number != before:
             if number in closed:

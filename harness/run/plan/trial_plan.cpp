@@ -233,8 +233,7 @@ class Collector {
 }  // namespace
 
 void KeepProfiles(TrialPlan& live) {
-  std::erase_if(live.trials,
-                [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
+  std::erase_if(live.trials, [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
 }
 
 System PlanContext::SystemOfLaunches() const { return SystemOfHosts(hosts.nodes.size()); }

@@ -1,4 +1,5 @@
-// Tests how a checkout is described: by its commit, and whether sources of its programs were edited.
+// Tests how a checkout is described: by its commit, and whether sources of its programs were
+// edited.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,7 +8,7 @@
 #include <string>
 
 #include "harness/machine/system.hpp"
-#include "tests/support/store_fixture.hpp"
+#include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
 namespace {

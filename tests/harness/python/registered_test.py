@@ -99,7 +99,7 @@ class Registered(unittest.TestCase):
         def method(name):
             layout = [("a", (10,)), ("b", (10,))]
             m = sparfuse.Method(name, 1, layout, density=0.5, sparsifier="told", plan=[["a", "b"]])
-            for step in range(2):
+            for _ in range(2):
                 m.step([{n: gradient(*shape) for n, shape in layout}])
 
         self.assertEqual(told_by(Both, lambda: method("wfbp")), [("a", 0), ("b", 0), ("a", 1), ("b", 1)])
