@@ -49,9 +49,9 @@ Experiment StoredExperiment(const std::string& id, const std::vector<TrialRow>& 
     try {
       if (is_new) {
         Cell cell;
-        cell.config = CellConfigOf(row.config);
+        cell.config = CellConfigOf(row.config.Value());
         cell.config_hash = row.config_hash;
-        cell.json = row.config;
+        cell.json = row.config.Value();
         cell.label = cell.config.method;
         RevisionsOf(catalog, cell.config);
         PartNamed(experiment.parts, row.part).cells.push_back(std::move(cell));
