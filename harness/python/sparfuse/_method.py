@@ -188,6 +188,8 @@ class Method:
         plan: Sequence[Sequence[str | int]] | None = None,
         **options: _Option,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name = {name!r}: expected a string")
         file = _method_file(name)
         if order not in ("ready", "forward"):
             raise _core.ConfigError(f'order = {order!r}: expected "ready" or "forward"')
@@ -413,6 +415,13 @@ def _read_layout(layout, forward):
         if not (isinstance(entry, (tuple, list)) and len(entry) == 2 and isinstance(entry[0], str)):
             raise TypeError(f"layout has {entry!r}; expected (name, shape)")
     names = [name for name, _ in entries]
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise _core.ConfigError(
+                f"layout has the name {name!r}: expected a string that UTF-8 holds"
+            ) from None
     return names, entries[::-1] if forward else entries
 
 
