@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/run/live/launch/hostfile.hpp"
 #include "harness/run/live/launch_end.hpp"
 #include "harness/run/plan/shared_launch.hpp"
