@@ -9,6 +9,7 @@
 
 #include "core/base/program_folder.hpp"
 #include "harness/cli/command_line/command_line.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -88,11 +89,11 @@ int main(int argc, char** argv) {
   try {
     return sparfuse::harness::Main(argc, argv);
   } catch (const sparfuse::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::harness::kUsage
                                                           : sparfuse::harness::kTrialFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return sparfuse::harness::kTrialFailed;
   }
 }

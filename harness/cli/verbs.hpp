@@ -63,6 +63,7 @@ int CompareVerb(Program& program, const CompareVerbRequest& request);
 struct SiteRequest {
   std::filesystem::path out;  // a folder; "": none is written
   CompareRequest compare;     // of all that systems have in common
+  std::string reference;      // the method that ratios are to; "": of the store's experiments
   bool dated = false;         // say when the pages were written
 };
 int SiteVerb(Program& program, const SiteRequest& request);
@@ -126,8 +127,12 @@ struct ExportRequest {
 };
 // kTrialFailed where a trial had to be left out.
 int ExportVerb(Program& program, const ExportRequest& request);
+struct MergeVerbRequest {
+  std::vector<std::filesystem::path> files;
+  bool take_annotations = false;  // MergeRequest::take_annotations
+};
 // kTrialFailed where anything was refused; the rest is merged.
-int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files);
+int MergeVerb(Program& program, const MergeVerbRequest& request);
 // kTrialFailed where the bundle is not as it was written.
 int VerifyVerb(Program& program, const std::filesystem::path& file);
 

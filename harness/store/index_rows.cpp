@@ -100,7 +100,7 @@ std::vector<TrialRow> Index::Rows() const {
                   "system_hash, origin, original_id, status, failure_kind, directory, "
                   " started_utc, workers, block, seed, seconds, config_json, system_json, "
                   "provenance_json, revisions_json, "
-                  "launch_json, quiet_json, "
+                  "launch_json, quiet_json, contradiction, "
                   "file_mtime_ns, file_size, file_inode FROM trial");
   while (trial.Step()) {
     TrialRow& row = rows.emplace_back();
@@ -120,6 +120,7 @@ std::vector<TrialRow> Index::Rows() const {
     row.revisions = texts.Of(trial.View(column++), "revisions_json");
     row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
     row.quiet = texts.Own(trial.View(column++), "quiet_json");
+    row.contradiction = trial.View(column++);
     row.stamp = StampIn(trial, column);
   }
   std::sort(rows.begin(), rows.end(),
@@ -138,6 +139,7 @@ std::vector<TrialRow> Index::Rows() const {
                        "SELECT trial_id, reason FROM annotation ORDER BY trial_id, annotation_id");
   Join(rows, annotation,
        [](TrialRow& row, const Statement& s) { row.annotations.push_back(s.Text(1)); });
+  for (TrialRow& row : rows) AnnotateContradiction(row);
   SortByAge(rows);
   return rows;
 }

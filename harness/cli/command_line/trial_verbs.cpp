@@ -268,8 +268,9 @@ void AddSite(CommandLine& line) {
               });
   verb->add_option("--out", request->out, "a folder: new, empty, or with an earlier site alone")
       ->check(NotEmpty("a folder"));
-  verb->add_option("--reference", request->compare.reference,
-                   "the method that ratios are to (dense)");
+  verb->add_option("--reference", request->reference,
+                   "the method that ratios are to (dense; if the store has none, the reference of "
+                   "its experiments)");
   verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_flag("--dated", request->dated, "say when the pages were written");
@@ -287,11 +288,13 @@ void AddBundles(CommandLine& line) {
   give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
   give->add_flag("--show", request->show,
                  "list the keys that leave this machine, and those that stay");
-  const auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  const auto taken = std::make_shared<MergeVerbRequest>();
   auto* take =
       AddVerb(line, "merge", "add the trials of bundles to the store; is resumable",
-              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *files); });
-  take->add_option("file", *files, "bundles that `sparfuse export` wrote")->required();
+              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *taken); });
+  take->add_option("file", taken->files, "bundles that `sparfuse export` wrote")->required();
+  take->add_flag("--take-annotations", taken->take_annotations,
+                 "leave out trials that ran here, too, if others call them bad");
   const auto file = std::make_shared<std::filesystem::path>();
   auto* verify =
       AddVerb(line, "verify", "check a bundle, and make its table again from its trials",

@@ -46,6 +46,7 @@ from sparfuse_report import (
     kinds,
     paper,
     phase,
+    plain,
     report,
     series,
     style,
@@ -58,7 +59,7 @@ from sparfuse_report.drawn import numbers
 def read_json(path):
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise selection.SpecError(f"{path}: {error.strerror}") from error
     except ValueError as error:

@@ -16,7 +16,7 @@
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
-#include "harness/bundle/series_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"

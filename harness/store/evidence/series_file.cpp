@@ -1,4 +1,4 @@
-#include "harness/bundle/series_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,18 @@
+// Tells plain text from what commands a terminal or turns a page's lines round.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sparfuse::harness {
+
+// Whether a text has no control character but tabs and ends of lines, nothing that changes the
+// direction of writing, no separator that only some programs take for an end of line, and no bytes
+// that are no UTF-8.
+bool IsPlainText(std::string_view text);
+
+// The text with each of these written out: "\u202e", "\x9b". For whatever others may have written,
+// where it is printed.
+std::string Visible(std::string_view text);
+
+}  // namespace sparfuse::harness
