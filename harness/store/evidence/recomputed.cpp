@@ -223,6 +223,13 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
     if (!wrong.empty()) return wrong;
     open.erase("throughput");
   }
+  for (std::uint64_t row = 0; row < series.header.rows && context.dense_elements > 0; ++row) {
+    const std::optional<double> density = series.Number("achieved_density", row);
+    const double selected = series.Number("selected", row).value_or(0);
+    if (!density || AreEqual(*density, selected / context.dense_elements)) continue;
+    return fmt::format("steps.npy: achieved_density = {} in row {}: {} of {} elements are selected",
+                       *density, row, selected, context.dense_elements);
+  }
   const std::vector<double> rounds = RoundSeconds(log);
   if (!std::ranges::equal(trial.rounds, rounds, AreEqual))
     return SaidAndGiven("rounds", trial.rounds, rounds);
