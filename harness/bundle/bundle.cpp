@@ -7,10 +7,10 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/store/evidence/series_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "harness/store/evidence/series_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -138,7 +138,8 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   const json config = ParsedFile(files, "config.json", name);
   BundledTrial bundled{TrialOf(stored, name + "/trial.json"), {}};
   Trial& trial = bundled.trial;
-  if (const auto wrong = WhatConfigContradicts(config, stored, name + "/config.json"); !wrong.empty())
+  if (const auto wrong = WhatConfigContradicts(config, stored, name + "/config.json");
+      !wrong.empty())
     SPARFUSE_THROW(kData, fmt::format("{}: {}", name, wrong));
   RequirePlainText(config, name + "/config.json");
   std::set<std::string> leave = {"config.json"};  // beside trial.json

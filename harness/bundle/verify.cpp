@@ -161,12 +161,12 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
     said.push_back(
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
   for (const auto& [metric, trials] : verification.unchecked)
-    said.push_back(
-        fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
+    said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
   if (verification.without_readings > 0)
-    said.push_back(fmt::format("{} of {} trials without readings of their machine: whether they "
-                               "were disturbed is not known",
-                               verification.without_readings, all));
+    said.push_back(
+        fmt::format("{} of {} trials without readings of their machine: whether they "
+                    "were disturbed is not known",
+                    verification.without_readings, all));
   return said;
 }
 

@@ -204,9 +204,9 @@ bool IsUtcTime(std::string_view text) {
     if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i]) return false;
   }
   const std::string_view fraction = text.substr(kForm.size(), text.size() - kForm.size() - 1);
-  const bool whole = fraction.empty() || (fraction.size() > 1 && fraction.size() <= 10 &&
-                                          fraction.front() == '.' &&
-                                          std::all_of(fraction.begin() + 1, fraction.end(), is_digit));
+  const bool whole = fraction.empty() ||
+                     (fraction.size() > 1 && fraction.size() <= 10 && fraction.front() == '.' &&
+                      std::all_of(fraction.begin() + 1, fraction.end(), is_digit));
   const auto number = [&](std::size_t at, std::size_t digits) {
     int value = 0;
     for (const char c : text.substr(at, digits)) value = 10 * value + (c - '0');

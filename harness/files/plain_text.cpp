@@ -2,29 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace sparfuse::harness {
-namespace {
-
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: none that is UTF-8 begins here
-};
-
-Character CharacterAt(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(at);
-  if (first < 0x80) return {first, 1};
-  const std::size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || bytes > text.size() - at) return {};
-  std::uint32_t code = first & (0xffu >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(at + i) & 0x3f);
-  }
-  return {code, bytes};
-}
 
 bool IsPlain(std::uint32_t code) {
   if (code < 0x20) return code == '\n' || code == '\t';
@@ -32,34 +13,48 @@ bool IsPlain(std::uint32_t code) {
   const bool turns = code == 0x61c || code == 0x200e || code == 0x200f ||
                      (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
   const bool ends = code == 0x2028 || code == 0x2029;
-  return !turns && !ends && code != 0xfeff;
+  const bool none = code > 0x10ffff || (code >= 0xd800 && code < 0xe000);
+  return !turns && !ends && !none && code != 0xfeff;
 }
 
-}  // namespace
+Character FirstCharacter(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return {byte(0), 1};
+  const std::size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < bytes) return {};
+  std::uint32_t code = byte(0) & (0xffU >> (bytes + 1));
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {};
+    code = code << 6 | (byte(i) & 0x3fU);
+  }
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[bytes] || code > 0x10ffff || surrogate) return {};
+  return {code, bytes};
+}
 
 bool IsPlainText(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = CharacterAt(text, at);
-    if (character.bytes == 0 || !IsPlain(character.code)) return false;
-    at += character.bytes;
+  while (!text.empty()) {
+    const Character first = FirstCharacter(text);
+    if (first.bytes == 0 || !IsPlain(first.code)) return false;
+    text.remove_prefix(first.bytes);
   }
   return true;
 }
 
 std::string Visible(std::string_view text) {
   std::string visible;
-  for (std::size_t at = 0; at < text.size();) {
-    const Character character = CharacterAt(text, at);
-    if (character.bytes == 0) {
-      visible += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
-      continue;
-    }
-    if (IsPlain(character.code)) {
-      visible += text.substr(at, character.bytes);
+  while (!text.empty()) {
+    const Character first = FirstCharacter(text);
+    const std::size_t bytes = std::max<std::size_t>(first.bytes, 1);
+    if (first.bytes == 0) {
+      visible += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    } else if (IsPlain(first.code)) {
+      visible += text.substr(0, bytes);
     } else {
-      visible += fmt::format("\\u{:04x}", character.code);
+      visible += fmt::format("\\u{:04x}", first.code);
     }
-    at += character.bytes;
+    text.remove_prefix(bytes);
   }
   return visible;
 }

@@ -451,8 +451,9 @@ std::string WhatConfigContradicts(const json& config, const json& trial, std::st
   if (!SaysTheSame(config, trial["config"])) {
     CheckConfig(config, whole);
     if (const std::string hash = ConfigHash(config); trial["config_hash"] != hash) {
-      return fmt::format("config_hash: trial.json has {:.12}, and the hash of config.json is {:.12}",
-                         trial["config_hash"].get<std::string>(), hash);
+      return fmt::format(
+          "config_hash: trial.json has {:.12}, and the hash of config.json is {:.12}",
+          trial["config_hash"].get<std::string>(), hash);
     }
   }
   for (const char* key : {"block", "seed"}) {

@@ -49,7 +49,8 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
     const Trial trial = TrialOf(stored, name);
     if (trial.trial_id != file.place) {
       leave_out(name, fmt::format("trial_id: expected \"{}\", its place", file.place));
-    } else if (const std::string wrong = WhatItsConfigContradicts(directory, stored); !wrong.empty()) {
+    } else if (const std::string wrong = WhatItsConfigContradicts(directory, stored);
+               !wrong.empty()) {
       leave_out(directory.string(), wrong);
     } else {
       read.row = RowOf(trial);

@@ -37,7 +37,7 @@ void ReadAsSeries(const std::string& text) {
     BundledTrial trial;
     trial.trial.metrics["step_seconds"].value = 1;
     trial.files["steps.npy"] = bytes;
-    RecomputeMetrics(trial);
+    RecomputeMetrics(trial.trial, trial.files);
   }
 }
 

@@ -169,8 +169,7 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   }
   const CollectiveTraits traits = config.sparse_collective->traits();
   given.elements = traits.selects ? given.kept : whole_elements + selected;
-  if (traits.selects && !traits.by_tensor)
-    given.chosen_bytes = given.kept * kSparseElementBytes;
+  if (traits.selects && !traits.by_tensor) given.chosen_bytes = given.kept * kSparseElementBytes;
   return given;
 }
 

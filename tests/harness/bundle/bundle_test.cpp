@@ -17,12 +17,12 @@
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
-#include "harness/store/evidence/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
@@ -718,8 +718,7 @@ TEST(Merge, AnnotationsOfOthersTakeNoOwnTrialOutUnasked) {
   EXPECT_TRUE(a.Rows()[0].counts());
   {
     const StoreLock lock(a.store().results());
-    const MergeSummary taken =
-        Merge(a.store(), lock, Bundle(file), {}, {.take_annotations = true});
+    const MergeSummary taken = Merge(a.store(), lock, Bundle(file), {}, {.take_annotations = true});
     EXPECT_EQ(taken.held.size(), 1u);
     EXPECT_EQ(taken.annotations, 1u);
   }
@@ -736,8 +735,8 @@ TEST(Export, ATrialThatListsASeriesWithoutItStays) {
     const Export made(a.store(), {row}, {});
     EXPECT_TRUE(made.summary().content.trials.empty());
     ASSERT_EQ(made.summary().left_out.size(), 1u);
-    for (const std::string& part : {row.trial_id, std::string("steps.npy"),
-                                    std::string("sparfuse annotate")})
+    for (const std::string& part :
+         {row.trial_id, std::string("steps.npy"), std::string("sparfuse annotate")})
       EXPECT_NE(made.summary().left_out[0].find(part), std::string::npos)
           << made.summary().left_out[0];
   }

@@ -73,8 +73,7 @@ TEST(Spardl, ContributesWhatItSelects) {
   for (const Topology& topology : {Topology{3, 1}, Topology{4, 1}}) {
     const CellConfig config = ConfigOf(MethodOf("spardl"));
     const StepRecord modelled =
-        SimulateStep(Modelled(config, Compose(config), Tensors(), topology), 0, 1)
-            .records.front();
+        SimulateStep(Modelled(config, Compose(config), Tensors(), topology), 0, 1).records.front();
     EXPECT_GT(modelled.selected, 0u);
     EXPECT_EQ(modelled.payload_bytes, modelled.selected * kSparseElementBytes);
     for (const auto& rank : RunLive(config, topology, IntegerGradient)) {
