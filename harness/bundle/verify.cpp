@@ -57,37 +57,52 @@ bool ShouldHaveReadings(const Trial& trial) {
          trial.config.value("mode", json()) != NameOf(Mode::kModelled);
 }
 
-// Rows of a table by their trials, without those that name an `unreadable` one.
-std::map<std::string, json> RowsByTrials(const json& table,
-                                         const std::set<std::string>& unreadable) {
-  std::map<std::string, json> rows;
+// Rows of a table that can be held to readable trials.
+struct HeldRows {
+  std::map<std::string, json> rows;  // by their trials
+  std::set<std::string> left_out;    // cells of rows that name an unreadable trial
+};
+
+std::string CellOf(const json& row) {
+  return json{row.at("experiment"), row.at("part"), row.at("config"), row.at("revisions")}.dump();
+}
+
+HeldRows RowsToHold(const json& table, const std::set<std::string>& unreadable) {
+  HeldRows held;
   for (json row : table) {
     std::set<std::string> trials;
     for (const json& id : row.at("trials")) trials.insert(id.get<std::string>());
     for (const auto& [id, why] : row.at("set_aside").items()) trials.insert(id);
-    if (std::ranges::any_of(trials, [&](const auto& id) { return unreadable.contains(id); }))
+    if (std::ranges::any_of(trials, [&](const auto& id) { return unreadable.contains(id); })) {
+      held.left_out.insert(CellOf(row));
       continue;
-    row.erase("system");  // its name tells stores apart, of which one may be unreadable
+    }
+    // The name of the system and the order of blocks tell stores apart, of which one may be
+    // unreadable.
+    row.erase("system");
+    row.erase("trials");
     const std::string key = fmt::format("{}", fmt::join(trials, " "));
-    if (!rows.emplace(key, std::move(row)).second)
+    if (!held.rows.emplace(key, std::move(row)).second)
       SPARFUSE_THROW(kData, fmt::format("table.json: two rows of {}", key));
   }
-  return rows;
+  return held;
 }
 
 // "" or how the table of a bundle differs from what its readable trials give.
 std::string WhatTableContradicts(const json& stored, const json& made,
                                  const std::set<std::string>& unreadable) {
   if (unreadable.empty()) return FirstDifference(stored, made);
-  const auto said = RowsByTrials(stored, unreadable), given = RowsByTrials(made, unreadable);
-  for (const auto& [trials, row] : given) {
-    const auto found = said.find(trials);
-    if (found == said.end()) return fmt::format("table.json: it has no row of {}", trials);
+  const HeldRows said = RowsToHold(stored, unreadable), given = RowsToHold(made, {});
+  for (const auto& [trials, row] : given.rows) {
+    const auto found = said.rows.find(trials);
+    // Where a trial is unreadable, others stand in its place.
+    if (found == said.rows.end() && said.left_out.contains(CellOf(row))) continue;
+    if (found == said.rows.end()) return fmt::format("table.json: it has no row of {}", trials);
     const std::string difference = FirstDifference(found->second, row);
     if (!difference.empty()) return difference;
   }
-  for (const auto& [trials, row] : said) {
-    if (!given.contains(trials))
+  for (const auto& [trials, row] : said.rows) {
+    if (!given.rows.contains(trials))
       return fmt::format("table.json: a row of {}, which its trials do not give", trials);
   }
   return "";
