@@ -196,26 +196,4 @@ std::string UtcNow() {
                      milliseconds);
 }
 
-bool IsUtcTime(std::string_view text) {
-  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:dd";
-  if (text.size() <= kForm.size() || !text.ends_with('Z')) return false;
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::size_t i = 0; i < kForm.size(); ++i) {
-    if (kForm[i] == 'd' ? !is_digit(text[i]) : text[i] != kForm[i]) return false;
-  }
-  const std::string_view fraction = text.substr(kForm.size(), text.size() - kForm.size() - 1);
-  const bool whole = fraction.empty() ||
-                     (fraction.size() > 1 && fraction.size() <= 10 && fraction.front() == '.' &&
-                      std::all_of(fraction.begin() + 1, fraction.end(), is_digit));
-  const auto number = [&](std::size_t at, std::size_t digits) {
-    int value = 0;
-    for (const char c : text.substr(at, digits)) value = 10 * value + (c - '0');
-    return value;
-  };
-  const std::chrono::year_month_day day{std::chrono::year(number(0, 4)),
-                                        std::chrono::month(static_cast<unsigned>(number(5, 2))),
-                                        std::chrono::day(static_cast<unsigned>(number(8, 2)))};
-  return whole && day.ok() && number(11, 2) < 24 && number(14, 2) < 60 && number(17, 2) <= 60;
-}
-
 }  // namespace sparfuse::harness

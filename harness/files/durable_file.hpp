@@ -74,7 +74,5 @@ nlohmann::json ParseJson(std::string_view text, const std::string& name,
 
 // "2026-01-31T12:34:56.789Z"
 std::string UtcNow();
-// Whether a text is such a time, of a day that there is; fractions of a second may be left out.
-bool IsUtcTime(std::string_view text);
 
 }  // namespace sparfuse::harness

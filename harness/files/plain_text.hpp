@@ -1,4 +1,4 @@
-// Tells plain text from what commands a terminal or turns a page's lines round.
+// Tells plain text, and times, from what commands a terminal or turns a page's lines round.
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,9 @@ bool IsPlainText(std::string_view text);
 // The text with each of these written out: "\u202e", "\x9b". For whatever others may have written,
 // where it is printed.
 std::string Visible(std::string_view text);
+
+// Whether a text is a time as UtcNow (harness/files/durable_file.hpp) writes it, of a day that
+// there is; fractions of a second may be left out.
+bool IsUtcTime(std::string_view text);
 
 }  // namespace sparfuse::harness

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "harness/files/canonical.hpp"
-#include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/files/plain_text.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/records/trial_checks.hpp"
 
 namespace sparfuse::harness {
 

@@ -171,10 +171,6 @@ Trial TrialOf(const nlohmann::json& stored, std::string_view whole = "trial.json
 Outcome OutcomeOf(const nlohmann::json& stored, std::string_view whole = "outcome.json");
 Annotation AnnotationOf(const nlohmann::json& stored, std::string_view whole = "annotation");
 
-// Throws Error{kData} if a text of a record, or the name of one of its keys, is no plain text
-// (harness/files/plain_text.hpp). TrialOf and AnnotationOf look themselves.
-void RequirePlainText(const nlohmann::json& stored, std::string_view whole);
-
 // Whether a trial.json was written by a program of an older schema, whose trials do not count.
 bool IsOlderTrial(const nlohmann::json& stored);
 
@@ -187,10 +183,6 @@ nlohmann::json ReadableOfEarlierBundle(nlohmann::json stored);
 // Throws Error{kData} where a key has a value that cells, or results of others, do not have. Keys
 // that are missing, or that no cell has, are left to hashes.
 void CheckConfig(const nlohmann::json& config, std::string_view whole);
-// "" or how config.json, with which a trial was started, and its trial.json contradict each other.
-// Throws as CheckConfig. whole: what errors call config.json.
-std::string WhatConfigContradicts(const nlohmann::json& config, const nlohmann::json& trial,
-                                  std::string_view whole);
 // A configuration as it leaves: keys that cells or others' results have, with texts as these leave.
 nlohmann::json ScrubbedConfig(const nlohmann::json& config, const Scrubber& scrubber);
 

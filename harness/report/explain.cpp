@@ -282,7 +282,7 @@ void NeedResult(const ExplainRequest& request, const Side& side,
     what = "has not run";
   } else if (result.failure == "stale") {
     what = "has run only with older revisions of its parts";
-  } else if (result.failure == "called bad" || !last->contradiction.empty()) {
+  } else if (result.failure == "called bad") {
     what = fmt::format("has only trials that were called bad ({})",
                        fmt::join(last->annotations, "; "));
   } else {

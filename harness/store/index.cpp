@@ -212,7 +212,9 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
   const std::string launch = LaunchText(row.launch);  // bound text must live until Run
-  writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(row.contradiction);
+  // Of a row that was just read: no other annotation is there yet.
+  const std::string contradiction = row.annotations.empty() ? "" : row.annotations.front();
+  writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(contradiction);
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();
   for (const auto& [name, value] : row.metrics) {

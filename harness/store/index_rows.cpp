@@ -120,7 +120,8 @@ std::vector<TrialRow> Index::Rows() const {
     row.revisions = texts.Of(trial.View(column++), "revisions_json");
     row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
     row.quiet = texts.Own(trial.View(column++), "quiet_json");
-    row.contradiction = trial.View(column++);
+    if (const auto contradiction = trial.View(column++); !contradiction.empty())
+      row.annotations.emplace_back(contradiction);
     row.stamp = StampIn(trial, column);
   }
   std::sort(rows.begin(), rows.end(),
@@ -139,7 +140,6 @@ std::vector<TrialRow> Index::Rows() const {
                        "SELECT trial_id, reason FROM annotation ORDER BY trial_id, annotation_id");
   Join(rows, annotation,
        [](TrialRow& row, const Statement& s) { row.annotations.push_back(s.Text(1)); });
-  for (TrialRow& row : rows) AnnotateContradiction(row);
   SortByAge(rows);
   return rows;
 }

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/records/trial_checks.hpp"
 #include "harness/store/evidence/recomputed.hpp"
 #include "harness/store/patience.hpp"
 
@@ -54,7 +55,8 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
       leave_out(directory.string(), wrong);
     } else {
       read.row = RowOf(trial);
-      read.row.contradiction = RecomputeMetrics(trial, directory).differs;
+      const std::string differs = RecomputeMetrics(trial, directory).differs;
+      if (!differs.empty()) read.row.annotations.push_back(std::string(kNotOfItsSeries) + differs);
       read.row.stamp = file.stamp;
       // What the index wants is made here, where there are several threads.
       for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,

@@ -104,9 +104,10 @@ std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> i
   for (const Annotation& annotation : annotations)
     reasons[annotation.trial_id].push_back(annotation.reason);
   for (TrialRow& row : indexed) {
-    const auto found = reasons.find(row.trial_id);
-    row.annotations = found == reasons.end() ? std::vector<std::string>() : found->second;
-    AnnotateContradiction(row);
+    std::erase_if(row.annotations,
+                  [](const auto& reason) { return !reason.starts_with(kNotOfItsSeries); });
+    if (const auto found = reasons.find(row.trial_id); found != reasons.end())
+      Append(found->second, row.annotations);
   }
   NameLeftOut(trials, left_out, problems);
   SortByAge(indexed);

@@ -74,8 +74,7 @@ class Store {
 
   // What OpenIndex gives, by age. The index answers for the trials whose file is as it was when it
   // was read. Where it lacks any it is brought up to date, in moments; where that may not be, since
-  // a run holds the store, nobody may write to it or its disk is full, what it lacks is read all the
-  // same.
+  // a run holds the store or nobody may write to it, what it lacks is read all the same.
   std::vector<TrialRow> Rows(std::vector<std::string>& problems) const;
   // The rows of the index as it is; empty where there is none yet.
   std::vector<TrialRow> ReadRows() const;

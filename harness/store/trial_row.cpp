@@ -157,11 +157,6 @@ TrialRow RowOf(const Trial& trial) {
   return row;
 }
 
-void AnnotateContradiction(TrialRow& row) {
-  if (row.contradiction.empty()) return;
-  row.annotations.push_back("its numbers are not those of its series: " + row.contradiction);
-}
-
 int HostsOf(const TrialRow& trial) {
   std::set<std::string> hosts;
   for (const json& host : Member(Member(trial.provenance, "machine"), "placement"))

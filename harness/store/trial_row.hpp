@@ -143,9 +143,6 @@ struct TrialRow {
   std::vector<std::string> checks;      // those that passed
   std::vector<std::string> failed_checks;
   std::vector<std::string> annotations;  // reasons why readers leave it out
-  // How its numbers differ from those of its series, as they were when the trial was first read; a
-  // sentence or "". Stands among the annotations as well.
-  std::string contradiction;
   FileStamp stamp;                       // of the trial.json that it was read from
 
   bool counts() const { return status == "ok" && annotations.empty(); }
@@ -156,9 +153,6 @@ struct TrialRow {
 };
 
 TrialRow RowOf(const Trial& trial);
-
-// Adds to the annotations of a row that they have been read for what its series contradict.
-void AnnotateContradiction(TrialRow& row);
 
 // On how many hosts its ranks were; 0 where it does not say, as modelled ones.
 int HostsOf(const TrialRow& trial);
