@@ -86,9 +86,9 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
   }
   for (const ReferenceStep& step : cluster.references) {
     if (effect.input != NameOfInput(step)) continue;
-    effect.value = step.seconds;
-    effect.low = step.seconds / step.spread;
-    effect.high = step.seconds * step.spread;
+    effect.value = step.measured;
+    effect.low = step.measured / step.spread;
+    effect.high = step.measured * step.spread;
     effect.kind = "measured";
     effect.source = step.bar ? step.bar->name() : step.source;
   }

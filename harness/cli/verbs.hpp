@@ -71,6 +71,8 @@ int SiteVerb(Program& program, const SiteRequest& request);
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
+// Predictions of published numbers beside formulas, in one table of all experiments of the names.
+int SkillVerb(Program& program, const std::vector<std::string>& names);
 int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
 
 struct ReproduceRequest {

@@ -303,6 +303,18 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.side_slowdown = std::max(1.0, input("side_slowdown"));
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));
+  const auto stated = [&](const char* name) {
+    return cluster.Find(name) == nullptr ? std::nullopt
+                                         : std::optional(std::min(1.0, input(name)));
+  };
+  profile.payload_overlap = stated("payload_overlap");
+  profile.fused_overlap = stated("fused_overlap");
+  if (cluster.Find("entry_bytes") != nullptr) profile.entry_bytes = input.Stated("entry_bytes");
+  if (cluster.host == HostBy::kInLine) profile.host = kInLine;
+  if (const double growth = input.Stated("exchange_growth"); growth > 0) {
+    profile.host_growth = growth;
+    profile.host_growth_from = input.Stated("exchange_growth_from");
+  }
   profile.dispatch_seconds = 0;
   profile.exchange_dispatch_seconds = 0;
   profile.exchange_host_seconds = kMicro * input("exchange_host_us");
@@ -388,9 +400,10 @@ ProfileOutcomes DeclaredProfile(const DeclaredCluster& cluster, const CellConfig
   }
   outcome.calibration.emplace();
   for (const ReferenceStep& step : cluster.references) {
-    if (!step.bar) continue;
-    outcome.calibration->push_back(
-        {step.bar->paper, step.bar->artifact, step.bar->method, step.workload, step.workers});
+    for (const CalibrationBar& bar : BarsOf(step)) {
+      outcome.calibration->push_back(
+          {bar.paper, bar.artifact, bar.method, step.workload, step.workers});
+    }
   }
   outcome.machine = {{"hardware", cluster.hardware}, {"source", cluster.source}};
   outcome.software = nlohmann::json::object();

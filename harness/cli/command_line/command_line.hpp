@@ -60,6 +60,7 @@ void AddStatus(CommandLine& line);
 void AddTable(CommandLine& line);
 void AddFigure(CommandLine& line);
 void AddReport(CommandLine& line);
+void AddSkill(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
 
