@@ -133,8 +133,12 @@ void RingAllReduce(benchmark::State& state) {
                                               benchmark::Counter::kIsRate);
 }
 
-BENCHMARK(BarePingPong)->ArgName("bytes")->Arg(8)->Arg(65536)->UseRealTime()->Unit(
-    benchmark::kMillisecond);
+BENCHMARK(BarePingPong)
+    ->ArgName("bytes")
+    ->Arg(8)
+    ->Arg(65536)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(PingPong)
     ->ArgNames({"transport", "bytes"})
     ->ArgsProduct({{kThreads, kShaped, kTcp}, {8, 65536}})

@@ -93,8 +93,7 @@ class TcpCommunicator final : public GroupCommunicator {
     std::vector<std::unique_ptr<Request>> receives, sends;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
-      receives.push_back(
-          StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
+      receives.push_back(StartReceive(peer, kSplitTag, std::as_writable_bytes(at(peer)), nullptr));
       sends.push_back(StartSend(peer, kSplitTag, std::as_bytes(at(rank()))));
     }
     AwaitPeers(*this, receives, sends, deadline, "split");
@@ -102,8 +101,7 @@ class TcpCommunicator final : public GroupCommunicator {
     for (int& member : group.members) member = WorldRank(member);
     // Equal on all members without another message.
     const std::array<std::uint64_t, 3> made_of{id_, ++splits_, static_cast<std::uint64_t>(color)};
-    const std::uint64_t id =
-        FnvOf({reinterpret_cast<const char*>(made_of.data()), sizeof made_of});
+    const std::uint64_t id = FnvOf({reinterpret_cast<const char*>(made_of.data()), sizeof made_of});
     return std::make_unique<TcpCommunicator>(session_, id, std::move(group.members), group.rank,
                                              group.topology);
   }

@@ -144,8 +144,7 @@ class Meeting {
 
   void Accept() {
     while (true) {
-      Socket socket(
-          ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
       SendAtOnce(socket);
       guests_.emplace_back().socket = std::move(socket);
@@ -206,8 +205,8 @@ class Meeting {
     const Greeting& said = guest.theirs;
     if (said.magic != Greeting{}.magic || !SameToken(said.token, AddressOf(rank_).token))
       return false;
-    const bool expected = guest.speaks_first ? said.rank == guest.peer
-                                             : said.rank > rank_ && said.rank < ranks();
+    const bool expected =
+        guest.speaks_first ? said.rank == guest.peer : said.rank > rank_ && said.rank < ranks();
     if (said.ranks != ranks() || !expected || ConnectionTo(said.rank)) return false;
     if (guest.peer < 0) guest.own = GreetingTo(said.rank);
     guest.peer = said.rank;
@@ -256,8 +255,8 @@ TcpAddress ParseTcpAddress(const std::string& text) {
   TcpAddress address;
   words >> host >> port >> address.token;
   if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
-    SPARFUSE_THROW(kConfig, "\"" + text +
-                                "\": expected the address of a listener, HOST PORT TOKEN");
+    SPARFUSE_THROW(kConfig,
+                   "\"" + text + "\": expected the address of a listener, HOST PORT TOKEN");
   }
   address.host = ParseHost(host, port);
   return address;

@@ -163,7 +163,8 @@ void TcpSession::Grant(int rank, std::uint32_t number, std::size_t bytes,
 void TcpSession::Abandon(TcpOperation& operation) {
   operation.abandoned = true;
   Peer& peer = PeerOf(operation.peer);
-  std::erase_if(peer.announced, [&](const auto& entry) { return entry.second.get() == &operation; });
+  std::erase_if(peer.announced,
+                [&](const auto& entry) { return entry.second.get() == &operation; });
   if (peer.out.empty() || peer.out.front().body.get() != &operation ||
       peer.out.front().written == 0) {
     return;
@@ -302,9 +303,10 @@ void TcpSession::BeginFrame(int rank) {
       }
       break;
     case FrameKind::kAnnounce:
-      if (const auto receive = TakeReceive(peer, key)) return Grant(rank, frame.number, frame.bytes, receive);
-      peer.queues[key].early.push_back(std::make_shared<Early>(
-          Early{frame.bytes, frame.number, true, false, {}, nullptr}));
+      if (const auto receive = TakeReceive(peer, key))
+        return Grant(rank, frame.number, frame.bytes, receive);
+      peer.queues[key].early.push_back(
+          std::make_shared<Early>(Early{frame.bytes, frame.number, true, false, {}, nullptr}));
       return;
     case FrameKind::kGrant:
       if (auto send = peer.announced.extract(frame.number)) {
@@ -313,7 +315,8 @@ void TcpSession::BeginFrame(int rank) {
       }
       return;
     case FrameKind::kBody:
-      if (auto receive = peer.granted.extract(frame.number)) peer.into = std::move(receive.mapped());
+      if (auto receive = peer.granted.extract(frame.number))
+        peer.into = std::move(receive.mapped());
       break;
     case FrameKind::kGoodbye:
       if (frame.number > 0 && lost_ < 0) lost_ = static_cast<int>(frame.number) - 1;

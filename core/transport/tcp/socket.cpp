@@ -145,8 +145,7 @@ HostAddress ChooseHost(const std::string& interface, const std::string& toward) 
 }
 
 Socket MakeSocket(const HostAddress& address) {
-  Socket socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) SPARFUSE_THROW(kComm, "socket: " + ErrorText(errno));
   return socket;
 }

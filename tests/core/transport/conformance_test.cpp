@@ -41,13 +41,13 @@ class Conformance : public ::testing::TestWithParam<Transport> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Transports, Conformance,
-    ::testing::Values(Transport{"threads", &MakeThreadsWorld},
-                      Transport{"tcp", [](int ranks, int ranks_per_node) {
-                                  return MakeTcpWorlds(ranks, ranks_per_node);
-                                }}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
+                         ::testing::Values(Transport{"threads", &MakeThreadsWorld},
+                                           Transport{"tcp",
+                                                     [](int ranks, int ranks_per_node) {
+                                                       return MakeTcpWorlds(ranks, ranks_per_node);
+                                                     }}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(Conformance, MessagesWithEqualTagKeepTheirOrder) {
   // Below and above what a transport may send before the receive is posted.
@@ -63,8 +63,7 @@ TEST_P(Conformance, MessagesWithEqualTagKeepTheirOrder) {
     std::vector<int> received;
     for (const int tag : {2, 1, 1, 1}) {
       std::vector<int> message(numbers);
-      const auto receive =
-          world[1]->Irecv(0, tag, std::as_writable_bytes(std::span(message)));
+      const auto receive = world[1]->Irecv(0, tag, std::as_writable_bytes(std::span(message)));
       while (!receive->Test()) {
         for (const auto& send : sends) send->Test();
         world[1]->Idle(milliseconds(1));
@@ -259,7 +258,7 @@ TEST_P(Conformance, RingSumsAndCountsAsPlannedAlsoWhereItIsShaped) {
   for (const bool shaped : {false, true}) {
     const auto wrap = [&](std::unique_ptr<Communicator> world) {
       if (!shaped) return world;
-      return MakeShaped(std::move(world), {{.gbps = 1.0, .alpha_seconds = 20e-6}}, kDeadline);
+      return MakeShaped(std::move(world), {{.gbps = 1.0, .alpha_seconds = 100e-6}}, kDeadline);
     };
     RunRanksOver(
         Make(3, 1), kDeadline,

@@ -1,5 +1,5 @@
-// Tests what only transport `tcp` does: addresses, strangers, ranks that do not come, processes that
-// die. What all transports do is in conformance_test.cpp.
+// Tests what only transport `tcp` does: addresses, strangers, ranks that do not come, processes
+// that die. What all transports do is in conformance_test.cpp.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -20,9 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds kDeadline{20'000};
 
-int PortOf(const std::string& address) {
-  return std::stoi(address.substr(address.find(' ') + 1));
-}
+int PortOf(const std::string& address) { return std::stoi(address.substr(address.find(' ') + 1)); }
 
 // A connection to a port of this host.
 Socket Connected(int port) {
@@ -76,14 +74,14 @@ TEST(TcpTransport, StrangersAreTurnedAway) {
   // One says nothing, one speaks another protocol, one has no token.
   std::vector<Socket> strangers;
   for (int i = 0; i < 3; ++i) strangers.push_back(Connected(port));
-  const std::string http = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: everything there is\r\n\r\n";
+  const std::string http =
+      "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: everything there is\r\n\r\n";
   ASSERT_GT(::send(strangers[1].get(), http.data(), http.size(), MSG_NOSIGNAL), 0);
   const std::string zeros(48, '\0');
   ASSERT_GT(::send(strangers[2].get(), zeros.data(), zeros.size(), MSG_NOSIGNAL), 0);
   std::vector<std::unique_ptr<Communicator>> worlds(2);
-  std::thread other([&] {
-    worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline);
-  });
+  std::thread other(
+      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
   worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
   other.join();
   for (const Socket& stranger : strangers) {
@@ -133,10 +131,9 @@ TEST(TcpTransport, AnswerOfAnotherWorldIsRefused) {
                 }),
                 "no connection between rank 0");
   });
-  EXPECT_SAYS(FailureOf([&] {
-                (void)MakeTcpWorld(std::move(listeners[1]), others, 1, 1, kDeadline);
-              }),
-              "is not rank 0 of 2");
+  EXPECT_SAYS(
+      FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[1]), others, 1, 1, kDeadline); }),
+      "is not rank 0 of 2");
   first.join();
 }
 
@@ -155,9 +152,8 @@ TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
     while (true) world->Idle(std::chrono::seconds(1));
   }
   std::vector<std::unique_ptr<Communicator>> worlds(2);
-  std::thread other([&] {
-    worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline);
-  });
+  std::thread other(
+      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
   worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
   other.join();
   int value = 0;
