@@ -1,4 +1,4 @@
-// Runs a function on every rank of a world of threads, each rank with its own communication thread.
+// Runs a function on every rank of a world, each rank with its own communication thread.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,11 @@ namespace sparfuse::testing {
 // Calls body(loop) on a thread of each rank. A loop lives until every rank's body has returned, so
 // that no rank finds another lost. Rethrows the first rank's exception after all have ended.
 // `wrap` may put another transport around a rank's world; it is called on all ranks at once.
-inline void RunRanks(
-    int ranks, int ranks_per_node, std::chrono::milliseconds deadline,
+using WrapWorld = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
+inline void RunRanksOver(
+    std::vector<std::unique_ptr<Communicator>> worlds, std::chrono::milliseconds deadline,
     const std::function<void(ProgressLoop&)>& body,
-    const std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>& wrap =
-        [](std::unique_ptr<Communicator> world) { return world; }) {
-  auto worlds = MakeThreadsWorld(ranks, ranks_per_node);
+    const WrapWorld& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
   std::vector<std::unique_ptr<ProgressLoop>> loops(worlds.size());
   std::vector<std::exception_ptr> errors(worlds.size());
   std::vector<std::thread> threads;
@@ -41,6 +40,14 @@ inline void RunRanks(
   for (const auto& error : errors) {
     if (error) std::rethrow_exception(error);
   }
+}
+
+// Over threads.
+inline void RunRanks(
+    int ranks, int ranks_per_node, std::chrono::milliseconds deadline,
+    const std::function<void(ProgressLoop&)>& body,
+    const WrapWorld& wrap = [](std::unique_ptr<Communicator> world) { return world; }) {
+  RunRanksOver(MakeThreadsWorld(ranks, ranks_per_node), deadline, body, wrap);
 }
 
 }  // namespace sparfuse::testing
