@@ -23,6 +23,8 @@ struct PlanRequest {
   std::vector<std::string> with_methods;  // that join every method axis
   bool why = false;                       // say for each trial what the store lacks
   bool commands = false;                  // print the line of each launch
+  bool modelled = false;                  // modelled trials alone, with the profiles they need
+  bool fresh = false;                     // as if the store had nothing
   LaunchOptions launch;                   // of these
   SubmitRequest submit;                   // print the script of the job that runs them
 };
@@ -46,6 +48,7 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 // The tables of an experiment, headed by what disturbed its trials.
 void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format);
 
+// experiment "": a line for each that the store has trials of.
 int StatusVerb(Program& program, const std::string& experiment);
 // format: "md", "latex" or "csv".
 int TableVerb(Program& program, const std::string& experiment, const std::string& format);

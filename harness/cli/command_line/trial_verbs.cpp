@@ -37,6 +37,9 @@ void AddPlan(CommandLine& line) {
                        });
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
+  verb->add_flag("--fresh", request->fresh, "as if everything ran again");
+  verb->add_flag("--modelled", request->modelled,
+                 "modelled trials only, with the profiles that they need");
   auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
   auto* commands = verb->add_flag("--commands", request->commands,
                                   "print the line that starts each launch, and nothing else");
@@ -125,9 +128,10 @@ struct DrawRequest {
 
 void AddStatus(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
-  auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
-                       [=](Program& program) { return StatusVerb(program, *name); });
-  verb->add_option("experiment", *name)->required();
+  auto* verb = AddVerb(
+      line, "status", "what is there and what failed; without a name, all that the store has",
+      Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
+  verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
 }
 
@@ -139,7 +143,7 @@ void AddTable(CommandLine& line) {
   auto* verb =
       AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
               [=](Program& program) { return TableVerb(program, request->name, request->format); });
-  verb->add_option("experiment", request->name)->required();
+  verb->add_option("experiment", request->name, kStored)->required();
   verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
   AddKeepDisturbed(verb, line, kKeepInResults);
