@@ -12,6 +12,7 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
+#include "harness/traces/trace_facts.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -102,6 +103,12 @@ struct AdviseOptions {
   std::filesystem::path out;  // of it: a folder; "": the working directory
 };
 int AdviseVerb(Program& program, const AdviseOptions& asked);
+
+struct TraceRequest {
+  std::vector<std::string> files;  // of one training, a rank each
+  TraceOptions options;
+};
+int TraceVerb(Program& program, const TraceRequest& request);
 
 struct IndexRequest {
   bool rebuild = false;      // make the index again from the trial directories

@@ -56,4 +56,14 @@ void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
                  "over several hosts: ranks may have more threads on one than it has cores");
 }
 
+void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
+  verb->add_option_function<std::string>(
+          "--steps",
+          [&options](const std::string& by) { options.optimizer_steps = by == "optimizer"; },
+          "profiler: ProfilerStep#N (default); optimizer: from one Optimizer.step# to the next")
+      ->check(CLI::IsMember({"profiler", "optimizer"}));
+  verb->add_option("--group", options.group,
+                   "the process group of backward's all-reduces, where there are several");
+}
+
 }  // namespace sparfuse::harness

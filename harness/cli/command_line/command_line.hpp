@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/traces/trace_facts.hpp"
 
 namespace sparfuse::harness {
 
@@ -40,6 +41,8 @@ inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again
 
 void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
+// Which steps and exchanges of a trace count.
+void AddTraceOptions(CLI::App* verb, TraceOptions& options);
 // The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
 // --from says it.
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
@@ -62,6 +65,7 @@ void AddFigure(CommandLine& line);
 void AddReport(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
+void AddTrace(CommandLine& line);
 
 // sharing_verbs.cpp
 void AddCompare(CommandLine& line);

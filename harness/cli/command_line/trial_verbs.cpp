@@ -210,6 +210,18 @@ void AddAdvise(CommandLine& line) {
   verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
 }
 
+void AddTrace(CommandLine& line) {
+  const auto request = std::make_shared<TraceRequest>();
+  auto* verb =
+      AddVerb(line, "trace", "what files of torch.profiler say of a training step",
+              Speaks::kTextOrJson, [=](Program& program) { return TraceVerb(program, *request); });
+  verb->add_option("files", request->files,
+                   "what export_chrome_trace wrote, .json or .json.gz; of several ranks of one "
+                   "training a file each")
+      ->required();
+  AddTraceOptions(verb, request->options);
+}
+
 void AddCompare(CommandLine& line) {
   const auto request = std::make_shared<CompareVerbRequest>();
   const auto percent = std::make_shared<double>(100 * kSameWithin);
