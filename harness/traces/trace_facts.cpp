@@ -81,7 +81,8 @@ struct StepFacts {
   // Of the device where there is one, else of the host.
   Time forward = 0, backward = 0, origin = 0, end_of_backward = 0;
   std::optional<Time> update, first_kernel;
-  std::vector<Time> ready;
+  std::vector<Time> ready, idle_before;  // of tensors
+  Time idle_forward = 0, idle_backward = 0, idle_update = 0;
   double idle_share = 0;
   std::vector<double> lags_us;
   std::vector<BackwardKernel> kernels;
@@ -132,17 +133,35 @@ bool IsSharded(std::string_view collective) {
   return false;
 }
 
-// Time that at least one of the intervals covers; they are put in order.
-Time Covered(std::vector<std::pair<Time, Time>> intervals) {
-  std::ranges::sort(intervals);
-  Time covered = 0, until = std::numeric_limits<Time>::min();
-  for (const auto& [begin, end] : intervals) {
-    if (end <= until) continue;
-    covered += end - std::max(begin, until);
-    until = end;
+// Times that at least one of some intervals covers.
+class Cover {
+ public:
+  explicit Cover(std::vector<std::pair<Time, Time>> intervals) {
+    std::ranges::sort(intervals);
+    for (const auto& [begin, end] : intervals) {
+      if (begin >= end) continue;
+      if (ends_.empty() || begin > ends_.back()) {
+        before_.push_back(begins_.empty() ? 0 : before_.back() + ends_.back() - begins_.back());
+        begins_.push_back(begin);
+        ends_.push_back(end);
+      } else {
+        ends_.back() = std::max(ends_.back(), end);
+      }
+    }
   }
-  return covered;
-}
+
+  // Covered before `time`.
+  Time Until(Time time) const {
+    const auto after = std::ranges::upper_bound(begins_, time) - begins_.begin();
+    if (after == 0) return 0;
+    const auto at = static_cast<std::size_t>(after - 1);
+    return before_[at] + std::min(time, ends_[at]) - begins_[at];
+  }
+  Time Between(Time from, Time to) const { return to > from ? Until(to) - Until(from) : 0; }
+
+ private:
+  std::vector<Time> begins_, ends_, before_;
+};
 
 class FactsMaker {
  public:
@@ -384,6 +403,10 @@ void FactsMaker::AddOnHost(StepFacts& step) const {
   step.backward = step.backward_end - step.backward_begin - tails;
   step.update = step.update_host;
   step.first_kernel = step.window->begin;
+  step.idle_before = step.ready;
+  step.idle_forward = step.forward;
+  step.idle_backward = step.backward;
+  step.idle_update = step.update.value_or(0);
 }
 
 void FactsMaker::AddGloo(StepFacts& step) const {
@@ -513,35 +536,48 @@ void FactsMaker::AddOnDevice(StepFacts& step) const {
   const std::size_t all = before(step.backward_end);
   step.end_of_backward = done[all];
   step.backward = done[all] - forward_end - hooks[all];
-  std::vector<std::pair<Time, Time>> busy, exchanging;
+  std::vector<std::pair<Time, Time>> busy, exchanging, without_hooks, of_forward;
+  for (const DeviceWork& work : forward) of_forward.emplace_back(work.begin, work.end);
+  step.idle_forward = step.forward - Cover(std::move(of_forward)).Until(forward_end);
   for (const Exchange& each : step.exchanges) exchanging.emplace_back(each.begin, each.end);
+  const Cover exchanges(std::move(exchanging));
   for (const DeviceWork& work : Launched(compute_, step.backward_begin, step.backward_end + 1)) {
     step.lags_us.push_back(Us(work.begin - work.launch));
-    busy.emplace_back(std::max(work.begin, forward_end), std::min(work.end, done[all]));
-    std::vector<std::pair<Time, Time>> shared;
-    for (const auto& [begin, end] : exchanging) {
-      const auto both = std::pair(std::max(begin, work.begin), std::min(end, work.end));
-      if (both.first < both.second) shared.push_back(both);
-    }
-    step.beside = step.beside || !shared.empty();
-    if (!options_.keep_kernels || is_hook[static_cast<std::size_t>(&work - works.data())]) continue;
-    const Time whole = work.end - work.begin;
+    const std::pair<Time, Time> span(std::max(work.begin, forward_end),
+                                     std::min(work.end, done[all]));
+    busy.push_back(span);
+    const Time shared = exchanges.Between(work.begin, work.end), whole = work.end - work.begin;
+    step.beside = step.beside || shared > 0;
+    if (is_hook[static_cast<std::size_t>(&work - works.data())]) continue;
+    without_hooks.push_back(span);
+    if (!options_.keep_kernels) continue;
     step.kernels.push_back(
         {trace_.Name(*work.event), Us(whole),
-         whole > 0 ? static_cast<double>(Covered(shared)) / static_cast<double>(whole) : 0.0});
+         whole > 0 ? static_cast<double>(shared) / static_cast<double>(whole) : 0.0});
   }
-  std::erase_if(busy, [](const auto& each) { return each.first >= each.second; });
   const Time span = done[all] - forward_end;
-  if (span > 0)
-    step.idle_share = 1 - static_cast<double>(Covered(busy)) / static_cast<double>(span);
+  if (span > 0) {
+    step.idle_share =
+        1 - static_cast<double>(Cover(std::move(busy)).Until(done[all])) / static_cast<double>(span);
+  }
+  const Cover computing(std::move(without_hooks));
+  step.idle_backward = std::max<Time>(0, step.backward - computing.Until(done[all]));
+  for (std::size_t k = 0; k < step.accumulations.size(); ++k) {
+    const Time end = done[before(step.accumulations[k].event->end)];
+    step.idle_before.push_back(std::max<Time>(0, step.ready[k] - computing.Until(end)));
+  }
   std::optional<Time> update_begin, update_end;
+  std::vector<std::pair<Time, Time>> updating;
   for (const TraceEvent* optimizer : Within(Of(EventKind::kOptimizer), window.begin, window.end)) {
     for (const DeviceWork& work : Launched(compute_, optimizer->begin, optimizer->end + 1)) {
       update_begin = std::min(update_begin.value_or(work.begin), work.begin);
       update_end = std::max(update_end.value_or(work.end), work.end);
+      updating.emplace_back(work.begin, work.end);
     }
   }
-  if (update_begin) step.update = *update_end - *update_begin;
+  if (!update_begin) return;
+  step.update = *update_end - *update_begin;
+  step.idle_update = *step.update - Cover(std::move(updating)).Until(*update_end);
 }
 
 StepFacts FactsMaker::StepOf(const Window& window) const {
@@ -718,15 +754,34 @@ TraceFacts FactsMaker::Make() {
     return value ? std::vector<Time>{*value} : std::vector<Time>();
   };
   const auto over = [&](auto of) { return Over(steps, of); };
-  std::vector<double> periods;
+  std::vector<std::pair<Time, Time>> computing;
+  for (const DeviceWork& work : compute_) computing.emplace_back(work.begin, work.end);
+  const Cover busy(std::move(computing));
+  std::vector<double> periods, idle;
   for (std::size_t i = 1; i < steps.size(); ++i) {
-    if (positions[i] == positions[i - 1] + 1)
-      periods.push_back(Us(*steps[i].first_kernel - *steps[i - 1].first_kernel));
+    if (positions[i] != positions[i - 1] + 1) continue;
+    const Time from = *steps[i - 1].first_kernel, to = *steps[i].first_kernel;
+    periods.push_back(Us(to - from));
+    idle.push_back(Us(to - from - busy.Between(from, to)));
   }
   facts.period_us = SpreadOf(periods);
+  if (!idle.empty()) facts.idle.period_us = Median(idle);
   facts.forward_us = *over([&](const StepFacts& s) { return one(s.forward); });
   facts.backward_us = *over([&](const StepFacts& s) { return one(s.backward); });
   facts.update_us = over([&](const StepFacts& s) { return one(s.update); }).value_or(Spread());
+  const auto idle_of = [&](Time StepFacts::*part) {
+    return over([&](const StepFacts& s) { return one(s.*part); })->median;
+  };
+  facts.idle.forward_us = idle_of(&StepFacts::idle_forward);
+  facts.idle.backward_us = idle_of(&StepFacts::idle_backward);
+  facts.idle.update_us = idle_of(&StepFacts::idle_update);
+  if (std::ranges::any_of(steps, [](const StepFacts& s) { return !s.hooks.empty(); })) {
+    facts.hooks_us = over([&](const StepFacts& s) {
+      Time tails = 0;
+      for (const Accumulation& each : s.accumulations) tails += each.tail();
+      return one(tails);
+    });
+  }
   TracedHost& host = facts.host;
   host.forward_us =
       over([&](const StepFacts& s) { return one(s.backward_begin - s.first_forward); });
@@ -762,15 +817,17 @@ TraceFacts FactsMaker::Make() {
   }
 
   for (std::size_t k = 0; k < steps.front().accumulations.size(); ++k) {
-    std::vector<double> ready;
+    std::vector<double> ready, idle_before;
     for (const StepFacts& step : steps) {
       ready.push_back(Us(step.ready[k]));
+      idle_before.push_back(Us(step.idle_before[k]));
       facts.same_order =
           facts.same_order && step.accumulations[k].shape == steps.front().accumulations[k].shape;
     }
     const Spread spread = *SpreadOf(ready);
     facts.tensors.push_back(
-        {steps.front().accumulations[k].shape, spread.median, spread.low, spread.high});
+        {steps.front().accumulations[k].shape, spread.median, spread.low, spread.high,
+         Median(idle_before)});
   }
   if (!facts.same_order)
     facts.notes.push_back("tensors of other shapes are ready at one position in its steps");

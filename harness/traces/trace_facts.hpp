@@ -30,6 +30,7 @@ struct TracedHost {
 struct TracedTensor {
   std::optional<std::vector<std::int64_t>> shape;
   double ready_us = 0, low = 0, high = 0;  // from the begin of backward
+  double idle_us = 0;                      // what of it no kernel runs; on CPUs all
   bool operator==(const TracedTensor&) const = default;
 };
 
@@ -71,6 +72,13 @@ struct BackwardKernel {
   double beside = 0;  // what part of it has an exchange beside it
 };
 
+// What of each no kernel runs, where the host and its profiler act; on CPUs all. Medians.
+struct TracedIdle {
+  double forward_us = 0, backward_us = 0, update_us = 0;
+  std::optional<double> period_us;
+  bool operator==(const TracedIdle&) const = default;
+};
+
 inline constexpr int kTraceSchema = 1;
 
 struct TraceFacts {
@@ -88,6 +96,8 @@ struct TraceFacts {
   std::optional<Spread> launch_lag_us;
   std::string bound;  // "host-bound", "device-bound", "mixed"; "" on CPUs
   TracedHost host;
+  TracedIdle idle;
+  std::optional<Spread> hooks_us;  // of a step, with the exchanges' calls within them
   std::optional<Spread> exposed_us;
   std::optional<double> rest_us;  // of the period, medians
   std::vector<int> tensors_a_step;

@@ -111,7 +111,7 @@ class TraceText {
   }
 
   [[noreturn]] void FailUnpacking(const char* what) const {
-    SPARFUSE_THROW(kConfig, fmt::format("{}: {} at byte {} of its JSON: expected a whole file: {}",
+    SPARFUSE_THROW(kConfig, fmt::format("{}: {} at byte {} of its text: expected a whole file: {}",
                                         path_.string(), what, done_, kCutOff));
   }
 
@@ -652,6 +652,12 @@ bool NanosecondsOf(std::string_view text, std::int64_t& nanoseconds) {
   if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return false;
   nanoseconds = negative ? -static_cast<std::int64_t>(value) : static_cast<std::int64_t>(value);
   return true;
+}
+
+std::string UnpackedText(const std::filesystem::path& file) {
+  std::string all;
+  for (TraceText text(file); !text.AtEnd(); text.Next()) all += text.Now();
+  return all;
 }
 
 Trace ReadTrace(const std::filesystem::path& file) {

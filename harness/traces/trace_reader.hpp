@@ -78,6 +78,9 @@ struct Trace {
 // file that is cut off, no JSON, or of another profiler; for a time that is no number.
 Trace ReadTrace(const std::filesystem::path& file);
 
+// All of a text file's bytes, unpacked where they are packed. Throws as ReadTrace.
+std::string UnpackedText(const std::filesystem::path& file);
+
 // "12.345" as 12345; false where it is no decimal number of at most 64 bits of nanoseconds.
 bool NanosecondsOf(std::string_view microseconds, std::int64_t& nanoseconds);
 

@@ -31,7 +31,19 @@ const std::vector<RecordKey<TracedTensor>>& KeysOf<TracedTensor>() {
   using T = TracedTensor;
   static const std::vector<RecordKey<T>> kKeys = {
       Key<&T::shape>({.name = "shape"}), Key<&T::ready_us>({.name = "ready_us", .unit = "us"}),
-      Key<&T::low>({.name = "low", .unit = "us"}), Key<&T::high>({.name = "high", .unit = "us"})};
+      Key<&T::low>({.name = "low", .unit = "us"}), Key<&T::high>({.name = "high", .unit = "us"}),
+      Key<&T::idle_us>({.name = "idle_us", .unit = "us"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedIdle>>& KeysOf<TracedIdle>() {
+  using I = TracedIdle;
+  static const std::vector<RecordKey<I>> kKeys = {
+      Key<&I::forward_us>({.name = "forward_us", .unit = "us"}),
+      Key<&I::backward_us>({.name = "backward_us", .unit = "us"}),
+      Key<&I::update_us>({.name = "update_us", .unit = "us"}),
+      Key<&I::period_us>({.name = "period_us", .unit = "us"})};
   return kKeys;
 }
 
@@ -99,6 +111,8 @@ const std::vector<RecordKey<TraceFacts>>& KeysOf<TraceFacts>() {
       Key<&F::launch_lag_us>({.name = "launch_lag_us", .unit = "us", .optional = true}),
       Key<&F::bound>({.name = "bound", .optional = true}),
       Key<&F::host>({.name = "host"}),
+      Key<&F::idle>({.name = "idle"}),
+      Key<&F::hooks_us>({.name = "hooks_us", .unit = "us"}),
       Key<&F::exposed_us>({.name = "exposed_us", .unit = "us"}),
       Key<&F::rest_us>({.name = "rest_us", .unit = "us"}),
       Key<&F::tensors_a_step>({.name = "tensors_a_step"}),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
-#include "harness/traces/trace_facts.hpp"
+#include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
 
@@ -43,6 +43,7 @@ void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
 // Which steps and exchanges of a trace count.
 void AddTraceOptions(CLI::App* verb, TraceOptions& options);
+void AddTraceImport(CLI::App* verb, TraceImport& trace);
 // The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
 // --from says it.
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,

@@ -2,10 +2,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/traces/trace_facts.hpp"
+#include "harness/traces/trace_model.hpp"
+#include "harness/wording/numbers.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -13,6 +20,9 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr double kNearStep = 0.1;  // of a modelled step from the traced one
 
 std::string Ms(const Spread& us) {
   return us.low == us.high ? fmt::format("{:.3f} ms", us.median / 1e3)
@@ -131,5 +141,128 @@ int TraceVerb(Program& program, const TraceRequest& request) {
   if (transfers) fmt::print("\n{}", Render(TransferTable(*transfers), TableFormat::kMarkdown));
   return kDone;
 }
+
+namespace {
+
+// A folder beside all others that ends with the program.
+class PassingFolder {
+ public:
+  PassingFolder()
+      : path_(fs::temp_directory_path() / fmt::format("sparfuse-trace-{}", ::getpid())) {
+    MakeDirectories(path_);
+  }
+  ~PassingFolder() {
+    std::error_code none;
+    fs::remove_all(path_, none);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
+  if (traced.modelled_ms == 0 || model.step_ms == 0) {
+    return "no step of the trace is known to compare the modelled one with";
+  }
+  const double off = traced.modelled_ms / model.step_ms - 1;
+  return fmt::format(
+      "{} dense step of {} rank{}: {:.3f} ms modelled, {:.3f} ms {}: {:+.1f} %",
+      std::abs(off) > kNearStep ? "**The model misses the traced step**: the" : "The",
+      model.facts().world, model.facts().world == 1 ? "" : "s", traced.modelled_ms, model.step_ms,
+      model.corrections.empty() ? "traced" : "measured", 100 * off);
+}
+
+}  // namespace
+
+std::string TraceSummary(const TracedModel& model, const TracedCluster& traced) {
+  std::string text;
+  if (model.host_bound) {
+    text += fmt::format(
+        "{}: host-bound: what methods add on the host stretches backward itself, which the model "
+        "has not\n",
+        model.facts().file);
+  }
+  text += StepLine(model, traced) + "\n\n";
+  Table table;
+  table.title = "From the trace: " + model.source;
+  table.columns = {"what", "value", "from", "to"};
+  table.alignment = "lrrr";
+  const auto add = [&](const std::string& what, double value, double low, double high) {
+    table.rows.push_back({what, fmt::format("{:.4g}", value), fmt::format("{:.4g}", low),
+                          fmt::format("{:.4g}", high)});
+  };
+  add("forward_ms, with the rest of the step", model.forward_ms, model.forward_ms / model.spread,
+      model.forward_ms * model.spread);
+  add("backward_ms", model.backward_ms, model.backward_ms / model.spread,
+      model.backward_ms * model.spread);
+  for (const std::vector<DeclaredInput>* inputs : {&model.inputs, &traced.links.inputs}) {
+    for (const DeclaredInput& input : *inputs) add(input.name, input.value, input.low, input.high);
+  }
+  for (const LinkLog* curve : traced.links.curves) {
+    table.rows.push_back({fmt::format("all-reduces of {} ranks", curve->ranks),
+                          fmt::format("{} sizes", curve->samples.size()), kNone, kNone});
+  }
+  table.notes = model.corrections;
+  table.notes.insert(table.notes.end(), model.notes.begin(), model.notes.end());
+  table.notes.insert(table.notes.end(), traced.links.notes.begin(), traced.links.notes.end());
+  text += Render(table, TableFormat::kMarkdown) + "\n";
+  std::vector<std::string> stay;
+  for (const DeclaredInput& input : traced.cluster.inputs) {
+    if (input.kind != kTraceKind) stay.push_back(fmt::format("{} ({})", input.name, input.kind));
+  }
+  return text + fmt::format("As the cluster's file has them: {}\n", fmt::join(stay, ", "));
+}
+
+int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
+  const ProfileFolders& profiles = program.store().profiles();
+  const fs::path file = FileOfDeclared(profiles, asked.cluster);
+  if (!asked.print) NeedOwn(profiles, file);
+  const TracedModel model =
+      ModelOfTrace(LoadDeclaredCluster(profiles, asked.cluster), asked.trace);
+  const PassingFolder folder;
+  const TracedCluster traced =
+      PlaceTrace(profiles, asked.cluster, model, StatedInputs::kStay, folder.path());
+  fmt::print("{}\n", TraceSummary(model, traced));
+  if (asked.print) {
+    fmt::print("{}", ReadFile(traced.file));
+  } else {
+    for (const fs::path& each : {traced.table, traced.record, traced.file}) {
+      const fs::path to = profiles.own() / fs::relative(each, folder.path());
+      MakeDirectories(to.parent_path());
+      WriteFileDurably(to, ReadFile(each));
+      fmt::print("wrote {}\n", to.string());
+    }
+    fmt::print("workload = \"table:{}\" names the model\n",
+               (profiles.own() / fs::relative(traced.table, folder.path())).string());
+  }
+  if (!traced.stated.empty()) {
+    fmt::print("\nFor [input] of {}, in the place of its own lines of these names:\n\n",
+               file.string());
+    for (const DeclaredInput& input : traced.stated) fmt::print("{}\n", LineOf(input));
+  }
+  return kDone;
+}
+
+struct TraceForAdvice::Files {
+  PassingFolder folder;
+};
+
+TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string& cluster,
+                               const TraceImport& asked)
+    : files_(std::make_unique<Files>()), profiles_(profiles.Behind(files_->folder.path())) {
+  TracedModel model = ModelOfTrace(LoadDeclaredCluster(profiles, cluster), asked);
+  // What methods add on the host stretches backward itself, which the model has not.
+  constexpr double kStretched = 2;
+  for (DeclaredInput& input : model.inputs) {
+    if (model.host_bound && input.group == "host_overhead") input.high *= kStretched;
+  }
+  const TracedCluster traced = PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced,
+                                          files_->folder.path());
+  workload_ = "table:" + traced.table.string();
+  summary_ = TraceSummary(model, traced);
+}
+
+TraceForAdvice::~TraceForAdvice() = default;
 
 }  // namespace sparfuse::harness
