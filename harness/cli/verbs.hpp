@@ -106,8 +106,9 @@ struct AdviseOptions {
 int AdviseVerb(Program& program, const AdviseOptions& asked);
 
 struct TraceRequest {
-  std::vector<std::string> files;  // of one training, a rank each
+  std::vector<std::string> files;  // of one training, a rank each; or one trial of ours
   TraceOptions options;
+  std::filesystem::path kineto;  // a folder for the trial's step in the profiler's form; or ""
 };
 int TraceVerb(Program& program, const TraceRequest& request);
 

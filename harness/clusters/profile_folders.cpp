@@ -62,9 +62,8 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
 fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster) {
   const std::vector<std::string> known = profiles.Names(".toml");
   if (std::ranges::find(known, cluster) == known.end()) {
-    SPARFUSE_THROW(kConfig,
-                   "unknown declared cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
-                       "; sparfuse cluster new makes one");
+    SPARFUSE_THROW(kConfig, "unknown declared cluster \"" + cluster + "\"" +
+                                Suggestion(cluster, known) + "; sparfuse cluster new makes one");
   }
   return profiles.File(cluster + ".toml");
 }

@@ -52,8 +52,8 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& cluster);
 
 // The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
 std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);
-// Throws Error{kConfig} where an import may not write: one of the project's files, where results lie
-// elsewhere, is everybody's.
+// Throws Error{kConfig} where an import may not write: one of the project's files, where results
+// lie elsewhere, is everybody's.
 void NeedOwn(const ProfileFolders& profiles, const std::filesystem::path& file);
 
 }  // namespace sparfuse::harness

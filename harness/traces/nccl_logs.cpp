@@ -84,21 +84,24 @@ class InspectorReader {
   void Record(const std::string& file, const std::string& sha256, int line, std::string_view text) {
     const json record = json::parse(text, nullptr, false);
     if (!record.is_object()) {
-      FailAt(file, line, "no JSON object: expected one a line, as NCCL Inspector writes; was the "
-                         "process killed while writing?");
+      FailAt(file, line,
+             "no JSON object: expected one a line, as NCCL Inspector writes; was the "
+             "process killed while writing?");
     }
     const auto need = [&](const json& in, const char* key) -> const json& {
       if (!in.is_object() || !in.contains(key))
-        FailAt(file, line, fmt::format("the key \"{}\" is missing: expected a record of NCCL "
-                                       "Inspector",
-                                       key));
+        FailAt(file, line,
+               fmt::format("the key \"{}\" is missing: expected a record of NCCL "
+                           "Inspector",
+                           key));
       return in.at(key);
     };
     const json& header = need(record, "header");
     const json& version = need(need(record, "metadata"), "inspector_output_format_version");
     if (std::ranges::find(kInspectorVersions, version) == std::end(kInspectorVersions)) {
-      FailAt(file, line, fmt::format("inspector_output_format_version = {}: expected one of {}",
-                                     version.dump(), fmt::join(kInspectorVersions, ", ")));
+      FailAt(file, line,
+             fmt::format("inspector_output_format_version = {}: expected one of {}", version.dump(),
+                         fmt::join(kInspectorVersions, ", ")));
     }
     if (record.contains("p2p_perf")) {
       ++left_out_["of sends and receives"];
@@ -108,7 +111,8 @@ class InspectorReader {
     const auto number = [&](const json& in, const char* key) {
       const json& value = need(in, key);
       if (!value.is_number() || value.get<double>() < 0)
-        FailAt(file, line, fmt::format("{} = {}: expected a number of at least 0", key, value.dump()));
+        FailAt(file, line,
+               fmt::format("{} = {}: expected a number of at least 0", key, value.dump()));
       return value.get<double>();
     };
     const auto word = [&](const json& in, const char* key) {
@@ -119,7 +123,8 @@ class InspectorReader {
     };
     const std::string source = word(call, "coll_timing_source");
     const std::string collective = word(call, "coll");
-    const double bytes = number(call, "coll_msg_size_bytes"), us = number(call, "coll_exec_time_us");
+    const double bytes = number(call, "coll_msg_size_bytes"),
+                 us = number(call, "coll_exec_time_us");
     const int ranks = static_cast<int>(number(header, "n_ranks"));
     const int nodes = static_cast<int>(number(header, "nnodes"));
     if (us > 0) CheckRates(file, line, call, collective, ranks, bytes, us);
@@ -143,9 +148,10 @@ class InspectorReader {
     const auto [there, is_new] = calls.by_number.try_emplace(sn, bytes, us);
     if (is_new) return;
     if (there->second.first != bytes) {
-      FailAt(file, line, fmt::format("{} {} has {:.0f} bytes, and {:.0f} elsewhere: expected one "
-                                     "size on all ranks",
-                                     collective, sn, bytes, there->second.first));
+      FailAt(file, line,
+             fmt::format("{} {} has {:.0f} bytes, and {:.0f} elsewhere: expected one "
+                         "size on all ranks",
+                         collective, sn, bytes, there->second.first));
     }
     there->second.second = std::min(there->second.second, us);
   }
@@ -162,9 +168,10 @@ class InspectorReader {
       if (!call.contains(key) || !call[key].is_number()) continue;
       const double said = call[key].get<double>();
       if (std::abs(said - expected) <= kRateWithin * std::max(expected, 1.0)) continue;
-      FailAt(file, line, fmt::format("{} = {:g}: {:.0f} bytes in {:g} us on {} ranks are {:.6g}: "
-                                     "expected rates that follow from bytes and time",
-                                     key, said, bytes, us, ranks, expected));
+      FailAt(file, line,
+             fmt::format("{} = {:g}: {:.0f} bytes in {:g} us on {} ranks are {:.6g}: "
+                         "expected rates that follow from bytes and time",
+                         key, said, bytes, us, ranks, expected));
     }
   }
 
@@ -184,7 +191,8 @@ class InspectorReader {
     for (const auto& [bytes, us] : by_bytes) {
       const double least = *std::ranges::min_element(us);
       made.sizes.push_back({bytes, least, Median(us), static_cast<int>(us.size())});
-      if (bytes > 0) made.log.samples.push_back({gathers ? bytes * calls.ranks : bytes, 1e-6 * least});
+      if (bytes > 0)
+        made.log.samples.push_back({gathers ? bytes * calls.ranks : bytes, 1e-6 * least});
     }
     return made;
   }
@@ -282,7 +290,8 @@ class InfoReader {
       if (const auto nvls = NumberBefore(text, " nvls channels"))
         info_.nvls_channels = static_cast<int>(*nvls);
     }
-    if (const std::size_t via = text.find(" via "); text.starts_with("Channel ") && via != text.npos) {
+    if (const std::size_t via = text.find(" via ");
+        text.starts_with("Channel ") && via != text.npos) {
       std::string way = WayOf(text.substr(via + 5));
       if (std::ranges::find(info_.ways, way) == info_.ways.end())
         info_.ways.push_back(std::move(way));
@@ -308,8 +317,9 @@ class InfoReader {
     NcclChosen made{std::string(text.substr(0, text.find(':'))), word_after("Algo "),
                     word_after("proto "), bytes.value_or(0), number};
     if (!bytes || made.algorithm.empty() || made.protocol.empty()) {
-      FailAt(info_.file, number, "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"; an "
-                                 "older NCCL writes numbers for names");
+      FailAt(info_.file, number,
+             "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"; an "
+             "older NCCL writes numbers for names");
     }
     const bool known = std::ranges::any_of(info_.chosen, [&](const NcclChosen& each) {
       return each.collective == made.collective && each.bytes == made.bytes &&
@@ -334,7 +344,8 @@ bool IsLater(const std::string& version) {
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
-  std::ranges::transform(lower, lower.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(lower, lower.begin(),
+                         [](char c) { return static_cast<char>(std::tolower(c)); });
   return lower;
 }
 
@@ -352,11 +363,13 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
                                      IsLater(info.version) ? "nccl-2.20" : "nccl-2.8",
                                      info.version));
   }
-  if (info.channels) made.lines.push_back(fmt::format("channels = {}  # of [nccl]", *info.channels));
+  if (info.channels)
+    made.lines.push_back(fmt::format("channels = {}  # of [nccl]", *info.channels));
   if (info.nvls_channels.value_or(0) > 0) {
-    note(fmt::format("{} nvls channels: switches sum what passes through them, which the model has "
-                     "not",
-                     *info.nvls_channels));
+    note(
+        fmt::format("{} nvls channels: switches sum what passes through them, which the model has "
+                    "not",
+                    *info.nvls_channels));
   }
   if (info.nodes > 0 && info.nodes > cluster.nodes)
     note(fmt::format("{} nodes, and the cluster's file has {}", info.nodes, cluster.nodes));
@@ -370,10 +383,12 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
     const bool staged = way.starts_with("NET/Socket") || way.starts_with("SHM");
     const bool direct = way.find("GDRDMA") != way.npos;
     if (staged && cluster.nccl.within == NcclHop::kNvlink && way.starts_with("SHM")) {
-      note(way + ": ranks of a node meet in the host's memory, and [nccl] says within = \"nvlink\"");
+      note(way +
+           ": ranks of a node meet in the host's memory, and [nccl] says within = \"nvlink\"");
     } else if (staged) {
-      note(way + ": the host stages what crosses it; the file's host_path_gbps and efficiencies "
-                 "must say so");
+      note(way +
+           ": the host stages what crosses it; the file's host_path_gbps and efficiencies "
+           "must say so");
     } else if (way.starts_with("NET/IB") && !direct) {
       note(way + ": without GDRDMA, the host stages what leaves a node");
     }
@@ -390,8 +405,8 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
         kBytesAGbit * cluster.Value("inter_node_gbps") * cluster.Value("inter_node_efficiency"),
         1e-6 * cluster.Value("inter_node_us")};
     machine.links.cards_per_node = static_cast<int>(std::lround(cluster.Value("network_cards")));
-    const Topology topology{info.ranks, info.local_ranks > 0 ? info.local_ranks
-                                                             : cluster.ranks_per_node};
+    const Topology topology{info.ranks,
+                            info.local_ranks > 0 ? info.local_ranks : cluster.ranks_per_node};
     const NcclEstimate ours =
         NcclChoice(NcclCollective::kAllReduce, machine, topology, each.bytes,
                    cluster.all_reduce == AllReduceBy::kNccl2_8 ? kNccl2_8 : kNccl2_20);

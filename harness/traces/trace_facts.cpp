@@ -557,8 +557,8 @@ void FactsMaker::AddOnDevice(StepFacts& step) const {
   }
   const Time span = done[all] - forward_end;
   if (span > 0) {
-    step.idle_share =
-        1 - static_cast<double>(Cover(std::move(busy)).Until(done[all])) / static_cast<double>(span);
+    step.idle_share = 1 - static_cast<double>(Cover(std::move(busy)).Until(done[all])) /
+                              static_cast<double>(span);
   }
   const Cover computing(std::move(without_hooks));
   step.idle_backward = std::max<Time>(0, step.backward - computing.Until(done[all]));
@@ -825,9 +825,8 @@ TraceFacts FactsMaker::Make() {
           facts.same_order && step.accumulations[k].shape == steps.front().accumulations[k].shape;
     }
     const Spread spread = *SpreadOf(ready);
-    facts.tensors.push_back(
-        {steps.front().accumulations[k].shape, spread.median, spread.low, spread.high,
-         Median(idle_before)});
+    facts.tensors.push_back({steps.front().accumulations[k].shape, spread.median, spread.low,
+                             spread.high, Median(idle_before)});
   }
   if (!facts.same_order)
     facts.notes.push_back("tensors of other shapes are ready at one position in its steps");

@@ -76,9 +76,10 @@ class Joiner {
   JoinedTensors Join() {
     const std::size_t n = facts_.tensors.size();
     if (n > table_.size()) {
-      Fail(fmt::format("{} gradients, and the table has {} tensors: expected the table of this "
-                       "model, with tensors that the table may count as frozen",
-                       n, table_.size()));
+      Fail(
+          fmt::format("{} gradients, and the table has {} tensors: expected the table of this "
+                      "model, with tensors that the table may count as frozen",
+                      n, table_.size()));
     }
     const bool shapes = std::ranges::all_of(
         facts_.tensors, [](const TracedTensor& tensor) { return tensor.shape.has_value(); });
@@ -129,10 +130,10 @@ class Joiner {
     std::map<Shape, std::vector<std::size_t>> positions;
     for (std::size_t i = 0; i < known.size(); ++i) positions[known[i]].push_back(i);
     std::map<Shape, std::size_t> next;
-    for (const Shape& shape : traced)
-      joined_.positions.push_back(positions[shape][next[shape]++]);
-    joined_.notes.push_back("gradients come out in another order than the table's: tensors of one "
-                            "shape have its names in its order, which may be swapped among them");
+    for (const Shape& shape : traced) joined_.positions.push_back(positions[shape][next[shape]++]);
+    joined_.notes.push_back(
+        "gradients come out in another order than the table's: tensors of one "
+        "shape have its names in its order, which may be swapped among them");
   }
 
   void LeavingOut(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
@@ -152,14 +153,16 @@ class Joiner {
   // DDP's buckets are sums of neighbouring tensors.
   void ByBuckets() {
     if (facts_.tensors.size() != table_.size()) {
-      Fail(fmt::format("{} gradients without shapes, and {} tensors: expected as many, or a trace "
-                       "with record_shapes=True",
-                       facts_.tensors.size(), table_.size()));
+      Fail(
+          fmt::format("{} gradients without shapes, and {} tensors: expected as many, or a trace "
+                      "with record_shapes=True",
+                      facts_.tensors.size(), table_.size()));
     }
     ByPosition();
     if (facts_.exchanges.empty()) {
-      joined_.notes.push_back("neither shapes nor exchanges prove that its gradients are the "
-                              "table's, in its order: record_shapes=True does");
+      joined_.notes.push_back(
+          "neither shapes nor exchanges prove that its gradients are the "
+          "table's, in its order: record_shapes=True does");
       return;
     }
     std::size_t at = 0;
@@ -169,10 +172,11 @@ class Joiner {
       while (at < table_.size() && sum < elements)
         sum += static_cast<std::int64_t>(table_[at++].numel);
       if (sum == elements) continue;
-      Fail(fmt::format("without shapes, exchange {} of {} elements is no sum of the table's next "
-                       "tensors ({} up to {}): expected DDP's buckets in the table's order, or a "
-                       "trace with record_shapes=True",
-                       i, elements, sum, table_[at - 1].name));
+      Fail(
+          fmt::format("without shapes, exchange {} of {} elements is no sum of the table's next "
+                      "tensors ({} up to {}): expected DDP's buckets in the table's order, or a "
+                      "trace with record_shapes=True",
+                      i, elements, sum, table_[at - 1].name));
     }
     if (at != table_.size()) {
       Fail(fmt::format("exchanges end before tensor {}: expected all tensors in them",
@@ -282,9 +286,9 @@ class ModelMaker {
     made_.host_bound = facts_->bound == "host-bound";
     made_.batch = asked_.batch;
     made_.notes = facts_->notes;
-    made_.source = fmt::format("{} sha256 {}, {}{}", facts_->file, facts_->sha256,
-                               StepsText(*facts_),
-                               asked_.torch.empty() ? "" : ", torch " + asked_.torch);
+    made_.source =
+        fmt::format("{} sha256 {}, {}{}", facts_->file, facts_->sha256, StepsText(*facts_),
+                    asked_.torch.empty() ? "" : ", torch " + asked_.torch);
   }
 
   void CheckSpreads() {
@@ -294,9 +298,8 @@ class ModelMaker {
         {"backward", facts_->backward_us}};
     for (const auto& [what, spread] : kSpreads) {
       if (!spread || spread->ratio() <= kNotedSpread) continue;
-      const std::string text =
-          fmt::format("{} takes {:.3f} to {:.3f} ms, by step", what, spread->low / 1e3,
-                      spread->high / 1e3);
+      const std::string text = fmt::format("{} takes {:.3f} to {:.3f} ms, by step", what,
+                                           spread->low / 1e3, spread->high / 1e3);
       if (spread->ratio() > kMostSpread && !asked_.accept_spread)
         Fail(text + ": expected steps that are alike, or --accept-spread");
       made_.notes.push_back(text);
@@ -308,8 +311,9 @@ class ModelMaker {
     if (!asked_.step_ms) {
       made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
       if (Uncorrected()) {
-        made_.notes.push_back("the profiler's own cost is in what the host takes: give --step-ms, "
-                              "the step's time without it");
+        made_.notes.push_back(
+            "the profiler's own cost is in what the host takes: give --step-ms, "
+            "the step's time without it");
       }
       return;
     }
@@ -320,9 +324,10 @@ class ModelMaker {
     if (idle <= 0) return;
     scale_ = std::max(0.0, 1e3 * *asked_.step_ms - busy) / idle;
     if (scale_ > kMostStretch) {
-      Fail(fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
-                       "expected the same step without it, which is no longer",
-                       *asked_.step_ms, facts_->period_us->median / 1e3));
+      Fail(
+          fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
+                      "expected the same step without it, which is no longer",
+                      *asked_.step_ms, facts_->period_us->median / 1e3));
     }
     made_.corrections.push_back(
         fmt::format("what the host takes is {:.4g} of what the trace has: a step of {:g} ms "
@@ -335,8 +340,9 @@ class ModelMaker {
         facts_->tensors, [](const TracedTensor& tensor) { return tensor.shape.has_value(); });
     if (asked_.workload.empty()) {
       if (!shapes) {
-        Fail("its gradients have no shapes: expected record_shapes=True, or --workload "
-             "table:FILE.json, which `python -m sparfuse.describe` makes");
+        Fail(
+            "its gradients have no shapes: expected record_shapes=True, or --workload "
+            "table:FILE.json, which `python -m sparfuse.describe` makes");
       }
       return;
     }
@@ -367,8 +373,8 @@ class ModelMaker {
       table["family"] = known_->table->family;
     table["source"] = "sparfuse import kineto, " + made_.source;
     table["batch"] = asked_.batch;
-    table["measured_on"] = (facts_->hardware.empty() ? "CPU" : facts_->hardware) +
-                           ", by torch.profiler";
+    table["measured_on"] =
+        (facts_->hardware.empty() ? "CPU" : facts_->hardware) + ", by torch.profiler";
     table["forward_us"] = Corrected(facts_->forward_us.median, facts_->idle.forward_us);
     table["update_us"] = Corrected(facts_->update_us.median, facts_->idle.update_us);
     ordered_json tensors = ordered_json::array();
@@ -407,7 +413,8 @@ class ModelMaker {
     if (!facts_->rest_us || !facts_->period_us) return 0;
     const double idle = facts_->idle.period_us.value_or(0) - facts_->idle.forward_us -
                         facts_->idle.backward_us - facts_->idle.update_us;
-    double rest = Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
+    double rest =
+        Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
     // On a CPU hooks lie within backward, which is without them.
     if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
     rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
@@ -468,10 +475,10 @@ class ModelMaker {
     if (exchanged.exchanges.size() > 1 && exchanged.host.exchange_call_us) {
       const double call = exchanged.host.exchange_call_us->median;
       if (exchanged.backend == "gloo" && call > kSynchronousCallUs) {
-        made_.notes.push_back(fmt::format(
-            "calls of gloo take {:.1f} ms, so that they hold the exchange itself: no "
-            "exchange_host_us is taken from them",
-            call / 1e3));
+        made_.notes.push_back(
+            fmt::format("calls of gloo take {:.1f} ms, so that they hold the exchange itself: no "
+                        "exchange_host_us is taken from them",
+                        call / 1e3));
       } else {
         Add("exchange_host_us", Host(call), Host(*exchanged.exchange_call_tenth_us),
             Host(*exchanged.exchange_call_ninetieth_us), true);
@@ -488,8 +495,9 @@ class ModelMaker {
       Add("update_host_us_a_tensor", update, update * host.low / host.median,
           update * host.high / host.median, true);
     } else if (!OnCpu() && facts_->host.update_us) {
-      made_.notes.push_back("the optimizer's work on the host hides behind the device's: no "
-                            "update_host_us_a_tensor is taken");
+      made_.notes.push_back(
+          "the optimizer's work on the host hides behind the device's: no "
+          "update_host_us_a_tensor is taken");
     }
   }
 
@@ -540,8 +548,8 @@ class ModelMaker {
     const std::size_t steps = std::min(together.kernels.size(), alone_->kernels.size());
     for (std::size_t s = 0; s < steps; ++s) {
       const auto &of = together.kernels[s], &over = alone_->kernels[s];
-      const bool same = std::ranges::equal(of, over, {}, &BackwardKernel::name,
-                                           &BackwardKernel::name);
+      const bool same =
+          std::ranges::equal(of, over, {}, &BackwardKernel::name, &BackwardKernel::name);
       if (!same) {
         SPARFUSE_THROW(kConfig, fmt::format("{} and {}: backward's kernels differ ({} and {}): "
                                             "expected --alone of the same step on one rank",
@@ -653,14 +661,14 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
   made.table = folder / table;
   made.record = folder / (cluster + ".trace.json");
   made.links = LinksOf(LoadDeclaredCluster(profiles, cluster), model.links);
-  ClusterWithTrace with = WithTrace(ReadFile(from), from.string(), model, made.links,
-                                    table.string(), stated);
+  ClusterWithTrace with =
+      WithTrace(ReadFile(from), from.string(), model, made.links, table.string(), stated);
   made.stated = std::move(with.stated);
   MakeDirectories(made.table.parent_path());
   WriteFileDurably(made.table, model.table.dump(1) + "\n");
   made.workload = TableWorkloadName("table:" + made.table.string(), {});
-  made.cluster = ParseDeclaredCluster(TomlFile::Parse(with.text, made.file.string()),
-                                      profiles.Behind(folder));
+  made.cluster =
+      ParseDeclaredCluster(TomlFile::Parse(with.text, made.file.string()), profiles.Behind(folder));
   WriteFileDurably(made.file, with.text);
   WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
 

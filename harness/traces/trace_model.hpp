@@ -37,15 +37,15 @@ struct TraceImport {
 struct TracedModel {
   std::vector<TraceFacts> ranks;
   std::optional<TransferFacts> transfers;
-  std::string name;                          // of the table
-  nlohmann::ordered_json table;              // as its file
-  double forward_ms = 0, backward_ms = 0;    // with what is left of the step in forward
-  double step_ms = 0;                        // of the trace, or as it was given; 0: unknown
+  std::string name;                        // of the table
+  nlohmann::ordered_json table;            // as its file
+  double forward_ms = 0, backward_ms = 0;  // with what is left of the step in forward
+  double step_ms = 0;                      // of the trace, or as it was given; 0: unknown
   double spread = 1;
   int batch = 0;
   std::vector<DeclaredInput> inputs;
-  std::vector<LinkLog> links;                // at most one
-  std::string source;                        // "rank0.json.gz sha256 ..., steps ..."
+  std::vector<LinkLog> links;  // at most one
+  std::string source;          // "rank0.json.gz sha256 ..., steps ..."
   std::vector<std::string> corrections, notes;
   bool host_bound = false;
   const TraceFacts& facts() const { return ranks.front(); }
@@ -63,8 +63,8 @@ struct JoinedTensors {
 JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const workloads::LayerTensor> table,
                           const std::string& table_file);
 
-// Reads the files, joins, corrects. Throws Error{kConfig}: as FactsOf, TransfersOf, JoinTensors; for
-// step_ms that is not of this step; for steps that differ too much.
+// Reads the files, joins, corrects. Throws Error{kConfig}: as FactsOf, TransfersOf, JoinTensors;
+// for step_ms that is not of this step; for steps that differ too much.
 TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked);
 
 // The exchanges of the group as a log of links on a cluster of so many ranks a node; none where no
@@ -82,8 +82,8 @@ struct ClusterWithTrace {
   std::vector<DeclaredInput> stated;  // the file has them itself: they stay (kStay)
 };
 
-// `text`, of the cluster's file: what an earlier import of a trace wrote is replaced. `table`: where
-// the table lies from the cluster's file. Throws Error{kConfig} where the block was edited.
+// `text`, of the cluster's file: what an earlier import of a trace wrote is replaced. `table`:
+// where the table lies from the cluster's file. Throws Error{kConfig} where the block was edited.
 ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
                            const ImportedLinks& links, const std::string& table,
                            StatedInputs stated);
@@ -92,8 +92,8 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
 struct TracedCluster {
   DeclaredCluster cluster;
   ImportedLinks links;
-  std::vector<DeclaredInput> stated;        // kept as the cluster's file has them
-  std::string workload;                     // as cells name it
+  std::vector<DeclaredInput> stated;          // kept as the cluster's file has them
+  std::string workload;                       // as cells name it
   std::filesystem::path file, table, record;  // of the cluster, the model table, all facts
   // The modelled step of the traced training, dense, on as many ranks.
   double modelled_ms = 0;

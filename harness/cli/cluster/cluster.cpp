@@ -79,11 +79,11 @@ std::vector<LinkLog> ReadInspector(const std::vector<std::string>& files) {
   std::vector<LinkLog> logs;
   for (InspectedCollective& each : inspected.collectives) {
     for (const InspectedSize& size : each.sizes) {
-      table.rows.push_back(
-          {kLinkOperationNames[static_cast<std::size_t>(each.log.operation)],
-           fmt::format("{}", each.log.ranks), fmt::format("{:.0f}", size.bytes),
-           fmt::format("{:g} us", size.least_us), fmt::format("{:g} us", size.median_us),
-           fmt::format("{:.2f}x", size.load()), fmt::format("{}", size.n)});
+      table.rows.push_back({kLinkOperationNames[static_cast<std::size_t>(each.log.operation)],
+                            fmt::format("{}", each.log.ranks), fmt::format("{:.0f}", size.bytes),
+                            fmt::format("{:g} us", size.least_us),
+                            fmt::format("{:g} us", size.median_us),
+                            fmt::format("{:.2f}x", size.load()), fmt::format("{}", size.n)});
     }
     logs.push_back(std::move(each.log));
   }
@@ -99,9 +99,10 @@ std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const DeclaredCluster&
     for (const std::string& file : asked.logs) ranks.push_back(ReadTraceFacts(file, {}));
     logs = LinkLogsOf(ranks, cluster.ranks_per_node);
     if (logs.empty()) {
-      SPARFUSE_THROW(kConfig, fmt::format("{}: no exchange of two ranks or more: expected a trace of "
-                                          "distributed training",
-                                          asked.logs.front()));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("{}: no exchange of two ranks or more: expected a trace of "
+                                 "distributed training",
+                                 asked.logs.front()));
     }
     return logs;
   }

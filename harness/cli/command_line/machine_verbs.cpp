@@ -199,9 +199,10 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
   take->add_option("name", import->cluster, "the cluster, of results/profiles/NAME.toml")
       ->required();
   if (from.empty()) {
-    take->add_option("--from", import->from,
-                     "what wrote the logs: nccl-tests, osu, fingerprint, nccl-inspector, trace "
-                     "(torch.profiler's) or nccl-info (NCCL_DEBUG=INFO, of which nothing is written)")
+    take->add_option(
+            "--from", import->from,
+            "what wrote the logs: nccl-tests, osu, fingerprint, nccl-inspector, trace "
+            "(torch.profiler's) or nccl-info (NCCL_DEBUG=INFO, of which nothing is written)")
         ->required()
         ->check(CLI::IsMember(
             {"nccl-tests", "osu", "fingerprint", "nccl-inspector", "nccl-info", "trace"}));

@@ -209,8 +209,7 @@ void AddAdvise(CommandLine& line) {
                                  "samples of a worker's step (default: the workload's)");
   trace->needs(batch);
   verb->callback([&line, verb, workload, trace, asked] {
-    if (workload->count() + trace->count() == 0)
-      throw CLI::RequiredError("--workload, or --trace");
+    if (workload->count() + trace->count() == 0) throw CLI::RequiredError("--workload, or --trace");
     line.act = [asked](Program& program) { return AdviseVerb(program, *asked); };
   });
   verb->add_option("--link", asked->link,
@@ -233,6 +232,10 @@ void AddTrace(CommandLine& line) {
                    "training a file each")
       ->required();
   AddTraceOptions(verb, request->options);
+  verb->add_option("--kineto", request->kineto,
+                   "FOLDER: write the traced step of a trial of ours (its id or folder, in the "
+                   "place of files) as torch.profiler would, a rank a file, for "
+                   "HolisticTraceAnalysis and Perfetto");
 }
 
 void AddCompare(CommandLine& line) {
@@ -366,8 +369,9 @@ void AddImport(CommandLine& line) {
   auto* take = verb->add_subcommand(
       "kineto", "a training step that torch.profiler traced, into a declared cluster");
   take->add_option("cluster", kineto->cluster, "of results/profiles/NAME.toml")->required();
-  take->add_option("files", kineto->trace.files,
-                   "what export_chrome_trace wrote, .json or .json.gz; of several ranks a file each")
+  take->add_option(
+          "files", kineto->trace.files,
+          "what export_chrome_trace wrote, .json or .json.gz; of several ranks a file each")
       ->required();
   take->add_option("--batch", kineto->trace.batch, "samples of a rank's step")
       ->required()

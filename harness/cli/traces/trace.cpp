@@ -1,15 +1,16 @@
 // Shows what traces of training say: `sparfuse trace`.
+#include "harness/cli/traces/trace.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/traces/kineto_trace.hpp"
 #include "harness/traces/trace_facts.hpp"
 #include "harness/traces/trace_model.hpp"
 #include "harness/wording/numbers.hpp"
@@ -121,7 +122,58 @@ void PrintFacts(const TraceFacts& facts) {
 
 }  // namespace
 
+namespace {
+
+// A folder of a trial, or its id.
+fs::path FolderOfTrial(Program& program, const std::string& trial) {
+  if (fs::is_directory(trial)) return trial;
+  for (const TrialRow& row : program.Rows()) {
+    if (row.trial_id == trial) return program.store().results() / row.directory;
+  }
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("no trial \"{}\": expected the folder of one, or its id", trial));
+}
+
+// Writes a trial's traced step in the form of torch.profiler, a rank a file.
+int WriteKineto(Program& program, const std::string& trial, const fs::path& out) {
+  const fs::path folder = FolderOfTrial(program, trial);
+  const json stored = ReadJsonFile(folder / "trial.json");
+  KinetoStep step;
+  std::map<int, std::vector<Span>> spans;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "trace.json" || (name.starts_with("trace-rank") && name.ends_with(".json")))
+      files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) spans.merge(SpansOfTrace(ReadFile(file), file.string()));
+  if (spans.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} has no trace.json: expected a trial of steps that kept "
+                                        "its spans",
+                                        folder.string()));
+  }
+  const json& config = stored.at("config");
+  step.world = config.at("workers");
+  step.modelled = config.at("mode") == "modelled";
+  step.dense = config.at("sparsifier") == "none";
+  for (const json& tensor : stored.at("layout")) {
+    step.tensors.push_back({tensor.at("name"), tensor.at("shape"), tensor.at("numel"), false});
+  }
+  MakeDirectories(out);
+  for (auto& [rank, of_rank] : spans) {
+    step.rank = rank;
+    step.spans = std::move(of_rank);
+    const fs::path file = out / fmt::format("trace-rank{}.json", rank);
+    WriteFileDurably(file, KinetoTrace(step));
+    fmt::print("wrote {}\n", file.string());
+  }
+  return kDone;
+}
+
+}  // namespace
+
 int TraceVerb(Program& program, const TraceRequest& request) {
+  if (!request.kineto.empty()) return WriteKineto(program, request.files.front(), request.kineto);
   std::vector<TraceFacts> ranks;
   for (const std::string& file : request.files)
     ranks.push_back(ReadTraceFacts(file, request.options));
@@ -218,8 +270,7 @@ int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
   const ProfileFolders& profiles = program.store().profiles();
   const fs::path file = FileOfDeclared(profiles, asked.cluster);
   if (!asked.print) NeedOwn(profiles, file);
-  const TracedModel model =
-      ModelOfTrace(LoadDeclaredCluster(profiles, asked.cluster), asked.trace);
+  const TracedModel model = ModelOfTrace(LoadDeclaredCluster(profiles, asked.cluster), asked.trace);
   const PassingFolder folder;
   const TracedCluster traced =
       PlaceTrace(profiles, asked.cluster, model, StatedInputs::kStay, folder.path());
@@ -257,8 +308,8 @@ TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string
   for (DeclaredInput& input : model.inputs) {
     if (model.host_bound && input.group == "host_overhead") input.high *= kStretched;
   }
-  const TracedCluster traced = PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced,
-                                          files_->folder.path());
+  const TracedCluster traced =
+      PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced, files_->folder.path());
   workload_ = "table:" + traced.table.string();
   summary_ = TraceSummary(model, traced);
 }

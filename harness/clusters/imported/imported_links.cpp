@@ -366,9 +366,7 @@ std::string LineOf(const DeclaredInput& input) {
 
 namespace {
 
-std::string TitleOf(const LinkLog& log) {
-  return fmt::format("all-reduce of {} ranks", log.ranks);
-}
+std::string TitleOf(const LinkLog& log) { return fmt::format("all-reduce of {} ranks", log.ranks); }
 
 std::string MarkedBlock(const std::string& title, const std::string& body) {
   return fmt::format("{}{}, {}; the next import of this replaces it\n{}{}\n", kBegin, title,
