@@ -380,7 +380,9 @@ std::string BlockOf(const LinkLog& log) { return MarkedBlock(TitleOf(log), Curve
 std::string WithMarkedBlock(std::string text, const std::string& file, const std::string& title,
                             const std::string& body) {
   const std::string now = body.empty() ? "" : MarkedBlock(title, body);
-  for (std::size_t from = 0; const auto block = NextBlock(text, file, from); from = block->end) {
+  std::size_t from = 0;
+  while (const auto block = NextBlock(text, file, from)) {
+    from = block->end;
     if (block->title != title) continue;
     if (!block->as_written) {
       SPARFUSE_THROW(
