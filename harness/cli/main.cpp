@@ -53,9 +53,9 @@ struct VerbGroup {
 };
 
 std::vector<VerbGroup> VerbsInOrderOfUse() {
-  return {{"Ask before a run", {AddList, AddAdvise, AddDoctor, AddPlan}},
+  return {{"Ask before a run", {AddList, AddAdvise, AddTrace, AddDoctor, AddPlan}},
           {"Run", {AddReproduce, AddRun, AddStatus}},
-          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSite}},
+          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSkill, AddSite}},
           {"A method of your own", {AddNew, AddCheck, AddProve}},
           {"Systems and clusters", {AddSystem, AddProfile, AddCluster, AddCalibrate}},
           {"Share results", {AddBundles, AddImport}},
@@ -89,13 +89,6 @@ int Main(int argc, char** argv) {
       ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
-<<<<<<< HEAD
-  for (const auto add : {AddList,      AddPlan,    AddRun,    AddStatus,   AddTable,     AddCompare,
-                         AddSite,      AddFigure,  AddReport, AddSkill, AddExplain,  AddReproduce, AddProfile,
-                         AddCalibrate, AddCluster, AddSystem, AddAdvise,   AddIndex,     AddBundles,
-                         AddImport,    AddDoctor,  AddProve,  AddAnnotate, AddCheck,     AddNew}) {
-    add(line);
-=======
   for (const VerbGroup& group : VerbsInOrderOfUse()) {
     for (const auto add : group.add) {
       const std::size_t before = line.app.get_subcommands({}).size();
@@ -103,7 +96,6 @@ int Main(int argc, char** argv) {
       const std::vector<CLI::App*> verbs = line.app.get_subcommands({});
       for (std::size_t i = before; i < verbs.size(); ++i) verbs[i]->group(group.title);
     }
->>>>>>> strangers
   }
   line.app.footer(kExamples);
   try {

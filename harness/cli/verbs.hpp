@@ -12,6 +12,7 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
+#include "harness/traces/trace_model.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -106,8 +107,16 @@ struct AdviseOptions {
   bool toml = false;          // print the experiment in the place of the answer
   bool phase = false;         // draw the phase diagram
   std::filesystem::path out;  // of it: a folder; "": the working directory
+  TraceImport trace;          // files: none, or of the training whose step it is
 };
 int AdviseVerb(Program& program, const AdviseOptions& asked);
+
+struct TraceRequest {
+  std::vector<std::string> files;  // of one training, a rank each; or one trial of ours
+  TraceOptions options;
+  std::filesystem::path kineto;  // a folder for the trial's step in the profiler's form; or ""
+};
+int TraceVerb(Program& program, const TraceRequest& request);
 
 struct IndexRequest {
   bool rebuild = false;      // make the index again from the trial directories
@@ -146,7 +155,7 @@ int CalibrateVerb(Program& program, const std::string& cluster);
 int ClusterNewVerb(Program& program, const NewCluster& wanted);
 // As typed.
 struct ClusterImport {
-  std::string cluster, from;  // "nccl-tests", "osu" or "fingerprint"
+  std::string cluster, from;  // "nccl-tests", "osu", "fingerprint", "nccl-inspector", ...
   std::vector<std::string> logs;
   int ranks = 0, nodes = 0;  // 0: as the logs say
   std::string operation;     // of logs that do not say; or ""
@@ -168,6 +177,13 @@ struct ImportRequest {
 // kTrialFailed where a number is implausible, or the store has another: then nothing is imported.
 int ImportVerb(Program& program, const ImportRequest& request);
 int ImportListVerb(Program& program);
+struct KinetoImport {
+  std::string cluster;
+  TraceImport trace;
+  bool print = false;  // write nothing
+};
+// Takes a trace into results/profiles/CLUSTER.toml, with its model table and all facts beside.
+int ImportKinetoVerb(Program& program, const KinetoImport& asked);
 
 struct ProfileRequest {
   std::vector<std::string> workloads;

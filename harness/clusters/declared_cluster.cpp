@@ -166,7 +166,8 @@ const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const
   }
   const std::string_view family = workloads::FindWorkload(workload).family();
   for (const ComputeTime& time : compute) {
-    if (StandsFor(time.families, family)) return &time;
+    const bool scales = workloads::LayersOf(time.workload).macs() > 0;
+    if (scales && StandsFor(time.families, family)) return &time;
   }
   return nullptr;
 }
@@ -319,7 +320,8 @@ std::span<const InputSpec> InputSpecs() {
 }
 
 std::span<const InputKind> InputKinds() {
-  static constexpr std::array<InputKind, 5> kKinds = {{{"measured", 1.05},
+  static constexpr std::array<InputKind, 6> kKinds = {{{"measured", 1.05},
+                                                       {kTraceKind, 1.05},
                                                        {"imported", 1.05},
                                                        {"published text", 1.1},
                                                        {"data sheet", 1.25},

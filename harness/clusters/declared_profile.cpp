@@ -82,8 +82,11 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
   const double factor = FactorOf(config, "compute");
   const double work = workloads::LayersOf(config.workload).macs() * config.batch_per_worker;
   if (const ComputeTime* time = cluster.ComputeOf(config.workload)) {
+    // A table made of a trace may count no multiply-accumulates: it stands for itself alone.
+    const double macs = workloads::LayersOf(time->workload).macs();
     const double ratio =
-        factor * work / (workloads::LayersOf(time->workload).macs() * time->batch_per_worker);
+        macs > 0 ? factor * work / (macs * time->batch_per_worker)
+                 : factor * config.batch_per_worker / static_cast<double>(time->batch_per_worker);
     return {ratio * time->forward_seconds, ratio * time->backward_seconds};
   }
   if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
@@ -249,7 +252,11 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& pro
 }  // namespace
 
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload) {
-  return kUpdateBytes * static_cast<double>(workloads::LayersOf(workload).numel()) /
+  return UpdateSeconds(cluster, workloads::LayersOf(workload).numel());
+}
+
+double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements) {
+  return kUpdateBytes * static_cast<double>(elements) /
          (kGiga * cluster.Value("memory_gbytes_per_s"));
 }
 
@@ -263,14 +270,14 @@ CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& conf
 
 // What the numbers are, where they are not all declared, and what became of the cluster's card.
 void AddKind(const DeclaredCluster& cluster, bool measured, ProfileOutcome& outcome) {
-  const auto is_imported = [](const auto& each) { return each.kind == "imported"; };
+  const auto has = [&](std::string_view wanted) {
+    const auto is = [&](const auto& each) { return each.kind == wanted; };
+    return std::ranges::any_of(cluster.inputs, is) || std::ranges::any_of(cluster.compute, is) ||
+           std::ranges::any_of(cluster.coders, is) || std::ranges::any_of(cluster.curves, is);
+  };
   std::string kind = "declared";
-  if (std::ranges::any_of(cluster.inputs, is_imported) ||
-      std::ranges::any_of(cluster.compute, is_imported) ||
-      std::ranges::any_of(cluster.coders, is_imported) ||
-      std::ranges::any_of(cluster.curves, is_imported)) {
-    kind += ", in part imported";
-  }
+  if (has("imported")) kind += ", in part imported";
+  if (has(kTraceKind)) kind += fmt::format(", {}", kTraceKind);
   if (cluster.card) {
     const MeasuredCard& card = *cluster.card;
     outcome.card = {card.name, card.kind, card.hardware, measured};

@@ -202,9 +202,15 @@ void AddAdvise(CommandLine& line) {
   auto* verb =
       AddVerb(line, "advise", "which method trains faster on a cluster, and what decides",
               Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
-  verb->add_option("--workload", asked->workload,
-                   "of `sparfuse list workloads`, or table:FILE.json")
-      ->required();
+  auto* workload = verb->add_option("--workload", asked->workload,
+                                    "of `sparfuse list workloads`, or table:FILE.json; with "
+                                    "--trace the table of the traced model");
+  auto* trace = verb->add_option("--trace", asked->trace.files,
+                                 "a file of torch.profiler of your training in the place of a "
+                                 "workload: its times and its host's stand on the cluster (needs "
+                                 "--batch); may be given again, of each rank");
+  trace->allow_extra_args(false);
+  AddTraceImport(verb, asked->trace);
   verb->add_option("--cluster", asked->cluster, "of `sparfuse list clusters`")->required();
   verb->add_option("--workers", asked->workers,
                    "8,16,64 (default: a quarter, half and all of the cluster's devices)");
@@ -212,7 +218,13 @@ void AddAdvise(CommandLine& line) {
   verb->add_option("--methods", asked->methods, "a,b,... (default: all)")->delimiter(',');
   verb->add_option("--sparsifier", asked->sparsifier,
                    "in the place of the methods' own, where these may have another");
-  verb->add_option("--batch", asked->batch, "samples of a worker's step (default: the workload's)");
+  auto* batch = verb->add_option("--batch", asked->batch,
+                                 "samples of a worker's step (default: the workload's)");
+  trace->needs(batch);
+  verb->callback([&line, verb, workload, trace, asked] {
+    if (workload->count() + trace->count() == 0) throw CLI::RequiredError("--workload, or --trace");
+    line.act = [asked](Program& program) { return AdviseVerb(program, *asked); };
+  });
   verb->add_option("--link", asked->link,
                    "GBPS:ALPHA_US, in the place of the cluster's between nodes");
   auto* toml =
@@ -221,6 +233,22 @@ void AddAdvise(CommandLine& line) {
   verb->add_flag("--phase", asked->phase,
                  "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
   verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
+}
+
+void AddTrace(CommandLine& line) {
+  const auto request = std::make_shared<TraceRequest>();
+  auto* verb =
+      AddVerb(line, "trace", "what files of torch.profiler say of a training step",
+              Speaks::kTextOrJson, [=](Program& program) { return TraceVerb(program, *request); });
+  verb->add_option("files", request->files,
+                   "what export_chrome_trace wrote, .json or .json.gz; of several ranks of one "
+                   "training a file each")
+      ->required();
+  AddTraceOptions(verb, request->options);
+  verb->add_option("--kineto", request->kineto,
+                   "FOLDER: write the traced step of a trial of ours (its id or folder, in the "
+                   "place of files) as torch.profiler would, a rank a file, for "
+                   "HolisticTraceAnalysis and Perfetto");
 }
 
 void AddCompare(CommandLine& line) {
@@ -353,6 +381,26 @@ void AddImport(CommandLine& line) {
                 "links that nccl-tests measured, into a declared cluster", "nccl-tests");
   AddLinkImport(line, *verb, "osu",
                 "links that the OSU micro-benchmarks measured, into a declared cluster", "osu");
+  const auto kineto = std::make_shared<KinetoImport>();
+  auto* take = verb->add_subcommand(
+      "kineto", "a training step that torch.profiler traced, into a declared cluster");
+  take->add_option("cluster", kineto->cluster, "of results/profiles/NAME.toml")->required();
+  take->add_option(
+          "files", kineto->trace.files,
+          "what export_chrome_trace wrote, .json or .json.gz; of several ranks a file each")
+      ->required();
+  take->add_option("--batch", kineto->trace.batch, "samples of a rank's step")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000));
+  take->add_option("--workload", kineto->trace.workload,
+                   "table:FILE.json, which gives names and multiply-accumulates of the tensors");
+  take->add_option("--name", kineto->trace.name,
+                   "of the model table that is written (default: --workload's, or the file's)");
+  AddTraceImport(take, kineto->trace);
+  take->add_flag("--print", kineto->print, "write nothing: print the cluster's file");
+  take->callback([&line, kineto] {
+    line.act = [kineto](Program& program) { return ImportKinetoVerb(program, *kineto); };
+  });
   auto* list = verb->add_subcommand("list", "what was imported");
   list->add_flag("--json", line.settings.json, "print JSON");
   list->callback([&line] { line.act = ImportListVerb; });

@@ -221,6 +221,7 @@ bool HasKind(const TomlFile& file, std::string_view kind) {
 // What the numbers of a declared cluster are, its card's among them.
 std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file) {
   std::string kind = HasKind(file, "imported") ? "declared, in part imported" : "declared";
+  if (HasKind(file, kTraceKind)) kind += fmt::format(", {}", kTraceKind);
   const std::string card = file.String("", "card", "");
   if (card.empty()) return kind;
   try {
