@@ -12,6 +12,7 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
+#include "harness/report/tables/pivot.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -47,8 +48,12 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format);
 
 int StatusVerb(Program& program, const std::string& experiment);
-// format: "md", "latex" or "csv".
-int TableVerb(Program& program, const std::string& experiment, const std::string& format);
+struct TableRequest {
+  std::string experiment;
+  std::string format = "md";  // or "text", "latex", "csv"
+  PivotRequest pivot;         // without rows: tables as they are
+};
+int TableVerb(Program& program, const TableRequest& request);
 struct CompareVerbRequest {
   std::vector<std::string> sides;  // heads of systems' hashes, "here"
   CompareRequest compare;

@@ -14,6 +14,8 @@ constexpr const char* kThin = "\u2009";
 // unless both round to about the same.
 constexpr double kLopsided = 1.2;
 constexpr double kAboutTheSame = 0.005;
+// A half that is longer, relative to its value, is shown by its end: "± 300 %" says nothing of it.
+constexpr double kLongestPercentage = 0.5;
 
 std::string Number(double value) {
   if (value == 0) return "0";
@@ -68,7 +70,8 @@ std::string SpreadText(const Interval& interval, std::string_view unit) {
   const double above = interval.high / interval.value - 1;
   const double below = 1 - interval.low / interval.value;
   const auto [less, more] = std::minmax(above, below);
-  if (more <= kLopsided * less || more - less <= kAboutTheSame)
+  const bool alike = more <= kLopsided * less || more - less <= kAboutTheSame;
+  if (alike && more <= kLongestPercentage)
     return fmt::format(" ± {:.1f} %", 100 * more);
   const Scale scale = ScaleOf(interval.value, unit);
   return fmt::format(" [{}, {}]", scale.Of(interval.low), scale.Of(interval.high));

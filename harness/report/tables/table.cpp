@@ -81,9 +81,12 @@ std::string HowPaired(const PartResult& result) {
     for (const auto& [block, trial] : result.cells[i].trials) pairs += over.trials.contains(block);
   }
   if (in_turn == 0) return "";
-  if (in_turn == pairs) return "; what is compared took turns in one launch of each block";
-  return fmt::format("; of {} compared pairs of trials {} took turns in one launch", pairs,
-                     in_turn);
+  const std::string whose =
+      in_turn == pairs
+          ? "what is compared took turns in one launch of each block"
+          : fmt::format("of {} compared pairs of trials {} took turns in one launch", pairs,
+                        in_turn);
+  return "; " + whose + ": ratios are of their rounds, not of this table's values";
 }
 
 // Blocks that the first column's numbers are of.
@@ -171,7 +174,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
                               : kNone);
     }
-    row.push_back(std::to_string(BlocksOf(cell, part)));
+    const std::size_t blocks = BlocksOf(cell, part);
+    row.push_back(cell.cell->config.modelled() ? std::to_string(blocks) : table.BlocksText(blocks));
     table.AddRow(std::move(row), LookOf(cell, metrics.front()));
   }
   for (const auto& excluded : part.excluded) {
@@ -255,7 +259,9 @@ Table ClaimTable(const PartResult& result) {
     const Claim& claim = *judged.claim;
     const ClaimWords words = WordsOf(judged);
     table.rows.push_back({claim.quote, claim.metric, words.expected, words.ours,
-                          std::to_string(judged.n), judged.mode, words.verdict});
+                          judged.mode == "modelled" ? std::to_string(judged.n)
+                                                    : table.BlocksText(judged.n),
+                          judged.mode, words.verdict});
     if (!alike) continue;
     table.rows.back().push_back(claim.of.dump());
     table.rows.back().push_back(claim.compared == Compared::kValue ? kNone : claim.over.dump());
@@ -286,7 +292,7 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
       row.insert(row.end(), {IntervalText(cell.live, "s"), Quantity(cell.predicted, "s"),
                              ChangeText(cell.error()),
                              cell.live.has_bounds() ? yes(cell.within_interval()) : kNone,
-                             yes(oversubscribed), std::to_string(cell.live.n)});
+                             yes(oversubscribed), table.BlocksText(cell.live.n)});
       table.rows.push_back(std::move(row));
     }
   }

@@ -23,11 +23,15 @@ TEST(LinePattern, GroupsHaveNames) {
   const auto found = pattern.Match("ab step=12, ( (-0.5)");
   EXPECT_EQ(found, (std::map<std::string, std::string>{{"step", "12"}, {"loss", "-0.5"}}));
   EXPECT_TRUE(pattern.Match("nothing").empty());
-  EXPECT_TRUE(pattern.Match(std::string(LinePattern::kLongestLine, 'a') + " step=1 ( (2)").empty());
+  EXPECT_EQ(pattern.Match(std::string(100'000, 'a') + " step=1 ( (2)").at("step"), "1");
+  // One name in two alternatives.
+  EXPECT_EQ(LinePattern({"a(?<step>.)|b(?P<step>.)", "m:1"}, known).Match("b7").at("step"), "7");
   const auto error = [&](const char* text) {
     return ErrorOf([&] { LinePattern({text, "m.toml:3: patterns[0]"}, known); });
   };
-  ExpectIn("m.toml:3: patterns[0] = (: no regular expression", error("("));
+  ExpectIn("m.toml:3: patterns[0] = (: expected a regular expression as RE2 reads it: missing )",
+           error("("));
+  ExpectIn("back references are not supported", error(R"((?<step>a)\1)"));
   ExpectIn("expected a named group", error("(a)"));
   ExpectIn("unknown group \"steps\"; did you mean \"step\"?", error("(?<steps>a)"));
 }
