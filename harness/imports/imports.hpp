@@ -2,6 +2,7 @@
 // of the mode "imported".
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -54,7 +55,11 @@ class LinePattern {
 
   const std::string& where() const noexcept { return where_; }
   bool Matches(std::string_view line) const;
-  // {name: what it matched} of the first match; empty where there is none.
+  // Hands each name and what its group has of the first match to `use`, the last group first; false
+  // where there is none.
+  bool Find(std::string_view line,
+            const std::function<void(const std::string& name, std::string_view value)>& use) const;
+  // The same as {name: value}.
   std::map<std::string, std::string> Match(std::string_view line) const;
 
  private:

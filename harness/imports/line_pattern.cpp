@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
@@ -68,13 +69,23 @@ LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string
 
 bool LinePattern::Matches(std::string_view line) const { return pattern_.FoundIn(line); }
 
+bool LinePattern::Find(
+    std::string_view line,
+    const std::function<void(const std::string& name, std::string_view value)>& use) const {
+  std::vector<std::string_view> found;
+  if (!pattern_.Find(line, found)) return false;
+  bool any = false;
+  for (const auto& [group, name] : std::views::reverse(names_)) {
+    if (found[group].data() == nullptr) continue;
+    any = true;
+    use(name, found[group]);
+  }
+  return any;
+}
+
 std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
   std::map<std::string, std::string> values;
-  std::vector<std::string_view> found;
-  if (!pattern_.Find(line, found)) return values;
-  for (const auto& [group, name] : names_) {
-    if (found[group].data() != nullptr) values[name] = found[group];
-  }
+  Find(line, [&](const std::string& name, std::string_view value) { values.try_emplace(name, value); });
   return values;
 }
 

@@ -211,7 +211,7 @@ class Pivot {
   ordered_json NumberOf(std::size_t row, const Value& value) const {
     if (row >= result_.cells.size()) return nullptr;
     const CellResult& cell = result_.cells[row];
-    if (value.metric.empty()) return cell.trials.empty() ? ordered_json(0) : cell.trials.size();
+    if (value.metric.empty()) return cell.trials.size();
     if (!value.ratio) {
       if (const auto over = cell.Over(value.metric)) return over->value;
       const auto mean = cell.Mean(value.metric);

@@ -142,6 +142,10 @@ TEST(ImportLog, MistakesAreNamed) {
            error("r 5\n",
                  "workers = 1\nwarmup = 0\nunit = \"tokens/s\"\nper = \"worker\"\n"
                  "patterns = ['r (?<rate>\\d+)']\n"));
+  ExpectIn("seconds of a clock are clock_s",
+           error("t 1619761818.9 s 0.1\n",
+                 "workers = 1\nwarmup = 0\n"
+                 "patterns = ['t (?<elapsed>\\S+) s (?<seconds>\\S+)']\n"));
   ExpectIn("steps_per_epoch", error("e 1 m 0.5\n",
                                     "workers = 1\nmetric_unit = \"1\"\n"
                                     "patterns = ['e (?<epoch>\\d+) m "
@@ -188,6 +192,8 @@ TEST(ImportLogCases, AreRead) {
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
         {"log-13-tqdm.log", "log-13b.map.toml", kFour, 9.42, 41, ""},
+        {"log-15b-deepspeed-inf.log", "log-15b.map.toml", kEight, 83.30, 6,
+         "1 times or rates are NaN or infinite: left out"},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;
