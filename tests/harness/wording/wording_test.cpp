@@ -54,6 +54,14 @@ TEST(Wording, AnIntervalOfLikeHalvesIsAPercentageAndALopsidedOneItsEnds) {
   EXPECT_EQ(IntervalText(Of(0.1, 0.09, 1.5), "s"), "100 ms [90.0, 1\u2009500]");
 }
 
+TEST(Wording, ValuesOfAColumnHaveOneUnit) {
+  EXPECT_EQ(Quantity(1.5, "s", 0.2), "1\u2009500 ms");
+  EXPECT_EQ(Quantity(0.012, "s", 3), "0.0120 s");
+  EXPECT_EQ(Quantity(0, "s", 0.2), "0 ms");
+  EXPECT_EQ(Quantity(2.5e9, "B", 4e6), "2\u2009500 MB");
+  EXPECT_EQ(IntervalText(Of(2, 0.8, 5), "s", 0.1), "2\u2009000 ms [800, 5\u2009000]");
+}
+
 TEST(Wording, OneBlockHasNoEnds) {
   const Interval one = Of(3412, 3412, 3412, 1);
   EXPECT_EQ(IntervalText(one, "images/s"), "3\u2009412 images/s");
