@@ -13,6 +13,7 @@
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
 #include "harness/traces/trace_model.hpp"
+#include "harness/report/tables/pivot.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
@@ -51,8 +52,12 @@ void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat f
 
 // experiment "": a line for each that the store has trials of.
 int StatusVerb(Program& program, const std::string& experiment);
-// format: "md", "latex" or "csv".
-int TableVerb(Program& program, const std::string& experiment, const std::string& format);
+struct TableRequest {
+  std::string experiment;
+  std::string format = "md";  // or "text", "latex", "csv"
+  PivotRequest pivot;         // without rows: tables as they are
+};
+int TableVerb(Program& program, const TableRequest& request);
 struct CompareVerbRequest {
   std::vector<std::string> sides;  // heads of systems' hashes, "here"
   CompareRequest compare;

@@ -23,6 +23,8 @@ constexpr double kAnyDensity = 0.01;  // declared times do not depend on it
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
+// A product with factors of four columns, as profiles measure it, reads its matrix once.
+constexpr double kMultiplyBytes = kFloatBytes / 4;
 // Parameter and momentum are read and written, the gradient is read.
 constexpr double kUpdateBytes = 5 * kFloatBytes;
 // A scattered addition reads and writes a sector of 32 bytes, half a line of a host's cache; the
@@ -307,6 +309,7 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.clear = stream(kClearBytes);
   profile.seconds_per_entry = kEntryBytes / memory;
   profile.seconds_per_reduced_element = kReduceBytes / memory;
+  profile.collective_work["multiply"] = kMultiplyBytes / memory;
   profile.side_slowdown = std::max(1.0, input("side_slowdown"));
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));

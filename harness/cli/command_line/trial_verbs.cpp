@@ -136,16 +136,30 @@ void AddStatus(CommandLine& line) {
 }
 
 void AddTable(CommandLine& line) {
-  struct Request {
-    std::string name, format = "md";
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb =
-      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
-              [=](Program& program) { return TableVerb(program, request->name, request->format); });
-  verb->add_option("experiment", request->name, kStored)->required();
-  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
-      ->check(CLI::IsMember({"md", "csv", "latex"}));
+  const auto request = std::make_shared<TableRequest>();
+  const auto sides = std::make_shared<std::vector<std::string>>();
+  auto* verb = AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+                       [=](Program& program) {
+                         if (!sides->empty()) {
+                           request->pivot.rows = CLI::detail::split(sides->front(), ',');
+                           request->pivot.columns = CLI::detail::split(sides->back(), ',');
+                         }
+                         return TableVerb(program, *request);
+                       });
+  verb->add_option("experiment", request->experiment, kStored)->required();
+  verb->add_option("--format", request->format,
+                   "md, text, latex (with booktabs) or, numbers in base units, csv")
+      ->check(CLI::IsMember({"md", "text", "csv", "latex"}));
+  auto* pivot =
+      verb->add_option("--pivot", *sides,
+                       "ROWS COLUMNS: axes of the experiment, such as workload,workers method")
+          ->expected(2)
+          ->check(NotEmpty("axes of the experiment"));
+  verb->add_option("--columns", request->pivot.values,
+                   "of the table, which cells of the pivot have: throughput,vs,n (default: the "
+                   "first)")
+      ->delimiter(',')
+      ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
   AddSystemOption(verb, line);
 }

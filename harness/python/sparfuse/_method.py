@@ -136,7 +136,7 @@ class Method:
                     residual is multiplied with before the next gradient is added; below 1 mass is
                     not conserved. With both kinds: warmup_epochs epochs of epoch_steps steps, in
                     which more is sent (DGC's density warm-up).
-    dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
+    dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
     no_feedback_tensors  names or regular expressions: what is not sent of them is lost
     seed            of random numbers, equal on all ranks
