@@ -55,10 +55,11 @@ int Main(int argc, char** argv) {
       ->check(NotEmpty("a folder"));
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
-  for (const auto add : {AddList,      AddPlan,    AddRun,    AddStatus,   AddTable,     AddCompare,
-                         AddSite,      AddFigure,  AddReport, AddExplain,  AddReproduce, AddProfile,
-                         AddCalibrate, AddCluster, AddSystem, AddAdvise,   AddIndex,     AddBundles,
-                         AddImport,    AddDoctor,  AddProve,  AddAnnotate, AddCheck,     AddNew}) {
+  for (const auto add :
+       {AddList,     AddPlan,   AddRun,     AddStatus,    AddTable,   AddCompare,   AddSite,
+        AddFigure,   AddReport, AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster,
+        AddSystem,   AddAdvise, AddIndex,   AddBundles,   AddImport,  AddDoctor,    AddProve,
+        AddAnnotate, AddCheck,  AddNew,     AddData}) {
     add(line);
   }
   try {

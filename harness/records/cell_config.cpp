@@ -221,6 +221,23 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .fallback = "the workload's",
                                  .meaning = "options that the workload takes beside its recipe",
                                  .cell = {.telling = 2}}),
+      Key<&C::data>({.name = "data",
+                     .fallback = "the workload's own",
+                     .meaning = "a prepared data set that a live cell trains on: a name of "
+                                "`sparfuse data list`",
+                     .leaves = Leaves::kOption,
+                     .later = true,
+                     .empty_is_null = true,
+                     .as_given = true,
+                     .cell = {.telling = 1, .column = "data", .named = true}}),
+      Key<&C::data_id>({.name = "data_id",
+                        .fallback = "that of the data that is there",
+                        .meaning = "how the id of the prepared data begins, 16 digits: other data "
+                                   "of that name is refused",
+                        .leaves = Leaves::kHash,
+                        .later = true,
+                        .empty_is_null = true,
+                        .as_given = true}),
       Key<&C::workers>({.name = "workers",
                         .range = {1, 65536},
                         .unit = "ranks",
@@ -362,8 +379,11 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::recipe>({.name = "recipe",
                        .fallback = "the workload's",
                        .meaning = "learning rate, optimizer, schedule: what the workload trains "
-                                  "with",
+                                  "with; or \"NAME\" of `sparfuse list recipes`, which also says "
+                                  "workload and batch, or { name = \"NAME\", KEY = ... } to change "
+                                  "some of its keys",
                        .leaves = Leaves::kOption,
+                       .or_name = true,
                        .cell = {.launch = true, .telling = 23}}),
       Key<&C::warmup_steps>({.name = "warmup_steps",
                              .range = {0, 1e7},
@@ -449,7 +469,24 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/method_options/dense_warmup_steps"), 0},
       {Pointer("/method_options/bloom_policy"), "leftmost"},
       {Pointer("/method_options/bloom_fpr"), 0},
-      {Pointer("/feedback_options/decay"), 1}};
+      {Pointer("/feedback_options/decay"), 1},
+      {Pointer("/recipe/learning_rate_per_worker"), false},
+      {Pointer("/recipe/warmup_from"), "first-step"},
+      {Pointer("/recipe/warmup_epochs"), 0},
+      {Pointer("/recipe/warmup_fraction"), 0},
+      {Pointer("/recipe/epochs"), 0},
+      {Pointer("/recipe/boundaries"), ""},
+      {Pointer("/recipe/decay_factor"), 0.1},
+      {Pointer("/recipe/patience"), 3},
+      {Pointer("/recipe/schedule_span"), "trial"},
+      {Pointer("/recipe/no_decay"), ""},
+      {Pointer("/recipe/clip_norm"), 0},
+      {Pointer("/recipe/clip"), "global"},
+      {Pointer("/recipe/remainder"), "drop"},
+      {Pointer("/recipe/initial_values"), "own"},
+      {Pointer("/recipe/attention_dropout"), 0},
+      {Pointer("/recipe/augmentation"), "by-size"},
+      {Pointer("/recipe/metric_form"), "samples"}};
   return kOptions;
 }
 

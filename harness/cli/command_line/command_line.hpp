@@ -84,4 +84,7 @@ void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
 
+// data_verbs.cpp
+void AddData(CommandLine& line);
+
 }  // namespace sparfuse::harness

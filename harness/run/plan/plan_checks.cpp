@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "workloads/data/data_file.hpp"
+#include "workloads/data/prepared.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -138,6 +141,23 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
         part.id, LineFor(part)));
   }
   return warnings;
+}
+
+std::vector<std::string> MissingData(const Experiment& experiment) {
+  std::set<std::string> missing;
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) {
+      const std::string& name = cell.config.data;
+      if (name.empty()) continue;
+      const auto folder = workloads::PreparedFolder(workloads::ResolveDataDirectory({}), name);
+      std::error_code none;
+      if (std::filesystem::exists(folder / "meta.json", none)) continue;
+      missing.insert(fmt::format(
+          "the data set \"{0}\" is not in {1}; `sparfuse data prepare {0} --from FOLDER` makes it",
+          name, folder.parent_path().string()));
+    }
+  }
+  return {missing.begin(), missing.end()};
 }
 
 }  // namespace sparfuse::harness

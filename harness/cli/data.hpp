@@ -1,0 +1,34 @@
+// Declares the verbs about data sets: `sparfuse data prepare | list | check | show`, and those
+// about weights.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "harness/cli/program.hpp"
+
+namespace sparfuse::harness {
+
+struct DataPrepareRequest {
+  std::string name;
+  std::filesystem::path from;
+  std::filesystem::path out;         // "": NAME in the data directory
+  std::filesystem::path val_labels;  // of images that lie flat, or ""
+  std::filesystem::path tokenizer;   // of texts; "": words
+  bool accept = false;
+};
+// Each returns kTrialFailed where something is wrong with the data; what, sparfuse_data says.
+int DataPrepareVerb(Program& program, const DataPrepareRequest& request);
+int DataListVerb(Program& program);
+int DataCheckVerb(Program& program, const std::string& name);
+
+struct DataShowRequest {
+  std::string name, split = "train";
+  std::size_t image = 0;
+  std::filesystem::path out;  // FILE.ppm
+};
+// Writes an image as training decodes it, before it is cut.
+int DataShowVerb(Program& program, const DataShowRequest& request);
+
+}  // namespace sparfuse::harness
