@@ -4,6 +4,7 @@
 #include <cassert>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <regex>
 #include <sstream>
@@ -280,7 +281,7 @@ void Optimizer::Step(float* parameters, std::span<const Part> parts, std::uint64
   if (recipe_.weight_decay == 0 || std::ranges::all_of(parts, &Part::decays))
     return StepWith(recipe_.weight_decay, parameters, parts, step, learning_rate);
   std::vector<Part> sorted(parts.begin(), parts.end());
-  const auto others = std::ranges::stable_partition(sorted, {}, &Part::decays);
+  const auto others = std::ranges::stable_partition(sorted, std::identity(), &Part::decays);
   const std::size_t decaying = sorted.size() - others.size();
   StepWith(recipe_.weight_decay, parameters, std::span(sorted).first(decaying), step,
            learning_rate);

@@ -28,11 +28,11 @@ struct Recipe {
   double warmup_epochs = 0;
   double warmup_fraction = 0;
   double epochs = 0;
-  std::string boundaries;
+  std::string boundaries = "";
   double decay_factor = 0.1;
   std::int64_t patience = 3;
   std::string schedule_span = "trial";
-  std::string no_decay;
+  std::string no_decay = "";
   double clip_norm = 0;
   std::string clip = "global";
   std::string remainder = "drop";

@@ -77,7 +77,7 @@ def prepare(name, place, out, *, labels=None, tokenizer=None, accept=False, say=
 
 
 def _prepare_images(name, place, out, found, accept, say):
-    counts = {split: len(entries) for split, entries in found.splits.items()}
+    counts = {split: len(found.splits[split]) for split in ("train", "test")}
     warnings = check_known(name, {"classes": len(found.classes), **counts}, accept)
     say(f"{place}: {found.form}, {len(found.classes)} classes, " +
         ", ".join(f"{count:,} images of {split}" for split, count in counts.items()) +
@@ -85,8 +85,8 @@ def _prepare_images(name, place, out, found, accept, say):
     for warning in warnings:
         say(f"warning: {name}: {warning}")
     listing = hashlib.sha256()
-    for split, entries in found.splits.items():
-        for entry in entries:
+    for split in counts:
+        for entry in found.splits[split]:
             listing.update(f"{split} {entry.label} {entry.name} {entry.size}\n".encode())
     source = {"form": found.form, "place": pathlib.Path(place).name, "listing": listing.hexdigest(),
               **found.source}
@@ -96,7 +96,7 @@ def _prepare_images(name, place, out, found, accept, say):
         folder.require_space(found.size() + 14 * sum(counts.values()))
         progress = writing.Progress(sum(counts.values()), "images")
         decoded, splits, behind = collections.Counter(), {}, 0
-        for split in sorted(found.splits):
+        for split in counts:
             entries = found.splits[split]
             writer = writing.RecordsWriter(folder, split)
             if writer.count:
