@@ -36,8 +36,10 @@ struct WorkloadConfig {
   int accumulation = 1;              // micro-steps of a step
   std::uint64_t seed = 0;            // of initialisation, permutations and augmentation
   std::uint64_t total_steps = 0;     // where a decaying schedule ends; 0 means it does not decay
-  std::string data;     // a prepared data set in the data directory; "": the workload's own data
-  std::string data_id;  // that it has to be
+  std::string data;        // a prepared data set in the data directory; "": the workload's own data
+  std::string data_id;     // that it has to be
+  std::string weights;     // initial parameters, likewise; "": drawn from the seed
+  std::string weights_id;  // how the SHA-256 of their file has to begin
   // Of LibTorch's operators in this process; as many more decode prepared images.
   int threads = 1;
   // Where it trains, and on CUDA the stream on which forward, backward and Update run, which has to

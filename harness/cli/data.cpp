@@ -11,6 +11,8 @@
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/image.hpp"
 #include "workloads/data/prepared.hpp"
+#include "workloads/data/safetensors.hpp"
+#include "workloads/models/weights.hpp"
 
 namespace sparfuse::harness {
 
@@ -85,6 +87,34 @@ int DataShowVerb(Program&, const DataShowRequest& request) {
   const std::uint16_t label = data.Label(request.split, request.image);
   fmt::print("{}: image {} of {}, class {} ({}), {} x {}\n", request.out.string(), request.image,
              request.split, label, data.meta().classes.at(label), image.width, image.height);
+  return kDone;
+}
+
+int WeightsPrepareVerb(Program& program, const std::string& name, const fs::path& from) {
+  const fs::path out = workloads::WeightsFile(workloads::ResolveDataDirectory({}), name);
+  return RunSparfuseData(program, {"weights", from.string(), out.string()});
+}
+
+int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights) {
+  const auto& known = NeedEntry(program.catalog().workloads, "workload", workload);
+  const fs::path file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), weights);
+  const workloads::SafeTensors tensors(file);
+  const workloads::WeightMap map = workloads::MapWeights(known.model, tensors.tensors());
+  for (const auto& filled : map.filled) {
+    fmt::print("filled   {}  from {}{}{}\n", filled.parameter,
+               tensors.tensors()[filled.tensor].name, filled.transposed ? ", transposed" : "",
+               filled.padded ? ", with rows of zeros" : "");
+  }
+  for (const auto& skipped : map.skipped)
+    fmt::print("skipped  {}: {}\n", skipped.tensor, skipped.why);
+  for (const auto& name : map.fresh) fmt::print("fresh    {}\n", name);
+  for (const auto& name : map.missing) fmt::print("missing  {}\n", name);
+  for (const auto& name : map.unknown) fmt::print("unknown  {}\n", name);
+  for (const auto& name : map.unfit) fmt::print("unfit    {}\n", name);
+  map.Require(file.string());
+  for (const auto& filled : map.filled) workloads::ValuesOf(tensors.tensors()[filled.tensor]);
+  fmt::print("{}: {} tensors fill {}; SHA-256 {}\n", file.string(), map.filled.size(), workload,
+             tensors.Sha256());
   return kDone;
 }
 

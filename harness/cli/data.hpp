@@ -31,4 +31,11 @@ struct DataShowRequest {
 // Writes an image as training decodes it, before it is cut.
 int DataShowVerb(Program& program, const DataShowRequest& request);
 
+// Writes weights of PyTorch, or safetensors in one or several files, as one safetensors file.
+int WeightsPrepareVerb(Program& program, const std::string& name,
+                       const std::filesystem::path& from);
+// A line for each tensor of the file and each parameter of the workload: filled, skipped and why,
+// fresh, missing. kTrialFailed where the file is not of the model.
+int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights);
+
 }  // namespace sparfuse::harness

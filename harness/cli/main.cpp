@@ -59,7 +59,7 @@ int Main(int argc, char** argv) {
        {AddList,     AddPlan,   AddRun,     AddStatus,    AddTable,   AddCompare,   AddSite,
         AddFigure,   AddReport, AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster,
         AddSystem,   AddAdvise, AddIndex,   AddBundles,   AddImport,  AddDoctor,    AddProve,
-        AddAnnotate, AddCheck,  AddNew,     AddData}) {
+        AddAnnotate, AddCheck,  AddNew,     AddData,      AddWeights}) {
     add(line);
   }
   try {

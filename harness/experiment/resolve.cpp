@@ -18,7 +18,9 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/data/prepared.hpp"
+#include "workloads/data/safetensors.hpp"
 #include "workloads/models/layers.hpp"
+#include "workloads/models/weights.hpp"
 
 namespace sparfuse::harness {
 
@@ -33,6 +35,7 @@ CellConfig Resolver::Resolve() {
   TakeWhatIsGiven();
   Workload();
   Data();
+  Weights();
   Size();
   Place();
   Method();
@@ -114,17 +117,43 @@ void Resolver::Data() {
          fmt::format("data = \"{}\", which is of kind {}, with workload = \"{}\": it trains on {}",
                      config_.data, meta.kind, config_.workload, workload_->kind_of_data));
   }
-  const std::string there = meta.id.substr(0, kDataIdDigits);
-  if (!config_.data_id.empty() && config_.data_id != there) {
-    Fail({"data_id"}, fmt::format("data_id = \"{}\": {} holds {}; expected the data set that the "
-                                  "file means, or no data_id",
-                                  config_.data_id, folder.string(), there));
-  }
-  config_.data_id = there;
+  TakeId("data_id", folder.string(), meta.id, config_.data_id);
   const auto train = meta.splits.find("train");
   if (train == meta.splits.end()) return;
   const std::size_t per_sample = meta.kind == "text" ? workload_->units_per_sample : 1;
   prepared_samples_ = train->second.count / per_sample - (per_sample > 1 ? 1 : 0);
+}
+
+void Resolver::TakeId(const char* key, const std::string& place, const std::string& there,
+                      std::string& id) const {
+  const std::string head = there.substr(0, kDataIdDigits);
+  if (!id.empty() && id != head) {
+    Fail({key}, fmt::format("{} = \"{}\": {} holds {}; expected what the file means, or no {}", key,
+                            id, place, head, key));
+  }
+  id = head;
+}
+
+void Resolver::Weights() {
+  if (config_.weights.empty()) {
+    if (!config_.weights_id.empty())
+      Fail({"weights_id"}, "weights_id without weights: expected both or none");
+    return;
+  }
+  if (config_.modelled() || config_.weights.find('/') != std::string::npos) {
+    Fail({"weights"}, fmt::format("weights = \"{}\" in mode {}: expected a name of `sparfuse "
+                                  "weights prepare`, in mode \"measured\" or \"emulated\"",
+                                  config_.weights, ModeName()));
+  }
+  const auto file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), config_.weights);
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return;
+  At({"weights"}, [&] {
+    const workloads::SafeTensors weights(file);
+    workloads::MapWeights(workload_->model, weights.tensors()).Require(file.string());
+    TakeId("weights_id", file.string(), weights.Sha256(), config_.weights_id);
+    return 0;
+  });
 }
 
 std::size_t Resolver::TrainingSamples() const {

@@ -59,6 +59,10 @@ class Resolver {
   void Workload();
   const workloads::WorkloadDescriptor* Table();
   void Data();
+  void Weights();
+  // Checks the id that the file gives against that of what is there, and takes that.
+  void TakeId(const char* key, const std::string& place, const std::string& there,
+              std::string& id) const;
   std::size_t TrainingSamples() const;  // of its data
   double StepsPerEpoch() const;
   void Size();

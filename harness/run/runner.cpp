@@ -121,8 +121,9 @@ class Runner {
  private:
   // Before anything starts.
   static void RequireData(const std::vector<Experiment>& experiments, const TrialPlan& live) {
-    const bool needed = std::ranges::any_of(
-        live.trials, [](const PlannedTrial& trial) { return !trial.config.data.empty(); });
+    const bool needed = std::ranges::any_of(live.trials, [](const PlannedTrial& trial) {
+      return !trial.config.data.empty() || !trial.config.weights.empty();
+    });
     if (!needed) return;
     for (const Experiment& experiment : experiments) {
       const std::vector<std::string> missing = MissingData(experiment);

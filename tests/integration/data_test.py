@@ -353,10 +353,10 @@ method = ["dense"]
 """)
         results = self.home / "results"
         done = self.run_program("--results", results, "plan", experiment, check=0)
-        self.assertIn('warning: the data set "pictures" is not in', done.stdout)
+        self.assertIn('warning: the data set "pictures": ', done.stdout)
         done = self.run_program("--results", results, "run", experiment)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("`sparfuse data prepare pictures --from FOLDER` makes it", done.stderr)
+        self.assertIn("`sparfuse data prepare pictures --from PLACE` makes it", done.stderr)
         make_folder(self.source, per_class=16, side=32)
         self.prepare("pictures", self.source)
         planned = json.loads(self.run_program("--results", results, "--json", "plan", experiment,

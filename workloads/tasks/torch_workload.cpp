@@ -171,6 +171,7 @@ class TorchWorkload final : public TrainingWorkload {
                                     " training samples, and the catalog says " +
                                     std::to_string(descriptor.training_samples));
     }
+    if (!config.weights.empty()) LoadWeights(config);
     averaged_.assign(parameters_.infos().size(), nullptr);
     optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
     const std::regex no_decay(recipe_.no_decay);
@@ -326,6 +327,19 @@ class TorchWorkload final : public TrainingWorkload {
     } catch (const c10::Error& error) {
       Rethrow(during, error);
     }
+  }
+
+  void LoadWeights(const WorkloadConfig& config) {
+    const auto file = WeightsFile(ResolveDataDirectory(config.data_directory), config.weights);
+    const SafeTensors weights(file);
+    if (const std::string own = weights.Sha256(); !own.starts_with(config.weights_id)) {
+      SPARFUSE_THROW(kData,
+                     file.string() + ": its SHA-256 is " + own + ", expected " + config.weights_id +
+                         "..., with which the trial was planned: the same file on every host");
+    }
+    const WeightMap map = MapWeights(size_, weights.tensors());
+    map.Require(file.string());
+    parameters_.Fill(map, weights.tensors());
   }
 
   // The norms wait for the device.

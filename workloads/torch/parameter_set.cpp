@@ -58,6 +58,30 @@ ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at
   }
 }
 
+void ParameterSet::Fill(const WeightMap& map, const std::vector<StoredTensor>& tensors) {
+  const at::NoGradGuard no_graph;
+  for (const WeightMap::Filled& filled : map.filled) {
+    const StoredTensor& stored = tensors[filled.tensor];
+    std::vector<float> values = ValuesOf(stored);
+    at::Tensor value = at::from_blob(values.data(), stored.shape, at::kFloat);
+    if (filled.transposed) value = value.t();
+    const std::string& name = filled.parameter;
+    at::Tensor to;
+    if (filled.statistic) {
+      const std::size_t dot = name.rfind('.');
+      const Running running = RunningOf(std::string_view(name).substr(0, dot));
+      to = name.substr(dot) == ".running_mean" ? running.mean : running.variance;
+    } else {
+      to = (*this)[name];
+    }
+    if (filled.padded) {
+      to.zero_();
+      to = to.narrow(0, 0, value.size(0));
+    }
+    to.copy_(value);
+  }
+}
+
 ParameterSet::Running ParameterSet::RunningOf(std::string_view batch_norm) const {
   for (const auto& [name, running] : running_) {
     if (name == batch_norm) return running;

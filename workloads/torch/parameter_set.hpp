@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "workloads/models/description.hpp"
+#include "workloads/models/weights.hpp"
 #include "workloads/torch/pch.hpp"
 #include "workloads/workload.hpp"
 
@@ -23,6 +24,9 @@ class ParameterSet {
 
   const std::vector<ParameterInfo>& infos() const noexcept { return infos_; }
   const at::Tensor& tensor(std::size_t parameter) const { return tensors_[parameter]; }
+  // Copies weights of a file into the parameters and statistics that `map` fills with them. Throws
+  // Error{kData} for values that are none.
+  void Fill(const WeightMap& map, const std::vector<StoredTensor>& tensors);
   // By name. Throws Error{kInternal} if the model has none of that name.
   const at::Tensor& operator[](std::string_view name) const;
   // The flat array with its padding, which is 0.

@@ -86,5 +86,6 @@ void AddNew(CommandLine& line);
 
 // data_verbs.cpp
 void AddData(CommandLine& line);
+void AddWeights(CommandLine& line);
 
 }  // namespace sparfuse::harness

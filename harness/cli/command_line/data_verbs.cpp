@@ -60,4 +60,39 @@ void AddData(CommandLine& line) {
   });
 }
 
+void AddWeights(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "weights", "pretrained weights: prepare a file of them, check it against a workload");
+  verb->require_subcommand(1);
+  struct Request {
+    std::string name, weights;
+    std::filesystem::path from;
+  };
+  const auto wanted = std::make_shared<Request>();
+  auto* prepare = verb->add_subcommand(
+      "prepare", "write PyTorch's or safetensors files as one in results/data/weights");
+  prepare->add_option("name", wanted->name, "what experiments call it")
+      ->required()
+      ->check(NotEmpty("a name"));
+  prepare
+      ->add_option("--from", wanted->from,
+                   "a .safetensors, its .index.json, or a .bin, .pt or .pth file")
+      ->required()
+      ->check(NotEmpty("a file"));
+  prepare->callback([&line, wanted] {
+    line.act = [wanted](Program& program) {
+      return WeightsPrepareVerb(program, wanted->name, wanted->from);
+    };
+  });
+  const auto asked = std::make_shared<Request>();
+  auto* check = verb->add_subcommand("check", "which tensor of a file fills which parameter");
+  check->add_option("workload", asked->name, "of `sparfuse list workloads`")->required();
+  check->add_option("weights", asked->weights, "its name, or FOLDER/FILE.safetensors")->required();
+  check->callback([&line, asked] {
+    line.act = [asked](Program& program) {
+      return WeightsCheckVerb(program, asked->name, asked->weights);
+    };
+  });
+}
+
 }  // namespace sparfuse::harness

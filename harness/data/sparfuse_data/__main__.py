@@ -9,6 +9,8 @@
       the prepared folders in the folder DATA.
   sparfuse_data check FOLDER
       whether all files are as they were written, and some images can be decoded.
+  sparfuse_data weights FILE OUT.safetensors
+      weights of PyTorch or safetensors, in one or several files, as one safetensors file.
 
 Exit codes: 0 done, 1 something is wrong with the data, 2 usage, 130 interrupted.
 """
@@ -17,7 +19,7 @@ import argparse
 import json
 import sys
 
-from . import folders
+from . import folders, weights
 from .errors import DataError
 from .prepare import prepare
 
@@ -58,11 +60,16 @@ def main(arguments):
     verb.add_argument("--json", action="store_true")
     verb = verbs.add_parser("check")
     verb.add_argument("folder")
+    verb = verbs.add_parser("weights")
+    verb.add_argument("file")
+    verb.add_argument("out")
     asked = parser.parse_args(arguments)
     try:
         if asked.verb == "prepare":
             prepare(asked.name, asked.place, asked.out, labels=asked.val_labels,
                     tokenizer=asked.tokenizer, accept=asked.accept)
+        elif asked.verb == "weights":
+            weights.prepare(asked.file, asked.out)
         elif asked.verb == "list":
             _list(asked.data, asked.json)
         else:

@@ -11,6 +11,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/prepared.hpp"
+#include "workloads/data/safetensors.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -145,16 +146,22 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
 
 std::vector<std::string> MissingData(const Experiment& experiment) {
   std::set<std::string> missing;
+  const std::filesystem::path folder = workloads::ResolveDataDirectory({});
   for (const Part& part : experiment.parts) {
     for (const Cell& cell : part.cells) {
-      const std::string& name = cell.config.data;
-      if (name.empty()) continue;
-      const auto folder = workloads::PreparedFolder(workloads::ResolveDataDirectory({}), name);
-      std::error_code none;
-      if (std::filesystem::exists(folder / "meta.json", none)) continue;
-      missing.insert(fmt::format(
-          "the data set \"{0}\" is not in {1}; `sparfuse data prepare {0} --from FOLDER` makes it",
-          name, folder.parent_path().string()));
+      const auto require = [&](const char* what, const std::string& name,
+                               const std::filesystem::path& file, const char* verb) {
+        std::error_code none;
+        if (name.empty() || std::filesystem::exists(file, none)) return;
+        missing.insert(
+            fmt::format("the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from "
+                        "PLACE` makes it",
+                        what, name, file.string(), verb, name));
+      };
+      const CellConfig& config = cell.config;
+      require("data set", config.data, workloads::PreparedFolder(folder, config.data) / "meta.json",
+              "data");
+      require("weights", config.weights, workloads::WeightsFile(folder, config.weights), "weights");
     }
   }
   return {missing.begin(), missing.end()};

@@ -19,6 +19,8 @@ std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank)
   if (made.deterministic) made.total_steps = static_cast<std::uint64_t>(config.steps);
   made.data = config.data;
   made.data_id = config.data_id;
+  made.weights = config.weights;
+  made.weights_id = config.weights_id;
   made.options = config.workload_options;
   for (const auto& [key, value] : config.recipe) made.options[key] = value;
   return workloads::MakeWorkload(config.workload, made);
