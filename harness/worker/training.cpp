@@ -137,6 +137,8 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   }
   logged.record.residual_norm = engine_->ResidualNorm();
   logged.loader_wait_seconds = workload_->TakeLoaderWait();
+  // On a card a step's data is waited for before the step.
+  if (rank_.device.kind == DeviceKind::kCuda) training_seconds_ += logged.loader_wait_seconds;
   log_.push_back(logged);
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;

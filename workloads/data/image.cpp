@@ -51,10 +51,10 @@ bool ReadJpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& jpeg,
   jpeg_mem_src(&jpeg, bytes.data(), bytes.size());
   jpeg_read_header(&jpeg, TRUE);
   jpeg.out_color_space = JCS_RGB;
+  image.width = jpeg.image_width;
+  image.height = jpeg.image_height;
+  if (image.width * image.height > kMostPixels) return true;  // before a progressive one has memory
   jpeg_start_decompress(&jpeg);
-  image.width = jpeg.output_width;
-  image.height = jpeg.output_height;
-  if (image.width * image.height > kMostPixels) return true;
   image.pixels.resize(3 * image.width * image.height);
   while (jpeg.output_scanline < jpeg.output_height) {
     JSAMPROW row = image.pixels.data() + 3 * image.width * jpeg.output_scanline;

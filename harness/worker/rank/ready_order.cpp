@@ -49,6 +49,7 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank,
   }
   workload.ClearGradients();
   workload.SetStatistics(statistics);
+  workload.TakeLoaderWait();
   order.resize(parameters, -1);
   rank.BroadcastFromZero(std::as_writable_bytes(std::span(order)));
   std::vector<std::size_t> observed;
