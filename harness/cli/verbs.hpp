@@ -12,8 +12,8 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
-#include "harness/traces/trace_model.hpp"
 #include "harness/report/tables/pivot.hpp"
+#include "harness/traces/trace_model.hpp"
 #include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {

@@ -92,4 +92,8 @@ void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
 
+// data_verbs.cpp
+void AddData(CommandLine& line);
+void AddWeights(CommandLine& line);
+
 }  // namespace sparfuse::harness

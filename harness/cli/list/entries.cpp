@@ -8,6 +8,7 @@
 #include "core/collective/collective.hpp"
 #include "core/feedback/feedback.hpp"
 #include "harness/catalog/metrics.hpp"
+#include "harness/catalog/recipe_file.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
@@ -134,6 +135,24 @@ json WorkloadsJson(const Catalog& catalog) {
     entry["batch_per_worker"] = workload.batch_per_worker;
     entry["target"] = workload.target;
     list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+json RecipesJson() {
+  json list = json::array();
+  for (const NamedRecipe& recipe : NamedRecipes()) {
+    list.push_back({{"name", recipe.name},
+                    {"summary", recipe.title},
+                    {"source", recipe.source},
+                    {"deviations", recipe.differs},
+                    {"like", recipe.like},
+                    {"workload", recipe.workload},
+                    {"data", recipe.data},
+                    {"workers", recipe.workers},
+                    {"batch_per_worker", recipe.batch_per_worker},
+                    {"target", recipe.target},
+                    {"recipe", recipe.recipe}});
   }
   return list;
 }
@@ -396,6 +415,7 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
          return CollectivesJson(p.catalog(), request.rounds);
        }},
       {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
+      {"recipes", [](Program&, const auto&) { return RecipesJson(); }},
       {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},
       {"presets",
        [](Program& p, const auto&) {
