@@ -679,7 +679,7 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
   step.method = "dense";
   step.sparsifier = "none";
   if (step.workers <= made.cluster.ranks())
-    made.modelled_ms = 1e3 * ModelledSeconds(made.cluster, step);
+    made.modelled_ms = 1e3 * Modelled(made.cluster, step);
   return made;
 }
 
