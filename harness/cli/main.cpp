@@ -56,9 +56,10 @@ int Main(int argc, char** argv) {
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const auto add : {AddList,      AddPlan,    AddRun,    AddStatus,   AddTable,     AddCompare,
-                         AddSite,      AddFigure,  AddReport, AddSkill, AddExplain,  AddReproduce, AddProfile,
-                         AddCalibrate, AddCluster, AddSystem, AddAdvise,   AddIndex,     AddBundles,
-                         AddImport,    AddDoctor,  AddProve,  AddAnnotate, AddCheck,     AddNew}) {
+                         AddSite,      AddFigure,  AddReport, AddSkill,    AddExplain,   AddReproduce,
+                         AddProfile,   AddCalibrate, AddCluster, AddSystem, AddAdvise,   AddIndex,
+                         AddBundles,   AddImport,  AddDoctor, AddProve,    AddAnnotate,  AddCheck,
+                         AddNew}) {
     add(line);
   }
   try {
