@@ -84,7 +84,7 @@ Table ComputeTable(const DeclaredCluster& cluster) {
   return table;
 }
 
-std::string CellText(const ReferenceStep& step) {
+std::string Described(const ReferenceStep& step) {
   return step.sparsifier == "none"
              ? fmt::format("{} on {}", step.method, step.workers)
              : fmt::format("{} on {} at density {:g}", step.method, step.workers, step.density);
@@ -92,7 +92,7 @@ std::string CellText(const ReferenceStep& step) {
 
 std::string PartOf(const ReferenceStep& step) {
   const std::string part = kStepPartNames[static_cast<std::size_t>(step.part)];
-  return step.over ? part + " over " + CellText(*step.over) : part;
+  return step.over ? part + " over " + Described(*step.over) : part;
 }
 
 std::string Measure(const ReferenceStep& step, double value) {

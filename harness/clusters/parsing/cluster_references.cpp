@@ -154,7 +154,11 @@ class ReferenceReader {
     const std::string like =
         step.sparsifier.empty() || step.sparsifier == "none" ? "dgc" : step.sparsifier;
     step.sparsifier = file_->String(at, "sparsifier", method.dense() ? "none" : like);
-    if (step.sparsifier == "none") return;
+    if (step.sparsifier == "none") {
+      step.density = 1;
+      step.feedback = "none";
+      return;
+    }
     file_.At(at + "/sparsifier",
              [&] { NeedEntry(catalog.sparsifiers, "sparsifier", step.sparsifier); });
     step.density = file_->Number(at, "density", step.density < 1 ? step.density : 0.01, kDensities);

@@ -405,6 +405,18 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   EXPECT_SAYS(error("ratio = 300\nover = { density = 0.01 }\n"), "300 times measured");
 }
 
+// So little of the host's time goes on beside the network unseen: nothing says which way to go, until
+// another beginning is tried.
+TEST(DeclaredCluster, CalibrationBeginsElsewhereWhereItsBeginningLeadsNowhere) {
+  const std::string text =
+      "calibrate = [\"exchange_host_us\"]\n" +
+      AloneWith("exchange_host_us         = { value = 20", "exchange_host_us         = { value = 1") +
+      kCompute + StepOf(16, "step_ms = 400\nmethod_options = { threshold_bytes = 1 }");
+  const DeclaredCluster met = Parse(text);
+  EXPECT_NEAR(met.references.front().modelled, 0.4, 1e-6);
+  EXPECT_GT(met.Value("exchange_host_us"), 1000);
+}
+
 // A rate on which no reference depends, and one that would have to leave its range.
 TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   const std::string text = std::string(kAlone) + kCompute;
