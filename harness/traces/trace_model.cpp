@@ -515,6 +515,10 @@ class ModelMaker {
   void Links() {
     if (made_.ranks.front().exchanges.empty()) return;
     made_.links = LinkLogsOf(made_.ranks, cluster_.ranks_per_node);
+    if (!made_.links.empty() && made_.links[0].nodes > 1 && made_.links[0].samples.size() < 2) {
+      made_.notes.push_back("its exchanges have one size: no [[curve]] is made of them");
+      made_.links.clear();
+    }
     const auto names = [&](const char* part) {
       return std::ranges::any_of(made_.ranks.front().exchanges, [&](const TracedExchange& each) {
         return each.kernel.find(part) != std::string::npos;

@@ -196,23 +196,6 @@ int TraceVerb(Program& program, const TraceRequest& request) {
 
 namespace {
 
-// A folder beside all others that ends with the program.
-class PassingFolder {
- public:
-  PassingFolder()
-      : path_(fs::temp_directory_path() / fmt::format("sparfuse-trace-{}", ::getpid())) {
-    MakeDirectories(path_);
-  }
-  ~PassingFolder() {
-    std::error_code none;
-    fs::remove_all(path_, none);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
   if (traced.modelled_ms == 0 || model.step_ms == 0) {
     return "no step of the trace is known to compare the modelled one with";
@@ -295,13 +278,19 @@ int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
   return kDone;
 }
 
-struct TraceForAdvice::Files {
-  PassingFolder folder;
-};
+PassingFolder::PassingFolder()
+    : path_(fs::temp_directory_path() / fmt::format("sparfuse-trace-{}", ::getpid())) {
+  MakeDirectories(path_);
+}
+
+PassingFolder::~PassingFolder() {
+  std::error_code none;
+  fs::remove_all(path_, none);
+}
 
 TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string& cluster,
                                const TraceImport& asked)
-    : files_(std::make_unique<Files>()), profiles_(profiles.Behind(files_->folder.path())) {
+    : profiles_(profiles.Behind(folder_.path())) {
   TracedModel model = ModelOfTrace(LoadDeclaredCluster(profiles, cluster), asked);
   // What methods add on the host stretches backward itself, which the model has not.
   constexpr double kStretched = 2;
@@ -309,11 +298,9 @@ TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string
     if (model.host_bound && input.group == "host_overhead") input.high *= kStretched;
   }
   const TracedCluster traced =
-      PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced, files_->folder.path());
+      PlaceTrace(profiles, cluster, model, StatedInputs::kReplaced, folder_.path());
   workload_ = "table:" + traced.table.string();
   summary_ = TraceSummary(model, traced);
 }
-
-TraceForAdvice::~TraceForAdvice() = default;
 
 }  // namespace sparfuse::harness
