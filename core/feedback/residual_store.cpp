@@ -98,8 +98,8 @@ std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
     const Range tensor = layout_.tensor(t).range();
     const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};
     ResidualStore& store = it->second[t] == Place::kHost ? on_host_ : on_device_;
-    gpu::CopyAsync(CopyStream(), read.data() + (part.begin - range.begin), store.Get(name, part).data,
-                   part.size() * sizeof(float));
+    gpu::CopyAsync(CopyStream(), read.data() + (part.begin - range.begin),
+                   store.Get(name, part).data, part.size() * sizeof(float));
   }
   gpu::Synchronize(CopyStream());
   return read;
@@ -123,9 +123,8 @@ std::span<const float> PlacedStore::ReadAll(Range range) {
 
 void PlacedStore::Save(Copies& to) {
   const std::vector<std::string> all = names();
-  std::erase_if(to, [&](const auto& entry) {
-    return std::ranges::find(all, entry.first) == all.end();
-  });
+  std::erase_if(
+      to, [&](const auto& entry) { return std::ranges::find(all, entry.first) == all.end(); });
   for (const std::string& name : all) {
     const std::span<const float> values = Read(name, {0, layout_.numel()});
     std::vector<float>& copy = to[name];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -28,7 +29,10 @@ void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* t
 MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses,
                        int rank, int threads, std::chrono::milliseconds deadline,
                        std::function<void()> while_waiting)
-    : process_(getpid()), while_waiting_(std::move(while_waiting)), pool_(threads) {
+    : process_(getpid()),
+      while_waiting_(std::move(while_waiting)),
+      pool_(threads),
+      grace_(std::min(std::chrono::milliseconds(2000), deadline / 3)) {
   const int ranks_per_node = config.topology.ranks_per_node;
   all_.resize(addresses.size());
   loop_ = std::make_unique<ProgressLoop>(
@@ -52,6 +56,7 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
 
 MethodRank::~MethodRank() {
   engine_.reset();
+  std::this_thread::sleep_until(answers_until_);
   if (gathered_.valid()) {  // its buffers are ours
     loop_->Cancel();
     gathered_.wait();
@@ -94,6 +99,8 @@ auto MethodRank::OrFail(const Run& run) {
     return run();
   } catch (const Error& error) {
     fail(error.what());
+    if (error.kind() == FailureKind::kTimeout)
+      answers_until_ = std::chrono::steady_clock::now() + grace_;
     // core's kind of an error of communication is Python's for a payload that is corrupt.
     const bool lost = error.kind() == FailureKind::kComm;
     throw Error(lost ? FailureKind::kInternal : error.kind(), error.what());

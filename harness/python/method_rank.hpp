@@ -94,6 +94,10 @@ class MethodRank {
   StepRecord record_;
   std::uint64_t steps_ = 0;
   std::string failed_;
+  // Until when this rank answers after a deadline has passed: others that find out later must not
+  // take it for the one that is lost.
+  std::chrono::steady_clock::time_point answers_until_{};
+  const std::chrono::milliseconds grace_;
 
   // Of the step.
   bool in_step_ = false;

@@ -13,7 +13,7 @@
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
-#include "tests/support/tcp_world.hpp"
+#include "tests/support/run_ranks.hpp"
 
 namespace sparfuse {
 namespace {

@@ -49,7 +49,8 @@ struct LiveConfig {
   // On a device: that of forward, backward and update. By default the engine makes one.
   Stream compute;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
-  // Called some times a second while FinishStep has nothing to do; what it throws FinishStep throws.
+  // Called some times a second while FinishStep has nothing to do; what it throws FinishStep
+  // throws.
   std::function<void()> while_waiting;
 };
 

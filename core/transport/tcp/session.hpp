@@ -23,9 +23,9 @@ struct TcpOperation {
   std::size_t size = 0;       // of the message, or room for it
   std::size_t moved = 0;      // bytes of the message, once known
   bool done = false;
-  bool too_large = false;          // the message, for its buffer: it is read and dropped
-  bool abandoned = false;          // its buffer is gone
-  std::vector<std::byte> kept;     // what an abandoned send still owes its frame
+  bool too_large = false;       // the message, for its buffer: it is read and dropped
+  bool abandoned = false;       // its buffer is gone
+  std::vector<std::byte> kept;  // what an abandoned send still owes its frame
 };
 using TcpOperationPointer = std::shared_ptr<TcpOperation>;
 

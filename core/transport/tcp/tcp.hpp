@@ -47,8 +47,8 @@ class TcpListener {
 //
 // A send is complete when the kernel has the message. Messages above 256 KiB wait in the sender's
 // memory until the receive is posted. A rank that dies fails whatever others wait for, of any rank,
-// with Error{kComm} "rank R is lost"; one that destroys its communicators only fails what is pending
-// with it. Requests must not outlive their communicator.
+// with Error{kComm} "rank R is lost"; one that destroys its communicators only fails what is
+// pending with it. Requests must not outlive their communicator.
 std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
                                            int ranks_per_node, std::chrono::milliseconds deadline);

@@ -16,7 +16,6 @@
 #include "core/transport/threads.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
-#include "tests/support/tcp_world.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {

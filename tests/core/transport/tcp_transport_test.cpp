@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/support/errors.hpp"
-#include "tests/support/tcp_world.hpp"
+#include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {

@@ -1,5 +1,5 @@
-// Tests what only transport `threads` does, and the ProgressLoop over it: requests taken back, errors
-// of tasks, ranks that do not come. What all transports do is in conformance_test.cpp.
+// Tests what only transport `threads` does, and the ProgressLoop over it: requests taken back,
+// errors of tasks, ranks that do not come. What all transports do is in conformance_test.cpp.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -658,7 +658,7 @@ def refusals_of_a_step():
         sf.detach(model)
 
     check(
-        '"extra.weight" came after sf.distribute', lambda m: m.add_module("extra", nn.Linear(2, 2))
+        '"0.extra.weight" came after sf.distribute', lambda m: m[0].add_module("extra", nn.Linear(2, 2))
     )
 
     def replace(m):

@@ -94,7 +94,7 @@ class HookState:
         grad.copy_(plain)
 
 
-def _hook(state: HookState, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+def _hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations, as objects
     return state.take(bucket)
 
 

@@ -100,8 +100,7 @@ class DistributedModel:
             self._uncleared_in = _autograd.current_task()
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
-        end = None if self._end is None else self._end()
-        if end is None:
+        if self._end is None or self._end() is None:
             self._begin()
         elif _autograd.current_task() != self._task and _autograd.nesting() < 2:
             raise _core.Error(
@@ -184,6 +183,7 @@ class DistributedModel:
 
     def _backward_ended(self, task: int) -> None:
         self._accumulated()
+        self._end = None  # also where an error's traceback keeps it
         models = _open.pop(task, [])
         # All are announced before any is waited for, in one order: ranks may end them in another.
         models.sort(key=lambda model: model.number)
@@ -203,6 +203,7 @@ class DistributedModel:
 
     def _announce_rest(self) -> None:
         self._accumulated()
+        self._end = None
         refusal = self._refusal or self._refusal_at_end()
         self._refusal = refusal
         self.rank.end_backward(refusal)
