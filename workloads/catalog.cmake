@@ -2,7 +2,7 @@
 set(here ${CMAKE_CURRENT_LIST_DIR})
 file(GLOB CATALOG_SOURCES CONFIGURE_DEPENDS ${here}/*.cpp ${here}/catalog/*.cpp ${here}/data/*.cpp
      ${here}/optimizer/*.cpp
-     ${here}/recorded/*.cpp ${here}/models/*.cpp)
+     ${here}/recorded/*.cpp ${here}/models/*.cpp ${here}/weights/*.cpp)
 list(FILTER CATALOG_SOURCES EXCLUDE REGEX "_forward\\.cpp$")
 add_library(sparfuse_workload_catalog STATIC ${CATALOG_SOURCES})
 if(SPARFUSE_WITH_CUDA)

@@ -19,7 +19,7 @@ const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
   static const std::vector<RecordKey<R>> kKeys = {
       Given<&R::name>("name", "", "the file's name"),
       Given<&R::title>("title", "", "what it trains, in a line"),
-      Given<&R::source>("source", "", "the program that trains so"),
+      Given<&R::source>("source", "\"\"", "the program that trains so"),
       Given<&R::differs>("differs", "\"\"", "what is otherwise than in the source"),
       Given<&R::like>("like", "\"\"", "a recipe whose keys this one changes"),
       Given<&R::workload>("workload", "\"\"", "a name of `sparfuse list workloads`"),
@@ -45,6 +45,7 @@ NamedRecipe ParseRecipeFile(std::string_view path, std::string_view text,
   ReadTable(file, "", "recipe", recipe);
   keys.update(recipe.recipe);
   recipe.recipe = std::move(keys);
+  if (recipe.source.empty()) file.Fail("/name", "source is missing: expected what trains so");
   const std::string stem = std::filesystem::path(path).stem().string();
   if (recipe.name != stem) file.FailValue("/name", fmt::format("the file's name, \"{}\"", stem));
   try {

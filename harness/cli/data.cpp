@@ -11,8 +11,8 @@
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/image.hpp"
 #include "workloads/data/prepared.hpp"
-#include "workloads/data/safetensors.hpp"
-#include "workloads/models/weights.hpp"
+#include "workloads/weights/safetensors.hpp"
+#include "workloads/weights/weights.hpp"
 
 namespace sparfuse::harness {
 

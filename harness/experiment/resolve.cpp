@@ -18,9 +18,9 @@
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/data/prepared.hpp"
-#include "workloads/data/safetensors.hpp"
 #include "workloads/models/layers.hpp"
-#include "workloads/models/weights.hpp"
+#include "workloads/weights/safetensors.hpp"
+#include "workloads/weights/weights.hpp"
 
 namespace sparfuse::harness {
 

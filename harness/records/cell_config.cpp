@@ -229,7 +229,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                      .later = true,
                      .empty_is_null = true,
                      .as_given = true,
-                     .cell = {.telling = 1, .column = "data", .named = true}}),
+                     .cell = {.telling = 30, .column = "data"}}),
       Key<&C::data_id>({.name = "data_id",
                         .fallback = "that of the data that is there",
                         .meaning = "how the id of the prepared data begins, 16 digits: other data "
@@ -246,7 +246,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                         .later = true,
                         .empty_is_null = true,
                         .as_given = true,
-                        .cell = {.telling = 2, .column = "weights"}}),
+                        .cell = {.telling = 31, .column = "weights"}}),
       Key<&C::weights_id>({.name = "weights_id",
                            .fallback = "that of the weights that are there",
                            .meaning = "how the SHA-256 of the weights begins, 16 digits: other "

@@ -121,19 +121,19 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   for (std::size_t s = 0; s < log.front().size(); ++s) {
     if (!log.front()[s].measured) continue;
     const LoggedStep* slow = &log.front()[s];
+    double longest_wait = 0;
     for (const auto& rank : log) {
       if (rank[s].record.step_seconds > slow->record.step_seconds) slow = &rank[s];
       for (std::size_t c = 0; c < kCounters.size(); ++c) {
         sums[c] += static_cast<double>(rank[s].record.*kCounters[c].member);
       }
       residual_norm += rank[s].record.residual_norm;
+      longest_wait = std::max(longest_wait, rank[s].loader_wait_seconds);
       loss += rank[s].loss;
       ++measured;
     }
     slowest.push_back(slow);
-    loader_wait +=
-        std::ranges::max(log, {}, [s](const auto& rank) { return rank[s].loader_wait_seconds; })[s]
-            .loader_wait_seconds;
+    loader_wait += longest_wait;
     imbalance += ServedImbalance(log, s);
   }
   MetricValues metrics;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "workloads/data/safetensors.hpp"
+#include "workloads/weights/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;

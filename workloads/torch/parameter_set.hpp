@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "workloads/models/description.hpp"
-#include "workloads/models/weights.hpp"
 #include "workloads/torch/pch.hpp"
+#include "workloads/weights/weights.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse::workloads {

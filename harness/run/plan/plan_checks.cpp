@@ -11,8 +11,8 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/prepared.hpp"
-#include "workloads/data/safetensors.hpp"
 #include "workloads/models/layers.hpp"
+#include "workloads/weights/safetensors.hpp"
 
 namespace sparfuse::harness {
 

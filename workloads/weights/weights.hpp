@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "workloads/data/safetensors.hpp"
 #include "workloads/models/model_sizes.hpp"
+#include "workloads/weights/safetensors.hpp"
 
 namespace sparfuse::workloads {
 

@@ -1,4 +1,4 @@
-#include "workloads/models/weights.hpp"
+#include "workloads/weights/weights.hpp"
 
 #include <algorithm>
 #include <cstring>

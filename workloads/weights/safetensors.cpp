@@ -1,4 +1,4 @@
-#include "workloads/data/safetensors.hpp"
+#include "workloads/weights/safetensors.hpp"
 
 #include <openssl/evp.h>
 
