@@ -11,6 +11,7 @@
 
 #include "core/base/program_folder.hpp"
 #include "harness/cli/command_line/command_line.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -52,9 +53,10 @@ struct VerbGroup {
 };
 
 std::vector<VerbGroup> VerbsInOrderOfUse() {
-  return {{"Ask before a run", {AddList, AddAdvise, AddDoctor, AddPlan}},
+  return {{"Ask before a run", {AddList, AddAdvise, AddTrace, AddDoctor, AddPlan}},
           {"Run", {AddReproduce, AddRun, AddStatus}},
-          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSite}},
+          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSkill, AddSite}},
+          {"Data and weights", {AddData, AddWeights}},
           {"A method of your own", {AddNew, AddCheck, AddProve}},
           {"Systems and clusters", {AddSystem, AddProfile, AddCluster, AddCalibrate}},
           {"Share results", {AddBundles, AddImport}},
@@ -124,11 +126,11 @@ int main(int argc, char** argv) {
   try {
     return sparfuse::harness::Main(argc, argv);
   } catch (const sparfuse::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::harness::kUsage
                                                           : sparfuse::harness::kTrialFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return sparfuse::harness::kTrialFailed;
   }
 }

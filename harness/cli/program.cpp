@@ -15,6 +15,7 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/node.hpp"
 #include "harness/report/machines.hpp"
@@ -234,7 +235,7 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
 std::vector<TrialRow> Program::Rows() const {
   std::vector<std::string> problems;
   auto rows = store_.Rows(problems);
-  for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", Visible(problem));
   TellStoresApart(rows, store_.results());
   return rows;
 }
@@ -337,7 +338,8 @@ int RunCommand(const std::vector<std::string>& command) {
 }
 
 void PrintJson(const nlohmann::json& value) {
-  fmt::print("{}\n", value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  const std::string text = value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  fmt::print("{}\n", Visible(text));
 }
 
 }  // namespace sparfuse::harness

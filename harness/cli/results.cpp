@@ -19,32 +19,57 @@
 
 namespace sparfuse::harness {
 
-void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
-  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty())
-    fmt::print("{}{}\n\n", format == TableFormat::kLatex ? "% " : "**Warning:** ", warning);
-  for (const auto& table : TablesOf(loaded.parts, loaded.results, program.catalog())) {
-    fmt::print("{}\n", Render(table, format));
+using nlohmann::json;
+
+namespace {
+
+void PrintTables(const LoadedExperiment& loaded, const std::vector<Table>& tables,
+                 TableFormat format) {
+  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty()) {
+    const char* mark = format == TableFormat::kLatex      ? "% "
+                       : format == TableFormat::kMarkdown ? "**Warning:** "
+                                                          : "warning: ";
+    fmt::print("{}{}\n\n", mark, warning);
   }
+  for (const Table& table : tables) fmt::print("{}\n", Render(table, format));
 }
 
-int TableVerb(Program& program, const std::string& name, const std::string& format) {
-  const auto loaded = program.LoadWithResults(name);
-  if (program.json() || format == "csv") {
-    const auto records = RecordsOf(loaded->parts, loaded->results, program.catalog());
+}  // namespace
+
+void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
+  PrintTables(loaded, TablesOf(loaded.parts, loaded.results, program.catalog()), format);
+}
+
+int TableVerb(Program& program, const TableRequest& request) {
+  const auto loaded = program.LoadWithResults(request.experiment);
+  const Catalog& catalog = program.catalog();
+  const bool pivots = !request.pivot.rows.empty();
+  if (!program.json() && request.format != "csv") {
+    PrintTables(*loaded,
+                pivots ? PivotTables(loaded->results, request.pivot, catalog)
+                       : TablesOf(loaded->parts, loaded->results, catalog),
+                TableFormatOf(request.format));
+    return kDone;
+  }
+  if (pivots && program.json()) {
+    json tables = json::array();
+    for (const Table& table : PivotTables(loaded->results, request.pivot, catalog))
+      tables.push_back(ToJson(table));
+    PrintJson(tables);
+  } else if (pivots) {
+    fmt::print("{}", PivotCsv(loaded->results, request.pivot, catalog));
+  } else {
+    const auto records = RecordsOf(loaded->parts, loaded->results, catalog);
     if (program.json()) {
       PrintJson(RecordsJson(records));
     } else {
       fmt::print("{}", RecordsCsv(records));
     }
-    if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
-      fmt::print(stderr, "warning: {}\n", warning);
-    return kDone;
   }
-  PrintTables(program, *loaded, format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown);
+  if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+    fmt::print(stderr, "warning: {}\n", warning);
   return kDone;
 }
-
-using nlohmann::json;
 
 namespace {
 

@@ -40,11 +40,13 @@ class ProfileFolders {
   std::filesystem::path File(const std::string& name) const;
   bool Has(const std::string& name) const;
   // Names without the extension (".toml"), sorted; of a folder beneath each ("stacks"), or of
-  // themselves.
+  // themselves. What imports of traces keep, NAME.trace.json, is no profile.
   std::vector<std::string> Names(std::string_view extension, std::string_view beneath = {}) const;
   const std::filesystem::path& own() const { return folders_.front(); }
   // "a, b", for errors.
   std::string Text() const;
+  // With a folder whose files come first.
+  ProfileFolders Behind(const std::filesystem::path& first) const;
 
  private:
   std::vector<std::filesystem::path> folders_;
@@ -52,5 +54,11 @@ class ProfileFolders {
 
 // Throws Error{kConfig} where no file is of this name and it is none of the machine's own.
 void NeedCluster(const ProfileFolders& profiles, const std::string& cluster);
+
+// The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
+std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);
+// Throws Error{kConfig} where an import may not write: one of the project's files, where results
+// lie elsewhere, is everybody's.
+void NeedOwn(const ProfileFolders& profiles, const std::filesystem::path& file);
 
 }  // namespace sparfuse::harness

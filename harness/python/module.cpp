@@ -99,6 +99,7 @@ PYBIND11_MODULE(_core, module) {
   BindPowerSgd(module);
   BindMethod(module);
   BindPlan(module);
+  BindRank(module);
   BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
 
@@ -43,6 +44,9 @@ inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again
 
 void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
+// Which steps and exchanges of a trace count.
+void AddTraceOptions(CLI::App* verb, TraceOptions& options);
+void AddTraceImport(CLI::App* verb, TraceImport& trace);
 // The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
 // --from says it.
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
@@ -62,8 +66,10 @@ void AddStatus(CommandLine& line);
 void AddTable(CommandLine& line);
 void AddFigure(CommandLine& line);
 void AddReport(CommandLine& line);
+void AddSkill(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
+void AddTrace(CommandLine& line);
 
 // sharing_verbs.cpp
 void AddCompare(CommandLine& line);
@@ -85,5 +91,9 @@ void AddList(CommandLine& line);
 void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
+
+// data_verbs.cpp
+void AddData(CommandLine& line);
+void AddWeights(CommandLine& line);
 
 }  // namespace sparfuse::harness

@@ -26,10 +26,27 @@ def _method_files():
 
 
 def _method_file(name):
+    """By its name, from a file NAME.toml, or as a dict of what such a file has."""
+    if isinstance(name, Mapping) or name.endswith(".toml"):
+        return _written_method(name)
     files = _method_files()
     if name not in files:
         raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
     return files[name]
+
+
+def _written_method(given):
+    what = "method" if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping):
+        try:
+            with open(given, "rb") as file:
+                given = tomllib.load(file)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise _core.ConfigError(f"{what}: {error}; expected the file of a method") from None
+    for key in ("strategy", "planner", "sparsifier", "collective"):
+        if key not in given:
+            raise _core.ConfigError(f'{what} has no "{key}"; expected the name of one')
+    return {"name": "given", **given}
 
 
 def list_methods() -> list[dict[str, Any]]:
@@ -101,7 +118,8 @@ class _Plan(list):
 class Method:
     """A whole method at work: ranks that are threads of this process, over the real engine.
 
-    name            of a method: list_methods() has them all
+    name            of a method: list_methods() has them all; or the path of a method's NAME.toml, or
+                    a dict of its keys
     world_size      how many ranks
     layout          (name, shape) of each tensor, or a dict of them, in ready order: the order in
                     which backward produces gradients, the last layer first. A tied weight is one
@@ -118,7 +136,7 @@ class Method:
                     residual is multiplied with before the next gradient is added; below 1 mass is
                     not conserved. With both kinds: warmup_epochs epochs of epoch_steps steps, in
                     which more is sent (DGC's density warm-up).
-    dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
+    dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
     no_feedback_tensors  names or regular expressions: what is not sent of them is lost
     seed            of random numbers, equal on all ranks
@@ -158,9 +176,11 @@ class Method:
     True
     """
 
+    _make = _core._Method  # of the ranks; sparfuse.torch has another one
+
     def __init__(
         self,
-        name: str,
+        name: str | Mapping[str, Any],
         world_size: int,
         layout: _Layout,
         *,
@@ -194,7 +214,7 @@ class Method:
         if order not in ("ready", "forward"):
             raise _core.ConfigError(f'order = {order!r}: expected "ready" or "forward"')
         forward = order == "forward"
-        self._name = name
+        self._name = name = file["name"]
         self._names, ready = _read_layout(layout, forward)
         if plan is not None:
             for key in ("units", "bytes"):
@@ -227,7 +247,7 @@ class Method:
             "epoch_steps": epoch_steps,
             "decay": decay,
         }
-        self._ranks = _core._Method(
+        self._ranks = self._make(
             name=name,
             file=file,
             world_size=world_size,
