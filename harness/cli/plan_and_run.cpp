@@ -68,26 +68,26 @@ int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& 
 }
 
 // Cells that no trial stands for, as JSON has them and, those of one reason together, as text.
-struct LeftOut {
+struct ExcludedCells {
   json list = json::array();
   std::map<std::pair<std::string, std::string>, std::size_t> by_reason;  // place and reason
 };
 
-LeftOut LeftOutOf(const std::vector<Experiment>& experiments) {
-  LeftOut left_out;
+ExcludedCells ExcludedCellsOf(const std::vector<Experiment>& experiments) {
+  ExcludedCells excluded;
   for (const Experiment& experiment : experiments) {
     for (const Part& part : experiment.parts) {
       const std::string place = experiments.size() > 1 ? experiment.id + " " + part.id : part.id;
       for (const ExcludedCell& out : part.excluded) {
-        ++left_out.by_reason[{place, out.reason}];
-        left_out.list.push_back({{"experiment", experiment.id},
+        ++excluded.by_reason[{place, out.reason}];
+        excluded.list.push_back({{"experiment", experiment.id},
                                  {"part", part.id},
                                  {"cell", out.cell},
                                  {"reason", out.reason}});
       }
     }
   }
-  return left_out;
+  return excluded;
 }
 
 }  // namespace
@@ -135,13 +135,13 @@ int PlanVerb(Program& program, const PlanRequest& request) {
     for (const std::string& warning : warnings)
       problems.push_back(several ? experiment.id + ": " + warning : warning);
   }
-  const LeftOut left_out = LeftOutOf(experiments);
+  const ExcludedCells excluded = ExcludedCellsOf(experiments);
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
                {"disturbed", plan.disturbed},
                {"missing", list},
-               {"excluded", left_out.list},
+               {"excluded", excluded.list},
                {"problems", problems},
                {"estimated_seconds", seconds},
                {"without_history", unknown}});
@@ -173,7 +173,7 @@ int PlanVerb(Program& program, const PlanRequest& request) {
     fmt::print("{:36} {} trial(s) to run{}\n", part, count,
                launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
   }
-  for (const auto& [where, count] : left_out.by_reason)
+  for (const auto& [where, count] : excluded.by_reason)
     fmt::print("{:36} {} cell(s) excluded: {}\n", where.first, count, where.second);
   fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
              plan.trials.empty()             ? "nothing is missing"

@@ -2,7 +2,7 @@
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;

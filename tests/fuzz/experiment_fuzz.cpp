@@ -2,7 +2,7 @@
 // comes back from the JSON that is stored.
 #include "harness/experiment/experiment.hpp"
 #include "tests/fuzz/fuzz.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;

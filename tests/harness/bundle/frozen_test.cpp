@@ -14,8 +14,8 @@
 #include "harness/records/private_facts.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
 #include "tests/support/store_fixture.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

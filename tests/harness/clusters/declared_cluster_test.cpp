@@ -20,7 +20,7 @@
 #include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -379,9 +379,10 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
       "batch_per_worker = 64\nworkers = 16\nsparsifier = \"topk\"\nsource = \"t\"\ndensity = 0.1\n";
   const std::string text =
       "calibrate = [\"inter_node_efficiency\"]\n" +
-      AloneWith("[input]",
-                "[input]\ninter_node_efficiency = { value = 0.5, kind = \"declared\", source = \"t\" "
-                "}\nselection_ns_an_element = { value = 0.1, kind = \"declared\", source = \"t\" }") +
+      AloneWith(
+          "[input]",
+          "[input]\ninter_node_efficiency = { value = 0.5, kind = \"declared\", source = \"t\" "
+          "}\nselection_ns_an_element = { value = 0.1, kind = \"declared\", source = \"t\" }") +
       kCompute + head;
   const DeclaredCluster met = Parse(text + "ratio = 1.5\nover = { density = 0.01 }\n");
   ASSERT_EQ(met.references.size(), 1u);
@@ -395,7 +396,9 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   EXPECT_NEAR(Modelled(met, own) / Modelled(met, other), 1.5, 1e-6);
   EXPECT_LT(met.Value("inter_node_efficiency"), 0.5);
   EXPECT_TRUE(met.Find("inter_node_efficiency")->remark.empty());
-  const auto error = [&](const std::string& lines) { return ErrorOf([&] { Parse(text + lines); }); };
+  const auto error = [&](const std::string& lines) {
+    return ErrorOf([&] { Parse(text + lines); });
+  };
   EXPECT_SAYS(error("ratio = 1.5\n"), "ratio needs over");
   EXPECT_SAYS(error("over = { density = 0.01 }\n"), "expected a ratio, or a row");
   EXPECT_SAYS(error("ratio = 1.5\nover = { densty = 0.01 }\n"), "did you mean \"density\"");
@@ -405,13 +408,14 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   EXPECT_SAYS(error("ratio = 300\nover = { density = 0.01 }\n"), "300 times measured");
 }
 
-// So little of the host's time goes on beside the network unseen: nothing says which way to go, until
-// another beginning is tried.
+// So little of the host's time goes on beside the network unseen: nothing says which way to go,
+// until another beginning is tried.
 TEST(DeclaredCluster, CalibrationBeginsElsewhereWhereItsBeginningLeadsNowhere) {
-  const std::string text =
-      "calibrate = [\"exchange_host_us\"]\n" +
-      AloneWith("exchange_host_us         = { value = 20", "exchange_host_us         = { value = 1") +
-      kCompute + StepOf(16, "step_ms = 400\nmethod_options = { threshold_bytes = 1 }");
+  const std::string text = "calibrate = [\"exchange_host_us\"]\n" +
+                           AloneWith("exchange_host_us         = { value = 20",
+                                     "exchange_host_us         = { value = 1") +
+                           kCompute +
+                           StepOf(16, "step_ms = 400\nmethod_options = { threshold_bytes = 1 }");
   const DeclaredCluster met = Parse(text);
   EXPECT_NEAR(met.references.front().modelled, 0.4, 1e-6);
   EXPECT_GT(met.Value("exchange_host_us"), 1000);
@@ -499,14 +503,14 @@ TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
   EXPECT_EQ(cloud.Value("compute_slowdown"), 1.05);
 }
 
-// Horovod's one thread gathers sparse payloads one after another and learns their counts first; what
-// is negotiated for large dense buffers goes on beside them, as the published rows of Horovod 0.19
-// (results/published/ddl-benchmarks.csv) and of BytePS want it; the others launch from hooks.
+// Horovod's one thread gathers sparse payloads one after another and learns their counts first;
+// what is negotiated for large dense buffers goes on beside them, as the published rows of Horovod
+// 0.19 (results/published/ddl-benchmarks.csv) and of BytePS want it; the others launch from hooks.
 TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   std::set<std::string> in_line;
   for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
-    const DeclaredCluster cluster = Parse(
-        fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone));
+    const DeclaredCluster cluster =
+        Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone));
     if (cluster.host == HostBy::kInLine) in_line.insert(name);
   }
   EXPECT_EQ(in_line, std::set<std::string>{"horovod-sparse"});
@@ -759,8 +763,7 @@ TEST(ImpossibleClusters, ReferencesAreComparedWhereNothingIsCalibrated) {
   const DeclaredCluster cluster =
       Parse(std::string(kAlone) + kCompute + StepOf(16, "step_ms = 250"));
   ASSERT_EQ(cluster.references.size(), 1u);
-  EXPECT_DOUBLE_EQ(cluster.references[0].modelled,
-                   Modelled(cluster, cluster.references[0]));
+  EXPECT_DOUBLE_EQ(cluster.references[0].modelled, Modelled(cluster, cluster.references[0]));
   EXPECT_GT(cluster.references[0].modelled, 0.16);  // what one card takes
 }
 
@@ -853,8 +856,10 @@ TEST(DeclaredCluster, AnExperimentNamesWhatItsClustersAreCalibratedWith) {
 // Fig. 15's steps of WFBP and Cupcake calibrate: one over the other is no prediction.
 TEST(DeclaredCluster, AClaimOfOneStepThatCalibratesOverAnotherIsRefused) {
   const auto claim = [](const std::string& of, const std::string& over) {
-    return Bars() + Replaced(kFile, "method   = \"safusion\"\n", "sparsifier = \"dgc\"\ndensity = 0.01\n"
-                                                                "batch_per_worker = 16\n") +
+    return Bars() +
+           Replaced(kFile, "method   = \"safusion\"\n",
+                    "sparsifier = \"dgc\"\ndensity = 0.01\n"
+                    "batch_per_worker = 16\n") +
            "[[axis]]\nmethod = [\"" + of + "\", \"" + over +
            "\"]\n[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"" + of +
            "\" }\nover = { method = \"" + over + "\" }\nexpect = \"more\"\n";

@@ -12,7 +12,7 @@
 #include "harness/run/plan/needed_profiles.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/models/layers.hpp"
 #include "workloads/recorded/recorded_workload.hpp"

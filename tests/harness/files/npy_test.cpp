@@ -7,7 +7,7 @@
 
 #include "harness/files/durable_file.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -7,7 +7,7 @@
 #include "harness/imports/imports.hpp"
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/harness/imports/our_catalog.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -14,7 +14,7 @@
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/traces/kineto_trace.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

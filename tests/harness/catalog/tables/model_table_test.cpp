@@ -15,7 +15,7 @@
 #include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 #include "workloads/models/layers.hpp"
 
 namespace sparfuse::harness {
@@ -183,10 +183,11 @@ class TableWorkload : public ::testing::Test {
   Experiment Parse(const std::string& workloads, const std::string& more = "",
                    const std::string& mode = "modelled",
                    const std::string& cluster = "cluster = \"safusion-local\"\n") const {
-    const std::string text =
-        "id = \"t\"\n" + testing::CalibrationLine(kProfiles, "safusion-local") +
-        "[defaults]\nmode = \"" + mode + "\"\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\nworkers = 8\n" + cluster +
-        "[[axis]]\nworkload = [" + workloads + "]\n" + more;
+    const std::string text = "id = \"t\"\n" +
+                             testing::CalibrationLine(kProfiles, "safusion-local") +
+                             "[defaults]\nmode = \"" + mode +
+                             "\"\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\nworkers = 8\n" +
+                             cluster + "[[axis]]\nworkload = [" + workloads + "]\n" + more;
     return ParseExperiment(TomlFile::Parse(text, (folder_.path() / "t.toml").string()),
                            SmallCatalog(), kProfiles);
   }

@@ -12,7 +12,7 @@
 #include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/experiment/experiment.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 

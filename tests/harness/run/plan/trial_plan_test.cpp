@@ -10,7 +10,7 @@
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/run/plan/plan_checks.hpp"
 #include "tests/support/harness_fixture.hpp"
-#include "tests/support/source_directory.hpp"
+#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {

@@ -13,6 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from harness_test import made_up_profile
 
 SPARFUSE = None
