@@ -69,7 +69,7 @@ json Gather(Program& program, CompareRequest compare, const std::string& referen
   const fs::path results = program.store().results();
   std::vector<TrialRow> rows = program.Rows();
   MakeShareable(rows, results);
-  const auto systems = SystemsOf(std::move(rows), DescribedSystems(results / "systems"), results);
+  const auto systems = SystemsOf(std::move(rows), DescribedSystems(program.systems()), results);
   if (systems.empty()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("{}: no results yet; `sparfuse run EXPERIMENT` or `sparfuse "

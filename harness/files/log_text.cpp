@@ -63,6 +63,10 @@ void CheckUtf8(std::string_view text, const std::string& name) {
   int line = 1;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
+    if (text[i] >= ' ') {  // ASCII, most of all logs
+      ++i;
+      continue;
+    }
     const Character character = FirstCharacter(text.substr(i));
     if (character.bytes == 0) {
       SPARFUSE_THROW(
@@ -82,6 +86,7 @@ void CheckUtf8(std::string_view text, const std::string& name) {
 }
 
 std::string WithNewlines(std::string text) {
+  if (text.find('\r') == std::string::npos) return text;
   std::size_t to = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\r') {
@@ -258,6 +263,20 @@ LogText LinesOfLog(std::string_view text) {
     if (log.lines.empty()) break;
   }
   return log;
+}
+
+std::string AsUtf8(std::string_view text) {
+  std::string made;
+  while (!text.empty()) {
+    const std::size_t bytes = FirstCharacter(text).bytes;
+    if (bytes == 0) {
+      made += fmt::format("\\x{:02X}", static_cast<unsigned char>(text.front()));
+    } else {
+      made += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return made;
 }
 
 std::string OddCharacters(std::string_view text) {
