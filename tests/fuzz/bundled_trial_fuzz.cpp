@@ -35,8 +35,9 @@ void ReadAsSeries(const std::string& text) {
         NumberIn(bytes, header, column, header.rows - 1);
     }
     BundledTrial trial;
-    trial.trial.metrics["step_seconds"].value = 1;
-    trial.files["steps.npy"] = bytes;
+    for (const char* metric : {"step_seconds", "throughput", "final_metric", "steps_to_target"})
+      trial.trial.metrics[metric].value = 1;
+    trial.files["steps.npy"] = trial.files["evaluations.npy"] = bytes;
     RecomputeMetrics(trial.trial, trial.files);
   }
 }

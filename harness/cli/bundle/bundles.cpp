@@ -96,7 +96,7 @@ int ExportVerb(Program& program, const ExportRequest& request) {
                       std::move(names));
   const ExportSummary& summary = bundle.summary();
   for (const std::string& why : summary.left_out)
-    fmt::print(stderr, "warning: {}; left out\n", why);
+    fmt::print(stderr, "warning: {}; left out\n", Visible(why));
   if (request.show) Show(bundle, program.json());
   if (request.out.empty()) return kDone;
   bundle.Write(DescribeSource(program.root()), request.out);

@@ -186,7 +186,7 @@ std::string WhatIsWrongWithSteps(const OpenSeries& series) {
   return "";
 }
 
-// "" or a column that the steps of a trial lack. Trials of an earlier form have no rounds.
+// "" or a column that the steps of a trial lack.
 std::string WhatStepsLack(const OpenSeries& series) {
   for (const auto& [name, type] : {std::pair("step", "<i8"),
                                    {"rank", "<i8"},
@@ -194,8 +194,7 @@ std::string WhatStepsLack(const OpenSeries& series) {
                                    {"round", "<i8"},
                                    {"step_seconds", "<f8"}}) {
     const SeriesColumn* column = series.header.Find(name);
-    const bool may_lack = name == std::string_view("round");
-    if (column == nullptr ? may_lack : column->type == type) continue;
+    if (column != nullptr && column->type == type) continue;
     return fmt::format("steps.npy: expected a column {} of type {}", name, type);
   }
   return "";
@@ -239,6 +238,8 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
 // Sets what the steps say; `made.differs` if they contradict.
 void HoldToSteps(const Trial& trial, const OpenSeries& series, std::set<std::string>& open,
                  Recomputed& made) {
+  // Those of before turns are of another form, and count as trials without steps.
+  if (trial.schema < kTrialSchema && series.header.Find("round") == nullptr) return;
   made.differs = WhatStepsLack(series);
   if (made.differs.empty()) made.differs = WhatIsWrongWithSteps(series);
   if (!made.differs.empty()) return;
