@@ -272,8 +272,9 @@ CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& ro
       asked != nullptr && (std::holds_alternative<DenseSum>(asked->pattern) ||
                            (halves != nullptr && halves->halves.residual.empty()));
   CostModel::Phases phases =
-      of_library ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
-            : cost.PhasesOf(rounds);
+      of_library
+          ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
+          : cost.PhasesOf(rounds);
   phases.latency_seconds +=
       cost.exchange_seconds_per_element * static_cast<double>(exchange.elements());
   return phases;
