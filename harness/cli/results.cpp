@@ -1,6 +1,7 @@
 // Says what the store has, and keeps it in order: `sparfuse table`, `status`, `index`, `annotate`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -77,9 +78,62 @@ std::string MessageOf(const Program& program, const TrialRow& row) {
   return row.status == "ok" ? "" : FailureMessageIn(program.store().results() / row.directory);
 }
 
+// What the store has of one experiment.
+struct StoredTrials {
+  std::size_t trials = 0, failed = 0, disturbed = 0, left_out = 0;
+  std::set<std::string> cells, systems;
+  std::string newest;  // when its newest trial started, UTC
+};
+
+int PrintStore(const Program& program) {
+  std::map<std::string, StoredTrials> experiments;
+  for (const TrialRow& row : program.Rows()) {
+    StoredTrials& stored = experiments[row.experiment];
+    ++stored.trials;
+    stored.failed += row.status != "ok";
+    stored.disturbed += row.disturbed();
+    stored.left_out += !row.annotations.empty();
+    stored.cells.insert(row.config_hash);
+    if (const std::string machine = MachineOf(row); !machine.empty())
+      stored.systems.insert(ShownMachine(machine));
+    stored.newest = std::max(stored.newest, row.started_utc);
+  }
+  const std::string results = program.store().results().string();
+  if (program.json()) {
+    json list = json::array();
+    for (const auto& [id, stored] : experiments) {
+      list.push_back({{"experiment", id},
+                      {"trials", stored.trials},
+                      {"failed", stored.failed},
+                      {"disturbed", stored.disturbed},
+                      {"left_out", stored.left_out},
+                      {"cells", stored.cells.size()},
+                      {"systems", stored.systems},
+                      {"newest", stored.newest}});
+    }
+    PrintJson({{"results", results}, {"experiments", list}});
+    return kDone;
+  }
+  for (const auto& [id, stored] : experiments) {
+    std::string apart;
+    const auto add = [&](std::size_t count, const char* what) {
+      if (count > 0) apart += fmt::format(", {} {}", count, what);
+    };
+    add(stored.failed, "failed");
+    add(stored.disturbed, "disturbed");
+    add(stored.left_out, "called bad");
+    fmt::print("{:32} {} trial(s) of {} cell(s) on {} system(s){}; the newest of {}\n", id,
+               stored.trials, stored.cells.size(), stored.systems.size(), apart, stored.newest);
+  }
+  fmt::print("{} experiment(s) in {}{}\n", experiments.size(), results,
+             experiments.empty() ? "" : "; sparfuse status ID and sparfuse table ID say more");
+  return kDone;
+}
+
 }  // namespace
 
 int StatusVerb(Program& program, const std::string& name) {
+  if (name.empty()) return PrintStore(program);
   const auto loaded = program.LoadWithResults(name);
   json parts = json::array();
   for (const auto& result : loaded->results) {

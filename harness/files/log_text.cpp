@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/base/error.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -29,27 +30,6 @@ void AddCharacter(std::uint32_t code, std::string& text) {
     add(0x80 | (code >> 6 & 0x3f));
     add(0x80 | (code & 0x3f));
   }
-}
-
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: what begins here is no UTF-8
-};
-
-Character FirstCharacter(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return {byte(0), 1};
-  const std::size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < bytes) return {};
-  std::uint32_t code = byte(0) & (0xffU >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (code < kLeast[bytes] || code > 0x10ffff || surrogate) return {};
-  return {code, bytes};
 }
 
 std::string FromUtf16(std::string_view bytes, bool big, const std::string& name) {

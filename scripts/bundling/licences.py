@@ -16,6 +16,7 @@ LICENCES = {
     "hwloc": "BSD-3-Clause",
     "libcap2": "BSD-3-Clause",
     "libevent": "BSD-3-Clause",
+    "libjpeg-turbo": "BSD-3-Clause AND IJG AND Zlib",
     "munge": "LGPL-3.0-or-later",
     "openmpi": "BSD-3-Clause",
     "openssl": "Apache-2.0",
