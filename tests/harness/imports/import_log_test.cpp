@@ -192,8 +192,6 @@ TEST(ImportLogCases, AreRead) {
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
         {"log-13-tqdm.log", "log-13b.map.toml", kFour, 9.42, 41, ""},
-        {"log-15b-deepspeed-inf.log", "log-15b.map.toml", kEight, 83.46, 6,
-         "1 times or rates are NaN or infinite: left out"},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;
@@ -210,6 +208,25 @@ TEST(ImportLogCases, AreRead) {
     EXPECT_EQ(all.empty(), *each.note == '\0') << all;
     ExpectIn(each.note, all);
   }
+}
+
+// DeepSpeed prints one behind a step that was skipped.
+TEST(ImportLogCases, InfiniteRatesAreLeftOutAndCounted) {
+  std::vector<std::string> notes;
+  const auto results = ReadTrainingLog(
+      "0/10, SamplesPerSec=inf, MemAllocated=0.26GB\n0/20, SamplesPerSec=83.5, "
+      "MemAllocated=0.26GB\n"
+      "0/30, SamplesPerSec=84.5, MemAllocated=0.26GB\n",
+      "train.log",
+      ParseImportMap(std::string(kSetting) +
+                         "workers = 8\nwarmup = 0\nunit = \"samples/s\"\nper = \"system\"\n"
+                         "patterns = ['/(?<step>\\d+), SamplesPerSec=(?<rate>[-\\w.]+)']\n",
+                     "m.toml", ImportForm::kLog),
+      OurCatalog(), &notes);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_NEAR(results[0].value, 84, 0.01);
+  EXPECT_EQ(results[0].steps, 2u);
+  EXPECT_EQ(notes, std::vector<std::string>{"1 times or rates are NaN or infinite: left out"});
 }
 
 TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {
