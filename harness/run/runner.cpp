@@ -173,11 +173,6 @@ class Runner {
     return rows;
   }
 
-  static void KeepProfiles(TrialPlan& live) {
-    std::erase_if(live.trials,
-                  [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
-  }
-
   // The same trials with what was measured since; without those that the store has by now.
   std::vector<PlannedTrial> WithProfiles(const std::vector<PlannedTrial>& later,
                                          const std::vector<Experiment>& experiments) {
@@ -195,8 +190,11 @@ class Runner {
     if (!live.trials.empty() && ::access(options_.worker.c_str(), X_OK) != 0) {
       SPARFUSE_THROW(kConfig,
                      fmt::format("no worker at {}: expected the executable sparfuse-worker; "
-                                 "live trials need a build with LibTorch and MPI",
-                                 options_.worker.string()));
+                                 "{} need a build with LibTorch and MPI (scripts/setup)",
+                                 options_.worker.string(),
+                                 options_.modelled_only
+                                     ? "profiles of this machine, which modelled trials take,"
+                                     : "live trials"));
     }
     if (!live.trials.empty()) CheckMayLaunch(options_.launch);
     for (const PlannedTrial& trial : live.trials) CheckMayLaunch(trial.config, options_.launch);

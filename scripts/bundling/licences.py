@@ -21,6 +21,7 @@ LICENCES = {
     "openmpi": "BSD-3-Clause",
     "openssl": "Apache-2.0",
     "pmix": "BSD-3-Clause",
+    "re2": "BSD-3-Clause",
     "sqlite3": "public domain",
     "systemd": "LGPL-2.1-or-later",
     "tomlplusplus": "MIT",

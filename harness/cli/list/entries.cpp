@@ -170,11 +170,15 @@ json ModesOf(const Experiment& experiment) {
 }
 
 json ExperimentsJson(Program& program) {
-  const fs::path folder = program.experiments();
+  std::vector<std::pair<std::string, fs::path>>
+      files;  // by name; a user's own before the project's
+  for (const fs::path& folder : program.experiments()) {
+    for (const auto& file : ExperimentFiles(folder))
+      files.emplace_back(fs::relative(file, folder).replace_extension("").string(), file);
+  }
   json list = json::array();
-  for (const auto& file : ExperimentFiles(folder)) {
-    json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
-                  {"file", file.string()}};
+  for (const auto& [name, file] : files) {
+    json entry = {{"name", name}, {"file", file.string()}};
     try {  // listing shows what is there, good or not
       const Experiment experiment = program.Load(file.string());
       entry["summary"] = experiment.title;
@@ -236,6 +240,7 @@ bool HasKind(const TomlFile& file, std::string_view kind) {
 // What the numbers of a declared cluster are, its card's among them.
 std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file) {
   std::string kind = HasKind(file, "imported") ? "declared, in part imported" : "declared";
+  if (HasKind(file, kTraceKind)) kind += fmt::format(", {}", kTraceKind);
   const std::string card = file.String("", "card", "");
   if (card.empty()) return kind;
   try {
