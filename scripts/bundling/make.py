@@ -11,7 +11,7 @@ In the archive, beneath sparfuse-bundle/:
     lib/                    libraries; beneath it, and in share/ and etc/, Open MPI as beneath its prefix,
                             and PMIx
     licences/               of the libraries
-    experiments/ results/ harness/figures/ scripts/    of the tree, and the workloads' data
+    experiments/ results/ harness/{data,figures}/ scripts/    of the tree, and the workloads' data
     tests/ (and the sources, which some tests read)    on request; benchmarks beneath bench/
 
 Equal trees give equal bytes: members are sorted, and have neither times nor owners.
@@ -38,7 +38,7 @@ from open_mpi import OpenMpi
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "sparfuse-bundle"
 # Of the tree: folders of what git knows.
-TRAVELS = ["LICENSE", "experiments", "harness/figures", "results/profiles", "results/published",
+TRAVELS = ["LICENSE", "experiments", "harness/data", "harness/figures", "results/profiles", "results/published",
            "scripts/bench_programs.py", "scripts/bench_table.py", "scripts/bundled", "scripts/launchers",
            "scripts/shaped_network", "scripts/why_no_gpu.py"]
 WITH_TESTS = ["baselines", "core", "harness", "tests", "workloads"]

@@ -226,6 +226,7 @@ TEST_P(TrainingStep, StatesCanBeBroadcastInto) {
   const auto from = source->State(), to = target->State();
   for (std::size_t i = 0; i < from.size(); ++i)
     std::copy(from[i].begin(), from[i].end(), to[i].begin());
+  target->SetStatistics(source->Statistics());
   EXPECT_EQ(source->Evaluate(64).loss, target->Evaluate(64).loss);
 }
 
