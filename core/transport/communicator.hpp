@@ -44,7 +44,8 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual std::string_view backend() const noexcept = 0;  // "threads" | "mpi" | "shaped" | "nccl"
+  // "threads" | "mpi" | "tcp" | "shaped" | "nccl"
+  virtual std::string_view backend() const noexcept = 0;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
   // Of this group's ranks.

@@ -208,7 +208,7 @@ class Method:
         plan: Sequence[Sequence[str | int]] | None = None,
         **options: _Option,
     ) -> None:
-        if not isinstance(name, str):
+        if not isinstance(name, (str, Mapping)):
             raise TypeError(f"name = {name!r}: expected a string")
         file = _method_file(name)
         if order not in ("ready", "forward"):

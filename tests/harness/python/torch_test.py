@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -91,6 +92,26 @@ class TorchTest(unittest.TestCase):
         for name, ends in ENDS.items():
             with self.subTest(name):
                 self.run_cases(3, [name], ends)
+
+    def test_the_page_runs_as_it_is_written(self):
+        page = (HERE.parents[2] / "docs" / "pytorch.md").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            script = Path(folder) / "train.py"
+            script.write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
+            command = [
+                PYTHON,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node=2",
+                script,
+            ]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"sent_bytes +[1-9]")
+        self.assertRegex(done.stdout, r"method +safusion")
 
 
 if __name__ == "__main__":
