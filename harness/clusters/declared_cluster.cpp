@@ -132,7 +132,7 @@ constexpr Range kShares{1e-4, 1};
 constexpr Range kSlowdowns{1, 100};
 constexpr Range kCards{1, 64};
 constexpr Range kRanks{1, 65'536};
-constexpr Range kEntryBytes{1, 64};
+constexpr Range kBytesOfEntries{1, 64};
 
 bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
   return std::ranges::find(families, family) != families.end();
@@ -284,7 +284,7 @@ std::span<const InputSpec> InputSpecs() {
        true},
       {"exchange_growth_from", "host_overhead", kRanks, 8,
        "ranks at which the host takes what the exchange_host_* inputs say", true},
-      {"entry_bytes", "bandwidth", kEntryBytes, 8,
+      {"entry_bytes", "bandwidth", kBytesOfEntries, 8,
        "that travel for an element with its index, where payloads are gathered uncoded", true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
        "of the optimizer, which one card hides and a distributed step exposes", true},
