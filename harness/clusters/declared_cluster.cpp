@@ -132,7 +132,7 @@ constexpr Range kShares{1e-4, 1};
 constexpr Range kSlowdowns{1, 100};
 constexpr Range kCards{1, 64};
 constexpr Range kRanks{1, 65'536};
-constexpr Range kBytesOfEntries{1, 64};
+constexpr Range kBytesAnEntry{1, 64};
 
 bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
   return std::ranges::find(families, family) != families.end();
@@ -166,7 +166,8 @@ const ComputeTime* DeclaredCluster::ComputeOf(const std::string& workload) const
   }
   const std::string_view family = workloads::FindWorkload(workload).family();
   for (const ComputeTime& time : compute) {
-    if (StandsFor(time.families, family)) return &time;
+    const bool scales = workloads::LayersOf(time.workload).macs() > 0;
+    if (scales && StandsFor(time.families, family)) return &time;
   }
   return nullptr;
 }
@@ -284,7 +285,7 @@ std::span<const InputSpec> InputSpecs() {
        true},
       {"exchange_growth_from", "host_overhead", kRanks, 8,
        "ranks at which the host takes what the exchange_host_* inputs say", true},
-      {"entry_bytes", "bandwidth", kBytesOfEntries, 8,
+      {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
        "that travel for an element with its index, where payloads are gathered uncoded", true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
        "of the optimizer, which one card hides and a distributed step exposes", true},
@@ -319,7 +320,8 @@ std::span<const InputSpec> InputSpecs() {
 }
 
 std::span<const InputKind> InputKinds() {
-  static constexpr std::array<InputKind, 5> kKinds = {{{"measured", 1.05},
+  static constexpr std::array<InputKind, 6> kKinds = {{{"measured", 1.05},
+                                                       {kTraceKind, 1.05},
                                                        {"imported", 1.05},
                                                        {"published text", 1.1},
                                                        {"data sheet", 1.25},

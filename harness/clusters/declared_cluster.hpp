@@ -191,6 +191,9 @@ struct InputSpec {
 };
 std::span<const InputSpec> InputSpecs();
 
+// Of numbers that a trace of training gave (harness/traces).
+inline constexpr const char* kTraceKind = "measured: trace";
+
 // Of what a file may declare, and by what factor a value of the kind may be off either way where
 // its range is not given.
 struct InputKind {
@@ -213,6 +216,7 @@ const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload);
 
 // Of the optimizer on one card: momentum, over device memory.
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload);
+double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements);
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster);
 

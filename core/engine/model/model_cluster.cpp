@@ -283,16 +283,20 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
 
 CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& rounds) const {
   const CostModel& cost = config_.cost;
-  // Halves go around a ring of ours, whatever the library has.
-  const bool dense = exchange.If<ExchangeRequest>() &&
-                     std::holds_alternative<DenseSum>(exchange.exchange().pattern);
+  const auto* asked = exchange.If<ExchangeRequest>();
+  const auto* halves = asked != nullptr ? std::get_if<HalvesSum>(&asked->pattern) : nullptr;
+  // A library adds halves as it adds floats. What keeps the rest of rounding is a ring of ours.
+  const bool of_library =
+      asked != nullptr && (std::holds_alternative<DenseSum>(asked->pattern) ||
+                           (halves != nullptr && halves->halves.residual.empty()));
   const bool plain = exchange.sparse() && config_.coding == PayloadCoding{};
   CostModel::Phases phases =
-      dense ? cost.PhasesOf(rounds, *config_.dense_collective, exchange.payload_bytes)
-            : cost.PhasesOf(rounds, plain ? cost.ByteFactor(CollectiveOf(exchange.exchange(),
-                                                                         config_.dense_collective,
-                                                                         config_.sparse_collective))
-                                          : 1);
+      of_library
+          ? cost.PhasesOf(rounds, *config_.dense_collective, exchange.payload_bytes)
+          : cost.PhasesOf(rounds, plain ? cost.ByteFactor(CollectiveOf(exchange.exchange(),
+                                                                       config_.dense_collective,
+                                                                       config_.sparse_collective))
+                                        : 1);
   const int ranks = config_.topology.ranks;
   phases.latency_seconds +=
       cost.HostElementSeconds(static_cast<double>(exchange.elements()), ranks);

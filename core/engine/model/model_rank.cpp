@@ -71,7 +71,7 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
                    const ExchangeResult& result, StepRecord& record) {
   if (!exchange.If<ExchangeRequest>()) return;
   ++record.exchanges;
-  record.payload_bytes += given.payload_bytes;
+  record.payload_bytes += given.payload_bytes + given.chosen_bytes;
   record.selected += static_cast<std::uint64_t>(exchange.exchange().counts) * given.elements;
   record.sent_bytes += traffic.bytes_sent;
   record.received_bytes += traffic.bytes_received;
@@ -170,8 +170,9 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
     given.payload_bytes =
         whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range().size());
   }
-  const bool selects = config.sparse_collective->traits().selects;
-  given.elements = selects ? given.kept : whole_elements + selected;
+  const CollectiveTraits traits = config.sparse_collective->traits();
+  given.elements = traits.selects ? given.kept : whole_elements + selected;
+  if (traits.selects && !traits.by_tensor) given.chosen_bytes = given.kept * kSparseElementBytes;
   return given;
 }
 

@@ -48,6 +48,7 @@ from sparfuse_report import (
     kinds,
     paper,
     phase,
+    plain,
     report,
     series,
     skill,
@@ -62,7 +63,7 @@ from sparfuse_report.kinds import agreement, grouped
 def read_json(path):
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise selection.SpecError(f"{path}: {error.strerror}") from error
     except ValueError as error:

@@ -388,8 +388,10 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
     apart = "of the ratios: ours / published − 1" if normalise else "ours / published − 1"
     columns += [apart, "n", "published in"]
     table = tables.Table(columns)
+    renamed = {}  # units of the paper's that stand in ours, and what ours are
     for panel in panels:
         rows = []
+        units = {bar.cell.unit(y) for bar in panel.bars if bar.cell and bar.cell.interval(y)}
         places = list(panel.places)
         for bar in sorted(panel.bars, key=lambda bar: (places.index(bar.place), draw.slots[bar.name])):
             ours = bar.cell.interval(y) if bar.cell else None
@@ -399,7 +401,11 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             figures = [(row, height) for row, height in bar.printed if not row.stated]
             texts = [height for row, height in bar.printed if row.stated]
             row, height = figures[0] if figures else (None, None)
-            theirs = row and f"{wording.number(row.value)} {row.unit.split('(')[0]}".strip()
+            unit = row and row.unit.split("(")[0].strip()
+            if row and len(units) == 1 and unit not in units:  # the figure has both on one axis
+                (renamed[unit],) = units
+                unit = renamed[unit]
+            theirs = row and f"{wording.number(row.value)} {unit}".strip()
             line = [bar.name, panel.places[bar.place], said or wording.NONE, theirs or wording.NONE]
             if normalise:
                 theirs = f"{height:.2f}x" if row else ""
@@ -417,5 +423,9 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
         table.groups.append((selection.heading(panel.fields, panel.cells, (x,)), rows))
     if not normalise:
         table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
+    table.notes += [
+        f"The paper calls the unit {theirs}, which is taken as {ours}."
+        for theirs, ours in sorted(renamed.items())
+    ]
     table.notes += filter(None, [published.source(), papers.settings_words(elsewhere)])
     return table

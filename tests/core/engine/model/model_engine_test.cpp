@@ -115,6 +115,25 @@ TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
 }
 
+// A library's all-reduce takes 1 ms and 1 ns a byte: halves are half of the bytes.
+TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
+  const GradientLayout layout = Synthetic().Layout();
+  const PlanInput input{layout, {8, 1}, 1.0, Sparsified::kNever, nullptr, nullptr};
+  const auto step = [&](const char* strategy) {
+    ModelConfig config = ModelOf(layout, PlanOf("whole-model", input, {}), input.topology);
+    config.make_strategy = [&] { return FindStrategy(strategy).make({}); };
+    config.cost.all_reduce.start_seconds = PiecewiseLinear({{0, 1e-3}});
+    config.cost.all_reduce.link_seconds.back() = PiecewiseLinear({{0, 0}, {1e9, 1}});
+    config.backward.backward_seconds = Synthetic().backward_seconds;
+    return SimulateStep(config, 0, 0).records.front();
+  };
+  const StepRecord dense = step("dense-units"), halves = step("half-units");
+  const auto numel = static_cast<double>(layout.numel());
+  EXPECT_EQ(dense.payload_bytes, 4 * layout.numel());
+  EXPECT_EQ(halves.payload_bytes, 2 * layout.numel());
+  EXPECT_NEAR(dense.step_seconds - halves.step_seconds, 2e-9 * numel, 1e-9);
+}
+
 // Cupcake's two units, each selected from beside backward: S = max(S, ready) + h.
 TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
   const Options halves = {{"boundary", std::string("count")}};
