@@ -281,8 +281,10 @@ TEST(ModelEngine, CountsTheBytesOfAnEntryAsTheyTravel) {
   config.make_strategy = [] { return FindStrategy("ahead").make({}); };
   config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
   config.cost.links.fill(LinkCost::FromAlphaBeta(0, 1e-3));
+  config.backward.backward_seconds = {1};
   const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
   const double narrow = step_seconds();
+  EXPECT_NEAR(SimulateStep(config, 0, 0).wire_seconds, 0.8, 1e-9);
   config.cost.entry_bytes = 12;
   EXPECT_NEAR(step_seconds() - narrow, 0.4, 1e-9);
   ModelConfig dense = OneTensor(2);
