@@ -49,25 +49,28 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-std::string Markdown(const Table& table) {
+std::string Markdown(const Table& table, bool aligned) {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     std::size_t width = Width(table.columns[c]);
     for (const auto& row : table.rows) width = std::max(width, Width(Replaced(row[c], "|", "\\|")));
     widths.push_back(width);
   }
+  const auto right = [&](std::size_t c) { return aligned && table.alignment[c] == 'r'; };
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text = "|";
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const std::string cell = Replaced(cells[c], "|", "\\|");
-      text += " " + cell + std::string(widths[c] - Width(cell), ' ') + " |";
+      const std::string space(widths[c] - Width(cell), ' ');
+      text += " " + (right(c) ? space + cell : cell + space) + " |";
     }
     return text + "\n";
   };
-  std::string text = fmt::format("### {}\n\n", table.title);
+  std::string text = aligned ? "" : fmt::format("### {}\n\n", table.title);
   text += line(table.columns);
   text += "|";
-  for (const std::size_t width : widths) text += std::string(width + 2, '-') + "|";
+  for (std::size_t c = 0; c < widths.size(); ++c)
+    text += std::string(widths[c] + 1, '-') + (right(c) ? ":|" : "-|");
   text += "\n";
   for (const auto& row : table.rows) text += line(row);
   if (!table.caption.empty()) text += "\n" + table.caption + "\n";
@@ -132,7 +135,8 @@ std::string Field(const ordered_json& value) {
 std::string Render(const Table& table, TableFormat format) {
   switch (format) {
     case TableFormat::kMarkdown:
-      return Markdown(table);
+    case TableFormat::kAligned:
+      return Markdown(table, format == TableFormat::kAligned);
     case TableFormat::kLatex:
       return Latex(table);
   }

@@ -10,15 +10,16 @@
 namespace sparfuse::harness {
 
 struct Table {
-  std::string title;
-  std::string caption;  // mode, hardware, blocks
-  std::vector<std::string> columns;
-  std::string alignment;  // a letter a column: 'l' for words, 'r' for numbers; "": all are words
-  std::vector<std::vector<std::string>> rows;
+  std::string title = {};
+  std::string caption = {};  // mode, hardware, blocks
+  std::vector<std::string> columns = {};
+  // A letter a column: 'l' for words, 'r' for numbers; "": all are words.
+  std::string alignment = {};
+  std::vector<std::vector<std::string>> rows = {};
   // Of each row, "" for one with numbers: "failed" where something went wrong, "absent" where
   // nothing ran or nothing counts. Rows beyond the list's end are "".
-  std::vector<std::string> looks;
-  std::vector<std::string> notes;  // footnotes, the first is [1]
+  std::vector<std::string> looks = {};
+  std::vector<std::string> notes = {};  // footnotes, the first is [1]
 
   void AddColumn(std::string heading, char aligned);
   void AddRow(std::vector<std::string> row, std::string look);
@@ -28,7 +29,8 @@ struct Table {
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
-enum class TableFormat { kMarkdown, kLatex };
+// kAligned: Markdown without the title, whose numbers stand to the right.
+enum class TableFormat { kMarkdown, kAligned, kLatex };
 std::string Render(const Table& table, TableFormat format);
 
 // Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its
