@@ -11,6 +11,7 @@
 #include "harness/advise/advice_text.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/cli/drawing.hpp"
+#include "harness/cli/traces/trace.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/clusters/profile_folders.hpp"
@@ -153,7 +154,22 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   request.sparsifier = asked.sparsifier;
   request.batch = asked.batch;
   if (asked.link) request.link = GivenLink(*asked.link);
-  const auto& profiles = program.store().profiles();
+  std::optional<TraceForAdvice> traced;
+  if (!asked.trace.files.empty()) {
+    TraceImport trace = asked.trace;
+    trace.workload = asked.workload;
+    trace.batch = asked.batch.value_or(0);
+    if (asked.toml) {
+      SPARFUSE_THROW(kConfig, fmt::format("--toml with --trace: an experiment needs what `sparfuse "
+                                          "import kineto {} {}` writes: expected it first, and "
+                                          "its table as --workload",
+                                          asked.cluster, trace.files.front()));
+    }
+    traced.emplace(program.store().profiles(), asked.cluster, trace);
+    request.workload = traced->workload();
+    if (!program.json()) fmt::print("{}\n", traced->summary());
+  }
+  const auto& profiles = traced ? traced->profiles() : program.store().profiles();
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
   std::optional<PhaseDiagram> phase;

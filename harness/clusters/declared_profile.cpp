@@ -23,6 +23,8 @@ constexpr double kAnyDensity = 0.01;  // declared times do not depend on it
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
+// A product with factors of four columns, as profiles measure it, reads its matrix once.
+constexpr double kMultiplyBytes = kFloatBytes / 4;
 // Parameter and momentum are read and written, the gradient is read.
 constexpr double kUpdateBytes = 5 * kFloatBytes;
 // A scattered addition reads and writes a sector of 32 bytes, half a line of a host's cache; the
@@ -82,8 +84,11 @@ ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& confi
   const double factor = FactorOf(config, "compute");
   const double work = workloads::LayersOf(config.workload).macs() * config.batch_per_worker;
   if (const ComputeTime* time = cluster.ComputeOf(config.workload)) {
+    // A table made of a trace may count no multiply-accumulates: it stands for itself alone.
+    const double macs = workloads::LayersOf(time->workload).macs();
     const double ratio =
-        factor * work / (workloads::LayersOf(time->workload).macs() * time->batch_per_worker);
+        macs > 0 ? factor * work / (macs * time->batch_per_worker)
+                 : factor * config.batch_per_worker / static_cast<double>(time->batch_per_worker);
     return {ratio * time->forward_seconds, ratio * time->backward_seconds};
   }
   if (const workloads::MeasuredTimes* times = MeasuredTimesOf(config.workload);
@@ -249,7 +254,11 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& pro
 }  // namespace
 
 double UpdateSeconds(const DeclaredCluster& cluster, const std::string& workload) {
-  return kUpdateBytes * static_cast<double>(workloads::LayersOf(workload).numel()) /
+  return UpdateSeconds(cluster, workloads::LayersOf(workload).numel());
+}
+
+double UpdateSeconds(const DeclaredCluster& cluster, std::size_t elements) {
+  return kUpdateBytes * static_cast<double>(elements) /
          (kGiga * cluster.Value("memory_gbytes_per_s"));
 }
 
@@ -263,14 +272,14 @@ CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& conf
 
 // What the numbers are, where they are not all declared, and what became of the cluster's card.
 void AddKind(const DeclaredCluster& cluster, bool measured, ProfileOutcome& outcome) {
-  const auto is_imported = [](const auto& each) { return each.kind == "imported"; };
+  const auto has = [&](std::string_view wanted) {
+    const auto is = [&](const auto& each) { return each.kind == wanted; };
+    return std::ranges::any_of(cluster.inputs, is) || std::ranges::any_of(cluster.compute, is) ||
+           std::ranges::any_of(cluster.coders, is) || std::ranges::any_of(cluster.curves, is);
+  };
   std::string kind = "declared";
-  if (std::ranges::any_of(cluster.inputs, is_imported) ||
-      std::ranges::any_of(cluster.compute, is_imported) ||
-      std::ranges::any_of(cluster.coders, is_imported) ||
-      std::ranges::any_of(cluster.curves, is_imported)) {
-    kind += ", in part imported";
-  }
+  if (has("imported")) kind += ", in part imported";
+  if (has(kTraceKind)) kind += fmt::format(", {}", kTraceKind);
   if (cluster.card) {
     const MeasuredCard& card = *cluster.card;
     outcome.card = {card.name, card.kind, card.hardware, measured};
@@ -300,9 +309,22 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.clear = stream(kClearBytes);
   profile.seconds_per_entry = kEntryBytes / memory;
   profile.seconds_per_reduced_element = kReduceBytes / memory;
+  profile.collective_work["multiply"] = kMultiplyBytes / memory;
   profile.side_slowdown = std::max(1.0, input("side_slowdown"));
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));
+  const auto stated = [&](const char* name) {
+    return cluster.Find(name) == nullptr ? std::nullopt
+                                         : std::optional(std::min(1.0, input(name)));
+  };
+  profile.payload_overlap = stated("payload_overlap");
+  profile.fused_overlap = stated("fused_overlap");
+  if (cluster.Find("entry_bytes") != nullptr) profile.entry_bytes = input.Stated("entry_bytes");
+  if (cluster.host == HostBy::kInLine) profile.host = kInLine;
+  if (const double growth = input.Stated("exchange_growth"); growth > 0) {
+    profile.host_growth = growth;
+    profile.host_growth_from = input.Stated("exchange_growth_from");
+  }
   profile.dispatch_seconds = 0;
   profile.exchange_dispatch_seconds = 0;
   profile.exchange_host_seconds = kMicro * input("exchange_host_us");
@@ -388,9 +410,10 @@ ProfileOutcomes DeclaredProfile(const DeclaredCluster& cluster, const CellConfig
   }
   outcome.calibration.emplace();
   for (const ReferenceStep& step : cluster.references) {
-    if (!step.bar) continue;
-    outcome.calibration->push_back(
-        {step.bar->paper, step.bar->artifact, step.bar->method, step.workload, step.workers});
+    for (const CalibrationBar& bar : BarsOf(step)) {
+      outcome.calibration->push_back(
+          {bar.paper, bar.artifact, bar.method, step.workload, step.workers});
+    }
   }
   outcome.machine = {{"hardware", cluster.hardware}, {"source", cluster.source}};
   outcome.software = nlohmann::json::object();

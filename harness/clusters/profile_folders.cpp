@@ -28,10 +28,17 @@ std::vector<std::string> ProfileFolders::Names(std::string_view extension,
   for (const fs::path& folder : folders_) {
     std::error_code none;
     for (const auto& entry : fs::directory_iterator((folder / beneath).lexically_normal(), none)) {
-      if (entry.path().extension() == extension) names.insert(entry.path().stem().string());
+      const std::string name = entry.path().stem().string();
+      if (entry.path().extension() == extension && !name.ends_with(".trace")) names.insert(name);
     }
   }
   return {names.begin(), names.end()};
+}
+
+ProfileFolders ProfileFolders::Behind(const fs::path& first) const {
+  ProfileFolders made(*this);
+  made.folders_.insert(made.folders_.begin(), first);
+  return made;
 }
 
 std::string ProfileFolders::Text() const {
@@ -50,6 +57,22 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
                               "; files are looked for in " + profiles.Text() +
                               ", fingerprints in systems beside");
+}
+
+fs::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster) {
+  const std::vector<std::string> known = profiles.Names(".toml");
+  if (std::ranges::find(known, cluster) == known.end()) {
+    SPARFUSE_THROW(kConfig, "unknown declared cluster \"" + cluster + "\"" +
+                                Suggestion(cluster, known) + "; sparfuse cluster new makes one");
+  }
+  return profiles.File(cluster + ".toml");
+}
+
+void NeedOwn(const ProfileFolders& profiles, const fs::path& file) {
+  if (file.parent_path() == profiles.own()) return;
+  SPARFUSE_THROW(kConfig, file.string() + " is the project's, not of " + profiles.own().string() +
+                              ": expected a copy there under another name, or --print, which "
+                              "changes nothing");
 }
 
 }  // namespace sparfuse::harness

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <concepts>
 #include <filesystem>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -20,14 +21,18 @@ inline bool IsOwnCluster(const std::string& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
-// A results folder's own profiles, then those that the project comes with.
+// Where profiles and clusters are looked for, in this order: a folder of the user's where there is
+// one, the results folder's, and those that the project comes with.
 class ProfileFolders {
  public:
   template <std::convertible_to<std::filesystem::path> Folder>
   ProfileFolders(const Folder& only) : folders_{std::filesystem::path(only)} {}
-  ProfileFolders(const std::filesystem::path& own, const std::filesystem::path& project)
-      : folders_{own} {
-    if (project != own) folders_.push_back(project);
+  // Each once; at least one, the first of which new files go to.
+  ProfileFolders(std::initializer_list<std::filesystem::path> folders) {
+    for (const std::filesystem::path& folder : folders) {
+      if (!folder.empty() && std::ranges::find(folders_, folder) == folders_.end())
+        folders_.push_back(folder);
+    }
   }
 
   // The first file of this name ("safusion-local.toml"); where there is none, its place among the
@@ -35,11 +40,13 @@ class ProfileFolders {
   std::filesystem::path File(const std::string& name) const;
   bool Has(const std::string& name) const;
   // Names without the extension (".toml"), sorted; of a folder beneath each ("stacks"), or of
-  // themselves.
+  // themselves. What imports of traces keep, NAME.trace.json, is no profile.
   std::vector<std::string> Names(std::string_view extension, std::string_view beneath = {}) const;
   const std::filesystem::path& own() const { return folders_.front(); }
   // "a, b", for errors.
   std::string Text() const;
+  // With a folder whose files come first.
+  ProfileFolders Behind(const std::filesystem::path& first) const;
 
  private:
   std::vector<std::filesystem::path> folders_;
@@ -47,5 +54,11 @@ class ProfileFolders {
 
 // Throws Error{kConfig} where no file is of this name and it is none of the machine's own.
 void NeedCluster(const ProfileFolders& profiles, const std::string& cluster);
+
+// The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
+std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);
+// Throws Error{kConfig} where an import may not write: one of the project's files, where results
+// lie elsewhere, is everybody's.
+void NeedOwn(const ProfileFolders& profiles, const std::filesystem::path& file);
 
 }  // namespace sparfuse::harness

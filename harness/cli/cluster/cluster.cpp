@@ -10,6 +10,8 @@
 #include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/report/tables/table.hpp"
+#include "harness/traces/nccl_logs.hpp"
+#include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
 
@@ -52,7 +54,7 @@ int ClusterListVerb(Program& program) {
 
 namespace {
 
-std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const fs::path& file) {
+std::vector<LinkLog> ReadLog(const ClusterImport& asked, const fs::path& file) {
   if (asked.from == "fingerprint") return ReadFingerprintLogs(file.string());
   AskedOfLog open{asked.ranks, asked.nodes, {}};
   for (std::size_t o = 0; o < std::size(kLinkOperationNames); ++o) {
@@ -66,15 +68,60 @@ std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const fs::path& file) 
   return {std::move(log)};
 }
 
-// The file that may be written: one of the project's, where results lie elsewhere, is everybody's.
-fs::path OwnFileOf(const ProfileFolders& profiles, const std::string& name) {
-  const std::vector<std::string> known = profiles.Names(".toml");
-  if (std::ranges::find(known, name) == known.end()) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("unknown declared cluster \"{}\"{}; sparfuse cluster new makes one",
-                               name, Suggestion(name, known)));
+// What NCCL wrote of its collectives while it trained, as logs of their least times.
+std::vector<LinkLog> ReadInspector(const std::vector<std::string>& files) {
+  Inspected inspected = ReadNcclInspector(files);
+  Table table;
+  table.title = "Collectives in training";
+  table.columns = {"collective", "ranks", "bytes", "least", "median", "waiting and sharing", "n"};
+  table.alignment = "lrrrrrr";
+  table.notes = inspected.notes;
+  std::vector<LinkLog> logs;
+  for (InspectedCollective& each : inspected.collectives) {
+    for (const InspectedSize& size : each.sizes) {
+      table.rows.push_back({kLinkOperationNames[static_cast<std::size_t>(each.log.operation)],
+                            fmt::format("{}", each.log.ranks), fmt::format("{:.0f}", size.bytes),
+                            fmt::format("{:g} us", size.least_us),
+                            fmt::format("{:g} us", size.median_us),
+                            fmt::format("{:.2f}x", size.load()), fmt::format("{}", size.n)});
+    }
+    logs.push_back(std::move(each.log));
   }
-  return profiles.File(name + ".toml");
+  fmt::print("{}\n", Render(table, TableFormat::kMarkdown));
+  return logs;
+}
+
+std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const DeclaredCluster& cluster) {
+  if (asked.from == "nccl-inspector") return ReadInspector(asked.logs);
+  std::vector<LinkLog> logs;
+  if (asked.from == "trace") {
+    std::vector<TraceFacts> ranks;
+    for (const std::string& file : asked.logs) ranks.push_back(ReadTraceFacts(file, {}));
+    logs = LinkLogsOf(ranks, cluster.ranks_per_node);
+    if (logs.empty()) {
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("{}: no exchange of two ranks or more: expected a trace of "
+                                 "distributed training",
+                                 asked.logs.front()));
+    }
+    return logs;
+  }
+  for (const std::string& file : asked.logs) {
+    for (LinkLog& log : ReadLog(asked, file)) logs.push_back(std::move(log));
+  }
+  return logs;
+}
+
+// NCCL_DEBUG=INFO measures nothing: what it says stands beside the cluster's file.
+int PrintNcclInfo(const ClusterImport& asked, const DeclaredCluster& cluster,
+                  const fs::path& cluster_file) {
+  for (const std::string& file : asked.logs) {
+    const NcclInfoOnCluster said = CompareNcclInfo(ReadNcclInfo(ReadFile(file), file), cluster);
+    fmt::print("{}: nothing in it is measured. For {}:\n\n", file, cluster_file.string());
+    for (const std::string& line : said.lines) fmt::print("{}\n", line);
+    for (const std::string& note : said.notes) fmt::print("note: {}\n", note);
+  }
+  return kDone;
 }
 
 // The text of the file with the curves, read as a cluster before it may be written.
@@ -117,21 +164,14 @@ Table RateTable(const ImportedLinks& links) {
 
 int ClusterImportVerb(Program& program, const ClusterImport& asked) {
   const ProfileFolders& profiles = program.store().profiles();
-  const fs::path file = OwnFileOf(profiles, asked.cluster);
+  const fs::path file = FileOfDeclared(profiles, asked.cluster);
   const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, asked.cluster);
-  std::vector<LinkLog> logs;
-  for (const std::string& file_of_logs : asked.logs) {
-    for (LinkLog& log : ReadLogs(asked, file_of_logs)) logs.push_back(std::move(log));
-  }
+  if (asked.from == "nccl-info") return PrintNcclInfo(asked, cluster, file);
+  const std::vector<LinkLog> logs = ReadLogs(asked, cluster);
   const ImportedLinks links = LinksOf(cluster, logs);
   const bool writes = !asked.print && !links.curves.empty();
   if (writes) {
-    if (file.parent_path() != profiles.own()) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{} is the project's, not of {}: expected a copy there under "
-                                 "another name, or --print, which changes nothing",
-                                 file.string(), profiles.own().string()));
-    }
+    NeedOwn(profiles, file);
     WriteFileDurably(file, WithCurves(profiles, file, links));
   }
   fmt::print("{}\n", Render(RateTable(links), TableFormat::kMarkdown));

@@ -56,4 +56,27 @@ void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
                  "over several hosts: ranks may have more threads on one than it has cores");
 }
 
+void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
+  verb->add_option_function<std::string>(
+          "--steps",
+          [&options](const std::string& by) { options.optimizer_steps = by == "optimizer"; },
+          "profiler: ProfilerStep#N (default); optimizer: from one Optimizer.step# to the next")
+      ->check(CLI::IsMember({"profiler", "optimizer"}));
+  verb->add_option("--group", options.group,
+                   "the process group of backward's all-reduces, where there are several");
+}
+
+void AddTraceImport(CLI::App* verb, TraceImport& trace) {
+  AddTraceOptions(verb, trace.options);
+  verb->add_option("--step-ms", trace.step_ms,
+                   "what the same step takes without the profiler, milliseconds: takes the "
+                   "profiler's own cost off")
+      ->check(CLI::Range(1e-6, 1e9));
+  verb->add_option("--alone", trace.alone,
+                   "a trace of the same step on one rank: tells what exchanges slow down");
+  verb->add_option("--torch", trace.torch, "the version of PyTorch, which no trace says");
+  verb->add_flag("--accept-spread", trace.accept_spread,
+                 "take steps of which one takes more than three times as long as another");
+}
+
 }  // namespace sparfuse::harness

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/cli/program.hpp"
+#include "harness/traces/trace_model.hpp"
 
 namespace sparfuse::harness {
 
@@ -32,6 +33,9 @@ CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks 
 inline constexpr const char* kNames =
     "a name beneath experiments/, a folder there (a paper), or a .toml file";
 
+inline constexpr const char* kStored =
+    "a name beneath experiments/, a .toml file, or an id that the store has trials of";
+
 void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods);
 
 void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help);
@@ -40,13 +44,15 @@ inline constexpr const char* kKeepInRuns = "a disturbed trial does not run again
 
 void AddSystemOption(CLI::App* verb, CommandLine& line);
 void AddLaunch(CLI::App* verb, LaunchOptions& launch);
+// Which steps and exchanges of a trace count.
+void AddTraceOptions(CLI::App* verb, TraceOptions& options);
+void AddTraceImport(CLI::App* verb, TraceImport& trace);
 // The verb beneath `verb` that takes measured links into a cluster. from: what wrote the logs; "":
 // --from says it.
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                    const std::string& help, const std::string& from);
 
-// Each adds the verb of its name, by the file that is named above it. `sparfuse --help` lists verbs
-// in the order in which they are added.
+// Each adds the verb of its name, by the file that is named above it; main.cpp puts them in order.
 
 // run_verbs.cpp
 void AddPlan(CommandLine& line);
@@ -60,8 +66,10 @@ void AddStatus(CommandLine& line);
 void AddTable(CommandLine& line);
 void AddFigure(CommandLine& line);
 void AddReport(CommandLine& line);
+void AddSkill(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
+void AddTrace(CommandLine& line);
 
 // sharing_verbs.cpp
 void AddCompare(CommandLine& line);
@@ -83,5 +91,9 @@ void AddList(CommandLine& line);
 void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
+
+// data_verbs.cpp
+void AddData(CommandLine& line);
+void AddWeights(CommandLine& line);
 
 }  // namespace sparfuse::harness

@@ -199,14 +199,19 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
   take->add_option("name", import->cluster, "the cluster, of results/profiles/NAME.toml")
       ->required();
   if (from.empty()) {
-    take->add_option("--from", import->from, "what wrote the logs: nccl-tests, osu or fingerprint")
+    take->add_option(
+            "--from", import->from,
+            "what wrote the logs: nccl-tests, osu, fingerprint, nccl-inspector, trace "
+            "(torch.profiler's) or nccl-info (NCCL_DEBUG=INFO, of which nothing is written)")
         ->required()
-        ->check(CLI::IsMember({"nccl-tests", "osu", "fingerprint"}));
+        ->check(CLI::IsMember(
+            {"nccl-tests", "osu", "fingerprint", "nccl-inspector", "nccl-info", "trace"}));
   }
   take->add_option("logs", import->logs,
                    from.empty() ? "what all_reduce_perf, all_gather_perf or sendrecv_perf (also "
                                   "with -J), or osu_latency, osu_bw, osu_allreduce or "
-                                  "osu_allgather wrote, or a NAME.fingerprint.json"
+                                  "osu_allgather wrote, a NAME.fingerprint.json, or "
+                                  "what NCCL or the profiler of each rank wrote"
                    : from == "osu"
                        ? "what osu_latency, osu_bw, osu_allreduce or osu_allgather wrote"
                        : "what all_reduce_perf, all_gather_perf or sendrecv_perf (also with -J) "

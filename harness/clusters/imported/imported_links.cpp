@@ -13,6 +13,7 @@
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -50,7 +51,7 @@ double LinkLog::BusBandwidth(const LinkSample& sample) const {
 
 std::string LinkLog::Source() const {
   return fmt::format("{} of {} ranks on {} node{}: {}, sha256 {}", program, ranks, nodes,
-                     nodes == 1 ? "" : "s", std::filesystem::path(file).filename().string(),
+                     nodes == 1 ? "" : "s", AsUtf8(std::filesystem::path(file).filename().string()),
                      sha256);
 }
 
@@ -149,7 +150,7 @@ namespace {
 constexpr double kSmallBytes = 64;
 constexpr double kLargeBytes = 1 << 20;
 constexpr double kImportedGbps = 1e9 / 8;  // bytes a second
-constexpr double kImportedSpread = 1.05;   // of the kind "imported"
+constexpr double kImportedSpread = 1.05;   // of the kinds "imported" and "measured: trace"
 
 bool IsBetweenNodes(const LinkLog& log) { return log.nodes > 1; }
 bool IsOfOnePair(const LinkLog& log) { return log.operation >= LinkOperation::kSendReceive; }
@@ -234,7 +235,7 @@ std::optional<DeclaredInput> StartUpOf(const LinkLog& log) {
   input.value = us[us.size() / 2];
   input.low = std::min(us.front(), input.value / kImportedSpread);
   input.high = std::max(us.back(), input.value * kImportedSpread);
-  input.kind = "imported";
+  input.kind = log.kind;
   input.source = log.Source();
   return input;
 }
@@ -245,7 +246,7 @@ DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
   input.value = std::min(1.0, rate.delivered / rate.nominal);
   input.low = input.value / kImportedSpread;
   input.high = std::min(1.0, input.value * kImportedSpread);
-  input.kind = "imported";
+  input.kind = rate.log->kind;
   input.source = rate.log->Source();
   return input;
 }
@@ -260,13 +261,13 @@ int Preference(const LinkLog& log, const DeclaredInput& input) {
 }
 
 // What an import writes is kept apart from what the file's owner writes.
-constexpr std::string_view kBegin = "# >>> sparfuse cluster import: all-reduce of ";
+constexpr std::string_view kBegin = "# >>> sparfuse cluster import: ";
 constexpr std::string_view kEnd = "# <<< sparfuse cluster import";
 
 struct ImportedBlock {
   std::size_t begin = 0, end = 0;  // in the text, with both marks
   int line = 0;                    // of the first mark
-  int ranks = 0;
+  std::string title;
   bool as_written = false;
 };
 
@@ -278,8 +279,8 @@ std::string CurveText(const LinkLog& log) {
   }
   return fmt::format(
       "[[curve]]\noperation = \"all-reduce\"\nranks     = {}\nbytes     = [{}]\nus        = [{}]\n"
-      "kind      = \"imported\"\nsource    = {}\n",
-      log.ranks, fmt::join(bytes, ", "), fmt::join(us, ", "), Shown(log.Source()));
+      "kind      = \"{}\"\nsource    = {}\n",
+      log.ranks, fmt::join(bytes, ", "), fmt::join(us, ", "), log.kind, Shown(log.Source()));
 }
 
 // The first block from `from` on.
@@ -295,15 +296,13 @@ std::optional<ImportedBlock> NextBlock(const std::string& text, const std::strin
   const std::size_t end = text.find(kEnd, body);
   if (end == std::string::npos) {
     SPARFUSE_THROW(kConfig, fmt::format("{}:{}: no line \"{}\" below: expected both marks of an "
-                                        "import, or neither, which makes the curve yours",
+                                        "import, or neither, which makes the block yours",
                                         file, block.line, kEnd));
   }
   block.end = std::min(text.find('\n', end), text.size() - 1) + 1;
   const std::string head = text.substr(begin + kBegin.size(), body - begin - kBegin.size());
-  const auto [after, error] = std::from_chars(head.data(), head.data() + head.size(), block.ranks);
-  block.as_written = error == std::errc() &&
-                     std::string_view(after, head.data() + head.size())
-                             .find(ShortHash(text.substr(body, end - body))) != std::string::npos;
+  block.title = head.substr(0, head.find(", "));
+  block.as_written = head.find(ShortHash(text.substr(body, end - body))) != std::string::npos;
   return block;
 }
 
@@ -366,36 +365,44 @@ std::string LineOf(const DeclaredInput& input) {
       input.kind, Shown(input.source));
 }
 
-std::string BlockOf(const LinkLog& log) {
-  const std::string curve = CurveText(log);
-  return fmt::format("{}{} ranks, {}; the next import of as many replaces it\n{}{}\n", kBegin,
-                     log.ranks, ShortHash(curve), curve, kEnd);
+namespace {
+
+std::string TitleOf(const LinkLog& log) { return fmt::format("all-reduce of {} ranks", log.ranks); }
+
+std::string MarkedBlock(const std::string& title, const std::string& body) {
+  return fmt::format("{}{}, {}; the next import of this replaces it\n{}{}\n", kBegin, title,
+                     ShortHash(body), body, kEnd);
+}
+
+}  // namespace
+
+std::string BlockOf(const LinkLog& log) { return MarkedBlock(TitleOf(log), CurveText(log)); }
+
+std::string WithMarkedBlock(std::string text, const std::string& file, const std::string& title,
+                            const std::string& body) {
+  const std::string now = body.empty() ? "" : MarkedBlock(title, body);
+  std::size_t from = 0;
+  while (const auto block = NextBlock(text, file, from)) {
+    from = block->end;
+    if (block->title != title) continue;
+    if (!block->as_written) {
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("{}:{}: what an import wrote was edited since: expected it as it was, or "
+                      "without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
+                      file, block->line));
+    }
+    return text.replace(block->begin, block->end - block->begin, now);
+  }
+  if (body.empty()) return text;
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return text + "\n" + now;
 }
 
 std::string WithBlocks(std::string text, const std::string& file,
                        std::span<const LinkLog* const> logs) {
-  for (const LinkLog* log : logs) {
-    const std::string now = BlockOf(*log);
-    bool replaced = false;
-    for (std::size_t from = 0; !replaced;) {
-      const auto block = NextBlock(text, file, from);
-      if (!block) break;
-      from = block->end;
-      if (block->ranks != log->ranks) continue;
-      if (!block->as_written) {
-        SPARFUSE_THROW(
-            kConfig,
-            fmt::format("{}:{}: what an import wrote was edited since: expected it as it was, or "
-                        "without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
-                        file, block->line));
-      }
-      text.replace(block->begin, block->end - block->begin, now);
-      replaced = true;
-    }
-    if (replaced) continue;
-    if (!text.empty() && text.back() != '\n') text += '\n';
-    text += "\n" + now;
-  }
+  for (const LinkLog* log : logs)
+    text = WithMarkedBlock(std::move(text), file, TitleOf(*log), CurveText(*log));
   return text;
 }
 

@@ -36,6 +36,7 @@ struct LinkLog {
   int ranks = 0, nodes = 0;
   std::vector<LinkSample> samples;  // bytes grow
   bool verified = true;             // its results were compared with what they had to be
+  std::string kind = "imported";    // of what becomes of it, of InputKinds()
   std::vector<std::string> notes;   // what was taken off before its lines
 
   // What all ranks together would need of a link each, bytes a second: nccl-tests' bus bandwidth
@@ -99,7 +100,7 @@ struct DeliveredRate {
 
 struct ImportedLinks {
   std::vector<const LinkLog*> curves;  // all-reduces between nodes: a [[curve]] each
-  std::vector<DeclaredInput> inputs;   // of links, kind "imported"; at most one of a name
+  std::vector<DeclaredInput> inputs;   // of links, of their logs' kind; at most one of a name
   std::vector<DeliveredRate> rates;    // of logs whose messages are large enough
   std::vector<std::string> notes;      // what was not taken of a log, and why
 };
@@ -114,9 +115,14 @@ std::string LineOf(const DeclaredInput& input);
 // The [[curve]] of an all-reduce, between two lines of comment that mark it as imported.
 std::string BlockOf(const LinkLog& log);
 
-// `text`, of a cluster's file, with a block for each log: in the place of one of as many ranks that
-// an earlier import wrote, else at the end. Everything else stays as it is. Throws Error{kConfig}
-// naming file and line where a block was edited since it was written.
+// `text`, of a cluster's file, with `body` between two lines of comment that name `title`: in the
+// place of what an earlier import wrote under that title, else at the end; an empty body: without
+// any. Everything else stays as it is. Throws Error{kConfig} naming file and line where the block
+// was edited since it was written.
+std::string WithMarkedBlock(std::string text, const std::string& file, const std::string& title,
+                            const std::string& body);
+
+// The same with a block for each log.
 std::string WithBlocks(std::string text, const std::string& file,
                        std::span<const LinkLog* const> logs);
 

@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 
-from sparfuse_report import exposure, series
+from sparfuse_report import exposure, plain, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 
@@ -58,7 +58,7 @@ def parts_of(trial):
 def _outcome(trial):
     path = trial.directory / "outcome.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}  # tensors of units stay unnamed
 

@@ -45,6 +45,7 @@ from sparfuse._core import (
     warmup_density,
 )
 from sparfuse._method import Method, list_methods
+from sparfuse._trace import trace
 
 __all__ = [
     "ConfigError",
@@ -67,6 +68,7 @@ __all__ = [
     "register_sparsifier",
     "set_threads",
     "threads",
+    "trace",
     "warmup_density",
 ]
 

@@ -1,0 +1,45 @@
+// What verbs say of a trace on a cluster, and a trace in the place of a workload.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "harness/clusters/profile_folders.hpp"
+#include "harness/traces/trace_model.hpp"
+
+namespace sparfuse::harness {
+
+// The modelled dense step beside the traced one, what came from the trace, and what did not.
+std::string TraceSummary(const TracedModel& model, const TracedCluster& traced);
+
+// A folder among the system's temporary ones, which goes with this object.
+class PassingFolder {
+ public:
+  PassingFolder();
+  ~PassingFolder();
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// A cluster with a trace's numbers in the place of its own, in files that go with this object.
+class TraceForAdvice {
+ public:
+  // Throws as ModelOfTrace and PlaceTrace.
+  TraceForAdvice(const ProfileFolders& profiles, const std::string& cluster,
+                 const TraceImport& asked);
+
+  const ProfileFolders& profiles() const { return profiles_; }
+  const std::string& workload() const { return workload_; }
+  const std::string& summary() const { return summary_; }
+
+ private:
+  PassingFolder folder_;
+  ProfileFolders profiles_;
+  std::string workload_, summary_;
+};
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,31 @@
+"""Facts of a training step that torch.profiler traced, from the program `sparfuse`."""
+
+import json
+import os
+import shutil
+import subprocess
+
+from sparfuse._core import ConfigError
+
+
+def trace(*files, steps="profiler", group=None, program=None):
+    """The facts of a trace, as a dict; of several ranks' files {"ranks", "transfers"}.
+
+    What they mean is in docs/traces.md. steps: "profiler", or "optimizer" for a trace without
+    prof.step(). group: which of several process groups counts. program: the executable (default: the
+    variable SPARFUSE, else `sparfuse` on the path). ConfigError says why a file is refused.
+    """
+    if not files:
+        raise ConfigError("trace(): expected a file of torch.profiler")
+    program = program or os.environ.get("SPARFUSE") or shutil.which("sparfuse")
+    if program is None:
+        raise ConfigError(
+            "trace(): no program sparfuse on the path: expected the variable SPARFUSE to name it"
+        )
+    command = [program, "trace", "--json", "--steps", steps, *map(os.fspath, files)]
+    if group is not None:
+        command += ["--group", str(group)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ConfigError(done.stderr.strip())
+    return json.loads(done.stdout)

@@ -1,0 +1,237 @@
+#include "harness/traces/kineto_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "harness/files/durable_file.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kHostThread = 1;  // of the process of the rank
+constexpr int kComputeStream = 7, kSideStream = 13, kFirstChannel = 20;
+constexpr double kLaunchUs = 1;
+
+bool OnDevice(const Span& span) {
+  return span.kind != SpanKind::kExposed && span.kind != SpanKind::kAlign &&
+         !span.lane.starts_with("host");
+}
+
+// Whether DDP's hook would do it: it runs after a gradient, and before the next one's backward.
+bool IsOfHook(const Span& span) {
+  return span.lane == "compute" &&
+         (span.kind == SpanKind::kPack || span.kind == SpanKind::kSparsify);
+}
+
+class KinetoWriter {
+ public:
+  explicit KinetoWriter(const KinetoStep& step) : step_(step) {
+    for (const Span& span : step.spans) {
+      if (span.kind == SpanKind::kBackward) {
+        if (backward_end_ == 0) backward_begin_ = Us(span.begin_seconds);
+        backward_end_ = std::max(backward_end_, Us(span.end_seconds));
+      }
+      end_ = std::max(end_, Us(span.end_seconds));
+    }
+  }
+
+  std::string Write() {
+    Annotations();
+    for (std::size_t i = 0; i < step_.spans.size(); ++i) Add(i);
+    return Head() + Events() + "\n]}\n";
+  }
+
+ private:
+  static double Us(double seconds) { return 1e6 * seconds; }
+
+  // White space after "rank": is how HolisticTraceAnalysis finds it, line by line.
+  std::string Head() const {
+    return fmt::format(
+        "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n\"distributedInfo\": {{\"backend\": "
+        "\"nccl\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1}},\n{}\"displayTimeUnit\": "
+        "\"ms\",\n\"baseTimeNanoseconds\": 0,\n\"traceEvents\": [\n",
+        step_.rank, step_.world,
+        step_.modelled ? "\"sparfuse\": {\"modelled\": true},\n" : "\"sparfuse\": {},\n");
+  }
+
+  void Emit(const char* category, const std::string& name, int process, int thread, double begin,
+            double duration, ordered_json arguments) {
+    ordered_json event = {
+        {"ph", "X"},     {"cat", category}, {"name", name}, {"pid", process},
+        {"tid", thread}, {"ts", 0},         {"dur", 0},     {"args", std::move(arguments)}};
+    std::string text = event.dump();
+    // To the nanosecond, as the profiler writes.
+    const auto put = [&](const char* key, double value) {
+      const std::string from = fmt::format("\"{}\":0", key);
+      text.replace(text.find(from), from.size(), fmt::format("\"{}\":{:.3f}", key, value));
+    };
+    put("ts", begin);
+    put("dur", std::max(0.0, duration));
+    events_.emplace_back(begin, std::move(text));
+  }
+  int Host() const { return 1000 + step_.rank; }
+  static ordered_json Synthetic() { return {{"sparfuse", "synthetic"}}; }
+
+  void Annotations() {
+    Emit("user_annotation", fmt::format("ProfilerStep#{}", step_.step), Host(), kHostThread, 0,
+         end_ + 2 * kLaunchUs, Synthetic());
+    ordered_json forward = Synthetic();
+    forward["Sequence number"] = 1;
+    forward["Fwd thread id"] = 0;
+    Emit("cpu_op", "sparfuse::forward", Host(), kHostThread, 0, backward_begin_, forward);
+  }
+
+  void Evaluation(const std::string& node, double begin, double end) {
+    Emit("cpu_op", "autograd::engine::evaluate_function: " + node, Host(), kHostThread, begin,
+         end - begin, Synthetic());
+  }
+
+  // The gradient is there when its kernel is done: launches are where kernels begin.
+  void Gradient(std::size_t i) {
+    const Span& span = step_.spans[i];
+    const double end = Us(span.end_seconds);
+    const auto tensor = std::ranges::find(step_.tensors, span.label, &LayoutTensor::name);
+    if (tensor == step_.tensors.end()) return;
+    // What the hook does follows at once, if anything.
+    double hook_end = end;
+    for (std::size_t next = i + 1; next < step_.spans.size(); ++next) {
+      const Span& other = step_.spans[next];
+      if (other.lane != "compute" || !OnDevice(other)) continue;
+      if (!IsOfHook(other)) break;
+      hook_end = std::max(hook_end, Us(other.end_seconds));
+    }
+    Evaluation("torch::autograd::AccumulateGrad", end, hook_end);
+    ordered_json shape = Synthetic();
+    shape["Input Dims"] = {tensor->shape};
+    shape["Input type"] = {"float"};
+    Emit("cpu_op", "torch::autograd::AccumulateGrad", Host(), kHostThread, end, 0, shape);
+    if (hook_end > end)
+      Emit("cpu_op", "sparfuse::hook", Host(), kHostThread, end, hook_end - end, Synthetic());
+  }
+
+  void Launched(const Span& span, int stream, const std::string& name, double launch,
+                ordered_json arguments) {
+    const std::int64_t correlation = ++correlation_;
+    ordered_json of_launch = Synthetic();
+    of_launch["correlation"] = correlation;
+    of_launch["External id"] = correlation;
+    Emit("cuda_runtime", "cudaLaunchKernel", Host(), kHostThread, launch,
+         std::min(kLaunchUs, Us(span.end_seconds) - launch), of_launch);
+    arguments["device"] = 0;
+    arguments["stream"] = stream;
+    arguments["correlation"] = correlation;
+    arguments["External id"] = correlation;
+    Emit("kernel", name, step_.rank, stream, Us(span.begin_seconds),
+         Us(span.end_seconds - span.begin_seconds), std::move(arguments));
+  }
+
+  void Exchange(const Span& span) {
+    ordered_json arguments = {{"Collective name", step_.dense ? "allreduce" : "allgather"},
+                              {"In msg nelems", span.bytes / sizeof(float)},
+                              {"Out msg nelems", span.bytes / sizeof(float)},
+                              {"dtype", "Float"},
+                              {"Group size", step_.world},
+                              {"Process Group Name", "0"},
+                              {"bytes", span.bytes}};
+    const std::string name = fmt::format(
+        "{} exchange {}",
+        step_.dense ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL" : "ncclDevKernel_AllGather_RING_LL",
+        span.label);
+    const int channel =
+        channels_.try_emplace(span.lane, static_cast<int>(channels_.size())).first->second;
+    // A hook launches the last one at the latest: backward waits for nothing.
+    const double launch = std::clamp(Us(span.begin_seconds), backward_begin_,
+                                     std::max(backward_begin_, backward_end_));
+    Launched(span, kFirstChannel + channel, name, launch, std::move(arguments));
+  }
+
+  void Add(std::size_t i) {
+    const Span& span = step_.spans[i];
+    const std::string name =
+        fmt::format("{}{}{}", SpanKindName(span.kind), span.label.empty() ? "" : " ", span.label);
+    const double begin = Us(span.begin_seconds), duration = Us(span.end_seconds) - begin;
+    if (!OnDevice(span)) {
+      if (span.lane.starts_with("host"))
+        Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 1, begin, duration, Synthetic());
+      return;
+    }
+    if (span.kind == SpanKind::kExchange) {
+      Exchange(span);
+      return;
+    }
+    if (span.kind == SpanKind::kNegotiate) {
+      Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 2, begin, duration, Synthetic());
+      return;
+    }
+    if (span.kind == SpanKind::kBackward)
+      Evaluation(span.label.empty() ? "Backward" : span.label, begin, begin);
+    if (span.kind == SpanKind::kUpdate) {
+      Emit("user_annotation", "Optimizer.step#sparfuse.step", Host(), kHostThread, begin, duration,
+           Synthetic());
+    }
+    Launched(span, span.lane == "side" ? kSideStream : kComputeStream, name, begin, Synthetic());
+    if (span.kind == SpanKind::kBackward) Gradient(i);
+    // The last evaluation ends backward, which has a part behind the last gradient.
+    if (span.kind == SpanKind::kBackward && begin + duration >= backward_end_)
+      Evaluation("End", begin + duration, begin + duration + 1e-3);
+  }
+
+  std::string Events() {
+    std::ranges::stable_sort(events_, {}, &std::pair<double, std::string>::first);
+    std::string text;
+    for (const auto& [begin, event] : events_) text += (text.empty() ? "" : ",\n") + event;
+    return text;
+  }
+
+  const KinetoStep& step_;
+  double backward_begin_ = 0, backward_end_ = 0, end_ = 0;
+  std::int64_t correlation_ = 0;
+  std::map<std::string, int> channels_;
+  std::vector<std::pair<double, std::string>> events_;
+};
+
+}  // namespace
+
+std::string KinetoTrace(const KinetoStep& step) { return KinetoWriter(step).Write(); }
+
+std::map<int, std::vector<Span>> SpansOfTrace(std::string_view text, const std::string& file) {
+  const nlohmann::json trace = ParseJson(text, file);
+  std::map<std::pair<int, int>, std::string> lanes;
+  std::map<int, std::vector<Span>> by_rank;
+  try {
+    for (const auto& event : trace.at("traceEvents")) {
+      const int rank = event.at("pid");
+      if (event.at("ph") == "M" && event.at("name") == "thread_name")
+        lanes[{rank, event.at("tid")}] = event.at("args").at("name");
+      if (event.at("ph") != "X") continue;
+      Span span;
+      const std::string kind = event.at("cat"), name = event.at("name");
+      span.lane = lanes.at({rank, event.at("tid")});
+      span.label = name.size() > kind.size() ? name.substr(kind.size() + 1) : "";
+      span.begin_seconds = 1e-6 * event.at("ts").get<double>();
+      span.end_seconds = span.begin_seconds + 1e-6 * event.at("dur").get<double>();
+      span.bytes = event.at("args").at("bytes");
+      bool known = false;
+      for (int k = 0; k <= static_cast<int>(SpanKind::kAlign) && !known; ++k) {
+        span.kind = static_cast<SpanKind>(k);
+        known = SpanKindName(span.kind) == kind;
+      }
+      if (!known) SPARFUSE_THROW(kData, "cat = \"" + kind + "\"");
+      by_rank[rank].push_back(std::move(span));
+    }
+  } catch (const std::exception& error) {
+    SPARFUSE_THROW(kData, fmt::format("{}: no trace of sparfuse ({}): expected trace.json of a "
+                                      "trial",
+                                      file, error.what()));
+  }
+  return by_rank;
+}
+
+}  // namespace sparfuse::harness

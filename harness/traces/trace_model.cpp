@@ -1,0 +1,690 @@
+#include "harness/traces/trace_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <regex>
+
+#include "core/base/error.hpp"
+#include "harness/catalog/model_table.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
+#include "harness/statistics/statistics.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::ordered_json;
+using workloads::LayerTensor;
+using Shape = std::vector<std::int64_t>;
+
+constexpr double kLeastSpread = 1.05;
+constexpr double kNotedSpread = 1.5, kMostSpread = 3;
+constexpr double kUncorrectedSpread = 1.5;  // of a CPU's times under the profiler
+constexpr double kHostUncorrected = 3;      // a host's number may be so many times too long
+constexpr double kMostStretch = 1.05;       // of a step without the profiler over one with it
+constexpr double kFewStepsSpread = 1.1;
+constexpr double kSynchronousCallUs = 1000;
+
+// Of neighbouring steps.
+std::string StepsText(const TraceFacts& facts) {
+  const auto& steps = facts.steps_used;
+  return steps.size() == 1 ? "step " + steps.front()
+                           : fmt::format("steps {} to {}", steps.front(), steps.back());
+}
+
+std::string ShapeName(const Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
+
+// "64x3x7x7: 2 in the trace, 1 in the table", of shapes whose counts differ.
+std::string CountsText(const std::map<Shape, std::pair<int, int>>& counts) {
+  std::vector<std::string> parts;
+  for (const auto& [shape, of] : counts) {
+    if (of.first != of.second) {
+      parts.push_back(fmt::format("{}: {} in the trace, {} in the table", ShapeName(shape),
+                                  of.first, of.second));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+// How often `part` is a subsequence of `whole`, up to 2.
+int WaysToLeaveOut(const std::vector<Shape>& part, const std::vector<Shape>& whole) {
+  std::vector<int> ways(part.size() + 1, 0);
+  ways[0] = 1;
+  for (const Shape& each : whole) {
+    for (std::size_t i = part.size(); i-- > 0;) {
+      if (part[i] == each) ways[i + 1] = std::min(2, ways[i + 1] + ways[i]);
+    }
+  }
+  return ways.back();
+}
+
+// Shared by what joins with shapes.
+class Joiner {
+ public:
+  Joiner(const TraceFacts& facts, std::span<const LayerTensor> table, const std::string& file)
+      : facts_(facts), table_(table), file_(file) {}
+
+  JoinedTensors Join() {
+    const std::size_t n = facts_.tensors.size();
+    if (n > table_.size()) {
+      Fail(
+          fmt::format("{} gradients, and the table has {} tensors: expected the table of this "
+                      "model, with tensors that the table may count as frozen",
+                      n, table_.size()));
+    }
+    const bool shapes = std::ranges::all_of(
+        facts_.tensors, [](const TracedTensor& tensor) { return tensor.shape.has_value(); });
+    shapes ? ByShape() : ByBuckets();
+    return std::move(joined_);
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& what) const {
+    SPARFUSE_THROW(kConfig, fmt::format("{} and {}: {}", facts_.file, file_, what));
+  }
+
+  void ByShape() {
+    std::vector<Shape> traced, known;
+    std::map<Shape, std::pair<int, int>> counts;
+    for (const TracedTensor& tensor : facts_.tensors) {
+      traced.push_back(*tensor.shape);
+      ++counts[traced.back()].first;
+    }
+    for (const LayerTensor& tensor : table_) {
+      known.emplace_back(tensor.shape.begin(), tensor.shape.end());
+      ++counts[known.back()].second;
+    }
+    if (traced == known) {
+      ByPosition();
+      return;
+    }
+    const bool as_many = std::ranges::all_of(
+        counts, [](const auto& each) { return each.second.first == each.second.second; });
+    if (as_many) {
+      InOtherOrder(traced, known);
+    } else if (traced.size() < known.size() && WaysToLeaveOut(traced, known) == 1) {
+      LeavingOut(traced, known);
+    } else {
+      Fail(fmt::format("shapes differ ({}): expected the table of this model{}", CountsText(counts),
+                       traced.size() < known.size()
+                           ? ", whose unused parameters are plain from order and shapes"
+                           : ""));
+    }
+  }
+
+  void ByPosition() {
+    joined_.positions.resize(facts_.tensors.size());
+    std::iota(joined_.positions.begin(), joined_.positions.end(), std::size_t{0});
+  }
+
+  void InOtherOrder(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
+    std::map<Shape, std::vector<std::size_t>> positions;
+    for (std::size_t i = 0; i < known.size(); ++i) positions[known[i]].push_back(i);
+    std::map<Shape, std::size_t> next;
+    for (const Shape& shape : traced) joined_.positions.push_back(positions[shape][next[shape]++]);
+    joined_.notes.push_back(
+        "gradients come out in another order than the table's: tensors of one "
+        "shape have its names in its order, which may be swapped among them");
+  }
+
+  void LeavingOut(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
+    std::vector<std::string> unused;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      const std::size_t at = joined_.positions.size();
+      if (at < traced.size() && traced[at] == known[i]) {
+        joined_.positions.push_back(i);
+      } else {
+        unused.push_back(table_[i].name);
+      }
+    }
+    joined_.notes.push_back(
+        fmt::format("unused in the trace, and left out: {}", fmt::join(unused, ", ")));
+  }
+
+  // DDP's buckets are sums of neighbouring tensors.
+  void ByBuckets() {
+    if (facts_.tensors.size() != table_.size()) {
+      Fail(
+          fmt::format("{} gradients without shapes, and {} tensors: expected as many, or a trace "
+                      "with record_shapes=True",
+                      facts_.tensors.size(), table_.size()));
+    }
+    ByPosition();
+    if (facts_.exchanges.empty()) {
+      joined_.notes.push_back(
+          "neither shapes nor exchanges prove that its gradients are the "
+          "table's, in its order: record_shapes=True does");
+      return;
+    }
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < facts_.exchanges.size(); ++i) {
+      const std::int64_t elements = facts_.exchanges[i].elements.value_or(0);
+      std::int64_t sum = 0;
+      while (at < table_.size() && sum < elements)
+        sum += static_cast<std::int64_t>(table_[at++].numel);
+      if (sum == elements) continue;
+      Fail(
+          fmt::format("without shapes, exchange {} of {} elements is no sum of the table's next "
+                      "tensors ({} up to {}): expected DDP's buckets in the table's order, or a "
+                      "trace with record_shapes=True",
+                      i, elements, sum, table_[at - 1].name));
+    }
+    if (at != table_.size()) {
+      Fail(fmt::format("exchanges end before tensor {}: expected all tensors in them",
+                       table_[at].name));
+    }
+  }
+
+  const TraceFacts& facts_;
+  const std::span<const LayerTensor> table_;
+  const std::string& file_;
+  JoinedTensors joined_;
+};
+
+}  // namespace
+
+JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const LayerTensor> table,
+                          const std::string& table_file) {
+  return Joiner(facts, table, table_file).Join();
+}
+
+std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node) {
+  const TraceFacts& first = ranks.front();
+  const TransferFacts transfers = TransfersOf(ranks);
+  std::map<double, double> least;  // us, by bytes
+  int of = 0;
+  for (const TracedTransfer& each : transfers.exchanges) {
+    if (each.bytes <= 0 || each.transfer_us.low <= 0 || each.group_ranks < 2) continue;
+    of = static_cast<int>(each.group_ranks);
+    // Of one rank the least over steps, which holds the least waiting.
+    const double us = ranks.size() > 1 ? each.transfer_us.median : each.transfer_us.low;
+    const auto [there, is_new] = least.try_emplace(each.bytes, us);
+    if (!is_new) there->second = std::min(there->second, us);
+  }
+  if (least.empty()) return {};
+  if (of > ranks_per_node && (of % ranks_per_node != 0 || of != first.world)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{}: a group of {} of {} ranks, and a node has {}: expected one "
+                               "within a node, or of all ranks of whole nodes",
+                               first.file, of, first.world, ranks_per_node));
+  }
+  LinkLog log;
+  log.file = first.file;
+  log.sha256 = first.sha256;
+  log.program = fmt::format("torch.profiler, {}", StepsText(first));
+  log.operation = LinkOperation::kAllReduce;
+  log.ranks = of;
+  log.nodes = std::max(1, of / ranks_per_node);
+  log.verified = true;
+  log.kind = kTraceKind;
+  for (const auto& [bytes, us] : least) log.samples.push_back({bytes, us * 1e-6});
+  // A [[curve]]'s times grow.
+  for (std::size_t i = log.samples.size() - 1; i-- > 0;)
+    log.samples[i].seconds = std::min(log.samples[i].seconds, log.samples[i + 1].seconds);
+  return {std::move(log)};
+}
+
+namespace {
+
+class ModelMaker {
+ public:
+  ModelMaker(const DeclaredCluster& cluster, const TraceImport& asked)
+      : cluster_(cluster), asked_(asked) {}
+
+  TracedModel Make() {
+    ReadAll();
+    CheckSpreads();
+    FindScale();
+    Join();
+    MakeTable();
+    Compute();
+    HostInputs();
+    DeviceInputs();
+    Links();
+    Slowdown();
+    return std::move(made_);
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& what) const {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: {}", facts_->file, what));
+  }
+  bool OnCpu() const { return facts_->device == "cpu"; }
+  // Host numbers without the profiler's cost, and what of a number no kernel runs.
+  double Host(double us) const { return us * scale_; }
+  double Corrected(double us, double idle_us) const { return us - (1 - scale_) * idle_us; }
+  bool Uncorrected() const { return !asked_.step_ms && (OnCpu() || made_.host_bound); }
+
+  void ReadAll() {
+    TraceOptions options = asked_.options;
+    options.keep_kernels = !asked_.alone.empty();
+    for (const std::string& file : asked_.files)
+      made_.ranks.push_back(ReadTraceFacts(file, options));
+    if (made_.ranks.size() > 1) made_.transfers = TransfersOf(made_.ranks);
+    if (!asked_.alone.empty()) {
+      alone_ = ReadTraceFacts(asked_.alone, options);
+      if (alone_->tensors.size() != made_.ranks.front().tensors.size()) {
+        SPARFUSE_THROW(kConfig,
+                       fmt::format("{} and {}: {} and {} gradients: expected --alone of the same "
+                                   "step on one rank",
+                                   made_.ranks.front().file, alone_->file,
+                                   made_.ranks.front().tensors.size(), alone_->tensors.size()));
+      }
+      made_.corrections.push_back("forward, backward and ready times are of " + alone_->file +
+                                  ", one rank alone");
+    }
+    facts_ = alone_ ? &*alone_ : &made_.ranks.front();
+    made_.host_bound = facts_->bound == "host-bound";
+    made_.batch = asked_.batch;
+    made_.notes = facts_->notes;
+    made_.source =
+        fmt::format("{} sha256 {}, {}{}", facts_->file, facts_->sha256, StepsText(*facts_),
+                    asked_.torch.empty() ? "" : ", torch " + asked_.torch);
+  }
+
+  void CheckSpreads() {
+    const std::pair<const char*, std::optional<Spread>> kSpreads[] = {
+        {"period", facts_->period_us},
+        {"forward", facts_->forward_us},
+        {"backward", facts_->backward_us}};
+    for (const auto& [what, spread] : kSpreads) {
+      if (!spread || spread->ratio() <= kNotedSpread) continue;
+      const std::string text = fmt::format("{} takes {:.3f} to {:.3f} ms, by step", what,
+                                           spread->low / 1e3, spread->high / 1e3);
+      if (spread->ratio() > kMostSpread && !asked_.accept_spread)
+        Fail(text + ": expected steps that are alike, or --accept-spread");
+      made_.notes.push_back(text);
+    }
+  }
+
+  // By what the host's share of a step is shorter without the profiler.
+  void FindScale() {
+    if (!asked_.step_ms) {
+      made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
+      if (Uncorrected()) {
+        made_.notes.push_back(
+            "the profiler's own cost is in what the host takes: give --step-ms, "
+            "the step's time without it");
+      }
+      return;
+    }
+    made_.step_ms = *asked_.step_ms;
+    if (!facts_->period_us || !facts_->idle.period_us)
+      Fail("--step-ms: its steps are not neighbours, so that no period is known: expected two");
+    const double idle = *facts_->idle.period_us, busy = facts_->period_us->median - idle;
+    if (idle <= 0) return;
+    scale_ = std::max(0.0, 1e3 * *asked_.step_ms - busy) / idle;
+    if (scale_ > kMostStretch) {
+      Fail(
+          fmt::format("--step-ms {:g}: the traced step takes {:.3f} ms, under the profiler: "
+                      "expected the same step without it, which is no longer",
+                      *asked_.step_ms, facts_->period_us->median / 1e3));
+    }
+    made_.corrections.push_back(
+        fmt::format("what the host takes is {:.4g} of what the trace has: a step of {:g} ms "
+                    "without the profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
+                    scale_, *asked_.step_ms, facts_->period_us->median / 1e3, busy / 1e3));
+  }
+
+  void Join() {
+    const bool shapes = std::ranges::all_of(
+        facts_->tensors, [](const TracedTensor& tensor) { return tensor.shape.has_value(); });
+    if (asked_.workload.empty()) {
+      if (!shapes) {
+        Fail(
+            "its gradients have no shapes: expected record_shapes=True, or --workload "
+            "table:FILE.json, which `python -m sparfuse.describe` makes");
+      }
+      return;
+    }
+    const std::string workload = workloads::IsTable(asked_.workload)
+                                     ? TableWorkloadName(asked_.workload, {})
+                                     : asked_.workload;
+    known_ = &workloads::FindWorkload(workload);
+    if (!known_->table) {
+      Fail(fmt::format("--workload {}: expected table:FILE.json, the table of the traced model",
+                       asked_.workload));
+    }
+    joined_ = JoinTensors(*facts_, known_->table->layers.tensors, asked_.workload);
+    made_.notes.insert(made_.notes.end(), joined_.notes.begin(), joined_.notes.end());
+  }
+
+  void MakeTable() {
+    made_.name = asked_.name;
+    if (made_.name.empty()) {
+      made_.name = known_ != nullptr ? WorkloadLabel(known_->name)
+                                     : facts_->file.substr(0, facts_->file.find('.'));
+    }
+    ordered_json& table = made_.table;
+    table["name"] = made_.name;
+    table["unit"] = known_ != nullptr ? known_->unit : "samples";
+    table["units_per_sample"] = known_ != nullptr ? known_->units_per_sample : 1;
+    table["batch_per_worker"] = asked_.batch;
+    if (known_ != nullptr && known_->table->family != workloads::kTableFamily)
+      table["family"] = known_->table->family;
+    table["source"] = "sparfuse import kineto, " + made_.source;
+    table["batch"] = asked_.batch;
+    table["measured_on"] =
+        (facts_->hardware.empty() ? "CPU" : facts_->hardware) + ", by torch.profiler";
+    table["forward_us"] = Corrected(facts_->forward_us.median, facts_->idle.forward_us);
+    table["update_us"] = Corrected(facts_->update_us.median, facts_->idle.update_us);
+    ordered_json tensors = ordered_json::array();
+    double ready = 0;
+    for (std::size_t k = 0; k < facts_->tensors.size(); ++k) {
+      const TracedTensor& traced = facts_->tensors[k];
+      const double now = std::max(ready, Corrected(traced.ready_us, traced.idle_us));
+      ordered_json tensor;
+      if (known_ != nullptr) {
+        const LayerTensor& of = known_->table->layers.tensors[joined_.positions[k]];
+        tensor = {{"name", of.name}, {"shape", of.shape}, {"macs", of.macs}};
+      } else {
+        tensor = {{"name", fmt::format("t{:03}-{}", k, ShapeName(*traced.shape))},
+                  {"shape", *traced.shape},
+                  {"macs", 0}};
+      }
+      tensor["backward_us"] = now - ready;
+      ready = now;
+      tensors.push_back(std::move(tensor));
+    }
+    table["tensors"] = std::move(tensors);
+  }
+
+  std::size_t Elements() const {
+    std::size_t all = 0;
+    for (const auto& tensor : made_.table["tensors"]) {
+      std::size_t elements = 1;
+      for (const auto& size : tensor["shape"]) elements *= size.get<std::size_t>();
+      all += elements;
+    }
+    return all;
+  }
+
+  // What a step has beside forward, backward and what the model itself gives the update.
+  double RestUs() const {
+    if (!facts_->rest_us || !facts_->period_us) return 0;
+    const double idle = facts_->idle.period_us.value_or(0) - facts_->idle.forward_us -
+                        facts_->idle.backward_us - facts_->idle.update_us;
+    double rest =
+        Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
+    // On a CPU hooks lie within backward, which is without them.
+    if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
+    rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
+    rest -= 1e6 * UpdateSeconds(cluster_, Elements());
+    rest -= UpdateHostUs() * static_cast<double>(facts_->tensors.size());
+    return std::max(0.0, rest);
+  }
+
+  // By tensor, where it exceeds the update on the device.
+  double UpdateHostUs() const {
+    if (OnCpu() || !facts_->host.update_us) return 0;
+    if (facts_->host.update_us->median <= facts_->update_us.median) return 0;
+    return Host(facts_->host.update_us->median) / static_cast<double>(facts_->tensors.size());
+  }
+
+  void Compute() {
+    const double forward = Corrected(facts_->forward_us.median, facts_->idle.forward_us);
+    const double backward = Corrected(facts_->backward_us.median, facts_->idle.backward_us);
+    const double rest = RestUs();
+    made_.forward_ms = (forward + rest) / 1e3;
+    made_.backward_ms = backward / 1e3;
+    const auto above = [](const Spread& spread) {
+      return spread.median > 0 ? spread.high / spread.median : 1;
+    };
+    made_.spread = std::max({kLeastSpread, above(facts_->forward_us), above(facts_->backward_us),
+                             (forward + rest + backward) / (forward + backward)});
+    if (facts_->steps_used.size() < 3 && facts_->notes.size() > 0)
+      made_.spread = std::max(made_.spread, kFewStepsSpread);
+    if (Uncorrected()) made_.spread = std::max(made_.spread, kUncorrectedSpread);
+    made_.corrections.push_back(
+        fmt::format("{:.3f} ms of a step, beside forward, backward and the model's own update, "
+                    "stand with forward",
+                    rest / 1e3));
+  }
+
+  void Add(const char* name, double value, double low, double high, bool of_host = false) {
+    if (!(value > 0)) return;
+    if (of_host && Uncorrected()) low = std::min(low, value / kHostUncorrected);
+    DeclaredInput input;
+    input.name = name;
+    input.value = value;
+    input.low = std::min(low, value / kLeastSpread);
+    input.high = std::max(high, value * kLeastSpread);
+    input.kind = kTraceKind;
+    input.source = made_.source;
+    for (const InputSpec& spec : InputSpecs()) {
+      if (input.name != spec.name) continue;
+      input.group = spec.group;
+      input.low = std::max(input.low, spec.values.least);
+      input.high = std::min(input.high, spec.values.most);
+      input.value = std::clamp(input.value, input.low, input.high);
+    }
+    made_.inputs.push_back(std::move(input));
+  }
+
+  void HostInputs() {
+    const TraceFacts& exchanged = made_.ranks.front();
+    if (exchanged.exchanges.size() > 1 && exchanged.host.exchange_call_us) {
+      const double call = exchanged.host.exchange_call_us->median;
+      if (exchanged.backend == "gloo" && call > kSynchronousCallUs) {
+        made_.notes.push_back(
+            fmt::format("calls of gloo take {:.1f} ms, so that they hold the exchange itself: no "
+                        "exchange_host_us is taken from them",
+                        call / 1e3));
+      } else {
+        Add("exchange_host_us", Host(call), Host(*exchanged.exchange_call_tenth_us),
+            Host(*exchanged.exchange_call_ninetieth_us), true);
+      }
+    }
+    if (exchanged.host.hook_us_a_tensor) {
+      made_.notes.push_back(fmt::format(
+          "a hook takes the host {:.1f} us a tensor: in no input, since the model has none of it",
+          Host(exchanged.host.hook_us_a_tensor->median)));
+    }
+    const double update = UpdateHostUs();
+    if (update > 0) {
+      const Spread& host = *facts_->host.update_us;
+      Add("update_host_us_a_tensor", update, update * host.low / host.median,
+          update * host.high / host.median, true);
+    } else if (!OnCpu() && facts_->host.update_us) {
+      made_.notes.push_back(
+          "the optimizer's work on the host hides behind the device's: no "
+          "update_host_us_a_tensor is taken");
+    }
+  }
+
+  void DeviceInputs() {
+    if (!facts_->on_device) return;
+    const TracedDevice& device = *facts_->on_device;
+    Add("kernel_us", device.kernel_us_tenth, device.kernel_us_hundredth, device.kernel_us_tenth);
+    for (const auto& [name, rate] :
+         {std::pair("memory_gbytes_per_s", device.memory_gbytes_per_s),
+          std::pair("host_link_gbytes_per_s", device.host_link_gbytes_per_s)}) {
+      if (rate) Add(name, rate->median, rate->low, rate->high);
+    }
+  }
+
+  void Links() {
+    if (made_.ranks.front().exchanges.empty()) return;
+    made_.links = LinkLogsOf(made_.ranks, cluster_.ranks_per_node);
+    if (!made_.links.empty() && made_.links[0].nodes > 1 && made_.links[0].samples.size() < 2) {
+      made_.notes.push_back("its exchanges have one size: no [[curve]] is made of them");
+      made_.links.clear();
+    }
+    const auto names = [&](const char* part) {
+      return std::ranges::any_of(made_.ranks.front().exchanges, [&](const TracedExchange& each) {
+        return each.kernel.find(part) != std::string::npos;
+      });
+    };
+    const bool ring = cluster_.all_reduce == AllReduceBy::kRing;
+    const bool tree = cluster_.all_reduce == AllReduceBy::kTree;
+    if ((names("TREE") && ring) || (names("RING") && tree)) {
+      made_.notes.push_back(fmt::format(
+          "the trace's all-reduces are done by {}, the cluster's file says all_reduce = \"{}\"",
+          names("TREE") ? "trees" : "rings",
+          kAllReduceNames[static_cast<std::size_t>(cluster_.all_reduce)]));
+    }
+  }
+
+  // What kernels beside exchanges take, over the same ones alone.
+  void Slowdown() {
+    if (!alone_) return;
+    const TraceFacts& together = made_.ranks.front();
+    if (OnCpu()) {
+      Add("compute_slowdown",
+          std::max(1.0, together.backward_us.median / alone_->backward_us.median),
+          together.backward_us.low / alone_->backward_us.high,
+          together.backward_us.high / alone_->backward_us.low);
+      return;
+    }
+    constexpr double kBeside = 0.9, kLeastUs = 1000;
+    constexpr int kLeastKernels = 20;
+    double here = 0, there = 0;
+    int n = 0;
+    const std::size_t steps = std::min(together.kernels.size(), alone_->kernels.size());
+    for (std::size_t s = 0; s < steps; ++s) {
+      const auto &of = together.kernels[s], &over = alone_->kernels[s];
+      const bool same =
+          std::ranges::equal(of, over, {}, &BackwardKernel::name, &BackwardKernel::name);
+      if (!same) {
+        SPARFUSE_THROW(kConfig, fmt::format("{} and {}: backward's kernels differ ({} and {}): "
+                                            "expected --alone of the same step on one rank",
+                                            together.file, alone_->file, of.size(), over.size()));
+      }
+      for (std::size_t k = 0; k < of.size(); ++k) {
+        if (of[k].beside < kBeside) continue;
+        here += of[k].us;
+        there += over[k].us;
+        ++n;
+      }
+    }
+    if (n < kLeastKernels || there < kLeastUs) {
+      made_.notes.push_back(fmt::format(
+          "{} kernels of {:.0f} us run beside an exchange: too few to tell compute_slowdown", n,
+          there));
+      return;
+    }
+    const double slowdown = std::max(1.0, here / there);
+    Add("compute_slowdown", slowdown, 1, slowdown);
+  }
+
+  const DeclaredCluster& cluster_;
+  const TraceImport& asked_;
+  std::optional<TraceFacts> alone_;
+  const TraceFacts* facts_ = nullptr;  // of what computes
+  const workloads::WorkloadDescriptor* known_ = nullptr;
+  JoinedTensors joined_;
+  double scale_ = 1;  // of what the host takes
+  TracedModel made_;
+};
+
+}  // namespace
+
+TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked) {
+  return ModelMaker(cluster, asked).Make();
+}
+
+ordered_json TraceRecord(const TracedModel& model) {
+  ordered_json made;
+  made["schema"] = kTraceSchema;
+  made["table"] = model.name;
+  made["batch"] = model.batch;
+  made["corrections"] = model.corrections;
+  made["notes"] = model.notes;
+  made["ranks"] = ordered_json::array();
+  for (const TraceFacts& each : model.ranks) made["ranks"].push_back(ordered_json(ToJson(each)));
+  made["transfers"] = model.transfers ? ordered_json(ToJson(*model.transfers)) : ordered_json();
+  return made;
+}
+
+namespace {
+
+constexpr const char* kTraceTitle = "trace of torch.profiler";
+
+std::string InputText(const DeclaredInput& input) {
+  return fmt::format(
+      "[input.{}]\nvalue  = {:.6g}\nlow    = {:.6g}\nhigh   = {:.6g}\nkind   = \"{}\"\nsource = "
+      "{}\n\n",
+      input.name, input.value, std::min(input.low, input.value), std::max(input.high, input.value),
+      input.kind, Shown(input.source));
+}
+
+std::string ComputeText(const TracedModel& model, const std::string& table) {
+  return fmt::format(
+      "[[compute]]\nworkload         = \"table:{}\"\nbatch_per_worker = {}\nforward_ms       = "
+      "{:.6g}\nbackward_ms      = {:.6g}\nspread           = {:.4g}\nkind             = \"{}\"\n"
+      "source           = {}\n",
+      table, model.batch, model.forward_ms, model.backward_ms, model.spread, kTraceKind,
+      Shown(model.source));
+}
+
+}  // namespace
+
+ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
+                           const ImportedLinks& links, const std::string& table,
+                           StatedInputs stated) {
+  // As it would be without what an import wrote.
+  text = WithMarkedBlock(std::move(text), file, kTraceTitle, "");
+  std::vector<DeclaredInput> inputs = model.inputs;
+  for (DeclaredInput input : links.inputs) inputs.push_back(std::move(input));
+  ClusterWithTrace made;
+  std::string body;
+  for (const DeclaredInput& input : inputs) {
+    const std::string at = "/input/" + input.name;
+    if (TomlFile::Parse(text, file).Find(at) != nullptr && stated == StatedInputs::kReplaced) {
+      const std::regex line("(^|\\n)([ \\t]*" + input.name + "[ \\t]*=[ \\t]*\\{[^\\n]*)");
+      text = std::regex_replace(text, line, "$1# $2", std::regex_constants::format_first_only);
+    }
+    if (TomlFile::Parse(text, file).Find(at) != nullptr) {
+      made.stated.push_back(input);
+    } else {
+      body += InputText(input);
+    }
+  }
+  body += ComputeText(model, table);
+  text = WithMarkedBlock(std::move(text), file, kTraceTitle, body);
+  made.text = WithBlocks(std::move(text), file, links.curves);
+  return made;
+}
+
+TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
+                         const TracedModel& model, StatedInputs stated,
+                         const std::filesystem::path& folder) {
+  const std::filesystem::path from = FileOfDeclared(profiles, cluster);
+  const std::filesystem::path table = std::filesystem::path("tables") / (model.name + ".json");
+  TracedCluster made;
+  made.file = folder / (cluster + ".toml");
+  made.table = folder / table;
+  made.record = folder / (cluster + ".trace.json");
+  made.links = LinksOf(LoadDeclaredCluster(profiles, cluster), model.links);
+  ClusterWithTrace with =
+      WithTrace(ReadFile(from), from.string(), model, made.links, table.string(), stated);
+  made.stated = std::move(with.stated);
+  MakeDirectories(made.table.parent_path());
+  WriteFileDurably(made.table, model.table.dump(1) + "\n");
+  made.workload = TableWorkloadName("table:" + made.table.string(), {});
+  made.cluster =
+      ParseDeclaredCluster(TomlFile::Parse(with.text, made.file.string()), profiles.Behind(folder));
+  WriteFileDurably(made.file, with.text);
+  WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
+
+  ReferenceStep step;
+  step.workload = made.workload;
+  step.batch_per_worker = model.batch;
+  step.workers = model.facts().world;
+  step.method = "dense";
+  step.sparsifier = "none";
+  if (step.workers <= made.cluster.ranks())
+    made.modelled_ms = 1e3 * Modelled(made.cluster, step);
+  return made;
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,109 @@
+// Makes of a trace what the model takes: a model table with its times, forward and backward of a
+// step, what the host spends, and links as they are under load; joins a trace's tensors with the
+// table of a model, and takes off what the profiler itself costs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/clusters/declared_cluster.hpp"
+#include "harness/clusters/imported/imported_links.hpp"
+#include "harness/traces/trace_facts.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+
+// As typed.
+struct TraceImport {
+  std::vector<std::string> files;  // of one training, a rank each; the first one's times count
+  TraceOptions options;
+  std::string workload;           // "table:FILE.json" that gives names and macs; or ""
+  std::string name;               // of the table that is made; "": the given one's, or the file's
+  int batch = 0;                  // samples of a rank's step, which a trace does not say
+  std::optional<double> step_ms;  // measured without the profiler
+  std::string alone;              // a trace of the same step on one rank; or ""
+  std::string torch;              // the version, which a trace does not say; or ""
+  bool accept_spread = false;     // import steps that differ more than threefold
+  bool reference = false;         // also a [[reference]]
+  std::string method = "horovod-fusion";  // of that step
+};
+
+// What becomes of a trace on a cluster.
+struct TracedModel {
+  std::vector<TraceFacts> ranks;
+  std::optional<TransferFacts> transfers;
+  std::string name;                        // of the table
+  nlohmann::ordered_json table;            // as its file
+  double forward_ms = 0, backward_ms = 0;  // with what is left of the step in forward
+  double step_ms = 0;                      // of the trace, or as it was given; 0: unknown
+  double spread = 1;
+  int batch = 0;
+  std::vector<DeclaredInput> inputs;
+  std::vector<LinkLog> links;  // at most one
+  std::string source;          // "rank0.json.gz sha256 ..., steps ..."
+  std::vector<std::string> corrections, notes;
+  bool host_bound = false;
+  const TraceFacts& facts() const { return ranks.front(); }
+};
+
+// Which tensor of a table each of a trace is: [tensors of the trace] positions in the table.
+struct JoinedTensors {
+  std::vector<std::size_t> positions;
+  std::vector<std::string> notes;
+};
+
+// By position where shapes agree in order; by shape where they do in number; else with tensors left
+// out that are unused. Without shapes by position, and exchanges prove it: their elements are
+// sums of neighbouring tensors. Throws Error{kConfig} naming both files and what differs.
+JoinedTensors JoinTensors(const TraceFacts& facts, std::span<const workloads::LayerTensor> table,
+                          const std::string& table_file);
+
+// Reads the files, joins, corrects. Throws Error{kConfig}: as FactsOf, TransfersOf, JoinTensors;
+// for step_ms that is not of this step; for steps that differ too much.
+TracedModel ModelOfTrace(const DeclaredCluster& cluster, const TraceImport& asked);
+
+// The exchanges of the group as a log of links on a cluster of so many ranks a node; none where no
+// exchange tells. Throws Error{kConfig} for a group over part of a node and others.
+std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_per_node);
+
+// All that came of it, for results/profiles/CLUSTER.trace.json.
+nlohmann::ordered_json TraceRecord(const TracedModel& model);
+
+enum class StatedInputs : std::uint8_t { kStay, kReplaced };
+
+// A cluster's file with a trace's numbers between two marked lines, and what was left out.
+struct ClusterWithTrace {
+  std::string text;
+  std::vector<DeclaredInput> stated;  // the file has them itself: they stay (kStay)
+};
+
+// `text`, of the cluster's file: what an earlier import of a trace wrote is replaced. `table`:
+// where the table lies from the cluster's file. Throws Error{kConfig} where the block was edited.
+ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
+                           const ImportedLinks& links, const std::string& table,
+                           StatedInputs stated);
+
+// A trace's numbers on a cluster, in files.
+struct TracedCluster {
+  DeclaredCluster cluster;
+  ImportedLinks links;
+  std::vector<DeclaredInput> stated;          // kept as the cluster's file has them
+  std::string workload;                       // as cells name it
+  std::filesystem::path file, table, record;  // of the cluster, the model table, all facts
+  // The modelled step of the traced training, dense, on as many ranks.
+  double modelled_ms = 0;
+};
+
+// Writes the cluster's file with the trace's block, its model table and all facts into `folder`,
+// where profiles.Behind(folder) finds them. Throws Error{kConfig} as WithTrace, and where what
+// would be written is no cluster.
+TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
+                         const TracedModel& model, StatedInputs stated,
+                         const std::filesystem::path& folder);
+
+}  // namespace sparfuse::harness

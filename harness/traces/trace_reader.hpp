@@ -1,0 +1,87 @@
+// Reads PyTorch profiler files (Kineto's form) of any size as a stream: the events that tell how a
+// step was trained, each in some fifty bytes, with times in whole nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse::harness {
+
+enum class EventKind : std::uint8_t {
+  kStep,        // ProfilerStep#N
+  kOptimizer,   // Optimizer.step#NAME
+  kEvaluation,  // of a node of autograd's graph
+  kForward,     // DistributedDataParallel.forward
+  kAccumulate,  // torch::autograd::AccumulateGrad, within an evaluation
+  kCall,        // c10d::*
+  kComms,       // record_param_comms
+  kCopyBack,    // copy_bucket_to_grad
+  kMulOut,      // of DDP's hook: its first argument is the gradient
+  kOperator,    // any other operator on the host
+  kGloo,        // an operation of gloo, on a thread of its own
+  kLaunch,      // a call of the runtime or driver with a correlation
+  kGraph,       // one that launches a graph
+  kKernel,      // of the device, collectives too
+  kCopy         // or a fill
+};
+
+inline constexpr std::int64_t kNoId = -1;
+inline constexpr std::uint32_t kNoExtra = ~std::uint32_t{0};
+
+struct TraceEvent {
+  std::int64_t begin = 0, end = 0;                        // ns
+  std::int64_t correlation = kNoId, external_id = kNoId;  // of launches and kernels; of operators
+  std::uint32_t name = 0, thread = 0, extra = kNoExtra;   // indices; threads by process and thread
+  EventKind kind = EventKind::kOperator;
+  bool has_sequence = false;  // a forward operator, or its node
+};
+
+// What few events have.
+struct EventExtra {
+  std::optional<std::vector<std::int64_t>> shape;  // of the first argument
+  std::string type;                                // of it; "": a shape without a type is none
+  std::string collective, dtype, group;
+  std::optional<std::int64_t> elements, ranks, sequence;
+  double bytes = 0;
+};
+
+// The same with each text and shape kept once.
+struct StoredExtra {
+  std::int64_t elements = kNoId, sequence = kNoId;
+  double bytes = 0;
+  std::int32_t ranks = -1;
+  std::uint32_t shape = kNoExtra, type = 0, collective = 0, dtype = 0, group = 0;  // indices
+};
+
+struct Trace {
+  std::string file, sha256;  // its base name, and of its bytes
+  int rank = 0, world = 1;
+  std::optional<std::string> backend;
+  std::string hardware;           // the first device's name; "": none
+  std::size_t read = 0;           // events in the file, the ignored ones too
+  std::deque<TraceEvent> events;  // by begin, the longer first, then by external id
+  std::vector<std::string> names;
+  std::deque<StoredExtra> extras;
+  std::vector<std::vector<std::int64_t>> shapes;
+
+  const std::string& Name(const TraceEvent& event) const { return names[event.name]; }
+  std::optional<EventExtra> Extra(const TraceEvent& event) const;
+};
+
+// Plain or gzip, by its first bytes. Cost: memory of at most 100 bytes an event, 60 MB of JSON a
+// second. Throws Error{kConfig} naming file, byte or event, what was found and what to do: for a
+// file that is cut off, no JSON, or of another profiler; for a time that is no number.
+Trace ReadTrace(const std::filesystem::path& file);
+
+// All of a text file's bytes, unpacked where they are packed. Throws as ReadTrace.
+std::string UnpackedText(const std::filesystem::path& file);
+
+// "12.345" as 12345; false where it is no decimal number of at most 64 bits of nanoseconds.
+bool NanosecondsOf(std::string_view microseconds, std::int64_t& nanoseconds);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,154 @@
+// The keys of facts as JSON.
+#include "harness/records/record.hpp"
+#include "harness/traces/trace_facts.hpp"
+
+namespace sparfuse::harness {
+
+template <>
+const std::vector<RecordKey<Spread>>& KeysOf<Spread>() {
+  using S = Spread;
+  static const std::vector<RecordKey<S>> kKeys = {
+      Key<&S::median>({.name = "median"}), Key<&S::low>({.name = "low"}),
+      Key<&S::high>({.name = "high"}), Key<&S::n>({.name = "n"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedHost>>& KeysOf<TracedHost>() {
+  using H = TracedHost;
+  static const std::vector<RecordKey<H>> kKeys = {
+      Key<&H::forward_us>({.name = "forward_us", .unit = "us"}),
+      Key<&H::backward_us>({.name = "backward_us", .unit = "us"}),
+      Key<&H::update_us>({.name = "update_us", .unit = "us"}),
+      Key<&H::hook_us_a_tensor>({.name = "hook_us_a_tensor", .unit = "us"}),
+      Key<&H::exchange_call_us>({.name = "exchange_call_us", .unit = "us"}),
+      Key<&H::copy_back_us_a_tensor>({.name = "copy_back_us_a_tensor", .unit = "us"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedTensor>>& KeysOf<TracedTensor>() {
+  using T = TracedTensor;
+  static const std::vector<RecordKey<T>> kKeys = {
+      Key<&T::shape>({.name = "shape"}), Key<&T::ready_us>({.name = "ready_us", .unit = "us"}),
+      Key<&T::low>({.name = "low", .unit = "us"}), Key<&T::high>({.name = "high", .unit = "us"}),
+      Key<&T::idle_us>({.name = "idle_us", .unit = "us"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedIdle>>& KeysOf<TracedIdle>() {
+  using I = TracedIdle;
+  static const std::vector<RecordKey<I>> kKeys = {
+      Key<&I::forward_us>({.name = "forward_us", .unit = "us"}),
+      Key<&I::backward_us>({.name = "backward_us", .unit = "us"}),
+      Key<&I::update_us>({.name = "update_us", .unit = "us"}),
+      Key<&I::period_us>({.name = "period_us", .unit = "us"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedExchange>>& KeysOf<TracedExchange>() {
+  using E = TracedExchange;
+  static const std::vector<RecordKey<E>> kKeys = {
+      Key<&E::collective>({.name = "collective"}),
+      Key<&E::elements>({.name = "elements"}),
+      Key<&E::dtype>({.name = "dtype", .empty_is_null = true}),
+      Key<&E::ranks>({.name = "ranks"}),
+      Key<&E::group>({.name = "group"}),
+      Key<&E::us>({.name = "us", .unit = "us"}),
+      Key<&E::us_by_step>({.name = "us_by_step", .unit = "us"}),
+      Key<&E::begin_us>({.name = "begin_us", .unit = "us"}),
+      Key<&E::end_us>({.name = "end_us", .unit = "us"}),
+      Key<&E::bytes>({.name = "bytes"}),
+      Key<&E::bus_gbytes_per_s_at_low>({.name = "bus_gbytes_per_s_at_low", .unit = "GB/s"}),
+      Key<&E::kernel>({.name = "kernel", .optional = true}),
+      Key<&E::sequence>({.name = "sequence", .optional = true})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedBroadcast>>& KeysOf<TracedBroadcast>() {
+  using B = TracedBroadcast;
+  static const std::vector<RecordKey<B>> kKeys = {Key<&B::collective>({.name = "collective"}),
+                                                  Key<&B::a_step>({.name = "a_step"}),
+                                                  Key<&B::bytes_a_step>({.name = "bytes_a_step"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TracedDevice>>& KeysOf<TracedDevice>() {
+  using D = TracedDevice;
+  static const std::vector<RecordKey<D>> kKeys = {
+      Key<&D::kernel_us>({.name = "kernel_us", .unit = "us"}),
+      Key<&D::kernel_us_tenth>({.name = "kernel_us_tenth", .unit = "us"}),
+      Key<&D::kernel_us_hundredth>({.name = "kernel_us_hundredth", .unit = "us"}),
+      Key<&D::memory_gbytes_per_s>({.name = "memory_gbytes_per_s", .unit = "GB/s"}),
+      Key<&D::host_link_gbytes_per_s>({.name = "host_link_gbytes_per_s", .unit = "GB/s"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TraceFacts>>& KeysOf<TraceFacts>() {
+  using F = TraceFacts;
+  static const std::vector<RecordKey<F>> kKeys = {
+      Key<&F::schema>({.name = "schema"}),
+      Key<&F::file>({.name = "file"}),
+      Key<&F::sha256>({.name = "sha256", .leaves = Leaves::kHash}),
+      Key<&F::rank>({.name = "rank"}),
+      Key<&F::world>({.name = "world"}),
+      Key<&F::backend>({.name = "backend"}),
+      Key<&F::device>({.name = "device"}),
+      Key<&F::hardware>({.name = "hardware", .empty_is_null = true}),
+      Key<&F::steps_found>({.name = "steps_found"}),
+      Key<&F::steps_used>({.name = "steps_used"}),
+      Key<&F::passes_a_step>({.name = "passes_a_step"}),
+      Key<&F::period_us>({.name = "period_us", .unit = "us"}),
+      Key<&F::forward_us>({.name = "forward_us", .unit = "us"}),
+      Key<&F::backward_us>({.name = "backward_us", .unit = "us"}),
+      Key<&F::update_us>({.name = "update_us", .unit = "us"}),
+      Key<&F::idle_share_of_backward>({.name = "idle_share_of_backward", .optional = true}),
+      Key<&F::launch_lag_us>({.name = "launch_lag_us", .unit = "us", .optional = true}),
+      Key<&F::bound>({.name = "bound", .optional = true}),
+      Key<&F::host>({.name = "host"}),
+      Key<&F::idle>({.name = "idle"}),
+      Key<&F::hooks_us>({.name = "hooks_us", .unit = "us"}),
+      Key<&F::exposed_us>({.name = "exposed_us", .unit = "us"}),
+      Key<&F::rest_us>({.name = "rest_us", .unit = "us"}),
+      Key<&F::tensors_a_step>({.name = "tensors_a_step"}),
+      Key<&F::same_order>({.name = "same_order"}),
+      Key<&F::tensors>({.name = "tensors"}),
+      Key<&F::exchanges>({.name = "exchanges"}),
+      Key<&F::before_backward>({.name = "before_backward"}),
+      Key<&F::on_device>({.name = "on_device", .optional = true}),
+      Key<&F::exchange_call_tenth_us>({.name = "exchange_call_tenth_us", .optional = true}),
+      Key<&F::exchange_call_ninetieth_us>({.name = "exchange_call_ninetieth_us", .optional = true}),
+      Key<&F::compiled_regions>({.name = "compiled_regions", .optional = true}),
+      Key<&F::notes>({.name = "notes", .leaves = Leaves::kWords})};
+  return kKeys;
+}
+
+nlohmann::json ToJson(const TraceFacts& facts) { return WriteRecord(facts); }
+
+template <>
+const std::vector<RecordKey<TracedTransfer>>& KeysOf<TracedTransfer>() {
+  using T = TracedTransfer;
+  static const std::vector<RecordKey<T>> kKeys = {
+      Key<&T::collective>({.name = "collective"}), Key<&T::elements>({.name = "elements"}),
+      Key<&T::bytes>({.name = "bytes"}),
+      Key<&T::transfer_us>({.name = "transfer_us", .unit = "us"}),
+      Key<&T::group_ranks>({.name = "group_ranks"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<TransferFacts>>& KeysOf<TransferFacts>() {
+  using T = TransferFacts;
+  static const std::vector<RecordKey<T>> kKeys = {Key<&T::ranks>({.name = "ranks"}),
+                                                  Key<&T::exchanges>({.name = "exchanges"})};
+  return kKeys;
+}
+
+nlohmann::json ToJson(const TransferFacts& transfers) { return WriteRecord(transfers); }
+
+}  // namespace sparfuse::harness

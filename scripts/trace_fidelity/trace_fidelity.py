@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Measures how well a one-rank trace predicts the step of several ranks of torch's DDP over gloo.
+
+    scripts/trace_fidelity/trace_fidelity.py --sparfuse build/release/harness/sparfuse \
+        --ranks 2 --runs 3 --out FOLDER
+
+Run by a Python that has PyTorch. In turns, RUNS times: a step of one rank and of RANKS ranks without
+the profiler, and a trace of one rank. Then what the model makes of the trace, with and without
+--step-ms, beside the measured step; of the model without a trace (multiply-accumulates at the rate of a
+product); and of two formulas, the largest of computation and wire, and their sum. Writes
+FOLDER/fidelity.json and prints a table. Ranks share the cores of this machine: more ranks than cores
+tell nothing.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import training  # noqa: E402
+
+ROOT = HERE.parent.parent
+
+
+def run_ranks(world, out, profiled, port):
+    environment = os.environ | {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "training.py"), str(rank), str(world), str(out), profiled],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for rank in range(world)
+    ]
+    texts = [process.communicate(timeout=300)[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit(f"training on {world} ranks failed")
+    return json.loads(texts[0]) if profiled == "0" else None
+
+
+def cluster_text(ranks, measured, alone):
+    curve = sorted(measured["all_reduce"])
+    for i in range(len(curve) - 2, -1, -1):  # times of a curve grow
+        curve[i][1] = min(curve[i][1], curve[i + 1][1])
+    size, us = curve[-1]
+    gbps = 8e-3 * 2 * (ranks - 1) / ranks * size / us
+    inputs = {
+        "inter_node_gbps": 2 * gbps,
+        "inter_node_efficiency": 0.5,
+        "inter_node_us": curve[0][1] / (2 * (ranks - 1)),
+        "intra_node_gbps": 2 * gbps,
+        "intra_node_us": curve[0][1] / (2 * (ranks - 1)),
+        "memory_gbytes_per_s": alone["memory_gbytes_per_s"],
+        "kernel_us": 2,
+        "compute_tflops": alone["tflops"],
+        "host_link_gbytes_per_s": alone["memory_gbytes_per_s"],
+        "host_memory_gbytes_per_s": alone["memory_gbytes_per_s"],
+        "exchange_host_us": 20,
+    }
+    lines = [
+        'title = "Processes of this machine, by gloo"',
+        'source = "trace_fidelity.py"',
+        'hardware = "this machine"',
+        f"nodes = {ranks}",
+        "ranks_per_node = 1",
+        "[input]",
+    ]
+    for name, value in inputs.items():
+        kind = "declared" if name in ("kernel_us", "exchange_host_us") else "measured"
+        lines.append(f'{name} = {{ value = {value:.6g}, kind = "{kind}", source = "here" }}')
+    lines += [
+        "[[curve]]",
+        'operation = "all-reduce"',
+        f"ranks = {ranks}",
+        f"bytes = {[float(size) for size, _ in curve]}",
+        f"us = {[round(us, 3) for _, us in curve]}",
+        'kind = "measured"',
+        'source = "torch.distributed.all_reduce by gloo"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def throughput(arguments, results, *more):
+    """Samples a second of the dense step, with its band, as `sparfuse advise` models it."""
+    done = subprocess.run(
+        [arguments.sparfuse, "--results", str(results), "advise", "--cluster", "here", "--methods",
+         "dense", "--workers", str(arguments.ranks), "--batch", str(training.BATCH), "--json", *more],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    method = json.loads(done.stdout)["rankings"][0]["methods"][0]
+    return method["throughput"]
+
+
+def step_ms(rate, ranks):
+    per_step = ranks * training.BATCH * 1e3
+    band = [per_step / rate[key] if rate.get(key) else None for key in ("value", "high", "low")]
+    return band
+
+
+def median(values):
+    return sorted(values)[len(values) // 2]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sparfuse", required=True)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    out = arguments.out
+    profiles = out / "results" / "profiles"
+    profiles.mkdir(parents=True, exist_ok=True)
+    alone, together, traces = [], [], []
+    for run in range(arguments.runs):  # in turns: what drifts meets all of them
+        folder = out / f"run{run}"
+        folder.mkdir(exist_ok=True)
+        alone.append(run_ranks(1, folder, "0", 29600 + 10 * run))
+        run_ranks(1, folder, "1", 29601 + 10 * run)
+        together.append(run_ranks(arguments.ranks, folder, "0", 29602 + 10 * run))
+        traces.append(folder / "trace-rank0.json.gz")
+    one = {key: median([each[key] for each in alone]) for key in alone[0]}
+    measured = {"step_ms": median([each["step_ms"] for each in together])}
+    measured["all_reduce"] = [
+        [size, median([each["all_reduce"][i][1] for each in together])]
+        for i, (size, _) in enumerate(together[0]["all_reduce"])
+    ]
+    (profiles / "here.toml").write_text(cluster_text(arguments.ranks, measured, one))
+    table = out / "gpt.json"
+    describe = ROOT / "harness/python/sparfuse/describe.py"
+    subprocess.run(
+        [sys.executable, str(describe), f"{HERE / 'training.py'}:gpt", "--batch",
+         str(training.BATCH), "-o", str(table)],
+        check=True,
+    )  # fmt: skip
+    workload = f"table:{table}"
+    results = out / "results"
+
+    with_trace, without_step, in_band = [], [], 0
+    for each, trace in zip(alone, traces):
+        common = ["--trace", str(trace), "--accept-spread", "--workload", workload]
+        corrected = step_ms(
+            throughput(arguments, results, *common, "--step-ms", str(each["step_ms"])),
+            arguments.ranks,
+        )
+        with_trace.append(corrected[0])
+        plain = step_ms(throughput(arguments, results, *common), arguments.ranks)
+        without_step.append(plain)
+        in_band += plain[1] <= measured["step_ms"] <= plain[2]
+    untraced = step_ms(throughput(arguments, results, "--workload", workload), arguments.ranks)
+    elements = sum(
+        math.prod(tensor["shape"]) for tensor in json.loads(table.read_text())["tensors"]
+    )
+    size, us = measured["all_reduce"][-1]
+    wire = us * 4 * elements / size / 1e3
+    compute = one["step_ms"]
+    rows = {
+        "measured": [measured["step_ms"], min(t["step_ms"] for t in together),
+                     max(t["step_ms"] for t in together)],
+        "one-rank trace, --step-ms": [median(with_trace), min(with_trace), max(with_trace)],
+        "one-rank trace alone": [median([p[0] for p in without_step]),
+                                 min(p[1] for p in without_step), max(p[2] for p in without_step)],
+        "no trace": untraced,
+        "formula: largest of step of one rank and wire": [max(compute, wire)] * 3,
+        "formula: their sum": [compute + wire] * 3,
+    }  # fmt: skip
+    found = {
+        "ranks": arguments.ranks,
+        "runs": arguments.runs,
+        "cpu": re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())[1],
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "one_rank_ms": one["step_ms"],
+        "one_rank_runs_ms": [each["step_ms"] for each in alone],
+        "rows": rows,
+        "trace_alone_in_band": in_band,
+    }
+    (out / "fidelity.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(f"{found['cpu']}, {found['cores']} cores, load {found['load_average']:.1f}; "
+          f"{arguments.ranks} ranks, n = {arguments.runs}")  # fmt: skip
+    for name, (value, low, high) in rows.items():
+        error = "" if name == "measured" else f"{100 * (value / measured['step_ms'] - 1):+6.1f} %"
+        print(f"{name:48} {value:8.2f} ms [{low:.2f}, {high:.2f}] {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,303 @@
+// Tests how a trace meets a model's table and a cluster: joins, corrections, the block in the
+// cluster's file, and a modelled step that is written as a trace and read again.
+#include "harness/traces/trace_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "core/engine/model/model_engine.hpp"
+#include "harness/catalog/model_table.hpp"
+#include "harness/clusters/cluster_calibration.hpp"
+#include "harness/files/durable_file.hpp"
+#include "harness/run/model/modelled_cell.hpp"
+#include "harness/traces/kineto_trace.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/source_directory.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ErrorOf;
+using workloads::LayerTensor;
+
+std::string Case(const std::string& name) {
+  return (testing::SourceDirectory() / "tests/harness/traces/cases" / name).string();
+}
+
+LayerTensor Tensor(const char* name, std::vector<std::int64_t> shape) {
+  std::size_t numel = 1;
+  for (const std::int64_t size : shape) numel *= static_cast<std::size_t>(size);
+  return {name, std::move(shape), numel, 1};
+}
+
+TraceFacts HandCpu() { return ReadTraceFacts(Case("hand-cpu.json"), {}); }
+
+TEST(JoinedTensors, AreByPositionIfShapesAgree) {
+  const std::vector<LayerTensor> table = {Tensor("a", {4}), Tensor("b", {4, 8}),
+                                          Tensor("c", {8, 16})};
+  const JoinedTensors joined = JoinTensors(HandCpu(), table, "t.json");
+  EXPECT_EQ(joined.positions, (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_TRUE(joined.notes.empty());
+}
+
+TEST(JoinedTensors, AreByShapeIfTheOrderDiffers) {
+  const std::vector<LayerTensor> table = {Tensor("c", {8, 16}), Tensor("b", {4, 8}),
+                                          Tensor("a", {4})};
+  const JoinedTensors joined = JoinTensors(HandCpu(), table, "t.json");
+  EXPECT_EQ(joined.positions, (std::vector<std::size_t>{2, 1, 0}));
+  EXPECT_SAYS(joined.notes.at(0), "may be swapped");
+}
+
+TEST(JoinedTensors, LeaveOutWhatIsUnusedIfOneChoiceAlonDoes) {
+  std::vector<LayerTensor> table = {Tensor("a", {4}), Tensor("unused", {7}), Tensor("b", {4, 8}),
+                                    Tensor("c", {8, 16})};
+  const JoinedTensors joined = JoinTensors(HandCpu(), table, "t.json");
+  EXPECT_EQ(joined.positions, (std::vector<std::size_t>{0, 2, 3}));
+  EXPECT_SAYS(joined.notes.at(0), "left out: unused");
+  table[1] = Tensor("a2", {4});  // either of two may be the one
+  EXPECT_SAYS(ErrorOf([&] { JoinTensors(HandCpu(), table, "t.json"); }),
+              "hand-cpu.json and t.json: shapes differ (4: 1 in the trace, 2 in the table)");
+}
+
+TEST(JoinedTensors, OfAnotherModelAreRefused) {
+  EXPECT_SAYS(ErrorOf([&] { JoinTensors(HandCpu(), std::vector{Tensor("a", {4})}, "t.json"); }),
+              "3 gradients, and the table has 1 tensors");
+  const std::vector<LayerTensor> other = {Tensor("a", {4}), Tensor("b", {4, 9}),
+                                          Tensor("c", {8, 16})};
+  EXPECT_SAYS(ErrorOf([&] { JoinTensors(HandCpu(), other, "t.json"); }),
+              "4x8: 1 in the trace, 0 in the table; 4x9: 0 in the trace, 1 in the table");
+}
+
+// Without shapes DDP's buckets prove the order.
+TEST(JoinedTensors, WithoutShapesAreProvedByBuckets) {
+  TraceFacts facts = ReadTraceFacts(Case("hand-gpu-ddp.json"), {});
+  for (TracedTensor& tensor : facts.tensors) tensor.shape.reset();
+  const std::vector<LayerTensor> table = {Tensor("fc", {10, 8}), Tensor("conv", {8, 3, 3, 3})};
+  EXPECT_EQ(JoinTensors(facts, table, "t.json").positions, (std::vector<std::size_t>{0, 1}));
+  const std::vector<LayerTensor> swapped = {table[1], table[0]};
+  EXPECT_SAYS(ErrorOf([&] { JoinTensors(facts, swapped, "t.json"); }),
+              "exchange 0 of 80 elements is no sum of the table's next tensors (216 up to conv)");
+}
+
+// Own traces: all 28 and 29 tensors, by position.
+TEST(JoinedTensors, OfRealTracesAreThoseOfDescribe) {
+  for (const auto& [trace, table] :
+       {std::pair("gpt-torch2.11-cpu.json.gz", "gpt.json"),
+        std::pair("gpt-torch2.15-gloo-rank0.json.gz", "gpt.json"),
+        std::pair("resnet-torch2.11-gloo-rank0.json.gz", "resnet.json")}) {
+    const auto known = ReadJsonFile(Case(table));
+    std::vector<LayerTensor> layers;
+    for (const auto& tensor : known["tensors"])
+      layers.push_back(Tensor("x", tensor["shape"].get<std::vector<std::int64_t>>()));
+    const TraceFacts facts = ReadTraceFacts(Case(trace), {});
+    EXPECT_TRUE(JoinTensors(facts, layers, table).notes.empty()) << trace;
+  }
+  // And without shapes, of one process: nothing proves it, and a note says so.
+  const auto known = ReadJsonFile(Case("resnet.json"));
+  std::vector<LayerTensor> layers;
+  for (const auto& tensor : known["tensors"])
+    layers.push_back(Tensor("x", tensor["shape"].get<std::vector<std::int64_t>>()));
+  const TraceFacts facts = ReadTraceFacts(Case("resnet-torch2.11-noshapes.json.gz"), {});
+  EXPECT_EQ(JoinTensors(facts, layers, "resnet.json").notes.size(), 1U);
+}
+
+// A cluster of two nodes of four cards.
+constexpr const char* kCluster = R"(title    = "Two nodes"
+source   = "test"
+hardware = "made up"
+nodes          = 2
+ranks_per_node = 4
+[input] # mine
+inter_node_gbps          = { value = 100, kind = "data sheet", source = "t" }
+inter_node_us            = { value = 5, kind = "declared", source = "t" }
+intra_node_gbps          = { value = 1000, kind = "data sheet", source = "t" }
+intra_node_us            = { value = 2, kind = "declared", source = "t" }
+memory_gbytes_per_s      = { value = 1000, kind = "data sheet", source = "t" }
+kernel_us                = { value = 4, kind = "declared", source = "t" }
+compute_tflops           = { value = 30, kind = "declared", source = "t" }
+host_link_gbytes_per_s   = { value = 25, kind = "data sheet", source = "t" }
+host_memory_gbytes_per_s = { value = 100, kind = "declared", source = "t" }
+exchange_host_us         = { value = 100, kind = "declared", source = "t" }
+)";
+
+class TraceOnCluster : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(folder_);
+    Write("mine.toml", kCluster);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  void Write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+  }
+
+  const fs::path folder_ =
+      fs::temp_directory_path() / ("trace_on_cluster_" + std::to_string(::getpid()));
+  const ProfileFolders profiles_{folder_};
+
+  const DeclaredCluster& Cluster() const { return LoadDeclaredCluster(profiles_, "mine"); }
+  TraceImport Import(const std::string& file) const {
+    TraceImport asked;
+    asked.files = {file};
+    asked.batch = 32;
+    return asked;
+  }
+};
+
+TEST_F(TraceOnCluster, BecomesATableAndABlockThatTheNextImportReplaces) {
+  const TraceImport asked = Import(Case("hand-gpu-ddp.json"));
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  EXPECT_EQ(model.name, "hand-gpu-ddp");
+  EXPECT_EQ(model.table["tensors"][0]["name"], "t000-10x8");
+  EXPECT_DOUBLE_EQ(model.table["tensors"][0]["backward_us"].get<double>(), 40);
+  EXPECT_DOUBLE_EQ(model.table["tensors"][1]["backward_us"].get<double>(), 105);
+  EXPECT_DOUBLE_EQ(model.table["forward_us"].get<double>(), 150);
+  EXPECT_DOUBLE_EQ(model.backward_ms, 0.145);
+
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
+  const std::string text = ReadFile(placed.file);
+  EXPECT_TRUE(text.starts_with(kCluster));  // the owner's part is as it was
+  EXPECT_SAYS(text, "kind             = \"measured: trace\"");
+  EXPECT_SAYS(text, "workload         = \"table:tables/hand-gpu-ddp.json\"");
+  // The file states these itself: they stay, and are shown.
+  std::vector<std::string> stated;
+  for (const DeclaredInput& input : placed.stated) stated.push_back(input.name);
+  EXPECT_EQ(stated, (std::vector<std::string>{"exchange_host_us", "kernel_us"}));
+  EXPECT_NEAR(placed.cluster.ComputeOf(placed.workload)->backward_seconds, 145e-6, 1e-12);
+
+  // Once more on its own output: the same text; but not on one that was edited.
+  TracedModel later = model;
+  later.backward_ms = 0.2;
+  const ClusterWithTrace again = WithTrace(text, "mine.toml", later, placed.links,
+                                           "tables/hand-gpu-ddp.json", StatedInputs::kStay);
+  EXPECT_SAYS(again.text, "backward_ms      = 0.2\n");
+  EXPECT_EQ(again.text.find("backward_ms      = 0.145"), std::string::npos);
+  const std::string edited = testing::Replaced(text, "backward_ms      = 0.145", "backward_ms = 7");
+  EXPECT_SAYS(ErrorOf([&] {
+                WithTrace(edited, "mine.toml", later, placed.links, "t", StatedInputs::kStay);
+              }),
+              "what an import wrote was edited since");
+}
+
+TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
+  const TracedModel model = ModelOfTrace(Cluster(), Import(Case("hand-gpu-ddp.json")));
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "mine", model, StatedInputs::kReplaced, folder_ / "out");
+  EXPECT_TRUE(placed.stated.empty());
+  EXPECT_DOUBLE_EQ(placed.cluster.Value("exchange_host_us"), 12);
+  EXPECT_EQ(placed.cluster.Find("kernel_us")->kind, kTraceKind);
+  EXPECT_EQ(DeclaredProfile(placed.cluster, CellOf(placed.cluster,
+                                                   [&] {
+                                                     ReferenceStep step;
+                                                     step.workload = placed.workload;
+                                                     step.batch_per_worker = 32;
+                                                     step.workers = 2;
+                                                     step.method = "dense";
+                                                     step.sparsifier = "none";
+                                                     return step;
+                                                   }()))[0]
+                .kind,
+            "declared, measured: trace");
+}
+
+TEST_F(TraceOnCluster, IsCorrectedByTheStepWithoutTheProfiler) {
+  TraceImport asked = Import(Case("hand-cpu.json"));
+  asked.step_ms = 0.4;  // the traced one takes 0.5
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  EXPECT_NEAR(model.backward_ms, 0.8 * 0.22, 1e-9);
+  EXPECT_NEAR(model.table["tensors"][0]["backward_us"].get<double>(), 0.8 * 65, 1e-9);
+  asked.step_ms = 0.6;
+  EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }),
+              "--step-ms 0.6: the traced step takes 0.500 ms");
+}
+
+// Kernels of a card are not the profiler's: gaps alone shrink.
+TEST_F(TraceOnCluster, OfACardShrinksInItsGapsAlone) {
+  TraceImport asked = Import(Case("hand-gpu-ddp.json"));
+  asked.step_ms = 0.5;
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  EXPECT_NEAR(model.backward_ms, 0.145, 1e-9);  // no gap
+  // 1,000 us a step, of which kernels some 320: half of the rest is left.
+  const DeclaredInput& call = model.inputs.front();
+  EXPECT_EQ(call.name, "exchange_host_us");
+  const TraceFacts& facts = model.facts();
+  const double busy = facts.period_us->median - *facts.idle.period_us;
+  EXPECT_NEAR(call.value, 12 * (500 - busy) / *facts.idle.period_us, 1e-9);
+}
+
+TEST_F(TraceOnCluster, OfUnequalStepsOrWithoutShapesIsRefused) {
+  TraceImport asked = Import(Case("gpt-torch2.11-cpu.json.gz"));
+  EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }),
+              "expected steps that are alike, or --accept-spread");
+  asked.accept_spread = true;
+  EXPECT_GT(ModelOfTrace(Cluster(), asked).spread, 1.5);
+  EXPECT_SAYS(
+      ErrorOf([&] { ModelOfTrace(Cluster(), Import(Case("resnet-torch2.11-noshapes.json.gz"))); }),
+      "its gradients have no shapes: expected record_shapes=True, or --workload");
+}
+
+TEST_F(TraceOnCluster, OfAHostBoundStepBoundsTheHostFromBelow) {
+  TraceImport asked = Import(Case("resnet50-a100-nccl-rank0.json.gz"));
+  asked.workload = "";
+  EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }), "no shapes");
+  // With a table of as many tensors, whose sums the buckets hit.
+  TraceFacts facts = ReadTraceFacts(asked.files[0], {});
+  EXPECT_EQ(facts.bound, "host-bound");
+}
+
+// A modelled dense step, written as a trace, imported, modelled again.
+TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
+  Write("net.json", R"({"name": "net", "unit": "images", "units_per_sample": 1,
+    "batch_per_worker": 32, "source": "test", "tensors": [
+     {"name": "fc", "shape": [1000, 2048], "macs": 2e7},
+     {"name": "conv2", "shape": [512, 512, 3, 3], "macs": 3e8},
+     {"name": "conv1", "shape": [64, 3, 7, 7], "macs": 1e8}]})");
+  ReferenceStep step;
+  step.workload = TableWorkloadName("table:" + (folder_ / "net.json").string(), {});
+  step.batch_per_worker = 32;
+  step.workers = 8;
+  step.method = "dense";
+  step.sparsifier = "none";
+  const DeclaredCluster& cluster = Cluster();
+  const CellConfig cell = CellOf(cluster, step);
+  const ModelConfig config =
+      ConfigureModel(TrialConfig{cell, 1, 0, ""}, DeclaredProfile(cluster, cell));
+  const ModelStep simulated = SimulateStep(config, 0, 1);
+  KinetoStep written;
+  written.world = 8;
+  written.modelled = true;
+  for (const auto& tensor : workloads::LayersOf(step.workload).tensors) {
+    written.tensors.push_back(
+        {tensor.name, tensor.shape, static_cast<std::int64_t>(tensor.numel), false});
+  }
+  written.spans = simulated.spans.at(0);
+  Write("ours.json", KinetoTrace(written));
+
+  const TraceFacts facts = ReadTraceFacts((folder_ / "ours.json").string(), {});
+  EXPECT_EQ(facts.world, 8);
+  ASSERT_EQ(facts.tensors.size(), 3U);
+  const BackwardTimes& backward = *DeclaredProfile(cluster, cell)[0].profile.backward;
+  EXPECT_NEAR(facts.forward_us.median, 1e6 * backward.forward_seconds, 1);
+  double ready = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    ready += 1e6 * backward.tensors[i].seconds;
+    EXPECT_NEAR(facts.tensors[i].ready_us, ready, 1) << i;
+    EXPECT_EQ(facts.tensors[i].shape, written.tensors[i].shape);
+  }
+  EXPECT_NEAR(facts.update_us.median, 1e6 * backward.update_seconds, 1);
+
+  TraceImport asked = Import((folder_ / "ours.json").string());
+  asked.workload = "table:" + (folder_ / "net.json").string();
+  const TracedModel model = ModelOfTrace(cluster, asked);
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
+  const double modelled = 1e3 * Modelled(cluster, step);
+  EXPECT_NEAR(placed.modelled_ms, modelled, 0.005 * modelled);
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
