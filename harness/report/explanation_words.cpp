@@ -195,7 +195,7 @@ std::vector<std::string> ObtainedLines(const Explanation& found) {
     lines.push_back(fmt::format("{}: {}; {}", mode, MeaningOf(mode), fmt::join(machines, " and ")));
   }
   for (std::string& line : UnlikeLines(found)) lines.push_back(std::move(line));
-  const auto [least, most] = std::minmax(found.of.trials.size(), found.over.trials.size());
+  const auto [least, most] = std::minmax({found.of.trials.size(), found.over.trials.size()});
   std::string sample = BlocksText(least, most);
   if (!found.within_noise()) {
     sample += "; computed, so without an interval";
