@@ -1,7 +1,7 @@
 #include "harness/catalog/fusion_plan.hpp"
 
 #include <algorithm>
-#include <array>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,10 +9,34 @@
 #include "core/base/error.hpp"
 #include "core/base/fnv.hpp"
 #include "core/collective/collective.hpp"
+#include "harness/records/record.hpp"
 
 namespace sparfuse::harness {
 
 using nlohmann::json;
+
+template <>
+const std::vector<RecordKey<PlanSummary::TensorCounts>>& KeysOf<PlanSummary::TensorCounts>() {
+  using T = PlanSummary::TensorCounts;
+  static const std::vector<RecordKey<T>> kKeys = {Key<&T::dense>({.name = "dense"}),
+                                                  Key<&T::offloaded>({.name = "offloaded"}),
+                                                  Key<&T::reduced>({.name = "reduced"})};
+  return kKeys;
+}
+
+template <>
+const std::vector<RecordKey<PlanSummary>>& KeysOf<PlanSummary>() {
+  using P = PlanSummary;
+  static const std::vector<RecordKey<P>> kKeys = {
+      Key<&P::step>({.name = "step"}),
+      Key<&P::unit_sizes>({.name = "unit_sizes"}),
+      Key<&P::dense_units>({.name = "dense_units"}),
+      Key<&P::side_units>({.name = "side_units"}),
+      Key<&P::tensors>({.name = "tensors"}),
+      Key<&P::partitions>({.name = "partitions", .optional = true}),
+      Key<&P::paths>({.name = "paths", .optional = true})};
+  return kKeys;
+}
 
 namespace {
 
@@ -63,37 +87,27 @@ Plan DecodePlan(std::span<const std::uint8_t> bytes) {
   }
 }
 
-json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step) {
-  std::size_t dense = 0;
-  std::size_t offloaded = 0;
-  std::size_t reduced = 0;
-  json dense_units = json::array();
-  json side_units = json::array();
-  json partitions = json::array();  // of each unit, where one has several
-  json paths = json::array();       // likewise, where one is not sent the first way
+json ToJson(const PlanSummary& plan) { return WriteRecord(plan); }
+
+PlanSummary SummaryOf(const Plan& plan, const GradientLayout& layout, std::uint64_t step) {
+  PlanSummary summary{.step = step, .unit_sizes = plan.UnitSizes()};
+  auto& partitions = summary.partitions.emplace();
+  auto& paths = summary.paths.emplace();
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
-    if (plan.units[u].sparsified == Sparsified::kNever) dense_units.push_back(u);
-    if (plan.units[u].lane == Lane::kSide) side_units.push_back(u);
+    if (plan.units[u].sparsified == Sparsified::kNever) summary.dense_units.push_back(u);
+    if (plan.units[u].lane == Lane::kSide) summary.side_units.push_back(u);
     partitions.push_back(plan.units[u].partitions);
     paths.push_back(plan.units[u].path);
   }
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
     const TensorPlan tensor = plan.TensorOf(layout, t);
-    dense += tensor.density >= 1;
-    offloaded += tensor.offloaded;
-    reduced += tensor.reduced;
+    summary.tensors.dense += tensor.density >= 1;
+    summary.tensors.offloaded += tensor.offloaded;
+    summary.tensors.reduced += tensor.reduced;
   }
-  json summary = {{"step", step},
-                  {"unit_sizes", plan.UnitSizes()},
-                  {"dense_units", std::move(dense_units)},
-                  {"side_units", std::move(side_units)},
-                  {"tensors", {{"dense", dense}, {"offloaded", offloaded}, {"reduced", reduced}}}};
-  if (std::ranges::any_of(plan.units, [](const Unit& unit) { return unit.partitions > 1; })) {
-    summary["partitions"] = std::move(partitions);
-  }
-  if (std::ranges::any_of(plan.units, [](const Unit& unit) { return unit.path > 0; })) {
-    summary["paths"] = std::move(paths);
-  }
+  if (std::ranges::all_of(partitions, [](int parts) { return parts <= 1; }))
+    summary.partitions.reset();
+  if (std::ranges::all_of(paths, [](int path) { return path == 0; })) summary.paths.reset();
   return summary;
 }
 

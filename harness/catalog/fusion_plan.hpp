@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/fusion/plan.hpp"
@@ -17,12 +19,26 @@ std::vector<std::uint8_t> EncodePlan(const Plan& plan);
 // Throws Error{kData} where the bytes cannot have come from EncodePlan.
 Plan DecodePlan(std::span<const std::uint8_t> bytes);
 
-// {"step", "unit_sizes", "dense_units", "side_units", "tensors": {"dense", "offloaded",
-// "reduced"}}: from which step the plan held, the positions of units that are not sparsified and of
-// those that are selected from on the side lane, and how many tensors of `layout` travel in which
-// way. Where a unit has several partitions or another path than 0, "partitions" and "paths" are
-// those of all units. JSON: outcomes keep it as it is.
-nlohmann::json PlanSummary(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
+// A fusion plan as an outcome keeps it. The outcomes of other programs may say less or more of
+// theirs, which readers take as it stands.
+struct PlanSummary {
+  struct TensorCounts {  // how many travel in which way
+    std::size_t dense = 0, offloaded = 0, reduced = 0;
+    bool operator==(const TensorCounts&) const = default;
+  };
+  std::uint64_t step = 0;       // from which it held
+  std::string unit_sizes = {};  // "3,8"
+  // Positions of the units that are not sparsified, and of those that are selected from on the side
+  // lane.
+  std::vector<std::size_t> dense_units = {}, side_units = {};
+  TensorCounts tensors = {};
+  // Of all units, where one has several partitions, or another path than 0.
+  std::optional<std::vector<int>> partitions = {}, paths = {};
+  bool operator==(const PlanSummary&) const = default;
+};
+nlohmann::json ToJson(const PlanSummary& plan);
+
+PlanSummary SummaryOf(const Plan& plan, const GradientLayout& layout, std::uint64_t step);
 
 // Rank 0's plan, on every rank: what planners look at may differ between ranks, times above all, so
 // that the others' own plans are of no use. `planned` and `layout` are this rank's; of the others'

@@ -1,5 +1,4 @@
 // Compares the step times of two cells, phase by phase: `sparfuse explain`.
-#include "harness/report/explain.hpp"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,9 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/report/explanation.hpp"
+#include "harness/wording/numbers.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 
@@ -15,44 +17,88 @@ namespace {
 
 using nlohmann::json;
 
-// Of two cells modelled on one declared cluster, which inputs decide between them, and where most
-// of what is exposed is not the links' doing; else null.
-json DecidingInputs(const Program& program, const CellConfig& of, const CellConfig& over) {
+constexpr std::size_t kInputsShown = 6;
+
+// What the inputs of declared clusters do to the two steps, where both are modelled: as JSON, null
+// of others, and in paragraphs.
+struct InputsFound {
+  json deciding, exchanged;
+  std::vector<std::string> paragraphs;
+
+  void Add(const Table& table, std::size_t all, const char* smaller) {
+    std::string text = Render(table, TableFormat::kAligned);
+    text.pop_back();  // the last line feed
+    paragraphs.push_back(std::move(text));
+    if (const std::size_t rest = all - table.rows.size(); rest > 0)
+      paragraphs.push_back(
+          fmt::format("({} more input{} with smaller {})", rest, rest == 1 ? "" : "s", smaller));
+  }
+};
+
+// Of two cells on one declared cluster, which inputs decide between them, and where most of what is
+// exposed is not the links' doing.
+void AddDeciding(const Program& program, const CellConfig& of, const CellConfig& over,
+                 const std::string& ratio, InputsFound& found) {
   const ProfileFolders& profiles = program.store().profiles();
-  if (!of.modelled() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster))
-    return nullptr;
+  if (!of.modelled() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster)) return;
   fmt::print(stderr, "which input decides: models {} again with each input at its ends\n",
              of.cluster);
   ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
-  json found = WriteRecord(EffectsOfInputs(cluster, of, over));
-  found["hints"] = json::array();
+  const InputEffects effects = EffectsOfInputs(cluster, of, over);
+  Table table{.columns = {"which input decides", "declared", "share", ratio, "measure it with"},
+              .alignment = "llrll"};
+  for (const InputEffect& each : effects.effects) {
+    if (table.rows.size() == kInputsShown) break;
+    table.rows.push_back({each.input,
+                          fmt::format("{:.4g} [{:.4g}, {:.4g}]", each.value, each.low, each.high),
+                          fmt::format("{:.0f} %", 100 * each.share),
+                          fmt::format("{:.3f}, {:.3f}{}", each.ratio_low, each.ratio_high,
+                                      each.turns ? ": turns the order" : ""),
+                          each.measure});
+  }
+  if (!table.rows.empty()) found.Add(table, effects.effects.size(), "shares");
+  found.deciding = WriteRecord(effects);
+  found.deciding["hints"] = json::array();
   for (const CellConfig* cell : {&of, &over}) {
     const ExposedShare exposed = ExposedOf(cluster, *cell);
-    if (exposed.mostly_not_links()) found["hints"].push_back(ExposedText(cell->method, exposed));
+    if (!exposed.mostly_not_links()) continue;
+    const std::string hint = ExposedText(cell->method, exposed);
+    found.deciding["hints"].push_back(hint);
+    found.paragraphs.push_back("hint: " + hint);
   }
-  return found;
 }
 
-// Of one cell modelled on two declared clusters, which of their inputs make the difference; else
-// null.
-json ExchangedInputsOf(const Program& program, const CellConfig& of, const CellConfig& over) {
+// Of one cell on two declared clusters, which of their inputs make the difference.
+void AddExchanged(const Program& program, const CellConfig& of, const CellConfig& over,
+                  const Explanation& names, InputsFound& found) {
   const ProfileFolders& profiles = program.store().profiles();
   CellConfig elsewhere = of;
   elsewhere.cluster = over.cluster;
   elsewhere.ranks_per_node = over.ranks_per_node;
   if (!of.modelled() || of.cluster == over.cluster || !(elsewhere == over) ||
       !IsDeclared(profiles, of.cluster) || !IsDeclared(profiles, over.cluster)) {
-    return nullptr;
+    return;
   }
-  json list = json::array();
-  for (const ExchangedInput& each :
-       ExchangedInputs(LoadDeclaredCluster(profiles, of.cluster),
-                       LoadDeclaredCluster(profiles, over.cluster), of, over.ranks_per_node)) {
-    list.push_back(
+  const auto inputs =
+      ExchangedInputs(LoadDeclaredCluster(profiles, of.cluster),
+                      LoadDeclaredCluster(profiles, over.cluster), of, over.ranks_per_node);
+  Table table{.columns = {"what the clusters differ in", names.of.name, names.over.name,
+                          "step, over that with the other's"},
+              .alignment = "lrrr"};
+  found.exchanged = json::array();
+  for (const ExchangedInput& each : inputs) {
+    found.exchanged.push_back(
         {{"what", each.what}, {"of", each.of}, {"over", each.over}, {"factor", each.factor}});
+    if (table.rows.size() == kInputsShown) continue;
+    const auto stated = [](const std::string& text) { return text.empty() ? kNone : text; };
+    table.rows.push_back(
+        {each.what, stated(each.of), stated(each.over), fmt::format("{:.3g}x", each.factor)});
   }
-  return list;
+  if (inputs.empty()) return;
+  found.Add(table, inputs.size(), "factors");
+  found.paragraphs.emplace_back(
+      "Inputs act on each other: the factors do not multiply to the whole.");
 }
 
 }  // namespace
@@ -68,19 +114,23 @@ int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem:
     more.push_back(option);
     more.push_back(cell->cell->config_hash);
   }
-  // Python reads the parts of steps from the series, their statistics are made here.
+  // Python reads the parts of steps from the series, and draws; numbers and words are made here.
   const auto folder = ReportFile(program, loaded->experiment.id).parent_path();
   const auto parts = folder / "explained-parts.json";
-  const auto differences = folder / "explained-differences.json";
+  const auto explained = folder / "explained.json";
   DrawExperiment(program, "parts", *loaded, parts, more);
-  const json found = ReadJsonFile(parts);
-  const bool same_mode = cells.of->cell->config.mode == cells.over->cell->config.mode;
-  json compared = StepDifferences(found["of"], found["over"], same_mode);
-  compared["deciding"] = DecidingInputs(program, cells.of->cell->config, cells.over->cell->config);
-  compared["exchanged"] =
-      ExchangedInputsOf(program, cells.of->cell->config, cells.over->cell->config);
-  WriteFileDurably(differences, compared.dump(1) + "\n");
-  more.insert(more.end(), {"--differences", differences.string()});
+  const Explanation found =
+      Explain(loaded->experiment.id, loaded->results, cells, ReadExplainedSteps(parts));
+  const CellConfig &of = cells.of->cell->config, &over = cells.over->cell->config;
+  InputsFound inputs;
+  AddDeciding(program, of, over, found.over.name + " / " + found.of.name, inputs);
+  AddExchanged(program, of, over, found, inputs);
+  json written = ToJson(found);
+  written["deciding"] = std::move(inputs.deciding);
+  written["exchanged"] = std::move(inputs.exchanged);
+  written["text"] = WordsOf(found, inputs.paragraphs);
+  WriteFileDurably(explained, written.dump(1) + "\n");
+  more.insert(more.end(), {"--found", explained.string()});
   if (program.json()) more.push_back("--json");
   DrawExperiment(program, "explain", *loaded,
                  out.empty() ? FiguresFolder(program, loaded->experiment.id) : out, more);

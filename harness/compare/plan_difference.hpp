@@ -19,7 +19,7 @@ struct SidePlan {
   std::optional<double> sparsify_seconds, exposed_seconds;  // a step's, for the reason
 };
 
-// What PlanSummary wrote last in an outcome, without its step; null where there is none.
+// The last PlanSummary of an outcome, without its step; null where there is none.
 nlohmann::json LastPlan(const nlohmann::json& outcome);
 
 // "" where all plans are equal or fewer than two are known, else "h100 makes 12 exchanges: 3 dense

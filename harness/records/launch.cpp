@@ -30,9 +30,8 @@ const std::vector<RecordKey<LaunchBinding>>& KeysOf<LaunchBinding>() {
   using B = LaunchBinding;
   static const std::vector<RecordKey<B>> kKeys = {
       Key<&B::hosts>({.name = "hosts"}), Key<&B::cores>({.name = "cores"}),
-      Key<&B::numa>({.name = "numa"}),
-      Key<&B::card>({.name = "card", .later = true, .empty_is_null = true}),
-      Key<&B::interface>({.name = "interface", .later = true, .empty_is_null = true})};
+      Key<&B::numa>({.name = "numa"}), Key<&B::card>({.name = "card", .empty_is_null = true}),
+      Key<&B::interface>({.name = "interface", .empty_is_null = true})};
   return kKeys;
 }
 

@@ -86,7 +86,7 @@ template <>
 const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
   using B = BackwardTimes;
   static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::steps>({.name = "steps", .meaning = "that were timed", .later = true}),
+      Key<&B::steps>({.name = "steps", .meaning = "that were timed"}),
       Key<&B::begin_seconds>({.name = "begin_seconds", .unit = "s", .meaning = "before forward"}),
       Key<&B::forward_seconds>({.name = "forward_seconds", .unit = "s", .meaning = "of a batch"}),
       Key<&B::tensors>({.name = "tensors", .meaning = "backward of each, in ready order"}),

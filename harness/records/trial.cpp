@@ -34,7 +34,7 @@ template <>
 const std::vector<RecordKey<MetricValue>>& KeysOf<MetricValue>() {
   static const std::vector<RecordKey<MetricValue>> kKeys = {
       Key<&MetricValue::value>({.name = "value"}),
-      Key<&MetricValue::unit>({.name = "unit", .leaves = Leaves::kOption, .later = true})};
+      Key<&MetricValue::unit>({.name = "unit", .leaves = Leaves::kOption})};
   return kKeys;
 }
 

@@ -1,8 +1,7 @@
-// Chooses the two cells that `sparfuse explain` compares, and compares the parts of their steps.
+// Chooses the two cells that `sparfuse explain` compares.
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -35,13 +34,5 @@ struct ExplainedCells {
 ExplainedCells ChooseExplained(const std::vector<Part>& parts,
                                const std::vector<PartResult>& results,
                                const std::vector<TrialRow>& rows, const ExplainRequest& request);
-
-// `of` and `over`, files of the figures' program: {block: {part: seconds}}, as
-// sparfuse_report/explain.py finds them in the series of trials. Returns what it reads again:
-// {paired, blocks: {of, over}, parts: {part: {of, over, difference}}}, the means over the blocks,
-// and the interval of the paired difference. Unpaired, which are all blocks and no interval, where
-// the modes differ or no block is in both.
-nlohmann::json StepDifferences(const nlohmann::json& of, const nlohmann::json& over,
-                               bool same_mode);
 
 }  // namespace sparfuse::harness

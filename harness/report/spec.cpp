@@ -8,6 +8,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_keys.hpp"
+#include "harness/report/agreement.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/prediction.hpp"
 #include "harness/report/provenance.hpp"
@@ -161,6 +162,11 @@ json SetAsideJson(const CellResult& cell) {
   return list;
 }
 
+// What a throughput trial drew while it was disturbed is not drawn; what another learned is.
+bool LeavesOutDisturbed(const CellResult& cell) {
+  return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
+}
+
 // The cells of results[part], each: config with every key, config_hash, dense, trials [{id, block,
 // directory}], metrics {name: {unit, values {block: value}, average, geometric}}, reference, ratios
 // {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
@@ -184,10 +190,8 @@ json CellsJson(const std::vector<PartResult>& results, std::size_t part,
     const auto reference = result.ReferenceOf(i);
     json trials = json::array();
     std::set<std::string> hardware, sources;
-    // What a throughput trial drew while it was disturbed is not drawn; what another learned is.
-    const bool timed = config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
-    for (const auto& [block, trial] : cell.trials) {
-      if (timed && cell.disturbed.contains(block)) continue;
+    const bool timed = LeavesOutDisturbed(cell);
+    for (const auto& [block, trial] : DrawnTrials(cell)) {
       trials.push_back(
           {{"id", trial->trial_id}, {"block", block}, {"directory", trial->directory}});
       hardware.insert(HardwareLine(*trial));
@@ -248,10 +252,12 @@ json PredictionJson(const PredictionSummary& summary) {
 }
 
 // The entries of a part; one that shows predictions gets those of its cells.
-json FiguresJson(const std::vector<Part>& parts, const std::vector<PartResult>& results,
-                 std::size_t i) {
+json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
+                 const std::vector<PartResult>& results, std::size_t i, const Catalog& catalog) {
   json figures = parts[i].figures;
   for (json& figure : figures) {
+    if (figure["kind"] == "agreement" && figure.contains("published"))
+      figure["agreement"] = AgreementOf(figure, results[i], experiment.calibration, catalog);
     if (figure["kind"] != "prediction" || !HasTwins(parts, i)) continue;
     const auto shown = figure["cells"].get<std::set<std::size_t>>();
     figure["prediction"] = PredictionJson(ComparePrediction(results[i], results[i + 1], &shown));
@@ -280,6 +286,14 @@ std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
 }
 
 }  // namespace
+
+std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell) {
+  auto trials = cell.trials;
+  if (LeavesOutDisturbed(cell)) {
+    std::erase_if(trials, [&](const auto& each) { return cell.disturbed.contains(each.first); });
+  }
+  return trials;
+}
 
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,
                             const Catalog& catalog) {
@@ -339,7 +353,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                   {"imported",
                    {{"results", ImportedJson(results[i].imported)},
                     {"table", ToJson(ImportedTable("", results[i].imported))}}},
-                  {"figures", FiguresJson(parts, results, i)},
+                  {"figures", FiguresJson(experiment, parts, results, i, catalog)},
                   {"table", TableJson(results[i], catalog)},
                   {"prediction", json()}};
     if (HasTwins(parts, i)) {

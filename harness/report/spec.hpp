@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -20,6 +21,10 @@ namespace sparfuse::harness {
 nlohmann::json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts,
                               const std::vector<PartResult>& results, const Catalog& catalog,
                               const std::filesystem::path& folder);
+
+// The trials whose series are drawn: of a throughput cell those whose times count, where there are
+// any; what another trial learned is drawn though it was disturbed.
+std::map<int, const TrialRow*> DrawnTrials(const CellResult& cell);
 
 // Makes the result, claim and prediction tables of an experiment, in the order of its parts.
 std::vector<Table> TablesOf(const std::vector<Part>& parts, const std::vector<PartResult>& results,

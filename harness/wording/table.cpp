@@ -84,20 +84,23 @@ std::string BelowTable(const Table& table) {
   return text;
 }
 
-std::string Markdown(const Table& table) {
+std::string Markdown(const Table& table, bool aligned) {
   const std::vector<std::size_t> widths = WidthsOf(table, MarkdownText);
+  const auto right = [&](std::size_t c) { return aligned && table.alignment[c] == 'r'; };
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text = "|";
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const std::string cell = MarkdownText(cells[c]);
-      text += " " + cell + std::string(widths[c] - Width(cell), ' ') + " |";
+      const std::string room(widths[c] - Width(cell), ' ');
+      text += " " + (right(c) ? room + cell : cell + room) + " |";
     }
     return text + "\n";
   };
-  std::string text = fmt::format("### {}\n\n", table.title);
+  std::string text = aligned ? "" : fmt::format("### {}\n\n", table.title);
   text += line(table.columns);
   text += "|";
-  for (const std::size_t width : widths) text += std::string(width + 2, '-') + "|";
+  for (std::size_t c = 0; c < widths.size(); ++c)
+    text += std::string(widths[c] + 1, '-') + (right(c) ? ":|" : "-|");
   text += "\n";
   for (const auto& row : table.rows) text += line(row);
   return text + BelowTable(table);
@@ -190,7 +193,8 @@ std::string Render(const Table& table, TableFormat format) {
     case TableFormat::kText:
       return PlainText(table);
     case TableFormat::kMarkdown:
-      return Markdown(table);
+    case TableFormat::kAligned:
+      return Markdown(table, format == TableFormat::kAligned);
     case TableFormat::kLatex:
       return Latex(table);
   }

@@ -11,15 +11,16 @@
 namespace sparfuse::harness {
 
 struct Table {
-  std::string title;
-  std::string caption;  // mode, hardware, blocks
-  std::vector<std::string> columns;
-  std::string alignment;  // a letter a column: 'l' for words, 'r' for numbers; "": all are words
-  std::vector<std::vector<std::string>> rows;
+  std::string title = {};
+  std::string caption = {};  // mode, hardware, blocks
+  std::vector<std::string> columns = {};
+  // A letter a column: 'l' for words, 'r' for numbers; "": all are words.
+  std::string alignment = {};
+  std::vector<std::vector<std::string>> rows = {};
   // Of each row, "" for one with numbers: "failed" where something went wrong, "absent" where
   // nothing ran or nothing counts. Rows beyond the list's end are "".
-  std::vector<std::string> looks;
-  std::vector<std::string> notes;  // footnotes, the first is [1]
+  std::vector<std::string> looks = {};
+  std::vector<std::string> notes = {};  // footnotes, the first is [1]
 
   void AddColumn(std::string heading, char aligned);
   void AddRow(std::vector<std::string> row, std::string look);
@@ -32,8 +33,9 @@ struct Table {
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
-// kText: columns side by side, for a terminal. kLatex: rules of the package booktabs.
-enum class TableFormat { kText, kMarkdown, kLatex };
+// kText: columns side by side, for a terminal. kAligned: Markdown without the title, whose numbers
+// stand to the right. kLatex: rules of the package booktabs.
+enum class TableFormat { kText, kMarkdown, kAligned, kLatex };
 // Of "text", "md" or "latex".
 TableFormat TableFormatOf(std::string_view name);
 std::string Render(const Table& table, TableFormat format);

@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "core/base/options.hpp"
-#include "harness/catalog/fusion_plan.hpp"
 #include "harness/clusters/profile_data.hpp"
 #include "harness/statistics/statistics.hpp"
 #include "harness/worker/profiling/profiler.hpp"
@@ -87,12 +86,13 @@ Plan Planning::Make(std::uint64_t step) {
     if (IsDense(step)) plan = DensePlan(plan);
   }
   plan = SharePlan(rank_.loop, plan, layout_);
-  plans_.push_back(PlanSummary(plan, layout_, step));
+  plans_.push_back(SummaryOf(plan, layout_, step));
   return plan;
 }
 
 void Planning::Describe(Outcome& outcome) const {
-  outcome.plans = plans_;
+  outcome.plans = nlohmann::json::array();
+  for (const PlanSummary& plan : plans_) outcome.plans.push_back(ToJson(plan));
   if (profile_) outcome.profile = ToJson(*profile_);
 }
 

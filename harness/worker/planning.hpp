@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/cost/cost_model.hpp"
 #include "core/engine/timeline.hpp"
+#include "harness/catalog/fusion_plan.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/records/profile.hpp"
 #include "harness/records/trial.hpp"
@@ -52,8 +52,8 @@ class Planning {
   std::optional<Profile> profile_;
   BackwardProfile backward_;
   CostModel cost_;
-  std::vector<std::vector<double>> observed_;       // rank 0: [tensors][steps] backward seconds
-  nlohmann::json plans_ = nlohmann::json::array();  // of PlanSummary, one a plan
+  std::vector<std::vector<double>> observed_;  // rank 0: [tensors][steps] backward seconds
+  std::vector<PlanSummary> plans_;
 };
 
 }  // namespace sparfuse::harness

@@ -1,4 +1,4 @@
-"""Tests `sparfuse explain`'s numbers, words and picture, on spans and steps made by hand.
+"""Tests `sparfuse explain`'s parts of steps and its picture, on spans and steps made by hand.
 
 PYTHONPATH=harness/figures python tests/figures/explain_test.py
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 import figures_fixture as example
 from sparfuse_report import __main__ as render
-from sparfuse_report import cells, explain, explain_words, exposure
+from sparfuse_report import cells, explain, exposure
 
 SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_seconds", "bytes")
 
@@ -113,9 +113,6 @@ class Exposure(unittest.TestCase):
         outcome["plans"][1] |= {"dense_units": [0], "partitions": [1, 3]}
         said = [exposure.tensors_of(outcome, f"unit {u}", 9) for u in (0, 1)]
         self.assertEqual([each["partitions"] for each in said], [0, 3])
-        text = [explain_words._tensors({"unit": "unit 0", "tensors": each}) for each in said]
-        self.assertEqual(text[0], "2: a to b, 3 elements, whole")
-        self.assertEqual(text[1], "2: c to d, 12 elements, sparsified in 3 parts")
         self.assertIsNone(exposure.tensors_of(outcome, "buffer 1", 9))
         self.assertIsNone(exposure.tensors_of(outcome, "unit 2", 9))
         outcome["plans"][0]["paths"] = [0, 9]
@@ -161,22 +158,6 @@ def span_rows(exposed, unit_end):
     ]
 
 
-def differences_of(of, over, paired):
-    """What the harness makes of the parts of both cells, with intervals from least to most."""
-    parts = {}
-    for name in ("step", "other", "align_wait", "remainder", *explain.PARTS):
-        ours, other = [one[name] for one in of.values()], [one[name] for one in over.values()]
-        change = [a - b for a, b in zip(ours, other)]
-        mean = sum(change) / len(change)
-        bounds = (min(change), max(change)) if paired and len(change) > 1 else (None, None)
-        parts[name] = {
-            "of": sum(ours) / len(ours),
-            "over": sum(other) / len(other),
-            "difference": {"value": mean, "low": bounds[0], "high": bounds[1], "n": len(change)},
-        }
-    return {"paired": paired, "blocks": {"of": list(of), "over": list(over)}, "parts": parts}
-
-
 class Explained(unittest.TestCase):
     """wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
 
@@ -214,55 +195,35 @@ class Explained(unittest.TestCase):
                 (directory / "outcome.json").write_text(json.dumps(outcome))
         spec = made.spec({"id": "quick", "parts": [{"id": "p", "cells": listed}]})
         (self.folder / "spec.json").write_text(json.dumps(spec))
-        pair = cells.Experiment(spec, self.folder / "results").parts[0].cells
-        differences = differences_of(*map(explain.parts_by_block, pair), mode_of_over == "emulated")
-        (self.folder / "differences.json").write_text(json.dumps(differences))
-        return explain.compare(*pair, differences)
+        self.of, self.over = cells.Experiment(spec, self.folder / "results").parts[0].cells
+        names = {"of": {"name": "safusion"}, "over": {"name": "wfbp"}}
+        found = {**names, "unlike_in": {}, "step": {"difference": {"value": -0.0105}}}
+        (self.folder / "found.json").write_text(json.dumps({**found, "text": "it is faster\n"}))
 
     def test_parts_add_up_to_the_median_step(self):
-        found = self.make()
-        self.assertTrue(found["paired"])
-        # Median step: the third one, 33 ms and the exposed time; the blocks' mean is 0.5 ms more.
-        self.assertAlmostEqual(found["step"]["of"], 0.0355)
-        self.assertAlmostEqual(found["step"]["over"], 0.0460)
-        for side in ("of", "over"):
-            self.assertAlmostEqual(
-                sum(part[side] for part in found["parts"]), found["step"][side], places=15
-            )
-        difference = {part["name"]: part["difference"]["value"] for part in found["parts"]}
-        self.assertAlmostEqual(difference["exposed_communication"], -0.0105)
-        self.assertAlmostEqual(difference["backward"], 0.0)
-        self.assertAlmostEqual(sum(difference.values()), found["step"]["difference"]["value"])
-        self.assertEqual(found["step"]["difference"]["n"], 2)
-        self.assertAlmostEqual(found["step"]["difference"]["high"], -0.0105)  # blocks shift alike
+        self.make()
+        of, over = explain.steps_by_block(self.of), explain.steps_by_block(self.over)
+        # Median step: the third one, 33 ms and the exposed time.
+        self.assertAlmostEqual(of[0]["parts"]["step"], 0.0350)
+        self.assertAlmostEqual(of[1]["parts"]["step"], 0.0360)
+        self.assertAlmostEqual(over[0]["parts"]["step"], 0.0455)
+        for block in (*of.values(), *over.values()):
+            parts = block["parts"]
+            parts_of_it = sum(parts[name] for name in (*explain.PARTS, "other"))
+            self.assertAlmostEqual(parts_of_it, parts["step"], places=15)
+        change = {name: of[0]["parts"][name] - over[0]["parts"][name] for name in explain.PARTS}
+        self.assertAlmostEqual(change["exposed_communication"], -0.0105)
+        self.assertAlmostEqual(change["backward"], 0.0)
+        self.assertEqual((of[0]["steps"], of[0]["middle"]), (3, 1))
 
     def test_waits_have_units_and_tensors(self):
-        wait = self.make()["over"]["traces"]["waits"][0]
+        self.make()
+        traces = explain.steps_by_block(self.over)[1]["traces"]
+        wait = traces["waits"][0]
         self.assertEqual((wait["for"], wait["unit"]), ("exchange", "unit 0"))
-        self.assertAlmostEqual(wait["seconds"], 0.0130)
+        self.assertAlmostEqual(wait["seconds"], 0.0135)
         self.assertEqual(wait["tensors"], {"names": ["a", "b"], "elements": 7})
-
-    def test_the_conclusion_names_the_part(self):
-        words = explain_words.conclusion(self.make()).replace("\u202f", " ")
-        self.assertEqual(
-            words,
-            "safusion is 29.6 % faster than wfbp: 10.5 ms of 10.5 ms in exposed communication.",
-        )
-
-    def test_a_difference_within_noise_is_said_to_be_it(self):
-        found = self.make()
-        found["step"]["difference"] = {"value": -0.010, "low": -0.03, "high": 0.01, "n": 2}
-        self.assertIn("cannot be told apart", explain_words.conclusion(found))
-        found["step"]["difference"] = {"value": -0.010, "low": None, "high": None, "n": 1}
-        self.assertIn("by one block each", explain_words.conclusion(found))
-
-    def test_modes_that_differ_are_unlike_numbers_without_an_interval(self):
-        found = self.make(mode_of_over="modelled")
-        self.assertFalse(found["paired"])
-        self.assertIsNone(found["step"]["difference"]["low"])
-        words = " ".join(explain_words.words(found).split())
-        self.assertIn("unlike numbers: emulated against modelled", words)
-        self.assertIn("not paired, so without an interval", words)
+        self.assertEqual((traces["steps"], traces["ranks"]), ([3], [1]))
 
     def test_the_parts_of_every_block_are_written_for_the_harness(self):
         self.make()
@@ -270,7 +231,7 @@ class Explained(unittest.TestCase):
         self.assertEqual(self.explain(verb="parts", out=out)[0], 0)
         found = json.loads(out.read_text())
         self.assertEqual(sorted(found["of"]), ["0", "1"])
-        self.assertAlmostEqual(found["of"]["1"]["exposed_communication"], 0.003)
+        self.assertAlmostEqual(found["of"]["1"]["parts"]["exposed_communication"], 0.003)
 
     def test_a_trial_without_steps_is_named(self):
         self.make()
@@ -286,7 +247,7 @@ class Explained(unittest.TestCase):
         command += ["--out", str(out or self.folder / "out")]
         command += ["--of", self.hashes["safusion"], "--over", self.hashes["wfbp"]]
         if verb == "explain":
-            command += ["--differences", str(self.folder / "differences.json")]
+            command += ["--found", str(self.folder / "found.json")]
         text, error = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(error):
             code = render.main([*command, *more])
@@ -296,21 +257,22 @@ class Explained(unittest.TestCase):
         self.make()
         code, out, error = self.explain()
         self.assertEqual((code, error), (0, ""))
-        self.assertIn("2: a to b, 7 elements", out)
+        self.assertTrue(out.startswith("it is faster\n"))
         written = sorted(path.suffix for path in (self.folder / "out").iterdir())
         self.assertEqual(written, [".pdf", ".png", ".svg"])
         code, out, _ = self.explain("--json")
         found = json.loads(out)
         self.assertEqual((code, len(found["figures"])), (0, 3))
-        self.assertIn("29.6", found["conclusion"])
+        self.assertEqual((found["of"]["name"], "text" in found), ("safusion", False))
 
-    def test_without_spans_the_parts_are_still_told(self):
+    def test_without_spans_the_text_is_still_told(self):
         self.make()
         for path in (self.folder / "results").rglob("spans.npy"):
             path.unlink()
         code, out, _ = self.explain()
         self.assertEqual(code, 0)
-        self.assertIn("no spans were kept", out)
+        self.assertIn("it is faster", out)
+        self.assertIsNone(explain.steps_by_block(self.of)[0]["traces"])
         self.assertIn("not drawn: no trial of safusion", out)
 
     def test_a_cell_that_is_not_there_is_refused(self):

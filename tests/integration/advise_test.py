@@ -5,15 +5,10 @@
 
 import importlib.util
 import json
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SPARFUSE = None
+from program import ProgramTest, main
+
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 QUESTION = ["--workload", "digits-resnet", "--cluster", "mine", "--workers", "4,8",
             "--methods", "dense,wfbp,safusion"]
@@ -47,22 +42,11 @@ TABLE = {
 }
 
 
-class Advise(unittest.TestCase):
+class Advise(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-advise-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        super().setUp()
         (self.folder / "results/profiles").mkdir(parents=True)
         (self.folder / "results/profiles/mine.toml").write_text(CLUSTER)
-
-    def start(self, *arguments):
-        return subprocess.run(
-            [SPARFUSE, "--root", ROOT, "--results", self.folder / "results", *arguments],
-            text=True, capture_output=True, timeout=300, check=False, cwd=self.folder)
-
-    def call(self, *arguments):
-        done = self.start(*arguments)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def test_text_says_what_json_does_and_nothing_is_stored(self):
         answer = json.loads(self.call("advise", *QUESTION, "--json"))
@@ -137,5 +121,4 @@ class Advise(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = str(Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    main()

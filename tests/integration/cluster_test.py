@@ -6,15 +6,10 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from program import ROOT, ProgramTest, main
+
 PAGE = ROOT / "docs/profiles-and-clusters.md"
-SPARFUSE = None
 
 TABLE = {
     "name": "mymodel", "unit": "images", "units_per_sample": 1, "batch_per_worker": 32,
@@ -51,21 +46,13 @@ def all_reduce_log(nodes, ranks_per_node, start_us, gbps):
     return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 1", ""])
 
 
-class ClusterTest(unittest.TestCase):
+class ClusterTest(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-cluster-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.profiles = self.folder / "results/profiles"
+        super().setUp()
+        self.profiles = self.results / "profiles"
         self.experiment = self.folder / "mine.toml"
         self.experiment.write_text(re.search(r"```toml\n(# mine\.toml.*?)```", PAGE.read_text(),
                                              re.DOTALL)[1])
-
-    def call(self, *arguments, code=0):
-        done = subprocess.run(
-            [SPARFUSE, "--root", ROOT, "--results", self.folder / "results", *arguments],
-            text=True, capture_output=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
 
     def make(self, *more):
         said = self.call("cluster", "new", "mine", "--preset", "h100-nvlink-ib", "--nodes", "16",
@@ -268,5 +255,4 @@ method = ["dense", "wfbp"]
 
 
 if __name__ == "__main__":
-    SPARFUSE = sys.argv.pop(1)
-    unittest.main()
+    main()

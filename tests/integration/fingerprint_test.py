@@ -6,14 +6,9 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SPARFUSE = None
+from program import ProgramTest, main
+
 LIVE = """
 id = "live"
 [defaults]
@@ -41,19 +36,7 @@ method = ["dense", "wfbp"]
 """
 
 
-class FingerprintTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-fingerprint-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.results = self.folder / "results"
-
-    def call(self, *arguments, code=0, results=None):
-        done = subprocess.run(
-            [SPARFUSE, "--root", ROOT, "--results", results or self.results, *map(str, arguments)],
-            text=True, capture_output=True, timeout=300, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
-
+class FingerprintTest(ProgramTest):
     def write(self, name, text):
         file = self.folder / name
         file.write_text(text)
@@ -127,5 +110,4 @@ class FingerprintTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = sys.argv.pop(1)
-    unittest.main()
+    main()

@@ -5,16 +5,12 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
 from contextlib import contextmanager
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SPARFUSE = None
+from program import ProgramTest, main
+
 LOADED = 2  # of four blocks
 EXPERIMENT = """
 id = "loaded"
@@ -45,17 +41,7 @@ def load():
             program.wait()
 
 
-class LoadTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-load-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-
-    def call(self, *arguments):
-        done = subprocess.run([SPARFUSE, "--root", ROOT, "--results", self.folder / "results", *map(str, arguments)],
-                              text=True, capture_output=True, timeout=200, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
-
+class LoadTest(ProgramTest):
     def test_a_block_that_was_measured_beside_a_load_is_marked_by_its_control(self):
         file = self.folder / "loaded.toml"
         file.write_text(EXPERIMENT)
@@ -80,5 +66,4 @@ class LoadTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = sys.argv.pop(1)
-    unittest.main()
+    main()

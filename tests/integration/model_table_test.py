@@ -9,14 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from program import ROOT, ProgramTest, main
+
 PAGE = ROOT / "docs/model-tables.md"
 DESCRIBE = ROOT / "harness/python/sparfuse/describe.py"
-SPARFUSE = None
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
 CLAIM = """
@@ -34,10 +31,9 @@ def block(language):
     return re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
 
 
-class ModelTable(unittest.TestCase):
+class ModelTable(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-table-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        super().setUp()
         self.table = json.loads(block("json"))
         self.write()
 
@@ -49,16 +45,6 @@ class ModelTable(unittest.TestCase):
             self.assertIn(old, experiment)
             experiment = experiment.replace(old, new)
         (self.folder / "t.toml").write_text(experiment)
-
-    def start(self, *arguments):
-        return subprocess.run(
-            [SPARFUSE, "--root", str(ROOT), "--results", str(self.folder / "results"), *arguments],
-            text=True, capture_output=True, timeout=300, check=False, cwd=self.folder)
-
-    def call(self, *arguments):
-        done = self.start(*arguments)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def refusal(self, *arguments):
         done = self.start(*arguments)
@@ -157,5 +143,4 @@ class ModelTable(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = str(Path(sys.argv.pop(1)).resolve())
-    unittest.main()
+    main()

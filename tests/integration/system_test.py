@@ -5,30 +5,19 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SPARFUSE = None
+from program import ProgramTest, main
+
 ASKED = ["title", "network.kind", "network.gbps", "network.topology", "node[0].count"]
 
 
-class SystemTest(unittest.TestCase):
+class SystemTest(ProgramTest):
     def setUp(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-system-"))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.file = self.folder / "results/systems/lab.toml"
+        super().setUp()
+        self.file = self.results / "systems/lab.toml"
 
     def call(self, *arguments, code=0):
-        done = subprocess.run(
-            [SPARFUSE, "--root", ROOT, "--results", self.folder / "results", "system", *arguments],
-            text=True, capture_output=True, timeout=60, check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return super().call("system", *arguments, code=code)
 
     def change(self, *changes):
         text = self.file.read_text()
@@ -102,5 +91,4 @@ class SystemTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SPARFUSE = Path(sys.argv.pop(1)).resolve()
-    unittest.main()
+    main()

@@ -219,9 +219,9 @@ CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
   method.sending["dense_fallback"] = false;
   const Composition composition = Compose(with_plan);
   const GradientLayout layout = MakeLayout(tensors, with_plan);
-  const json given = PlanSummary(
+  const json given = ToJson(SummaryOf(
       MakePlan(composition, layout, {cell.workers, cell.ranks_per_node}, nullptr, nullptr), layout,
-      0);
+      0));
   const std::string more = WhatIsMore(plan, given);
   if (!more.empty()) {
     SPARFUSE_THROW(kConfig, fmt::format("its plan says more than the units that a given plan has: "

@@ -14,10 +14,10 @@ the series that it names; nothing else of the store is read.
   sparfuse_report paper  --results DIR --index index.json --out FILE.html
       that file for each experiment of the index, and a page over them.
   sparfuse_report explain --results DIR --experiment ID --spec spec.json --out DIR
-                          --of HASH --over HASH --differences FILE.json [--json]
-      why the steps of two cells, given by their config_hash, take unequal time: text or JSON, and
-      two timelines in the formats of figures. FILE.json has the harness's intervals of what the
-      verb `parts` (the same options, --out FILE.json) found in their steps.
+                          --of HASH --over HASH --found FILE.json [--json]
+      why the steps of two cells, given by their config_hash, take unequal time: two timelines in
+      the formats of figures, and the text or the JSON of FILE.json, which the harness made of what
+      the verb `parts` (the same options, --out FILE.json) found in their steps.
   sparfuse_report skill   --results DIR --index index.json
       predictions of published numbers beside formulas, of all experiments of the index in one table.
   sparfuse_report phase   --data FILE.json --out DIR [--quiet]
@@ -44,7 +44,6 @@ from sparfuse_report import (
     compare,
     explain,
     explain_picture,
-    explain_words,
     kinds,
     paper,
     phase,
@@ -191,22 +190,20 @@ def _cells_of(arguments):
             raise selection.SpecError(
                 f"experiment '{experiment.id}': no cell with results has config_hash {hash}"
             )
-    return experiment, by_hash[arguments.of], by_hash[arguments.over]
+    return by_hash[arguments.of], by_hash[arguments.over]
 
 
 def write_parts(arguments):
-    _, of, over = _cells_of(arguments)
-    found = {"of": explain.parts_by_block(of), "over": explain.parts_by_block(over)}
+    of, over = _cells_of(arguments)
+    found = {"of": explain.steps_by_block(of), "over": explain.steps_by_block(over)}
     Path(arguments.out).write_text(json.dumps(found) + "\n", encoding="utf-8")
     return 0
 
 
 def explain_pair(arguments):
-    experiment, of, over = _cells_of(arguments)
-    found = explain.compare(of, over, read_json(arguments.differences))
-    found = {"experiment": experiment.id, **found}
-    found["within_noise"] = explain_words.within_noise(found)  # null: computed, has none
-    found["conclusion"] = explain_words.conclusion(found)
+    of, over = _cells_of(arguments)
+    found = read_json(arguments.found)
+    text = found.pop("text")
     try:
         drawn = explain_picture.timelines(of, over, found)
         paths = write_figure(drawn, arguments.out, explain_picture.file_name(of, over))
@@ -216,7 +213,7 @@ def explain_pair(arguments):
     if arguments.json:
         print(json.dumps(found, indent=1))
     else:
-        print(explain_words.words(found))
+        print(text)
         print("\n".join(found["figures"]) or missing)
     return 0
 
@@ -255,7 +252,7 @@ def main(argv=None):
         ("figure", draw_figures, spec, ["part", "figure", "data"], []),
         ("report", write_report, spec, [], []),
         ("parts", write_parts, [*spec, *pair], [], []),
-        ("explain", explain_pair, [*spec, *pair, "differences"], [], ["json"]),
+        ("explain", explain_pair, [*spec, *pair, "found"], [], ["json"]),
         ("paper", write_paper, ["results", "index", "out"], [], []),
         ("skill", print_skill, ["results", "index"], [], []),
         ("phase", draw_phase, ["data", "out"], [], ["quiet"]),

@@ -1,4 +1,4 @@
-"""Finds where the difference in step time of two cells comes from, in numbers.
+"""Finds in the series of trials where the time of their steps goes.
 
 The parts of a trial's step are those of the slowest rank of each step, as its metrics'; means over
 the third of the measured steps whose durations lie around the median, so that they add up. What
@@ -10,26 +10,9 @@ import json
 
 import numpy as np
 
-from sparfuse_report import cells as selection
 from sparfuse_report import exposure, plain, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
-FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")
-
-
-class Side:
-    """One of the two cells, with the blocks of it that are compared."""
-
-    def __init__(self, cell, blocks):
-        self.cell = cell
-        self.trials = {block: cell.trials[block] for block in blocks}
-        self.steps = {block: parts_of(trial) for block, trial in self.trials.items()}
-
-    def fact(self, metric):
-        values = [
-            value for block, value in self.cell.values(metric).items() if block in self.trials
-        ]
-        return sum(values) / len(values) if values else None
 
 
 def _slowest(steps, step):
@@ -47,8 +30,8 @@ def _steps_of(trial):
 
 
 def parts_of(trial):
-    """Seconds of the median step's parts, `other` included, which add up to `step`; the quartiles
-    of the steps' durations, and what of `other` is only the median's distance (`remainder`)."""
+    """Seconds of the median step's parts, `other` included, which add up to `step`, and what of
+    `other` is only the median's distance (`remainder`); the quartiles of the steps' durations."""
     steps = _steps_of(trial)
     rows = np.array(
         [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"]])]
@@ -59,20 +42,17 @@ def parts_of(trial):
     parts = {part: float(steps[f"{part}_seconds"][middle].mean()) for part in PARTS}
     step = float(np.median(seconds))
     return {
-        **parts,
-        "other": step - sum(parts.values()),
-        "step": step,
-        "align_wait": float(steps["align_wait_seconds"][middle].mean()),
-        "remainder": step - float(steps["step_seconds"][middle].mean()),
+        "parts": {
+            **parts,
+            "other": step - sum(parts.values()),
+            "step": step,
+            "align_wait": float(steps["align_wait_seconds"][middle].mean()),
+            "remainder": step - float(steps["step_seconds"][middle].mean()),
+        },
         "quartiles": [float(value) for value in np.percentile(seconds, (25, 75))],
         "steps": len(rows),
         "middle": len(middle),
     }
-
-
-def parts_by_block(cell):
-    """{block: parts_of}: what the harness makes differences and their intervals of."""
-    return {block: parts_of(trial) for block, trial in cell.trials.items()}
 
 
 def _outcome(trial):
@@ -100,149 +80,62 @@ def traced_steps(trial):
     return found
 
 
-def _traces(side):
-    """Waits by unit and what ran beside backward, means over traced steps and then over blocks."""
-    blocks, steps, ranks, sampling, plans = [], set(), set(), "", set()
-    described = {}
-    for trial in side.trials.values():
-        outcome = _outcome(trial)
-        plans.add(outcome.get("plan"))
-        total, beside, count = {}, {"exchanges": 0.0, "lanes": 0.0, "other_lanes_sparsify": 0.0}, 0
-        for step, rank, inside in traced_steps(trial):
-            shortest = {}
-            for other in np.unique(inside["rank"]):
-                for key, seconds in exposure.lasting(inside[inside["rank"] == other]).items():
-                    shortest[key] = min(seconds, shortest.get(key, seconds))
-            spans = inside[inside["rank"] == rank]
-            for key, (seconds, late) in exposure.exposure(spans, shortest).items():
-                whole = total.setdefault(key, [0.0, 0.0])
-                whole[0] += seconds
-                whole[1] += late
-                described.setdefault(key[1], exposure.tensors_of(outcome, key[1], step))
-            channels = np.isin(spans["kind"], ("exchange", "negotiate"))
-            local = np.isin(spans["lane"], exposure.LOCAL_LANES)
-            beside["exchanges"] += exposure.overlap(spans, "backward", channels)
-            beside["lanes"] += exposure.overlap(spans, "backward", local)
-            work = local & (spans["kind"] == "sparsify")
-            beside["other_lanes_sparsify"] += float(
-                (spans["end_seconds"][work] - spans["begin_seconds"][work]).sum()
-            )
-            steps.add(step)
-            ranks |= {int(each) for each in np.unique(inside["rank"])}
-            count += 1
-        if count:
-            sampling = series.describe(trial.directory / "spans.npy")["sampling"]
-            blocks.append(
-                (
-                    {key: [each / count for each in value] for key, value in total.items()},
-                    {key: value / count for key, value in beside.items()},
-                )
-            )
-    n = len(blocks)
-    keys = {key for waits, _ in blocks for key in waits}
-    waits = [
-        {
-            "for": what,
-            "unit": label,
-            "seconds": sum(block.get((what, label), (0, 0))[0] for block, _ in blocks) / n,
-            "until_last_rank_seconds": sum(
-                block.get((what, label), (0, 0))[1] for block, _ in blocks
-            )
-            / n,
-            "tensors": described.get(label),
-        }
-        for what, label in keys
-    ]
+def _traces_of(trial, outcome):
+    """Waits by unit and what ran beside backward, means over the traced steps; None of a trial that
+    kept no spans."""
+    traced = traced_steps(trial)
+    if not traced:
+        return None
+    beside = {"exchanges": 0.0, "lanes": 0.0, "other_lanes_sparsify": 0.0}
+    total, described, ranks = {}, {}, set()
+    for step, rank, inside in traced:
+        shortest = {}
+        for other in np.unique(inside["rank"]):
+            for key, seconds in exposure.lasting(inside[inside["rank"] == other]).items():
+                shortest[key] = min(seconds, shortest.get(key, seconds))
+        spans = inside[inside["rank"] == rank]
+        for key, (seconds, late) in exposure.exposure(spans, shortest).items():
+            whole = total.setdefault(key, [0.0, 0.0])
+            whole[0] += seconds
+            whole[1] += late
+            described.setdefault(key[1], exposure.tensors_of(outcome, key[1], step))
+        channels = np.isin(spans["kind"], ("exchange", "negotiate"))
+        local = np.isin(spans["lane"], exposure.LOCAL_LANES)
+        beside["exchanges"] += exposure.overlap(spans, "backward", channels)
+        beside["lanes"] += exposure.overlap(spans, "backward", local)
+        work = local & (spans["kind"] == "sparsify")
+        beside["other_lanes_sparsify"] += float(
+            (spans["end_seconds"][work] - spans["begin_seconds"][work]).sum()
+        )
+        ranks |= {int(each) for each in np.unique(inside["rank"])}
+    count = len(traced)
     return {
-        "blocks": n,
-        "steps": sorted(steps),
+        "steps": [step for step, *_ in traced],
         "ranks": sorted(ranks),
-        "sampling": sampling,
-        "plans": len(plans),
-        "waits": sorted(waits, key=lambda wait: (-wait["seconds"], wait["for"], wait["unit"])),
-        "exposed_seconds": sum(wait["seconds"] for wait in waits),
-        "until_last_rank_seconds": sum(wait["until_last_rank_seconds"] for wait in waits),
-        "beside_backward": (
-            {key: sum(beside[key] for _, beside in blocks) / n for key in blocks[0][1]}
-            if n
-            else None
-        ),
+        "sampling": series.describe(trial.directory / "spans.npy")["sampling"],
+        "waits": [
+            {
+                "for": str(what),
+                "unit": str(label),
+                "seconds": seconds / count,
+                "until_last_rank_seconds": late / count,
+                "tensors": described[label],
+            }
+            for (what, label), (seconds, late) in total.items()
+        ],
+        "beside_backward": {key: value / count for key, value in beside.items()},
     }
 
 
-def _differing(of, over):
-    """The keys of the configuration, in the order of panels, in which the cells differ."""
-    return [
-        key
-        for key in ("method", *of.part.experiment.keys["panel"])
-        if selection.canonical(of.get(key)) != selection.canonical(over.get(key))
-    ]
-
-
-def names(of, over):
-    """What each cell is called: by its method, and by its mode or whatever else is needed to tell
-    the two apart."""
-    keys = _differing(of, over)
-    said = ["mode"] if "mode" in keys else []
-    if "method" not in keys and not said:
-        said = keys[:2]
-
-    def name(cell):
-        words = [selection.field_words(key, cell.get(key)) for key in said]
-        return f"{cell.method} ({', '.join(words)})" if words else str(cell.method)
-
-    return name(of), name(over)
-
-
-def compare(of_cell, over_cell, differences):
-    """The whole of the numbers, as `--json` prints them; seconds and bytes a step. `differences` is
-    what the harness made of both cells' `parts_by_block`."""
-    of = Side(of_cell, differences["blocks"]["of"])
-    over = Side(over_cell, differences["blocks"]["over"])
-    called = names(of_cell, over_cell)
-    method_keys = of_cell.part.experiment.keys["method"]
-
-    def part(name):
-        return {"name": name, **differences["parts"][name]}
-
-    def side(one, name):
-        cell = one.cell
-        return {
-            "name": name,
-            "part": cell.part.id,
-            "cell": cell.describe(),
-            "mode": cell.mode,
-            "workers": cell.workers,
-            "config_hash": cell.hash,
-            "hardware": "; ".join(cell.hardware),
-            "trials": {block: trial.trial_id for block, trial in one.trials.items()},
-            "blocks_left_out": sorted(set(cell.trials) - set(one.trials)),
-            "steps": sorted({steps["steps"] for steps in one.steps.values()}),
-            "middle_steps": sorted({steps["middle"] for steps in one.steps.values()}),
-            "quartiles": [
-                sum(steps["quartiles"][i] for steps in one.steps.values()) / len(one.steps)
-                for i in (0, 1)
-            ],
-            "facts": {metric: one.fact(metric) for metric in FACTS},
-            "traces": _traces(one),
+def steps_by_block(cell):
+    """{block: steps}: what the harness (harness/report/explanation.hpp) makes means, differences
+    and words of."""
+    found = {}
+    for block, trial in cell.trials.items():
+        outcome = _outcome(trial)
+        found[block] = {
+            **parts_of(trial),
+            "plan": outcome.get("plan"),
+            "traces": _traces_of(trial, outcome),
         }
-
-    differing = _differing(of_cell, over_cell)
-    return {
-        "of": side(of, called[0]),
-        "over": side(over, called[1]),
-        "paired": differences["paired"],
-        "preliminary_below": of_cell.part.experiment.preliminary_below,
-        "differ_in": [key for key in differing if key in method_keys],
-        "unlike_in": {
-            key: [of_cell.get(key), over_cell.get(key)]
-            for key in differing
-            if key not in method_keys
-        },
-        "step": part("step"),
-        "parts": [part(name) for name in (*PARTS, "other")],
-        "align_wait": part("align_wait"),
-        "remainder": part("remainder"),
-        "deciding": differences.get("deciding"),  # of two cells of one declared cluster
-        "exchanged": differences.get("exchanged"),  # of one cell on two of them
-    }
+    return found

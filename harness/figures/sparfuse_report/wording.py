@@ -138,15 +138,6 @@ def number(value, digits=3):
     return f"{value:.{decimals}f}"
 
 
-def count(value):
-    """Counts: whole where they are whole, else one decimal."""
-    return (
-        number(value)
-        if value >= 999.5
-        else f"{value:.0f}" if value == int(value) else f"{value:.1f}"
-    )
-
-
 def quantity(value, unit, digits=3):
     """A number with its unit, seconds and bytes scaled to a readable one."""
     if value is None or not math.isfinite(value):

@@ -1,7 +1,10 @@
 """Counts multiply-accumulates of a PyTorch module's forward pass, by parameter: see describe.
 
-torch.utils.flop_counter counts by module, not by parameter, and misses LSTM, Bilinear and, on a
-processor, scaled_dot_product_attention (PyTorch 2.11), so that these models would look cheaper.
+torch.utils.flop_counter cannot take its place. It counts by module, not by parameter. Half of its
+operations equals this count for convolutions, linear layers, GRU and MultiheadAttention, measured
+with PyTorch 2.11 on a processor: ResNet 2 884 864 of both, an encoder layer 208 896 of both. It has 0
+of LSTM and of Bilinear, and of a GPT of two blocks with scaled_dot_product_attention 350 208 of
+399 360: such models would look cheaper than they are.
 """
 
 import contextlib

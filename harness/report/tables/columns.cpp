@@ -150,6 +150,26 @@ std::string KeyText(const json& config, const KeyColumn& column) {
                                    : value.dump();
 }
 
+std::string KeyWords(const std::string& key, const json& value) {
+  if (key == "link") return LinkWords(StoredLink(value));
+  if (key == "workers") return fmt::format("{} worker{}", value.dump(), value == 1 ? "" : "s");
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', ' ');
+  if (value.is_null() || (value.is_object() && value.empty())) return "no " + name;
+  if (value.is_object()) {
+    std::string words;
+    for (const auto& [inner, of] : value.items()) {
+      words += fmt::format("{}{} {}", words.empty() ? "" : ", ", inner,
+                           of.is_string() ? of.get<std::string>() : of.dump());
+    }
+    return words;
+  }
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const bool says_itself =
+      key == "workload" || key == "mode" || key == "method" || key == "sparsifier";
+  return says_itself ? text : name + " " + text;
+}
+
 std::span<const MetricColumn> MetricColumnsOf(const Part& part) {
   const bool convergence = std::any_of(part.cells.begin(), part.cells.end(), [](const Cell& cell) {
     return cell.json["kind"] == "convergence";

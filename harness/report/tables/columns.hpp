@@ -34,6 +34,9 @@ nlohmann::json KeyValue(const nlohmann::json& config, const KeyColumn& column);
 // The same for people: "1 Gbit/s", kNone for nothing.
 std::string KeyText(const nlohmann::json& config, const KeyColumn& column);
 
+// `key = value` in the words of a sentence: "2 workers", "density 0.01", "emulated".
+std::string KeyWords(const std::string& key, const nlohmann::json& value);
+
 struct MetricColumn {
   const char* metric;
   const char* title;

@@ -98,7 +98,7 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   outcome.metrics["local_seconds"] = {formulas.local_seconds, "s"};
   outcome.metrics["wire_seconds"] = {formulas.wire_seconds, "s"};
   outcome.plan = model.plan.UnitSizes();
-  outcome.plans = json::array({PlanSummary(model.plan, model.layout, 0)});
+  outcome.plans = json::array({ToJson(SummaryOf(model.plan, model.layout, 0))});
   outcome.layout = LayoutOf(model.layout);
   outcome.machine = MachineIn(first_profile.machine, "the profile's machine");
   // Of a declared cluster there is none.

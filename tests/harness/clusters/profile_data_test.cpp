@@ -381,7 +381,7 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
   layout.Add("a", {4}, 4);
   layout.Add("b", {4}, 4);
   layout.Add("c", {4}, 4);
-  EXPECT_EQ(PlanSummary(SomePlan(), layout, 7),
+  EXPECT_EQ(ToJson(SummaryOf(SomePlan(), layout, 7)),
             (json{{"step", 7},
                   {"unit_sizes", "2,1"},
                   {"dense_units", json::array()},
@@ -389,12 +389,12 @@ TEST(PlanData, SummaryCountsHowTensorsTravel) {
                   {"tensors", {{"dense", 2}, {"offloaded", 1}, {"reduced", 1}}}}));
   Plan plan = SomePlan();
   plan.units[1] = {2, 3, Sparsified::kNever, 1.0};
-  EXPECT_EQ(PlanSummary(plan, layout, 0)["dense_units"], json::array({1}));
+  EXPECT_EQ(SummaryOf(plan, layout, 0).dense_units, std::vector<std::size_t>{1});
   plan = {{{0, 2, Sparsified::kBehind, 0.1, Lane::kSide}, {2, 3, Sparsified::kBehind, 0.1}}};
-  EXPECT_EQ(PlanSummary(plan, layout, 0)["side_units"], json::array({0}));
-  EXPECT_FALSE(PlanSummary(plan, layout, 0).contains("paths"));
+  EXPECT_EQ(SummaryOf(plan, layout, 0).side_units, std::vector<std::size_t>{0});
+  EXPECT_EQ(SummaryOf(plan, layout, 0).paths, std::nullopt);
   plan.units[1].path = 9;
-  EXPECT_EQ(PlanSummary(plan, layout, 0)["paths"], json::array({0, 9}));
+  EXPECT_EQ(SummaryOf(plan, layout, 0).paths, (std::vector{0, 9}));
 }
 
 }  // namespace

@@ -15,13 +15,11 @@ import unittest.mock
 from itertools import count
 from pathlib import Path
 
-try:
-    import torch
-    from torch import nn
-except ImportError:
-    torch = None
+from usable_torch import torch
 
 if torch is not None:
+    from torch import nn
+
     import sparfuse.describe as described
     from sparfuse.describe import describe
 
@@ -107,7 +105,7 @@ def names_of(table):
     return [tensor["name"] for tensor in table["tensors"]]
 
 
-@unittest.skipIf(torch is None, "torch cannot be imported")
+@unittest.skipIf(torch is None, "torch cannot be used")
 class Describe(unittest.TestCase):
     def setUp(self):
         threads = torch.get_num_threads()
@@ -319,7 +317,7 @@ class Describe(unittest.TestCase):
         self.assertGreater(done.attempted, 3)
 
 
-@unittest.skipIf(torch is None, "torch cannot be imported")
+@unittest.skipIf(torch is None, "torch cannot be used")
 class Command(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sparfuse-describe-")

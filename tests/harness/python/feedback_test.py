@@ -3,6 +3,7 @@
 import unittest
 
 import numpy as np
+from common import bits, gradient
 
 import sparfuse
 
@@ -10,14 +11,6 @@ try:
     import torch
 except ImportError:
     torch = None
-
-
-def bits(x):
-    return np.ascontiguousarray(x).view(np.uint32)
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 class Feedback(unittest.TestCase):

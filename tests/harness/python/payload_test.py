@@ -5,16 +5,9 @@ import struct
 import unittest
 
 import numpy as np
+from common import Refusals, bits, gradient
 
 import sparfuse
-
-
-def bits(x):
-    return np.ascontiguousarray(x).view(np.uint32)
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 def selection(count, n, seed=0):
@@ -228,11 +221,7 @@ class Payloads(unittest.TestCase):
         np.testing.assert_array_equal(rounded.velocity("w"), plain.velocity("w"))
 
 
-class Errors(unittest.TestCase):
-    def expect(self, kind, text, call, *arguments, **keywords):
-        with self.assertRaisesRegex(kind, text):
-            call(*arguments, **keywords)
-
+class Errors(Refusals):
     def test_arguments(self):
         encode = sparfuse.encode_payload
         idx, val = selection(5, 20)

@@ -4,21 +4,10 @@ import threading
 import unittest
 
 import numpy as np
+from common import Refusals, bits, gradient
+from usable_torch import torch
 
 import sparfuse
-
-try:
-    import torch
-except ImportError:
-    torch = None
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-
-
-def bits(x):
-    return np.ascontiguousarray(x).view(np.uint32)
 
 
 class PowerSgd(unittest.TestCase):
@@ -160,7 +149,7 @@ class PowerSgd(unittest.TestCase):
             expected = alone.average({"2": [g]})["2"]
         np.testing.assert_array_equal(bits(made["2"]), bits(expected))
 
-    @unittest.skipIf(torch is None, "torch is not installed")
+    @unittest.skipIf(torch is None, "torch cannot be used")
     def test_trains(self):
         self.addCleanup(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)
@@ -190,11 +179,7 @@ class PowerSgd(unittest.TestCase):
         self.assertLess(losses[-1], 0.1 * losses[0])
 
 
-class Errors(unittest.TestCase):
-    def expect(self, kind, text, call, *arguments, **keywords):
-        with self.assertRaisesRegex(kind, text):
-            call(*arguments, **keywords)
-
+class Errors(Refusals):
     def test_arguments(self):
         for rank in [0, 33]:
             self.expect(sparfuse.ConfigError, f"rank = {rank}", sparfuse.PowerSGD, rank=rank)

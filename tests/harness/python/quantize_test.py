@@ -1,10 +1,9 @@
 """Tests Quantizer, and ErrorFeedback with one, against NumPy; its errors."""
 
-import sys
-import threading
 import unittest
 
 import numpy as np
+from common import Refusals, bits, gradient, lets_others_run
 
 import sparfuse
 
@@ -15,14 +14,6 @@ except ImportError:
 
 NAMES = [entry["name"] for entry in sparfuse.list_quantizers()]
 SHAPES = [(1,), (33,), (50, 40), (8, 4, 3, 3), (70_001,)]
-
-
-def bits(x):
-    return np.ascontiguousarray(x).view(np.uint32)
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 def norm2(x):
@@ -145,28 +136,9 @@ class Quantize(unittest.TestCase):
             self.assertEqual(repr(again), repr(q))
 
     def test_the_gil_is_released(self):
-        # Nobody asks for the GIL back for 1000 s: another thread runs only if encode gives it up.
         g = gradient(1_000_000)
         q = sparfuse.Quantizer("qsgd")
-        gate, ran = threading.Lock(), []
-        gate.acquire()
-
-        def wait():
-            with gate:
-                ran.append(True)
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        try:
-            gate.release()
-            for _ in range(20):
-                q.encode(g)
-            self.assertEqual(ran, [True])
-        finally:
-            sys.setswitchinterval(interval)
-            thread.join()
+        self.assertTrue(lets_others_run(lambda: [q.encode(g) for _ in range(20)]))
 
 
 class Feedback(unittest.TestCase):
@@ -223,11 +195,7 @@ class Feedback(unittest.TestCase):
             sparfuse.ErrorFeedback(q).velocity("w")
 
 
-class Errors(unittest.TestCase):
-    def expect(self, kind, text, call, *arguments, **keywords):
-        with self.assertRaisesRegex(kind, text):
-            call(*arguments, **keywords)
-
+class Errors(Refusals):
     def test_names_and_options(self):
         make = sparfuse.Quantizer
         self.expect(sparfuse.ConfigError, 'quantizer "fp6"; did you mean "fp16"', make, "fp6")

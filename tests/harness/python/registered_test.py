@@ -4,12 +4,9 @@ import threading
 import unittest
 
 import numpy as np
+from common import gradient
 
 import sparfuse
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 class Largest:

@@ -2,11 +2,11 @@
 
 import array
 import os
-import sys
 import threading
 import unittest
 
 import numpy as np
+from common import Refusals, bits, gradient, lets_others_run
 
 import sparfuse
 
@@ -22,14 +22,6 @@ def top_k(g, k):
     order = np.lexsort((np.arange(flat.size), -np.abs(flat)))[:k]
     idx = np.sort(order).astype(np.uint32)
     return idx, flat[idx]
-
-
-def bits(x):
-    return np.ascontiguousarray(x).view(np.uint32)
-
-
-def gradient(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
 class Selection(unittest.TestCase):
@@ -127,11 +119,7 @@ class Selection(unittest.TestCase):
             s.density = 0
 
 
-class Errors(unittest.TestCase):
-    def expect(self, kind, text, call, *arguments, **keywords):
-        with self.assertRaisesRegex(kind, text):
-            call(*arguments, **keywords)
-
+class Errors(Refusals):
     def test_classes(self):
         self.assertTrue(issubclass(sparfuse.Error, RuntimeError))
         for kind, also in [
@@ -249,29 +237,9 @@ class Threads(unittest.TestCase):
             self.assertRaises(sparfuse.ConfigError, sparfuse.set_threads, threads)
 
     def test_the_gil_is_released(self):
-        # Nobody asks for the GIL back for 1000 s: another thread runs only if select gives it up.
         g = gradient(8_000_000)
         s = sparfuse.Sparsifier("topk", density=0.05)
-        gate, ran = threading.Lock(), []
-        gate.acquire()
-
-        def wait():
-            with gate:
-                ran.append(True)
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1000)
-        try:
-            gate.release()
-            self.assertEqual(ran, [])
-            for _ in range(20):
-                s.select(g)
-            self.assertEqual(ran, [True])
-        finally:
-            sys.setswitchinterval(interval)
-            thread.join()
+        self.assertTrue(lets_others_run(lambda: [s.select(g) for _ in range(20)]))
 
     def test_one_object_serves_several_threads(self):
         s = sparfuse.Sparsifier("topk", density=0.01)

@@ -3,13 +3,9 @@
 import unittest
 
 import numpy as np
+from usable_torch import torch
 
 import sparfuse
-
-try:
-    import torch
-except ImportError:
-    torch = None
 
 WORKERS = 4
 
@@ -46,7 +42,7 @@ def train(feedback, density, lr=0.02, steps=300):
         return before, loss_of(everything).item()
 
 
-@unittest.skipIf(torch is None, "torch is not installed")
+@unittest.skipIf(torch is None, "torch cannot be used")
 class Training(unittest.TestCase):
     def setUp(self):
         threads = torch.get_num_threads()

@@ -5,7 +5,6 @@
 
 #include "harness/catalog/revisions.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/report/explain.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -127,24 +126,6 @@ TEST_F(Spec, MissingRatesAreOfTheSparsifiedTensors) {
          "[[figure]]\nkind = \"dual_line\"\nx = \"workers\"\n",
          {{"tensors_missing", 1}});
   EXPECT_EQ(spec["parts"][0]["cells"][0]["metrics"]["missing_rate"]["average"]["value"], 0.25);
-}
-
-TEST(StepDifferences, ArePairedOverTheBlocksOfBoth) {
-  const json of = {{"0", {{"step", 1.0}, {"quartiles", {1, 2}}}}, {"1", {{"step", 3.0}}}};
-  const json over = {{"0", {{"step", 2.0}}}, {"1", {{"step", 5.0}}}, {"7", {{"step", 90.0}}}};
-  const json paired = StepDifferences(of, over, true);
-  EXPECT_TRUE(paired["paired"]);
-  EXPECT_EQ(paired["blocks"]["over"], json({0, 1}));
-  const json& step = paired["parts"]["step"];
-  EXPECT_EQ(step["of"], 2.0);
-  EXPECT_EQ(step["over"], 3.5);
-  EXPECT_EQ(step["difference"]["value"], -1.5);
-  EXPECT_NEAR(step["difference"]["high"], -1.5 + 12.7062 * 0.5, 1e-3);  // of -1 and -2
-  EXPECT_FALSE(paired["parts"].contains("quartiles"));
-  const json unlike = StepDifferences(of, over, false);
-  EXPECT_FALSE(unlike["paired"]);
-  EXPECT_EQ(unlike["blocks"]["over"].size(), 3u);
-  EXPECT_EQ(unlike["parts"]["step"]["difference"]["low"], nullptr);
 }
 
 }  // namespace

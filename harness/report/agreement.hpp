@@ -1,0 +1,25 @@
+// Sets absolute predictions beside what a paper measured on the machines that were modelled, and
+// sums their errors up in tables: the numbers of a figure of kind "agreement".
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/report/results.hpp"
+
+namespace sparfuse::harness {
+
+// By straight lines between the sorted values. Precondition: values is not empty.
+double QuantileOf(std::vector<double> values, double part);
+
+// {"pairs": [{cell, theirs, error, unit, calibrated}], "median_error": "2.1 %" or null where no
+// pair counts, "counted", "tables": [{columns, groups: [[heading, rows]], notes}]}. A pair is a
+// cell that the figure shows, by its position, and the published number of it; `error` is ours /
+// theirs - 1. Pairs that a cluster was fitted to (`calibration`, as an experiment has it) are
+// marked, and count in the order of methods alone. JSON in and out: it is part of the figure's
+// entry, which is.
+nlohmann::json AgreementOf(const nlohmann::json& figure, const PartResult& result,
+                           const std::vector<std::string>& calibration, const Catalog& catalog);
+
+}  // namespace sparfuse::harness

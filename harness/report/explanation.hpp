@@ -1,0 +1,149 @@
+// Says where the difference in step time of two cells comes from: in numbers, and in the words of
+// `sparfuse explain`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/explain.hpp"
+
+namespace sparfuse::harness {
+
+// The tensors of an exchanged unit, by the plan that held.
+struct UnitTensors {
+  std::vector<std::string> names = {};
+  std::uint64_t elements = 0;
+  // Where parts of units have owners: how many this one has; 0 of one that is not sparsified.
+  std::optional<int> partitions = {};
+  std::optional<int> path = {};  // by which the unit goes, where units have paths
+  bool operator==(const UnitTensors&) const = default;
+};
+
+// What the compute lane waited for.
+struct StepWait {
+  std::string what = {};  // "exchange", "negotiate", "local work", "other ranks", "before", "after"
+  std::string unit = {};  // "unit 3"; "" of none
+  double seconds = 0, until_last_rank_seconds = 0;
+  std::optional<UnitTensors> tensors = {};
+  bool operator==(const StepWait&) const = default;
+};
+
+// Seconds for which something lasted beside the backward pass, or was done on other lanes.
+struct BesideBackward {
+  double exchanges = 0, lanes = 0, other_lanes_sparsify = 0;
+  bool operator==(const BesideBackward&) const = default;
+};
+
+// The steps of a trial that kept spans; times are their means.
+struct TracedSteps {
+  std::vector<std::uint64_t> steps = {};
+  std::vector<int> ranks = {};
+  std::string sampling = {};
+  std::vector<StepWait> waits = {};
+  BesideBackward beside_backward = {};
+  bool operator==(const TracedSteps&) const = default;
+};
+
+// What the figures' program finds in the series of a trial: seconds of the median step's parts,
+// which add up to "step", and beside them "align_wait" and "remainder".
+struct BlockSteps {
+  std::map<std::string, double> parts = {};
+  std::vector<double> quartiles = {};  // lower and upper, of the steps' durations
+  std::size_t steps = 0, middle = 0;
+  std::string plan = {};  // "": none was stored
+  std::optional<TracedSteps> traces = {};
+  bool operator==(const BlockSteps&) const = default;
+};
+using StepsByBlock = std::map<int, BlockSteps>;
+
+struct ExplainedSteps {
+  StepsByBlock of, over;
+};
+// A file of `sparfuse_report parts`. Throws Error{kData}.
+ExplainedSteps ReadExplainedSteps(const std::filesystem::path& file);
+
+// of - over; without ends where nothing is paired or one block leaves none.
+struct StepDifference {
+  double value = 0;
+  std::optional<double> low = {}, high = {};
+  std::size_t n = 0;  // pairs of blocks
+  bool operator==(const StepDifference&) const = default;
+};
+
+// A part of the step: means over the blocks that are compared.
+struct PartOfStep {
+  std::string name = {};
+  double of = 0, over = 0;
+  StepDifference difference = {};
+  bool operator==(const PartOfStep&) const = default;
+};
+
+// Over the blocks of both sides where these are in one mode and share some; else of all, unpaired.
+struct ComparedSteps {
+  bool paired = false;
+  std::vector<int> of_blocks = {}, over_blocks = {};
+  std::map<std::string, PartOfStep> parts = {};
+};
+ComparedSteps CompareSteps(const ExplainedSteps& steps, bool same_mode);
+
+// Means over the blocks with traces.
+struct TracedMeans {
+  std::size_t blocks = 0;
+  std::vector<std::uint64_t> steps = {};
+  std::vector<int> ranks = {};
+  std::string sampling = {};
+  std::size_t plans = 0;             // that differ, of all blocks
+  std::vector<StepWait> waits = {};  // the longest first
+  double exposed_seconds = 0, until_last_rank_seconds = 0;
+  std::optional<BesideBackward> beside_backward = {};
+  bool operator==(const TracedMeans&) const = default;
+};
+
+struct ExplainedSide {
+  std::string name = {};  // the method, with the keys that tell the two apart where this does not
+  std::string part = {}, cell = {}, mode = {};
+  int workers = 0;
+  std::string config_hash = {}, hardware = {};
+  std::map<std::string, std::string> trials = {};  // of the blocks that are compared
+  std::vector<int> blocks_left_out = {};
+  std::vector<std::size_t> steps = {}, middle_steps = {};
+  std::vector<double> quartiles = {};
+  std::map<std::string, std::optional<double>> facts =
+      {};  // metrics of what is exchanged in a step
+  TracedMeans traces = {};
+  bool operator==(const ExplainedSide&) const = default;
+};
+
+struct Explanation {
+  std::string experiment = {};
+  ExplainedSide of = {}, over = {};
+  bool paired = false;
+  std::vector<std::string> differ_in = {};  // keys of the method
+  // The other keys in which the cells differ, with both values: [of, over]. Values of any key, for
+  // which JSON is the type.
+  std::map<std::string, nlohmann::json> unlike_in = {};
+  PartOfStep step = {}, align_wait = {}, remainder = {};
+  std::vector<PartOfStep> parts = {};  // "other" is the last; they add up to `step`
+
+  // None where the numbers are computed; else whether the step's difference may be noise: with an
+  // interval, whether that contains 0; without one it always may.
+  std::optional<bool> within_noise() const;
+};
+
+// results: of the experiment, among them the two cells'.
+Explanation Explain(const std::string& experiment, const std::vector<PartResult>& results,
+                    const ExplainedCells& cells, const ExplainedSteps& steps);
+
+// One line: which step is shorter, by how much, and the part that most of it comes from.
+std::string ConclusionOf(const Explanation& found);
+// The whole text. inputs: paragraphs on the inputs of declared clusters.
+std::string WordsOf(const Explanation& found, const std::vector<std::string>& inputs);
+// For --json and the figures' program, which draws the two steps.
+nlohmann::json ToJson(const Explanation& found);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,36 @@
+"""Runs the program as its user does, on a folder and results of a test's own."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ProgramTest(unittest.TestCase):
+    program = None  # its path: see main
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.results = self.folder / "results"
+
+    def start(self, *arguments, results=None):
+        command = [self.program, "--root", ROOT, "--results", results or self.results, *arguments]
+        return subprocess.run(list(map(str, command)), text=True, capture_output=True, timeout=300, check=False,
+                              cwd=self.folder)
+
+    def call(self, *arguments, code=0, results=None):
+        """What it printed; of a call that fails the errors, too."""
+        done = self.start(*arguments, results=results)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + (done.stderr if code else "")
+
+
+def main():
+    """Runs the tests of the module that was started, whose first argument is the program."""
+    ProgramTest.program = Path(sys.argv.pop(1)).resolve()
+    unittest.main(module="__main__")
