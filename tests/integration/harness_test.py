@@ -19,7 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
-import whole_trial
+from program import read_trial
 
 SPARFUSE = None
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
@@ -139,7 +139,7 @@ class HarnessTest(unittest.TestCase):
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def trials(self):
-        return [whole_trial.read_trial(path) for path in sorted(self.results.rglob("trial.json"))]
+        return [read_trial(path) for path in sorted(self.results.rglob("trial.json"))]
 
     def dump(self):
         with sqlite3.connect(self.results / "index.sqlite") as database:

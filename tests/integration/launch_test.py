@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import whole_trial
+from program import read_trial
 
 SPARFUSE = None
 HERE = Path(__file__).resolve().parent
@@ -122,7 +122,7 @@ class LaunchTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def trial(self):
-        trial, = (whole_trial.read_trial(path) for path in self.results.rglob("trial.json"))
+        trial, = (read_trial(path) for path in self.results.rglob("trial.json"))
         return trial
 
     def assert_planned(self, *launch):

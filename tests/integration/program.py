@@ -1,5 +1,6 @@
-"""Runs the program as its user does, on a folder and results of a test's own."""
+"""Runs the program as its user does, on a folder and results of a test's own, and reads its trials."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,18 @@ class ProgramTest(unittest.TestCase):
         done = self.start(*arguments, results=results)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + (done.stderr if code else "")
+
+
+def read_trial(path):
+    """The trial.json at `path`, with the launch's words and variables and what a failure said."""
+    trial = json.loads(path.read_text())
+    file = path.with_name("private.json")
+    apart = json.loads(file.read_text()) if file.exists() else {}
+    trial["argv"] = apart.get("argv", [])
+    trial["environment"] = trial.get("environment", {}) | apart.get("environment", {})
+    if trial["failure"]:
+        trial["failure"] |= {"message": apart.get("failure", ""), "log_tail": apart.get("log_tail", "")}
+    return trial
 
 
 def main():

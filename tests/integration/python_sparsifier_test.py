@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import whole_trial
+from program import read_trial
 
 SPARFUSE = None
 
@@ -134,7 +134,7 @@ class PythonSparsifierTest(unittest.TestCase):
         return self.trials()
 
     def trials(self):
-        trials = [whole_trial.read_trial(path) for path in self.results.rglob("trial.json")]
+        trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         return {trial["config"]["sparsifier"]: trial for trial in trials if "sparsifier" in trial["config"]}
 
     def failure(self, sparsifier, **experiment):
@@ -213,7 +213,7 @@ class PythonSparsifierTest(unittest.TestCase):
 
     def test_the_profile_measures_them_and_the_model_takes_them(self):
         self.run_trials("python:classes.py:First", mode="modelled", more='cluster = "this-machine"')
-        trials = [whole_trial.read_trial(path) for path in self.results.rglob("trial.json")]
+        trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         (modelled,) = [trial for trial in trials if trial["config"]["mode"] == "modelled"]
         self.assertEqual(modelled["status"], "ok")
         name = modelled["config"]["sparsifier"]

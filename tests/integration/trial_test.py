@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 import numpy as np
-import whole_trial
+from program import read_trial
 
 SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ class Trials(unittest.TestCase):
     def trial(self):
         paths = sorted(self.results.rglob("trial.json"))
         self.assertEqual(len(paths), 1)
-        return whole_trial.read_trial(paths[0])
+        return read_trial(paths[0])
 
     def series(self, trial, name):
         """The file as numpy opens it; it is as trial.json says."""
@@ -137,7 +137,7 @@ class TrialsInTurnTest(Trials):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         trials = {}
         for path in self.results.rglob("trial.json"):
-            trial = whole_trial.read_trial(path)
+            trial = read_trial(path)
             trials[trial["config"]["method"]] = (trial, path.parent)
         return trials, done.stdout
 
@@ -357,7 +357,7 @@ class TrialTest(Trials):
         done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200,
                               env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        trials = [whole_trial.read_trial(path) for path in self.results.rglob("trial.json")]
+        trials = [read_trial(path) for path in self.results.rglob("trial.json")]
         by_device = {trial["config"].get("device", "cpu"): trial for trial in trials}
         self.assertEqual(by_device["cpu"]["status"], "ok")
         self.assertEqual(by_device["cuda"]["failure"]["kind"], "unsupported")

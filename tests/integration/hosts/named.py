@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import whole_trial  # noqa: E402  (found by the path above)
+import program  # noqa: E402  (found by the path above)
 
 
 def read_trial(path):
     """The trial.json at `path`, with the names of private.json in the place of host0, host1, ..."""
-    trial = whole_trial.read_trial(path)
+    trial = program.read_trial(path)
     private = path.with_name("private.json")
     names = {}
     if private.exists():
