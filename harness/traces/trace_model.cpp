@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "core/base/error.hpp"
+#include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/files/durable_file.hpp"
@@ -655,6 +656,19 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
   return made;
 }
 
+ReferenceStep DenseStep(const std::string& workload, int batch, int workers) {
+  static const Catalog catalog = BuiltInCatalog();
+  ReferenceStep step;
+  step.workload = workload;
+  step.batch_per_worker = batch;
+  step.workers = workers;
+  step.method = "dense";
+  step.method_options = ResolveMethodOptions(
+      catalog, NeedEntry(catalog.methods, "method", step.method), nlohmann::json::object());
+  step.sparsifier = "none";
+  return step;
+}
+
 TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
                          const TracedModel& model, StatedInputs stated,
                          const std::filesystem::path& folder) {
@@ -676,12 +690,7 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
   WriteFileDurably(made.file, with.text);
   WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
 
-  ReferenceStep step;
-  step.workload = made.workload;
-  step.batch_per_worker = model.batch;
-  step.workers = model.facts().world;
-  step.method = "dense";
-  step.sparsifier = "none";
+  const ReferenceStep step = DenseStep(made.workload, model.batch, model.facts().world);
   if (step.workers <= made.cluster.ranks())
     made.modelled_ms = 1e3 * Modelled(made.cluster, step);
   return made;

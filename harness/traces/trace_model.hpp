@@ -99,6 +99,9 @@ struct TracedCluster {
   double modelled_ms = 0;
 };
 
+// A dense step, for ModelledSeconds.
+ReferenceStep DenseStep(const std::string& workload, int batch, int workers);
+
 // Writes the cluster's file with the trace's block, its model table and all facts into `folder`,
 // where profiles.Behind(folder) finds them. Throws Error{kConfig} as WithTrace, and where what
 // would be written is no cluster.

@@ -190,18 +190,8 @@ TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
   EXPECT_TRUE(placed.stated.empty());
   EXPECT_DOUBLE_EQ(placed.cluster.Value("exchange_host_us"), 12);
   EXPECT_EQ(placed.cluster.Find("kernel_us")->kind, kTraceKind);
-  EXPECT_EQ(DeclaredProfile(placed.cluster, CellOf(placed.cluster,
-                                                   [&] {
-                                                     ReferenceStep step;
-                                                     step.workload = placed.workload;
-                                                     step.batch_per_worker = 32;
-                                                     step.workers = 2;
-                                                     step.method = "dense";
-                                                     step.sparsifier = "none";
-                                                     return step;
-                                                   }()))[0]
-                .kind,
-            "declared, measured: trace");
+  const CellConfig cell = CellOf(placed.cluster, DenseStep(placed.workload, 32, 2));
+  EXPECT_EQ(DeclaredProfile(placed.cluster, cell)[0].kind, "declared, measured: trace");
 }
 
 TEST_F(TraceOnCluster, IsCorrectedByTheStepWithoutTheProfiler) {
@@ -256,12 +246,8 @@ TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
      {"name": "fc", "shape": [1000, 2048], "macs": 2e7},
      {"name": "conv2", "shape": [512, 512, 3, 3], "macs": 3e8},
      {"name": "conv1", "shape": [64, 3, 7, 7], "macs": 1e8}]})");
-  ReferenceStep step;
-  step.workload = TableWorkloadName("table:" + (folder_ / "net.json").string(), {});
-  step.batch_per_worker = 32;
-  step.workers = 8;
-  step.method = "dense";
-  step.sparsifier = "none";
+  const ReferenceStep step =
+      DenseStep(TableWorkloadName("table:" + (folder_ / "net.json").string(), {}), 32, 8);
   const DeclaredCluster& cluster = Cluster();
   const CellConfig cell = CellOf(cluster, step);
   const ModelConfig config =
