@@ -97,9 +97,16 @@ class LeastSquares {
   void SolveFromSeveral() {
     const Vector declared = at_;
     Solution best = Descend(declared);
-    if (!IsNear(best)) {
+    if (std::vector<std::size_t> far = FarOff(best); !far.empty()) {
       constexpr std::size_t kMostBeginnings = 3;
       std::vector<Solution> grid = Grid(declared);
+      // What no beginning changes no input will.
+      const bool movable = std::ranges::any_of(far, [&](std::size_t r) {
+        return std::ranges::any_of(grid, [&](const Solution& each) {
+          return std::abs(each.off[r] - best.off[r]) > kFlat;
+        });
+      });
+      if (!movable) grid.clear();
       std::ranges::sort(grid, {}, [](const Solution& each) { return Squares(each.off); });
       grid.resize(std::min(grid.size(), kMostBeginnings));
       for (const Solution& begin : grid) {
@@ -112,6 +119,8 @@ class LeastSquares {
   }
 
  private:
+  static constexpr double kFlat = 1e-6;  // of logarithms
+
   struct Solution {
     Vector at, off;
   };
@@ -122,9 +131,14 @@ class LeastSquares {
     return sum;
   }
 
-  static bool IsNear(const Solution& solution) {
+  // The references that it does not meet.
+  static std::vector<std::size_t> FarOff(const Solution& solution) {
     constexpr double kNear = 0.02;
-    return std::ranges::all_of(solution.off, [](double off) { return std::abs(off) < kNear; });
+    std::vector<std::size_t> far;
+    for (std::size_t r = 0; r < solution.off.size(); ++r) {
+      if (std::abs(solution.off[r]) >= kNear) far.push_back(r);
+    }
+    return far;
   }
 
   // All inputs, and those of one name, so many times as large or small.
@@ -183,7 +197,7 @@ class LeastSquares {
 
   // Says of each input that the references do not determine why they do not.
   void Remark(const Solution& solution) {
-    constexpr double kFlat = 1e-6, kAtEnd = 1e-9;
+    constexpr double kAtEnd = 1e-9;
     const std::vector<Vector> slopes = Slopes(solution.off);
     for (std::size_t i = 0; i < at_.size(); ++i) {
       DeclaredInput& input = *solved_[i];
