@@ -113,8 +113,8 @@ struct ExplainedSide {
   std::vector<int> blocks_left_out = {};
   std::vector<std::size_t> steps = {}, middle_steps = {};
   std::vector<double> quartiles = {};
-  std::map<std::string, std::optional<double>> facts =
-      {};  // metrics of what is exchanged in a step
+  // Metrics of what is exchanged in a step.
+  std::map<std::string, std::optional<double>> facts = {};
   TracedMeans traces = {};
   bool operator==(const ExplainedSide&) const = default;
 };
