@@ -59,13 +59,12 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
 
 // A cell is one line.
 std::string OnOneLine(std::string text) {
-  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
-std::string MarkdownText(const std::string& text) {
-  return Replaced(OnOneLine(text), "|", "\\|");
-}
+std::string MarkdownText(const std::string& text) { return Replaced(OnOneLine(text), "|", "\\|"); }
 
 std::vector<std::size_t> WidthsOf(const Table& table, std::string (*shown)(const std::string&)) {
   std::vector<std::size_t> widths;
@@ -107,9 +106,8 @@ std::string Markdown(const Table& table, bool aligned) {
 }
 
 std::string PlainText(const Table& table) {
-  const std::vector<std::size_t> widths = WidthsOf(table, [](const std::string& text) {
-    return OnOneLine(text);
-  });
+  const std::vector<std::size_t> widths =
+      WidthsOf(table, [](const std::string& text) { return OnOneLine(text); });
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
     for (std::size_t c = 0; c < cells.size(); ++c) {
@@ -129,18 +127,26 @@ std::string PlainText(const Table& table) {
 std::string LatexText(const std::string& given) {
   std::string out;
   for (const char c : OnOneLine(given)) {
-    static const std::map<char, std::string> kOf = {
-        {'\\', "\\textbackslash{}"}, {'~', "\\textasciitilde{}"}, {'^', "\\textasciicircum{}"},
-        {'<', "\\textless{}"},       {'>', "\\textgreater{}"},    {'|', "\\textbar{}"},
-        {'"', "''"},                 {'&', "\\&"},                {'%', "\\%"},
-        {'$', "\\$"},                {'#', "\\#"},                {'_', "\\_"},
-        {'{', "\\{"},                {'}', "\\}"}};
+    static const std::map<char, std::string> kOf = {{'\\', "\\textbackslash{}"},
+                                                    {'~', "\\textasciitilde{}"},
+                                                    {'^', "\\textasciicircum{}"},
+                                                    {'<', "\\textless{}"},
+                                                    {'>', "\\textgreater{}"},
+                                                    {'|', "\\textbar{}"},
+                                                    {'"', "''"},
+                                                    {'&', "\\&"},
+                                                    {'%', "\\%"},
+                                                    {'$', "\\$"},
+                                                    {'#', "\\#"},
+                                                    {'_', "\\_"},
+                                                    {'{', "\\{"},
+                                                    {'}', "\\}"}};
     const auto known = kOf.find(c);
     out += known == kOf.end() ? std::string(1, c) : known->second;
   }
   static const std::pair<const char*, const char*> kCharacters[] = {
-      {"±", "$\\pm$"},   {"–", "--"},       {"µ", "$\\mu$"},         {"×", "$\\times$"},
-      {"≤", "$\\leq$"},  {"≥", "$\\geq$"},  {"−", "$-$"},           {"→", "$\\rightarrow$"},
+      {"±", "$\\pm$"},   {"–", "--"},       {"µ", "$\\mu$"}, {"×", "$\\times$"},
+      {"≤", "$\\leq$"},  {"≥", "$\\geq$"},  {"−", "$-$"},    {"→", "$\\rightarrow$"},
       {"\u2009", "\\,"}, {"\u202f", "\\,"}, {"\u00a0", "~"}};
   for (const auto& [character, written] : kCharacters) out = Replaced(out, character, written);
   return out;
@@ -155,13 +161,11 @@ std::string Latex(const Table& table) {
     if (text.starts_with('[') || text.starts_with('*')) text = "{}" + text;
     return text + " \\\\\n";
   };
-  std::string text = "% \\usepackage{booktabs}\n\\begin{table}\n\\caption{" +
-                     LatexText(table.title) +
-                     (table.caption.empty() ? "" : ". " + LatexText(table.caption)) +
-                     "}\n\\begin{tabular}{" +
-                     (table.alignment.empty() ? std::string(table.columns.size(), 'l')
-                                              : table.alignment) +
-                     "}\n\\toprule\n";
+  std::string text =
+      "% \\usepackage{booktabs}\n\\begin{table}\n\\caption{" + LatexText(table.title) +
+      (table.caption.empty() ? "" : ". " + LatexText(table.caption)) + "}\n\\begin{tabular}{" +
+      (table.alignment.empty() ? std::string(table.columns.size(), 'l') : table.alignment) +
+      "}\n\\toprule\n";
   text += line(table.columns) + "\\midrule\n";
   for (const auto& row : table.rows) text += line(row);
   text += "\\bottomrule\n\\end{tabular}\n";
