@@ -134,9 +134,8 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, double byte_factor)
     const PiecewiseLinear& seconds = link.round_seconds;
     const PiecewiseLinear& within = node.round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
-    const double bytes = byte_factor *
-                         static_cast<double>(std::max(round.bytes, round.node_bytes)) /
-                         round.repeat;
+    const double bytes =
+        byte_factor * static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
     const double starts = (round.repeat - round.within_starts) * seconds(0) +
                           round.repeat * extra_messages * link.seconds_per_extra_message;

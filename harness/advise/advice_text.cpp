@@ -209,18 +209,18 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
   for (const Ranking& ranking : advice.rankings) {
     json methods = json::array();
     for (const RankedMethod& each : ranking.methods) {
-      methods.push_back({{"method", each.cell.method},
-                         {"sparsifier", each.cell.sparsifier},
-                         {"config_hash", ConfigHash(each.cell)},
-                         {"step_seconds", each.step_seconds},
-                         {"formulas",
-                          {{"longest_seconds", each.formulas.longest()},
-                           {"sum_seconds", each.formulas.sum()}}},
-                         {"throughput", BandJson(each.throughput)},
-                         {"of_best", BandJson(each.over_best)},
-                         {"over_dense", each.over_dense ? BandJson(*each.over_dense) : json()},
-                         {"equal", each.equal},
-                         {"undecided", each.undecided}});
+      methods.push_back(
+          {{"method", each.cell.method},
+           {"sparsifier", each.cell.sparsifier},
+           {"config_hash", ConfigHash(each.cell)},
+           {"step_seconds", each.step_seconds},
+           {"formulas",
+            {{"longest_seconds", each.formulas.longest()}, {"sum_seconds", each.formulas.sum()}}},
+           {"throughput", BandJson(each.throughput)},
+           {"of_best", BandJson(each.over_best)},
+           {"over_dense", each.over_dense ? BandJson(*each.over_dense) : json()},
+           {"equal", each.equal},
+           {"undecided", each.undecided}});
     }
     json exposed = json::object();
     for (const auto& [method, share] : ranking.exposed) {

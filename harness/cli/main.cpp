@@ -53,14 +53,15 @@ struct VerbGroup {
 };
 
 std::vector<VerbGroup> VerbsInOrderOfUse() {
-  return {{"Ask before a run", {AddList, AddAdvise, AddTrace, AddDoctor, AddPlan}},
-          {"Run", {AddReproduce, AddRun, AddStatus}},
-          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSkill, AddSite}},
-          {"Data and weights", {AddData, AddWeights}},
-          {"A method of your own", {AddNew, AddCheck, AddProve}},
-          {"Systems and clusters", {AddSystem, AddProfile, AddCluster, AddCalibrate}},
-          {"Share results", {AddBundles, AddImport}},
-          {"Keep the store in order", {AddAnnotate, AddIndex}}};
+  return {
+      {"Ask before a run", {AddList, AddAdvise, AddTrace, AddDoctor, AddPlan}},
+      {"Run", {AddReproduce, AddRun, AddStatus}},
+      {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSkill, AddSite}},
+      {"Data and weights", {AddData, AddWeights}},
+      {"A method of your own", {AddNew, AddCheck, AddProve}},
+      {"Systems and clusters", {AddSystem, AddProfile, AddCluster, AddCalibrate}},
+      {"Share results", {AddBundles, AddImport}},
+      {"Keep the store in order", {AddAnnotate, AddIndex}}};
 }
 
 constexpr const char* kExamples = R"(Examples:

@@ -201,8 +201,8 @@ class LeastSquares {
     const std::vector<Vector> slopes = Slopes(solution.off);
     for (std::size_t i = 0; i < at_.size(); ++i) {
       DeclaredInput& input = *solved_[i];
-      const bool flat = std::ranges::all_of(
-          slopes[i], [](double slope) { return std::abs(slope) < kFlat; });
+      const bool flat =
+          std::ranges::all_of(slopes[i], [](double slope) { return std::abs(slope) < kFlat; });
       if (flat) {
         input.remark = "no reference depends on it: its slope is 0 here";
       } else if (at_[i] <= least_[i] + kAtEnd || at_[i] >= most_[i] - kAtEnd) {
@@ -343,7 +343,8 @@ CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
 }
 
 double Modelled(const DeclaredCluster& cluster, const ReferenceStep& step) {
-  return ModelledWith(step, [&](const ReferenceStep& of) { return SimulateReference(cluster, of); });
+  return ModelledWith(step,
+                      [&](const ReferenceStep& of) { return SimulateReference(cluster, of); });
 }
 
 void CalibrateOnSteps(DeclaredCluster& cluster) {
@@ -358,8 +359,7 @@ void CalibrateOnSteps(DeclaredCluster& cluster) {
   if (cluster.references.size() > solved) return;
   constexpr double kQuarter = 0.2231;  // of a logarithm
   for (const ReferenceStep& step : cluster.references) {
-    if (std::abs(std::log(step.modelled / step.measured)) > kQuarter)
-      FailToMeet(cluster, step);
+    if (std::abs(std::log(step.modelled / step.measured)) > kQuarter) FailToMeet(cluster, step);
   }
 }
 

@@ -314,8 +314,7 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));
   const auto stated = [&](const char* name) {
-    return cluster.Find(name) == nullptr ? std::nullopt
-                                         : std::optional(std::min(1.0, input(name)));
+    return cluster.Find(name) == nullptr ? std::nullopt : std::optional(std::min(1.0, input(name)));
   };
   profile.payload_overlap = stated("payload_overlap");
   profile.fused_overlap = stated("fused_overlap");

@@ -85,7 +85,8 @@ bool LinePattern::Find(
 
 std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
   std::map<std::string, std::string> values;
-  Find(line, [&](const std::string& name, std::string_view value) { values.try_emplace(name, value); });
+  Find(line,
+       [&](const std::string& name, std::string_view value) { values.try_emplace(name, value); });
   return values;
 }
 

@@ -12,8 +12,8 @@
 
 namespace sparfuse::harness {
 
-// Begins the annotation of a trial whose numbers its series contradict: nobody called it bad, but it
-// counts no more than if somebody had. It is kept in the index, so that series are read once.
+// Begins the annotation of a trial whose numbers its series contradict: nobody called it bad, but
+// it counts no more than if somebody had. It is kept in the index, so that series are read once.
 inline constexpr std::string_view kNotOfItsSeries = "its numbers are not those of its series: ";
 
 struct ReadTrial {

@@ -691,8 +691,7 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
   WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
 
   const ReferenceStep step = DenseStep(made.workload, model.batch, model.facts().world);
-  if (step.workers <= made.cluster.ranks())
-    made.modelled_ms = 1e3 * Modelled(made.cluster, step);
+  if (step.workers <= made.cluster.ranks()) made.modelled_ms = 1e3 * Modelled(made.cluster, step);
   return made;
 }
 

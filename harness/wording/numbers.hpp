@@ -19,7 +19,8 @@ std::string Quantity(double value, std::string_view unit);
 std::string Quantity(double value, std::string_view unit, double like);
 
 // What follows an interval's value: " ± 2.1 %", or " [310, 420]" in the value's scale if the
-// interval is lopsided or longer than half the value; "" without ends. Precondition: the value is above 0.
+// interval is lopsided or longer than half the value; "" without ends. Precondition: the value is
+// above 0.
 std::string SpreadText(const Interval& interval, std::string_view unit);
 // Both: "3 412 images/s ± 2.1 %".
 std::string IntervalText(const Interval& interval, std::string_view unit);

@@ -7,9 +7,9 @@
 #include "harness/bundle/bundle.hpp"
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/bundled_trial.hpp"
-#include "harness/store/evidence/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {

@@ -291,12 +291,11 @@ CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& ro
                            (halves != nullptr && halves->halves.residual.empty()));
   const bool plain = exchange.sparse() && config_.coding == PayloadCoding{};
   CostModel::Phases phases =
-      of_library
-          ? cost.PhasesOf(rounds, *config_.dense_collective, exchange.payload_bytes)
-          : cost.PhasesOf(rounds, plain ? cost.ByteFactor(CollectiveOf(exchange.exchange(),
-                                                                       config_.dense_collective,
-                                                                       config_.sparse_collective))
-                                        : 1);
+      of_library ? cost.PhasesOf(rounds, *config_.dense_collective, exchange.payload_bytes)
+                 : cost.PhasesOf(rounds, plain ? cost.ByteFactor(CollectiveOf(
+                                                     exchange.exchange(), config_.dense_collective,
+                                                     config_.sparse_collective))
+                                               : 1);
   const int ranks = config_.topology.ranks;
   phases.latency_seconds +=
       cost.HostElementSeconds(static_cast<double>(exchange.elements()), ranks);

@@ -82,10 +82,9 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
 
 ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
     : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology, rank,
-                    cluster.config().cost.host_in_line
-                        ? 0
-                        : cluster.config().cost.ExchangeHostSeconds(
-                              cluster.config().topology.ranks)),
+                    cluster.config().cost.host_in_line ? 0
+                                                       : cluster.config().cost.ExchangeHostSeconds(
+                                                             cluster.config().topology.ranks)),
       cluster_(cluster),
       strategy_(cluster.config().make_strategy()),
       traced_(traced) {}

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/base/expression.hpp"
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
 

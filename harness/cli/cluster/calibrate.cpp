@@ -150,9 +150,9 @@ Table ReferenceTable(const DeclaredCluster& cluster) {
 }
 
 json InputJson(const DeclaredInput& input) {
-  return {{"name", input.name},     {"value", input.value},      {"low", input.low},
-          {"high", input.high},     {"kind", input.kind},        {"group", input.group},
-          {"source", input.source}, {"families", input.families},   {"remark", input.remark}};
+  return {{"name", input.name},     {"value", input.value},       {"low", input.low},
+          {"high", input.high},     {"kind", input.kind},         {"group", input.group},
+          {"source", input.source}, {"families", input.families}, {"remark", input.remark}};
 }
 
 json Describe(const DeclaredCluster& cluster) {

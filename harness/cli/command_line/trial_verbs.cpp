@@ -185,8 +185,8 @@ void AddReport(CommandLine& line) {
 }
 
 void AddSkill(CommandLine& line) {
-  const auto names =
-      std::make_shared<std::vector<std::string>>(std::vector<std::string>{"validation", "safusion"});
+  const auto names = std::make_shared<std::vector<std::string>>(
+      std::vector<std::string>{"validation", "safusion"});
   auto* verb = AddVerb(line, "skill", "predictions of published numbers beside formulas, one table",
                        Speaks::kText, [=](Program& program) { return SkillVerb(program, *names); });
   verb->add_option("experiment", *names, "experiments or papers (default: validation safusion)");

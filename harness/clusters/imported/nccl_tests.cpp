@@ -333,8 +333,9 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
   log.sha256 = Sha256Hex(text);
   if (!root.is_object() || !root.contains("args")) {
     SPARFUSE_THROW(kConfig,
-                   file + ": JSON without \"args\": expected what nccl-tests itself writes by -J, "
-                          "which names the program that ran; of another program, its table");
+                   file +
+                       ": JSON without \"args\": expected what nccl-tests itself writes by -J, "
+                       "which names the program that ran; of another program, its table");
   }
   SetOperation(file, in.String("/args/0"), asked, log);
   // One entry a process, which may have several threads with several cards each.

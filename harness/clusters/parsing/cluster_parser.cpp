@@ -91,11 +91,27 @@ class ClusterParser {
       : file_(file), profiles_(profiles) {}
 
   DeclaredCluster Parse() {
-    file_.Keys(
-        "", "cluster",
-        {"title", "source", "hardware", "nodes", "ranks_per_node", "reference", "reference_cluster",
-         "input", "selection_costs", "compute", "coder", "curve", "all_reduce", "all_gather",
-         "nccl", "calibrate", "calibrate_by_family", "stack", "card", "host"});
+    file_.Keys("", "cluster",
+               {"title",
+                "source",
+                "hardware",
+                "nodes",
+                "ranks_per_node",
+                "reference",
+                "reference_cluster",
+                "input",
+                "selection_costs",
+                "compute",
+                "coder",
+                "curve",
+                "all_reduce",
+                "all_gather",
+                "nccl",
+                "calibrate",
+                "calibrate_by_family",
+                "stack",
+                "card",
+                "host"});
     cluster_.name = fs::path(file_->name()).stem().string();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
@@ -428,8 +444,7 @@ class ClusterParser {
   // What the model makes of references that calibrate nothing: to be compared with.
   void Predict() {
     file_.At("/reference", [&] {
-      for (ReferenceStep& step : cluster_.references)
-        step.modelled = Modelled(cluster_, step);
+      for (ReferenceStep& step : cluster_.references) step.modelled = Modelled(cluster_, step);
     });
   }
 

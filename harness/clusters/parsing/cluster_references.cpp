@@ -60,11 +60,13 @@ class ReferenceReader {
       : file_(file), profiles_(profiles), cluster_(cluster) {}
 
   void Read(const std::string& at) {
-    file_.Keys(at, "[[reference]]",
-               {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
-                "sparsifier", "density", "link", "bar", "row", "forward_ms", "backward_ms",
-                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "ratio", "over", "spread",
-                "source"});
+    file_.Keys(at, "[[reference]]", {"families",    "workload",      "batch_per_worker",
+                                     "workers",     "method",        "method_options",
+                                     "sparsifier",  "density",       "link",
+                                     "bar",         "row",           "forward_ms",
+                                     "backward_ms", "sparsify_ms",   "exposed_ms",
+                                     "step_ms",     "samples_per_s", "ratio",
+                                     "over",        "spread",        "source"});
     ReferenceStep step;
     step.workload = file_.Workload(at);
     step.families = file_.Families(at, step.workload);
@@ -99,9 +101,8 @@ class ReferenceReader {
   void UseRatio(const std::string& at, ReferenceStep step) {
     const std::string over = at + "/over";
     if (!file_.Has(over)) file_->Fail(at, "ratio needs over = { what the other step has }");
-    for (const char* key :
-         {"bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms",
-          "samples_per_s"}) {
+    for (const char* key : {"bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms",
+                            "step_ms", "samples_per_s"}) {
       if (file_.Has(at + "/" + key)) {
         file_->Fail(at + "/" + key, "expected a row or a ratio where over names another step");
       }
@@ -210,8 +211,7 @@ class ReferenceReader {
   // The row of a file of results/published that is named by its columns: what it gives in samples a
   // second.
   double Row(const std::string& at, ReferenceStep& step) {
-    file_.Keys(at, "row",
-               {"file", "artifact", "model", "workers", "network", "method", "density"});
+    file_.Keys(at, "row", {"file", "artifact", "model", "workers", "network", "method", "density"});
     const std::string name = file_->RequiredString(at, "file");
     const int workers = file_.Count(at, "workers", kWorkersOfClusters);
     if (workers != step.workers)

@@ -96,10 +96,9 @@ std::string HowPaired(const PartResult& result) {
   }
   if (in_turn == 0) return "";
   const std::string whose =
-      in_turn == pairs
-          ? "what is compared took turns in one launch of each block"
-          : fmt::format("of {} compared pairs of trials {} took turns in one launch", pairs,
-                        in_turn);
+      in_turn == pairs ? "what is compared took turns in one launch of each block"
+                       : fmt::format("of {} compared pairs of trials {} took turns in one launch",
+                                     pairs, in_turn);
   return "; " + whose + ": ratios are of their rounds, not of this table's values";
 }
 
@@ -184,7 +183,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       const bool apart = first && cell.OnlyDisturbed() && IsTimed(metric.metric);
       row.push_back(first && !cell.failure.empty()
                         ? cell.failure
-                        : (apart ? "disturbed " : "") + MetricText(cell, metric, unit, scales[metric.metric]));
+                        : (apart ? "disturbed " : "") +
+                              MetricText(cell, metric, unit, scales[metric.metric]));
       if (metric.ratio == nullptr || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
       row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
@@ -274,10 +274,10 @@ Table ClaimTable(const PartResult& result) {
   for (const auto& judged : JudgeClaims(result)) {
     const Claim& claim = *judged.claim;
     const ClaimWords words = WordsOf(judged);
-    table.rows.push_back({claim.quote, claim.metric, words.expected, words.ours,
-                          judged.mode == "modelled" ? std::to_string(judged.n)
-                                                    : table.BlocksText(judged.n),
-                          judged.mode, words.verdict});
+    table.rows.push_back(
+        {claim.quote, claim.metric, words.expected, words.ours,
+         judged.mode == "modelled" ? std::to_string(judged.n) : table.BlocksText(judged.n),
+         judged.mode, words.verdict});
     if (!alike) continue;
     table.rows.back().push_back(claim.of.dump());
     table.rows.back().push_back(claim.compared == Compared::kValue ? kNone : claim.over.dump());
@@ -308,8 +308,8 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
       const json& config = cell.cell->json;
       std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
-      row.insert(row.end(), {IntervalText(cell.live, "s", like), Quantity(cell.predicted, "s", like),
-                             ChangeText(cell.error()),
+      row.insert(row.end(), {IntervalText(cell.live, "s", like),
+                             Quantity(cell.predicted, "s", like), ChangeText(cell.error()),
                              cell.live.has_bounds() ? yes(cell.within_interval()) : kNone,
                              yes(oversubscribed), table.BlocksText(cell.live.n)});
       table.rows.push_back(std::move(row));

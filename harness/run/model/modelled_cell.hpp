@@ -22,8 +22,9 @@ int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
 // Of the slowest rank.
 double StepSeconds(const ModelStep& step);
 
-// What a step takes where nothing but its bounds is known, to be shown beside a prediction: what the
-// first rank computes, selects, encodes and decodes within it, and what its exchanges occupy links.
+// What a step takes where nothing but its bounds is known, to be shown beside a prediction: what
+// the first rank computes, selects, encodes and decodes within it, and what its exchanges occupy
+// links.
 struct Formulas {
   double local_seconds = 0, wire_seconds = 0;
   double longest() const { return std::max(local_seconds, wire_seconds); }  // all of one is hidden

@@ -460,8 +460,8 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
 }
 
 // By hand, for factors of rank r: x Q, x' P and P Q' are r multiplications an element each; two
-// Gram-Schmidt passes over P's columns take r (2 r + 1) a row; vectors take none. Each all-reduce is
-// a ring of 2 (P - 1) steps whose chunks together are the factors.
+// Gram-Schmidt passes over P's columns take r (2 r + 1) a row; vectors take none. Each all-reduce
+// is a ring of 2 (P - 1) steps whose chunks together are the factors.
 TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {
   constexpr std::size_t kRanks = 8, kRows = 1024, kCols = 4096, kVector = 1024;
   const std::int64_t matrix[] = {kRows, kCols}, vector[] = {kVector};

@@ -1,4 +1,5 @@
-// Tests users' regular expressions: what is found, what is refused and why, and that none takes long.
+// Tests users' regular expressions: what is found, what is refused and why, and that none takes
+// long.
 #include "core/base/expression.hpp"
 
 #include <gtest/gtest.h>
@@ -46,9 +47,10 @@ TEST(Expression, TakesTheFirstAlternativeAndBytesAsTheyAre) {
 
 TEST(Expression, SaysWhatIsWrong) {
   EXPECT_EQ(ErrorOf("^a$"), "no error");
-  EXPECT_NE(ErrorOf("(").find("m.toml:3: patterns[0]: expected a regular expression as RE2 reads it: "
-                              "missing )"),
-            std::string::npos)
+  EXPECT_NE(
+      ErrorOf("(").find("m.toml:3: patterns[0]: expected a regular expression as RE2 reads it: "
+                        "missing )"),
+      std::string::npos)
       << ErrorOf("(");
   EXPECT_NE(ErrorOf(R"((a)\1)").find("back references are not supported"), std::string::npos)
       << ErrorOf(R"((a)\1)");
@@ -61,7 +63,8 @@ TEST(Expression, SaysWhatIsWrong) {
 // A library that backtracks takes 2^4000 steps, or 4000^4, for these.
 TEST(Expression, HasNoExponentialCases) {
   const std::string text(4000, 'a');
-  for (const char* expression : {"^(a+)+$", "(a|aa)*b", "(.*)*x", "(a*)*b", ".*.*.*=", "(a?){500}b"}) {
+  for (const char* expression :
+       {"^(a+)+$", "(a|aa)*b", "(.*)*x", "(a*)*b", ".*.*.*=", "(a?){500}b"}) {
     const Expression made(expression, "here");
     std::vector<std::string_view> groups;
     for (int line = 0; line < 20; ++line) EXPECT_FALSE(made.Find(text + "!", groups)) << expression;

@@ -16,13 +16,12 @@ class Pivots : public ::testing::Test {
  protected:
   Pivots()
       : part_(ParseExperiment(
-                  TomlFile::Parse(
-                      "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = "
-                      "\"digits-resnet\"\n[[axis]]\nworkers = [2, 4]\n"
-                      "[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
-                      "[[exclude]]\nwhen = { method = \"syncea\", workers = 4 }\n"
-                      "reason = \"no, none\"\n",
-                      "f.toml"),
+                  TomlFile::Parse("id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = "
+                                  "\"digits-resnet\"\n[[axis]]\nworkers = [2, 4]\n"
+                                  "[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+                                  "[[exclude]]\nwhen = { method = \"syncea\", workers = 4 }\n"
+                                  "reason = \"no, none\"\n",
+                                  "f.toml"),
                   catalog_, "/nonexistent")
                   .parts[0]) {
     for (const Cell& cell : part_.cells) {
@@ -58,7 +57,8 @@ class Pivots : public ::testing::Test {
     row.config = cell.json;
     row.config_hash = cell.config_hash;
     row.revisions = nlohmann::json(RevisionsOf(catalog_, cell.config));
-    row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
+    row.system = {
+        {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
     row.system_hash = "machine";
     row.status = "ok";
     row.block = block;
@@ -108,9 +108,10 @@ TEST_F(Pivots, AsNumbersAreInBaseUnits) {
 
 TEST_F(Pivots, NameWhatIsWrongAndWhatThereIs) {
   const std::string axis = ErrorOf({{"worker"}, {"method"}, {}});
-  EXPECT_NE(axis.find("--pivot ROWS = \"worker\": expected axes of the experiment: method, workload, "
-                      "workers, sparsifier, density"),
-            std::string::npos)
+  EXPECT_NE(
+      axis.find("--pivot ROWS = \"worker\": expected axes of the experiment: method, workload, "
+                "workers, sparsifier, density"),
+      std::string::npos)
       << axis;
   EXPECT_NE(ErrorOf({{"workers"}, {"methods"}, {}}).find("--pivot COLUMNS = \"methods\""),
             std::string::npos);

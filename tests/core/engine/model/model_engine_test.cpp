@@ -52,10 +52,15 @@ TEST(SharedResource, GivesWhatHasAShareNoMoreUntilItIsReleased) {
   Simulation simulation;
   SharedResource link(simulation, 1);
   double half = 0, none = 0, late = 0;
-  link.Use(4, [&] { half = simulation.now(); }, 0.5);
-  link.Use(1, [&] { none = simulation.now(); }, 0);
+  link.Use(
+      4, [&] { half = simulation.now(); }, 0.5);
+  link.Use(
+      1, [&] { none = simulation.now(); }, 0);
   simulation.After(2, [&] { link.Release(); });
-  simulation.After(8, [&] { link.Use(1, [&] { late = simulation.now(); }, 0); });
+  simulation.After(8, [&] {
+    link.Use(
+        1, [&] { late = simulation.now(); }, 0);
+  });
   simulation.Run();
   EXPECT_NEAR(none, 4, 1e-12);
   EXPECT_NEAR(half, 6, 1e-12);
@@ -247,10 +252,9 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
 // Three tensors of 1 s of backward each, the first two selected as one and gathered when the second
 // is ready, in 0.8 s; so is the third.
 TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
-  ModelConfig config =
-      ModelOf(LayoutOf({1000, 1000, 1000}),
-              {{Unit{0, 2, Sparsified::kBehind, 0.1}, Unit{2, 3, Sparsified::kBehind, 0.1}}},
-              {2, 1});
+  ModelConfig config = ModelOf(
+      LayoutOf({1000, 1000, 1000}),
+      {{Unit{0, 2, Sparsified::kBehind, 0.1}, Unit{2, 3, Sparsified::kBehind, 0.1}}}, {2, 1});
   config.make_strategy = [] { return FindStrategy("behind").make({}); };
   config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
   config.cost.links.fill(LinkCost::FromAlphaBeta(0.8, 0));
@@ -276,8 +280,7 @@ TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
 // 100 of 1,000 elements at 1 ms a byte around a ring of two: 0.8 s, with indices of 8 bytes 1.2 s.
 // What travels dense has no indices.
 TEST(ModelEngine, CountsTheBytesOfAnEntryAsTheyTravel) {
-  ModelConfig config =
-      ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
+  ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
   config.make_strategy = [] { return FindStrategy("ahead").make({}); };
   config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
   config.cost.links.fill(LinkCost::FromAlphaBeta(0, 1e-3));
