@@ -1,11 +1,11 @@
 #include "baselines/composition.hpp"
 
 #include <algorithm>
-#include <regex>
 #include <utility>
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "core/fusion/dense_fallback.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
@@ -50,18 +50,13 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
     known.push_back(tensors[t].name);
   }
   const std::string what = key + " has \"" + name + "\"";
-  // Matching and compiling are recursive: the stack limits how long an expression may be.
   constexpr std::size_t kLongest = 1000;
   SPARFUSE_REQUIRE(name.size() <= kLongest, key + " has a name of " + std::to_string(name.size()) +
                                                 " characters; expected at most " +
                                                 std::to_string(kLongest));
-  try {
-    const std::regex pattern(name);
-    for (std::size_t t = 0; t < tensors.size(); ++t) {
-      if (std::regex_search(tensors[t].name, pattern)) found.push_back(t);
-    }
-  } catch (const std::regex_error& error) {
-    SPARFUSE_THROW(kConfig, what + ", which is no regular expression: " + error.what());
+  const Expression pattern(name, what);
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    if (pattern.FoundIn(tensors[t].name)) found.push_back(t);
   }
   if (found.empty()) {
     SPARFUSE_THROW(kConfig, what + ", which is no tensor of " + whose + Suggestion(name, known));

@@ -126,14 +126,16 @@ END
 
 # configure PRESET: runs cmake only where ninja would not do it by itself: the first time, after an
 # interrupted configuration, and when the presets or the toolchain have changed. cuda-sm90 is the preset
-# cuda for compute capability 9.0 alone.
+# cuda for compute capability 9.0 alone. Where LibTorch is not installed, what needs it is left out
+# until it is.
 configure() {
   local preset="$1" folder="$ROOT/build/$1" nvcc key
-  local -a architecture=()
+  local -a architecture=() left_out=()
+  [[ -e "$VENV/.sparfuse-libtorch" ]] || left_out=(-DSPARFUSE_TORCH=OFF)
   [[ "$preset" != cuda-sm* ]] || architecture=("CUDAARCHS=${preset#cuda-sm}-real")
   nvcc="$(cuda_compiler)"
   key="$( { cat "$ROOT/CMakePresets.json" "$VENV"/.sparfuse-{tools,libtorch} 2>/dev/null || true
-    echo "$nvcc"; g++ --version; } | sha256sum)"
+    echo "$ROOT"; echo "$nvcc"; g++ --version; } | sha256sum)"
   if [[ -f "$folder/build.ninja" && "$(cat "$folder/.configured" 2>/dev/null)" == "$key" ]]; then
     return 0
   fi
@@ -141,7 +143,7 @@ configure() {
   rm -f "$folder/.configured"
   run_logged "configuring build/$preset" "configure-$preset.log" \
     env -C "$ROOT" ${nvcc:+"CUDACXX=$nvcc"} "${architecture[@]}" "$VENV/bin/cmake" --fresh \
-    --preset "${preset%-sm*}" -B "$folder" || return
+    --preset "${preset%-sm*}" "${left_out[@]}" -B "$folder" || return
   grep -E 'sparfuse: ' "$STATE/configure-$preset.log" | sed 's/^-- sparfuse/   build/' >&2 || true
   printf '%s' "$key" >"$folder/.configured"
 }

@@ -36,7 +36,12 @@ struct WorkloadConfig {
   int accumulation = 1;              // micro-steps of a step
   std::uint64_t seed = 0;            // of initialisation, permutations and augmentation
   std::uint64_t total_steps = 0;     // where a decaying schedule ends; 0 means it does not decay
-  int threads = 1;                   // of LibTorch's operators in this process
+  std::string data;        // a prepared data set in the data directory; "": the workload's own data
+  std::string data_id;     // that it has to be
+  std::string weights;     // initial parameters, likewise; "": drawn from the seed
+  std::string weights_id;  // how the SHA-256 of their file has to begin
+  // Of LibTorch's operators in this process; as many more decode prepared images.
+  int threads = 1;
   // Where it trains, and on CUDA the stream on which forward, backward and Update run, which has to
   // outlive the workload; null: the device's default stream.
   Stream stream;
@@ -142,6 +147,22 @@ class TrainingWorkload {
   // Copies DeviceState()[part] to the host and back; `host` has its size. Both wait for the device.
   virtual void CopyState(std::size_t part, std::span<float> host) = 0;
   virtual void SetState(std::size_t part, std::span<const float> host) = 0;
+
+  // Running statistics of batch normalisation, on the host; empty where the model keeps none. They
+  // follow this rank's batches and are no part of DeviceState(): ranks' differ, and their mean is
+  // what an evaluation should use. Setting all ranks' to their mean leaves that mean's course as it
+  // would have been. Both wait for the device.
+  virtual std::vector<float> Statistics() { return {}; }
+  virtual void SetStatistics(std::span<const float>) {}
+
+  // Tells what an evaluation found, the same on all ranks, to schedules that follow it.
+  virtual void Observe(double /*loss*/) {}
+
+  // Steps of an epoch; 0 where the data is made up without end.
+  virtual std::uint64_t StepsPerEpoch() const { return 0; }
+
+  // How long forward passes (or Prepare) have waited for data since the last call, in seconds.
+  virtual double TakeLoaderWait() { return 0; }
 
   // The model on the test or validation data: its first `max_samples` samples in an order that is
   // the same for all seeds (0: all of them). Deterministic; changes nothing.

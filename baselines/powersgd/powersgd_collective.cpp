@@ -52,6 +52,9 @@ Sizes SizesOf(const ExchangeShape& shape, int rank) {
     sizes.first += matrix.rank * matrix.rows;
     sizes.second += matrix.rank * matrix.cols;
     sizes.products += 3 * matrix.rank * tensor.numel;  // P, Q, and their product
+    // P's columns made orthonormal: of each two norms and a scaling, and against each one before it
+    // twice a product and a difference.
+    sizes.products += matrix.rank * (2 * matrix.rank + 1) * matrix.rows;
   }
   return sizes;
 }

@@ -103,7 +103,25 @@ double WorkSeconds::Of(const WorkByKind& elements) const {
   return seconds;
 }
 
-CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
+double CostModel::HostGrowth(int ranks) const {
+  return host_growth == 0 ? 1 : std::pow(ranks / host_growth_from, host_growth);
+}
+
+double CostModel::ExchangeHostSeconds(int ranks) const {
+  return HostGrowth(ranks) * (exchange_host_seconds + ranks * exchange_host_seconds_per_rank);
+}
+
+double CostModel::HostElementSeconds(double elements, int ranks) const {
+  return HostGrowth(ranks) * exchange_seconds_per_element * elements;
+}
+
+double CostModel::ByteFactor(const Collective& collective) const {
+  const bool gathered =
+      collective.descriptor().payload == PayloadKind::kSparse && !collective.traits().sums;
+  return gathered ? entry_bytes / static_cast<double>(kSparseElementBytes) : 1;
+}
+
+CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, double byte_factor) const {
   Phases phases;
   phases.latency_seconds = exchange_dispatch_seconds;
   phases.cpu_seconds = exchange_cpu_seconds;
@@ -116,8 +134,9 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     const PiecewiseLinear& seconds = link.round_seconds;
     const PiecewiseLinear& within = node.round_seconds;
     // Rounds of one phase are alike: the mean size stands for each repetition.
-    const double bytes =
-        static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
+    const double bytes = byte_factor *
+                         static_cast<double>(std::max(round.bytes, round.node_bytes)) /
+                         round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
     const double starts = (round.repeat - round.within_starts) * seconds(0) +
                           round.repeat * extra_messages * link.seconds_per_extra_message;
@@ -125,7 +144,7 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
     phases.latency_seconds += starts + starts_within;
     const double between = seconds(bytes) - seconds(0);
     const double inside =
-        within(static_cast<double>(round.within_bytes) / round.repeat) - within(0);
+        within(byte_factor * static_cast<double>(round.within_bytes) / round.repeat) - within(0);
     const LinkClass slower = inside > between ? LinkClass::kIntraNode : round.link;
     const double on_link = round.repeat * std::max(between, inside);
     phases.link_seconds[static_cast<std::size_t>(slower)] += on_link;
@@ -138,11 +157,12 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan) const {
   return phases;
 }
 
-CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, const CollectiveDescriptor& collective,
+CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, const Collective& collective,
                                       std::uint64_t bytes) const {
-  const bool all_reduce_of_library =
-      collective.of_library && collective.payload == PayloadKind::kDense;
-  return all_reduce_of_library ? AllReducePhases(plan, collective.native, bytes) : PhasesOf(plan);
+  const CollectiveDescriptor& by = collective.descriptor();
+  const bool all_reduce_of_library = by.of_library && by.payload == PayloadKind::kDense;
+  return all_reduce_of_library ? AllReducePhases(plan, by.native, bytes)
+                               : PhasesOf(plan, ByteFactor(collective));
 }
 
 CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "core/coding/selection_coding.hpp"
 #include "core/collective/collective.hpp"
+#include "core/payload/payload.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
@@ -129,24 +131,35 @@ struct CostModel {
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
   // What the host takes to prepare an exchange, and for each rank that takes part: one after
-  // another, beside the network (StepScheduler).
+  // another, beside the network (StepScheduler), or where the host waits for an exchange before it
+  // prepares the next, in line with it.
   double exchange_host_seconds = 0;
   double exchange_host_seconds_per_rank = 0;
+  bool host_in_line = false;
   // What an exchange takes of the host for each element that it covers, sent or not, on top.
   double exchange_seconds_per_element = 0;
+  // All that an exchange takes of the host grows with ranks as (ranks / host_growth_from) to this
+  // power: waiting for the slowest of them.
+  double host_growth = 0;
+  double host_growth_from = 1;
   double exchange_cpu_seconds = 0;  // of each rank's processor, once, beside what links take
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
   AllReduceCost all_reduce;                   // empty: by rounds
   AllGatherBy all_gather = AllGatherBy::kRing;
   // What of an exchange goes on while its ranks compute: 1 all of it, 0 none before backward ends.
+  // Then of those that carry payloads, and of those whose payload was selected from several tensors
+  // at once; nothing: as the one before.
   double overlap = 1;
+  std::optional<double> payload_overlap, fused_overlap;
+  // That travel for an element with its index, where payloads are gathered uncoded.
+  double entry_bytes = kSparseElementBytes;
   // All that the device computes takes so many times as long while an exchange is under way.
   double compute_slowdown = 1;
 
-  double ExchangeHostSeconds(int ranks) const {
-    return exchange_host_seconds + ranks * exchange_host_seconds_per_rank;
-  }
+  // Of preparing an exchange, and of moving the elements that it covers.
+  double ExchangeHostSeconds(int ranks) const;
+  double HostElementSeconds(double elements, int ranks) const;
   // Throws Error{kConfig} when there is no curve for `sparsifier`.
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
   double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
@@ -171,13 +184,18 @@ struct CostModel {
     // Nothing else being on links and cores.
     double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
-  Phases PhasesOf(const RoundPlan& plan) const;
+  // byte_factor: so many bytes travel for each one of the plan.
+  Phases PhasesOf(const RoundPlan& plan, double byte_factor = 1) const;
   // Of a dense all-reduce of `bytes` by a library, the backend's own where it is `native`: as
   // measured or declared in the place of rounds, where it is.
   Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
   // Of an exchange by `collective`, whose rounds are ModelledRounds; bytes: a rank's payload.
-  Phases PhasesOf(const RoundPlan& plan, const CollectiveDescriptor& collective,
-                  std::uint64_t bytes) const;
+  Phases PhasesOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
+  // Bytes that travel for each byte of an uncoded payload.
+  double ByteFactor(const Collective& collective) const;
+
+ private:
+  double HostGrowth(int ranks) const;
 };
 
 // What a step costs without communication, tensor by tensor in ready order. Seconds.

@@ -87,6 +87,20 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
                           .order = {.after = {pushed}}});
 }
 
+namespace {
+
+// As dense units, with halves on the way.
+class HalfUnits final : public UnitStrategy {
+ protected:
+  Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange) override {
+    exchange.pattern =
+        HalvesSum{engine.layout().RangeOf(unit.first, unit.last), Halves{.residual = {}}};
+    return engine.Exchange(std::move(exchange));
+  }
+};
+
+}  // namespace
+
 const StrategyDescriptor kOwnedParts = {
     .name = "owned-parts",
     .summary = "units in parts, which the ranks that own them sum, select from again, and send",
@@ -122,6 +136,18 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        {},
        kMake,
        true},
+      {.name = "half-units",
+       .summary = "all-reduce of each unit as halves when its last gradient is ready",
+       .source = "Li et al., PyTorch Distributed, VLDB 2020; its fp16_compress_hook",
+       .revision = 1,
+       .deviations = "",
+       .sparsified = Sparsified::kNever,
+       .options = {},
+       .make = [](const Options&) -> std::unique_ptr<Strategy> {
+         return std::make_unique<HalfUnits>();
+       },
+       .dense_units = true,
+       .loses = [](const Options&) { return true; }},
       {"ahead",
        "each tensor is sparsified when it is ready; a unit is sent when it is complete",
        "SAFusion, HPDC 2025, section 3",

@@ -51,7 +51,7 @@ PlacedStore::PlacedStore(const GradientLayout& layout, Device device)
       on_host_(layout.numel()),
       on_device_(layout.numel(), device) {}
 
-const Stream& PlacedStore::Copies() {
+const Stream& PlacedStore::CopyStream() {
   if (copies_.view().device != device_) copies_ = gpu::GpuStream(device_);
   return copies_.view();
 }
@@ -76,10 +76,10 @@ void PlacedStore::Move(std::string_view name, std::size_t tensor, Place to) {
   float* const on_host = on_host_.Get(name, range).data;
   float* const on_device = on_device_.Get(name, range).data;
   const bool to_host = to == Place::kHost;
-  gpu::CopyAsync(Copies(), to_host ? on_host : on_device, to_host ? on_device : on_host,
+  gpu::CopyAsync(CopyStream(), to_host ? on_host : on_device, to_host ? on_device : on_host,
                  range.size() * sizeof(float));
-  if (to_host) gpu::FillAsync(Copies(), on_device, 0, range.size() * sizeof(float));
-  gpu::Synchronize(Copies());
+  if (to_host) gpu::FillAsync(CopyStream(), on_device, 0, range.size() * sizeof(float));
+  gpu::Synchronize(CopyStream());
   if (!to_host) std::fill_n(on_host, range.size(), 0.0f);
 }
 
@@ -98,22 +98,55 @@ std::span<const float> PlacedStore::Read(std::string_view name, Range range) {
     const Range tensor = layout_.tensor(t).range();
     const Range part{std::max(tensor.begin, range.begin), std::min(tensor.end, range.end)};
     ResidualStore& store = it->second[t] == Place::kHost ? on_host_ : on_device_;
-    gpu::CopyAsync(Copies(), read.data() + (part.begin - range.begin), store.Get(name, part).data,
-                   part.size() * sizeof(float));
+    gpu::CopyAsync(CopyStream(), read.data() + (part.begin - range.begin),
+                   store.Get(name, part).data, part.size() * sizeof(float));
   }
-  gpu::Synchronize(Copies());
+  gpu::Synchronize(CopyStream());
   return read;
 }
 
-std::span<const float> PlacedStore::ReadAll(Range range) {
+std::vector<std::string> PlacedStore::names() const {
   std::vector<std::string> names = on_host_.names();
   for (const auto& [name, places] : places_) {
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
-  if (names.size() == 1) return Read(names.front(), range);
+  return names;
+}
+
+std::span<const float> PlacedStore::ReadAll(Range range) {
+  const std::vector<std::string> all = names();
+  if (all.size() == 1) return Read(all.front(), range);
   sum_.assign(range.size(), 0.0f);
-  for (const std::string& name : names) AddInto(Read(name, range), sum_);
+  for (const std::string& name : all) AddInto(Read(name, range), sum_);
   return sum_;
+}
+
+void PlacedStore::Save(Copies& to) {
+  const std::vector<std::string> all = names();
+  std::erase_if(
+      to, [&](const auto& entry) { return std::ranges::find(all, entry.first) == all.end(); });
+  for (const std::string& name : all) {
+    const std::span<const float> values = Read(name, {0, layout_.numel()});
+    std::vector<float>& copy = to[name];
+    copy.resize(values.size());
+    std::ranges::copy(values, copy.begin());
+  }
+}
+
+void PlacedStore::Load(const Copies& from) {
+  std::vector<std::string> all = names();
+  for (const auto& [name, values] : from) {
+    if (std::ranges::find(all, name) == all.end()) all.push_back(name);
+  }
+  for (const std::string& name : all) {
+    const std::span<float> values = Get(name, {0, layout_.numel()}, Device{}).host();
+    const auto copy = from.find(name);
+    if (copy == from.end()) {
+      std::ranges::fill(values, 0.0f);
+    } else {
+      std::ranges::copy(copy->second, values.begin());
+    }
+  }
 }
 
 double PlacedStore::Norm() {

@@ -60,10 +60,17 @@ class PlacedStore {
   // As ResidualStore::Norm, over both places: what is in the other one is zero.
   double Norm();
 
+  // Copies of all residuals to the host, in memory that is used again, and back: those that are not
+  // among them become zero.
+  using Copies = std::map<std::string, std::vector<float>, std::less<>>;
+  void Save(Copies& to);
+  void Load(const Copies& from);
+
  private:
   enum class Place : std::uint8_t { kNowhere, kDevice, kHost };  // kNowhere: zeros
   void Move(std::string_view name, std::size_t tensor, Place to);
-  const Stream& Copies();
+  std::vector<std::string> names() const;
+  const Stream& CopyStream();
 
   const GradientLayout& layout_;
   Device device_;

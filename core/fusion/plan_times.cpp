@@ -42,7 +42,7 @@ double SecondsOf(const CostModel& cost, const Collective& collective, std::size_
       collective, {elements, bytes / kSparseElementBytes, 1},
       std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
   const RoundPlan rounds = ModelledRounds(collective, sizes, topology, cost.all_gather);
-  return cost.PhasesOf(rounds, collective.descriptor(), bytes).alone();
+  return cost.PhasesOf(rounds, collective, bytes).alone();
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ double PlanTimes::Reduce(std::size_t elements) const {
 
 double PlanTimes::HostSecondsPerExchange(std::size_t elements) const {
   return input_.cost->ExchangeHostSeconds(input_.topology.ranks) +
-         input_.cost->exchange_seconds_per_element * static_cast<double>(elements);
+         input_.cost->HostElementSeconds(static_cast<double>(elements), input_.topology.ranks);
 }
 
 double PlanTimes::Decompress(std::size_t elements, std::size_t entries) const {

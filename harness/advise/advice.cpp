@@ -241,6 +241,7 @@ Ranking Adviser::Rank(const Point& point) const {
     RankedMethod ranked;
     ranked.cell = each->cell;
     ranked.step_seconds = each->step.seconds;
+    ranked.formulas = each->step.formulas;
     const double units = UnitsPerStep(each->cell);
     const double rate = units / each->step.seconds;
     ranked.throughput = {rate, rate, rate, 1};

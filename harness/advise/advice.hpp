@@ -39,6 +39,7 @@ struct LeftOut {
 struct RankedMethod {
   CellConfig cell;
   double step_seconds = 0;
+  Formulas formulas;                   // of the step, without the model
   Interval throughput;                 // units of the workload a second
   Interval over_best;                  // of throughputs; at most 1 as stated
   std::optional<Interval> over_dense;  // none where dense itself cannot be modelled

@@ -213,6 +213,9 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
                          {"sparsifier", each.cell.sparsifier},
                          {"config_hash", ConfigHash(each.cell)},
                          {"step_seconds", each.step_seconds},
+                         {"formulas",
+                          {{"longest_seconds", each.formulas.longest()},
+                           {"sum_seconds", each.formulas.sum()}}},
                          {"throughput", BandJson(each.throughput)},
                          {"of_best", BandJson(each.over_best)},
                          {"over_dense", each.over_dense ? BandJson(*each.over_dense) : json()},
@@ -267,7 +270,7 @@ std::string AdviceToml(const Advice& advice, const DeclaredCluster* cluster) {
   std::set<std::string> bars;
   if (cluster != nullptr) {
     for (const ReferenceStep& step : cluster->references) {
-      if (step.bar) bars.insert(step.bar->name());
+      for (const CalibrationBar& bar : BarsOf(step)) bars.insert(bar.name());
     }
   }
   const auto quoted = [](const auto& names) {

@@ -86,9 +86,9 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
   }
   for (const ReferenceStep& step : cluster.references) {
     if (effect.input != NameOfInput(step)) continue;
-    effect.value = step.seconds;
-    effect.low = step.seconds / step.spread;
-    effect.high = step.seconds * step.spread;
+    effect.value = step.measured;
+    effect.low = step.measured / step.spread;
+    effect.high = step.measured * step.spread;
     effect.kind = "measured";
     effect.source = step.bar ? step.bar->name() : step.source;
   }
@@ -195,8 +195,10 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
         "gradient to its exchange; and a [[reference]] of the whole step",
         step);
   }
+  if (begins("exchange_growth"))
+    return step + " on twice as many nodes, measured, as a [[reference]]";
   if (input == "coding_in_step" || input == "side_slowdown" || input == "compute_slowdown" ||
-      input == "overlap") {
+      input.ends_with("overlap")) {
     return fmt::format(
         "{} with and without exchanges on two nodes (nsys profile); as a [[reference]] "
         "of the step and of its exposed communication",

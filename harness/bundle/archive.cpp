@@ -159,8 +159,9 @@ std::vector<ArchiveMember> ArchiveReader::Members() const {
     const std::string padding = Read(member.offset + member.size, padded - member.size);
     if (padding.find_first_not_of('\0') != std::string::npos)
       Broken(member.offset + member.size, "expected zeros");
-    if (!members.empty() && members.size() > 1 && members.back().name >= name)
-      Broken(at, "members are not in order");
+    const bool again = !members.empty() && members.front().name == name;
+    if (again) Broken(at, fmt::format("a second {}", name));
+    if (members.size() > 1 && members.back().name >= name) Broken(at, "members are not in order");
     members.push_back(member);
     at = member.offset + padded;
   }

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "harness/bundle/series_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -194,10 +194,15 @@ std::string Bundle::Checked(const std::string& member, const std::string& hash) 
   return bytes;
 }
 
-BundledTrial Bundle::Trial(const std::string& id) const {
+std::map<std::string, std::string> Bundle::FilesOf(const std::string& id) const {
   std::map<std::string, std::string> files;
   for (const auto& [file, hash] : content_.trials.at(id))
     files[file] = Checked(MemberOfTrial(id, file), hash);
+  return files;
+}
+
+BundledTrial Bundle::Trial(const std::string& id) const {
+  const std::map<std::string, std::string> files = FilesOf(id);
   const std::string name = fmt::format("{}: trials/{}", path().string(), id);
   const BundledTrial trial = BundleFiles(files, name, TextScrubber());
   if (trial.id() != id)

@@ -42,6 +42,9 @@ class Bundle {
   // Throw Error{kData} where the bytes have another hash than the manifest says, or where they are
   // not what `export` writes: of another id, unredacted, with other keys.
   BundledTrial Trial(const std::string& id) const;
+  // The bytes of the trial's files, by name; of one that was looked at before, for the hashes are
+  // all that is held against them.
+  std::map<std::string, std::string> FilesOf(const std::string& id) const;
   harness::Annotation Annotation(const std::string& id) const;
   nlohmann::json Table() const;  // as TableOfTrials makes it; to be compared
 

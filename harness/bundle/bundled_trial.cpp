@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "harness/bundle/series_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/records/trial_checks.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -138,11 +139,22 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   const json config = ParsedFile(files, "config.json", name);
   BundledTrial bundled{TrialOf(stored, name + "/trial.json"), {}};
   Trial& trial = bundled.trial;
+  if (const auto wrong = WhatConfigContradicts(config, stored, name + "/config.json");
+      !wrong.empty())
+    SPARFUSE_THROW(kData, fmt::format("{}: {}", name, wrong));
+  RequirePlainText(config, name + "/config.json");
   std::set<std::string> leave = {"config.json"};  // beside trial.json
   std::erase_if(files, [&](const auto& file) {
     const bool series = SeriesFiles().contains(file.first);
     return series && !WhatIsWrongWithSeries(file.first, file.second).empty();
   });
+  for (const auto& [series, of] : trial.series) {
+    if (files.contains(series)) continue;
+    SPARFUSE_THROW(kData, fmt::format("{}: it lists the series {}, which it does not have, or not "
+                                      "whole: bring the file back, or `sparfuse annotate {} "
+                                      "\"its series are lost\"`, and run it again",
+                                      name, series, trial.trial_id));
+  }
   for (const auto& [file, content] : files) {
     if (file != "trial.json") leave.insert(file);
   }
@@ -151,6 +163,7 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   json stored_outcome;
   if (files.contains("outcome.json")) {
     stored_outcome = ParsedFile(files, "outcome.json", name);
+    RequirePlainText(stored_outcome, name + "/outcome.json");
     outcome = OutcomeOf(earlier ? ReadableOfEarlierBundle(stored_outcome) : stored_outcome,
                         name + "/outcome.json");
   }

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
@@ -22,6 +23,10 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
       const BundledTrial trial = BundleTrial(store, row.trial_id, scrubber_, summary_.stays);
       if (trial.id() != row.trial_id)
         SPARFUSE_THROW(kData, fmt::format("{}: its id is no place", row.trial_id));
+      const Recomputed numbers = RecomputeMetrics(trial.trial, trial.files);
+      if (!numbers.differs.empty())
+        SPARFUSE_THROW(kData, fmt::format("{}: {}: whoever gets it would refuse it", row.trial_id,
+                                          numbers.differs));
       summary_.content.trials[trial.id()] = trial.Hashes();
       leaving.push_back(RowOf(trial.trial));
     } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/origin.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
@@ -19,6 +20,8 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+
+using Files = std::map<std::string, std::string>;  // content by name
 
 bool IsOfWord(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
@@ -71,11 +74,11 @@ json WithoutSource(json value) {
 // "" where they are of one trial, else the file that differs. Which names were removed depends on
 // who knew them: HOST and USER stand for any word. Results of others are one whatever file they
 // were read from.
-std::string WhatDiffers(const BundledTrial& here, const BundledTrial& there) {
-  if (here.files.size() != there.files.size()) return "its number of files";
-  for (const auto& [file, content] : there.files) {
-    const auto found = here.files.find(file);
-    if (found == here.files.end()) return file;
+std::string WhatDiffers(const Files& here, const Files& there) {
+  if (here.size() != there.size()) return "its number of files";
+  for (const auto& [file, content] : there) {
+    const auto found = here.find(file);
+    if (found == here.end()) return file;
     if (found->second == content) continue;
     if (!file.ends_with(".json")) return file;
     if (!Same(WithoutSource(json::parse(found->second)), WithoutSource(json::parse(content))))
@@ -94,14 +97,16 @@ namespace fs = std::filesystem;
 class Merger {
  public:
   Merger(const Store& store, const StoreLock& lock, const Bundle& bundle,
-         const std::vector<TrialRow>& rows)
+         const std::vector<TrialRow>& rows, const MergeRequest& request)
       : store_(store),
         lock_(lock),
         bundle_(bundle),
+        request_(request),
         verified_(Verify(bundle)),
         scrubber_(PrivateNames::OfTrials(rows, store.results())) {}
 
   MergeSummary Run() {
+    summary_.not_checked = WhatIsNotChecked(verified_);
     if (!verified_.table_differs.empty()) {
       summary_.refused.push_back(verified_.table_differs + "; nothing of the bundle was merged");
       return std::move(summary_);
@@ -145,8 +150,8 @@ class Merger {
   void AddTrial(const std::string& id) {
     if (const auto found = verified_.refused.find(id); found != verified_.refused.end())
       throw Refused{found->second};
-    BundledTrial trial = OfBundle([&] { return bundle_.Trial(id); });
-    if (IsHere(trial)) {
+    const Files files = OfBundle([&] { return bundle_.FilesOf(id); });
+    if (IsHere(id, files)) {
       trials_.insert(id);
       ++summary_.present;
       return;
@@ -160,14 +165,14 @@ class Merger {
       throw Refused{fmt::format("{}: the store has a trial {}", id, other)};
     MakePlace(id);
     // First: by it an unfinished trial is known for one.
-    WriteFileDurably(directory / "config.json", trial.files.at("config.json"));
-    for (const auto& [file, content] : trial.files) {
+    WriteFileDurably(directory / "config.json", files.at("config.json"));
+    for (const auto& [file, content] : files) {
       if (file == "config.json" || file == "trial.json") continue;
       Descriptor written(directory / file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
       written.Write(content);  // Finish syncs it
       written.Close();
     }
-    store_.Finish(lock_, id, trial.files.at("trial.json"));
+    store_.Finish(lock_, id, files.at("trial.json"));
     trials_.insert(id);
     summary_.added.push_back(id);
   }
@@ -194,24 +199,34 @@ class Merger {
   }
 
   // Whether the store has the trial. Refuses one that has its id and is another.
-  bool IsHere(const BundledTrial& trial) const {
-    if (!SomethingIsAt(store_.Directory(trial.id()) / "trial.json")) return false;
+  bool IsHere(const std::string& id, const Files& files) const {
+    if (!SomethingIsAt(store_.Directory(id) / "trial.json")) return false;
     std::set<std::string> stays;
-    BundledTrial here;
+    Files here;
     try {
-      here = BundleTrial(store_, trial.id(), scrubber_, stays);
+      here = BundleTrial(store_, id, scrubber_, stays).files;
     } catch (const Error& error) {
-      throw Refused{
-          fmt::format("{}: the store's own cannot be read: {}", trial.id(), error.what())};
+      throw Refused{fmt::format("{}: the store's own cannot be read: {}", id, error.what())};
     }
-    const std::string differs = WhatDiffers(here, trial);
+    const std::string differs = WhatDiffers(here, files);
     if (!differs.empty()) {
       throw Refused{
           fmt::format("{}: the store has this id with other bytes ({} differs): both are "
                       "left as they are",
-                      trial.id(), differs)};
+                      id, differs)};
     }
     return true;
+  }
+
+  // Whether a trial of the store is its own: it never left it, or has its origin.
+  bool RanHere(const std::string& id) const {
+    const fs::path file = store_.Directory(id) / "trial.json";
+    try {
+      const Trial trial = TrialOf(ReadJsonFile(file), file.string());
+      return trial.redaction == 0 || harness::RanHere(RowOf(trial), store_.results());
+    } catch (const Error&) {
+      return true;  // of a trial that nobody can read, nothing is known that would allow it
+    }
   }
 
   void AddAnnotation(const std::string& id) {
@@ -237,6 +252,10 @@ class Merger {
       }
       return;
     }
+    if (RanHere(annotation.trial_id)) {
+      summary_.held.push_back(fmt::format("{} ({})", annotation.trial_id, annotation.reason));
+      if (!request_.take_annotations) return;
+    }
     MakeDirectories(file.parent_path());
     WriteFileDurably(file, WrittenJson(ToJson(annotation)));
     ++summary_.annotations;
@@ -245,6 +264,7 @@ class Merger {
   const Store& store_;
   const StoreLock& lock_;
   const Bundle& bundle_;
+  const MergeRequest& request_;
   const Verification verified_;
   const TextScrubber scrubber_;
   std::set<std::string> trials_;  // of the bundle that the store has by now
@@ -254,8 +274,8 @@ class Merger {
 }  // namespace
 
 MergeSummary Merge(const Store& store, const StoreLock& lock, const Bundle& bundle,
-                   const std::vector<TrialRow>& rows) {
-  return Merger(store, lock, bundle, rows).Run();
+                   const std::vector<TrialRow>& rows, const MergeRequest& request) {
+  return Merger(store, lock, bundle, rows, request).Run();
 }
 
 }  // namespace sparfuse::harness

@@ -1,18 +1,17 @@
 #include "harness/bundle/verify.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "core/base/error.hpp"
 #include "harness/bundle/bundle_table.hpp"
-#include "harness/bundle/series_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/store/patience.hpp"
-#include "harness/store/step_log.hpp"
-#include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
 
@@ -20,190 +19,96 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostRelative = 1e-9;
-
-bool AreEqual(double a, double b) {
-  return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b));
-}
-
-// Of the steps in a file; empty where ranks do not have the same steps.
-StepLog LogIn(std::string_view bytes, const SeriesHeader& header) {
-  std::map<double, std::vector<LoggedStep>> ranks;
-  const auto value = [&](const char* name, std::uint64_t row) {
-    const SeriesColumn* column = header.Find(name);
-    return column == nullptr ? 0.0 : NumberIn(bytes, header, *column, row);
+// What outcome.json, from which a run makes its trial, says otherwise; "" if nothing. Only what a
+// run takes over as it is; a trial's readings of its machine are judged later.
+std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
+  const auto differs = [](const std::string& key, const json& stored, const json& given) {
+    return fmt::format("{}: trial.json has {}, outcome.json has {}", key, Shown(stored),
+                       Shown(given));
   };
-  for (std::uint64_t row = 0; row < header.rows; ++row)
-    ranks[value("rank", row)].push_back(
-        LoggedStepOf([&](const char* name) { return value(name, row); }));
-  StepLog log;
-  for (auto& [rank, steps] : ranks) log.push_back(std::move(steps));
-  const bool alike = std::ranges::all_of(log, [&](const std::vector<LoggedStep>& steps) {
-    return std::ranges::equal(steps, log.front(), {}, &LoggedStep::step, &LoggedStep::step);
-  });
-  return alike ? log : StepLog();
-}
-
-double NumberOf(const json& config, const char* key) {
-  const json value = config.value(key, json());
-  return value.is_number() ? value.get<double>() : 0;
-}
-
-// What the catalogue says of the workload; nothing of one that it does not have.
-std::optional<double> UnitsASample(const json& config) {
-  try {
-    const std::string workload = config.value("workload", "");
-    return static_cast<double>(workloads::FindWorkload(workload).units_per_sample);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
-// A throughput is what a step processes, a whole number of units a sample, over its time.
-std::string WhatIsWrongWithThroughput(const Trial& trial, double throughput, double step_seconds) {
-  constexpr double kMostUnits = 1e6;
-  const json& config = trial.config;
-  const double samples = NumberOf(config, "workers") * NumberOf(config, "batch_per_worker") *
-                         NumberOf(config, "accumulation");
-  if (samples <= 0) return "";
-  const double units = throughput * step_seconds / samples;
-  if (const std::optional<double> known = UnitsASample(config)) {
-    if (AreEqual(units, *known)) return "";
-    return fmt::format(
-        "throughput: {} makes {:g} units a sample over its steps' time: expected {:g}", throughput,
-        units, *known);
-  }
-  if (units > 0.5 && units < kMostUnits && AreEqual(units, std::round(units))) return "";
-  return fmt::format("throughput: {} is no whole number of units a sample over its steps' time",
-                     throughput);
-}
-
-std::string SaidAndGiven(const std::string& name, const json& stored, const json& given,
-                         const char* by = "its steps give") {
-  return fmt::format("{}: trial.json has {}, {} {}", name, stored.dump(), by, given.dump());
-}
-
-std::string WhatDiffers(const Trial& trial, const StepLog& log) {
-  StepLogContext context;
-  for (const LayoutTensor& tensor : trial.layout)
-    context.dense_elements += static_cast<double>(tensor.numel);
-  const bool knows_density = context.dense_elements > 0;
-  MetricValues computed = MetricsOf(log, context);
+  if (outcome.status != TrialStatus::kOk)
+    return differs("status", NameOf(trial.status), NameOf(outcome.status));
   for (const auto& [name, metric] : trial.metrics) {
-    if (!metric.value || !computed.contains(name) || name == "throughput") continue;
-    if (name == "achieved_density" && !knows_density) continue;
-    const double of_log = computed[name].value.value_or(std::nan(""));
-    if (!AreEqual(*metric.value, of_log)) return SaidAndGiven(name, *metric.value, of_log);
+    const auto found = outcome.metrics.find(name);
+    const bool is_there = found != outcome.metrics.end();
+    if (is_there && found->second == metric) continue;
+    return differs("metrics", ToJson(MetricValues{{name, metric}}),
+                   is_there ? ToJson(MetricValues{*found}) : json());
   }
-  const auto throughput = trial.metrics.find("throughput");
-  if (throughput != trial.metrics.end() && throughput->second.value) {
-    const std::string wrong = WhatIsWrongWithThroughput(trial, *throughput->second.value,
-                                                        computed["step_seconds"].value.value_or(0));
-    if (!wrong.empty()) return wrong;
-  }
-  const std::vector<double> rounds = RoundSeconds(log);
-  if (!trial.rounds.empty() && !std::ranges::equal(trial.rounds, rounds, AreEqual))
-    return SaidAndGiven("rounds", trial.rounds, rounds);
+  if (trial.rounds != outcome.rounds) return differs("rounds", trial.rounds, outcome.rounds);
+  if (trial.draws != outcome.draws) return differs("draws", trial.draws, outcome.draws);
+  if (!trial.quiet && outcome.quiet)
+    return "quiet: trial.json lacks the readings of its machine that outcome.json has";
   return "";
 }
 
-// What the metrics say of evaluations, against evaluations.npy.
-std::string WhatEvaluationsContradict(const BundledTrial& bundled) {
-  const auto found = bundled.files.find("evaluations.npy");
-  SeriesHeader header;
-  if (found == bundled.files.end() ||
-      !WhatIsWrongWithSeries("evaluations.npy", found->second, &header).empty() || header.rows == 0)
-    return "";
-  const auto value = [&](const char* column, std::uint64_t row) -> std::optional<double> {
-    const SeriesColumn* of = header.Find(column);
-    if (of == nullptr) return std::nullopt;
-    return NumberIn(found->second, header, *of, row);
-  };
-  const MetricValues& metrics = bundled.trial.metrics;
-  const auto stated = [&](const char* name) {
-    const auto metric = metrics.find(name);
-    return metric == metrics.end() ? std::nullopt : metric->second.value;
-  };
-  for (const auto& [name, column] : {std::pair("final_metric", "metric"), {"final_loss", "loss"}}) {
-    const std::optional<double> said = stated(name), last = value(column, header.rows - 1);
-    if (said && !(last && AreEqual(*said, *last)))
-      return SaidAndGiven(name, *said, last ? json(*last) : json(), "its evaluations give");
-  }
-  const std::optional<double> steps = stated("steps_to_target");
-  if (!steps) return "";
-  for (std::uint64_t row = 0; row < header.rows; ++row) {
-    if (value("step", row) != steps) continue;
-    const std::optional<double> seconds = stated("seconds_to_target"),
-                                given = value("seconds", row);
-    if (!seconds || (given && AreEqual(*seconds, *given))) return "";
-    return SaidAndGiven("seconds_to_target", *seconds, given ? json(*given) : json(),
-                        "its evaluations give");
-  }
-  return fmt::format("steps_to_target: {:g}: evaluations.npy has no evaluation there", *steps);
+std::string WhatOutcomeContradicts(const BundledTrial& bundled) {
+  const auto found = bundled.files.find("outcome.json");
+  if (found == bundled.files.end()) return "";
+  const json stored = json::parse(found->second);
+  const bool earlier = bundled.trial.schema < kTrialSchema;
+  return WhatOutcomeContradicts(bundled.trial,
+                                OutcomeOf(earlier ? ReadableOfEarlierBundle(stored) : stored));
 }
 
-// A measured step took time, and all that is counted of it is a number.
-std::string WhatIsWrongWithSteps(std::string_view bytes, const SeriesHeader& header) {
-  const SeriesColumn& measured = *header.Find("measured");
-  for (std::uint64_t row = 0; row < header.rows; ++row) {
-    if (NumberIn(bytes, header, measured, row) == 0) continue;
-    for (const SeriesColumn& column : header.columns) {
-      const double number = NumberIn(bytes, header, column, row);
-      const bool is_time = column.name == "step_seconds";
-      if (std::isfinite(number) && (!is_time || number > 0)) continue;
-      return fmt::format("steps.npy: {} = {} in row {}: expected a {}number", column.name, number,
-                         row, is_time ? "positive " : "");
+// Whether a trial that ran should say how quiet its machine was.
+bool ShouldHaveReadings(const Trial& trial) {
+  return trial.schema >= kTrialSchema && HasNumbers(trial) && !trial.quiet &&
+         trial.config.value("mode", json()) != NameOf(Mode::kModelled);
+}
+
+// Rows of a table that can be held to readable trials.
+struct HeldRows {
+  std::map<std::string, json> rows;  // by their trials
+  std::set<std::string> left_out;    // cells of rows that name an unreadable trial
+};
+
+std::string CellOf(const json& row) {
+  return json{row.at("experiment"), row.at("part"), row.at("config"), row.at("revisions")}.dump();
+}
+
+HeldRows RowsToHold(const json& table, const std::set<std::string>& unreadable) {
+  HeldRows held;
+  for (json row : table) {
+    std::set<std::string> trials;
+    for (const json& id : row.at("trials")) trials.insert(id.get<std::string>());
+    for (const auto& [id, why] : row.at("set_aside").items()) trials.insert(id);
+    if (std::ranges::any_of(trials, [&](const auto& id) { return unreadable.contains(id); })) {
+      held.left_out.insert(CellOf(row));
+      continue;
     }
+    // The name of the system and the order of blocks tell stores apart, of which one may be
+    // unreadable.
+    row.erase("system");
+    row.erase("trials");
+    const std::string key = fmt::format("{}", fmt::join(trials, " "));
+    if (!held.rows.emplace(key, std::move(row)).second)
+      SPARFUSE_THROW(kData, fmt::format("table.json: two rows of {}", key));
+  }
+  return held;
+}
+
+// "" or how the table of a bundle differs from what its readable trials give.
+std::string WhatTableContradicts(const json& stored, const json& made,
+                                 const std::set<std::string>& unreadable) {
+  if (unreadable.empty()) return FirstDifference(stored, made);
+  const HeldRows said = RowsToHold(stored, unreadable), given = RowsToHold(made, {});
+  for (const auto& [trials, row] : given.rows) {
+    const auto found = said.rows.find(trials);
+    // Where a trial is unreadable, others stand in its place.
+    if (found == said.rows.end() && said.left_out.contains(CellOf(row))) continue;
+    if (found == said.rows.end()) return fmt::format("table.json: it has no row of {}", trials);
+    const std::string difference = FirstDifference(found->second, row);
+    if (!difference.empty()) return difference;
+  }
+  for (const auto& [trials, row] : said.rows) {
+    if (!given.rows.contains(trials))
+      return fmt::format("table.json: a row of {}, which its trials do not give", trials);
   }
   return "";
 }
 
 }  // namespace
-
-Recomputed RecomputeMetrics(const BundledTrial& trial) {
-  Recomputed made;
-  const auto found = trial.files.find("steps.npy");
-  SeriesHeader header;
-  if (trial.trial.imported || trial.trial.status != TrialStatus::kOk) return made;
-  made.differs = WhatEvaluationsContradict(trial);
-  if (!made.differs.empty() || found == trial.files.end() ||
-      !WhatIsWrongWithSeries("steps.npy", found->second, &header).empty())
-    return made;
-  for (const auto& [name, type] : {std::pair("step", "<i8"),
-                                   {"rank", "<i8"},
-                                   {"measured", "|b1"},
-                                   {"round", "<i8"},
-                                   {"step_seconds", "<f8"}}) {
-    const SeriesColumn* column = header.Find(name);
-    if (column != nullptr && column->type == type) continue;
-    // Trials of before turns have no rounds, and are not checked.
-    if (column == nullptr && name == std::string_view("round") && trial.trial.schema < kTrialSchema)
-      return made;
-    made.differs = fmt::format("steps.npy: expected a column {} of type {}", name, type);
-    return made;
-  }
-  made.differs = WhatIsWrongWithSteps(found->second, header);
-  if (!made.differs.empty()) return made;
-  const StepLog log = LogIn(found->second, header);
-  if (log.empty()) {
-    made.differs = "steps.npy: ranks have other steps";
-    return made;
-  }
-  StepRange range;
-  range.ranks = log.size();
-  for (const LoggedStep& step : log.front()) {
-    if (!step.measured) continue;
-    if (range.measured++ == 0) range.first = step.step;
-    range.last = step.step;
-  }
-  if (range.measured == 0) {
-    made.differs = "steps.npy: none of its steps is measured";
-    return made;
-  }
-  made.steps = range;
-  made.differs = WhatDiffers(trial.trial, log);
-  return made;
-}
 
 Verification Verify(const Bundle& bundle) {
   Verification made;
@@ -218,8 +123,8 @@ Verification Verify(const Bundle& bundle) {
       made.problems.push_back(error.what());
     }
   }
-  const bool annotations_are_whole = made.problems.empty();
   std::vector<TrialRow> readable;
+  std::set<std::string> unreadable;
   Patience patience;
   std::size_t done = 0;
   for (const auto& [id, hashes] : content.trials) {
@@ -229,32 +134,55 @@ Verification Verify(const Bundle& bundle) {
       TrialRow& row = readable.emplace_back(RowOf(trial.trial));
       if (const auto found = reasons.find(id); found != reasons.end())
         row.annotations = found->second;
-      const Recomputed numbers = RecomputeMetrics(trial);
+      const Recomputed numbers = RecomputeMetrics(trial.trial, trial.files);
       made.trials[id] = {hashes, numbers.steps};
-      const bool has_numbers = trial.trial.status == TrialStatus::kOk && !trial.trial.imported;
+      const bool has_numbers = HasNumbers(trial.trial);
       (numbers.steps ? made.of_steps : has_numbers ? made.without_steps : made.without_numbers)++;
-      if (numbers.differs.empty()) {
+      made.without_readings += ShouldHaveReadings(trial.trial);
+      if (numbers.steps) {
+        for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
+      }
+      std::string differs = numbers.differs;
+      if (differs.empty() && has_numbers) differs = WhatOutcomeContradicts(trial);
+      if (differs.empty()) {
         made.rows.push_back(row);
       } else {
-        made.refused[id] = fmt::format("{}: trials/{}: {}", file, id, numbers.differs);
+        made.refused[id] = fmt::format("{}: trials/{}: {}", file, id, differs);
       }
     } catch (const Error& error) {
+      unreadable.insert(id);
       made.refused[id] = error.what();
     }
   }
   for (const auto& [id, why] : made.refused) made.problems.push_back(why);
-  const bool is_whole = annotations_are_whole && readable.size() == content.trials.size();
   made.table = TableOfTrials(std::move(readable), bundle.version());
-  std::string wrong;
   try {
-    const std::string difference = FirstDifference(bundle.Table(), made.table);
-    if (!difference.empty()) wrong = fmt::format("{}: {}", file, difference);
+    const std::string difference = WhatTableContradicts(bundle.Table(), made.table, unreadable);
+    if (!difference.empty()) made.table_differs = fmt::format("{}: {}", file, difference);
   } catch (const Error& error) {
-    wrong = error.what();
+    made.table_differs = fmt::format("{}: {}", file, error.what());
+  } catch (const json::exception&) {
+    made.table_differs = file + ": table.json: expected the rows that `export` writes";
   }
-  if (!wrong.empty()) made.problems.push_back(wrong);
-  if (is_whole) made.table_differs = wrong;
+  if (!made.table_differs.empty()) made.problems.push_back(made.table_differs);
   return made;
+}
+
+std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
+  std::vector<std::string> said;
+  const std::size_t all =
+      verification.of_steps + verification.without_steps + verification.without_numbers;
+  if (verification.without_steps > 0)
+    said.push_back(
+        fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
+  for (const auto& [metric, trials] : verification.unchecked)
+    said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
+  if (verification.without_readings > 0)
+    said.push_back(
+        fmt::format("{} of {} trials without readings of their machine: whether they "
+                    "were disturbed is not known",
+                    verification.without_readings, all));
+  return said;
 }
 
 }  // namespace sparfuse::harness

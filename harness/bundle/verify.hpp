@@ -9,26 +9,10 @@
 #include <vector>
 
 #include "harness/bundle/bundle.hpp"
-#include "harness/bundle/bundled_trial.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 #include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
-
-// The measured steps that a trial's metrics are of.
-struct StepRange {
-  std::int64_t first = 0, last = 0;
-  std::size_t measured = 0, ranks = 0;
-  bool operator==(const StepRange&) const = default;
-};
-
-struct Recomputed {
-  std::optional<StepRange> steps;  // none without steps.npy, or where it is not of a run of ours
-  std::string differs;             // "" or the first metric that the steps do not give; a sentence
-};
-
-// Times, counts, rounds and what evaluations give of trial.json; what is made of more than its
-// series (fibres, bands) is not looked at. Numbers may differ by 1e-9, relative.
-Recomputed RecomputeMetrics(const BundledTrial& trial);
 
 struct CheckedTrial {
   std::map<std::string, std::string> sha256;  // by file
@@ -42,13 +26,20 @@ struct Verification {
   // Trials whose numbers were made again from their steps, those that have none to do so, and those
   // without numbers of their own: failed ones and results of others.
   std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
+  // Of the first: in how many a metric is stated that no series gives, by metric.
+  std::map<std::string, std::size_t> unchecked;
+  std::size_t without_readings = 0;  // live trials that do not say whether they were disturbed
   std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
-  std::string table_differs;  // a sentence, where everything is readable and gives another; or ""
+  // A sentence if the readable trials give other rows than the table has of them; or "".
+  std::string table_differs;
   std::vector<std::string> problems;  // all of these; none: every byte is as it was written
 };
 
 // Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its
 // table.
 Verification Verify(const Bundle& bundle);
+
+// What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".
+std::vector<std::string> WhatIsNotChecked(const Verification& verification);
 
 }  // namespace sparfuse::harness

@@ -7,7 +7,10 @@
 
 #include "baselines/composition.hpp"
 #include "core/fusion/plan.hpp"
+#include "harness/catalog/python_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
@@ -57,15 +60,27 @@ bool IsOfRecipe(const OptionSpec& option) {
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
+// A sparsifier that is written in Python gets an absolute path; the file gives one from its folder.
+Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
+                     std::string_view text) {
+  Method method = ParseMethodFile(path.string(), text);
+  try {
+    if (IsPythonSparsifier(method.sparsifier))
+      method.sparsifier = WithFolder(method.sparsifier, path.parent_path());
+    CheckMethod(catalog, method);
+  } catch (const Error& error) {
+    throw Error(error.kind(), path.string() + ": " + error.what());
+  }
+  return method;
+}
+
 }  // namespace
 
 Catalog BuiltInCatalog() {
   Catalog catalog{
       {}, Strategies(), Planners(), Sparsifiers(), Collectives(), workloads::Workloads()};
   for (const auto& file : MethodFiles()) {
-    Method method = ParseMethodFile(file.path, file.toml);
-    CheckMethod(catalog, method);
-    catalog.methods.push_back(std::move(method));
+    catalog.methods.push_back(CheckedMethod(catalog, std::string(file.path), file.toml));
   }
   return catalog;
 }
@@ -123,17 +138,42 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {
-  try {
-    if (!method.dense()) NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
-    CellConfig config;
-    config.method_options = ResolveMethodOptions(catalog, method, json::object());
-    config.sparsifier = method.sparsifier;
-    config.feedback = method.feedback;
-    Compose(config);
-  } catch (const Error& error) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("the file of method \"{}\": {}", method.name, error.what()));
+  CellConfig config;
+  config.sparsifier = method.sparsifier;
+  if (IsPythonSparsifier(method.sparsifier)) {
+    config.sparsifier = PythonSparsifierName(method.sparsifier, "");
+  } else if (!method.dense()) {
+    NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }
+  config.method_options = ResolveMethodOptions(catalog, method, json::object());
+  config.feedback = method.feedback;
+  Compose(config);
+}
+
+std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
+                                        const std::filesystem::path& folder) {
+  const bool is_file = IsMethodFile(given);
+  const std::filesystem::path beside = folder / given;
+  if (is_file && (catalog.own_methods.empty() || SomethingIsAt(beside))) return beside;
+  if (catalog.own_methods.empty() || FindEntry(catalog.methods, given) != nullptr) return {};
+  const auto own = catalog.own_methods / (is_file ? given : given + ".toml");
+  return SomethingIsAt(own) ? own : is_file ? beside : std::filesystem::path();
+}
+
+OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{} is not there; expected the file of a method", path.string()));
+  }
+  const std::string text = ReadFile(path);
+  Method method = CheckedMethod(catalog, path.string(), text);
+  if (FindEntry(catalog.methods, method.name) != nullptr) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: \"{}\" is the name of a method of sparfuse; expected "
+                                        "another name and file",
+                                        path.string(), method.name));
+  }
+  return {std::move(method), ShortHash(text)};
 }
 
 std::vector<OptionSpec> OptionsWithoutRecipe(const workloads::WorkloadDescriptor& workload) {

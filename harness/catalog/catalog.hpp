@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@ struct Catalog {
   std::span<const SparsifierDescriptor> sparsifiers;
   std::span<const CollectiveDescriptor> collectives;
   std::span<const workloads::WorkloadDescriptor> workloads;
+  std::filesystem::path own_methods = {};  // a folder of the user's with methods' files, or ""
 };
 
 // The registries that this program was built with, each method checked against the parts it names.
@@ -46,6 +48,22 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
 
 // Throws Error{kConfig} where the method's parts do not exist or do not fit together.
 void CheckMethod(const Catalog& catalog, const Method& method);
+
+// The file that `given`, a method of an experiment in `folder` or of a command line, means: a path
+// that ends in .toml, or a name of no method of the catalog that has a file in its own_methods.
+// "": it means none. A path that is not there from `folder` is looked for among these, too.
+std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
+                                        const std::filesystem::path& folder);
+
+struct OutsideMethod {
+  Method method;
+  std::string content;  // the head of the file's hash: part of the identity of its cells
+};
+// The method of a file outside the tree, checked as those of the tree are. A sparsifier that is
+// written in Python has an absolute path then; the file gives one from its own folder. Throws
+// Error{kConfig} naming the file and what is wrong with it; also for the name of a method of the
+// catalog.
+OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path);
 
 // A workload's options apart from its recipe, which says how it is trained.
 std::vector<OptionSpec> OptionsWithoutRecipe(const workloads::WorkloadDescriptor& workload);

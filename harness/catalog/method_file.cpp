@@ -6,8 +6,6 @@
 
 #include "baselines/composition.hpp"
 #include "core/base/error.hpp"
-#include "harness/files/canonical.hpp"
-#include "harness/files/durable_file.hpp"
 #include "harness/records/given_record.hpp"
 #include "harness/records/record.hpp"
 
@@ -25,7 +23,9 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
       Given<&M::deviations>("deviations", "\"\"", "what differs from the paper"),
       Given<&M::strategy>("strategy", "", "a name of `sparfuse list strategies`"),
       Given<&M::planner>("planner", "", "a name of `sparfuse list planners`"),
-      Given<&M::sparsifier>("sparsifier", "", "a name of `sparfuse list sparsifiers`, or \"none\""),
+      Given<&M::sparsifier>("sparsifier", "",
+                            "a name of `sparfuse list sparsifiers`, \"none\", or\n                 "
+                            "          \"python:FILE.py:Class\" from the file's folder"),
       Given<&M::feedback>("feedback", "\"none\"", "a name of `sparfuse list feedback`"),
       Given<&M::collective>("collective", "", "a name of `sparfuse list collectives`"),
       Given<&M::sparsifier_fixed>("sparsifier_fixed", "false",
@@ -87,16 +87,6 @@ std::string MethodNameOf(std::string_view method) {
 
 bool MeansMethodFile(std::string_view one, std::string_view other) {
   return IsMethodFile(one) != IsMethodFile(other) && MethodNameOf(one) == MethodNameOf(other);
-}
-
-OutsideMethod ReadMethodFile(const std::filesystem::path& path) {
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{} is not there; expected the file of a method", path.string()));
-  }
-  const std::string text = ReadFile(path);
-  return {ParseMethodFile(path.string(), text), ShortHash(text)};
 }
 
 }  // namespace sparfuse::harness

@@ -44,11 +44,4 @@ std::string MethodNameOf(std::string_view method);
 // Whether one of the two is a file and both are of one name.
 bool MeansMethodFile(std::string_view one, std::string_view other);
 
-struct OutsideMethod {
-  Method method;
-  std::string content;  // the head of its hash: part of the identity of its cells
-};
-// Throws Error{kConfig} where the file is not there, or as ParseMethodFile.
-OutsideMethod ReadMethodFile(const std::filesystem::path& path);
-
 }  // namespace sparfuse::harness

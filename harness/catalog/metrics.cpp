@@ -39,6 +39,8 @@ std::span<const Metric> Metrics() {
        "nothing "
        "was sent, over the steps in which mass is checked"},
       {"exchanges", "exchanges", "exchanges of a step"},
+      {"loader_wait_seconds", "s",
+       "that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
       {"steps_to_target", "steps", "convergence: steps until the metric reached the target"},

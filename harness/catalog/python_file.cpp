@@ -50,6 +50,20 @@ Parsed Parse(std::string_view name) {
   return parsed;
 }
 
+// Of an experiment's or a method's file.
+Parsed ParseGiven(std::string_view name) {
+  Parsed parsed = Parse(name);
+  if (parsed.hash.empty()) return parsed;
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
+                             "is worked out",
+                             name));
+}
+
+fs::path AbsoluteFile(const Parsed& parsed, const fs::path& folder) {
+  return fs::absolute(folder / parsed.file).lexically_normal();
+}
+
 // The files that this process was told of, by the names of cells. Any file with the content that
 // the name has the hash of would do.
 class KnownFiles {
@@ -137,15 +151,14 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
 
 }  // namespace
 
+std::string WithFolder(std::string_view given, const fs::path& folder) {
+  const Parsed parsed = ParseGiven(given);
+  return fmt::format("{}{}:{}", kPrefix, AbsoluteFile(parsed, folder).string(), parsed.class_name);
+}
+
 std::string PythonSparsifierName(std::string_view given, const fs::path& folder) {
-  const Parsed parsed = Parse(given);
-  if (!parsed.hash.empty()) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
-                               "is worked out",
-                               given));
-  }
-  const fs::path file = fs::absolute(folder / parsed.file).lexically_normal();
+  const Parsed parsed = ParseGiven(given);
+  const fs::path file = AbsoluteFile(parsed, folder);
   const std::string text = ReadSource(given, file);
   const std::vector<std::string> classes = ClassesIn(text);
   if (std::find(classes.begin(), classes.end(), parsed.class_name) == classes.end()) {

@@ -22,6 +22,9 @@ inline bool IsPythonSparsifier(std::string_view name) { return name.starts_with(
 // file of this name. Throws Error{kConfig} naming what is missing: the file, or the class in it.
 std::string PythonSparsifierName(std::string_view given, const std::filesystem::path& folder);
 
+// `given`, of a file in `folder`, with an absolute path. Throws Error{kConfig} for another form.
+std::string WithFolder(std::string_view given, const std::filesystem::path& folder);
+
 // The file of a cell's sparsifier. Precondition: PythonSparsifierName returned the name in this
 // process, or KnowPythonFile got it.
 std::filesystem::path PythonFileOf(const std::string& name);

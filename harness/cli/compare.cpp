@@ -17,6 +17,7 @@
 #include "harness/compare/modelled/transport.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/report/machines.hpp"
 #include "harness/store/origin.hpp"
@@ -50,10 +51,14 @@ Source SourceOfBundle(const fs::path& file) {
                   const auto found = files.find("outcome.json");
                   return found == files.end() ? json() : json::parse(found->second, nullptr, false);
                 }};
-  if (!verified.problems.empty()) {
+  if (!verified.table_differs.empty()) {
     SPARFUSE_THROW(kData, fmt::format("{}; `sparfuse verify` lists {} problem(s)",
-                                      verified.problems.front(), verified.problems.size()));
+                                      verified.table_differs, verified.problems.size()));
   }
+  for (const std::string& problem : verified.problems)
+    fmt::print(stderr, "warning: {}; left out\n", Visible(problem));
+  for (const std::string& what : WhatIsNotChecked(verified))
+    fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   if (!source.rows.empty() && std::ranges::all_of(source.rows, &TrialRow::imported)) {
     SPARFUSE_THROW(kConfig, fmt::format("{}: results of others, imported, which are compared with "
                                         "nothing; `sparfuse table` shows them beside ours",

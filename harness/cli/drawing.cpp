@@ -149,6 +149,22 @@ int FigureVerb(Program& program, const std::string& experiment, const std::files
   return kDone;
 }
 
+int SkillVerb(Program& program, const std::vector<std::string>& names) {
+  json index = {{"experiments", json::array()}};
+  for (const std::string& name : names) {
+    for (const auto& each : program.WithResults(program.LoadAll(name))) {
+      index["experiments"].push_back(
+          {{"id", each->experiment.id}, {"spec", WriteSpec(program, *each).string()}});
+    }
+  }
+  const fs::path file = ReportFile(program, "skill").replace_filename("index.json");
+  WriteFileDurably(file, index.dump(1) + "\n");
+  Draw(program,
+       {"skill", "--results", program.store().results().string(), "--index", file.string()},
+       names.front());
+  return kDone;
+}
+
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out) {
   const bool paper = program.IsPaper(name);
   program.ShowOthers();

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "core/base/program_folder.hpp"
 #include "harness/cli/command_line/command_line.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -36,10 +39,36 @@ std::string FirstWord(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (!argument.starts_with("-")) return argument;
-    if (argument == "--root" || argument == "--results" || argument == "--worker") ++i;
+    if (argument == "--root" || argument == "--results" || argument == "--worker" ||
+        argument == "--own")
+      ++i;
   }
   return "";
 }
+
+// Verbs as `sparfuse --help` lists them.
+struct VerbGroup {
+  const char* title;
+  std::vector<void (*)(CommandLine&)> add;
+};
+
+std::vector<VerbGroup> VerbsInOrderOfUse() {
+  return {{"Ask before a run", {AddList, AddAdvise, AddTrace, AddDoctor, AddPlan}},
+          {"Run", {AddReproduce, AddRun, AddStatus}},
+          {"Read results", {AddTable, AddReport, AddFigure, AddExplain, AddCompare, AddSkill, AddSite}},
+          {"Data and weights", {AddData, AddWeights}},
+          {"A method of your own", {AddNew, AddCheck, AddProve}},
+          {"Systems and clusters", {AddSystem, AddProfile, AddCluster, AddCalibrate}},
+          {"Share results", {AddBundles, AddImport}},
+          {"Keep the store in order", {AddAnnotate, AddIndex}}};
+}
+
+constexpr const char* kExamples = R"(Examples:
+  sparfuse reproduce quick                       run, verify and report the experiment quick
+  sparfuse run quick --with-method mine.toml     run a method of your own beside its methods,
+  sparfuse table quick                           and print what came out
+
+sparfuse VERB --help says what a verb takes.)";
 
 int Main(int argc, char** argv) {
   CommandLine line;
@@ -53,15 +82,23 @@ int Main(int argc, char** argv) {
       .add_option("--results", line.results,
                   "the results folder (default: results in the project's folder)")
       ->check(NotEmpty("a folder"));
+  line.app
+      .add_option("--own", settings.own,
+                  "a folder of your own with experiments/, methods/, profiles/ (clusters) and "
+                  "systems/, looked in first")
+      ->envname("SPARFUSE_OWN")
+      ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
-  for (const auto add :
-       {AddList,   AddPlan,     AddRun,     AddStatus,    AddTable,   AddCompare,   AddSite,
-        AddFigure, AddReport,   AddExplain, AddReproduce, AddProfile, AddCalibrate, AddCluster,
-        AddSystem, AddAdvise,   AddTrace,   AddIndex,     AddBundles, AddImport,    AddDoctor,
-        AddProve,  AddAnnotate, AddCheck,   AddNew}) {
-    add(line);
+  for (const VerbGroup& group : VerbsInOrderOfUse()) {
+    for (const auto add : group.add) {
+      const std::size_t before = line.app.get_subcommands({}).size();
+      add(line);
+      const std::vector<CLI::App*> verbs = line.app.get_subcommands({});
+      for (std::size_t i = before; i < verbs.size(); ++i) verbs[i]->group(group.title);
+    }
   }
+  line.app.footer(kExamples);
   try {
     line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -89,11 +126,11 @@ int main(int argc, char** argv) {
   try {
     return sparfuse::harness::Main(argc, argv);
   } catch (const sparfuse::Error& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return error.kind() == sparfuse::FailureKind::kConfig ? sparfuse::harness::kUsage
                                                           : sparfuse::harness::kTrialFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    fmt::print(stderr, "error: {}\n", sparfuse::harness::Visible(error.what()));
     return sparfuse::harness::kTrialFailed;
   }
 }

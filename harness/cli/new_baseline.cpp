@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/program_folder.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
 
@@ -225,6 +227,19 @@ void RefuseTakenNames(Program& program, const std::string& name,
   }
 }
 
+// Brings the program, the worker where there is one, and the test up to date, from the project's
+// folder. CMake calls the ninja that configured the build: one of another version cannot read the
+// build's log and compiles all of it again.
+std::string BuildLine(const Program& program, const std::string& test) {
+  fs::path build = ProgramFolder().parent_path();
+  if (!fs::exists(build / "CMakeCache.txt")) build = program.root() / "build" / "release";
+  const fs::path own = program.root() / ".venv" / "bin" / "cmake";
+  return fmt::format("{} --build {} --target sparfuse {}{}",
+                     fs::exists(own) ? ".venv/bin/cmake" : "cmake",
+                     ShellQuoted(build.lexically_relative(fs::absolute(program.root())).string()),
+                     fs::exists(program.worker()) ? "sparfuse-worker " : "", test);
+}
+
 }  // namespace
 
 int NewBaselineVerb(Program& program, const std::string& name) {
@@ -249,10 +264,12 @@ int NewBaselineVerb(Program& program, const std::string& name) {
       "{0} is a method now, and a planner that closes a unit after four tensors. Next:\n"
       "  1. {1}: the source, its defaults and every deviation\n"
       "  2. {2}: the planner's rule; {3}: the property that makes the method that method\n"
-      "  3. build, then `ctest -R {4}` in the build folder and `sparfuse check method {0}`\n"
+      "  3. {5}\n"
+      "     builds what that changes; then `ctest -R {4}` in the build folder and\n"
+      "     `sparfuse check method {0}`\n"
       "  4. sparfuse plan quick --with-method {0}, then run or reproduce\n"
       "docs/adding-a-baseline.md says more.\n",
-      name, files[0].path, files[2].path, files[3].path, test);
+      name, files[0].path, files[2].path, files[3].path, test, BuildLine(program, test));
   return kDone;
 }
 

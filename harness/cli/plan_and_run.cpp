@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <span>
+#include <utility>
 
 #include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
@@ -66,6 +67,29 @@ int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& 
   return kDone;
 }
 
+// Cells that no trial stands for, as JSON has them and, those of one reason together, as text.
+struct LeftOut {
+  json list = json::array();
+  std::map<std::pair<std::string, std::string>, std::size_t> by_reason;  // place and reason
+};
+
+LeftOut LeftOutOf(const std::vector<Experiment>& experiments) {
+  LeftOut left_out;
+  for (const Experiment& experiment : experiments) {
+    for (const Part& part : experiment.parts) {
+      const std::string place = experiments.size() > 1 ? experiment.id + " " + part.id : part.id;
+      for (const ExcludedCell& out : part.excluded) {
+        ++left_out.by_reason[{place, out.reason}];
+        left_out.list.push_back({{"experiment", experiment.id},
+                                 {"part", part.id},
+                                 {"cell", out.cell},
+                                 {"reason", out.reason}});
+      }
+    }
+  }
+  return left_out;
+}
+
 }  // namespace
 
 int PlanVerb(Program& program, const PlanRequest& request) {
@@ -77,8 +101,10 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   if (request.submit.submit) return PrintScripts(program, experiments, request.submit);
   const bool several = experiments.size() > 1;
   const auto rows = program.Rows();
+  options.fresh = request.fresh;
   const PlanContext context = program.Context(options);
   TrialPlan plan = PlanLive(context, experiments, rows);
+  if (request.modelled) KeepProfiles(plan);
   if (request.commands) return PrintCommands(plan, program, request.launch);
   TrialPlan modelled = PlanModelled(context, experiments, rows);
   plan.present += modelled.present;
@@ -103,15 +129,19 @@ int PlanVerb(Program& program, const PlanRequest& request) {
   std::vector<std::string> problems = ProblemsOf(plan);
   for (const Experiment& experiment : experiments) {
     std::vector<std::string> warnings = VacuousComparisons(experiment);
-    for (std::string& warning : MissingControls(experiment)) warnings.push_back(std::move(warning));
+    for (auto* more : {&MissingControls, &MissingData}) {
+      for (std::string& warning : more(experiment)) warnings.push_back(std::move(warning));
+    }
     for (const std::string& warning : warnings)
       problems.push_back(several ? experiment.id + ": " + warning : warning);
   }
+  const LeftOut left_out = LeftOutOf(experiments);
   if (program.json()) {
     PrintJson({{"experiment", several ? request.name : experiments.front().id},
                {"present", plan.present},
                {"disturbed", plan.disturbed},
                {"missing", list},
+               {"excluded", left_out.list},
                {"problems", problems},
                {"estimated_seconds", seconds},
                {"without_history", unknown}});
@@ -143,6 +173,8 @@ int PlanVerb(Program& program, const PlanRequest& request) {
     fmt::print("{:36} {} trial(s) to run{}\n", part, count,
                launches.contains(part) ? fmt::format(" in {} launch(es)", launches[part]) : "");
   }
+  for (const auto& [where, count] : left_out.by_reason)
+    fmt::print("{:36} {} cell(s) excluded: {}\n", where.first, count, where.second);
   fmt::print("{} trial(s) to run, {} in the store; {}{}\n", plan.trials.size(), plan.present,
              plan.trials.empty()             ? "nothing is missing"
              : unknown == plan.trials.size() ? "no history to estimate the time from"

@@ -15,10 +15,13 @@
 #include "harness/experiment/experiment.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
 #include "harness/records/node.hpp"
 #include "harness/report/machines.hpp"
+#include "harness/report/stored_experiment.hpp"
 #include "harness/run/live/hosts/launch_nodes.hpp"
+#include "harness/run/live/launch/hostfile.hpp"
 #include "harness/run/live/launch/launcher.hpp"
 #include "harness/run/plan/joined_blocks.hpp"
 #include "harness/store/origin.hpp"
@@ -50,6 +53,27 @@ bool NeedsLaunches(const Experiment& experiment) {
   });
 }
 
+// A method that joins has cells in some part, or the reason why it has none ends the verb.
+void RequireACellOf(const std::string& method, const std::vector<Experiment>& experiments) {
+  const std::string name = MethodNameOf(method);
+  std::size_t excluded = 0;
+  std::string reason;
+  for (const Experiment& experiment : experiments) {
+    for (const Part& part : experiment.parts) {
+      if (std::ranges::any_of(part.cells,
+                              [&](const Cell& cell) { return cell.config.method == name; }))
+        return;
+      for (const ExcludedCell& out : part.excluded) {
+        if (out.cell.value("method", "") != method) continue;
+        ++excluded;
+        reason = out.reason;
+      }
+    }
+  }
+  SPARFUSE_THROW(kConfig, fmt::format("--with-method {}: no cell is left, {} excluded: {}", method,
+                                      excluded, reason));
+}
+
 // Leaves in `rows` what the machine ran, and what belongs to no machine.
 void KeepSystem(std::vector<TrialRow>& rows, const std::string& machine) {
   std::erase_if(rows, [&](const TrialRow& row) {
@@ -62,10 +86,25 @@ void KeepSystem(std::vector<TrialRow>& rows, const std::string& machine) {
 
 Program::Program(Settings settings)
     : settings_(std::move(settings)),
-      store_(settings_.results, settings_.root / "results" / "profiles") {}
+      store_(settings_.results,
+             {settings_.own.empty() ? fs::path() : settings_.own / "profiles",
+              settings_.results / "profiles", settings_.root / "results" / "profiles"}) {}
+
+std::vector<fs::path> Program::experiments() const {
+  std::vector<fs::path> folders = {settings_.root / "experiments"};
+  if (!settings_.own.empty()) folders.insert(folders.begin(), settings_.own / "experiments");
+  return folders;
+}
+
+fs::path Program::systems() const {
+  return (settings_.own.empty() ? settings_.results : settings_.own) / "systems";
+}
 
 const Catalog& Program::catalog() {
-  if (!catalog_) catalog_ = BuiltInCatalog();
+  if (!catalog_) {
+    catalog_ = BuiltInCatalog();
+    if (!settings_.own.empty()) catalog_->own_methods = fs::absolute(settings_.own) / "methods";
+  }
   return *catalog_;
 }
 
@@ -76,19 +115,31 @@ fs::path Program::Python() const {
 
 bool Program::IsPaper(const std::string& name) const {
   NeedName(name);
-  return !SomethingIsAt(experiments() / (name + ".toml")) &&
-         !ExperimentFiles(experiments() / name).empty();
+  return FindExperiment(name).empty() && !FindPaper(name).empty();
+}
+
+fs::path Program::FindExperiment(const std::string& name) const {
+  for (const fs::path& folder : experiments()) {
+    if (const fs::path file = folder / (name + ".toml"); SomethingIsAt(file)) return file;
+  }
+  return {};
+}
+
+fs::path Program::FindPaper(const std::string& name) const {
+  for (const fs::path& folder : experiments()) {
+    if (!ExperimentFiles(folder / name).empty()) return folder / name;
+  }
+  return {};
 }
 
 fs::path Program::FileOf(const std::string& name) const {
   NeedName(name);
   if (fs::path(name).extension() == ".toml") return name;
-  const fs::path folder = experiments();
-  const fs::path file = folder / (name + ".toml");
-  if (SomethingIsAt(file)) return file;
+  if (const fs::path file = FindExperiment(name); !file.empty()) return file;
   std::vector<std::string> known;
-  for (const auto& path : ExperimentFiles(folder)) {
-    known.push_back(fs::relative(path, folder).replace_extension("").string());
+  for (const fs::path& folder : experiments()) {
+    for (const auto& path : ExperimentFiles(folder))
+      known.push_back(fs::relative(path, folder).replace_extension("").string());
   }
   if (IsPaper(name)) {
     std::erase_if(known, [&](const std::string& each) { return !each.starts_with(name + "/"); });
@@ -111,13 +162,31 @@ Experiment Program::Load(const std::string& name) {
                         settings_.root / "results" / "published");
 }
 
+Experiment Program::LoadOrStored(const std::string& name) {
+  NeedName(name);
+  if (fs::path(name).extension() == ".toml" || name == kImported || IsPaper(name) ||
+      !FindExperiment(name).empty())
+    return Load(name);
+  std::vector<std::string> problems;  // of the store: whoever reads the rows says them
+  const std::vector<TrialRow> rows = store_.Rows(problems);
+  problems.clear();
+  Experiment stored = StoredExperiment(name, rows, catalog(), problems);
+  for (const std::string& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  if (stored.parts.empty()) return Load(name);  // says which names there are
+  fmt::print(stderr,
+             "note: no file of experiment {} in {}: these are the cells of its trials in the "
+             "store, without claims and figures\n",
+             name, experiments().front().string());
+  return stored;
+}
+
 std::vector<Experiment> Program::LoadAll(const std::string& name) { return LoadAll(name, {}); }
 
 std::vector<Experiment> Program::LoadAll(const std::string& name,
                                          std::span<const std::string> joined) {
   std::vector<fs::path> files;
   if (IsPaper(name)) {
-    files = ExperimentFiles(experiments() / name);
+    files = ExperimentFiles(FindPaper(name));
   } else {
     files.push_back(FileOf(name));
   }
@@ -133,12 +202,12 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
                                             std::vector<std::string> methods,
                                             RunOptions& launches) {
   for (std::string& method : methods) {
-    if (!method.ends_with(".toml")) {
+    const fs::path file = OutsideMethodFile(catalog(), method, fs::current_path());
+    if (file.empty()) {
       NeedEntry(catalog().methods, "method", method);
-    } else if (SomethingIsAt(method)) {
-      method = fs::absolute(method).lexically_normal();
     } else {
-      SPARFUSE_THROW(kConfig, fmt::format("--with-method {}: there is no such file", method));
+      method = file.lexically_normal();
+      ReadOutsideMethod(catalog(), method);  // what is wrong with it excludes no cell, it ends all
     }
   }
   std::vector<Experiment> loaded;
@@ -157,6 +226,7 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
                                         "[[axis]]",
                                         fmt::join(methods, " "), fmt::join(names, ", ")));
   }
+  for (const std::string& method : methods) RequireACellOf(method, loaded);
   LearnNodes(launches);
   OpenBlocks(Context(launches), Rows(), loaded);
   return loaded;
@@ -165,7 +235,7 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
 std::vector<TrialRow> Program::Rows() const {
   std::vector<std::string> problems;
   auto rows = store_.Rows(problems);
-  for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
+  for (const auto& problem : problems) fmt::print(stderr, "warning: {}\n", Visible(problem));
   TellStoresApart(rows, store_.results());
   return rows;
 }
@@ -194,7 +264,7 @@ std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
 
 std::unique_ptr<LoadedExperiment> Program::LoadWithResults(const std::string& name) {
   std::vector<Experiment> one;
-  one.push_back(Load(name));
+  one.push_back(LoadOrStored(name));
   return std::move(WithResults(std::move(one)).front());
 }
 
@@ -202,6 +272,10 @@ RunOptions Program::OptionsOfRuns(const LaunchOptions& launch) const {
   RunOptions options;
   options.root = settings_.root;
   options.launch = ReadLaunchMethod(launch);
+  if (options.launch.kind == LaunchMethod::Kind::kMpirun && !options.launch.hostfile.empty()) {
+    options.launch.mpirun_hostfile =
+        FileForMpirun(options.launch.hostfile, fs::absolute(store_.results()) / "hostfiles");
+  }
   options.ship = launch.ship;
   const char* data = std::getenv("SPARFUSE_DATA");
   options.data =
@@ -264,7 +338,8 @@ int RunCommand(const std::vector<std::string>& command) {
 }
 
 void PrintJson(const nlohmann::json& value) {
-  fmt::print("{}\n", value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  const std::string text = value.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  fmt::print("{}\n", Visible(text));
 }
 
 }  // namespace sparfuse::harness

@@ -38,6 +38,8 @@ class Program {
  public:
   struct Settings {
     std::filesystem::path root, results, worker;
+    // A folder of the user's with experiments/, methods/, profiles/ and systems/, or "".
+    std::filesystem::path own;
     bool json = false;  // print JSON
     // kCount: --keep-disturbed. Of runs: no trial runs again because it was disturbed.
     DisturbedTrials disturbed = DisturbedTrials::kApart;
@@ -50,13 +52,17 @@ class Program {
   DisturbedTrials disturbed() const noexcept { return settings_.disturbed; }
   const Store& store() const noexcept { return store_; }
   const Catalog& catalog();  // joined by the first call
-  std::filesystem::path experiments() const { return settings_.root / "experiments"; }
-  std::filesystem::path Python() const;  // of the project's environment, or the system's
+  // Where experiments are looked for, in this order.
+  std::vector<std::filesystem::path> experiments() const;
+  std::filesystem::path systems() const;  // where systems are described
+  std::filesystem::path Python() const;   // of the project's environment, or the system's
 
   // Whether `name` is a folder beneath experiments/: all of its experiments are meant.
   bool IsPaper(const std::string& name) const;
   // The experiment named, a .toml file or a name beneath experiments/. Throws Error{kConfig}.
   Experiment Load(const std::string& name);
+  // As Load; of a name without a file, the cells that the store has trials of, and a note says so.
+  Experiment LoadOrStored(const std::string& name);
   std::vector<Experiment> LoadAll(const std::string& name);  // of a paper, or the one
   // As LoadAll, of several names, with methods that join their method axes: names, or the files of
   // methods. Live cells of these get blocks beside their references, on what `launches` are on,
@@ -68,7 +74,7 @@ class Program {
   // The store's trials, as Store::Rows; warns of what is left out.
   std::vector<TrialRow> Rows() const;
   std::vector<std::unique_ptr<LoadedExperiment>> WithResults(std::vector<Experiment> experiments);
-  std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);
+  std::unique_ptr<LoadedExperiment> LoadWithResults(const std::string& name);  // as LoadOrStored
 
   // From now on results are of the machine whose hash begins so. Without it they are of this
   // machine or, where it has none, of that of the newest trial.
@@ -90,6 +96,9 @@ class Program {
 
  private:
   std::filesystem::path FileOf(const std::string& name) const;
+  // The first file or folder of this name beneath experiments(); "" where there is none.
+  std::filesystem::path FindExperiment(const std::string& name) const;
+  std::filesystem::path FindPaper(const std::string& name) const;
   std::vector<Experiment> LoadAll(const std::string& name, std::span<const std::string> joined);
 
   Settings settings_;

@@ -1,6 +1,7 @@
 // Says what the store has, and keeps it in order: `sparfuse table`, `status`, `index`, `annotate`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -18,32 +19,57 @@
 
 namespace sparfuse::harness {
 
-void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
-  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty())
-    fmt::print("{}{}\n\n", format == TableFormat::kLatex ? "% " : "**Warning:** ", warning);
-  for (const auto& table : TablesOf(loaded.parts, loaded.results, program.catalog())) {
-    fmt::print("{}\n", Render(table, format));
+using nlohmann::json;
+
+namespace {
+
+void PrintTables(const LoadedExperiment& loaded, const std::vector<Table>& tables,
+                 TableFormat format) {
+  if (const std::string warning = DisturbedWarning(loaded.results); !warning.empty()) {
+    const char* mark = format == TableFormat::kLatex      ? "% "
+                       : format == TableFormat::kMarkdown ? "**Warning:** "
+                                                          : "warning: ";
+    fmt::print("{}{}\n\n", mark, warning);
   }
+  for (const Table& table : tables) fmt::print("{}\n", Render(table, format));
 }
 
-int TableVerb(Program& program, const std::string& name, const std::string& format) {
-  const auto loaded = program.LoadWithResults(name);
-  if (program.json() || format == "csv") {
-    const auto records = RecordsOf(loaded->parts, loaded->results, program.catalog());
+}  // namespace
+
+void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format) {
+  PrintTables(loaded, TablesOf(loaded.parts, loaded.results, program.catalog()), format);
+}
+
+int TableVerb(Program& program, const TableRequest& request) {
+  const auto loaded = program.LoadWithResults(request.experiment);
+  const Catalog& catalog = program.catalog();
+  const bool pivots = !request.pivot.rows.empty();
+  if (!program.json() && request.format != "csv") {
+    PrintTables(*loaded,
+                pivots ? PivotTables(loaded->results, request.pivot, catalog)
+                       : TablesOf(loaded->parts, loaded->results, catalog),
+                TableFormatOf(request.format));
+    return kDone;
+  }
+  if (pivots && program.json()) {
+    json tables = json::array();
+    for (const Table& table : PivotTables(loaded->results, request.pivot, catalog))
+      tables.push_back(ToJson(table));
+    PrintJson(tables);
+  } else if (pivots) {
+    fmt::print("{}", PivotCsv(loaded->results, request.pivot, catalog));
+  } else {
+    const auto records = RecordsOf(loaded->parts, loaded->results, catalog);
     if (program.json()) {
       PrintJson(RecordsJson(records));
     } else {
       fmt::print("{}", RecordsCsv(records));
     }
-    if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
-      fmt::print(stderr, "warning: {}\n", warning);
-    return kDone;
   }
-  PrintTables(program, *loaded, format == "latex" ? TableFormat::kLatex : TableFormat::kMarkdown);
+  if (const std::string warning = DisturbedWarning(loaded->results); !warning.empty())
+    fmt::print(stderr, "warning: {}\n", warning);
   return kDone;
 }
-
-using nlohmann::json;
 
 namespace {
 
@@ -52,9 +78,62 @@ std::string MessageOf(const Program& program, const TrialRow& row) {
   return row.status == "ok" ? "" : FailureMessageIn(program.store().results() / row.directory);
 }
 
+// What the store has of one experiment.
+struct StoredTrials {
+  std::size_t trials = 0, failed = 0, disturbed = 0, left_out = 0;
+  std::set<std::string> cells, systems;
+  std::string newest;  // when its newest trial started, UTC
+};
+
+int PrintStore(const Program& program) {
+  std::map<std::string, StoredTrials> experiments;
+  for (const TrialRow& row : program.Rows()) {
+    StoredTrials& stored = experiments[row.experiment];
+    ++stored.trials;
+    stored.failed += row.status != "ok";
+    stored.disturbed += row.disturbed();
+    stored.left_out += !row.annotations.empty();
+    stored.cells.insert(row.config_hash);
+    if (const std::string machine = MachineOf(row); !machine.empty())
+      stored.systems.insert(ShownMachine(machine));
+    stored.newest = std::max(stored.newest, row.started_utc);
+  }
+  const std::string results = program.store().results().string();
+  if (program.json()) {
+    json list = json::array();
+    for (const auto& [id, stored] : experiments) {
+      list.push_back({{"experiment", id},
+                      {"trials", stored.trials},
+                      {"failed", stored.failed},
+                      {"disturbed", stored.disturbed},
+                      {"left_out", stored.left_out},
+                      {"cells", stored.cells.size()},
+                      {"systems", stored.systems},
+                      {"newest", stored.newest}});
+    }
+    PrintJson({{"results", results}, {"experiments", list}});
+    return kDone;
+  }
+  for (const auto& [id, stored] : experiments) {
+    std::string apart;
+    const auto add = [&](std::size_t count, const char* what) {
+      if (count > 0) apart += fmt::format(", {} {}", count, what);
+    };
+    add(stored.failed, "failed");
+    add(stored.disturbed, "disturbed");
+    add(stored.left_out, "called bad");
+    fmt::print("{:32} {} trial(s) of {} cell(s) on {} system(s){}; the newest of {}\n", id,
+               stored.trials, stored.cells.size(), stored.systems.size(), apart, stored.newest);
+  }
+  fmt::print("{} experiment(s) in {}{}\n", experiments.size(), results,
+             experiments.empty() ? "" : "; sparfuse status ID and sparfuse table ID say more");
+  return kDone;
+}
+
 }  // namespace
 
 int StatusVerb(Program& program, const std::string& name) {
+  if (name.empty()) return PrintStore(program);
   const auto loaded = program.LoadWithResults(name);
   json parts = json::array();
   for (const auto& result : loaded->results) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -39,11 +40,36 @@ std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
   return described;
 }
 
-json Gather(Program& program, const CompareRequest& compare) {
+// The method that ratios are to if nobody says it: dense, else the one that most experiments of the
+// store name, else the first of all.
+std::string ReferenceOf(Program& program, const std::vector<SiteSystem>& systems,
+                        const std::set<std::string>& methods) {
+  const std::string usual = CompareRequest().reference;
+  if (methods.contains(usual)) return usual;
+  std::set<std::string> experiments;
+  for (const SiteSystem& system : systems) {
+    for (const TrialRow& row : system.side.rows) experiments.insert(row.experiment);
+  }
+  std::map<std::string, int> named;
+  for (const std::string& id : experiments) {
+    try {
+      for (const Part& part : program.Load(id).parts) named[part.reference] += 1;
+    } catch (const Error&) {  // its file is gone, or elsewhere
+    }
+  }
+  std::erase_if(named, [&](const auto& entry) { return !methods.contains(entry.first); });
+  const auto most = std::ranges::max_element(named, {}, &std::pair<const std::string, int>::second);
+  const std::string chosen = most != named.end() ? most->first : *methods.begin();
+  fmt::print(stderr, "note: the store has no trial of {}: ratios are to {} (--reference METHOD)\n",
+             usual, chosen);
+  return chosen;
+}
+
+json Gather(Program& program, CompareRequest compare, const std::string& reference) {
   const fs::path results = program.store().results();
   std::vector<TrialRow> rows = program.Rows();
   MakeShareable(rows, results);
-  const auto systems = SystemsOf(std::move(rows), DescribedSystems(results / "systems"), results);
+  const auto systems = SystemsOf(std::move(rows), DescribedSystems(program.systems()), results);
   if (systems.empty()) {
     SPARFUSE_THROW(kConfig,
                    fmt::format("{}: no results yet; `sparfuse run EXPERIMENT` or `sparfuse "
@@ -54,9 +80,13 @@ json Gather(Program& program, const CompareRequest& compare) {
   for (const SiteSystem& system : systems) {
     for (const TrialRow& row : system.side.rows) methods.insert(row.method);
   }
-  if (!methods.contains(compare.reference)) {
+  if (reference.empty()) {
+    compare.reference = ReferenceOf(program, systems, methods);
+  } else if (methods.contains(reference)) {
+    compare.reference = reference;
+  } else {
     SPARFUSE_THROW(kConfig, fmt::format("--reference {}: expected a method of the store: {}",
-                                        compare.reference, fmt::join(methods, ", ")));
+                                        reference, fmt::join(methods, ", ")));
   }
   const SiteCatalog catalog = {Listing(program, {"methods"}), Listing(program, {"workloads"})};
   return SiteData(systems, catalog, compare);
@@ -71,7 +101,7 @@ int SiteVerb(Program& program, const SiteRequest& request) {
   if (!request.out.empty()) folder.emplace(request.out);  // what is in the way is said at once
   CompareRequest compare = request.compare;
   compare.disturbed = program.disturbed();
-  json data = Gather(program, compare);
+  json data = Gather(program, compare, request.reference);
   if (request.dated) data["written_utc"] = UtcNow();
   if (program.json()) PrintJson(data);
   if (!folder) return kDone;

@@ -12,6 +12,7 @@
 #include "harness/compare/comparison.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/report/explain.hpp"
+#include "harness/report/tables/pivot.hpp"
 #include "harness/traces/trace_model.hpp"
 #include "harness/wording/table.hpp"
 
@@ -24,6 +25,8 @@ struct PlanRequest {
   std::vector<std::string> with_methods;  // that join every method axis
   bool why = false;                       // say for each trial what the store lacks
   bool commands = false;                  // print the line of each launch
+  bool modelled = false;                  // modelled trials alone, with the profiles they need
+  bool fresh = false;                     // as if the store had nothing
   LaunchOptions launch;                   // of these
   SubmitRequest submit;                   // print the script of the job that runs them
 };
@@ -47,9 +50,14 @@ RunSummary RunAndCount(Program& program, const std::vector<Experiment>& experime
 // The tables of an experiment, headed by what disturbed its trials.
 void PrintTables(Program& program, const LoadedExperiment& loaded, TableFormat format);
 
+// experiment "": a line for each that the store has trials of.
 int StatusVerb(Program& program, const std::string& experiment);
-// format: "md", "latex" or "csv".
-int TableVerb(Program& program, const std::string& experiment, const std::string& format);
+struct TableRequest {
+  std::string experiment;
+  std::string format = "md";  // or "text", "latex", "csv"
+  PivotRequest pivot;         // without rows: tables as they are
+};
+int TableVerb(Program& program, const TableRequest& request);
 struct CompareVerbRequest {
   std::vector<std::string> sides;  // heads of systems' hashes, "here"
   CompareRequest compare;
@@ -64,6 +72,7 @@ int CompareVerb(Program& program, const CompareVerbRequest& request);
 struct SiteRequest {
   std::filesystem::path out;  // a folder; "": none is written
   CompareRequest compare;     // of all that systems have in common
+  std::string reference;      // the method that ratios are to; "": of the store's experiments
   bool dated = false;         // say when the pages were written
 };
 int SiteVerb(Program& program, const SiteRequest& request);
@@ -71,6 +80,8 @@ int SiteVerb(Program& program, const SiteRequest& request);
 int FigureVerb(Program& program, const std::string& experiment, const std::filesystem::path& out);
 // `out`: a file; "": reports/ID/report.html in the results.
 int ReportVerb(Program& program, const std::string& name, const std::filesystem::path& out);
+// Predictions of published numbers beside formulas, in one table of all experiments of the names.
+int SkillVerb(Program& program, const std::vector<std::string>& names);
 int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem::path& out);
 
 struct ReproduceRequest {
@@ -135,8 +146,12 @@ struct ExportRequest {
 };
 // kTrialFailed where a trial had to be left out.
 int ExportVerb(Program& program, const ExportRequest& request);
+struct MergeVerbRequest {
+  std::vector<std::filesystem::path> files;
+  bool take_annotations = false;  // MergeRequest::take_annotations
+};
 // kTrialFailed where anything was refused; the rest is merged.
-int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files);
+int MergeVerb(Program& program, const MergeVerbRequest& request);
 // kTrialFailed where the bundle is not as it was written.
 int VerifyVerb(Program& program, const std::filesystem::path& file);
 

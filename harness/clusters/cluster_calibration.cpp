@@ -28,6 +28,10 @@ bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
          a.sparsifier == b.sparsifier && a.density == b.density && a.link == b.link;
 }
 
+std::string Shown(const ReferenceStep& step, double value) {
+  return step.over ? fmt::format("{:.4g} times", value) : fmt::format("{:.4g} ms", 1e3 * value);
+}
+
 StepRecord SimulateReference(const DeclaredCluster& cluster, const ReferenceStep& step) {
   const CellConfig config = CellOf(cluster, step);
   const ProfileOutcomes outcomes = DeclaredProfile(cluster, config);
@@ -59,6 +63,13 @@ const InputSpec& SpecOf(const std::string& name) {
                                [&](const InputSpec& spec) { return name == spec.name; });
 }
 
+// What simulating makes of the step's part, or of its ratio to another's.
+template <class Simulate>
+double ModelledWith(const ReferenceStep& step, Simulate simulate) {
+  const double value = PartOf(simulate(step), step.part);
+  return step.over ? value / PartOf(simulate(*step.over), step.over->part) : value;
+}
+
 // Levenberg-Marquardt on logarithms of inputs and of modelled over measured times.
 class LeastSquares {
  public:
@@ -79,7 +90,67 @@ class LeastSquares {
     }
   }
 
-  void Solve() {
+  // From where the inputs are.
+  void Solve() { Take(Descend(at_)); }
+
+  // The same, and where that is not near every reference, from other beginnings, too.
+  void SolveFromSeveral() {
+    const Vector declared = at_;
+    Solution best = Descend(declared);
+    if (!IsNear(best)) {
+      constexpr std::size_t kMostBeginnings = 3;
+      std::vector<Solution> grid = Grid(declared);
+      std::ranges::sort(grid, {}, [](const Solution& each) { return Squares(each.off); });
+      grid.resize(std::min(grid.size(), kMostBeginnings));
+      for (const Solution& begin : grid) {
+        Solution found = Descend(begin.at);
+        if (Squares(found.off) < Squares(best.off)) best = std::move(found);
+      }
+    }
+    Take(best);
+    Remark(best);
+  }
+
+ private:
+  struct Solution {
+    Vector at, off;
+  };
+
+  static double Squares(const Vector& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return sum;
+  }
+
+  static bool IsNear(const Solution& solution) {
+    constexpr double kNear = 0.02;
+    return std::ranges::all_of(solution.off, [](double off) { return std::abs(off) < kNear; });
+  }
+
+  // All inputs, and those of one name, so many times as large or small.
+  std::vector<Solution> Grid(const Vector& declared) {
+    std::vector<std::string> names = {""};
+    for (const DeclaredInput* input : solved_) {
+      if (std::ranges::find(names, input->name) == names.end()) names.push_back(input->name);
+    }
+    if (names.size() == 2) names.pop_back();  // of the only one
+    std::vector<Solution> grid;
+    for (const double factor : {1.0 / 64, 1.0 / 8, 8.0, 64.0}) {
+      for (const std::string& name : names) {
+        Vector at = declared;
+        for (std::size_t i = 0; i < at.size(); ++i) {
+          if (name.empty() || solved_[i]->name == name)
+            at[i] = std::clamp(at[i] + std::log(factor), least_[i], most_[i]);
+        }
+        Vector off = Residuals(at);
+        grid.push_back({std::move(at), std::move(off)});
+      }
+    }
+    return grid;
+  }
+
+  Solution Descend(const Vector& begin) {
+    at_ = begin;
     constexpr int kMostSteps = 60;
     constexpr double kDone = 1e-7;
     Vector off = Residuals(at_);
@@ -101,29 +172,59 @@ class LeastSquares {
       off = std::move(next_off);
       if (moved < kDone) break;
     }
-    Residuals(at_);  // leaves the cluster there
+    return {at_, std::move(off)};
   }
 
- private:
-  static double Squares(const Vector& values) {
-    double sum = 0;
-    for (const double value : values) sum += value * value;
-    return sum;
+  // Leaves the cluster there.
+  void Take(const Solution& solution) {
+    at_ = solution.at;
+    Residuals(at_);
   }
 
-  Vector Residuals(const Vector& at) {
+  // Says of each input that the references do not determine why they do not.
+  void Remark(const Solution& solution) {
+    constexpr double kFlat = 1e-6, kAtEnd = 1e-9;
+    const std::vector<Vector> slopes = Slopes(solution.off);
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      DeclaredInput& input = *solved_[i];
+      const bool flat = std::ranges::all_of(
+          slopes[i], [](double slope) { return std::abs(slope) < kFlat; });
+      if (flat) {
+        input.remark = "no reference depends on it: its slope is 0 here";
+      } else if (at_[i] <= least_[i] + kAtEnd || at_[i] >= most_[i] - kAtEnd) {
+        input.remark = "at the end of what it may be: the references ask for more";
+      }
+    }
+    Take(solution);
+  }
+
+  // Whether the input stands for the reference's workload.
+  bool Affects(std::size_t input, const ReferenceStep& step) const {
+    const std::string_view family = workloads::FindWorkload(step.workload).family();
+    return std::as_const(cluster_).Find(solved_[input]->name, family) == solved_[input];
+  }
+
+  // moved: the one input that differs from what `before` are the residuals of.
+  Vector Residuals(const Vector& at, std::optional<std::size_t> moved = {},
+                   const Vector& before = {}) {
     for (std::size_t i = 0; i < at.size(); ++i) solved_[i]->value = std::exp(at[i]);
     Vector off;
-    StepRecord record;
-    const ReferenceStep* simulated = nullptr;
-    for (ReferenceStep& step : cluster_.references) {
-      if (simulated == nullptr || !IsSameStep(*simulated, step)) {
-        record = SimulateReference(cluster_, step);
-        simulated = &step;
+    std::vector<std::pair<const ReferenceStep*, StepRecord>> simulated;
+    const auto simulate = [&](const ReferenceStep& step) {
+      for (const auto& [known, record] : simulated) {
+        if (IsSameStep(*known, step)) return record;
       }
-      step.modelled_seconds = PartOf(record, step.part);
+      return simulated.emplace_back(&step, SimulateReference(cluster_, step)).second;
+    };
+    for (std::size_t r = 0; r < cluster_.references.size(); ++r) {
+      ReferenceStep& step = cluster_.references[r];
+      if (moved && !Affects(*moved, step)) {
+        off.push_back(before[r]);
+        continue;
+      }
+      step.modelled = ModelledWith(step, simulate);
       constexpr double kNothing = 1e-12;  // seconds
-      off.push_back(std::log(std::max(step.modelled_seconds, kNothing) / step.seconds));
+      off.push_back(std::log(std::max(step.modelled, kNothing) / step.measured));
     }
     return off;
   }
@@ -136,7 +237,7 @@ class LeastSquares {
       Vector moved = at_;
       const double way = moved[i] + kStep <= most_[i] ? kStep : -kStep;
       moved[i] += way;
-      Vector slope = Residuals(moved);
+      Vector slope = Residuals(moved, i, off);
       for (std::size_t r = 0; r < slope.size(); ++r) slope[r] = (slope[r] - off[r]) / way;
       slopes.push_back(std::move(slope));
     }
@@ -188,16 +289,18 @@ class LeastSquares {
   const StepRecord record = SimulateReference(cluster, step);
   std::vector<std::string> inputs;
   for (const DeclaredInput& input : cluster.inputs) {
-    if (input.calibrated) inputs.push_back(fmt::format("{} = {:.4g}", input.name, input.value));
+    if (!input.calibrated) continue;
+    inputs.push_back(fmt::format("{} = {:.4g}{}", input.name, input.value,
+                                 input.remark.empty() ? "" : " (" + input.remark + ")"));
   }
   SPARFUSE_THROW(
       kConfig,
-      fmt::format("{} of {} with {} on {} workers: {:.4g} ms measured, {:.4g} ms modelled at the "
-                  "nearest, with {}. Of its {:.4g} ms forward and backward take {:.4g}, "
+      fmt::format("{} of {} with {} on {} workers: {} measured, {} modelled at the nearest"
+                  ", with {}. Of its {:.4g} ms forward and backward take {:.4g}, "
                   "sparsification {:.4g}, exposed communication {:.4g}, decompression {:.4g}, the "
                   "update {:.4g}: expected inputs that leave room for what was measured",
                   kStepPartNames[static_cast<std::size_t>(step.part)], step.workload, step.method,
-                  step.workers, step.seconds * 1e3, step.modelled_seconds * 1e3,
+                  step.workers, Shown(step, step.measured), Shown(step, step.modelled),
                   fmt::join(inputs, ", "), record.step_seconds * 1e3,
                   (record.forward_seconds + record.backward_seconds) * 1e3,
                   record.sparsify_seconds * 1e3, record.exposed_communication_seconds * 1e3,
@@ -225,12 +328,12 @@ CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step) {
   return config;
 }
 
-double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step) {
-  return PartOf(SimulateReference(cluster, step), step.part);
+double Modelled(const DeclaredCluster& cluster, const ReferenceStep& step) {
+  return ModelledWith(step, [&](const ReferenceStep& of) { return SimulateReference(cluster, of); });
 }
 
 void CalibrateOnSteps(DeclaredCluster& cluster) {
-  LeastSquares(cluster).Solve();
+  LeastSquares(cluster).SolveFromSeveral();
   std::size_t solved = 0;
   for (DeclaredInput& input : cluster.inputs) {
     if (!input.calibrated) continue;
@@ -241,7 +344,7 @@ void CalibrateOnSteps(DeclaredCluster& cluster) {
   if (cluster.references.size() > solved) return;
   constexpr double kQuarter = 0.2231;  // of a logarithm
   for (const ReferenceStep& step : cluster.references) {
-    if (std::abs(std::log(step.modelled_seconds / step.seconds)) > kQuarter)
+    if (std::abs(std::log(step.modelled / step.measured)) > kQuarter)
       FailToMeet(cluster, step);
   }
 }
@@ -278,7 +381,7 @@ RateBounds RateBoundsOf(std::string_view workload, int ranks, int nodes, double 
 
 std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
                                          const ReferenceStep& step) {
-  if (step.workers <= cluster.ranks_per_node || step.part == StepPart::kSparsify ||
+  if (step.workers <= cluster.ranks_per_node || step.part == StepPart::kSparsify || step.over ||
       !SendsDense(step)) {
     return std::nullopt;
   }
@@ -286,7 +389,7 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
   const Profile& profile = outcomes.front().profile;
   const BackwardTimes& compute = *profile.backward;
   const double backward = compute.backward_seconds();
-  double exposed = step.seconds;
+  double exposed = step.measured;
   if (step.part == StepPart::kStep)
     exposed -= compute.forward_seconds + backward + compute.update_seconds;
   const int nodes = (step.workers + cluster.ranks_per_node - 1) / cluster.ranks_per_node;

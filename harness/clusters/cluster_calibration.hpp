@@ -12,13 +12,16 @@ namespace sparfuse::harness {
 // The cell whose step it is.
 CellConfig CellOf(const DeclaredCluster& cluster, const ReferenceStep& step);
 
-// What the model says of the step's part, with the cluster's inputs as they are.
-double ModelledSeconds(const DeclaredCluster& cluster, const ReferenceStep& step);
+// What the model says of the step's part, or of the ratio, with the cluster's inputs as they are.
+double Modelled(const DeclaredCluster& cluster, const ReferenceStep& step);
 
-// Sets the inputs marked so, starting at their declared values, to what brings the references
-// nearest (least squares of the logarithms of modelled over measured), and each reference's
-// modelled_seconds. Throws Error{kConfig} where there are no more references than inputs and one is
-// still more than a quarter off: what then conflicts. Cost: simulates some hundred steps.
+// Sets the inputs marked so to what brings the references nearest (least squares of the logarithms
+// of modelled over measured), and each reference's `modelled`. Begins at their declared values, and
+// where that does not meet all of them, at the nearest of a grid about these as well. An input that
+// stays at an end of what it may be, or on which no reference depends, gets a remark. Throws
+// Error{kConfig} where there are no more references than inputs and one is still more than a
+// quarter off: what then conflicts. Cost: simulates some hundred steps, four times as many where
+// the first beginning does not do.
 void CalibrateOnSteps(DeclaredCluster& cluster);
 
 // The same of a drawn cluster, from where its inputs are; what cannot be met stays as near as it

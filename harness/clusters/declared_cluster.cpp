@@ -117,6 +117,13 @@ void PutKernelsOfCard(const ProfileOutcome& outcome, const CardFactors& factors,
   }
 }
 
+std::vector<CalibrationBar> BarsOf(const ReferenceStep& step) {
+  std::vector<CalibrationBar> bars;
+  if (step.bar) bars.push_back(*step.bar);
+  if (step.over && step.over->bar) bars.push_back(*step.over->bar);
+  return bars;
+}
+
 namespace {
 
 constexpr Range kPositive{1e-9, 1e9};
@@ -124,6 +131,8 @@ constexpr Range kTimes{0, 1e9};
 constexpr Range kShares{1e-4, 1};
 constexpr Range kSlowdowns{1, 100};
 constexpr Range kCards{1, 64};
+constexpr Range kRanks{1, 65'536};
+constexpr Range kBytesAnEntry{1, 64};
 
 bool StandsFor(const std::vector<std::string>& families, std::string_view family) {
   return std::ranges::find(families, family) != families.end();
@@ -237,7 +246,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 }
 
 std::span<const InputSpec> InputSpecs() {
-  static const std::array<InputSpec, 25> kSpecs = {{
+  static const std::array<InputSpec, 30> kSpecs = {{
       {"inter_node_gbps", "bandwidth", kPositive, {}, "of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
@@ -263,11 +272,21 @@ std::span<const InputSpec> InputSpecs() {
        "host_overhead",
        kTimes,
        {},
-       "the host prepares an exchange, one after another, beside the network",
+       "the host prepares an exchange, one after another, beside the network or in line (`host`)",
        true},
       {"exchange_host_us_a_rank", "host_overhead", kTimes, 0, "the same for each rank", true},
       {"exchange_host_ns_an_element", "host_staging", kTimes, 0,
        "the host moves what an exchange covers, in line with the network", true},
+      {"exchange_growth",
+       "host_overhead",
+       {0, 2},
+       0,
+       "power of ranks with which all grows that an exchange takes of the host",
+       true},
+      {"exchange_growth_from", "host_overhead", kRanks, 8,
+       "ranks at which the host takes what the exchange_host_* inputs say", true},
+      {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
+       "that travel for an element with its index, where payloads are gathered uncoded", true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
        "of the optimizer, which one card hides and a distributed step exposes", true},
       {"selection_us", "sparsify", kTimes, 0, "a selection, however small, of a cost of 1"},
@@ -280,6 +299,19 @@ std::span<const InputSpec> InputSpecs() {
        {0, 1},
        1,
        "what of an exchange goes on while its ranks compute; 0: none of it before backward ends",
+       true},
+      {"payload_overlap",
+       "overlap",
+       {0, 1},
+       1,
+       "the same of an exchange that carries payloads; not stated: as overlap",
+       true},
+      {"fused_overlap",
+       "overlap",
+       {0, 1},
+       1,
+       "the same of a payload selected from several tensors at once; not stated: as "
+       "payload_overlap",
        true},
       {"compute_slowdown", "side", kSlowdowns, 1,
        "what the device computes takes while an exchange is under way", true},

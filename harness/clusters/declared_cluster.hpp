@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,7 @@ struct DeclaredInput {
   std::string group;                  // the key of `inputs` that scales it
   std::vector<std::string> families;  // of workloads that it is for; empty: all
   bool calibrated = false;            // by this file's references
+  std::string remark;                 // of its calibration, where that does not determine it
 };
 
 // What forward and backward of a workload take on one card.
@@ -110,14 +112,19 @@ struct ReferenceStep {
   double density = 1;
   std::optional<LinkShape> link;  // another than the cluster's
   StepPart part = StepPart::kStep;
-  double seconds = 0;
-  double spread = 1;            // it may have taken so many times as long or as short
-  double modelled_seconds = 0;  // after calibration
-  // Of the modelled time over the measured one: 0.1 is 10 % too long.
-  double off() const { return modelled_seconds / seconds - 1; }
+  // The other step, where what was measured is how many times as long as that one this one takes.
+  std::shared_ptr<const ReferenceStep> over;
+  double measured = 0;  // seconds, or times
+  double spread = 1;    // it may have taken so many times as long or as short
+  double modelled = 0;  // after calibration
+  // Of the modelled value over the measured one: 0.1 is 10 % too long.
+  double off() const { return modelled / measured - 1; }
   std::optional<CalibrationBar> bar;
   std::string source;
 };
+
+// The published numbers that it is of: two of a ratio.
+std::vector<CalibrationBar> BarsOf(const ReferenceStep& step);
 
 // All-reduces of `ranks` that were measured one by one.
 struct OperationCurve {
@@ -133,6 +140,10 @@ inline constexpr const char* kAllReduceNames[] = {"ring", "tree", "two-level", "
 
 inline constexpr const char* kAllGatherNames[] = {"ring", "two-level"};  // of AllGatherBy
 
+// Whether the host prepares the next exchange while one is on the way, or waits for its end.
+enum class HostBy : std::uint8_t { kBeside, kInLine };
+inline constexpr const char* kHostNames[] = {"beside", kInLine};
+
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
@@ -141,6 +152,7 @@ struct DeclaredCluster {
   std::vector<Coder> coders;
   AllReduceBy all_reduce = AllReduceBy::kRing;
   AllGatherBy all_gather = AllGatherBy::kRing;
+  HostBy host = HostBy::kBeside;
   NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;

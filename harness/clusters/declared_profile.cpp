@@ -23,6 +23,8 @@ constexpr double kAnyDensity = 0.01;  // declared times do not depend on it
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
+// A product with factors of four columns, as profiles measure it, reads its matrix once.
+constexpr double kMultiplyBytes = kFloatBytes / 4;
 // Parameter and momentum are read and written, the gradient is read.
 constexpr double kUpdateBytes = 5 * kFloatBytes;
 // A scattered addition reads and writes a sector of 32 bytes, half a line of a host's cache; the
@@ -307,9 +309,22 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.clear = stream(kClearBytes);
   profile.seconds_per_entry = kEntryBytes / memory;
   profile.seconds_per_reduced_element = kReduceBytes / memory;
+  profile.collective_work["multiply"] = kMultiplyBytes / memory;
   profile.side_slowdown = std::max(1.0, input("side_slowdown"));
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));
+  const auto stated = [&](const char* name) {
+    return cluster.Find(name) == nullptr ? std::nullopt
+                                         : std::optional(std::min(1.0, input(name)));
+  };
+  profile.payload_overlap = stated("payload_overlap");
+  profile.fused_overlap = stated("fused_overlap");
+  if (cluster.Find("entry_bytes") != nullptr) profile.entry_bytes = input.Stated("entry_bytes");
+  if (cluster.host == HostBy::kInLine) profile.host = kInLine;
+  if (const double growth = input.Stated("exchange_growth"); growth > 0) {
+    profile.host_growth = growth;
+    profile.host_growth_from = input.Stated("exchange_growth_from");
+  }
   profile.dispatch_seconds = 0;
   profile.exchange_dispatch_seconds = 0;
   profile.exchange_host_seconds = kMicro * input("exchange_host_us");
@@ -395,9 +410,10 @@ ProfileOutcomes DeclaredProfile(const DeclaredCluster& cluster, const CellConfig
   }
   outcome.calibration.emplace();
   for (const ReferenceStep& step : cluster.references) {
-    if (!step.bar) continue;
-    outcome.calibration->push_back(
-        {step.bar->paper, step.bar->artifact, step.bar->method, step.workload, step.workers});
+    for (const CalibrationBar& bar : BarsOf(step)) {
+      outcome.calibration->push_back(
+          {bar.paper, bar.artifact, bar.method, step.workload, step.workers});
+    }
   }
   outcome.machine = {{"hardware", cluster.hardware}, {"source", cluster.source}};
   outcome.software = nlohmann::json::object();

@@ -58,7 +58,7 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
   }
   if (IsCalibrated(chosen)) {
     for (ReferenceStep& step : chosen.references)
-      step.seconds *= choose(NameOfInput(step), 1, 1 / step.spread, step.spread);
+      step.measured *= choose(NameOfInput(step), 1, 1 / step.spread, step.spread);
   }
   return chosen;
 }
@@ -82,7 +82,7 @@ void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster* before,
 
 std::string NameOfInput(const ReferenceStep& step) {
   return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
-                     kStepPartNames[static_cast<std::size_t>(step.part)]);
+                     step.over ? "ratio" : kStepPartNames[static_cast<std::size_t>(step.part)]);
 }
 
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,

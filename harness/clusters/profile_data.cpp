@@ -270,7 +270,13 @@ CostModel KernelCosts(const Profile& profile) {
       Need(profile.exchange_dispatch_seconds, "exchange_dispatch_seconds");
   cost.exchange_host_seconds = profile.exchange_host_seconds.value_or(0);
   cost.exchange_host_seconds_per_rank = profile.exchange_host_seconds_per_rank.value_or(0);
+  cost.host_in_line = profile.host == kInLine;
+  cost.host_growth = profile.host_growth.value_or(0);
+  cost.host_growth_from = profile.host_growth_from.value_or(1);
+  cost.entry_bytes = profile.entry_bytes.value_or(cost.entry_bytes);
   cost.overlap = profile.overlap.value_or(1);
+  cost.payload_overlap = profile.payload_overlap;
+  cost.fused_overlap = profile.fused_overlap;
   cost.compute_slowdown = profile.compute_slowdown.value_or(1);
   if (profile.decode) {
     for (const auto& [coder, seconds] : *profile.decode) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <concepts>
 #include <filesystem>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -20,14 +21,18 @@ inline bool IsOwnCluster(const std::string& cluster) {
                      [&](const char* own) { return cluster == own; });
 }
 
-// A results folder's own profiles, then those that the project comes with.
+// Where profiles and clusters are looked for, in this order: a folder of the user's where there is
+// one, the results folder's, and those that the project comes with.
 class ProfileFolders {
  public:
   template <std::convertible_to<std::filesystem::path> Folder>
   ProfileFolders(const Folder& only) : folders_{std::filesystem::path(only)} {}
-  ProfileFolders(const std::filesystem::path& own, const std::filesystem::path& project)
-      : folders_{own} {
-    if (project != own) folders_.push_back(project);
+  // Each once; at least one, the first of which new files go to.
+  ProfileFolders(std::initializer_list<std::filesystem::path> folders) {
+    for (const std::filesystem::path& folder : folders) {
+      if (!folder.empty() && std::ranges::find(folders_, folder) == folders_.end())
+        folders_.push_back(folder);
+    }
   }
 
   // The first file of this name ("safusion-local.toml"); where there is none, its place among the

@@ -59,16 +59,49 @@ void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experimen
   }
 }
 
+// Whether the cluster was calibrated with the cell's step.
+bool IsReference(const DeclaredCluster& cluster, const CellConfig& cell) {
+  const auto is_step = [&](const ReferenceStep& step) {
+    return step.workload == cell.workload && step.batch_per_worker == cell.batch_per_worker &&
+           step.workers == cell.workers && step.method == cell.method &&
+           step.method_options == cell.method_options && step.sparsifier == cell.sparsifier &&
+           step.density == cell.density && step.link == cell.link;
+  };
+  return cluster.calibrated_on.empty() && cell.inputs.empty() &&
+         std::ranges::any_of(cluster.references, [&](const ReferenceStep& step) {
+           return is_step(step) || (step.over && is_step(*step.over));
+         });
+}
+
+// One step that calibrated over another: both come back.
+void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
+                                   const ProfileFolders& profiles) {
+  for (const Claim& claim : part.claims) {
+    if (claim.compared == Compared::kValue) continue;
+    const CellConfig& of = part.cells[claim.of_cell].config;
+    const CellConfig& over = part.cells[claim.over_cell].config;
+    if (of.cluster.empty() || of.cluster != over.cluster || !IsDeclared(profiles, of.cluster))
+      continue;
+    const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, of.cluster);
+    if (!IsReference(cluster, of) || !IsReference(cluster, over)) continue;
+    file.Fail("/calibration",
+              fmt::format("[[claim]] \"{}\" of part {} is of {} over {} on {} workers, and cluster "
+                          "{} is calibrated with both: expected a claim about a prediction",
+                          claim.quote, part.id, of.method, over.method, of.workers, of.cluster));
+  }
+}
+
 // A file that shows predictions says what they were calibrated with.
 void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
                              const ProfileFolders& profiles) {
   std::set<std::string> used;
   for (const auto& part : experiment.parts) {
+    RefuseClaimsBetweenReferences(file, part, profiles);
     for (const auto& cell : part.cells) {
       const std::string& cluster = cell.config.cluster;
       if (cluster.empty() || !IsDeclared(profiles, cluster)) continue;
       for (const ReferenceStep& reference : LoadDeclaredCluster(profiles, cluster).references) {
-        if (reference.bar) used.insert(reference.bar->name());
+        for (const CalibrationBar& bar : BarsOf(reference)) used.insert(bar.name());
       }
     }
   }

@@ -3,18 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/plan.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
+#include "harness/catalog/recipe_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/resolver.hpp"
 #include "harness/records/cell_keys.hpp"
 #include "harness/records/record.hpp"
+#include "workloads/data/prepared.hpp"
 #include "workloads/models/layers.hpp"
+#include "workloads/weights/safetensors.hpp"
+#include "workloads/weights/weights.hpp"
 
 namespace sparfuse::harness {
 
@@ -28,6 +34,8 @@ CellConfig Resolver::Resolve() {
   for (const char* key : {"mode", "workload", "method", "workers"}) Need(key);
   TakeWhatIsGiven();
   Workload();
+  Data();
+  Weights();
   Size();
   Place();
   Method();
@@ -83,6 +91,82 @@ void Resolver::Workload() {
   config_.recipe = ResolveTable("recipe", "recipe of " + config_.workload, RecipeOf(*workload_));
 }
 
+// Data that is not there is no error before something is to run (MissingData).
+void Resolver::Data() {
+  if (config_.data.empty()) {
+    if (!config_.data_id.empty()) Fail({"data_id"}, "data_id without data: expected both or none");
+    return;
+  }
+  if (config_.modelled()) {
+    Fail({"data", "mode"},
+         fmt::format("data = \"{}\" in mode modelled: the model reads none; expected mode = "
+                     "\"measured\" or \"emulated\"",
+                     config_.data));
+  }
+  if (config_.data.find('/') != std::string::npos) {
+    Fail({"data"}, fmt::format("data = \"{}\": expected a name of `sparfuse data list`; "
+                               "SPARFUSE_DATA names another folder of data sets",
+                               config_.data));
+  }
+  const auto folder = workloads::PreparedFolder(workloads::ResolveDataDirectory({}), config_.data);
+  std::error_code none;
+  if (!std::filesystem::exists(folder / "meta.json", none)) return;
+  const auto meta = At({"data"}, [&] { return workloads::ReadPreparedMeta(folder); });
+  if (meta.kind != workload_->kind_of_data) {
+    Fail({"data", "workload"},
+         fmt::format("data = \"{}\", which is of kind {}, with workload = \"{}\": it trains on {}",
+                     config_.data, meta.kind, config_.workload, workload_->kind_of_data));
+  }
+  TakeId("data_id", folder.string(), meta.id, config_.data_id);
+  const auto train = meta.splits.find("train");
+  if (train == meta.splits.end()) return;
+  const std::size_t per_sample = meta.kind == "text" ? workload_->units_per_sample : 1;
+  prepared_samples_ = train->second.count / per_sample - (per_sample > 1 ? 1 : 0);
+}
+
+void Resolver::TakeId(const char* key, const std::string& place, const std::string& there,
+                      std::string& id) const {
+  const std::string head = there.substr(0, kDataIdDigits);
+  if (!id.empty() && id != head) {
+    Fail({key}, fmt::format("{} = \"{}\": {} holds {}; expected what the file means, or no {}", key,
+                            id, place, head, key));
+  }
+  id = head;
+}
+
+void Resolver::Weights() {
+  if (config_.weights.empty()) {
+    if (!config_.weights_id.empty())
+      Fail({"weights_id"}, "weights_id without weights: expected both or none");
+    return;
+  }
+  if (config_.modelled() || config_.weights.find('/') != std::string::npos) {
+    Fail({"weights"}, fmt::format("weights = \"{}\" in mode {}: expected a name of `sparfuse "
+                                  "weights prepare`, in mode \"measured\" or \"emulated\"",
+                                  config_.weights, ModeName()));
+  }
+  const auto file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), config_.weights);
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return;
+  At({"weights"}, [&] {
+    const workloads::SafeTensors weights(file);
+    workloads::MapWeights(workload_->model, weights.tensors()).Require(file.string());
+    TakeId("weights_id", file.string(), weights.Sha256(), config_.weights_id);
+    return 0;
+  });
+}
+
+std::size_t Resolver::TrainingSamples() const {
+  return prepared_samples_ > 0 ? prepared_samples_ : workload_->training_samples;
+}
+
+double Resolver::StepsPerEpoch() const {
+  const double per_step =
+      static_cast<double>(config_.workers) * config_.accumulation * config_.batch_per_worker;
+  const double steps = static_cast<double>(TrainingSamples()) / per_step;
+  return StringOption(config_.recipe, "remainder") == "wrap" ? std::ceil(steps) : std::floor(steps);
+}
+
 // Of a file, which the cell then names by its content.
 const workloads::WorkloadDescriptor* Resolver::Table() {
   if (!config_.modelled()) {
@@ -114,7 +198,7 @@ void Resolver::Size() {
   config_.batch_per_worker =
       Given("batch_per_worker", static_cast<int>(workload_->batch_per_worker));
   At({"batch_per_worker", "accumulation", "workers"},
-     [&] { return CheckBatch(config_, *workload_), 0; });
+     [&] { return CheckBatch(config_, *workload_, TrainingSamples()), 0; });
 }
 
 // Where ranks compute, how products are rounded and how ranks exchange.
@@ -185,23 +269,71 @@ void Resolver::Length() {
          "kind = \"convergence\" in mode modelled: the model moves no gradients; "
          "expected measured or emulated");
   }
-  if (!workload_->small.empty()) {
+  if (!workload_->small.empty() && config_.data.empty()) {
     Fail({"kind", "workload"},
          fmt::format("kind = \"convergence\" with workload = \"{0}\": its data is made up from "
                      "the seed, nothing can be learned from it; expected kind = \"throughput\", "
-                     "or workload = \"{1}\", which has real data",
+                     "data = a prepared data set, or workload = \"{1}\", which has real data",
                      workload_->name, workload_->small));
   }
-  // Twice what one dense worker needs to the target: sparse methods may take longer.
+  // Twice what one dense worker needs to the target: sparse methods may take longer. A recipe that
+  // says its epochs is evaluated once an epoch.
   const auto target_steps = static_cast<int>(workload_->target_steps);
+  const double epoch = StepsPerEpoch();
+  const auto epochs = static_cast<int>(std::ceil(DoubleOption(config_.recipe, "epochs") * epoch));
   config_.warmup_steps = Given("warmup_steps", 0);
-  config_.steps = Given("steps", 2 * target_steps);
-  config_.evaluate_every = Given("evaluate_every", std::max(1, target_steps / 20));
-  config_.target = Given("target", workload_->target);
+  config_.steps = Given("steps", epochs > 0 ? epochs : 2 * target_steps);
+  if (config_.steps < 1) {
+    Fail({"workload"},
+         fmt::format("workload = \"{}\" with data = \"{}\": nothing says how long it trains; "
+                     "expected steps, or a recipe with epochs",
+                     config_.workload, config_.data));
+  }
+  config_.evaluate_every = Given(
+      "evaluate_every", epochs > 0 ? static_cast<int>(epoch) : std::max(1, target_steps / 20));
+  if (const double target = Given("target", workload_->target); target > 0) config_.target = target;
 }
 
+namespace {
+
+// recipe = "NAME", or a table with its name and the keys that it changes: the named recipe's keys,
+// and its workload, batch and target where the cell does not say its own.
+GivenKeys WithNamedRecipe(const CellSource& source, const GivenKeys& given) {
+  const auto recipe = given.find("recipe");
+  if (recipe == given.end()) return given;
+  const std::string& at = recipe->second.pointer;
+  json changes = recipe->second.value;
+  if (changes.is_string()) changes = {{"name", changes}};
+  const auto name = changes.find("name");
+  if (name == changes.end()) return given;
+  if (!name->is_string()) source.file.Fail(at, "recipe: expected a string for its name");
+  const NamedRecipe* found = nullptr;
+  try {
+    found = &FindRecipe(name->get<std::string>());
+  } catch (const Error& error) {
+    source.file.Fail(at, error.what());
+  }
+  changes.erase(name);
+  GivenKeys all = given;
+  json keys = found->recipe;
+  keys.update(changes);
+  all["recipe"].value = std::move(keys);
+  const auto usually = [&](const char* key, json value) {
+    all.try_emplace(key, GivenValue{.value = std::move(value), .pointer = at});
+  };
+  usually("workload", found->workload);
+  if (found->batch_per_worker > 0) usually("batch_per_worker", found->batch_per_worker);
+  const auto kind = given.find("kind");
+  const bool converges = kind != given.end() && kind->second.value == "convergence";
+  if (found->target > 0 && converges) usually("target", found->target);
+  return all;
+}
+
+}  // namespace
+
 CellConfig ResolveCell(const CellSource& source, const std::string& at, const GivenKeys& given) {
-  return Resolver(source, at, given).Resolve();
+  const GivenKeys all = WithNamedRecipe(source, given);
+  return Resolver(source, at, all).Resolve();
 }
 
 namespace {
@@ -232,11 +364,12 @@ void CheckLiveSize(const CellConfig& config) {
   }
 }
 
-void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload) {
+void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload,
+                std::size_t training_samples) {
   if (config.modelled()) return;
   const std::int64_t samples =
       std::int64_t{config.workers} * config.accumulation * config.batch_per_worker;
-  const auto there = static_cast<std::int64_t>(workload.training_samples);
+  const auto there = static_cast<std::int64_t>(training_samples);
   if (samples <= there) return;
   SPARFUSE_THROW(kConfig, fmt::format("a step takes {} samples (workers * accumulation * "
                                       "batch_per_worker = {} * {} * {}): expected at most {}, the "

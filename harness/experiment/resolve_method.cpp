@@ -25,14 +25,9 @@ harness::Method Resolver::FindMethod() {
   const auto given = Given<std::string>("method", "");
   return At({"method"}, [&] {
     const auto& known = source_.catalog.methods;
-    if (!IsMethodFile(given)) return NeedEntry(known, "method", given);
-    auto [method, content] = ReadMethodFile(FolderOfFile() / given);
-    if (FindEntry(known, method.name) != nullptr) {
-      SPARFUSE_THROW(kConfig, fmt::format("\"{}\" is the name of a method of sparfuse; expected "
-                                          "another name and file",
-                                          method.name));
-    }
-    CheckMethod(source_.catalog, method);
+    const auto file = OutsideMethodFile(source_.catalog, given, FolderOfFile());
+    if (file.empty()) return NeedEntry(known, "method", given);
+    auto [method, content] = ReadOutsideMethod(source_.catalog, file);
     config_.method_content = content;
     return method;
   });

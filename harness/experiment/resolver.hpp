@@ -58,6 +58,13 @@ class Resolver {
   void TakeWhatIsGiven();
   void Workload();
   const workloads::WorkloadDescriptor* Table();
+  void Data();
+  void Weights();
+  // Checks the id that the file gives against that of what is there, and takes that.
+  void TakeId(const char* key, const std::string& place, const std::string& there,
+              std::string& id) const;
+  std::size_t TrainingSamples() const;  // of its data
+  double StepsPerEpoch() const;
   void Size();
   void Place();
   void Length();
@@ -89,6 +96,7 @@ class Resolver {
   const std::string& at_;
   const GivenKeys& given_;
   const workloads::WorkloadDescriptor* workload_ = nullptr;
+  std::size_t prepared_samples_ = 0;  // of prepared data that is there
   CellConfig config_;
 };
 
@@ -97,8 +105,9 @@ class Resolver {
 // Live ranks are threads or processes of this machine.
 void CheckLiveSize(const CellConfig& config);
 
-// A step takes no more samples than the workload's training data has. Of live cells.
-void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload);
+// A step takes no more samples than the training data has. Of live cells.
+void CheckBatch(const CellConfig& config, const workloads::WorkloadDescriptor& workload,
+                std::size_t training_samples);
 
 // Each name of dense_tensors and no_feedback_tensors is a tensor of the workload, or a regular
 // expression that is found in one.

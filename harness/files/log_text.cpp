@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/base/error.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -29,27 +30,6 @@ void AddCharacter(std::uint32_t code, std::string& text) {
     add(0x80 | (code >> 6 & 0x3f));
     add(0x80 | (code & 0x3f));
   }
-}
-
-struct Character {
-  std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: what begins here is no UTF-8
-};
-
-Character FirstCharacter(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return {byte(0), 1};
-  const std::size_t bytes = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
-  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < bytes) return {};
-  std::uint32_t code = byte(0) & (0xffU >> (bytes + 1));
-  for (std::size_t i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3fU);
-  }
-  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = code >= 0xd800 && code < 0xe000;
-  if (code < kLeast[bytes] || code > 0x10ffff || surrogate) return {};
-  return {code, bytes};
 }
 
 std::string FromUtf16(std::string_view bytes, bool big, const std::string& name) {
@@ -83,6 +63,10 @@ void CheckUtf8(std::string_view text, const std::string& name) {
   int line = 1;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
+    if (text[i] >= ' ') {  // ASCII, most of all logs
+      ++i;
+      continue;
+    }
     const Character character = FirstCharacter(text.substr(i));
     if (character.bytes == 0) {
       SPARFUSE_THROW(
@@ -102,6 +86,7 @@ void CheckUtf8(std::string_view text, const std::string& name) {
 }
 
 std::string WithNewlines(std::string text) {
+  if (text.find('\r') == std::string::npos) return text;
   std::size_t to = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\r') {
@@ -278,6 +263,20 @@ LogText LinesOfLog(std::string_view text) {
     if (log.lines.empty()) break;
   }
   return log;
+}
+
+std::string AsUtf8(std::string_view text) {
+  std::string made;
+  while (!text.empty()) {
+    const std::size_t bytes = FirstCharacter(text).bytes;
+    if (bytes == 0) {
+      made += fmt::format("\\x{:02X}", static_cast<unsigned char>(text.front()));
+    } else {
+      made += text.substr(0, bytes);
+    }
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return made;
 }
 
 std::string OddCharacters(std::string_view text) {

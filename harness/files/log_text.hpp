@@ -32,6 +32,9 @@ struct LogText {
 // of its form; mpirun's and horovodrun's "[1,0]<stdout>:", which nothing else prints, everywhere.
 LogText LinesOfLog(std::string_view text);
 
+// `text` for files that have to be UTF-8: bytes that are none as "\xE9", as a file's name may have.
+std::string AsUtf8(std::string_view text);
+
 // The first characters of `text` beyond ASCII that look like others: "U+2011 (a hyphen) at
 // character 7"; "" where there are none.
 std::string OddCharacters(std::string_view text);

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -69,7 +70,7 @@ std::string LastKey(const std::string& pointer) {
 }  // namespace
 
 std::string Shown(const nlohmann::json& value) {
-  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return Visible(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 TomlFile TomlFile::Read(const std::filesystem::path& path) {

@@ -47,17 +47,19 @@ void LinesByPatterns(std::string_view text, const std::string& name, const Impor
   const LogText log = LinesOfLog(text);
   notes.insert(notes.end(), log.notes.begin(), log.notes.end());
   for (const LogLine& each : log.lines) {
-    const std::string where = fmt::format("{}:{}", name, each.number);
+    std::string where;  // of a line that a pattern matches
     Line line;
+    const auto take = [&](const std::string& key, std::string_view value) {
+      if (where.empty()) where = fmt::format("{}:{}", name, each.number);
+      if (const auto [added, is_new] = line.try_emplace(key); is_new)
+        added->second = {std::string(value), where + ": " + key};
+    };
     for (std::size_t i = 0; i < patterns.size(); ++i) {
       // What looks like a label may be what a pattern reads, a step or a time.
-      auto found = patterns[i].Match(each.text);
-      if (found.empty() && each.text.size() != each.whole.size())
-        found = patterns[i].Match(each.whole);
-      for (auto& [key, value] : found) {
-        matched[i] = true;
-        line.try_emplace(key, GivenText{std::move(value), fmt::format("{}: {}", where, key)});
-      }
+      const bool found =
+          patterns[i].Find(each.text, take) ||
+          (each.text.size() != each.whole.size() && patterns[i].Find(each.whole, take));
+      if (found) matched[i] = true;
     }
     if (!line.empty()) use(where, std::move(line));
   }
@@ -108,8 +110,8 @@ class Collector {
     for (auto& [key, value] : line) {
       if (std::ranges::find(map_->leave_out, value.text) != map_->leave_out.end()) {
         ++left_out_;
-      } else if (key == "loss" && IsNoNumber(value.text)) {  // of a step that was skipped
-        ++lost_;
+      } else if ((key == "loss" || IsTime(key)) && IsNoNumber(value.text)) {
+        ++(key == "loss" ? lost_ : untimed_);  // of a step that was skipped, or took no time
         given.Set(key, {"", value.where});
       } else if (IsLineKey(key)) {
         value.text = PlainNumber(value.text, *map_);
@@ -151,6 +153,10 @@ class Collector {
     if (left_out_ > 0)
       found_.notes.push_back(fmt::format("leave_out: {} values left out", left_out_));
     if (lost_ > 0) found_.notes.push_back(fmt::format("{} losses are NaN or infinite", lost_));
+    if (untimed_ > 0) {
+      found_.notes.push_back(
+          fmt::format("{} times or rates are NaN or infinite: left out", untimed_));
+    }
     TakeStepsFromBehind();
     TakeStepsOnce();
     return std::move(found_);
@@ -161,6 +167,10 @@ class Collector {
     std::string where;
     bool has_step = false, timed = false;  // itself
   };
+
+  static bool IsTime(const std::string& key) {
+    return key == "seconds" || key == "milliseconds" || key == "rate";
+  }
 
   static bool IsNoNumber(std::string_view text) {
     std::string small;
@@ -285,7 +295,14 @@ class Collector {
     if (const auto seconds = given.Number("clock_s", {0, 1e12})) clock = 1e3 * *seconds;
     if (clock && !first_clock_) first_clock_ = clock;
     if (clock) elapsed_ = 1e-3 * (*clock - *first_clock_);
-    if (const auto elapsed = given.Number("elapsed", kSeconds)) elapsed_ = elapsed;
+    if (const GivenText* text = given.Find("elapsed"); text != nullptr) {
+      const auto seconds = NumberIn(text->text);
+      if (seconds && *seconds > kSeconds.most) {
+        given.Expected("elapsed", "seconds since training began; seconds of a clock are clock_s");
+      } else if (const auto elapsed = given.Number("elapsed", kSeconds)) {
+        elapsed_ = elapsed;
+      }
+    }
     return elapsed_;
   }
 
@@ -293,7 +310,7 @@ class Collector {
   const ImportMap* map_;
   Problems* problems_;
   std::vector<Place> places_;  // of found_.steps
-  std::size_t left_out_ = 0, lost_ = 0, wrong_before_ = 0;
+  std::size_t left_out_ = 0, lost_ = 0, untimed_ = 0, wrong_before_ = 0;
   LoggedTraining found_;
   std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;
 };

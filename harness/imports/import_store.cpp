@@ -115,6 +115,10 @@ ImportPlan PlanImport(std::span<const ImportedResult> results, const std::vector
   }
   ImportPlan plan;
   for (const ImportedResult& result : results) {
+    if (known.empty()) {
+      plan.add.push_back(&result);
+      continue;
+    }
     const TrialRow row = RowOf(TrialOf(result));
     const auto found = known.find({row.config_hash, row.system_hash, row.block});
     if (found == known.end()) {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "core/base/options.hpp"
-#include "harness/files/canonical.hpp"
 #include "harness/files/log_text.hpp"
 #include "harness/imports/given_values.hpp"
 #include "harness/imports/imports.hpp"
@@ -32,8 +32,10 @@ std::vector<Column> ColumnsOf(const std::vector<std::string>& header, const std:
     if (const std::size_t at = find(given.text); at < header.size()) {
       columns.push_back({key, at, given.text});
     } else {
-      problems.push_back(fmt::format("{} = \"{}\": {} has no such column{}", given.where,
-                                     given.text, name, Suggestion(given.text, header)));
+      problems.push_back(fmt::format(
+          "{} = \"{}\": {} has no such column{}{}", given.where, given.text, name,
+          Suggestion(given.text, header),
+          header.front().starts_with('#') ? "; leave_out_lines = ['^#'] leaves comments out" : ""));
     }
   }
   for (const ImportKey& key : ResultKeys()) {
@@ -132,11 +134,10 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
     }
     const auto result = ResultOf(given, map, catalog, problems);
     if (!result) continue;
-    CheckStorable(*result, problems);
+    const std::optional<Trial> trial = CheckStorable(*result, problems);
+    if (!trial) continue;
     const auto [first, is_new] =
-        seen.try_emplace({ConfigHash(ToJson(ConfigOf(*result))), HashOf(SystemOf(result->setting)),
-                          result->setting.run},
-                         where);
+        seen.try_emplace({trial->config_hash, trial->system_hash, trial->block}, where);
     if (!is_new) {
       problems.push_back(
           fmt::format("{}: {}: expected it once, or each with a `run` of its own: "

@@ -247,8 +247,8 @@ class SettingReader {
   void Unknown(const char* key, const std::string& theirs, const char* list,
                const std::vector<std::string>& known, const std::string& ours) {
     const std::string as = ours == theirs ? "" : fmt::format(" (which the map calls \"{}\")", ours);
-    given_.Expected(key, fmt::format("one of `sparfuse list {}`, or {} = {{ \"{}\" = \"ours\" }} "
-                                     "in the map{}{}",
+    given_.Expected(key, fmt::format("one of `sparfuse list {}`, or in the map {} = {{ \"{}\" = "
+                                     "\"ours\" }}, or leave_out_rows for its rows{}{}",
                                      list, list, theirs, as, Suggestion(ours, known)));
   }
 
@@ -327,7 +327,9 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
   const std::string text = given.NeedText("value", "a number");
   const auto stated = StatedIn(text);
   if (!text.empty() && !stated)
-    given.Expected("value", "a number, or one with its deviation as 925.0 +- 4.4");
+    given.Expected("value",
+                   "a number, or one with its deviation as 925.0 +- 4.4; in the map, leave_out = "
+                   "[\"OOM\"] leaves cells out, and thousands = \",\" reads 2,400");
   if (problems.size() != before) return std::nullopt;
   const CountedBy by{setting->workers, per == "worker",
                      given.Number("units_per_sample", kUnitsPerSample).value_or(0)};
@@ -399,14 +401,17 @@ Trial TrialOf(const ImportedResult& result) {
   return trial;
 }
 
-void CheckStorable(const ImportedResult& result, Problems& problems) {
+std::optional<Trial> CheckStorable(const ImportedResult& result, Problems& problems) {
   try {
     if (!std::isfinite(result.deviation)) SPARFUSE_THROW(kData, "a deviation beyond all numbers");
-    TrialOf(ToJson(TrialOf(result)), result.where);
+    Trial trial = TrialOf(result);
+    TrialOf(ToJson(trial), result.where);
+    return trial;
   } catch (const Error& error) {
     const std::string why = error.what();
     problems.push_back(why.starts_with(result.where) ? why : result.where + ": " + why);
   }
+  return std::nullopt;
 }
 
 std::string TitleOf(const ImportedResult& result) {

@@ -97,9 +97,9 @@ System SystemOf(const ImportedSetting& setting);
 // today, so that two stores that import one file have one trial.
 Trial TrialOf(const ImportedResult& result);
 
-// Adds a problem where no reader of the store would take the trial: a number beyond what any
-// machine gives.
-void CheckStorable(const ImportedResult& result, Problems& problems);
+// The trial, where a reader of the store would take it; else adds a problem, a number beyond what
+// any machine gives.
+std::optional<Trial> CheckStorable(const ImportedResult& result, Problems& problems);
 
 // "throughput of safusion, resnet152-imagenet, 8 workers, density 0.01"
 std::string TitleOf(const ImportedResult& result);

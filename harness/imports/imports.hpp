@@ -2,14 +2,15 @@
 // of the mode "imported".
 #pragma once
 
+#include <functional>
 #include <map>
-#include <regex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/base/expression.hpp"
 #include "harness/imports/given_values.hpp"
 #include "harness/imports/import_map.hpp"
 #include "harness/imports/imported_result.hpp"
@@ -41,7 +42,8 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
                                             std::vector<std::string>* unread = nullptr,
                                             std::vector<std::string>* notes = nullptr);
 
-// A regular expression of ECMAScript whose groups may have names, (?<name>...) or (?P<name>...).
+// A regular expression (core/base/expression.hpp) whose groups may have names, (?<name>...) or
+// (?P<name>...), one several times.
 class LinePattern {
  public:
   // Throws Error{kConfig} naming where it stands, for what is no regular expression, has no named
@@ -53,18 +55,16 @@ class LinePattern {
 
   const std::string& where() const noexcept { return where_; }
   bool Matches(std::string_view line) const;
-  // {name: what it matched} of the first match; empty where there is none. Lines of more than
-  // kLongestLine characters do not match: the library's matching takes stack in proportion.
+  // Hands each name and what its group has of the first match to `use`, the last group first; false
+  // where there is none.
+  bool Find(std::string_view line,
+            const std::function<void(const std::string& name, std::string_view value)>& use) const;
+  // The same as {name: value}.
   std::map<std::string, std::string> Match(std::string_view line) const;
 
-  static constexpr std::size_t kLongestLine = 4096;
-
  private:
-  using Found = std::match_results<std::string_view::const_iterator>;
-  bool Search(std::string_view line, Found& found) const;
-
   std::string where_;
-  std::regex pattern_;
+  Expression pattern_;
   std::vector<std::pair<std::size_t, std::string>> names_;  // of groups, which are counted from 1
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
@@ -12,11 +13,11 @@ namespace sparfuse::harness {
 namespace {
 
 struct Unnamed {
-  std::string pattern;  // as std::regex takes it
+  std::string pattern;
   std::vector<std::pair<std::size_t, std::string>> names;
 };
 
-// Takes the names out of the groups and counts these.
+// Takes the names out of the groups, which RE2 writes otherwise and takes once, and counts these.
 Unnamed WithoutNames(std::string_view pattern) {
   Unnamed made;
   std::size_t groups = 0;
@@ -47,16 +48,10 @@ Unnamed WithoutNames(std::string_view pattern) {
 
 }  // namespace
 
-LinePattern::LinePattern(const GivenText& pattern) : where_(pattern.where) {
-  Unnamed made = WithoutNames(pattern.text);
-  try {
-    pattern_ = std::regex(made.pattern, std::regex::ECMAScript | std::regex::optimize);
-  } catch (const std::regex_error& error) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} = {}: no regular expression: {}", where_, pattern.text,
-                                        error.what()));
-  }
-  names_ = std::move(made.names);
-}
+LinePattern::LinePattern(const GivenText& pattern)
+    : where_(pattern.where),
+      pattern_(WithoutNames(pattern.text).pattern, pattern.where + " = " + pattern.text),
+      names_(WithoutNames(pattern.text).names) {}
 
 LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string>& known)
     : LinePattern(pattern) {
@@ -72,28 +67,25 @@ LinePattern::LinePattern(const GivenText& pattern, const std::vector<std::string
   }
 }
 
-bool LinePattern::Search(std::string_view line, Found& found) const {
-  try {
-    return line.size() <= kLongestLine &&
-           std::regex_search(line.begin(), line.end(), found, pattern_);
-  } catch (const std::regex_error& error) {  // it gave up
-    SPARFUSE_THROW(kConfig, fmt::format("{}: the expression is too complex for a line: {}", where_,
-                                        error.what()));
-  }
-}
+bool LinePattern::Matches(std::string_view line) const { return pattern_.FoundIn(line); }
 
-bool LinePattern::Matches(std::string_view line) const {
-  Found found;
-  return Search(line, found);
+bool LinePattern::Find(
+    std::string_view line,
+    const std::function<void(const std::string& name, std::string_view value)>& use) const {
+  std::vector<std::string_view> found;
+  if (!pattern_.Find(line, found)) return false;
+  bool any = false;
+  for (const auto& [group, name] : std::views::reverse(names_)) {
+    if (found[group].data() == nullptr) continue;
+    any = true;
+    use(name, found[group]);
+  }
+  return any;
 }
 
 std::map<std::string, std::string> LinePattern::Match(std::string_view line) const {
   std::map<std::string, std::string> values;
-  Found found;
-  if (!Search(line, found)) return values;
-  for (const auto& [group, name] : names_) {
-    if (found[group].matched) values[name] = found[group].str();
-  }
+  Find(line, [&](const std::string& name, std::string_view value) { values.try_emplace(name, value); });
   return values;
 }
 

@@ -47,10 +47,12 @@ void DoubtTwoOfOne(std::span<ImportedResult> results) {
     if (result.metric == kStepSeconds && StepOf(result))
       steps[Without(result, {"metric"})] = &result;
   }
+  if (steps.empty()) return;
   for (ImportedResult& result : results) {
     const auto units = result.setting.units_per_step();
+    if (result.metric != kThroughput || !units) continue;
     const auto step = steps.find(Without(result, {"metric"}));
-    if (result.metric != kThroughput || !units || step == steps.end()) continue;
+    if (step == steps.end()) continue;
     const double implied = *units / step->second->value, times = result.value / implied;
     if (Alike(times, 1)) continue;
     const int workers = result.setting.workers;

@@ -159,7 +159,12 @@ SourceState DescribeSource(const std::string& root) {
   const std::string git = "git -C " + ShellQuoted(root) + " ";
   const std::string commit = CommandOutput(git + "rev-parse HEAD 2>/dev/null", ok);
   if (!ok) return {};
-  const std::string changes = CommandOutput(git + "status --porcelain 2>/dev/null", ok);
+  // What a trial runs is made of these; other files, a user's own among them, change no result.
+  const std::string changes = CommandOutput(
+      git +
+          "status --porcelain -- CMakeLists.txt CMakePresets.json core baselines workloads "
+          "harness 2>/dev/null",
+      ok);
   return {commit, !changes.empty()};
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <span>
 
 namespace sparfuse::python {
 
@@ -50,6 +51,18 @@ class GilHeld {
  private:
   std::optional<pybind11::gil_scoped_acquire> held_;
 };
+
+// callable(*arguments, **keywords). Throws what it raises.
+inline pybind11::object CallWithKeywords(const pybind11::object& callable,
+                                         std::span<PyObject* const> arguments,
+                                         const pybind11::dict& keywords) {
+  PyObject* const result = UnlessEnding([&] {
+    return PyObject_VectorcallDict(callable.ptr(), arguments.data(), arguments.size(),
+                                   keywords.ptr());
+  });
+  if (result == nullptr) throw pybind11::error_already_set();
+  return pybind11::reinterpret_steal<pybind11::object>(result);
+}
 
 // callable(*arguments). Throws what it raises.
 template <class... Arguments>

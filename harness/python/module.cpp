@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "harness/python/bindings/given.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -37,7 +38,8 @@ PoolState& GlobalPool() {
   return state;
 }
 
-void SetThreads(int threads) {
+void SetThreads(const Given<"threads", int>& given) {
+  const int threads = given;
   SPARFUSE_REQUIRE(threads >= 1 && threads <= kMostThreads,
                    "set_threads(" + std::to_string(threads) + "): expected 1 to " +
                        std::to_string(kMostThreads));
@@ -97,6 +99,7 @@ PYBIND11_MODULE(_core, module) {
   BindPowerSgd(module);
   BindMethod(module);
   BindPlan(module);
+  BindRank(module);
   BindThreads(module);
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them

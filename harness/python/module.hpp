@@ -48,5 +48,6 @@ void BindPayloads(pybind11::module_& module);
 void BindPowerSgd(pybind11::module_& module);
 void BindMethod(pybind11::module_& module);
 void BindPlan(pybind11::module_& module);
+void BindRank(pybind11::module_& module);
 
 }  // namespace sparfuse::python

@@ -1,6 +1,7 @@
 #include "harness/python/python_sparsifier.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
@@ -14,11 +15,33 @@ PythonSparsifier::PythonSparsifier(std::string name, py::object object, bool exa
   SPARFUSE_REQUIRE(
       py::hasattr(object_, "select") && PyCallable_Check(object_.attr("select").ptr()) != 0,
       "sparsifier \"" + name_ + "\": " + TypeText(object_) + " has no method select(g, k)");
+  ReadSignature();
 }
 
 PythonSparsifier::~PythonSparsifier() {
   const GilHeld gil;
   object_ = py::object();
+}
+
+void PythonSparsifier::ReadSignature() {
+  const py::object inspect = py::module_::import("inspect");
+  py::object parameters;
+  try {
+    parameters = CallPython(inspect.attr("signature"), object_.attr("select")).attr("parameters");
+  } catch (py::error_already_set&) {  // say of a class that is compiled
+    return;
+  }
+  const py::object kinds = inspect.attr("Parameter");
+  for (const py::handle parameter : parameters.attr("values")()) {
+    const py::object kind = parameter.attr("kind");
+    const bool any = kind.equal(kinds.attr("VAR_KEYWORD"));
+    if (!any && !kind.equal(kinds.attr("POSITIONAL_OR_KEYWORD")) &&
+        !kind.equal(kinds.attr("KEYWORD_ONLY")))
+      continue;
+    const auto name = parameter.attr("name").cast<std::string>();
+    takes_name_ = takes_name_ || any || name == "name";
+    takes_step_ = takes_step_ || any || name == "step";
+  }
 }
 
 void PythonSparsifier::Select(const SelectContext& context, const SelectSource& source,
@@ -44,7 +67,12 @@ void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const
   // free.
   py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
   view.attr("flags").attr("writeable") = false;
-  ReadReturned(CallPython(object_.attr("select"), view, py::int_(k)), input.n, k, info, slot);
+  const py::int_ count(k);
+  py::dict told;
+  if (takes_name_) told["name"] = py::str(info.name.data(), info.name.size());
+  if (takes_step_) told["step"] = info.step;
+  const std::array<PyObject*, 2> arguments = {view.ptr(), count.ptr()};
+  ReadReturned(CallWithKeywords(object_.attr("select"), arguments, told), input.n, k, info, slot);
   RequireLetGo(view, info);
 }
 

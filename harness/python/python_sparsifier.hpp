@@ -15,6 +15,8 @@ namespace sparfuse::python {
 //
 //   g   [n] float32, a read-only NumPy view of x = gradient + residual, valid during the call only
 //   k   max(1, trunc(density * n)), below n: density 1 sends everything without a call
+//   name, step  of the tensor, as keywords, where its signature has parameters of these names or
+//       takes any (**keywords)
 //   returns integers in [0, n), all different, in any order, as an array of one dimension or a
 //   sequence; k of them, or with `exact_count` off between 1 and the slot's capacity
 //
@@ -33,6 +35,7 @@ class PythonSparsifier final : public Sparsifier {
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override;
 
  private:
+  void ReadSignature();
   // Writes the checked indices in increasing order, and their number, into the slot.
   void CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                   Slot& slot) const;
@@ -43,6 +46,7 @@ class PythonSparsifier final : public Sparsifier {
 
   std::string name_;
   pybind11::object object_;
+  bool takes_name_ = false, takes_step_ = false;  // its select
   bool exact_count_;
 };
 

@@ -51,6 +51,8 @@ struct DenseTensors {
   bool operator==(const DenseTensors&) const = default;
 };
 
+inline constexpr std::size_t kDataIdDigits = 16;
+
 // What a method is made of in one trial, defaults resolved.
 struct MethodChoice {
   std::string strategy, planner, collective;
@@ -66,6 +68,10 @@ struct CellConfig {
   TrialKind kind = TrialKind::kThroughput;
   Mode mode = Mode::kMeasured;
   std::string workload;
+  std::string data;        // a prepared data set; "": the workload's own data
+  std::string data_id;     // the head of the data set's id
+  std::string weights;     // initial parameters, of the folder of weights; "": drawn from the seed
+  std::string weights_id;  // the head of the file's SHA-256
   Options workload_options, recipe;
   int workers = 1, ranks_per_node = 1, threads_per_worker = 1;
   int batch_per_worker = 1, accumulation = 1;

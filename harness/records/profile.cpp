@@ -222,6 +222,12 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::side_slowdown>(part("side_slowdown", "of selections beside backward")),
       Key<&P::compute_slowdown>(part("compute_slowdown", "of what runs beside exchanges")),
       Key<&P::overlap>(part("overlap", "of exchanges with computation")),
+      Key<&P::payload_overlap>(part("payload_overlap", "the same of those with payloads")),
+      Key<&P::fused_overlap>(part("fused_overlap", "of payloads selected from several tensors")),
+      Key<&P::entry_bytes>(part("entry_bytes", "an element with its index, as it travels")),
+      Key<&P::host>(part("host", "declared: in line with the network or beside it")),
+      Key<&P::host_growth>(part("host_growth", "the host's share with ranks, a power")),
+      Key<&P::host_growth_from>(part("host_growth_from", "ranks at which it is as stated")),
       Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "of an exchange")),
       Key<&P::exchange_host_seconds_per_rank>(
           part("exchange_host_seconds_per_rank", "of an exchange")),

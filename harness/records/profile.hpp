@@ -16,6 +16,7 @@
 namespace sparfuse::harness {
 
 inline constexpr const char* kMeasured = "measured";
+inline constexpr const char* kInLine = "in-line";  // Profile::host
 
 // [elements or bytes, seconds], of selections with the shape.
 struct ProfilePoint {
@@ -119,9 +120,10 @@ struct Profile {
   std::map<std::string, DeclaredLink> links;  // by class
   std::optional<AllReduceCurves> all_reduce;
   std::string all_gather;  // "two-level", or "": a ring
-  std::optional<double> side_slowdown, compute_slowdown, overlap;
+  std::string host;        // "in-line", or "": beside the network
+  std::optional<double> side_slowdown, compute_slowdown, overlap, payload_overlap, fused_overlap;
   std::optional<double> exchange_host_seconds, exchange_host_seconds_per_rank;
-  std::optional<double> exchange_seconds_per_element;
+  std::optional<double> exchange_seconds_per_element, host_growth, host_growth_from, entry_bytes;
 
   std::map<std::string, RelativeError> relative_errors;  // by JSON pointers to what they are of
   std::optional<double> seconds;                         // that measuring took

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/files/toml_file.hpp"
 
 namespace sparfuse::harness {
@@ -63,7 +64,7 @@ std::string KeyPlace::Whole() const {
 std::string KeyPlace::Keys() const {
   if (outer_ == nullptr) return "";
   const std::string outer = outer_->Keys();
-  return outer + (outer.empty() ? "" : ".") + std::string(name_);
+  return outer + (outer.empty() ? "" : ".") + Visible(name_);
 }
 
 void KeyPlace::Expected(const json& value, std::string_view what) const {

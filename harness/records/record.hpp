@@ -90,6 +90,7 @@ struct KeyInfo {
   // Of a cell: the file's value is the cell's, and the member's initial value the default. Of other
   // keys resolving knows what they mean (harness/experiment/resolver.hpp).
   bool as_given = false;
+  bool or_name = false;   // of a table: a file may give the name of one
   bool computed = false;  // of a cell: no file gives it
   CellRole cell = {};
 
@@ -468,9 +469,12 @@ struct Form<Options> {
   static void Read(const nlohmann::json& from, const KeyInfo& info, const KeyPlace& place,
                    Options& options);
   static void Scrub(Options& options, Leaves as, const Scrubber& scrubber);
-  static std::string TypeText(const KeyInfo&) { return "table"; }
-  static std::string WhatIsWrong(const KeyInfo&, const nlohmann::json& given) {
-    return given.is_object() ? "" : "a table";
+  static std::string TypeText(const KeyInfo& info) {
+    return info.or_name ? "table, or a name" : "table";
+  }
+  static std::string WhatIsWrong(const KeyInfo& info, const nlohmann::json& given) {
+    if (info.or_name && given.is_string()) return "";
+    return given.is_object() ? "" : info.or_name ? "a table or a name" : "a table";
   }
 };
 

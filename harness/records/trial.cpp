@@ -7,7 +7,10 @@
 
 #include "harness/files/canonical.hpp"
 #include "harness/files/npy.hpp"
+#include "harness/files/plain_text.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/records/record.hpp"
+#include "harness/records/trial_checks.hpp"
 
 namespace sparfuse::harness {
 
@@ -311,7 +314,30 @@ void CheckConfigAt(const KeyPlace& place, const json& config) {
   }
 }
 
+void RequirePlainTextAt(const json& stored, const KeyPlace& place) {
+  constexpr const char* kExpected = "text without control characters";
+  if (stored.is_string() && !IsPlainText(stored.get_ref<const std::string&>()))
+    place.Expected(stored, kExpected);
+  if (stored.is_array()) {
+    for (std::size_t i = 0; i < stored.size(); ++i)
+      RequirePlainTextAt(stored[i], KeyPlace(place, std::to_string(i)));
+  } else if (stored.is_object()) {
+    for (const auto& [key, value] : stored.items()) {
+      const KeyPlace at(place, key);
+      if (!IsPlainText(key) || key.find('\n') != std::string::npos)
+        at.Expected(value, "a key without control characters");
+      RequirePlainTextAt(value, at);
+    }
+  }
+}
+
+void CheckTime(const std::string& utc, const KeyPlace& place, const char* key) {
+  if (!IsUtcTime(utc)) KeyPlace(place, key).Expected(utc, "a time, as 2026-01-31T12:34:56.789Z");
+}
+
 void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
+  RequirePlainTextAt(stored, place);
+  CheckTime(trial.started_utc, place, "started_utc");
   for (const auto& [name, passed] : trial.checks) {
     if (trial.status == TrialStatus::kOk && !passed) {
       KeyPlace(place, "status")
@@ -323,6 +349,9 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   CheckConfigAt(KeyPlace(place, "config"), trial.config);
   if (trial.config_hash != ConfigHash(stored.at("config")))
     KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");
+  const auto system = stored.find("system");
+  if (system != stored.end() && trial.system_hash != ContentHash(*system))
+    KeyPlace(place, "system_hash").Expected(trial.system_hash, "the hash of system");
 }
 
 }  // namespace
@@ -382,7 +411,14 @@ Outcome OutcomeOf(const json& stored, std::string_view whole) {
 }
 
 Annotation AnnotationOf(const json& stored, std::string_view whole) {
-  return RecordOf<Annotation>(stored, whole);
+  Annotation annotation = RecordOf<Annotation>(stored, whole);
+  RequirePlainText(stored, whole);
+  CheckTime(annotation.created_utc, KeyPlace(whole), "created_utc");
+  return annotation;
+}
+
+void RequirePlainText(const json& stored, std::string_view whole) {
+  RequirePlainTextAt(stored, KeyPlace(whole));
 }
 
 bool IsOfEarlierBundle(const json& stored) {
@@ -409,6 +445,25 @@ void CheckConfig(const json& config, std::string_view whole) {
   const KeyPlace place(whole);
   if (!config.is_object()) place.Expected(config, "an object");
   CheckConfigAt(place, config);
+}
+
+std::string WhatConfigContradicts(const json& config, const json& trial, std::string_view whole) {
+  if (!SaysTheSame(config, trial["config"])) {
+    CheckConfig(config, whole);
+    if (const std::string hash = ConfigHash(config); trial["config_hash"] != hash) {
+      return fmt::format(
+          "config_hash: trial.json has {:.12}, and the hash of config.json is {:.12}",
+          trial["config_hash"].get<std::string>(), hash);
+    }
+  }
+  for (const char* key : {"block", "seed"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && trial[key] != *found) {
+      return fmt::format("{}: trial.json has {}, config.json has {}", key, Shown(trial[key]),
+                         Shown(*found));
+    }
+  }
+  return "";
 }
 
 json ScrubbedConfig(const json& config, const Scrubber& scrubber) {

@@ -336,7 +336,9 @@ JudgedSentence SentenceOf(const Claims& claims) {
                              words.ours,
                              words.verdict});
     made.table.rows.push_back(
-        {setting, words.expected, words.ours, std::to_string(claim.n), claim.mode, words.verdict});
+        {setting, words.expected, words.ours,
+         claim.mode == "modelled" ? std::to_string(claim.n) : made.table.BlocksText(claim.n),
+         claim.mode, words.verdict});
   }
   return made;
 }

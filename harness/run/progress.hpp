@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,55 +13,43 @@
 
 namespace sparfuse::harness {
 
-// From history where there is some, else from this run's mean of modelled and of live trials.
+// What a run still takes. A trial's time is estimated from history where there is some, else from
+// the trials of its kind that this run has finished: those of its workload and number of workers
+// where there are any. Estimates from history are scaled by what finished trials of the kind took
+// over their estimates; history itself weighs as one trial more.
 class RemainingTime {
  public:
   // Trials in the order of their ends.
-  RemainingTime(std::span<const PlannedTrial> first, std::span<const PlannedTrial> then) {
-    for (const auto& trials : {first, then}) {
-      for (const auto& trial : trials) {
-        trials_.push_back({trial.estimated_seconds, trial.config.modelled() ? 1u : 0u});
-      }
-    }
-  }
+  RemainingTime(std::span<const PlannedTrial> first, std::span<const PlannedTrial> then);
+
   // These run before those that are left.
-  void Insert(std::span<const PlannedTrial> next) {
-    std::vector<Trial> more;
-    for (const auto& trial : next)
-      more.push_back({trial.estimated_seconds, trial.config.modelled() ? 1u : 0u});
-    trials_.insert(trials_.begin() + static_cast<std::ptrdiff_t>(done_), more.begin(), more.end());
-  }
+  void Insert(std::span<const PlannedTrial> next);
   // The next one took its part of its launch.
-  void Done(double seconds) {
-    const std::size_t kind = trials_[done_++].kind;
-    spent_[kind] += seconds;
-    ++count_[kind];
-  }
+  void Done(double seconds);
   // What all trials take, those done included; below 0: not known.
-  double Planned() const {
-    const double remaining = Seconds();
-    return remaining < 0 ? -1 : spent_[0] + spent_[1] + remaining;
-  }
+  double Planned() const;
   // Below 0: not known.
-  double Seconds() const {
-    double sum = 0;
-    for (std::size_t i = done_; i < trials_.size(); ++i) {
-      const auto [estimate, kind] = trials_[i];
-      if (estimate <= 0 && count_[kind] == 0) return -1;
-      sum += estimate > 0 ? estimate : spent_[kind] / static_cast<double>(count_[kind]);
-    }
-    return sum;
-  }
+  double Seconds() const;
 
  private:
   struct Trial {
-    double estimate;
-    std::size_t kind;  // 0 live, 1 modelled
+    double estimate;  // 0: no history
+    std::size_t kind, alike;
   };
+  // Finished trials of a kind, or of one workload and number of workers of it.
+  struct Finished {
+    double seconds = 0, seconds_of_estimated = 0, estimated = 0;
+    std::size_t count = 0;
+    double Mean() const { return seconds / static_cast<double>(count); }
+  };
+  Trial Noted(const PlannedTrial& trial);
+  std::size_t GroupOf(const std::string& name);
+
   std::vector<Trial> trials_;
   std::size_t done_ = 0;
-  double spent_[2] = {};
-  std::size_t count_[2] = {};
+  double spent_ = 0;
+  std::map<std::string, std::size_t> groups_;  // by what they have in common: position below
+  std::vector<Finished> finished_;
 };
 
 class Progress {

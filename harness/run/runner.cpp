@@ -28,6 +28,7 @@
 #include "harness/run/live/run_fingerprints.hpp"
 #include "harness/run/model/model_trial.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
+#include "harness/run/plan/plan_checks.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/run/progress.hpp"
 #include "harness/run/trial_writer.hpp"
@@ -80,6 +81,7 @@ class Runner {
     disturbances_.emplace(rows);
     TrialPlan live = PlanLive(context_, experiments, rows);
     if (options_.modelled_only) KeepProfiles(live);
+    RequireData(experiments, live);
     CheckLauncher(live);
     TrialPlan modelled = PlanModelled(context_, experiments, rows);
     summary_.present += live.present + modelled.present;
@@ -117,6 +119,18 @@ class Runner {
   }
 
  private:
+  // Before anything starts.
+  static void RequireData(const std::vector<Experiment>& experiments, const TrialPlan& live) {
+    const bool needed = std::ranges::any_of(live.trials, [](const PlannedTrial& trial) {
+      return !trial.config.data.empty() || !trial.config.weights.empty();
+    });
+    if (!needed) return;
+    for (const Experiment& experiment : experiments) {
+      const std::vector<std::string> missing = MissingData(experiment);
+      if (!missing.empty()) SPARFUSE_THROW(kData, fmt::format("{}", fmt::join(missing, "\n")));
+    }
+  }
+
   // Which may take minutes where hosts are sent their part: no error where it was told to end.
   void BeginLaunches() {
     try {
@@ -159,11 +173,6 @@ class Runner {
     return rows;
   }
 
-  static void KeepProfiles(TrialPlan& live) {
-    std::erase_if(live.trials,
-                  [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
-  }
-
   // The same trials with what was measured since; without those that the store has by now.
   std::vector<PlannedTrial> WithProfiles(const std::vector<PlannedTrial>& later,
                                          const std::vector<Experiment>& experiments) {
@@ -181,8 +190,11 @@ class Runner {
     if (!live.trials.empty() && ::access(options_.worker.c_str(), X_OK) != 0) {
       SPARFUSE_THROW(kConfig,
                      fmt::format("no worker at {}: expected the executable sparfuse-worker; "
-                                 "live trials need a build with LibTorch and MPI",
-                                 options_.worker.string()));
+                                 "{} need a build with LibTorch and MPI (scripts/setup)",
+                                 options_.worker.string(),
+                                 options_.modelled_only
+                                     ? "profiles of this machine, which modelled trials take,"
+                                     : "live trials"));
     }
     if (!live.trials.empty()) CheckMayLaunch(options_.launch);
     for (const PlannedTrial& trial : live.trials) CheckMayLaunch(trial.config, options_.launch);

@@ -10,11 +10,23 @@
 #include "harness/catalog/python_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/records/record.hpp"
 #include "harness/store/origin.hpp"
 #include "harness/store/scrubber.hpp"
 
 namespace sparfuse::harness {
+
+namespace {
+
+// Writes out what readers would refuse in a text.
+class MadeVisible final : public Scrubber {
+ public:
+  std::string Scrubbed(const std::string& text, Leaves) const override { return Visible(text); }
+};
+
+}  // namespace
 
 std::string StemOf(const PlannedTrial& trial, const std::string& origin) {
   const auto& config = trial.config;
@@ -48,6 +60,7 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   const std::filesystem::path directory = store_.Directory(id);
   Trial trial;
   static_cast<TrialResult&>(trial) = std::move(outcome);
+  ScrubRecord(trial, MadeVisible());  // a compiler or a library may colour what it says
   trial.trial_id = id;
   trial.system = planned.system;
   // What ran, where the plan knew another: a launcher may choose among its hosts.

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 // Raised where the tables change: an index with another number is made again.
-constexpr int kIndexVersion = 7;
+constexpr int kIndexVersion = 8;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, par
   link_gbps REAL, batch_per_worker INTEGER, block INTEGER, seed INTEGER, config_hash TEXT,
   system_hash TEXT, origin TEXT, original_id TEXT, source_commit TEXT, status TEXT,
   failure_kind TEXT, directory TEXT, started_utc TEXT, seconds REAL, config_json TEXT, system_json TEXT,
-  provenance_json TEXT, revisions_json TEXT, launch_json TEXT, quiet_json TEXT, file_mtime_ns INTEGER, file_size INTEGER,
+  provenance_json TEXT, revisions_json TEXT, launch_json TEXT, quiet_json TEXT, contradiction TEXT, file_mtime_ns INTEGER, file_size INTEGER,
   file_inode INTEGER);
 CREATE INDEX IF NOT EXISTS trial_config ON trial(config_hash);
 CREATE TABLE IF NOT EXISTS metric(trial_id TEXT, name TEXT, value REAL, unit TEXT,
@@ -67,7 +67,7 @@ struct Index::Writer {
   explicit Writer(const Index& index)
       : trial(index,
               "INSERT INTO trial VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-              "?,?,?,?)"),
+              "?,?,?,?,?)"),
         metric(index, "INSERT INTO metric VALUES(?,?,?,?)"),
         check(index, "INSERT INTO check_result VALUES(?,?,?)"),
         revision(index, "INSERT INTO revision VALUES(?,?,?)") {}
@@ -212,7 +212,9 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
   const std::string launch = LaunchText(row.launch);  // bound text must live until Run
-  writer_->trial.Bind(launch).Bind(row.quiet.Text());
+  // Of a row that was just read: no other annotation is there yet.
+  const std::string contradiction = row.annotations.empty() ? "" : row.annotations.front();
+  writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(contradiction);
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();
   for (const auto& [name, value] : row.metrics) {

@@ -100,7 +100,7 @@ std::vector<TrialRow> Index::Rows() const {
                   "system_hash, origin, original_id, status, failure_kind, directory, "
                   " started_utc, workers, block, seed, seconds, config_json, system_json, "
                   "provenance_json, revisions_json, "
-                  "launch_json, quiet_json, "
+                  "launch_json, quiet_json, contradiction, "
                   "file_mtime_ns, file_size, file_inode FROM trial");
   while (trial.Step()) {
     TrialRow& row = rows.emplace_back();
@@ -120,6 +120,8 @@ std::vector<TrialRow> Index::Rows() const {
     row.revisions = texts.Of(trial.View(column++), "revisions_json");
     row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
     row.quiet = texts.Own(trial.View(column++), "quiet_json");
+    if (const auto contradiction = trial.View(column++); !contradiction.empty())
+      row.annotations.emplace_back(contradiction);
     row.stamp = StampIn(trial, column);
   }
   std::sort(rows.begin(), rows.end(),

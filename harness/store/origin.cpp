@@ -43,6 +43,16 @@ std::string OriginBy(const std::string& store_id, const std::string& system_hash
   return Sha256Hex(store_id + "\n" + system_hash).substr(0, 8);
 }
 
+// "" for no folder, and for one that no trial was run into.
+std::string KnownStoreId(const std::filesystem::path& results) {
+  return !results.empty() && SomethingIsAt(results / "store.json") ? StoreId(results) : "";
+}
+
+bool IsOwn(const TrialRow& row, const std::string& store_id) {
+  if (row.origin.empty()) return row.original_id.empty();
+  return !store_id.empty() && row.origin == OriginBy(store_id, row.system_hash);
+}
+
 // Sets whose blocks those of `rows` are. is_own: whether the reading store ran a row.
 void NameStores(std::vector<TrialRow>& rows, const std::vector<bool>& is_own) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -81,15 +91,15 @@ std::string OriginOf(const StoreLock&, const std::filesystem::path& results,
   return OriginBy(StoreId(results), system_hash);
 }
 
+bool RanHere(const TrialRow& trial, const std::filesystem::path& results) {
+  return IsOwn(trial, KnownStoreId(results));
+}
+
 void TellStoresApart(std::vector<TrialRow>& rows, const std::filesystem::path& results) {
-  const bool stored = !results.empty() && SomethingIsAt(results / "store.json");
-  const std::string own = stored ? StoreId(results) : "";
+  const std::string own = KnownStoreId(results);
   std::set<std::string> apart;  // origins
   std::vector<bool> is_own;
-  for (const TrialRow& row : rows) {
-    is_own.push_back(row.origin.empty() ? row.original_id.empty()
-                                        : stored && row.origin == OriginBy(own, row.system_hash));
-  }
+  for (const TrialRow& row : rows) is_own.push_back(IsOwn(row, own));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const TrialRow& row = rows[i];
     if (is_own[i] || row.origin.empty() || row.mode == "modelled" || row.imported()) continue;

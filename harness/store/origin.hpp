@@ -16,6 +16,9 @@ namespace sparfuse::harness {
 std::string OriginOf(const StoreLock& lock, const std::filesystem::path& results,
                      const std::string& system_hash);
 
+// Whether the store whose results folder this is ran the trial, which may have come back to it.
+bool RanHere(const TrialRow& trial, const std::filesystem::path& results);
+
 // Live trials whose ranks were on several hosts say of these what one host is, and not which they
 // are or what lies between them. So those that another store ran are of a system of their own, with
 // all that it ran on such a host: this makes "HASH@ORIGIN" of their rows' system_hash. results: of

@@ -11,7 +11,8 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/records/cell_config.hpp"
+#include "harness/records/trial_checks.hpp"
+#include "harness/store/evidence/recomputed.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
@@ -22,30 +23,15 @@ using nlohmann::json;
 
 constexpr std::size_t kBatch = 256;  // files whose content is in memory at once, twice
 
-// Compares the hashes of a trial with the configuration that it was started with and with its
-// system. "" or the hash that trial.json contradicts.
-std::string WhatHashesContradict(const fs::path& directory, const json& trial) {
-  const auto contradicts = [&](const char* key, const std::string& what, const std::string& hash) {
-    return trial[key] == hash
-               ? ""
-               : fmt::format("{}: trial.json has {:.12}, and the hash of {} is {:.12}", key,
-                             trial[key].get<std::string>(), what, hash);
-  };
-  std::string wrong;
-  if (const fs::path file = directory / "config.json"; SomethingIsAt(file)) {
-    try {
-      const json config = ReadJsonFile(file);
-      if (!SaysTheSame(config, trial["config"])) {
-        CheckConfig(config, file.native());
-        wrong = contradicts("config_hash", "config.json", ConfigHash(config));
-      }
-    } catch (const Error& error) {
-      wrong = error.what();
-    }
+// "" or how trial.json contradicts the configuration that the trial was started with.
+std::string WhatItsConfigContradicts(const fs::path& directory, const json& trial) {
+  const fs::path file = directory / "config.json";
+  if (!SomethingIsAt(file)) return "";
+  try {
+    return WhatConfigContradicts(ReadJsonFile(file), trial, file.native());
+  } catch (const Error& error) {
+    return error.what();
   }
-  if (wrong.empty() && trial.contains("system"))
-    wrong = contradicts("system_hash", "its system", ContentHash(trial["system"]));
-  return wrong;
 }
 
 ReadTrial Read(const fs::path& trials, const TrialFile& file) {
@@ -64,18 +50,23 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
     const Trial trial = TrialOf(stored, name);
     if (trial.trial_id != file.place) {
       leave_out(name, fmt::format("trial_id: expected \"{}\", its place", file.place));
-    } else if (const std::string hash = WhatHashesContradict(directory, stored); !hash.empty()) {
-      leave_out(directory.string(), hash);
+    } else if (const std::string wrong = WhatItsConfigContradicts(directory, stored);
+               !wrong.empty()) {
+      leave_out(directory.string(), wrong);
     } else {
       read.row = RowOf(trial);
+      const std::string differs = RecomputeMetrics(trial, directory).differs;
+      if (!differs.empty()) read.row.annotations.push_back(std::string(kNotOfItsSeries) + differs);
       read.row.stamp = file.stamp;
       // What the index wants is made here, where there are several threads.
       for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,
                                      &read.row.revisions, &read.row.quiet})
         text->Text();
     }
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     read.problem = fmt::format("{}; left out", error.what());
+  } catch (const std::exception& error) {  // which does not know whose it is
+    leave_out((directory / "trial.json").string(), error.what());
   }
   return read;
 }

@@ -116,20 +116,24 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   double loss = 0;
   double residual_norm = 0;
   double imbalance = 0;
+  double loader_wait = 0;
   std::array<double, kCounters.size()> sums{};
   for (std::size_t s = 0; s < log.front().size(); ++s) {
     if (!log.front()[s].measured) continue;
     const LoggedStep* slow = &log.front()[s];
+    double longest_wait = 0;
     for (const auto& rank : log) {
       if (rank[s].record.step_seconds > slow->record.step_seconds) slow = &rank[s];
       for (std::size_t c = 0; c < kCounters.size(); ++c) {
         sums[c] += static_cast<double>(rank[s].record.*kCounters[c].member);
       }
       residual_norm += rank[s].record.residual_norm;
+      longest_wait = std::max(longest_wait, rank[s].loader_wait_seconds);
       loss += rank[s].loss;
       ++measured;
     }
     slowest.push_back(slow);
+    loader_wait += longest_wait;
     imbalance += ServedImbalance(log, s);
   }
   MetricValues metrics;
@@ -164,6 +168,8 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   // gamma(P): of collectives that sum on the way.
   if (const double summed = numbers["summed"]; summed > 0)
     add("densification", summed / numbers["selected"], "");
+  if (loader_wait > 0)
+    add("loader_wait_seconds", loader_wait / static_cast<double>(slowest.size()), "seconds");
   if (imbalance > 0) add("imbalance", imbalance / static_cast<double>(slowest.size()), "");
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     add("residual_norm", residual_norm / measured, "");
@@ -205,6 +211,11 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
   add("measured", "", [](const Row& row) { return row.logged->measured; });
   add("round", "", [](const Row& row) { return std::int64_t{row.logged->round}; });
   add("loss", "nats", [](const Row& row) { return row.logged->loss; });
+  if (std::ranges::any_of(rows,
+                          [](const Row& row) { return row.logged->loader_wait_seconds > 0; })) {
+    add("loader_wait_seconds", "seconds",
+        [](const Row& row) { return row.logged->loader_wait_seconds; });
+  }
   for (const Duration& duration : kDurations) {
     add(duration.name, "seconds",
         [&](const Row& row) { return row.logged->record.*duration.member; });
@@ -234,6 +245,7 @@ LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) 
   logged.round = static_cast<std::int32_t>(
       std::clamp<std::int64_t>(whole("round"), 0, std::numeric_limits<std::int32_t>::max()));
   logged.loss = value("loss");
+  logged.loader_wait_seconds = value("loader_wait_seconds");
   for (const Duration& duration : kDurations) logged.record.*duration.member = value(duration.name);
   for (const Counter& counter : kCounters)
     logged.record.*counter.member =

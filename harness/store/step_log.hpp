@@ -18,6 +18,7 @@ struct LoggedStep {
   double loss = 0;
   StepRecord record;
   std::int32_t round = 0;  // of trials that take turns, from 1; 0: warm-up, and all other trials
+  double loader_wait_seconds = 0;  // for prepared data
 };
 
 // [ranks][steps]; all ranks have the same steps.

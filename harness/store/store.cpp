@@ -104,8 +104,10 @@ std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> i
   for (const Annotation& annotation : annotations)
     reasons[annotation.trial_id].push_back(annotation.reason);
   for (TrialRow& row : indexed) {
-    const auto found = reasons.find(row.trial_id);
-    row.annotations = found == reasons.end() ? std::vector<std::string>() : found->second;
+    std::erase_if(row.annotations,
+                  [](const auto& reason) { return !reason.starts_with(kNotOfItsSeries); });
+    if (const auto found = reasons.find(row.trial_id); found != reasons.end())
+      Append(found->second, row.annotations);
   }
   NameLeftOut(trials, left_out, problems);
   SortByAge(indexed);
@@ -263,9 +265,12 @@ Index Store::OpenIndex(const StoreLock& lock, std::vector<std::string>& problems
 void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) const {
   Index::IsThere(index_path());
   const fs::path fresh = results_ / "index.sqlite.new";
-  {
+  try {
     Index index = Index::Create(fresh);
     Follow(index, problems);
+  } catch (...) {
+    ::unlink(fresh.c_str());  // half of it would fill the disk further
+    throw;
   }
   ::unlink((index_path().string() + "-journal").c_str());  // of the file that is replaced
   fs::rename(fresh, index_path());
@@ -291,10 +296,16 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
     rows = index.Rows();
   }
   if (!follows && ::access(results_.c_str(), W_OK) == 0) {
-    if (auto lock = StoreLock::TryLock(results_)) {
-      const Index index = OpenIndex(*lock, problems);
-      lock.reset();
-      return index.Rows();
+    try {
+      std::vector<std::string> named;
+      if (auto lock = StoreLock::TryLock(results_)) {
+        const Index index = OpenIndex(*lock, named);
+        lock.reset();
+        Append(named, problems);
+        return index.Rows();
+      }
+    } catch (const Error& error) {  // a full disk: what the index lacks is read all the same
+      unread.push_back(fmt::format("{}; the trials are read without it", error.what()));
     }
   }
   Append(unread, problems);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/clusters/profile_folders.hpp"
@@ -25,10 +26,9 @@ struct SweptTrials {
 // that links lead to are as good as folders.
 class Store {
  public:
-  explicit Store(const std::filesystem::path& results)
-      : results_(results), profiles_(results / "profiles") {}
-  Store(const std::filesystem::path& results, const std::filesystem::path& project_profiles)
-      : results_(results), profiles_(results / "profiles", project_profiles) {}
+  explicit Store(const std::filesystem::path& results) : Store(results, results / "profiles") {}
+  Store(const std::filesystem::path& results, ProfileFolders profiles)
+      : results_(results), profiles_(std::move(profiles)) {}
 
   const std::filesystem::path& results() const noexcept { return results_; }
   std::filesystem::path trials() const { return results_ / "trials"; }

@@ -692,7 +692,7 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
 
   const ReferenceStep step = DenseStep(made.workload, model.batch, model.facts().world);
   if (step.workers <= made.cluster.ranks())
-    made.modelled_ms = 1e3 * ModelledSeconds(made.cluster, step);
+    made.modelled_ms = 1e3 * Modelled(made.cluster, step);
   return made;
 }
 

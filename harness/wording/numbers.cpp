@@ -14,6 +14,8 @@ constexpr const char* kThin = "\u2009";
 // unless both round to about the same.
 constexpr double kLopsided = 1.2;
 constexpr double kAboutTheSame = 0.005;
+// A half that is longer, relative to its value, is shown by its end: "± 300 %" says nothing of it.
+constexpr double kLongestPercentage = 0.5;
 
 std::string Number(double value) {
   if (value == 0) return "0";
@@ -58,24 +60,37 @@ std::string RatioNumber(double value) {
 
 }  // namespace
 
-std::string Quantity(double value, std::string_view unit) {
-  const Scale scale = ScaleOf(value, unit);
+std::string Quantity(double value, std::string_view unit, double like) {
+  const Scale scale = ScaleOf(like, unit);
   return scale.Of(value) + scale.unit;
 }
 
-std::string SpreadText(const Interval& interval, std::string_view unit) {
+std::string Quantity(double value, std::string_view unit) { return Quantity(value, unit, value); }
+
+namespace {
+
+std::string SpreadIn(const Scale& scale, const Interval& interval) {
   if (!interval.has_bounds()) return "";
   const double above = interval.high / interval.value - 1;
   const double below = 1 - interval.low / interval.value;
   const auto [less, more] = std::minmax(above, below);
-  if (more <= kLopsided * less || more - less <= kAboutTheSame)
-    return fmt::format(" ± {:.1f} %", 100 * more);
-  const Scale scale = ScaleOf(interval.value, unit);
+  const bool alike = more <= kLopsided * less || more - less <= kAboutTheSame;
+  if (alike && more <= kLongestPercentage) return fmt::format(" ± {:.1f} %", 100 * more);
   return fmt::format(" [{}, {}]", scale.Of(interval.low), scale.Of(interval.high));
 }
 
+}  // namespace
+
+std::string SpreadText(const Interval& interval, std::string_view unit) {
+  return SpreadIn(ScaleOf(interval.value, unit), interval);
+}
+
+std::string IntervalText(const Interval& interval, std::string_view unit, double like) {
+  return Quantity(interval.value, unit, like) + SpreadIn(ScaleOf(like, unit), interval);
+}
+
 std::string IntervalText(const Interval& interval, std::string_view unit) {
-  return Quantity(interval.value, unit) + SpreadText(interval, unit);
+  return IntervalText(interval, unit, interval.value);
 }
 
 std::string RatioText(const std::optional<Interval>& ratio) {

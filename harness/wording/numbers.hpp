@@ -15,12 +15,15 @@ inline constexpr const char* kNone = "–";
 
 // Three significant digits, thousands apart by thin spaces, seconds and bytes scaled: "12.3 ms".
 std::string Quantity(double value, std::string_view unit);
+// The same in the scale of `like`, as all values of a column are.
+std::string Quantity(double value, std::string_view unit, double like);
 
 // What follows an interval's value: " ± 2.1 %", or " [310, 420]" in the value's scale if the
-// interval is lopsided; "" without ends. Precondition: the value is above 0.
+// interval is lopsided or longer than half the value; "" without ends. Precondition: the value is above 0.
 std::string SpreadText(const Interval& interval, std::string_view unit);
 // Both: "3 412 images/s ± 2.1 %".
 std::string IntervalText(const Interval& interval, std::string_view unit);
+std::string IntervalText(const Interval& interval, std::string_view unit, double like);
 
 // "1.31x [1.27, 1.35]", without the ends where one block leaves none; kNone for nothing.
 std::string RatioText(const std::optional<Interval>& ratio);

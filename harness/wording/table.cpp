@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
+#include <utility>
 
 namespace sparfuse::harness {
 
@@ -25,6 +27,12 @@ std::size_t Table::NoteOf(const std::string& note) {
   if (found != notes.end()) return static_cast<std::size_t>(found - notes.begin()) + 1;
   notes.push_back(note);
   return notes.size();
+}
+
+std::string Table::BlocksText(std::size_t blocks) {
+  if (blocks != 2) return std::to_string(blocks);
+  return fmt::format("2 [{}]", NoteOf("n = 2: an interval of two blocks says little, for its width "
+                                      "is made of one difference"));
 }
 
 nlohmann::json ToJson(const Table& table) {
@@ -49,17 +57,39 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-std::string Markdown(const Table& table) {
+// A cell is one line.
+std::string OnOneLine(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::string MarkdownText(const std::string& text) {
+  return Replaced(OnOneLine(text), "|", "\\|");
+}
+
+std::vector<std::size_t> WidthsOf(const Table& table, std::string (*shown)(const std::string&)) {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    std::size_t width = Width(table.columns[c]);
-    for (const auto& row : table.rows) width = std::max(width, Width(Replaced(row[c], "|", "\\|")));
+    std::size_t width = Width(shown(table.columns[c]));
+    for (const auto& row : table.rows) width = std::max(width, Width(shown(row[c])));
     widths.push_back(width);
   }
+  return widths;
+}
+
+std::string BelowTable(const Table& table) {
+  std::string text = table.caption.empty() ? "" : "\n" + table.caption + "\n";
+  for (std::size_t i = 0; i < table.notes.size(); ++i)
+    text += fmt::format("\n[{}] {}\n", i + 1, table.notes[i]);
+  return text;
+}
+
+std::string Markdown(const Table& table) {
+  const std::vector<std::size_t> widths = WidthsOf(table, MarkdownText);
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text = "|";
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      const std::string cell = Replaced(cells[c], "|", "\\|");
+      const std::string cell = MarkdownText(cells[c]);
       text += " " + cell + std::string(widths[c] - Width(cell), ' ') + " |";
     }
     return text + "\n";
@@ -70,31 +100,47 @@ std::string Markdown(const Table& table) {
   for (const std::size_t width : widths) text += std::string(width + 2, '-') + "|";
   text += "\n";
   for (const auto& row : table.rows) text += line(row);
-  if (!table.caption.empty()) text += "\n" + table.caption + "\n";
-  for (std::size_t i = 0; i < table.notes.size(); ++i) {
-    text += fmt::format("\n[{}] {}\n", i + 1, table.notes[i]);
-  }
-  return text;
+  return text + BelowTable(table);
 }
 
-std::string LatexText(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\') {
-      out += "\\textbackslash{}";
-    } else if (c == '~') {
-      out += "\\textasciitilde{}";
-    } else if (c == '^') {
-      out += "\\textasciicircum{}";
-    } else {
-      if (std::string_view("&%$#_{}").find(c) != std::string_view::npos) out += '\\';
-      out += c;
+std::string PlainText(const Table& table) {
+  const std::vector<std::size_t> widths = WidthsOf(table, [](const std::string& text) {
+    return OnOneLine(text);
+  });
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string text;
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      const std::string cell = OnOneLine(cells[c]);
+      const std::string room(widths[c] - Width(cell), ' ');
+      const bool right = c < table.alignment.size() && table.alignment[c] == 'r';
+      text += (c > 0 ? "  " : "") + (right ? room + cell : cell + room);
     }
+    return text.erase(text.find_last_not_of(' ') + 1) + "\n";
+  };
+  std::string text = table.title + "\n\n" + line(table.columns);
+  for (const auto& row : table.rows) text += line(row);
+  return text + BelowTable(table);
+}
+
+// What LaTeX takes for a command, and characters that its fonts are not sure to have.
+std::string LatexText(const std::string& given) {
+  std::string out;
+  for (const char c : OnOneLine(given)) {
+    static const std::map<char, std::string> kOf = {
+        {'\\', "\\textbackslash{}"}, {'~', "\\textasciitilde{}"}, {'^', "\\textasciicircum{}"},
+        {'<', "\\textless{}"},       {'>', "\\textgreater{}"},    {'|', "\\textbar{}"},
+        {'"', "''"},                 {'&', "\\&"},                {'%', "\\%"},
+        {'$', "\\$"},                {'#', "\\#"},                {'_', "\\_"},
+        {'{', "\\{"},                {'}', "\\}"}};
+    const auto known = kOf.find(c);
+    out += known == kOf.end() ? std::string(1, c) : known->second;
   }
-  out = Replaced(out, "±", "$\\pm$");
-  out = Replaced(out, "–", "--");
-  out = Replaced(out, "µ", "$\\mu$");
-  return Replaced(out, "\u2009", "\\,");
+  static const std::pair<const char*, const char*> kCharacters[] = {
+      {"±", "$\\pm$"},   {"–", "--"},       {"µ", "$\\mu$"},         {"×", "$\\times$"},
+      {"≤", "$\\leq$"},  {"≥", "$\\geq$"},  {"−", "$-$"},           {"→", "$\\rightarrow$"},
+      {"\u2009", "\\,"}, {"\u202f", "\\,"}, {"\u00a0", "~"}};
+  for (const auto& [character, written] : kCharacters) out = Replaced(out, character, written);
+  return out;
 }
 
 std::string Latex(const Table& table) {
@@ -102,16 +148,20 @@ std::string Latex(const Table& table) {
     std::string text;
     for (std::size_t c = 0; c < cells.size(); ++c)
       text += (c > 0 ? " & " : "") + LatexText(cells[c]);
+    // Behind a row's end these two would be the row's options.
+    if (text.starts_with('[') || text.starts_with('*')) text = "{}" + text;
     return text + " \\\\\n";
   };
-  std::string text =
-      "\\begin{table}\n\\caption{" + LatexText(table.title) +
-      (table.caption.empty() ? "" : ". " + LatexText(table.caption)) + "}\n\\begin{tabular}{" +
-      (table.alignment.empty() ? std::string(table.columns.size(), 'l') : table.alignment) +
-      "}\n\\hline\n";
-  text += line(table.columns) + "\\hline\n";
+  std::string text = "% \\usepackage{booktabs}\n\\begin{table}\n\\caption{" +
+                     LatexText(table.title) +
+                     (table.caption.empty() ? "" : ". " + LatexText(table.caption)) +
+                     "}\n\\begin{tabular}{" +
+                     (table.alignment.empty() ? std::string(table.columns.size(), 'l')
+                                              : table.alignment) +
+                     "}\n\\toprule\n";
+  text += line(table.columns) + "\\midrule\n";
   for (const auto& row : table.rows) text += line(row);
-  text += "\\hline\n\\end{tabular}\n";
+  text += "\\bottomrule\n\\end{tabular}\n";
   for (std::size_t i = 0; i < table.notes.size(); ++i) {
     text += fmt::format("\n[{}] {}\n", i + 1, LatexText(table.notes[i]));
   }
@@ -129,8 +179,16 @@ std::string Field(const ordered_json& value) {
 
 }  // namespace
 
+TableFormat TableFormatOf(std::string_view name) {
+  return name == "latex"  ? TableFormat::kLatex
+         : name == "text" ? TableFormat::kText
+                          : TableFormat::kMarkdown;
+}
+
 std::string Render(const Table& table, TableFormat format) {
   switch (format) {
+    case TableFormat::kText:
+      return PlainText(table);
     case TableFormat::kMarkdown:
       return Markdown(table);
     case TableFormat::kLatex:

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sparfuse::harness {
@@ -24,11 +25,17 @@ struct Table {
   void AddRow(std::vector<std::string> row, std::string look);
   // The position of a note, from 1; it is added where the table lacks it.
   std::size_t NoteOf(const std::string& note);
+  // A number of blocks for a column of them: "7"; "2 [1]" with a note, for the interval of two
+  // blocks hangs on a single difference.
+  std::string BlocksText(std::size_t blocks);
 };
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
 
-enum class TableFormat { kMarkdown, kLatex };
+// kText: columns side by side, for a terminal. kLatex: rules of the package booktabs.
+enum class TableFormat { kText, kMarkdown, kLatex };
+// Of "text", "md" or "latex".
+TableFormat TableFormatOf(std::string_view name);
 std::string Render(const Table& table, TableFormat format);
 
 // Comma-separated values (RFC 4180, with line feeds): a line of the keys of `columns`, in its

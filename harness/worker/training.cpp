@@ -136,6 +136,9 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
                                  std::to_string(step));
   }
   logged.record.residual_norm = engine_->ResidualNorm();
+  logged.loader_wait_seconds = workload_->TakeLoaderWait();
+  // On a card a step's data is waited for before the step.
+  if (rank_.device.kind == DeviceKind::kCuda) training_seconds_ += logged.loader_wait_seconds;
   log_.push_back(logged);
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
@@ -145,17 +148,22 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   }
 }
 
-// Rank 0 evaluates, the others wait; replicas are equal.
+// Rank 0 evaluates, the others wait; replicas are equal, and running statistics their mean.
 void Training::Evaluate(std::uint64_t step) {
+  AverageStatistics(rank_, *workload_);
   std::int64_t reached = 0;
+  double loss = 0;
   if (rank_.rank() == 0) {
     const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
     evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
+    loss = evaluation.loss;
     if (config_.target) {
       reached = descriptor_.higher_is_better ? evaluation.metric >= *config_.target
                                              : evaluation.metric <= *config_.target;
     }
   }
+  rank_.BroadcastFromZero(std::as_writable_bytes(std::span(&loss, 1)));
+  workload_->Observe(loss);
   reached_target_ = rank_.Max({reached})[0] != 0;
 }
 

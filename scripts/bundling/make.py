@@ -42,6 +42,8 @@ TRAVELS = ["LICENSE", "experiments", "harness/figures", "results/profiles", "res
            "scripts/bench_programs.py", "scripts/bench_table.py", "scripts/bundled", "scripts/launchers",
            "scripts/shaped_network", "scripts/why_no_gpu.py"]
 WITH_TESTS = ["baselines", "core", "harness", "tests", "workloads"]
+# What a trial runs is made of these; other files, a user's own among them, change no result.
+SOURCES = ["CMakeLists.txt", "CMakePresets.json", "core", "baselines", "workloads", "harness"]
 DATA = "results/data"  # of the workloads; git does not know them
 # Programs resemble one another; the dictionary must reach from one to the next.
 DICTIONARY_BYTES = 192 << 20
@@ -89,7 +91,8 @@ def git(*arguments):
 
 def source():
     """As the program describes a checkout."""
-    return {"commit": git("rev-parse", "HEAD").strip(), "dirty": bool(git("status", "--porcelain").strip())}
+    changes = git("status", "--porcelain", "--", *SOURCES)
+    return {"commit": git("rev-parse", "HEAD").strip(), "dirty": bool(changes.strip())}
 
 
 def add_tree(archive, names):

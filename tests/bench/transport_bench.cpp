@@ -1,33 +1,39 @@
-// Times the transports: ping-pong latency and ring all-reduce throughput, over threads and over an
-// emulated link of 1 Gbit/s. `gbps` is what one rank sends, in 10^9 bit/s.
+// Times the transports: ping-pong latency and ring all-reduce throughput, over threads, over an
+// emulated link of 1 Gbit/s and over TCP of this host, beside two threads with a socket and nothing
+// else. `gbps` is what one rank sends, in 10^9 bit/s.
 #include <benchmark/benchmark.h>
+#include <netinet/in.h>
 
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "core/collective/collective.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/threads.hpp"
+#include "tests/support/run_ranks.hpp"
 
 namespace sparfuse {
 namespace {
 
 constexpr int kRanks = 2;
-enum Transport : std::int64_t { kThreads, kShaped };
+enum Transport : std::int64_t { kThreads, kShaped, kTcp };
 
 // Two ranks of this process.
 class Pair {
  public:
-  explicit Pair(std::int64_t transport) : worlds_(MakeThreadsWorld(kRanks, 1)) {
+  explicit Pair(std::int64_t transport)
+      : worlds_(transport == kTcp ? testing::MakeTcpWorlds(kRanks, 1)
+                                  : MakeThreadsWorld(kRanks, 1)) {
     std::vector<std::future<std::unique_ptr<ProgressLoop>>> loops;  // ranks meet to be shaped
     for (auto& world : worlds_) {
       loops.push_back(std::async(std::launch::async, [&world, transport] {
         constexpr std::chrono::seconds kDeadline{60};
         return std::make_unique<ProgressLoop>(
             [&]() -> std::unique_ptr<Communicator> {
-              if (transport == kThreads) return std::move(world);
+              if (transport != kShaped) return std::move(world);
               return MakeShaped(std::move(world), {{.gbps = 1.0, .alpha_seconds = 100e-6}},
                                 kDeadline);
             },
@@ -51,11 +57,49 @@ class Pair {
   std::vector<std::unique_ptr<ProgressLoop>> loops_;
 };
 
+constexpr int kRounds = 20;  // of an iteration
+
+void CountOneWay(benchmark::State& state) {
+  state.counters["one_way_seconds"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * 2 * kRounds,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+// What TCP takes by itself: two threads, blocking.
+void BarePingPong(benchmark::State& state) {
+  const Socket listener(::socket(AF_INET, SOCK_STREAM, 0));
+  HostAddress address = ParseHost("127.0.0.1", 0);
+  auto* const name = reinterpret_cast<sockaddr*>(&address.storage);
+  ::bind(listener.get(), name, address.length);
+  ::listen(listener.get(), 1);
+  ::getsockname(listener.get(), name, &address.length);
+  const Socket one(::socket(AF_INET, SOCK_STREAM, 0));
+  ::connect(one.get(), name, address.length);
+  const Socket two(::accept(listener.get(), nullptr, nullptr));
+  SendAtOnce(one);
+  SendAtOnce(two);
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::thread echo([&] {
+    std::vector<std::byte> data(bytes);
+    while (::recv(two.get(), data.data(), bytes, MSG_WAITALL) > 0)
+      ::send(two.get(), data.data(), bytes, MSG_NOSIGNAL);
+  });
+  std::vector<std::byte> data(bytes);
+  for (auto _ : state) {
+    for (int i = 0; i < kRounds; ++i) {
+      ::send(one.get(), data.data(), bytes, MSG_NOSIGNAL);
+      ::recv(one.get(), data.data(), bytes, MSG_WAITALL);
+    }
+  }
+  ::shutdown(one.get(), SHUT_RDWR);
+  echo.join();
+  CountOneWay(state);
+}
+
 void PingPong(benchmark::State& state) {
   Pair pair(state.range(0));
   const auto bytes = static_cast<std::size_t>(state.range(1));
   std::vector<std::vector<std::byte>> data(kRanks, std::vector<std::byte>(bytes));
-  constexpr int kRounds = 20;
   for (auto _ : state) {
     pair.Run([&](Communicator& world) -> Task {
       const std::span<std::byte> own = data[static_cast<std::size_t>(world.rank())];
@@ -68,9 +112,7 @@ void PingPong(benchmark::State& state) {
       }
     });
   }
-  state.counters["one_way_seconds"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * 2 * kRounds,
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  CountOneWay(state);
 }
 
 void RingAllReduce(benchmark::State& state) {
@@ -91,14 +133,20 @@ void RingAllReduce(benchmark::State& state) {
                                               benchmark::Counter::kIsRate);
 }
 
+BENCHMARK(BarePingPong)
+    ->ArgName("bytes")
+    ->Arg(8)
+    ->Arg(65536)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK(PingPong)
-    ->ArgNames({"shaped", "bytes"})
-    ->ArgsProduct({{kThreads, kShaped}, {8, 65536}})
+    ->ArgNames({"transport", "bytes"})
+    ->ArgsProduct({{kThreads, kShaped, kTcp}, {8, 65536}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(RingAllReduce)
-    ->ArgNames({"shaped", "bytes"})
-    ->ArgsProduct({{kThreads, kShaped}, {4'000'000}})
+    ->ArgNames({"transport", "bytes"})
+    ->ArgsProduct({{kThreads, kShaped, kTcp}, {4'000'000}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

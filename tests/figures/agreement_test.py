@@ -91,7 +91,7 @@ class Agreement(unittest.TestCase):
         self.pair("one", 8, "slow", 100, 0.09)
         self.pair("one", 8, "fast", 400, -0.20)
         self.pair("two", 8, "fast", 200, 0.02)
-        summary, _, _, misses = self.tables().tables
+        summary, _, _, misses, _ = self.tables().tables
         errors = [f"{percent}{wording.THIN}%" for percent in ("9.0", "17.8", "-20.0")]
         self.assertEqual(summary.groups[0][1], [["all", "3", *errors, wording.NONE]])
         by_cluster = dict(summary.groups)["By cluster"]

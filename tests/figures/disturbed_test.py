@@ -78,6 +78,20 @@ class Disturbed(unittest.TestCase):
         words = self.words(paper.render(index, loaded, self.folder / "paper.html"))
         self.assertIn(f"Warning: {self.experiment.title}: {WARNING}.", words)
 
+    def test_the_page_of_a_paper_begins_with_what_was_run(self):
+        entry = {"id": "quick", "report": str(self.folder / "report.html")}
+        index = {"id": "safusion", "experiments": [entry], "not_run": [], "judged": judged({})}
+        self.experiment.calibration = ["safusion/Fig. 14/dense"]
+        places = [{"hardware": "profile safusion-local (declared)"}, {"hardware": "an EPYC"}]
+        self.experiment.provenance = {**self.experiment.provenance, "systems": places}
+        loaded = [(self.experiment, self.styles)]
+        text = paper.render(index, loaded, self.folder / "paper.html")
+        self.assertLess(text.index("What was run"), text.index("What was found"))
+        words = self.words(text)
+        self.assertIn("1 emulated of 2", words)
+        self.assertIn("an EPYC; profile safusion-local (declared)", words)
+        self.assertIn("safusion/Fig. 14/dense", words)
+
 
 if __name__ == "__main__":
     unittest.main()

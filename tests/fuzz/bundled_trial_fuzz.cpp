@@ -7,7 +7,7 @@
 #include "harness/bundle/bundle.hpp"
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/bundled_trial.hpp"
-#include "harness/bundle/series_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/durable_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -37,7 +37,7 @@ void ReadAsSeries(const std::string& text) {
     BundledTrial trial;
     trial.trial.metrics["step_seconds"].value = 1;
     trial.files["steps.npy"] = bytes;
-    RecomputeMetrics(trial);
+    RecomputeMetrics(trial.trial, trial.files);
   }
 }
 

@@ -2,12 +2,12 @@
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tests/support/source_directory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;
   using namespace sparfuse::harness;
-  static const std::filesystem::path profiles =
-      std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results/profiles";
+  static const std::filesystem::path profiles = testing::SourceDirectory() / "results/profiles";
   DeclaredCluster cluster;
   const auto read = [&] {
     cluster = ParseDeclaredCluster(TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml"), profiles);

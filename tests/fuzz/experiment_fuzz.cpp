@@ -2,13 +2,13 @@
 // comes back from the JSON that is stored.
 #include "harness/experiment/experiment.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tests/support/source_directory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;
   using namespace sparfuse::harness;
   static const Catalog catalog = BuiltInCatalog();
-  static const std::filesystem::path results =
-      std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results";
+  static const std::filesystem::path results = testing::SourceDirectory() / "results";
   Experiment experiment;
   const auto read = [&] {
     const TomlFile file = TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml");

@@ -4,6 +4,7 @@ trials are whose, and what a kill, a full disk or a hand does.
   bundle_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import hashlib
 import json
 import random
 import resource
@@ -357,6 +358,95 @@ class BundleTest(unittest.TestCase):
         self.call("merge", bundle, results="b")
         self.call("merge", bundle, results="c")
         self.assertEqual(self.content("b"), self.content("c"))
+
+    def test_a_full_disk_is_read_like_a_read_only_one(self):
+        self.make_store("a", blocks=2)
+        table = self.call("table", self.file, results="a")
+
+        def full():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        for index in (None, b""):  # none, and one that has to be made again
+            file = self.folder / "a" / "index.sqlite"
+            file.unlink()
+            if index is not None:
+                file.write_bytes(index)
+            for verb in (("table", self.file), ("status", self.file)):
+                said = self.call(*verb, results="a", preexec_fn=full, restore_signals=False)
+                self.assertIn("the trials are read without it", said)
+                if verb[0] == "table":
+                    self.assertTrue(said.endswith(table) or table in said, said)
+            self.assertEqual([*(self.folder / "a").glob("index.sqlite.new*")], [])
+            self.assertEqual(self.call("table", self.file, results="a"), table)  # the disk has room again
+
+    def test_annotations_of_others_take_own_trials_out_when_told_to(self):
+        self.make_store("a")
+        trial, = json.loads(self.call("status", self.file, "--json", results="a"))["trials"]
+        self.call("merge", self.export("a"), results="b")
+        self.call("annotate", trial["trial_id"], "too good", results="b")
+        theirs = self.export("b")
+        said = self.call("merge", theirs, results="a")
+        self.assertIn(f"called bad by others: {trial['trial_id']} (too good)", said)
+        self.assertIn("--take-annotations", said)
+        self.assertNotIn("left out", self.call("status", self.file, results="a"))
+        said = self.call("merge", theirs, "--take-annotations", results="a")
+        self.assertIn(f"taken out: {trial['trial_id']}", said)
+        self.assertIn("too good", self.call("status", self.file, results="a"))
+
+    def test_compare_leaves_a_bad_trial_out(self):
+        self.make_store("a", blocks=3, methods='"dense", "wfbp"')
+        whole = self.export("a")
+        # A bundle of a program that does not look: the table is that of its trials.
+        members = self.unpacked(whole)
+        name = next(each for each in members if each.endswith("outcome.json") and "wfbp" in each)
+        outcome = json.loads(members[name])
+        outcome["metrics"]["step_seconds"]["value"] = 0.5
+        members[name] = (json.dumps(outcome, indent=1, sort_keys=True) + "\n").encode()
+        forged = self.folder / "forged.sparfuse"
+        forged.write_bytes(bundled(members))
+        self.assertIn("outcome.json has", self.call("verify", forged, code=1))
+        said = self.call("compare", whole, forged)
+        self.assertIn(f"trials/{name.removeprefix('trials/').removesuffix('/outcome.json')}: metrics: trial.json has", said)
+        self.assertIn("; left out", said)
+        self.assertIn("1 refused", self.call("merge", forged, results="c", code=1))
+        self.assertEqual(len(self.trial_files("c")), 5)
+
+
+def bundled(members):
+    """A bundle of these members, with the hashes that it has to have."""
+    manifest = json.loads(members["manifest.json"])
+    for name, content in members.items():
+        digest = hashlib.sha256(content).hexdigest()
+        if name == "table.json":
+            manifest["table"] = digest
+        elif name.startswith("trials/"):
+            trial, _, file = name.removeprefix("trials/").rpartition("/")
+            manifest["trials"][trial][file] = digest
+    del manifest["manifest_sha256"]
+    manifest["manifest_sha256"] = make_store.content_hash(manifest)
+    members["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    made = b""
+    for name in ("manifest.json", *sorted(set(members) - {"manifest.json"})):
+        if len(name) > 100:
+            length = next(n for n in range(200) if len(f"{n} path={name}\n") == n)
+            record = f"{length} path={name}\n".encode()
+            made += header("path", len(record), b"x") + padded(record)
+        made += header(name[:100], len(members[name]), b"0") + padded(members[name])
+    return made + bytes(1024)
+
+
+def padded(content):
+    return content + bytes(-len(content) % 512)
+
+
+def header(name, size, kind):
+    fields = [(0, name.encode()), (100, b"0000644"), (108, b"0000000"), (116, b"0000000"), (124, b"%011o" % size),
+              (136, b"00000000000"), (148, b"        "), (156, kind), (257, b"ustar\x0000")]
+    block = bytearray(512)
+    for at, field in fields:
+        block[at : at + len(field)] = field
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
 
 
 if __name__ == "__main__":

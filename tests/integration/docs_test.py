@@ -55,7 +55,7 @@ class Pages(unittest.TestCase):
 
     def test_verbs_are_the_program_s(self):
         help_text = run(SPARFUSE, "--help", check=True).stdout
-        verbs = re.findall(r"^  ([a-z]+) ", help_text.split("Subcommands:")[1], re.MULTILINE)
+        verbs = re.findall(r"^  ([a-z]+) ", help_text.split("Ask before a run:")[1], re.MULTILINE)
         for page in PAGES:
             for code in CODE.findall(page.read_text()):
                 for verb in re.findall(r"\bsparfuse ([a-z]+)", code):

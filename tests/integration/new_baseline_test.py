@@ -147,6 +147,8 @@ class NewBaselineTest(unittest.TestCase):
         self.assertIn("1 ran well, 0 failed, 2 were in the store", joined)
         self.assertIn("nothing is missing", self.run_program([*sparfuse, "plan", experiment, "--with-method", NAME]))
         self.assertIn(f"sparfuse check method {NAME}", self.said)
+        test = NAME.replace("-", "_") + "_test"
+        self.assertRegex(self.said, rf"cmake --build \S+ --target sparfuse (sparfuse-worker )?{test}\n")
 
 
 if __name__ == "__main__":

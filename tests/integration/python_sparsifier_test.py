@@ -84,6 +84,31 @@ class WithoutSelect:
     pass
 """
 
+TOLD = """
+import numpy
+
+class Told:
+    def __init__(self):
+        self.steps = {}
+    def select(self, g, k, *, name, step):
+        assert step > self.steps.get(name, -1), (name, step)
+        self.steps[name] = step
+        return numpy.argsort(-numpy.abs(g), kind="stable")[:k]
+"""
+
+METHOD = """
+name = "mine"
+title = "Mine"
+paper = "unpublished"
+summary = "tensor by tensor"
+revision = 1
+strategy = "ahead"
+planner = "layer-wise"
+sparsifier = "python:told.py:Told"
+feedback = "residual"
+collective = "sparse-allgather"
+"""
+
 
 class PythonSparsifierTest(unittest.TestCase):
     def setUp(self):
@@ -169,6 +194,22 @@ class PythonSparsifierTest(unittest.TestCase):
         self.assertEqual(len(self.run_trials("python:classes.py:TopK")), 2)
         hashes = {json.loads(path.read_text())["config_hash"] for path in self.results.rglob("trial.json")}
         self.assertEqual(len(hashes), 2)
+
+    def test_a_method_s_file_names_one_that_is_told_names_and_steps(self):
+        methods = self.folder / "methods"
+        methods.mkdir()
+        (methods / "told.py").write_text(TOLD)
+        (methods / "mine.toml").write_text(METHOD)
+        text = EXPERIMENT.format(mode="measured", method="methods/mine.toml", more="", sparsifiers="")
+        (self.folder / "t.toml").write_text(text.replace("[[axis]]\nsparsifier = []\n", ""))
+        done = subprocess.run([SPARFUSE, "--results", str(self.results), "run", "--keep-disturbed",
+                               str(self.folder / "t.toml")],
+                              text=True, capture_output=True, timeout=300, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        ((name, trial),) = self.trials().items()
+        self.assertRegex(name, "^python:Told@[0-9a-f]{12}$")
+        self.assertEqual((trial["status"], trial["config"]["method"]), ("ok", "mine"))
+        self.assertTrue(all(trial["checks"].values()), trial["checks"])
 
     def test_the_profile_measures_them_and_the_model_takes_them(self):
         self.run_trials("python:classes.py:First", mode="modelled", more='cluster = "this-machine"')

@@ -79,32 +79,33 @@ void AddConvolutional(std::vector<WorkloadDescriptor>& table) {
   const Depth vggs[] = {{"16", {2, 2, 3, 3, 3}}, {"19", {2, 2, 4, 4, 4}}};
   Recipe recipe = ConvolutionRecipe(kCifar);
   recipe.weight_decay = 1e-4;
-  table.push_back(MadeUp(
+  table.push_back(Normalised(MadeUp(
       ImageWorkload(
           "resnet20-cifar10", "ResNet-20 for CIFAR-10",
           ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
           recipe),
-      kBatch, kCifar, "resnet-small"));
+      kBatch, kCifar, "resnet-small")));
   for (const Images& data : kDataSets) {
     const bool large = data.size.image > 100;
     for (const Depth& depth : resnets) {
-      table.push_back(
+      table.push_back(Normalised(
           MadeUp(ImageWorkload(
                      std::string("resnet") + depth.layers + data.suffix,
                      std::string("ResNet-") + depth.layers + " for " + data.name,
                      ResnetSize{.data = data.size, .blocks = depth.stages, .strided_stem = large},
                      ConvolutionRecipe(data.samples)),
-                 kBatch, data.samples, "resnet-small"));
+                 kBatch, data.samples, "resnet-small")));
     }
   }
   for (const Images& data : kDataSets) {
     for (const Depth& depth : vggs) {
-      table.push_back(MadeUp(ImageWorkload(std::string("vgg") + depth.layers + data.suffix,
-                                           std::string("VGG-") + depth.layers +
-                                               " with batch normalisation for " + data.name,
-                                           VggSize{.data = data.size, .convolutions = depth.stages},
-                                           ConvolutionRecipe(data.samples)),
-                             kBatch, data.samples, "vgg-small"));
+      table.push_back(
+          Normalised(MadeUp(ImageWorkload(std::string("vgg") + depth.layers + data.suffix,
+                                          std::string("VGG-") + depth.layers +
+                                              " with batch normalisation for " + data.name,
+                                          VggSize{.data = data.size, .convolutions = depth.stages},
+                                          ConvolutionRecipe(data.samples)),
+                            kBatch, data.samples, "vgg-small")));
     }
   }
 }
@@ -166,18 +167,23 @@ void AddGpts(std::vector<WorkloadDescriptor>& table) {
 
 void AddLstms(std::vector<WorkloadDescriptor>& table) {
   const auto add = [&](const char* name, const char* summary, std::int64_t width, double dropout,
-                       std::size_t window, std::size_t batch, const Recipe& recipe) {
+                       std::size_t window, std::size_t batch, const Recipe& recipe,
+                       bool tied = false) {
     table.push_back(MadeUp(TextWorkload(name, summary,
                                         LstmSize{.vocabulary = kWikiText2Words,
                                                  .window = static_cast<std::int64_t>(window),
                                                  .embedding = width,
                                                  .hidden = width,
-                                                 .dropout = dropout},
+                                                 .dropout = dropout,
+                                                 .tied = tied},
                                         window, recipe),
                            batch, kWikiText2Tokens / window, "lstm-small"));
   };
   add("lstm-wikitext2", "a word-level LSTM of two layers of 500 for WikiText-2", 500, 0.5, 70, 80,
       AdamRecipe(8e-3, 1.2e-6, 0, "constant"));
+  add("lstm1500-wikitext2",
+      "a word-level LSTM of two layers of 1,500 for WikiText-2, its decoder tied to its embedding",
+      1500, 0.65, 70, 80, AdamRecipe(8e-3, 1.2e-6, 0, "constant"), /*tied=*/true);
   add("lstm200-wikitext2", "a word-level LSTM of two layers of 200 for WikiText-2", 200, 0.2, 35,
       20,
       {.optimizer = "sgd",

@@ -101,19 +101,19 @@ void AddOwn(std::vector<WorkloadDescriptor>& table) {
 }
 
 void AddSiblingsOnDigits(std::vector<WorkloadDescriptor>& table) {
-  table.push_back(OnDigits(
+  table.push_back(Normalised(OnDigits(
       ImageWorkload(
           "resnet-small", "ResNet of three bottlenecks classifies MNIST digits",
           ResnetSize{.data = kDigits, .blocks = {1, 1, 1}, .width = 16, .strided_stem = true},
           Sgd(0.1)),
-      0.95, 300));
-  table.push_back(OnDigits(
+      0.95, 300)));
+  table.push_back(Normalised(OnDigits(
       ImageWorkload(
           "vgg-small", "VGG of four convolutions with batch normalisation classifies MNIST digits",
           VggSize{
               .data = kDigits, .convolutions = {1, 1, 2}, .width = 8, .hidden = 128, .dropout = 0},
           Sgd(0.02)),
-      0.95, 300));
+      0.95, 300)));
   table.push_back(OnDigits(
       ImageWorkload("vit-small", "ViT of three layers over 16 patches classifies MNIST digits",
                     VitSize{.data = kDigits,

@@ -66,6 +66,11 @@ WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, Model
   return w;
 }
 
+WorkloadDescriptor Normalised(WorkloadDescriptor workload) {
+  workload.revision = 2;
+  return workload;
+}
+
 std::vector<WorkloadDescriptor> RecordedWorkloads() {
   const Recipe recipe{.optimizer = "sgd",
                       .learning_rate = 1e-3,

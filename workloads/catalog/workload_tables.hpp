@@ -26,4 +26,7 @@ WorkloadDescriptor TextWorkload(std::string name, std::string summary, ModelSize
 WorkloadDescriptor QuestionWorkload(std::string name, std::string summary, ModelSize model,
                                     std::size_t window, const Recipe& recipe);
 
+// Of models whose batch normalisation keeps running statistics, since their revision 2.
+WorkloadDescriptor Normalised(WorkloadDescriptor workload);
+
 }  // namespace sparfuse::workloads

@@ -1,5 +1,6 @@
 #include "workloads/data/sampler.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -30,31 +31,38 @@ Sampler::Sampler(const Config& config)
   SPARFUSE_REQUIRE(config.batch >= 1, "workload: batch_per_worker is 0, expected at least 1");
   const std::size_t per_step = config.batch * static_cast<std::size_t>(config.world) *
                                static_cast<std::size_t>(config.accumulation);
-  steps_per_epoch_ = config.samples / per_step;
+  const std::size_t parts = per_step / config.batch;  // micro-steps of all ranks
+  const std::size_t wrapped = (config.samples + parts - 1) / parts * parts;
+  steps_per_epoch_ = config.wrap ? (wrapped + per_step - 1) / per_step : config.samples / per_step;
   SPARFUSE_REQUIRE(steps_per_epoch_ >= 1,
                    "workload: one step takes " + std::to_string(per_step) +
                        " samples (workers * accumulation * batch_per_worker), the training data "
                        "has " +
                        std::to_string(config.samples));
-  permutation_.resize(config.samples);
+  permutation_.resize(config.wrap ? wrapped : config.samples);
 }
 
 std::span<const std::uint32_t> Sampler::Batch(std::uint64_t step, int micro_step) {
   const std::uint64_t epoch = EpochOf(step);
   if (epoch != permuted_epoch_) {
-    std::iota(permutation_.begin(), permutation_.end(), 0u);
+    const std::span<std::uint32_t> all = std::span(permutation_).first(config_.samples);
+    std::iota(all.begin(), all.end(), 0u);
     const std::uint64_t key = RandomBits(config_.seed, epoch);
-    for (std::size_t i = permutation_.size(); i > 1; --i) {
-      std::swap(permutation_[i - 1], permutation_[RandomBits(key, i) % i]);
+    for (std::size_t i = all.size(); i > 1; --i) {
+      std::swap(all[i - 1], all[RandomBits(key, i) % i]);
     }
+    for (std::size_t i = all.size(); i < permutation_.size(); ++i)
+      permutation_[i] = all[(i - all.size()) % all.size()];
     permuted_epoch_ = epoch;
   }
   const auto accumulation = static_cast<std::size_t>(config_.accumulation);
-  const std::size_t rank_batches = static_cast<std::size_t>(config_.world) * accumulation;
-  const std::size_t batch = (step % steps_per_epoch_) * rank_batches +
-                            static_cast<std::size_t>(config_.rank) * accumulation +
-                            static_cast<std::size_t>(micro_step);
-  return std::span<const std::uint32_t>(permutation_).subspan(batch * config_.batch, config_.batch);
+  const std::size_t parts = static_cast<std::size_t>(config_.world) * accumulation;
+  const std::size_t first = (step % steps_per_epoch_) * parts * config_.batch;
+  const std::size_t batch =
+      std::min(config_.batch, (permutation_.size() - first) / parts);  // smaller in a last step
+  const std::size_t part =
+      static_cast<std::size_t>(config_.rank) * accumulation + static_cast<std::size_t>(micro_step);
+  return std::span<const std::uint32_t>(permutation_).subspan(first + part * batch, batch);
 }
 
 }  // namespace sparfuse::workloads

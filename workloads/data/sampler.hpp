@@ -14,7 +14,9 @@ std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index);
 // Deals a data set to ranks: each epoch is a permutation from the seed, equal on all ranks. Step s
 // of an epoch takes the next world * accumulation * batch samples of it; rank r takes the r-th
 // world-th of these, micro-step m the m-th batch of that. So the ranks' samples are disjoint, all
-// ranks have equally many steps, and the remainder of an epoch is dropped.
+// ranks have equally many steps. The remainder of an epoch is dropped, or with `wrap` makes a
+// smaller last step: the epoch's first samples join it until it divides among ranks and
+// micro-steps.
 class Sampler {
  public:
   struct Config {
@@ -24,6 +26,7 @@ class Sampler {
     int world = 1;
     int accumulation = 1;
     std::uint64_t seed = 0;
+    bool wrap = false;
   };
 
   // Throws Error{kConfig} unless 0 <= rank < world, accumulation >= 1, batch >= 1 and the samples
@@ -33,8 +36,9 @@ class Sampler {
   std::uint64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
   std::uint64_t EpochOf(std::uint64_t step) const noexcept { return step / steps_per_epoch_; }
 
-  // This rank's samples, [batch], valid until the next call. A function of the arguments alone.
-  // Cost: O(samples) where the epoch differs from the last call's, else O(1).
+  // This rank's samples, [batch] or, of a smaller step, fewer; valid until the next call. A
+  // function of the arguments alone. Cost: O(samples) where the epoch differs from the last call's,
+  // else O(1).
   std::span<const std::uint32_t> Batch(std::uint64_t step, int micro_step);
 
  private:

@@ -2,8 +2,6 @@
 // layer that scores each word as first and as last of the answer. The pooler takes no part in it.
 //
 // Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", NAACL 2019.
-// Deviations: nothing is dropped from attention's weights, as its fused kernel has no dropout here;
-// windows are full, so that nothing is masked.
 #include <string>
 #include <vector>
 
@@ -25,11 +23,13 @@ struct Block {
         expand(parameters, name + "intermediate.dense"),
         contract(parameters, name + "output.dense"),
         norm2(parameters, name + "output.LayerNorm") {}
-  at::Tensor operator()(const at::Tensor& x, const BertSize& size, Dropout& dropout) const {
+  at::Tensor operator()(const at::Tensor& x, const BertSize& size, const at::Tensor& mask,
+                        Dropout& dropout) const {
+    const Attention attention{.heads = size.heads, .dropout = size.attention_dropout, .mask = mask};
     const at::Tensor queries = Linear(x, query);
     const at::Tensor keys = Linear(x, key);
     const at::Tensor values = Linear(x, value);
-    const at::Tensor mixed = Linear(Attend(queries, keys, values, size.heads), output);
+    const at::Tensor mixed = Linear(Attend(queries, keys, values, attention, dropout), output);
     const at::Tensor y = LayerNorm(dropout(mixed, size.dropout) + x, norm1, kEpsilon);
     const at::Tensor wide = at::gelu(Linear(y, expand));
     return LayerNorm(dropout(Linear(wide, contract), size.dropout) + y, norm2, kEpsilon);
@@ -55,7 +55,11 @@ ForwardPass Build(const BertSize& size, const ParameterSet& parameters) {
     const at::Tensor of_segments = at::embedding(segments, words_and_segments.select(0, 1));
     at::Tensor x =
         dropout(LayerNorm(of_words + of_positions + of_segments, norm, kEpsilon), size.dropout);
-    for (const Block& block : blocks) x = block(x, size, dropout);
+    at::Tensor mask;  // windows that are full need none
+    if (words_and_segments.size(0) > 2) {
+      mask = words_and_segments.select(0, 2).to(at::kBool).unsqueeze(1).unsqueeze(1);
+    }
+    for (const Block& block : blocks) x = block(x, size, mask, dropout);
     return Linear(x, answers);
   };
 }

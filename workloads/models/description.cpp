@@ -43,6 +43,11 @@ void ModelDescription::Norm(const std::string& name, std::int64_t width) {
              {.name = name + ".bias", .shape = {width}}});
 }
 
+void ModelDescription::BatchNorm(const std::string& name, std::int64_t width) {
+  Norm(name, width);
+  statistics_.push_back({name, width});
+}
+
 void ModelDescription::Linear(const std::string& name, std::int64_t out, std::int64_t in,
                               std::int64_t positions, double deviation, double further_macs) {
   Operation({{.name = name + ".weight",

@@ -18,9 +18,16 @@ struct ParameterDescription {
   std::vector<std::int64_t> shape;
   double mean = 0;  // initial values are normal; a deviation of 0 makes them one value
   double deviation = 0;
-  double macs = 0;  // see LayerTensor
+  bool uniform = false;  // of that deviation, in the place of normal
+  double macs = 0;       // see LayerTensor
 
   std::size_t numel() const;
+};
+
+// The running mean and variance of a batch normalisation, [width] each.
+struct RunningStatistics {
+  std::string name;  // of the normalisation
+  std::int64_t width = 0;
 };
 
 // Parameters in registration order, which are those of operations in the order in which forward
@@ -37,6 +44,8 @@ class ModelDescription {
                           std::int64_t kernel, std::int64_t positions, bool bias = false);
   // A normalisation's weight and bias, [width] each.
   void Norm(const std::string& name, std::int64_t width);
+  // The same, by statistics of the batch, whose running mean and variance are kept beside.
+  void BatchNorm(const std::string& name, std::int64_t width);
   // weight [out, in] and bias [out], whose gradient comes first.
   void Linear(const std::string& name, std::int64_t out, std::int64_t in, std::int64_t positions,
               double deviation, double further_macs = 0);
@@ -51,6 +60,12 @@ class ModelDescription {
   void MoveLastBefore(std::size_t before);
 
   const std::vector<ParameterDescription>& parameters() const noexcept { return parameters_; }
+  // For another choice of initial values.
+  std::vector<ParameterDescription>& parameters() noexcept { return parameters_; }
+  // Whether SetPublishedInitialValues set them.
+  bool has_published_values = false;
+  // Of BatchNorm, in order.
+  const std::vector<RunningStatistics>& statistics() const noexcept { return statistics_; }
   LayerTable InReadyOrder() const;
 
  private:
@@ -58,8 +73,13 @@ class ModelDescription {
   // By operation in the order of forward: indices of its parameters as their gradients come.
   std::vector<std::vector<std::size_t>> operations_;
   std::vector<std::size_t> without_gradient_;
+  std::vector<RunningStatistics> statistics_;
 };
 
 ModelDescription Describe(const ModelSize& size);
+
+// Gives a description of this size the initial values of the programs that the papers train it
+// with; initial_values.cpp names their sources.
+void SetPublishedInitialValues(const ModelSize& size, ModelDescription& model);
 
 }  // namespace sparfuse::workloads

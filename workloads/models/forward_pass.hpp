@@ -13,11 +13,13 @@
 
 namespace sparfuse::workloads {
 
-// Maps a batch to logits; keeps no state between calls.
+// Maps a batch to logits; keeps no state between calls but running statistics of batch
+// normalisation, in training.
 //   images     [batch, channels, image, image] float32 -> [batch, classes]
 //   text       [batch, at most window] int64 -> [batch, window, vocabulary]
 //   questions  [2, batch, window] int64, words and then which segment each belongs to (0 is the
-//              question, 1 the context) -> [batch, window, 2], of the answer's first and last word
+//              question, 1 the context) -> [batch, window, 2], of the answer's first and last word;
+//              [3, batch, window] where windows are padded: the third is 1 for words that are there
 class ForwardPass : public std::function<at::Tensor(const at::Tensor& batch, Dropout& dropout)> {
  public:
   using function::function;

@@ -2,7 +2,6 @@
 // attention and a GELU network, a last norm, and logits by the transposed token embedding (tied).
 //
 // Source: A. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
-// Deviations: nothing is dropped from attention's weights, as its fused kernel has no dropout here.
 #include <string>
 #include <vector>
 
@@ -43,14 +42,15 @@ ForwardPass Build(const GptSize& size, const ParameterSet& parameters) {
         .view({x.size(0), x.size(1), affine.weight.size(1)});
   };
   const std::int64_t heads = size.heads;
-  const double probability = size.dropout;
+  const double probability = size.dropout, of_attention = size.attention_dropout;
   return [=](const at::Tensor& tokens, Dropout& dropout) {
     const at::Tensor of_positions = positions.narrow(0, 0, tokens.size(1));
     const at::Tensor of_tokens = at::embedding(embedding, tokens);
     at::Tensor x = dropout(of_tokens + of_positions, probability);
     for (const Block& block : blocks) {
       const at::Tensor qkv = linear(LayerNorm(x, block.norm1, kEpsilon), block.qkv);
-      x = x + dropout(linear(AttendBackwards(qkv, heads), block.projection), probability);
+      const at::Tensor mixed = AttendBackwards(qkv, heads, of_attention, dropout);
+      x = x + dropout(linear(mixed, block.projection), probability);
       const at::Tensor wide =
           at::gelu(linear(LayerNorm(x, block.norm2, kEpsilon), block.expand), "tanh");
       x = x + dropout(linear(wide, block.contract), probability);

@@ -28,11 +28,15 @@ ForwardPass Build(const LstmSize& size, const ParameterSet& parameters) {
     const std::string suffix = "_l" + std::to_string(layer);
     const at::NoGradGuard no_graph;
     // Gates are in the order input, forget, cell, output.
-    parameters["rnn.bias_ih" + suffix].narrow(0, size.hidden, size.hidden).fill_(kForgetBias);
+    if (!parameters.has_published_values()) {
+      parameters["rnn.bias_ih" + suffix].narrow(0, size.hidden, size.hidden).fill_(kForgetBias);
+    }
     layers.push_back({parameters["rnn.weight_ih" + suffix], parameters["rnn.weight_hh" + suffix],
                       parameters["rnn.bias_ih" + suffix], parameters["rnn.bias_hh" + suffix]});
   }
-  const Affine decoder(parameters, "decoder");
+  Affine decoder;
+  decoder.weight = size.tied ? embedding : parameters["decoder.weight"];
+  decoder.bias = parameters["decoder.bias"];
   const std::int64_t hidden = size.hidden;
   const double probability = size.dropout;
   return [=](const at::Tensor& tokens, Dropout& dropout) {

@@ -33,7 +33,13 @@ ModelDescription Describe(const LstmSize& size) {
                      {.name = "rnn.bias_hh" + suffix, .shape = {gates}}},
                     {0, 1, 3, 2});
   }
-  model.Linear("decoder", size.vocabulary, size.hidden, size.window, scale(size.hidden));
+  if (!size.tied) {
+    model.Linear("decoder", size.vocabulary, size.hidden, size.window, scale(size.hidden));
+    return model;
+  }
+  model.Operation({{.name = "decoder.bias", .shape = {size.vocabulary}}});
+  model.TieWeight("encoder.weight",
+                  static_cast<double>(size.vocabulary * size.hidden * size.window));
   return model;
 }
 

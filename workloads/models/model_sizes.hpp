@@ -84,6 +84,7 @@ struct BertSize {
   std::int64_t heads = 0;
   std::int64_t expanded = 0;
   double dropout = 0.1;
+  double attention_dropout = 0;  // of attention's weights
   double deviation = 0.02;
 
   static constexpr std::string_view kFamily = "bert";
@@ -98,6 +99,7 @@ struct GptSize {
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   double dropout = 0.1;
+  double attention_dropout = 0;  // of attention's weights
   double deviation = 0.02;
   bool rows_are_outputs = false;  // of linear weights: [out, in]; OpenAI's are [in, out]
 
@@ -113,6 +115,7 @@ struct LstmSize {
   std::int64_t hidden = 0;
   std::int64_t layers = 2;
   double dropout = 0.5;
+  bool tied = false;  // the decoder's weight is the embedding's; embedding = hidden
 
   static constexpr std::string_view kFamily = "lstm";
   friend ModelDescription Describe(const LstmSize& size);
@@ -142,6 +145,7 @@ struct TransformerSize {
   std::int64_t layers = 8;
   std::int64_t heads = 10;
   double dropout = 0.5;
+  double attention_dropout = 0;  // of attention's weights
 
   static constexpr std::string_view kFamily = "transformer";
   friend ModelDescription Describe(const TransformerSize& size);

@@ -3,7 +3,6 @@
 //
 // Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; with
 // bottlenecks, the stride is in the 3x3 convolution, as torchvision has it.
-// Deviations: batch normalisation always by the batch at hand, without running statistics.
 #include <array>
 #include <string>
 #include <vector>
@@ -20,27 +19,27 @@ struct Convolution {  // with its norm
       : weight(parameters[convolution + ".weight"]),
         norm(parameters, norm_name),
         stride(stride_of_convolution) {}
-  at::Tensor operator()(const at::Tensor& x) const {
+  at::Tensor operator()(const at::Tensor& x, const Dropout& dropout) const {
     const std::int64_t padding = weight.size(2) / 2;
-    return BatchNorm(at::conv2d(x, weight, {}, at::IntArrayRef(stride), at::IntArrayRef(padding)),
-                     norm);
+    return norm(at::conv2d(x, weight, {}, at::IntArrayRef(stride), at::IntArrayRef(padding)),
+                dropout);
   }
   at::Tensor weight;
-  Affine norm;
+  BatchNorm norm;
   std::int64_t stride;
 };
 
 struct Block {
-  at::Tensor operator()(const at::Tensor& x) const {
+  at::Tensor operator()(const at::Tensor& x, const Dropout& dropout) const {
     at::Tensor y = x;
     for (std::size_t i = 0; i < path.size(); ++i) {
-      y = path[i](y);
+      y = path[i](y, dropout);
       if (i + 1 < path.size()) y = at::relu(y);
     }
-    return at::relu(y + Around(x, y));
+    return at::relu(y + Around(x, y, dropout));
   }
-  at::Tensor Around(const at::Tensor& x, const at::Tensor& y) const {
-    if (!projection.empty()) return projection.front()(x);
+  at::Tensor Around(const at::Tensor& x, const at::Tensor& y, const Dropout& dropout) const {
+    if (!projection.empty()) return projection.front()(x, dropout);
     const std::int64_t more = y.size(1) - x.size(1);
     if (more == 0) return x;
     // He et al., option A: every other position, and zeros for the further channels.
@@ -76,12 +75,12 @@ ForwardPass Build(const ResnetSize& size, const ParameterSet& parameters) {
   }
   const Affine classifier(parameters, "fc");
   const bool strided_stem = size.strided_stem;
-  return [=](const at::Tensor& images, Dropout&) {
-    at::Tensor x = at::relu(stem(images));
+  return [=](const at::Tensor& images, const Dropout& dropout) {
+    at::Tensor x = at::relu(stem(images, dropout));
     if (strided_stem) {
       x = at::max_pool2d(x, at::IntArrayRef(3), at::IntArrayRef(2), at::IntArrayRef(1));
     }
-    for (const Block& block : blocks) x = block(x);
+    for (const Block& block : blocks) x = block(x, dropout);
     return Linear(x.mean(at::IntArrayRef({2, 3})), classifier);
   };
 }

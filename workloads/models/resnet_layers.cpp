@@ -13,7 +13,7 @@ ModelDescription Describe(const ResnetSize& size) {
   std::int64_t side = size.strided_stem ? (size.data.image + 1) / 2 : size.data.image;
   const std::int64_t kernel = size.strided_stem ? 7 : 3;
   model.Convolution("conv1", size.width, size.data.channels, kernel, side * side);
-  model.Norm("bn1", size.width);
+  model.BatchNorm("bn1", size.width);
   if (size.strided_stem) side = (side + 1) / 2;
   std::int64_t in = size.width;
   std::int64_t width = size.width;
@@ -27,21 +27,21 @@ ModelDescription Describe(const ResnetSize& size) {
       const std::int64_t out = size.bottleneck ? 4 * width : width;
       if (size.bottleneck) {
         model.Convolution(name + "conv1", width, in, 1, before);
-        model.Norm(name + "bn1", width);
+        model.BatchNorm(name + "bn1", width);
         model.Convolution(name + "conv2", width, width, 3, after);
-        model.Norm(name + "bn2", width);
+        model.BatchNorm(name + "bn2", width);
         model.Convolution(name + "conv3", out, width, 1, after);
-        model.Norm(name + "bn3", out);
+        model.BatchNorm(name + "bn3", out);
       } else {
         model.Convolution(name + "conv1", width, in, 3, after);
-        model.Norm(name + "bn1", width);
+        model.BatchNorm(name + "bn1", width);
         model.Convolution(name + "conv2", width, width, 3, after);
-        model.Norm(name + "bn2", width);
+        model.BatchNorm(name + "bn2", width);
       }
       // Without bottlenecks the way around a wider block has no parameters (He et al., option A).
       if (size.bottleneck && block == 0) {
         model.Convolution(name + "downsample.0", out, in, 1, after);
-        model.Norm(name + "downsample.1", out);
+        model.BatchNorm(name + "downsample.1", out);
       }
       in = out;
     }

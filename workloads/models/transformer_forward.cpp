@@ -3,7 +3,6 @@
 //
 // Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, in the form of PyTorch's
 // example of a word-level language model.
-// Deviations: nothing is dropped from attention's weights, as its fused kernel has no dropout here.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -26,9 +25,10 @@ struct Layer {
     input.weight = parameters[name + "self_attn.in_proj_weight"];
     input.bias = parameters[name + "self_attn.in_proj_bias"];
   }
-  at::Tensor operator()(const at::Tensor& x, std::int64_t heads, double probability,
-                        Dropout& dropout) const {
-    const at::Tensor mixed = Linear(AttendBackwards(Linear(x, input), heads), output);
+  at::Tensor operator()(const at::Tensor& x, const TransformerSize& size, Dropout& dropout) const {
+    const double probability = size.dropout;
+    const at::Tensor mixed = Linear(
+        AttendBackwards(Linear(x, input), size.heads, size.attention_dropout, dropout), output);
     const at::Tensor y = LayerNorm(x + dropout(mixed, probability), norm1, kEpsilon);
     const at::Tensor wide = dropout(at::relu(Linear(y, expand)), probability);
     return LayerNorm(y + dropout(Linear(wide, contract), probability), norm2, kEpsilon);
@@ -61,12 +61,11 @@ ForwardPass Build(const TransformerSize& size, const ParameterSet& parameters) {
   }
   const Affine decoder(parameters, "decoder");
   const double scale = std::sqrt(static_cast<double>(size.width));
-  const std::int64_t heads = size.heads;
   const double probability = size.dropout;
   return [=](const at::Tensor& tokens, Dropout& dropout) {
     at::Tensor x = dropout(
         at::embedding(embedding, tokens) * scale + waves.narrow(0, 0, tokens.size(1)), probability);
-    for (const Layer& layer : layers) x = layer(x, heads, probability, dropout);
+    for (const Layer& layer : layers) x = layer(x, size, dropout);
     return Linear(x, decoder);
   };
 }

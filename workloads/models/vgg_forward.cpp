@@ -3,7 +3,6 @@
 //
 // Source: K. Simonyan and A. Zisserman, "Very Deep Convolutional Networks for Large-Scale Image
 // Recognition", ICLR 2015, with the batch normalisation of torchvision's vgg16_bn.
-// Deviations: batch normalisation always by the batch at hand, without running statistics.
 #include <string>
 #include <vector>
 
@@ -14,7 +13,8 @@ namespace sparfuse::workloads {
 namespace {
 
 struct Convolution {
-  Affine kernel, norm;
+  Affine kernel;
+  BatchNorm norm;
   bool ends_stage;
 };
 
@@ -26,7 +26,7 @@ ForwardPass Build(const VggSize& size, const ParameterSet& parameters) {
   for (const std::int64_t in_stage : size.convolutions) {
     for (std::int64_t i = 0; i < in_stage; ++i, position += 3) {
       convolutions.push_back({Affine(parameters, "features." + std::to_string(position)),
-                              Affine(parameters, "features." + std::to_string(position + 1)),
+                              BatchNorm(parameters, "features." + std::to_string(position + 1)),
                               i + 1 == in_stage});
     }
     ++position;
@@ -39,7 +39,7 @@ ForwardPass Build(const VggSize& size, const ParameterSet& parameters) {
     for (const Convolution& convolution : convolutions) {
       x = at::conv2d(x, convolution.kernel.weight, convolution.kernel.bias, at::IntArrayRef(1),
                      at::IntArrayRef(1));
-      x = at::relu(BatchNorm(x, convolution.norm));
+      x = at::relu(convolution.norm(x, dropout));
       if (convolution.ends_stage) x = at::max_pool2d(x, at::IntArrayRef(2));
     }
     x = dropout(at::relu(Linear(x.flatten(1), first)), probability);

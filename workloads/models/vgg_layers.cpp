@@ -19,7 +19,7 @@ ModelDescription Describe(const VggSize& size) {
     for (std::int64_t i = 0; i < size.convolutions[stage]; ++i) {
       model.Convolution("features." + std::to_string(position), out, in, 3, side * side,
                         /*bias=*/true);
-      model.Norm("features." + std::to_string(position + 1), out);
+      model.BatchNorm("features." + std::to_string(position + 1), out);
       position += 3;
       in = out;
     }

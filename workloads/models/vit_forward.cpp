@@ -23,12 +23,13 @@ struct Block {
         norm2(parameters, name + "layernorm_after"),
         expand(parameters, name + "intermediate.dense"),
         contract(parameters, name + "output.dense") {}
-  at::Tensor operator()(const at::Tensor& x, std::int64_t heads) const {
+  at::Tensor operator()(const at::Tensor& x, std::int64_t heads, Dropout& dropout) const {
     const at::Tensor a = LayerNorm(x, norm1, kEpsilon);
     const at::Tensor queries = Linear(a, query);
     const at::Tensor keys = Linear(a, key);
     const at::Tensor values = Linear(a, value);
-    const at::Tensor y = x + Linear(Attend(queries, keys, values, heads), output);
+    const at::Tensor y =
+        x + Linear(Attend(queries, keys, values, {.heads = heads}, dropout), output);
     return y + Linear(at::gelu(Linear(LayerNorm(y, norm2, kEpsilon), expand)), contract);
   }
   Affine norm1, query, key, value, output, norm2, expand, contract;
@@ -47,12 +48,12 @@ ForwardPass Build(const VitSize& size, const ParameterSet& parameters) {
   const Affine norm(parameters, "vit.layernorm");
   const Affine classifier(parameters, "classifier");
   const std::int64_t patch = size.patch, heads = size.heads;
-  return [=](const at::Tensor& images, Dropout&) {
+  return [=](const at::Tensor& images, Dropout& dropout) {
     const at::Tensor row = at::conv2d(images, patches.weight, patches.bias, at::IntArrayRef(patch))
                                .flatten(2)
                                .transpose(1, 2);
     at::Tensor x = at::cat({class_token.expand({images.size(0), -1, -1}), row}, 1) + positions;
-    for (const Block& block : blocks) x = block(x, heads);
+    for (const Block& block : blocks) x = block(x, heads, dropout);
     return Linear(LayerNorm(x, norm, kEpsilon).select(1, 0), classifier);
   };
 }

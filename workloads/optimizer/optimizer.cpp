@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <cassert>
+#include <charconv>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <regex>
+#include <sstream>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/device/launch.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
 
@@ -13,79 +18,230 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr double kAdamEpsilon = 1e-8;
+constexpr double kBertAdamEpsilon = 1e-6;
 constexpr double kCosineFloor = 0.05;  // of the full rate
 
 }  // namespace
 
 std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
   return {
-      {"optimizer", defaults.optimizer, 0, 0, {"sgd", "adam"}, "how parameters are updated"},
-      {"learning_rate",
-       defaults.learning_rate,
-       0,
-       100,
-       {},
-       "learning rate after warm-up, not scaled with the number of workers"},
-      {"momentum", defaults.momentum, 0, 0.9999, {}, "momentum of sgd, beta1 of adam"},
-      {"beta2", defaults.beta2, 0, 0.99999, {}, "decay of adam's second moment; sgd ignores it"},
-      {"weight_decay",
-       defaults.weight_decay,
-       0,
-       1,
-       {},
-       "added to the gradient (sgd) or decoupled (adam), for every parameter"},
-      {"warmup_steps",
-       static_cast<std::int64_t>(defaults.warmup_steps),
-       0,
-       1e6,
-       {},
-       "steps over which the learning rate rises linearly"},
-      {"schedule",
-       defaults.schedule,
-       0,
-       0,
-       {"constant", "cosine", "linear", "staircase"},
-       "learning rate after warm-up: cosine falls to a twentieth at the trial's last step, linear "
-       "to nothing, staircase to a tenth after 3/8 of the steps and a hundredth after 3/4"},
+      ChoiceOption("optimizer", defaults.optimizer, {"sgd", "adam", "adam-l2", "bert-adam"},
+                   "how parameters are updated: sgd with momentum; adam with decoupled decay "
+                   "(AdamW); adam-l2 with decay added to the gradient (torch.optim.Adam); "
+                   "bert-adam: adam without bias correction and with epsilon 1e-6"),
+      NumberOption("learning_rate", defaults.learning_rate, 0, 100,
+                   "learning rate after warm-up, not scaled with the number of workers unless "
+                   "learning_rate_per_worker"),
+      NumberOption("momentum", defaults.momentum, 0, 0.9999, "momentum of sgd, beta1 of adam"),
+      NumberOption("beta2", defaults.beta2, 0, 0.99999,
+                   "decay of adam's second moment; sgd ignores it"),
+      NumberOption("weight_decay", defaults.weight_decay, 0, 1,
+                   "added to the gradient (sgd, adam-l2) or decoupled (adam, bert-adam), for every "
+                   "parameter but those of no_decay"),
+      WholeOption("warmup_steps", static_cast<std::int64_t>(defaults.warmup_steps), 0, 1e6,
+                  "steps over which the learning rate rises linearly"),
+      ChoiceOption("schedule", defaults.schedule,
+                   {"constant", "cosine", "linear", "staircase", "steps", "exponential", "plateau",
+                    "inverse-sqrt"},
+                   "learning rate after warm-up: cosine falls to a twentieth at the trial's last "
+                   "step, linear to nothing, staircase to a tenth after 3/8 of the steps and a "
+                   "hundredth after 3/4; steps by decay_factor at each of `boundaries`, "
+                   "exponential at each epoch, plateau where the loss of evaluations stays; "
+                   "inverse-sqrt with the root of the step"),
+      FlagOption("learning_rate_per_worker", defaults.learning_rate_per_worker,
+                 "learning_rate is of one worker and is multiplied by their number"),
+      ChoiceOption("warmup_from", defaults.warmup_from, {"first-step", "zero", "one-worker"},
+                   "where the warm-up begins: its first step has the first part of the rise, or "
+                   "the rate 0, or starts from one worker's share of the rate"),
+      NumberOption("warmup_epochs", defaults.warmup_epochs, 0, 1000,
+                   "the warm-up in epochs, in the place of warmup_steps where it is above 0"),
+      NumberOption("warmup_fraction", defaults.warmup_fraction, 0, 1,
+                   "the warm-up as a part of all steps, in the place of warmup_steps where it is "
+                   "above 0"),
+      NumberOption("epochs", defaults.epochs, 0, 100000,
+                   "the length of a convergence trial whose `steps` are not given; 0: none"),
+      TextOption("boundaries", defaults.boundaries,
+                 "of schedule steps: epochs at which the rate falls, \"30 60\""),
+      NumberOption("decay_factor", defaults.decay_factor, 0, 1,
+                   "of schedules steps, exponential and plateau: what the rate is multiplied with"),
+      WholeOption("patience", defaults.patience, 0, 1000,
+                  "of schedule plateau: evaluations without a lower loss that it waits"),
+      ChoiceOption("schedule_span", defaults.schedule_span, {"trial", "shipped"},
+                   "what falling schedules end with: the trial, or as many times later as there "
+                   "are workers, as the published BERT program does by mistake"),
+      TextOption("no_decay", defaults.no_decay,
+                 "a regular expression that is found in the names of parameters without weight "
+                 "decay; empty: all decay"),
+      NumberOption("clip_norm", defaults.clip_norm, 0, 1e9,
+                   "the averaged gradient is scaled down to this L2 norm; 0: never"),
+      ChoiceOption("clip", defaults.clip, {"global", "tensor"},
+                   "clip_norm is of all gradients together, or of each tensor by itself"),
+      ChoiceOption("remainder", defaults.remainder, {"drop", "wrap"},
+                   "samples that fill no last step of an epoch: left out, or a smaller step, the "
+                   "epoch's first samples filling it up to the number of workers"),
+      ChoiceOption("initial_values", defaults.initial_values, {"own", "published"},
+                   "distribution of initial parameters: ours, or that of the papers' programs"),
+      NumberOption("attention_dropout", defaults.attention_dropout, 0, 0.99,
+                   "of BERT, GPT and transformers: how much of attention's weights is dropped"),
+      ChoiceOption("augmentation", defaults.augmentation,
+                   {"by-size", "none", "cifar", "cifar-rotated", "imagenet", "vit"},
+                   "of prepared images: cifar pads by 4, crops and flips, cifar-rotated turns by "
+                   "up to 15 degrees too; imagenet takes a random part and flips, and tests on "
+                   "the centre; vit tests on the whole image squashed; by-size: cifar up to 64 "
+                   "pixels, else imagenet"),
+      ChoiceOption("metric_form", defaults.metric_form, {"samples", "as-shipped"},
+                   "how prepared data is evaluated: each sample or token once, or as the published "
+                   "programs do, accuracy as the mean over ranks and batches of a batch's, "
+                   "perplexity of one rank's windows"),
   };
 }
 
+namespace {
+
+// Rising epochs, above 0.
+std::vector<double> BoundariesOf(const std::string& text) {
+  std::vector<double> epochs;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.back() == ',') word.pop_back();
+    double epoch = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), epoch);
+    const bool number = error == std::errc() && end == word.data() + word.size();
+    if (!number || epoch <= (epochs.empty() ? 0 : epochs.back())) {
+      SPARFUSE_THROW(kConfig, "recipe: boundaries = \"" + text +
+                                  "\": expected rising epochs above 0, such as \"30 60\"");
+    }
+    epochs.push_back(epoch);
+  }
+  return epochs;
+}
+
+double WarmupStepsOf(const Recipe& recipe, const Course& course, double total) {
+  if (recipe.warmup_fraction > 0) return recipe.warmup_fraction * total;
+  if (recipe.warmup_epochs > 0) return recipe.warmup_epochs * course.steps_per_epoch;
+  return static_cast<double>(recipe.warmup_steps);
+}
+
+// What is left of the full rate behind the warm-up.
+double PartLeft(const Recipe& recipe, double step, double warmup, double total,
+                const Course& course) {
+  if (recipe.schedule == "steps" || recipe.schedule == "exponential") {
+    if (course.steps_per_epoch <= 0) return 1;
+    if (recipe.schedule == "exponential")
+      return std::pow(recipe.decay_factor, std::floor(step / course.steps_per_epoch));
+    double left = 1;
+    for (const double epoch : BoundariesOf(recipe.boundaries)) {
+      if (step >= epoch * course.steps_per_epoch) left *= recipe.decay_factor;
+    }
+    return left;
+  }
+  if (recipe.schedule == "constant" || recipe.schedule == "plateau" || total <= warmup) return 1;
+  if (recipe.schedule == "staircase") {
+    return 8 * step < 3 * total ? 1 : 4 * step < 3 * total ? 0.1 : 0.01;
+  }
+  const double progress = std::min(1.0, (step - warmup) / (total - warmup));
+  if (recipe.schedule == "linear") return 1.0 - progress;
+  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  return kCosineFloor + (1.0 - kCosineFloor) * cosine;
+}
+
+}  // namespace
+
 Recipe RecipeFrom(const Options& options) {
+  const auto count = [&](const char* name) {
+    return static_cast<std::uint64_t>(IntOption(options, name));
+  };
   Recipe recipe;
   recipe.optimizer = StringOption(options, "optimizer");
   recipe.learning_rate = DoubleOption(options, "learning_rate");
   recipe.momentum = DoubleOption(options, "momentum");
   recipe.beta2 = DoubleOption(options, "beta2");
   recipe.weight_decay = DoubleOption(options, "weight_decay");
-  recipe.warmup_steps = static_cast<std::uint64_t>(IntOption(options, "warmup_steps"));
+  recipe.warmup_steps = count("warmup_steps");
   recipe.schedule = StringOption(options, "schedule");
+  recipe.learning_rate_per_worker = BoolOption(options, "learning_rate_per_worker");
+  recipe.warmup_from = StringOption(options, "warmup_from");
+  recipe.warmup_epochs = DoubleOption(options, "warmup_epochs");
+  recipe.warmup_fraction = DoubleOption(options, "warmup_fraction");
+  recipe.epochs = DoubleOption(options, "epochs");
+  recipe.boundaries = StringOption(options, "boundaries");
+  recipe.decay_factor = DoubleOption(options, "decay_factor");
+  recipe.patience = IntOption(options, "patience");
+  recipe.schedule_span = StringOption(options, "schedule_span");
+  recipe.no_decay = StringOption(options, "no_decay");
+  recipe.clip_norm = DoubleOption(options, "clip_norm");
+  recipe.clip = StringOption(options, "clip");
+  recipe.remainder = StringOption(options, "remainder");
+  recipe.initial_values = StringOption(options, "initial_values");
+  recipe.attention_dropout = DoubleOption(options, "attention_dropout");
+  recipe.augmentation = StringOption(options, "augmentation");
+  recipe.metric_form = StringOption(options, "metric_form");
+  BoundariesOf(recipe.boundaries);
+  try {
+    std::regex{recipe.no_decay};
+  } catch (const std::regex_error&) {
+    SPARFUSE_THROW(kConfig, "recipe: no_decay = \"" + recipe.no_decay +
+                                "\": expected a regular expression, such as \"bias|LayerNorm\"");
+  }
   return recipe;
 }
 
-double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t total_steps) {
-  if (step < recipe.warmup_steps) {
-    return recipe.learning_rate * static_cast<double>(step + 1) /
-           static_cast<double>(recipe.warmup_steps);
+std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch) {
+  return static_cast<std::uint64_t>(std::ceil(recipe.epochs * steps_per_epoch));
+}
+
+double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course) {
+  const auto workers = static_cast<double>(course.workers);
+  const double full = recipe.learning_rate * (recipe.learning_rate_per_worker ? workers : 1);
+  const double total =
+      static_cast<double>(course.total_steps) * (recipe.schedule_span == "shipped" ? workers : 1);
+  const double warmup = WarmupStepsOf(recipe, course, total);
+  const auto at = static_cast<double>(step);
+  if (recipe.schedule == "inverse-sqrt") {
+    const double rise = std::max(1.0, warmup);
+    return full * std::min((at + 1) / rise, std::sqrt(rise / (at + 1)));
   }
-  if (recipe.schedule == "constant" || total_steps <= recipe.warmup_steps) {
-    return recipe.learning_rate;
+  if (at < warmup) {
+    if (recipe.warmup_from == "zero") return full * at / warmup;
+    if (recipe.warmup_from == "first-step") return full * (at + 1) / warmup;
+    return full / workers * (1 + (workers - 1) * (at + 1) / warmup);
   }
-  if (recipe.schedule == "staircase") {
-    if (8 * step < 3 * total_steps) return recipe.learning_rate;
-    return recipe.learning_rate * (4 * step < 3 * total_steps ? 0.1 : 0.01);
+  return full * PartLeft(recipe, at, warmup, total, course);
+}
+
+void Plateau::Observe(double loss) {
+  constexpr double kThreshold = 1e-4;
+  if (!active_) return;
+  if (loss < least_ * (1 - kThreshold)) {
+    least_ = loss;
+    bad_ = 0;
+  } else if (++bad_ > patience_) {
+    factor_ *= decay_;
+    bad_ = 0;
   }
-  const double progress = std::min(1.0, static_cast<double>(step - recipe.warmup_steps) /
-                                            static_cast<double>(total_steps - recipe.warmup_steps));
-  if (recipe.schedule == "linear") return recipe.learning_rate * (1.0 - progress);
-  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-  return recipe.learning_rate * (kCosineFloor + (1.0 - kCosineFloor) * cosine);
+}
+
+std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> norms) {
+  constexpr double kNotZero = 1e-6;  // as torch.nn.utils.clip_grad_norm_ adds
+  std::vector<float> factors(norms.size(), 1.0f);
+  if (recipe.clip_norm <= 0) return factors;
+  const auto factor = [&](double norm) {
+    return static_cast<float>(std::min(1.0, recipe.clip_norm / (norm + kNotZero)));
+  };
+  double squares = 0;
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    factors[i] = factor(norms[i]);
+    squares += norms[i] * norms[i];
+  }
+  if (recipe.clip == "global") std::ranges::fill(factors, factor(std::sqrt(squares)));
+  return factors;
 }
 
 Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
     : recipe_(std::move(recipe)),
       stream_(stream),
       first_(numel, stream.device, "the optimizer's state"),
-      second_(recipe_.optimizer == "adam" ? numel : 0, stream.device, "the optimizer's state") {}
+      second_(recipe_.optimizer != "sgd" ? numel : 0, stream.device, "the optimizer's state") {}
 
 template <class Rule>
 void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part> parts) {
@@ -96,8 +252,9 @@ void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part>
       float* __restrict m = first_.data() + part.offset;
       float* __restrict v = second == nullptr ? nullptr : second + part.offset;
       const float* __restrict g = part.gradient;
+      const float factor = part.factor;
       for (std::size_t i = 0; i < part.size; ++i)
-        rule(g[i], p[i], m[i], v == nullptr ? nullptr : v + i);
+        rule(factor * g[i], p[i], m[i], v == nullptr ? nullptr : v + i);
     }
     return;
   }
@@ -111,7 +268,8 @@ void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part>
   };
   for (const Part& part : parts) {
     if (part.size == 0) continue;
-    kernel.parts[kernel.parts_used++] = {part.gradient, part.offset, part.size, blocks};
+    kernel.parts[kernel.parts_used++] = {part.gradient, part.offset, part.size, blocks,
+                                         part.factor};
     blocks += static_cast<std::uint32_t>((part.size + Kernel::kElements - 1) / Kernel::kElements);
     if (kernel.parts_used == Kernel::kParts) launch();
   }
@@ -120,29 +278,42 @@ void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part>
 
 void Optimizer::Step(float* parameters, std::span<const Part> parts, std::uint64_t step,
                      double learning_rate) {
+  if (recipe_.weight_decay == 0 || std::ranges::all_of(parts, &Part::decays))
+    return StepWith(recipe_.weight_decay, parameters, parts, step, learning_rate);
+  std::vector<Part> sorted(parts.begin(), parts.end());
+  const auto others = std::ranges::stable_partition(sorted, std::identity(), &Part::decays);
+  const std::size_t decaying = sorted.size() - others.size();
+  StepWith(recipe_.weight_decay, parameters, std::span(sorted).first(decaying), step,
+           learning_rate);
+  StepWith(0, parameters, std::span(sorted).subspan(decaying), step, learning_rate);
+}
+
+void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const Part> parts,
+                         std::uint64_t step, double learning_rate) {
   const auto beta1 = static_cast<float>(recipe_.momentum);
-  if (recipe_.optimizer != "adam") {
-    const SgdRule sgd{beta1, static_cast<float>(learning_rate),
-                      static_cast<float>(recipe_.weight_decay)};
-    return Apply(sgd, parameters, parts);
-  }
+  const auto decay = static_cast<float>(weight_decay);
+  if (recipe_.optimizer == "sgd")
+    return Apply(SgdRule{beta1, static_cast<float>(learning_rate), decay}, parameters, parts);
+  const bool bert = recipe_.optimizer == "bert-adam";
+  const bool l2 = recipe_.optimizer == "adam-l2";
   const auto updates = static_cast<double>(step + 1);
-  const double correction1 = 1.0 - std::pow(recipe_.momentum, updates);
-  const double correction2 = 1.0 - std::pow(recipe_.beta2, updates);
+  const double correction1 = bert ? 1.0 : 1.0 - std::pow(recipe_.momentum, updates);
+  const double correction2 = bert ? 1.0 : 1.0 - std::pow(recipe_.beta2, updates);
   AdamRule adam;
   adam.beta1 = beta1;
   adam.beta2 = static_cast<float>(recipe_.beta2);
   adam.rate = static_cast<float>(learning_rate / correction1);
-  adam.keep = static_cast<float>(1.0 - learning_rate * recipe_.weight_decay);
+  adam.keep = static_cast<float>(l2 ? 1.0 : 1.0 - learning_rate * weight_decay);
   adam.root = static_cast<float>(1.0 / std::sqrt(correction2));
-  adam.epsilon = static_cast<float>(kAdamEpsilon);
+  adam.epsilon = static_cast<float>(bert ? kBertAdamEpsilon : kAdamEpsilon);
+  if (l2) return Apply(AdamL2Rule{adam, decay}, parameters, parts);
   Apply(adam, parameters, parts);
 }
 
 void Optimizer::Step(std::span<float> parameters, std::size_t offset,
                      std::span<const float> gradient, std::uint64_t step, double learning_rate) {
   assert(parameters.size() == first_.size() && offset + gradient.size() <= parameters.size());
-  const Part part{offset, gradient.size(), gradient.data()};
+  const Part part{.offset = offset, .size = gradient.size(), .gradient = gradient.data()};
   Step(parameters.data(), std::span(&part, 1), step, learning_rate);
 }
 

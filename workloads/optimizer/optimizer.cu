@@ -3,3 +3,4 @@
 
 SPARFUSE_KERNEL(sparfuse::workloads::OptimizerKernel<sparfuse::workloads::SgdRule>)
 SPARFUSE_KERNEL(sparfuse::workloads::OptimizerKernel<sparfuse::workloads::AdamRule>)
+SPARFUSE_KERNEL(sparfuse::workloads::OptimizerKernel<sparfuse::workloads::AdamL2Rule>)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,28 +12,79 @@
 
 namespace sparfuse::workloads {
 
-// How a workload is trained; read from a workload's options of the same names.
+// How a workload is trained; read from a workload's options of the same names, whose meaning
+// RecipeOptions says.
 struct Recipe {
-  std::string optimizer;     // "sgd": with momentum, weight decay added to the gradient;
-                             // "adam": with decoupled weight decay
-  double learning_rate = 0;  // at the end of the warm-up, whatever the number of workers
-  double momentum = 0;       // sgd: momentum; adam: beta1
-  double beta2 = 0;          // adam only
+  std::string optimizer;
+  double learning_rate = 0;
+  double momentum = 0;  // sgd: momentum; others: beta1
+  double beta2 = 0;
   double weight_decay = 0;
-  std::uint64_t warmup_steps = 0;  // the rate rises linearly over these steps
-  // After warm-up: "constant"; "cosine" down to a twentieth; "linear" down to nothing; "staircase":
-  // a tenth from 3/8 of all steps on, a hundredth from 3/4 on.
+  std::uint64_t warmup_steps = 0;
   std::string schedule;
+
+  bool learning_rate_per_worker = false;
+  std::string warmup_from = "first-step";
+  double warmup_epochs = 0;
+  double warmup_fraction = 0;
+  double epochs = 0;
+  std::string boundaries = "";
+  double decay_factor = 0.1;
+  std::int64_t patience = 3;
+  std::string schedule_span = "trial";
+  std::string no_decay = "";
+  double clip_norm = 0;
+  std::string clip = "global";
+  std::string remainder = "drop";
+  std::string initial_values = "own";
+  double attention_dropout = 0;
+  std::string augmentation = "by-size";
+  std::string metric_form = "samples";
 };
 
 // The options that a recipe takes, with `defaults` as defaults.
 std::vector<OptionSpec> RecipeOptions(const Recipe& defaults);
-// Precondition: `options` are resolved against RecipeOptions.
+// Precondition: `options` are resolved against RecipeOptions. Throws Error{kConfig} for boundaries
+// that are no rising list of epochs, and for no_decay that is no regular expression.
 Recipe RecipeFrom(const Options& options);
 
-// The learning rate at `step` (0-based) of `total_steps`; total_steps = 0 means that the end is not
-// known, and all schedules then stay at learning_rate.
-double LearningRate(const Recipe& recipe, std::uint64_t step, std::uint64_t total_steps);
+// What epochs and workers are in the trial that a recipe is used in.
+struct Course {
+  std::uint64_t total_steps = 0;  // 0: the end is not known, and rates that fall towards it do not
+  double steps_per_epoch = 0;     // 0: not known, and what is told in epochs has no effect
+  int workers = 1;
+};
+
+// The steps that a recipe's epochs take, to the next whole one; 0 where it has none.
+std::uint64_t StepsOf(const Recipe& recipe, double steps_per_epoch);
+
+// The learning rate at `step` (0-based), without what a plateau takes off.
+double LearningRate(const Recipe& recipe, std::uint64_t step, const Course& course);
+
+// The factor of schedule "plateau": multiplied by decay_factor whenever the loss has not fallen by
+// a ten-thousandth below its least for more than `patience` evaluations in a row, as PyTorch's
+// ReduceLROnPlateau counts.
+class Plateau {
+ public:
+  explicit Plateau(const Recipe& recipe)
+      : active_(recipe.schedule == "plateau"),
+        patience_(recipe.patience),
+        decay_(recipe.decay_factor) {}
+  void Observe(double loss);
+  double factor() const noexcept { return factor_; }
+
+ private:
+  bool active_ = false;
+  std::int64_t patience_ = 0;
+  double decay_ = 1;
+  double factor_ = 1;
+  double least_ = std::numeric_limits<double>::infinity();
+  std::int64_t bad_ = 0;  // evaluations in a row
+};
+
+// What gradients of these norms (L2, of whole tensors) are multiplied with: 1 where the recipe does
+// not clip or the norm is within clip_norm.
+std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> norms);
 
 // State of an optimizer over a flat parameter array. It exists, as zeros, from construction, so
 // that it can be broadcast and compared at any time.
@@ -43,6 +95,8 @@ class Optimizer {
     std::size_t offset = 0;
     std::size_t size = 0;
     const float* gradient = nullptr;
+    float factor = 1;    // of the gradient
+    bool decays = true;  // takes part in weight decay
   };
 
   // The state is on the stream's device.
@@ -65,6 +119,8 @@ class Optimizer {
  private:
   template <class Rule>
   void Apply(const Rule& rule, float* parameters, std::span<const Part> parts);
+  void StepWith(double weight_decay, float* parameters, std::span<const Part> parts,
+                std::uint64_t step, double learning_rate);
 
   Recipe recipe_;
   Stream stream_;

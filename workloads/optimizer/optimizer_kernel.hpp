@@ -22,7 +22,8 @@ struct SgdRule {
   }
 };
 
-// Adam with decoupled weight decay; corrections for the first steps are in `rate` and `root`.
+// Adam with decoupled weight decay; corrections for the first steps, where there are any, are in
+// `rate` and `root`.
 struct AdamRule {
   float beta1 = 0;
   float beta2 = 0;
@@ -39,6 +40,17 @@ struct AdamRule {
   }
 };
 
+// Adam with weight decay added to the gradient, as torch.optim.Adam has it.
+struct AdamL2Rule {
+  AdamRule adam;  // keeps all
+  float decay = 0;
+
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first,
+                                       float* second) const {
+    adam(g + decay * parameter, parameter, first, second);
+  }
+};
+
 template <class Rule>
 struct OptimizerKernel {
   static constexpr const char* kName = "optimizer";
@@ -52,6 +64,7 @@ struct OptimizerKernel {
     std::size_t offset = 0;  // of the parameter's first element
     std::size_t size = 0;
     std::uint32_t first_block = 0;
+    float factor = 1;
   };
 
   Rule rule;
@@ -74,7 +87,8 @@ struct OptimizerKernel {
     const std::size_t end = begin + kElements < part.size ? begin + kElements : part.size;
     for (std::size_t i = begin + block.thread(); i < end; i += kThreads) {
       const std::size_t at = part.offset + i;
-      rule(part.gradient[i], parameters[at], first[at], second == nullptr ? nullptr : second + at);
+      rule(part.factor * part.gradient[i], parameters[at], first[at],
+           second == nullptr ? nullptr : second + at);
     }
   }
 };

@@ -155,9 +155,11 @@ class RecordedWorkload final : public TrainingWorkload {
     parts_.clear();
     for (std::size_t i = 0; i < averaged_.size(); ++i) {
       if (averaged_[i] != nullptr)
-        parts_.push_back({infos_[i].offset, infos_[i].numel, averaged_[i]});
+        parts_.push_back(
+            {.offset = infos_[i].offset, .size = infos_[i].numel, .gradient = averaged_[i]});
     }
-    optimizer_->Step(flat_.data(), parts_, step, LearningRate(recipe_, step, total_steps_));
+    optimizer_->Step(flat_.data(), parts_, step,
+                     LearningRate(recipe_, step, {.total_steps = total_steps_}));
   }
 
   std::vector<DeviceSpan<float>> DeviceState() override {

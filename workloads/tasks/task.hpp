@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "workloads/data/data_file.hpp"
+#include "workloads/data/prepared.hpp"
 #include "workloads/models/forward_pass.hpp"
+#include "workloads/optimizer/optimizer.hpp"
 #include "workloads/workload.hpp"
 
 namespace sparfuse::workloads {
@@ -47,9 +50,23 @@ class Task {
 // Ten-class classification. Training images are shifted by up to one pixel each way.
 std::unique_ptr<Task> MakeImageTask(ImageSet images, ForwardPass logits);
 
-// Next-token prediction in windows of kTextWindow tokens that do not overlap; where the first
-// begins varies by epoch.
-std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits);
+struct TokenStream {
+  std::size_t size = 0;
+  // Tokens [begin, begin + out.size()).
+  std::function<void(std::size_t begin, std::span<std::int64_t> out)> copy;
+};
+struct TextSource {
+  TokenStream train, test;
+  std::size_t vocabulary_size = 0;
+  std::size_t window = kTextWindow;
+  bool to_the_end = false;  // a whole evaluation has a last window that is not full
+  std::size_t one_of = 1;   // evaluated is one window of so many, at random
+};
+TextSource SourceOf(TextSet text);
+
+// Next-token prediction in windows of tokens that do not overlap; where the first begins varies by
+// epoch. Perplexity is exp(sum of losses / tokens), whatever the batch.
+std::unique_ptr<Task> MakeTextTask(TextSource text, ForwardPass logits);
 
 // Questions about the text, in words, whose answers are in it; sizes are those of the model's
 // window and vocabulary. A tenth of the words are not among the 1,021 most frequent and look alike.
@@ -60,6 +77,20 @@ std::unique_ptr<Task> MakeQuestionTask(const TextSet& text, const BertSize& size
 // be evaluated.
 std::unique_ptr<Task> MakeSyntheticTask(const ModelSize& size, std::size_t samples,
                                         ForwardPass logits);
+
+// What tasks on prepared data need beside it.
+struct PreparedTaskConfig {
+  Recipe recipe;
+  std::size_t batch = 0;  // of a rank, which metric_form "as-shipped" divides the test set into
+  int world = 1;          // the same
+  int threads = 1;        // that decode a batch
+  std::size_t units_per_sample = 1;
+};
+
+// Images or texts of a prepared folder, in the form that the model of `size` takes.
+std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,
+                                       std::shared_ptr<const PreparedData> data,
+                                       PreparedTaskConfig config, ForwardPass logits);
 
 // Mean of the cross-entropies of an answer's first and last word, [2, batch], given logits
 // [batch, window, 2].

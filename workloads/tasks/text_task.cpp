@@ -16,25 +16,24 @@ constexpr std::size_t kEvaluationBatch = 32;
 
 class TextTask final : public Task {
  public:
-  TextTask(TextSet text, ForwardPass logits) : text_(std::move(text)), logits_(std::move(logits)) {
-    if (text_.train_count < 2 * kTextWindow || text_.count - text_.train_count <= kTextWindow) {
-      SPARFUSE_THROW(kData, "text: " + std::to_string(text_.train_count) + " training tokens of " +
-                                std::to_string(text_.count) + " are too few for windows of " +
-                                std::to_string(kTextWindow));
+  TextTask(TextSource text, ForwardPass logits)
+      : text_(std::move(text)), window_(text_.window), logits_(std::move(logits)) {
+    if (text_.train.size < 2 * window_ || text_.test.size <= window_) {
+      SPARFUSE_THROW(kData, "text: " + std::to_string(text_.train.size) + " training tokens and " +
+                                std::to_string(text_.test.size) +
+                                " of test are too few for windows of " + std::to_string(window_));
     }
   }
 
-  // The first window of an epoch starts at one of the first kTextWindow tokens, and the last token
+  // The first window of an epoch starts at one of the first `window` tokens, and the last token
   // predicted has to exist whichever that is.
-  std::size_t training_samples() const override {
-    return (text_.train_count - kTextWindow) / kTextWindow;
-  }
+  std::size_t training_samples() const override { return (text_.train.size - window_) / window_; }
 
   Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
-    const std::size_t start = RandomBits(epoch_key, 0) % kTextWindow;
+    const std::size_t start = RandomBits(epoch_key, 0) % window_;
     std::vector<std::size_t> begins;
-    for (const std::uint32_t sample : samples) begins.push_back(start + sample * kTextWindow);
-    return Windows(begins);
+    for (const std::uint32_t sample : samples) begins.push_back(start + sample * window_);
+    return Windows(text_.train, begins, window_);
   }
 
   at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
@@ -44,49 +43,78 @@ class TextTask final : public Task {
   Evaluation Evaluate(std::size_t max_samples) override {
     const at::NoGradGuard no_graph;
     // The last position of a window predicts the token after it.
-    const std::size_t available = (text_.count - text_.train_count - 1) / kTextWindow;
+    const std::size_t predicted = text_.test.size - 1;
+    const std::size_t available = predicted / window_;
     const std::size_t total = max_samples == 0 ? available : std::min(available, max_samples);
+    if (text_.one_of > 1) return EvaluatePart(available);
+    const std::size_t rest = text_.to_the_end && total == available ? predicted % window_ : 0;
     double loss = 0;
     std::vector<std::size_t> begins;
     for (std::size_t begin = 0; begin < total; begin += kEvaluationBatch) {
       begins.clear();
       for (std::size_t i = begin; i < std::min(begin + kEvaluationBatch, total); ++i) {
         // Evenly spread, so that a part of the windows is a fair sample of the text.
-        begins.push_back(text_.train_count + i * available / total * kTextWindow);
+        begins.push_back(i * available / total * window_);
       }
-      Dropout none;
-      loss += BatchLoss(Windows(begins), at::Reduction::Sum, none).item<double>();
+      loss += SumOfLosses(begins, window_);
     }
-    loss /= static_cast<double>(total * kTextWindow);
-    return {std::exp(loss), loss, total};
+    if (rest > 0) loss += SumOfLosses({available * window_}, rest);
+    loss /= static_cast<double>(total * window_ + rest);
+    return {std::exp(loss), loss, total + (rest > 0 ? 1 : 0)};
   }
 
   std::optional<double> UnigramBaseline() const override {
     std::vector<double> counts(text_.vocabulary_size, 1.0);  // one each, so that none is impossible
-    const std::span<const std::uint8_t> tokens = text_.tokens();
-    for (const std::uint8_t token : tokens.first(text_.train_count)) counts[token] += 1.0;
-    const double total = static_cast<double>(text_.train_count + text_.vocabulary_size);
+    ForEach(text_.train, [&](std::int64_t token) { counts[static_cast<std::size_t>(token)] += 1; });
+    const double total = static_cast<double>(text_.train.size + text_.vocabulary_size);
     double loss = 0;
-    for (const std::uint8_t token : tokens.subspan(text_.train_count)) {
-      loss -= std::log(counts[token] / total);
-    }
-    return std::exp(loss / static_cast<double>(text_.count - text_.train_count));
+    ForEach(text_.test, [&](std::int64_t token) {
+      loss -= std::log(counts[static_cast<std::size_t>(token)] / total);
+    });
+    return std::exp(loss / static_cast<double>(text_.test.size));
   }
 
  private:
+  template <class Act>
+  static void ForEach(const TokenStream& stream, const Act& act) {
+    std::vector<std::int64_t> tokens;
+    for (std::size_t begin = 0; begin < stream.size; begin += tokens.size()) {
+      tokens.resize(std::min<std::size_t>(stream.size - begin, 4096));
+      stream.copy(begin, tokens);
+      std::ranges::for_each(tokens, act);
+    }
+  }
+
+  // As the published GPT program: the blocks that fall to rank 0 of a permutation.
+  Evaluation EvaluatePart(std::size_t available) const {
+    Sampler sampler({.samples = available, .batch = available});
+    const std::span<const std::uint32_t> order = sampler.Batch(0, 0);
+    double loss = 0;
+    std::size_t evaluated = 0;
+    for (std::size_t i = 0; i < order.size(); i += text_.one_of, ++evaluated)
+      loss += SumOfLosses({order[i] * window_}, window_);
+    loss /= static_cast<double>(evaluated * window_);
+    return {std::exp(loss), loss, evaluated};
+  }
+
+  double SumOfLosses(const std::vector<std::size_t>& begins, std::size_t window) const {
+    Dropout none;
+    return BatchLoss(Windows(text_.test, begins, window), at::Reduction::Sum, none).item<double>();
+  }
+
   // The windows that start at `begins`.
-  Batch Windows(const std::vector<std::size_t>& begins) const {
+  static Batch Windows(const TokenStream& stream, const std::vector<std::size_t>& begins,
+                       std::size_t length) {
     const auto batch = static_cast<std::int64_t>(begins.size());
-    const auto window = static_cast<std::int64_t>(kTextWindow);
+    const auto window = static_cast<std::int64_t>(length);
     at::Tensor inputs = at::empty({batch, window}, at::kLong);
     at::Tensor targets = at::empty({batch * window}, at::kLong);
-    const std::span<const std::uint8_t> tokens = text_.tokens();
+    std::vector<std::int64_t> here(length + 1);
     for (std::size_t i = 0; i < begins.size(); ++i) {
-      const auto here = tokens.subspan(begins[i], kTextWindow + 1);
-      std::copy(here.begin(), here.end() - 1,
-                inputs.mutable_data_ptr<std::int64_t>() + i * kTextWindow);
+      stream.copy(begins[i], here);
+      std::copy(here.begin(), here.end() - 1, inputs.mutable_data_ptr<std::int64_t>() + i * length);
       std::copy(here.begin() + 1, here.end(),
-                targets.mutable_data_ptr<std::int64_t>() + i * kTextWindow);
+                targets.mutable_data_ptr<std::int64_t>() + i * length);
     }
     return {std::move(inputs), std::move(targets)};
   }
@@ -98,13 +126,26 @@ class TextTask final : public Task {
                                   batch.targets.to(logits.device()), {}, reduction);
   }
 
-  TextSet text_;
+  TextSource text_;
+  std::size_t window_;
   ForwardPass logits_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> MakeTextTask(TextSet text, ForwardPass logits) {
+TextSource SourceOf(TextSet text) {
+  const auto all = std::make_shared<const TextSet>(std::move(text));
+  const auto stream = [&](std::size_t first, std::size_t size) {
+    return TokenStream{size, [all, first](std::size_t begin, std::span<std::int64_t> out) {
+                         const auto here = all->tokens().subspan(first + begin, out.size());
+                         std::ranges::copy(here, out.begin());
+                       }};
+  };
+  return {stream(0, all->train_count), stream(all->train_count, all->count - all->train_count),
+          all->vocabulary_size};
+}
+
+std::unique_ptr<Task> MakeTextTask(TextSource text, ForwardPass logits) {
   return std::make_unique<TextTask>(std::move(text), std::move(logits));
 }
 

@@ -6,17 +6,20 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <regex>
 #include <type_traits>
 #include <utility>
 
 #include "core/base/error.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/data/data_file.hpp"
+#include "workloads/data/prepared.hpp"
 #include "workloads/data/sampler.hpp"
 #include "workloads/models/description.hpp"
 #include "workloads/models/forward_pass.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 #include "workloads/recorded/recorded_workload.hpp"
+#include "workloads/tasks/loader.hpp"
 #include "workloads/tasks/task.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
@@ -40,12 +43,39 @@ void SetThreads(int threads) {
   std::call_once(once, [] { at::set_num_interop_threads(1); });
 }
 
-ModelDescription DescribeWith(const ModelSize& size, bool unused_parameter) {
+ModelDescription DescribeWith(const ModelSize& size, const Recipe& recipe, bool unused_parameter) {
   ModelDescription model = Describe(size);
+  if (recipe.initial_values == "published") SetPublishedInitialValues(size, model);
   if (unused_parameter) {
     model.WithoutGradient({.name = "unused", .shape = {kUnusedParameterSize}, .mean = 1});
   }
   return model;
+}
+
+// The workload's model, as its recipe and its data have it.
+ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* data) {
+  std::visit(
+      [&](auto& family) {
+        if constexpr (requires { family.attention_dropout; })
+          family.attention_dropout = recipe.attention_dropout;
+        if constexpr (requires { family.data; }) {
+          if (data != nullptr) family.data.classes = static_cast<std::int64_t>(data->classes());
+        } else if constexpr (requires { family.vocabulary; }) {
+          if (data != nullptr) family.vocabulary = static_cast<std::int64_t>(data->vocabulary());
+        }
+      },
+      size);
+  return size;
+}
+
+std::shared_ptr<const PreparedData> OpenData(const WorkloadDescriptor& descriptor,
+                                             const WorkloadConfig& config) {
+  if (config.data.empty()) return nullptr;
+  auto data = std::make_shared<const PreparedData>(
+      PreparedFolder(ResolveDataDirectory(config.data_directory), config.data));
+  data->CheckId(config.data_id);
+  data->CheckFits(descriptor.name, descriptor.kind_of_data);
+  return data;
 }
 
 // What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
@@ -55,19 +85,33 @@ std::uint64_t DropoutSeed(std::span<const std::uint32_t> samples, std::uint64_t 
   return RandomBits(RandomBits(epoch_key, kDropoutStream), samples.front());
 }
 
-std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
-                               const std::filesystem::path& data, const ParameterSet& parameters,
-                               Precision precision) {
+std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const ModelSize& size,
+                               const WorkloadConfig& config, const Recipe& recipe,
+                               const ParameterSet& parameters,
+                               std::shared_ptr<const PreparedData> prepared) {
+  const std::filesystem::path data = ResolveDataDirectory(config.data_directory);
+  const Precision precision = config.precision;
   const at::Device device = parameters.flat().device();
   const ForwardPass model =
-      std::visit([&](const auto& size) { return Build(size, parameters); }, descriptor.model);
+      std::visit([&](const auto& family) { return Build(family, parameters); }, size);
   ForwardPass logits = [model, device, precision](const at::Tensor& batch, Dropout& dropout) {
     const at::Tensor inputs = CopyTo(device, batch);
     const Autocast autocast(device.type(), precision);
     return model(inputs, dropout).to(at::kFloat);
   };
+  if (prepared != nullptr) {
+    const std::size_t batch =
+        config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
+    return MakePreparedTask(size, std::move(prepared),
+                            {.recipe = recipe,
+                             .batch = batch,
+                             .world = config.world,
+                             .threads = config.threads,
+                             .units_per_sample = descriptor.units_per_sample},
+                            std::move(logits));
+  }
   if (descriptor.synthetic()) {
-    return MakeSyntheticTask(descriptor.model, descriptor.synthetic_samples, std::move(logits));
+    return MakeSyntheticTask(size, descriptor.synthetic_samples, std::move(logits));
   }
   const DataFileSpec& file = descriptor.data_files.front();
   if (descriptor.kind_of_data == "images") {
@@ -77,10 +121,10 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor,
   SPARFUSE_REQUIRE(std::cmp_equal(text.vocabulary_size, kTextCharacters),
                    "text: written with " + std::to_string(text.vocabulary_size) +
                        " characters, expected " + std::to_string(kTextCharacters));
-  if (const auto* bert = std::get_if<BertSize>(&descriptor.model)) {
+  if (const auto* bert = std::get_if<BertSize>(&size)) {
     return MakeQuestionTask(text, *bert, std::move(logits));
   }
-  return MakeTextTask(std::move(text), std::move(logits));
+  return MakeTextTask(SourceOf(std::move(text)), std::move(logits));
 }
 
 // LibTorch's error as ours, without its stack. Of a lack of memory only LibTorch's allocator on the
@@ -103,29 +147,41 @@ class TorchWorkload final : public TrainingWorkload {
         device_(device),
         rank_(config.rank),
         accumulation_(config.accumulation),
-        total_steps_(config.total_steps),
         nan_step_(IntOption(options, "nan_step")),
         epoch_seed_(RandomBits(config.seed, kEpochStream)),
         recipe_(RecipeFrom(options)),
-        parameters_(DescribeWith(descriptor.model, BoolOption(options, "unused_parameter")),
+        data_(OpenData(descriptor, config)),
+        size_(ModelWith(descriptor.model, recipe_, data_.get())),
+        parameters_(DescribeWith(size_, recipe_, BoolOption(options, "unused_parameter")),
                     config.seed, device_),
-        task_(MakeTask(descriptor, ResolveDataDirectory(config.data_directory), parameters_,
-                       config.precision)),
+        task_(MakeTask(descriptor, size_, config, recipe_, parameters_, data_)),
         sampler_({.samples = task_->training_samples(),
                   .batch = config.batch_per_worker == 0 ? descriptor.batch_per_worker
                                                         : config.batch_per_worker,
                   .rank = config.rank,
                   .world = config.world,
                   .accumulation = config.accumulation,
-                  .seed = RandomBits(config.seed, kPermutationStream)}) {
-    if (task_->training_samples() != descriptor.training_samples) {
+                  .seed = RandomBits(config.seed, kPermutationStream),
+                  .wrap = recipe_.remainder == "wrap"}),
+        course_{config.total_steps, static_cast<double>(sampler_.steps_per_epoch()), config.world},
+        plateau_(recipe_) {
+    if (data_ == nullptr && task_->training_samples() != descriptor.training_samples) {
       SPARFUSE_THROW(kInternal, descriptor.name + ": the data has " +
                                     std::to_string(task_->training_samples()) +
                                     " training samples, and the catalog says " +
                                     std::to_string(descriptor.training_samples));
     }
+    if (!config.weights.empty()) LoadWeights(config);
     averaged_.assign(parameters_.infos().size(), nullptr);
     optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
+    const std::regex no_decay(recipe_.no_decay);
+    for (const ParameterInfo& info : parameters_.infos()) {
+      decays_.push_back(recipe_.no_decay.empty() || !std::regex_search(info.name, no_decay));
+    }
+    if (data_ != nullptr) {
+      loader_.emplace([this](std::uint64_t step, int micro_step) { return Load(step, micro_step); },
+                      accumulation_);
+    }
     for (std::size_t i = 0; i < parameters_.infos().size(); ++i) {
       // One accumulator a parameter, which runs once all its uses have given their part.
       auto accumulator = torch::autograd::impl::grad_accumulator(parameters_.tensor(i));
@@ -202,10 +258,32 @@ class TorchWorkload final : public TrainingWorkload {
     for (std::size_t i = 0; i < averaged_.size(); ++i) {
       if (averaged_[i] == nullptr) continue;
       const ParameterInfo& info = parameters_.infos()[i];
-      parts_.push_back({info.offset, info.numel, averaged_[i]});
+      parts_.push_back({.offset = info.offset,
+                        .size = info.numel,
+                        .gradient = averaged_[i],
+                        .decays = decays_[i] != 0});
     }
+    if (recipe_.clip_norm > 0) Clip();
     optimizer_->Step(parameters_.flat().mutable_data_ptr<float>(), parts_, step,
-                     LearningRate(recipe_, step, total_steps_));
+                     plateau_.factor() * LearningRate(recipe_, step, course_));
+  }
+
+  void Observe(double loss) override { plateau_.Observe(loss); }
+  std::uint64_t StepsPerEpoch() const override { return sampler_.steps_per_epoch(); }
+  double TakeLoaderWait() override { return loader_ ? loader_->TakeWaited() : 0; }
+
+  std::vector<float> Statistics() override {
+    const at::Tensor& kept = parameters_.statistics();
+    std::vector<float> values(static_cast<std::size_t>(kept.numel()));
+    OnDevice("a copy of statistics", [&] { OnHost(values.data(), values.size()).copy_(kept); });
+    return values;
+  }
+  void SetStatistics(std::span<const float> values) override {
+    SPARFUSE_REQUIRE(std::cmp_equal(values.size(), parameters_.statistics().numel()),
+                     "statistics of another model");
+    OnDevice("a copy of statistics", [&] {
+      parameters_.statistics().copy_(OnHost(const_cast<float*>(values.data()), values.size()));
+    });
   }
 
   std::vector<DeviceSpan<float>> DeviceState() override {
@@ -251,14 +329,50 @@ class TorchWorkload final : public TrainingWorkload {
     }
   }
 
-  Prepared Make(std::uint64_t step, int micro_step, const std::vector<DroppedFrom>& ahead) {
+  void LoadWeights(const WorkloadConfig& config) {
+    const auto file = WeightsFile(ResolveDataDirectory(config.data_directory), config.weights);
+    const SafeTensors weights(file);
+    if (const std::string own = weights.Sha256(); !own.starts_with(config.weights_id)) {
+      SPARFUSE_THROW(kData,
+                     file.string() + ": its SHA-256 is " + own + ", expected " + config.weights_id +
+                         "..., with which the trial was planned: the same file on every host");
+    }
+    const WeightMap map = MapWeights(size_, weights.tensors());
+    map.Require(file.string());
+    parameters_.Fill(map, weights.tensors());
+  }
+
+  // The norms wait for the device.
+  void Clip() {
+    std::vector<at::Tensor> norms;
+    const at::TensorOptions options = at::TensorOptions(at::kFloat).device(device_);
+    for (const Optimizer::Part& part : parts_) {
+      const at::Tensor gradient = at::from_blob(const_cast<float*>(part.gradient),
+                                                {static_cast<std::int64_t>(part.size)}, options);
+      norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble));
+    }
+    OnDevice("the gradient's norm", [&] {
+      const at::Tensor all = at::stack(norms).to(at::kCPU).contiguous();
+      const std::vector<float> factors =
+          ClipFactors(recipe_, {all.const_data_ptr<double>(), norms.size()});
+      for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].factor = factors[i];
+    });
+  }
+
+  LoadedBatch Load(std::uint64_t step, int micro_step) {
     const std::span<const std::uint32_t> samples = sampler_.Batch(step, micro_step);
     const std::uint64_t epoch_key = RandomBits(epoch_seed_, sampler_.EpochOf(step));
-    const Batch batch = task_->MakeBatch(samples, epoch_key);
+    return {task_->MakeBatch(samples, epoch_key), samples.size(), DropoutSeed(samples, epoch_key)};
+  }
+
+  Prepared Make(std::uint64_t step, int micro_step, const std::vector<DroppedFrom>& ahead) {
+    const LoadedBatch made = loader_ ? loader_->Take(step, micro_step) : Load(step, micro_step);
+    if (full_batch_ == 0) full_batch_ = made.samples;
+    const bool as_before = made.samples == full_batch_;
     return {step,
             micro_step,
-            {CopyTo(device_, batch.inputs), CopyTo(device_, batch.targets)},
-            Dropout(DropoutSeed(samples, epoch_key), device_, ahead)};
+            {CopyTo(device_, made.batch.inputs), CopyTo(device_, made.batch.targets)},
+            Dropout(made.dropout_seed, device_, as_before ? ahead : std::vector<DroppedFrom>())};
   }
 
   Prepared Take(std::uint64_t step, int micro_step) {
@@ -296,13 +410,19 @@ class TorchWorkload final : public TrainingWorkload {
   const at::Device device_;
   const int rank_;
   const int accumulation_;
-  const std::uint64_t total_steps_;
   const std::int64_t nan_step_;
   const std::uint64_t epoch_seed_;
   const Recipe recipe_;
+  const std::shared_ptr<const PreparedData> data_;  // null: the workload's own
+  const ModelSize size_;
   ParameterSet parameters_;
   std::unique_ptr<Task> task_;
   Sampler sampler_;
+  const Course course_;
+  Plateau plateau_;
+  std::vector<char> decays_;      // by parameter
+  std::size_t full_batch_ = 0;    // samples of the first batch
+  std::optional<Loader> loader_;  // of prepared data
   std::optional<Optimizer> optimizer_;
   std::vector<const float*> averaged_;     // by parameter; null: no gradient this step
   std::vector<Optimizer::Part> parts_;     // of Update

@@ -1,4 +1,4 @@
-// Draws what a forward pass drops, the same on every device.
+// Draws what a forward pass drops, the same on every device; without it the pass is an evaluation.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,13 @@ class Dropout {
   // x is on the device. Of the type of x; elements are scaled in float32.
   at::Tensor operator()(const at::Tensor& x, double probability);
 
+  // The same of tensors whose elements number many times a layer's, as attention's weights: bits
+  // are the hash of an element's position, made on the device.
+  at::Tensor OfMany(const at::Tensor& x, double probability);
+
+  // False in an evaluation.
+  bool training() const { return generator_.defined(); }
+
   const std::vector<DroppedFrom>& asked() const noexcept { return asked_; }
 
  private:
@@ -36,6 +43,8 @@ class Dropout {
   at::Tensor Draw(const DroppedFrom& from);
 
   at::Generator generator_;
+  std::uint64_t seed_ = 0;
+  std::uint64_t many_ = 0;  // calls of OfMany
   at::Device device_ = at::kCPU;
   std::vector<DroppedFrom> asked_;  // drawn ahead, or drawn
   std::vector<at::Tensor> ahead_;

@@ -1,8 +1,13 @@
 // Holds the operators that several models are built from.
 #pragma once
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 
+#include "workloads/torch/dropout.hpp"
 #include "workloads/torch/parameter_set.hpp"
 #include "workloads/torch/pch.hpp"
 
@@ -26,35 +31,77 @@ inline at::Tensor LayerNorm(const at::Tensor& x, const Affine& norm, double epsi
   return at::layer_norm(x, norm.weight.sizes(), norm.weight, norm.bias, epsilon);
 }
 
-// By the statistics of the batch at hand, in evaluation too: running statistics would be a state
-// that ranks had to agree on.
-inline at::Tensor BatchNorm(const at::Tensor& x, const Affine& norm) {
-  return at::batch_norm(x, norm.weight, norm.bias, /*running_mean=*/{}, /*running_var=*/{},
-                        /*training=*/true, /*momentum=*/0.0, /*eps=*/1e-5,
-                        /*cudnn_enabled=*/true);
+// A batch normalisation with its running statistics.
+struct BatchNorm : Affine {
+  BatchNorm() = default;
+  BatchNorm(const ParameterSet& parameters, const std::string& name)
+      : Affine(parameters, name), running(parameters.RunningOf(name)) {}
+
+  // Training: by the statistics of the batch, of which the running ones take a tenth; else by the
+  // running ones. As PyTorch has it, the running variance is the unbiased one.
+  at::Tensor operator()(const at::Tensor& x, const Dropout& dropout) const {
+    return at::batch_norm(x, weight, bias, running.mean, running.variance, dropout.training(),
+                          /*momentum=*/0.1, /*eps=*/1e-5, /*cudnn_enabled=*/true);
+  }
+
+  ParameterSet::Running running;
+};
+
+struct Attention {
+  std::int64_t heads = 1;
+  double dropout = 0;      // of the weights
+  bool backwards = false;  // each position sees itself and what is before it
+  // Which keys are seen, [batch, 1, 1, window] bool; undefined: all.
+  at::Tensor mask = {};
+};
+
+// Queries, keys and values, [batch, heads, window, width of a head] each, to [batch, window,
+// width]. Where weights are dropped LibTorch's fused kernels are not used.
+inline at::Tensor Mix(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
+                      const Attention& attention, Dropout& dropout) {
+  at::Tensor mixed;
+  if (dropout.training() && attention.dropout > 0) {
+    at::Tensor scores =
+        at::matmul(queries, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(queries.size(3)));
+    const double hidden = -std::numeric_limits<float>::infinity();
+    if (attention.mask.defined()) scores = scores.masked_fill(attention.mask.logical_not(), hidden);
+    if (attention.backwards) {
+      const std::int64_t window = queries.size(2);
+      const at::Tensor later =
+          at::ones({window, window}, queries.options().dtype(at::kBool)).triu(1);
+      scores = scores.masked_fill(later, hidden);
+    }
+    mixed = at::matmul(dropout.OfMany(at::softmax(scores, 3), attention.dropout), values);
+  } else {
+    std::optional<at::Tensor> mask;
+    if (attention.mask.defined()) mask = attention.mask;
+    mixed = at::scaled_dot_product_attention(queries, keys, values, mask, /*dropout_p=*/0.0,
+                                             attention.backwards);
+  }
+  return mixed.transpose(1, 2).reshape(
+      {queries.size(0), queries.size(2), queries.size(1) * queries.size(3)});
 }
 
-// Queries, keys and values, [batch, window, width] each, to [batch, window, width].
+// The same of [batch, window, width] each.
 inline at::Tensor Attend(const at::Tensor& queries, const at::Tensor& keys,
-                         const at::Tensor& values, std::int64_t heads) {
-  const auto divide = [heads](const at::Tensor& x) {  // [batch, heads, window, width of a head]
-    return x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
+                         const at::Tensor& values, const Attention& attention, Dropout& dropout) {
+  const auto divide = [&](const at::Tensor& x) {
+    return x.view({x.size(0), x.size(1), attention.heads, x.size(2) / attention.heads})
+        .transpose(1, 2);
   };
-  const at::Tensor mixed =
-      at::scaled_dot_product_attention(divide(queries), divide(keys), divide(values));
-  return mixed.transpose(1, 2).reshape(queries.sizes());
+  return Mix(divide(queries), divide(keys), divide(values), attention, dropout);
 }
 
 // The same of [batch, window, 3 * width], the three side by side, each position seeing itself and
 // what is before it.
-inline at::Tensor AttendBackwards(const at::Tensor& queries_keys_values, std::int64_t heads) {
+inline at::Tensor AttendBackwards(const at::Tensor& queries_keys_values, std::int64_t heads,
+                                  double probability, Dropout& dropout) {
   const std::int64_t batch = queries_keys_values.size(0), window = queries_keys_values.size(1);
   const std::int64_t width = queries_keys_values.size(2) / 3;
   const at::Tensor qkv =
       queries_keys_values.view({batch, window, 3, heads, width / heads}).permute({2, 0, 3, 1, 4});
-  const at::Tensor mixed = at::scaled_dot_product_attention(
-      qkv[0], qkv[1], qkv[2], /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
-  return mixed.transpose(1, 2).reshape({batch, window, width});
+  return Mix(qkv[0], qkv[1], qkv[2], {.heads = heads, .dropout = probability, .backwards = true},
+             dropout);
 }
 
 }  // namespace sparfuse::workloads

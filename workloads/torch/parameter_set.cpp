@@ -1,5 +1,6 @@
 #include "workloads/torch/parameter_set.hpp"
 
+#include <cmath>
 #include <string>
 
 #include "core/base/error.hpp"
@@ -11,7 +12,8 @@ constexpr std::size_t kAlignment = 16;  // elements
 
 }  // namespace
 
-ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device) {
+ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at::Device device)
+    : has_published_values_(model.has_published_values) {
   std::size_t end = 0;
   for (const ParameterDescription& parameter : model.parameters()) {
     const std::size_t offset = (end + kAlignment - 1) / kAlignment * kAlignment;
@@ -28,7 +30,10 @@ ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   for (std::size_t i = 0; i < infos_.size(); ++i) {
     const ParameterDescription& parameter = model.parameters()[i];
-    if (parameter.deviation > 0) {
+    if (parameter.deviation > 0 && parameter.uniform) {
+      const double bound = std::sqrt(3.0) * parameter.deviation;
+      view(i).uniform_(parameter.mean - bound, parameter.mean + bound, generator);
+    } else if (parameter.deviation > 0) {
       view(i).normal_(parameter.mean, parameter.deviation, generator);
     } else {
       view(i).fill_(parameter.mean);
@@ -41,6 +46,48 @@ ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at
     tensor.set_requires_grad(true);
     tensors_.push_back(std::move(tensor));
   }
+  std::int64_t kept = 0;
+  for (const RunningStatistics& norm : model.statistics()) kept += 2 * norm.width;
+  statistics_ = at::zeros({kept}, flat_.options());
+  kept = 0;
+  for (const RunningStatistics& norm : model.statistics()) {
+    const at::Tensor both = statistics_.narrow(0, kept, 2 * norm.width).view({2, norm.width});
+    both[1].fill_(1);
+    running_.push_back({norm.name, {both[0], both[1]}});
+    kept += 2 * norm.width;
+  }
+}
+
+void ParameterSet::Fill(const WeightMap& map, const std::vector<StoredTensor>& tensors) {
+  const at::NoGradGuard no_graph;
+  for (const WeightMap::Filled& filled : map.filled) {
+    const StoredTensor& stored = tensors[filled.tensor];
+    std::vector<float> values = ValuesOf(stored);
+    at::Tensor value = at::from_blob(values.data(), stored.shape, at::kFloat);
+    if (filled.transposed) value = value.t();
+    const std::string& name = filled.parameter;
+    at::Tensor to;
+    if (filled.statistic) {
+      const std::size_t dot = name.rfind('.');
+      const Running running = RunningOf(std::string_view(name).substr(0, dot));
+      to = name.substr(dot) == ".running_mean" ? running.mean : running.variance;
+    } else {
+      to = (*this)[name];
+    }
+    if (filled.padded) {
+      to.zero_();
+      to = to.narrow(0, 0, value.size(0));
+    }
+    to.copy_(value);
+  }
+}
+
+ParameterSet::Running ParameterSet::RunningOf(std::string_view batch_norm) const {
+  for (const auto& [name, running] : running_) {
+    if (name == batch_norm) return running;
+  }
+  SPARFUSE_THROW(kInternal,
+                 "the model has no batch normalisation \"" + std::string(batch_norm) + "\"");
 }
 
 const at::Tensor& ParameterSet::operator[](std::string_view name) const {

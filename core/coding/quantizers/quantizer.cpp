@@ -16,6 +16,22 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
   return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
 }
 
+// Of an element of a payload, behind what heads it.
+std::size_t BitsOfElement(const Quantizer& quantizer) {
+  const std::string_view name = quantizer.name();
+  return name == "sign" ? 1 : name == "qsgd" ? 8 : name == "fp16" ? 16 : 32;
+}
+
+// Payloads are whole words: behind the last element, in the highest bits of the last word, are
+// zeros.
+bool PaddingIsZero(const Quantizer& quantizer, std::span<const std::byte> payload, std::size_t n) {
+  const std::size_t used = n * BitsOfElement(quantizer) % 32;
+  if (used == 0) return true;
+  std::uint32_t last = 0;
+  std::memcpy(&last, payload.last(sizeof last).data(), sizeof last);
+  return last >> used == 0;
+}
+
 }  // namespace
 
 void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
@@ -59,7 +75,13 @@ void AccumulateQuantized(const Quantizer& quantizer,
   };
   const std::size_t n = out.size();
   for (std::size_t p = 0; p < payloads.size(); ++p) {
-    if (payloads[p].size() == quantizer.EncodedBytes(n)) continue;
+    if (payloads[p].size() == quantizer.EncodedBytes(n)) {
+      if (!PaddingIsZero(quantizer, payloads[p], n)) {
+        fail(p, std::string(quantizer.name()) + ": it has more than " + std::to_string(n) +
+                    " elements; expected the number that was encoded");
+      }
+      continue;
+    }
     fail(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
                 " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
                 std::to_string(n) + " elements");

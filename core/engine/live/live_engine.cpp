@@ -10,6 +10,17 @@
 #include "core/transport/sleep.hpp"
 
 namespace sparfuse {
+namespace {
+
+// Bytes of the elements that a collective has chosen by itself: there was no payload before it ran.
+std::uint64_t ChosenBytes(const LiveConfig& config, const LiveOp& exchange) {
+  if (!exchange.op->sparse()) return 0;
+  const CollectiveTraits traits = config.sparse_collective->traits();
+  return traits.selects && !traits.by_tensor ? exchange.exchange->elements * kSparseElementBytes
+                                             : 0;
+}
+
+}  // namespace
 
 LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
     : StepScheduler(config.layout, config.plan, config.topology, loop.rank(),
@@ -190,7 +201,7 @@ void LiveEngine::Account(const LiveOp& done) {
   } else if (done.op->If<ExchangeRequest>()) {
     const ExchangeState& state = *done.exchange;
     ++record_.exchanges;
-    record_.payload_bytes += done.op->payload_bytes;
+    record_.payload_bytes += done.op->payload_bytes + ChosenBytes(config_, done);
     record_.selected += static_cast<std::uint64_t>(done.op->exchange().counts) * state.elements;
     record_.sent_bytes += state.traffic.bytes_sent;
     record_.received_bytes += state.traffic.bytes_received;

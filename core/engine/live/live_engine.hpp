@@ -88,6 +88,10 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::span<const float> Residual(Range range) { return selections_.Residual(range); }
   // With momentum correction; zeros without.
   std::span<const float> Velocity(Range range) { return selections_.Velocity(range); }
+  // Copies what this step leaves to the next one, and goes on from such a copy, on any rank of a
+  // world as large and with the same layout.
+  void SaveState(EngineState& to) { selections_.Save(to); }
+  void LoadState(const EngineState& from) { selections_.Load(from); }
   // What follows goes by another plan; residuals stay where they are.
   void Replan(Plan plan);
   // Changes what is selected from the next step on: every rank must.

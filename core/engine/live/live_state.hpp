@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,6 +49,9 @@ struct LiveConfig {
   // On a device: that of forward, backward and update. By default the engine makes one.
   Stream compute;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
+  // Called some times a second while FinishStep has nothing to do; what it throws FinishStep
+  // throws.
+  std::function<void()> while_waiting;
 };
 
 struct LiveStep {

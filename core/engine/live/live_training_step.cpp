@@ -84,6 +84,7 @@ void LiveEngine::Drain(std::uint64_t sequence) {
 }
 
 void LiveEngine::WorkUntil(const bool& done) {
+  constexpr std::chrono::milliseconds kLook{100};
   const auto deadline = Clock::now() + config_.deadline;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -94,6 +95,11 @@ void LiveEngine::WorkUntil(const bool& done) {
       break;
     } else if (ReactToNext(lock)) {
       continue;
+    } else if (config_.while_waiting && Clock::now() + kLook < deadline) {
+      if (changed_.wait_for(lock, kLook) != std::cv_status::timeout) continue;
+      lock.unlock();
+      config_.while_waiting();
+      lock.lock();
     } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       lock.unlock();
       Drain(Post({EventKind::kStepTimeout, 0}));  // a reaction knows what is unfinished; throws

@@ -156,6 +156,18 @@ std::size_t Selections::Capacity(const SharedRange& shared) const {
   return shared.parts * room;
 }
 
+void Selections::Save(EngineState& to) {
+  residuals_.Save(to.residuals);
+  velocities_.Save(to.velocities);
+  copies_.Save(to.copies);
+}
+
+void Selections::Load(const EngineState& from) {
+  residuals_.Load(from.residuals);
+  velocities_.Load(from.velocities);
+  copies_.Load(from.copies);
+}
+
 void Selections::ForgetFusedRanges() {
   std::erase_if(selections_, [this](const auto& entry) {
     return entry.second.range != step_.layout.tensor(entry.second.info.id).range();

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/engine/live/engine_state.hpp"
 #include "core/engine/live/live_state.hpp"
 #include "core/engine/scheduler.hpp"
 #include "core/feedback/residual_store.hpp"
@@ -42,6 +43,8 @@ class Selections {
   double ResidualNorm() { return residuals_.Norm(); }
   std::span<const float> Residual(Range range) { return residuals_.ReadAll(range); }
   std::span<const float> Velocity(Range range) { return velocities_.ReadAll(range); }
+  void Save(EngineState& to);
+  void Load(const EngineState& from);
 
  private:
   void PrepareSlot(Selection& selection);

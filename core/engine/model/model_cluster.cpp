@@ -32,11 +32,31 @@ void SharedResource::Advance() {
   updated_ = simulation_.now();
 }
 
-void SharedResource::Use(double work, Simulation::Callback done) {
+void SharedResource::Use(double work, Simulation::Callback done, double share) {
+  if (released_) share = 1;
+  if (share <= 0) {
+    held_.emplace_back(work, std::move(done));
+    return;
+  }
   if (work <= 0) return simulation_.After(0, std::move(done));
   Advance();
-  activities_.push({virtual_now_ + work, order_++, std::move(done)});
+  activities_.push({virtual_now_ + work / share, order_++, share, std::move(done)});
   ScheduleNext();
+}
+
+void SharedResource::Release() {
+  if (std::exchange(released_, true)) return;
+  Advance();
+  std::priority_queue<Activity> whole;
+  for (; !activities_.empty(); activities_.pop()) {
+    Activity each = std::move(const_cast<Activity&>(activities_.top()));
+    each.virtual_end = virtual_now_ + (each.virtual_end - virtual_now_) * each.share;
+    each.share = 1;
+    whole.push(std::move(each));
+  }
+  activities_ = std::move(whole);
+  ScheduleNext();
+  for (auto& [work, done] : std::exchange(held_, {})) Use(work, std::move(done));
 }
 
 void SharedResource::SetSpeed(double speed) {
@@ -92,9 +112,6 @@ ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t step, int si
   for (int node = 0; node < config.topology.nodes(); ++node) {
     intra_node_.push_back(std::make_unique<SharedResource>(simulation_, 1.0));
   }
-  starting_.SetSpeed(config.cost.overlap);
-  inter_node_.SetSpeed(config.cost.overlap);
-  for (const auto& link : intra_node_) link->SetSpeed(config.cost.overlap);
 }
 
 ModelCluster::~ModelCluster() = default;
@@ -127,6 +144,7 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
     result.records.push_back(record);
   }
   result.spans.resize(result.records.size());
+  result.wire_seconds = wire_seconds_;
   return result;
 }
 
@@ -265,22 +283,39 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
 
 CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& rounds) const {
   const CostModel& cost = config_.cost;
-  // Halves go around a ring of ours, whatever the library has.
-  const bool dense = exchange.If<ExchangeRequest>() &&
-                     std::holds_alternative<DenseSum>(exchange.exchange().pattern);
+  const auto* asked = exchange.If<ExchangeRequest>();
+  const auto* halves = asked != nullptr ? std::get_if<HalvesSum>(&asked->pattern) : nullptr;
+  // A library adds halves as it adds floats. What keeps the rest of rounding is a ring of ours.
+  const bool of_library =
+      asked != nullptr && (std::holds_alternative<DenseSum>(asked->pattern) ||
+                           (halves != nullptr && halves->halves.residual.empty()));
+  const bool plain = exchange.sparse() && config_.coding == PayloadCoding{};
   CostModel::Phases phases =
-      dense ? cost.PhasesOf(rounds, config_.dense_collective->descriptor(), exchange.payload_bytes)
-            : cost.PhasesOf(rounds);
+      of_library
+          ? cost.PhasesOf(rounds, *config_.dense_collective, exchange.payload_bytes)
+          : cost.PhasesOf(rounds, plain ? cost.ByteFactor(CollectiveOf(exchange.exchange(),
+                                                                       config_.dense_collective,
+                                                                       config_.sparse_collective))
+                                        : 1);
+  const int ranks = config_.topology.ranks;
   phases.latency_seconds +=
-      cost.exchange_seconds_per_element * static_cast<double>(exchange.elements());
+      cost.HostElementSeconds(static_cast<double>(exchange.elements()), ranks);
+  if (cost.host_in_line) phases.latency_seconds += cost.ExchangeHostSeconds(ranks);
   return phases;
+}
+
+double ModelCluster::OverlapOf(const ModelRank& rank, const Op& exchange) const {
+  const CostModel& cost = config_.cost;
+  if (!exchange.sparse()) return cost.overlap;
+  const double carried = cost.payload_overlap.value_or(cost.overlap);
+  return rank.SelectsFromSeveral(exchange) ? cost.fused_overlap.value_or(carried) : carried;
 }
 
 void ModelCluster::ComputeEnded() {
   if (++compute_ended_ < simulated_) return;
-  starting_.SetSpeed(1);
-  inter_node_.SetSpeed(1);
-  for (const auto& link : intra_node_) link->SetSpeed(1);
+  starting_.Release();
+  inter_node_.Release();
+  for (const auto& link : intra_node_) link->Release();
 }
 
 void ModelCluster::ExchangesUnderWay(int change) {
@@ -303,6 +338,7 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
   const CostModel::Phases phases = PhasesOf(first, *rounds);
+  if (simulated == 0) wire_seconds_ += phases.on_links();
   if (const auto* negotiate = first.If<NegotiateRequest>()) {
     std::vector<std::int64_t> agreed = negotiate->values;
     for (const Member& member : meeting->members) {
@@ -329,17 +365,20 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
     }
   };
   // Rounds within nodes and between them take turns.
-  const auto between = [this, group, local,
+  const double share = OverlapOf(*ranks_[simulated], first);
+  const auto between = [this, group, local, share,
                         seconds =
                             phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)]] {
-    LinkOf(group, LinkClass::kInterNode).Use(seconds, local);
+    LinkOf(group, LinkClass::kInterNode).Use(seconds, local, share);
   };
   ExchangesUnderWay(1);
-  starting_.Use(phases.latency_seconds,
-                [this, group, between,
-                 seconds = phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)]] {
-                  LinkOf(group, LinkClass::kIntraNode).Use(seconds, between);
-                });
+  starting_.Use(
+      phases.latency_seconds,
+      [this, group, between, share,
+       seconds = phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)]] {
+        LinkOf(group, LinkClass::kIntraNode).Use(seconds, between, share);
+      },
+      share);
 }
 
 void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,

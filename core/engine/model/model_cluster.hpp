@@ -59,15 +59,20 @@ class SharedResource {
   SharedResource(Simulation& simulation, double capacity)
       : simulation_(simulation), capacity_(capacity) {}
 
-  // Calls `done` when `work` seconds of one unit have been given to this activity.
-  void Use(double work, Simulation::Callback done);
+  // Calls `done` when `work` seconds of one unit have been given to this activity. Until Release it
+  // gets no more than `share` of what would be its own, 0 to 1; with 0 it waits, and takes nothing
+  // from others.
+  void Use(double work, Simulation::Callback done, double share = 1);
   // From now on every unit works at this rate, at least 0; 1 to begin with.
   void SetSpeed(double speed);
+  // From now on all activities get all that is their own.
+  void Release();
 
  private:
   struct Activity {
     double virtual_end;
     std::uint64_t order;
+    double share;
     Simulation::Callback done;
     bool operator<(const Activity& other) const {
       return virtual_end != other.virtual_end ? virtual_end > other.virtual_end
@@ -83,6 +88,8 @@ class SharedResource {
   double capacity_;
   double speed_ = 1;
   std::priority_queue<Activity> activities_;
+  std::vector<std::pair<double, Simulation::Callback>> held_;  // work of activities without a share
+  bool released_ = false;
   double virtual_now_ = 0;
   double updated_ = 0;  // simulation time of virtual_now_
   std::uint64_t order_ = 0;
@@ -95,7 +102,8 @@ class ModelRank;
 struct Contribution {
   std::size_t elements = 0;                    // that it sends
   std::size_t kept = 0;                        // that it is to select
-  std::uint64_t payload_bytes = 0;             // of `elements`
+  std::uint64_t payload_bytes = 0;             // of `elements`, chosen before the exchange
+  std::uint64_t chosen_bytes = 0;              // of `elements`, chosen by the collective itself
   std::vector<std::uint64_t> part_bytes = {};  // of each selection, where parts have owners
 };
 
@@ -157,6 +165,8 @@ class ModelCluster {
   std::vector<Contribution> GivenBy(const GroupKey& group, std::span<const Member> members);
   RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
   CostModel::Phases PhasesOf(const Op& exchange, const RoundPlan& rounds) const;
+  // What of it goes on while ranks compute.
+  double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);
   void Finish(const GroupKey& group, const Meeting& meeting, const RoundPlan& rounds, double began);
   // Of a simulated rank's exchange within its node: those who follow it have had the same.
@@ -170,6 +180,7 @@ class ModelCluster {
   int needed_;
   int compute_ended_ = 0;  // ranks
   int under_way_ = 0;      // exchanges
+  double wire_seconds_ = 0;
   Simulation simulation_;
   std::vector<std::unique_ptr<SharedResource>> machines_;
   SharedResource starting_;  // exchanges; no limit on how many

@@ -50,6 +50,8 @@ struct ModelConfig {
 struct ModelStep {
   std::vector<StepRecord> records;       // [ranks]
   std::vector<std::vector<Span>> spans;  // [ranks]; only those of `traced` ranks are filled
+  // What the first rank's exchanges occupy links, each alone on them.
+  double wire_seconds = 0;
 };
 
 // Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how

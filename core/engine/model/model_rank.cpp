@@ -71,7 +71,7 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
                    const ExchangeResult& result, StepRecord& record) {
   if (!exchange.If<ExchangeRequest>()) return;
   ++record.exchanges;
-  record.payload_bytes += given.payload_bytes;
+  record.payload_bytes += given.payload_bytes + given.chosen_bytes;
   record.selected += static_cast<std::uint64_t>(exchange.exchange().counts) * given.elements;
   record.sent_bytes += traffic.bytes_sent;
   record.received_bytes += traffic.bytes_received;
@@ -82,7 +82,10 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
 
 ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
     : StepScheduler(cluster.config().layout, cluster.config().plan, cluster.config().topology, rank,
-                    cluster.config().cost.ExchangeHostSeconds(cluster.config().topology.ranks)),
+                    cluster.config().cost.host_in_line
+                        ? 0
+                        : cluster.config().cost.ExchangeHostSeconds(
+                              cluster.config().topology.ranks)),
       cluster_(cluster),
       strategy_(cluster.config().make_strategy()),
       traced_(traced) {}
@@ -167,9 +170,19 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
     given.payload_bytes =
         whole_bytes + ExpectedPayloadBytes(config.coding, selected, exchange.range().size());
   }
-  const bool selects = config.sparse_collective->traits().selects;
-  given.elements = selects ? given.kept : whole_elements + selected;
+  const CollectiveTraits traits = config.sparse_collective->traits();
+  given.elements = traits.selects ? given.kept : whole_elements + selected;
+  if (traits.selects && !traits.by_tensor) given.chosen_bytes = given.kept * kSparseElementBytes;
   return given;
+}
+
+bool ModelRank::SelectsFromSeveral(const Op& exchange) const {
+  const auto* request = exchange.If<ExchangeRequest>();
+  if (request == nullptr) return false;
+  return std::ranges::any_of(request->selections(), [&](Handle selection) {
+    const Range& range = Selecting(selection).range;
+    return range.end > layout().tensor(layout().PositionOf(range.begin)).range().end;
+  });
 }
 
 std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {

@@ -39,6 +39,8 @@ class ModelRank final : public StepScheduler {
   // What `rank`, which has asked for the same exchange, gives. Of another rank than this only where
   // it follows.
   Contribution ContributionOf(const Op& exchange, int rank) const;
+  // Whether a selection that it carries is from more than one tensor.
+  bool SelectsFromSeveral(const Op& exchange) const;
   // The exchange that this rank waits for is over; `traffic` is its share.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);

@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 
+#include "core/base/expression.hpp"
 #include "core/base/error.hpp"
 #include "core/sparsify/descriptors.hpp"
 #include "core/sparsify/scan_device/device_scan.hpp"
@@ -100,17 +100,13 @@ class AdTopKInterleaved final : public Sparsifier {
   AdTopKInterleaved(FibreAxis axis, const std::string& always)
       : all_dimension_(MakeAdTopK(axis)), topk_(TopKDescriptor().make({}, 0)), axis_(axis) {
     if (always.empty()) return;
-    constexpr std::size_t kLongest = 1000;  // std::regex is recursive
+    constexpr std::size_t kLongest = 1000;
     SPARFUSE_REQUIRE(always.size() <= kLongest,
                      "sparsifier adtopk-interleaved: always_all_dimension has " +
                          std::to_string(always.size()) + " characters: expected at most " +
                          std::to_string(kLongest));
-    try {
-      always_.emplace(always);
-    } catch (const std::regex_error& error) {
-      SPARFUSE_THROW(kConfig, "sparsifier adtopk-interleaved: always_all_dimension = \"" + always +
-                                  "\": expected a regular expression: " + error.what());
-    }
+    always_.emplace(always,
+                    "sparsifier adtopk-interleaved: always_all_dimension = \"" + always + "\"");
   }
 
   std::string_view name() const noexcept override { return "adtopk-interleaved"; }
@@ -156,7 +152,7 @@ class AdTopKInterleaved final : public Sparsifier {
   const Sparsifier& NextPhase(InterleavedState* own, const TensorInfo& info) const {
     if (own == nullptr) return *all_dimension_;
     if (!own->stays.has_value()) {
-      own->stays = always_ && std::regex_search(info.name.begin(), info.name.end(), *always_);
+      own->stays = always_ && always_->FoundIn(info.name);
     }
     const bool global = own->global && !*own->stays;
     own->global = !own->global;
@@ -166,7 +162,7 @@ class AdTopKInterleaved final : public Sparsifier {
   std::unique_ptr<Sparsifier> all_dimension_;
   std::unique_ptr<Sparsifier> topk_;
   FibreAxis axis_;
-  std::optional<std::regex> always_;
+  std::optional<Expression> always_;
 };
 
 }  // namespace

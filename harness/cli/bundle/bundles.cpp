@@ -13,6 +13,7 @@
 #include "harness/bundle/verify.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/files/canonical.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/machine/system.hpp"
 
 namespace sparfuse::harness {
@@ -69,6 +70,17 @@ void Show(const Export& bundle, bool as_json) {
   for (const std::string& key : stays) fmt::print("  {}\n", key);
 }
 
+// Names the trials that ran here and that others call bad.
+void SayHeld(const MergeSummary& summary, bool taken) {
+  for (const std::string& trial : summary.held)
+    fmt::print(stderr, "{}: {}\n", taken ? "taken out" : "called bad by others", trial);
+  if (summary.held.empty() || taken) return;
+  fmt::print(stderr,
+             "{} annotation(s) of others would take out trials that ran here: they stay; "
+             "`sparfuse merge --take-annotations` takes them out\n",
+             summary.held.size());
+}
+
 }  // namespace
 
 int ExportVerb(Program& program, const ExportRequest& request) {
@@ -103,13 +115,13 @@ int ExportVerb(Program& program, const ExportRequest& request) {
   return summary.left_out.empty() ? kDone : kTrialFailed;
 }
 
-int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files) {
+int MergeVerb(Program& program, const MergeVerbRequest& request) {
   const Store& store = program.store();
   const std::vector<TrialRow> rows = program.Rows();
   const StoreLock lock(store.results());
   json merged = json::array();
   bool any_refused = false;
-  for (const auto& file : files) {
+  for (const auto& file : request.files) {
     MergeSummary summary;
     std::optional<Bundle> bundle;
     try {
@@ -117,9 +129,13 @@ int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files)
     } catch (const Error& error) {
       summary.refused.push_back(error.what());
     }
-    if (bundle) summary = Merge(store, lock, *bundle, rows);
+    if (bundle) summary = Merge(store, lock, *bundle, rows, {request.take_annotations});
     any_refused = any_refused || !summary.refused.empty();
-    for (const std::string& why : summary.refused) fmt::print(stderr, "refused: {}\n", why);
+    for (const std::string& why : summary.refused)
+      fmt::print(stderr, "refused: {}\n", Visible(why));
+    SayHeld(summary, request.take_annotations);
+    for (const std::string& what : summary.not_checked)
+      fmt::print(stderr, "note: {}: {}\n", file.string(), what);
     if (!program.json()) {
       fmt::print("{}: {} trial(s) added, {} already here, {} annotation(s) added, {} refused\n",
                  file.string(), summary.added.size(), summary.present, summary.annotations,
@@ -129,6 +145,8 @@ int MergeVerb(Program& program, const std::vector<std::filesystem::path>& files)
                       {"added", summary.added},
                       {"present", summary.present},
                       {"annotations", summary.annotations},
+                      {"held", summary.held},
+                      {"not_checked", summary.not_checked},
                       {"refused", summary.refused}});
   }
   std::vector<std::string> problems;
@@ -188,13 +206,11 @@ json TrialsJson(const Verification& verification) {
   return trials;
 }
 
-// ", the metrics of 18 are those of their steps, 3 have no steps to check them by".
+// ", the metrics of 18 are those of their steps".
 std::string CheckedNumbers(const Verification& verification) {
   std::string said;
   if (verification.of_steps > 0)
     said += fmt::format(", the metrics of {} are those of their steps", verification.of_steps);
-  if (verification.without_steps > 0)
-    said += fmt::format(", {} have no steps to check them by", verification.without_steps);
   if (verification.without_numbers > 0)
     said += fmt::format(", {} failed or are results of others", verification.without_numbers);
   return said;
@@ -206,12 +222,16 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   const Bundle bundle(file);
   const Verification verification = Verify(bundle);
   for (const std::string& problem : verification.problems)
-    fmt::print(stderr, "error: {}\n", problem);
+    fmt::print(stderr, "error: {}\n", Visible(problem));
+  const std::vector<std::string> not_checked = WhatIsNotChecked(verification);
+  for (const std::string& what : not_checked)
+    fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   const bool good = verification.problems.empty();
   if (program.json()) {
     PrintJson({{"file", file.string()},
                {"written_by", ToJson(bundle.written_by())},
                {"problems", verification.problems},
+               {"not_checked", not_checked},
                {"trials", TrialsJson(verification)},
                {"table", verification.table}});
   } else {

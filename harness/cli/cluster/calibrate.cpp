@@ -84,8 +84,25 @@ Table ComputeTable(const DeclaredCluster& cluster) {
   return table;
 }
 
-const char* PartOf(const ReferenceStep& step) {
-  return kStepPartNames[static_cast<std::size_t>(step.part)];
+std::string Described(const ReferenceStep& step) {
+  return step.sparsifier == "none"
+             ? fmt::format("{} on {}", step.method, step.workers)
+             : fmt::format("{} on {} at density {:g}", step.method, step.workers, step.density);
+}
+
+std::string PartOf(const ReferenceStep& step) {
+  const std::string part = kStepPartNames[static_cast<std::size_t>(step.part)];
+  return step.over ? part + " over " + Described(*step.over) : part;
+}
+
+std::string Measure(const ReferenceStep& step, double value) {
+  return step.over ? fmt::format("{:.4g} x", value) : fmt::format("{:.4g} ms", 1e3 * value);
+}
+
+std::string From(const ReferenceStep& step) {
+  if (!step.bar) return step.source;
+  return step.over && step.over->bar ? step.bar->name() + " over " + step.over->bar->name()
+                                     : step.bar->name();
 }
 
 // Calibration that leaves a reference further off than that has not met it.
@@ -100,6 +117,13 @@ std::vector<std::string> Warnings(const DeclaredCluster& cluster) {
     warnings.push_back(fmt::format(
         "{} of {} references, marked **, are more than {:g} % off: the inputs do not meet them all",
         far, cluster.references.size(), 100 * kNear));
+  }
+  for (const DeclaredInput& input : cluster.inputs) {
+    if (input.remark.empty()) continue;
+    warnings.push_back(fmt::format(
+        "{}{} = {:.4g}: {}", input.name,
+        input.families.empty() ? "" : fmt::format(" ({})", fmt::join(input.families, ", ")),
+        input.value, input.remark));
   }
   for (const ReferenceStep& step : cluster.references) {
     if (std::string conflict = RateConflict(cluster, step); !conflict.empty())
@@ -117,10 +141,9 @@ Table ReferenceTable(const DeclaredCluster& cluster) {
   table.columns = {"workload", "workers", "method", "part", "measured", "modelled", "off", "from"};
   for (const ReferenceStep& step : cluster.references) {
     table.rows.push_back({step.workload, std::to_string(step.workers), step.method, PartOf(step),
-                          fmt::format("{:.4g} ms", 1e3 * step.seconds),
-                          fmt::format("{:.4g} ms", 1e3 * step.modelled_seconds),
+                          Measure(step, step.measured), Measure(step, step.modelled),
                           fmt::format("{:+.1f} %{}", 100 * step.off(), IsFarOff(step) ? " **" : ""),
-                          step.bar ? step.bar->name() : step.source});
+                          From(step)});
   }
   if (cluster.calibrated_on.empty()) table.notes = Warnings(cluster);
   return table;
@@ -129,7 +152,7 @@ Table ReferenceTable(const DeclaredCluster& cluster) {
 json InputJson(const DeclaredInput& input) {
   return {{"name", input.name},     {"value", input.value},      {"low", input.low},
           {"high", input.high},     {"kind", input.kind},        {"group", input.group},
-          {"source", input.source}, {"families", input.families}};
+          {"source", input.source}, {"families", input.families},   {"remark", input.remark}};
 }
 
 json Describe(const DeclaredCluster& cluster) {
@@ -153,8 +176,8 @@ json Describe(const DeclaredCluster& cluster) {
                           {"method", step.method},
                           {"part", PartOf(step)},
                           {"bar", step.bar ? json(step.bar->name()) : json()},
-                          {"seconds", step.seconds},
-                          {"modelled_seconds", step.modelled_seconds},
+                          {step.over ? "ratio" : "seconds", step.measured},
+                          {step.over ? "modelled_ratio" : "modelled_seconds", step.modelled},
                           {"off", step.off()}});
   }
   return {

@@ -33,6 +33,9 @@ CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks 
 inline constexpr const char* kNames =
     "a name beneath experiments/, a folder there (a paper), or a .toml file";
 
+inline constexpr const char* kStored =
+    "a name beneath experiments/, a .toml file, or an id that the store has trials of";
+
 void AddWithMethod(CLI::App* verb, std::vector<std::string>& methods);
 
 void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help);
@@ -49,8 +52,7 @@ void AddTraceImport(CLI::App* verb, TraceImport& trace);
 void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
                    const std::string& help, const std::string& from);
 
-// Each adds the verb of its name, by the file that is named above it. `sparfuse --help` lists verbs
-// in the order in which they are added.
+// Each adds the verb of its name, by the file that is named above it; main.cpp puts them in order.
 
 // run_verbs.cpp
 void AddPlan(CommandLine& line);
@@ -64,6 +66,7 @@ void AddStatus(CommandLine& line);
 void AddTable(CommandLine& line);
 void AddFigure(CommandLine& line);
 void AddReport(CommandLine& line);
+void AddSkill(CommandLine& line);
 void AddExplain(CommandLine& line);
 void AddAdvise(CommandLine& line);
 void AddTrace(CommandLine& line);
@@ -88,5 +91,9 @@ void AddList(CommandLine& line);
 void AddProve(CommandLine& line);
 void AddCheck(CommandLine& line);
 void AddNew(CommandLine& line);
+
+// data_verbs.cpp
+void AddData(CommandLine& line);
+void AddWeights(CommandLine& line);
 
 }  // namespace sparfuse::harness

@@ -37,6 +37,9 @@ void AddPlan(CommandLine& line) {
                        });
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
+  verb->add_flag("--fresh", request->fresh, "as if everything ran again");
+  verb->add_flag("--modelled", request->modelled,
+                 "modelled trials only, with the profiles that they need");
   auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
   auto* commands = verb->add_flag("--commands", request->commands,
                                   "print the line that starts each launch, and nothing else");
@@ -125,23 +128,38 @@ struct DrawRequest {
 
 void AddStatus(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
-  auto* verb = AddVerb(line, "status", "what is there and what failed", Speaks::kTextOrJson,
-                       [=](Program& program) { return StatusVerb(program, *name); });
-  verb->add_option("experiment", *name)->required();
+  auto* verb = AddVerb(
+      line, "status", "what is there and what failed; without a name, all that the store has",
+      Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
+  verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
 }
 
 void AddTable(CommandLine& line) {
-  struct Request {
-    std::string name, format = "md";
-  };
-  const auto request = std::make_shared<Request>();
-  auto* verb =
-      AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
-              [=](Program& program) { return TableVerb(program, request->name, request->format); });
-  verb->add_option("experiment", request->name)->required();
-  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
-      ->check(CLI::IsMember({"md", "csv", "latex"}));
+  const auto request = std::make_shared<TableRequest>();
+  const auto sides = std::make_shared<std::vector<std::string>>();
+  auto* verb = AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
+                       [=](Program& program) {
+                         if (!sides->empty()) {
+                           request->pivot.rows = CLI::detail::split(sides->front(), ',');
+                           request->pivot.columns = CLI::detail::split(sides->back(), ',');
+                         }
+                         return TableVerb(program, *request);
+                       });
+  verb->add_option("experiment", request->experiment, kStored)->required();
+  verb->add_option("--format", request->format,
+                   "md, text, latex (with booktabs) or, numbers in base units, csv")
+      ->check(CLI::IsMember({"md", "text", "csv", "latex"}));
+  auto* pivot =
+      verb->add_option("--pivot", *sides,
+                       "ROWS COLUMNS: axes of the experiment, such as workload,workers method")
+          ->expected(2)
+          ->check(NotEmpty("axes of the experiment"));
+  verb->add_option("--columns", request->pivot.values,
+                   "of the table, which cells of the pivot have: throughput,vs,n (default: the "
+                   "first)")
+      ->delimiter(',')
+      ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
   AddSystemOption(verb, line);
 }
@@ -163,6 +181,15 @@ void AddReport(CommandLine& line) {
               [=](Program& program) { return ReportVerb(program, request->name, request->out); });
   verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "file (default: reports/ID/report.html in the results)");
+  AddKeepDisturbed(verb, line, kKeepInResults);
+}
+
+void AddSkill(CommandLine& line) {
+  const auto names =
+      std::make_shared<std::vector<std::string>>(std::vector<std::string>{"validation", "safusion"});
+  auto* verb = AddVerb(line, "skill", "predictions of published numbers beside formulas, one table",
+                       Speaks::kText, [=](Program& program) { return SkillVerb(program, *names); });
+  verb->add_option("experiment", *names, "experiments or papers (default: validation safusion)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
 
@@ -296,8 +323,9 @@ void AddSite(CommandLine& line) {
               });
   verb->add_option("--out", request->out, "a folder: new, empty, or with an earlier site alone")
       ->check(NotEmpty("a folder"));
-  verb->add_option("--reference", request->compare.reference,
-                   "the method that ratios are to (dense)");
+  verb->add_option("--reference", request->reference,
+                   "the method that ratios are to (dense; if the store has none, the reference of "
+                   "its experiments)");
   verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_flag("--dated", request->dated, "say when the pages were written");
@@ -315,11 +343,13 @@ void AddBundles(CommandLine& line) {
   give->add_option("--out", request->out, "FILE.sparfuse")->check(NotEmpty("a file"));
   give->add_flag("--show", request->show,
                  "list the keys that leave this machine, and those that stay");
-  const auto files = std::make_shared<std::vector<std::filesystem::path>>();
+  const auto taken = std::make_shared<MergeVerbRequest>();
   auto* take =
       AddVerb(line, "merge", "add the trials of bundles to the store; is resumable",
-              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *files); });
-  take->add_option("file", *files, "bundles that `sparfuse export` wrote")->required();
+              Speaks::kTextOrJson, [=](Program& program) { return MergeVerb(program, *taken); });
+  take->add_option("file", taken->files, "bundles that `sparfuse export` wrote")->required();
+  take->add_flag("--take-annotations", taken->take_annotations,
+                 "leave out trials that ran here, too, if others call them bad");
   const auto file = std::make_shared<std::filesystem::path>();
   auto* verify =
       AddVerb(line, "verify", "check a bundle, and make its table again from its trials",

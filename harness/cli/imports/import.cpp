@@ -5,6 +5,7 @@
 #include "harness/cli/verbs.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/log_text.hpp"
 #include "harness/imports/imports.hpp"
 #include "harness/report/tables/table.hpp"
 
@@ -26,7 +27,7 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
     fmt::print(stderr, "note: {}: columns not read: {}\n", name, fmt::join(unread, ", "));
   const std::string sha256 = Sha256Hex(text);
   for (ImportedResult& result : results) {
-    result.file = request.file.filename().string();
+    result.file = AsUtf8(request.file.filename().string());
     result.sha256 = sha256;
   }
   Doubt(results, program.catalog());

@@ -8,6 +8,7 @@
 #include "core/collective/collective.hpp"
 #include "core/feedback/feedback.hpp"
 #include "harness/catalog/metrics.hpp"
+#include "harness/catalog/recipe_file.hpp"
 #include "harness/cli/list/list.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/profile_file.hpp"
@@ -138,6 +139,24 @@ json WorkloadsJson(const Catalog& catalog) {
   return list;
 }
 
+json RecipesJson() {
+  json list = json::array();
+  for (const NamedRecipe& recipe : NamedRecipes()) {
+    list.push_back({{"name", recipe.name},
+                    {"summary", recipe.title},
+                    {"source", recipe.source},
+                    {"deviations", recipe.differs},
+                    {"like", recipe.like},
+                    {"workload", recipe.workload},
+                    {"data", recipe.data},
+                    {"workers", recipe.workers},
+                    {"batch_per_worker", recipe.batch_per_worker},
+                    {"target", recipe.target},
+                    {"recipe", recipe.recipe}});
+  }
+  return list;
+}
+
 // "modelled, emulated": the modes of an experiment's cells, in order of appearance.
 json ModesOf(const Experiment& experiment) {
   json modes = json::array();
@@ -151,11 +170,15 @@ json ModesOf(const Experiment& experiment) {
 }
 
 json ExperimentsJson(Program& program) {
-  const fs::path folder = program.experiments();
+  std::vector<std::pair<std::string, fs::path>>
+      files;  // by name; a user's own before the project's
+  for (const fs::path& folder : program.experiments()) {
+    for (const auto& file : ExperimentFiles(folder))
+      files.emplace_back(fs::relative(file, folder).replace_extension("").string(), file);
+  }
   json list = json::array();
-  for (const auto& file : ExperimentFiles(folder)) {
-    json entry = {{"name", fs::relative(file, folder).replace_extension("").string()},
-                  {"file", file.string()}};
+  for (const auto& [name, file] : files) {
+    json entry = {{"name", name}, {"file", file.string()}};
     try {  // listing shows what is there, good or not
       const Experiment experiment = program.Load(file.string());
       entry["summary"] = experiment.title;
@@ -392,6 +415,7 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
          return CollectivesJson(p.catalog(), request.rounds);
        }},
       {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
+      {"recipes", [](Program&, const auto&) { return RecipesJson(); }},
       {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},
       {"presets",
        [](Program& p, const auto&) {

@@ -40,6 +40,12 @@ std::string WorkloadLine(const json& workload) {
                          : "");
 }
 
+std::string RecipeLine(const json& recipe) {
+  return fmt::format("{} of {} workers with {} on {}; {}", Text(recipe, "workload"),
+                     recipe["workers"].get<int>(), recipe["batch_per_worker"].get<int>(),
+                     Text(recipe, "data"), Text(recipe, "source"));
+}
+
 std::string SparsifierLine(const json& sparsifier) {
   return Text(sparsifier, "source") + (sparsifier["on_device"].get<bool>()
                                            ? ""
@@ -62,6 +68,7 @@ std::string CollectiveLine(const json& collective) {
 std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "methods") return MethodLine(entry);
   if (what == "workloads") return WorkloadLine(entry);
+  if (what == "recipes") return RecipeLine(entry);
   if (what == "sparsifiers") return SparsifierLine(entry);
   if (what == "quantizers") return QuantizerLine(entry);
   if (what == "collectives") return CollectiveLine(entry);

@@ -27,8 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-fs::path FolderOf(const Program& program) { return program.store().results() / "systems"; }
-
 // The other files of the folder that describe an equal system; those that nobody has filled in, or
 // that cannot be read, are none.
 std::vector<fs::path> EqualSystems(const fs::path& file, const std::string& hash) {
@@ -50,7 +48,7 @@ std::vector<fs::path> EqualSystems(const fs::path& file, const std::string& hash
 }  // namespace
 
 int SystemInitVerb(Program& program, const SystemInit& asked) {
-  const fs::path file = SystemFile(FolderOf(program), asked.name);
+  const fs::path file = SystemFile(program.systems(), asked.name);
   const Node node = DetectNode();
   if (asked.print) {
     fmt::print("{}", NodeText(node));
@@ -80,7 +78,7 @@ int SystemInitVerb(Program& program, const SystemInit& asked) {
 }
 
 int SystemCheckVerb(Program& program, const std::string& name) {
-  const fs::path file = SystemFile(FolderOf(program), name);
+  const fs::path file = SystemFile(program.systems(), name);
   if (!SomethingIsAt(file)) {
     SPARFUSE_THROW(kConfig, fmt::format("system \"{}\": expected {}, which `sparfuse system init "
                                         "{}` begins",
@@ -226,7 +224,7 @@ std::vector<std::string> SameAs(const ProfileFolders& profiles, const std::strin
 
 int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   const ProfileFolders& profiles = program.store().profiles();
-  const fs::path systems = program.store().results() / "systems";
+  const fs::path systems = program.systems();
   const fs::path file = SystemFile(systems, asked.name).replace_extension(".fingerprint.json");
   Check(asked);
   RunOptions options = program.OptionsOfRuns(asked.launch);

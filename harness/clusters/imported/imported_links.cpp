@@ -13,6 +13,7 @@
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/log_text.hpp"
 
 namespace sparfuse::harness {
 
@@ -50,7 +51,7 @@ double LinkLog::BusBandwidth(const LinkSample& sample) const {
 
 std::string LinkLog::Source() const {
   return fmt::format("{} of {} ranks on {} node{}: {}, sha256 {}", program, ranks, nodes,
-                     nodes == 1 ? "" : "s", std::filesystem::path(file).filename().string(),
+                     nodes == 1 ? "" : "s", AsUtf8(std::filesystem::path(file).filename().string()),
                      sha256);
 }
 

@@ -331,7 +331,11 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
   LinkLog log;
   log.file = file;
   log.sha256 = Sha256Hex(text);
-  in.Length("/args");
+  if (!root.is_object() || !root.contains("args")) {
+    SPARFUSE_THROW(kConfig,
+                   file + ": JSON without \"args\": expected what nccl-tests itself writes by -J, "
+                          "which names the program that ran; of another program, its table");
+  }
   SetOperation(file, in.String("/args/0"), asked, log);
   // One entry a process, which may have several threads with several cards each.
   const std::size_t processes = in.Length("/config/devices");

@@ -71,7 +71,7 @@ struct Stack {
 Stack ReadStack(const fs::path& path) {
   Stack stack{TomlFile::Read(path), {}};
   const ClusterFile file(stack.toml);
-  file.Keys("", "stack", {"title", "source", "all_reduce", "all_gather", "input"});
+  file.Keys("", "stack", {"title", "source", "all_reduce", "all_gather", "host", "input"});
   file->RequiredString("", "title");
   file->RequiredString("", "source");
   std::vector<std::string> known;
@@ -95,7 +95,7 @@ class ClusterParser {
         "", "cluster",
         {"title", "source", "hardware", "nodes", "ranks_per_node", "reference", "reference_cluster",
          "input", "selection_costs", "compute", "coder", "curve", "all_reduce", "all_gather",
-         "nccl", "calibrate", "calibrate_by_family", "stack", "card"});
+         "nccl", "calibrate", "calibrate_by_family", "stack", "card", "host"});
     cluster_.name = fs::path(file_->name()).stem().string();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
@@ -110,7 +110,8 @@ class ClusterParser {
     file_.ForEach("compute", [&](const std::string& at) { ReadCompute(file_, at, cluster_); });
     file_.ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
     AllReduce();
-    AllGather();
+    cluster_.all_gather = OfStack<AllGatherBy>("all_gather", kAllGatherNames);
+    cluster_.host = OfStack<HostBy>("host", kHostNames);
     file_.ForEach("curve", [&](const std::string& at) { Curve(at); });
     ReadReferences(file_, profiles_, cluster_);
     Calibrate();
@@ -279,19 +280,18 @@ class ClusterParser {
     }
   }
 
-  void AllGather() {
-    const bool own = file_.Has("/all_gather") || !stack_;
+  // What the file says at `key`, else its stack, else the first of the names.
+  template <class Choice>
+  Choice OfStack(const char* key, std::span<const char* const> names) const {
+    const bool own = file_.Has(std::string("/") + key) || !stack_;
     const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
-    cluster_.all_gather =
-        static_cast<AllGatherBy>(of.OneOf("", "all_gather", kAllGatherNames, kAllGatherNames[0]));
+    return static_cast<Choice>(of.OneOf("", key, names, names[0]));
   }
 
   // [nccl] is of the machine: it may stand there for stacks that have no use for it.
   void AllReduce() {
     const bool own = file_.Has("/all_reduce") || !stack_;
-    const ClusterFile of = own ? file_ : ClusterFile(stack_->toml);
-    cluster_.all_reduce =
-        static_cast<AllReduceBy>(of.OneOf("", "all_reduce", kAllReduceNames, kAllReduceNames[0]));
+    cluster_.all_reduce = OfStack<AllReduceBy>("all_reduce", kAllReduceNames);
     const bool nccl = cluster_.all_reduce >= AllReduceBy::kNccl2_8;
     if (!file_.Has("/nccl")) {
       if (!nccl) return;
@@ -429,7 +429,7 @@ class ClusterParser {
   void Predict() {
     file_.At("/reference", [&] {
       for (ReferenceStep& step : cluster_.references)
-        step.modelled_seconds = ModelledSeconds(cluster_, step);
+        step.modelled = Modelled(cluster_, step);
     });
   }
 

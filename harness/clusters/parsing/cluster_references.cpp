@@ -63,7 +63,8 @@ class ReferenceReader {
     file_.Keys(at, "[[reference]]",
                {"families", "workload", "batch_per_worker", "workers", "method", "method_options",
                 "sparsifier", "density", "link", "bar", "row", "forward_ms", "backward_ms",
-                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "spread", "source"});
+                "sparsify_ms", "exposed_ms", "step_ms", "samples_per_s", "ratio", "over", "spread",
+                "source"});
     ReferenceStep step;
     step.workload = file_.Workload(at);
     step.families = file_.Families(at, step.workload);
@@ -77,11 +78,8 @@ class ReferenceReader {
                        fmt::format("at most the cluster's {} devices", cluster_.ranks()));
     }
     ReadMethod(at, step);
-    if (const json* link = file_->Find(at + "/link")) {
-      const std::string wrong = WhatIsWrong("link", *link);
-      if (!wrong.empty() || !link->is_object()) file_->FailValue(at + "/link", wrong);
-      step.link = StoredLink(*link);
-    }
+    ReadLink(at, step);
+    if (file_.Has(at + "/over") || file_.Has(at + "/ratio")) return UseRatio(at, std::move(step));
     const Seconds seconds = ReadSeconds(at, step);
     Use(at, seconds, step);
   }
@@ -89,20 +87,81 @@ class ReferenceReader {
  private:
   using Seconds = std::map<std::string, double>;  // by key, "step_ms"
 
+  void ReadLink(const std::string& at, ReferenceStep& step) const {
+    const json* link = file_->Find(at + "/link");
+    if (link == nullptr) return;
+    const std::string wrong = WhatIsWrong("link", *link);
+    if (!wrong.empty() || !link->is_object()) file_->FailValue(at + "/link", wrong);
+    step.link = StoredLink(*link);
+  }
+
+  // The times of two steps whose cells differ in what [over] states: a ratio, or two rows.
+  void UseRatio(const std::string& at, ReferenceStep step) {
+    const std::string over = at + "/over";
+    if (!file_.Has(over)) file_->Fail(at, "ratio needs over = { what the other step has }");
+    for (const char* key :
+         {"bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms",
+          "samples_per_s"}) {
+      if (file_.Has(at + "/" + key)) {
+        file_->Fail(at + "/" + key, "expected a row or a ratio where over names another step");
+      }
+    }
+    file_.Keys(over, "over",
+               {"batch_per_worker", "workers", "method", "method_options", "sparsifier", "density",
+                "link", "row"});
+    ReferenceStep other = step;
+    if (file_.Has(over + "/batch_per_worker")) {
+      other.batch_per_worker =
+          file_.Count(over, "batch_per_worker", FindCellKey("batch_per_worker")->range);
+    }
+    if (file_.Has(over + "/workers")) {
+      other.workers = file_.Count(over, "workers", {1, static_cast<double>(cluster_.ranks())});
+    }
+    ReadMethod(over, other);
+    ReadLink(over, other);
+    const bool rows = file_.Has(at + "/row");
+    if (rows == file_.Has(at + "/ratio") || rows != file_.Has(over + "/row")) {
+      file_->Fail(at, "expected a ratio, or a row and another one in over: one of the two");
+    }
+    const auto seconds = [&](const std::string& table, ReferenceStep& of) {
+      return of.workers * of.batch_per_worker / Row(table + "/row", of);
+    };
+    if (rows) {
+      const double of_other = seconds(over, other);
+      step.measured = seconds(at, step) / of_other;
+    } else {
+      step.measured = file_.Needed(at, "ratio", kCosts);
+    }
+    if (step.workers == 1 || other.workers == 1)
+      file_->Fail(at, "expected several workers of both steps whose ratio is to be reproduced");
+    step.over = std::make_shared<const ReferenceStep>(std::move(other));
+    cluster_.references.push_back(std::move(step));
+  }
+
+  // What the table does not state is as in `step`.
   void ReadMethod(const std::string& at, ReferenceStep& step) const {
     static const Catalog catalog = BuiltInCatalog();
-    step.method = file_->String(at, "method", "wfbp");
+    const bool same_method = !step.method.empty() && !file_.Has(at + "/method");
+    step.method = file_->String(at, "method", step.method.empty() ? "wfbp" : step.method);
     const Method& method = *file_.At(
         at + "/method", [&] { return &NeedEntry(catalog.methods, "method", step.method); });
     const json* options = file_->Find(at + "/method_options");
-    step.method_options = file_.At(at + "/method_options", [&] {
-      return ResolveMethodOptions(catalog, method, options ? *options : json::object());
-    });
-    step.sparsifier = file_->String(at, "sparsifier", method.dense() ? "none" : "dgc");
-    if (step.sparsifier == "none") return;
+    if (!same_method || options) {
+      step.method_options = file_.At(at + "/method_options", [&] {
+        return ResolveMethodOptions(catalog, method, options ? *options : json::object());
+      });
+    }
+    const std::string like =
+        step.sparsifier.empty() || step.sparsifier == "none" ? "dgc" : step.sparsifier;
+    step.sparsifier = file_->String(at, "sparsifier", method.dense() ? "none" : like);
+    if (step.sparsifier == "none") {
+      step.density = 1;
+      step.feedback = "none";
+      return;
+    }
     file_.At(at + "/sparsifier",
              [&] { NeedEntry(catalog.sparsifiers, "sparsifier", step.sparsifier); });
-    step.density = file_->Number(at, "density", 0.01, kDensities);
+    step.density = file_->Number(at, "density", step.density < 1 ? step.density : 0.01, kDensities);
     step.feedback = method.feedback;
     file_.At(at, [&] { cluster_.CheckSparsifier(CellOf(cluster_, step)); });
   }
@@ -151,19 +210,24 @@ class ReferenceReader {
   // The row of a file of results/published that is named by its columns: what it gives in samples a
   // second.
   double Row(const std::string& at, ReferenceStep& step) {
-    file_.Keys(at, "row", {"file", "model", "workers", "network", "method"});
+    file_.Keys(at, "row",
+               {"file", "artifact", "model", "workers", "network", "method", "density"});
     const std::string name = file_->RequiredString(at, "file");
     const int workers = file_.Count(at, "workers", kWorkersOfClusters);
     if (workers != step.workers)
       file_->FailValue(at + "/workers", fmt::format("the reference's workers, {}", step.workers));
     const std::string count = std::to_string(workers);
     const std::pair<const char*, std::string PublishedNumber::*> named[] = {
+        {"artifact", &PublishedNumber::artifact},
         {"model", &PublishedNumber::model},
         {"network", &PublishedNumber::network},
-        {"method", &PublishedNumber::method}};
+        {"method", &PublishedNumber::method},
+        {"density", &PublishedNumber::density}};
+    const std::set<std::string> optional = {"artifact", "density"};
     std::vector<const PublishedNumber*> left;
     for (const PublishedNumber& row : Published(name)) left.push_back(&row);
     for (const auto& [key, column] : named) {
+      if (optional.contains(key) && !file_.Has(at + "/" + key)) continue;
       const std::string wanted = file_->RequiredString(at, key);
       std::set<std::string> known;
       for (const PublishedNumber* row : left) known.insert(row->*column);
@@ -175,13 +239,18 @@ class ReferenceReader {
       }
     }
     std::erase_if(left, [&](const PublishedNumber* row) { return row->workers != count; });
-    if (left.size() != 1 || !left.front()->value || left.front()->unit != "samples/s") {
-      file_->FailValue(at, fmt::format("one row of {} with {} workers and a number of samples/s",
+    const auto is_rate = [](const PublishedNumber& row) {
+      return row.value && (row.unit == "samples/s" || row.unit == "images/s");
+    };
+    if (left.size() != 1 || !is_rate(*left.front())) {
+      file_->FailValue(at, fmt::format("one row of {} with {} workers and a number of samples/s or "
+                                       "images/s; artifact and density tell several apart",
                                        name, workers));
     }
     const PublishedNumber& row = *left.front();
     step.bar = CalibrationBar{row.paper, row.artifact, row.method,
                               fmt::format("{}/{}/{}", row.model, row.workers, row.network)};
+    if (file_.Has(at + "/density")) step.bar->row += "/" + row.density;
     return *row.value;
   }
 
@@ -250,7 +319,7 @@ class ReferenceReader {
       if (!has(key)) return;
       ReferenceStep wanted = step;
       wanted.part = part;
-      wanted.seconds = seconds.at(key);
+      wanted.measured = seconds.at(key);
       cluster_.references.push_back(std::move(wanted));
     };
     reproduce("sparsify_ms", StepPart::kSparsify);

@@ -18,6 +18,8 @@ the series that it names; nothing else of the store is read.
       why the steps of two cells, given by their config_hash, take unequal time: text or JSON, and
       two timelines in the formats of figures. FILE.json has the harness's intervals of what the
       verb `parts` (the same options, --out FILE.json) found in their steps.
+  sparfuse_report skill   --results DIR --index index.json
+      predictions of published numbers beside formulas, of all experiments of the index in one table.
   sparfuse_report phase   --data FILE.json --out DIR [--quiet]
       which method is fastest over bandwidth and workers, as `sparfuse advise --phase` found; prints
       the files written unless quiet.
@@ -46,19 +48,22 @@ from sparfuse_report import (
     kinds,
     paper,
     phase,
+    plain,
     report,
     series,
+    skill,
     style,
     tables,
     web,
 )
 from sparfuse_report.drawn import numbers
+from sparfuse_report.kinds import agreement, grouped
 
 
 def read_json(path):
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise selection.SpecError(f"{path}: {error.strerror}") from error
     except ValueError as error:
@@ -159,6 +164,25 @@ def write_paper(arguments):
     return 0
 
 
+def print_skill(arguments):
+    found = []
+    for entry in read_json(arguments.index)["experiments"]:
+        experiment, _ = load_spec(entry["spec"], entry["id"], arguments.results)
+        for part, figure, name in name_figures(experiment):
+            predict = {"agreement": agreement.predictions, "grouped_bars": grouped.predictions}.get(
+                figure.get("kind")
+            )
+            try:
+                predictions = predict(part, figure) if predict and figure.get("published") else []
+            except selection.NoData as reason:
+                print(f"{experiment.id}, {name}: {reason}", file=sys.stderr)
+                continue
+            if predictions:
+                found.append((experiment.id, name, predictions))
+    print(skill.markdown(skill.testbeds(found)))
+    return 0 if found else 1
+
+
 def _cells_of(arguments):
     experiment, _ = load(arguments)
     by_hash = {cell.hash: cell for cell in experiment.all_cells() if cell.n}
@@ -233,6 +257,7 @@ def main(argv=None):
         ("parts", write_parts, [*spec, *pair], [], []),
         ("explain", explain_pair, [*spec, *pair, "differences"], [], ["json"]),
         ("paper", write_paper, ["results", "index", "out"], [], []),
+        ("skill", print_skill, ["results", "index"], [], []),
         ("phase", draw_phase, ["data", "out"], [], ["quiet"]),
         ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),
         ("site", write_site, ["data", "out"], [], []),

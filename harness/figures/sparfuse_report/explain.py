@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from sparfuse_report import cells as selection
-from sparfuse_report import exposure, series
+from sparfuse_report import exposure, plain, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
 FACTS = ("exchanges", "messages_sent", "payload_bytes", "sent_bytes", "achieved_density")
@@ -78,7 +78,7 @@ def parts_by_block(cell):
 def _outcome(trial):
     path = trial.directory / "outcome.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return plain.visible(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return {}  # tensors of units stay unnamed
 

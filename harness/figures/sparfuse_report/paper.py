@@ -1,10 +1,27 @@
 """Makes the page of a paper: what its experiments found, their figures, verdicts, and what did not
 run."""
 
+import collections
 import os
 from pathlib import Path
 
-from sparfuse_report import page, report
+from sparfuse_report import page, report, wording
+
+RUN = ("experiment", "cells with results", "on", "calibrated with")
+
+
+def _was_run(experiment):
+    """A row of RUN: how many cells of each mode have results, what the trials ran on or were
+    modelled on, and the published numbers that its clusters were calibrated with."""
+    counts = collections.Counter(cell.mode for cell in experiment.all_cells() if cell.n)
+    modes = ", ".join(f"{n} {mode}" for mode, n in sorted(counts.items()))
+    places = sorted({each["hardware"] for each in experiment.provenance["systems"]})
+    return (
+        experiment.title,
+        f"{modes or 'none'} of {len(experiment.all_cells())}",
+        "; ".join(places) or wording.NONE,
+        ", ".join(experiment.calibration) or "nothing",
+    )
 
 
 def render(index, loaded, out):
@@ -31,6 +48,8 @@ def render(index, loaded, out):
             for experiment in experiments
             if experiment.disturbed
         ],
+        run_columns=RUN,
+        run=[_was_run(experiment) for experiment in experiments],
         experiments=experiments,
         own=own,
         shown=[

@@ -49,25 +49,26 @@ class ErrorFeedback : public MadeByInit {
   const py::object& sparsifier() const { return sparsifier_; }
   const char* feedback() const { return with_momentum_ ? "momentum" : "residual"; }
 
-  py::object Step(const std::string& name, const py::object& g, std::optional<std::uint64_t> step) {
+  py::object Step(const Given<"name", std::string>& name, const py::object& g,
+                  const Given<"step", std::optional<std::uint64_t>>& step) {
     const FloatArray gradient = ReadGradient(g);
     Payload payload = [&] {
       const GilReleased no_gil;
       const std::lock_guard lock(mutex_);
-      return StepLocked(name, gradient, step);
+      return StepLocked(*name, gradient, *step);
     }();
     return std::visit([](auto& made) -> py::object { return std::move(made).Release(); }, payload);
   }
 
-  py::array Residual(const std::string& name) {
-    return CopyOut(name, [](Tensor& tensor) { return tensor.residual.host(); });
+  py::array Residual(const Given<"name", std::string>& name) {
+    return CopyOut(*name, [](Tensor& tensor) { return tensor.residual.host(); });
   }
 
-  py::array Velocity(const std::string& name) {
+  py::array Velocity(const Given<"name", std::string>& name) {
     SPARFUSE_REQUIRE(with_momentum_,
                      "velocity: this object has feedback = \"residual\"; there are "
                      "velocities with feedback = \"momentum\" only");
-    return CopyOut(name, [](Tensor& tensor) {
+    return CopyOut(*name, [](Tensor& tensor) {
       return tensor.momentum->Velocity("", {0, tensor.residual.size()});
     });
   }
@@ -284,11 +285,15 @@ have it, up to rounding. r and u start at zero; the addition of r is fused with 
 >>> q.decode(f.step("fc.bias", g), 2).tolist(), f.residual("fc.bias").tolist()
 ([3.5, 3.5], [0.5, -0.5])
 )")
-      .def(py::init([](const py::object& sparsifier, const std::string& feedback, double momentum,
-                       bool nesterov, bool masking, std::optional<double> clip,
-                       const std::string& values) {
-             return Make<ErrorFeedback>(sparsifier, feedback,
-                                        MomentumOptions{momentum, nesterov, masking}, clip, values);
+      .def(py::init([](const py::object& sparsifier, const Given<"feedback", std::string>& feedback,
+                       const Given<"momentum", double>& momentum,
+                       const Given<"nesterov", bool>& nesterov,
+                       const Given<"masking", bool>& masking,
+                       const Given<"clip", std::optional<double>>& clip,
+                       const Given<"values", std::string>& values) {
+             return Make<ErrorFeedback>(sparsifier, *feedback,
+                                        MomentumOptions{*momentum, *nesterov, *masking}, *clip,
+                                        *values);
            }),
            py::arg("sparsifier"), py::arg("feedback") = "residual", py::kw_only(),
            py::arg("momentum") = MomentumOptions().momentum,
@@ -386,12 +391,14 @@ sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of thi
 void BindWarmup(py::module_& module) {
   module.def(
       "warmup_density",
-      [](const py::object& epoch, double density, const py::object& epochs,
-         std::optional<double> factor, const std::optional<std::vector<double>>& schedule) {
+      [](const py::object& epoch, const Given<"density", double>& density, const py::object& epochs,
+         const Given<"factor", std::optional<double>>& factor,
+         const Given<"schedule", std::optional<std::vector<double>>>& given_schedule) {
+        const std::optional<std::vector<double>>& schedule = given_schedule;
         constexpr std::uint64_t kMost = std::uint64_t{1} << 53;
         return WarmupDensity(
-            ReadInteger(epoch, "epoch", 0, kMost), density,
-            {ReadInteger(epochs, "epochs", 0, kMost), factor,
+            ReadInteger(epoch, "epoch", 0, kMost), *density,
+            {ReadInteger(epochs, "epochs", 0, kMost), *factor,
              schedule ? std::span<const double>(*schedule) : std::span<const double>()});
       },
       py::arg("epoch"), py::arg("density"), py::arg("epochs"), py::arg("factor") = py::none(),

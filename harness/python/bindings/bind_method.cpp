@@ -10,6 +10,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "harness/python/bindings/given.hpp"
 #include "harness/python/catalog.hpp"
 #include "harness/python/compressors.hpp"
 #include "harness/python/configured_method.hpp"
@@ -81,18 +82,18 @@ class BoundMethod : public MadeByInit {
     return averaged;
   }
 
-  py::array Residual(int rank, const std::string& name) {
+  py::array Residual(const Given<"rank", int>& rank, const Given<"name", std::string>& name) {
     if (method_.composition().feedback.kind == FeedbackKind::kNone) {
       SPARFUSE_THROW(kConfig, "residual: feedback is \"none\": what is not sent is lost");
     }
-    return CopyOf(rank, name, "residual", &LiveEngine::Residual);
+    return CopyOf(*rank, *name, "residual", &LiveEngine::Residual);
   }
 
-  py::array Velocity(int rank, const std::string& name) {
+  py::array Velocity(const Given<"rank", int>& rank, const Given<"name", std::string>& name) {
     if (method_.composition().feedback.kind != FeedbackKind::kMomentum) {
       SPARFUSE_THROW(kConfig, "velocity: expected a Method with feedback \"momentum\"");
     }
-    return CopyOf(rank, name, "velocity", &LiveEngine::Velocity);
+    return CopyOf(*rank, *name, "velocity", &LiveEngine::Velocity);
   }
 
   py::list DescribePlan() {
@@ -228,7 +229,7 @@ class BoundMethod : public MadeByInit {
     }
     py::dict mapping(given);
     for (const auto& [key, value] : mapping) {
-      const auto name = py::cast<std::string>(py::str(key));
+      const auto name = ReadAs<std::string>(py::str(key), what + ": a name");
       if (!py::isinstance<py::str>(key) || !method_.PositionOf(name)) {
         SPARFUSE_THROW(kConfig, what + " has \"" + name + "\", which is not in the layout" +
                                     Suggestion(name, method_.TensorNames()));
@@ -347,42 +348,49 @@ py::dict ListOptions(const std::string& strategy, const std::string& planner,
 
 void BindMethod(py::module_& module) {
   py::class_<BoundMethod>(module, "_Method")
-      .def(py::init([](std::string name, py::dict file, const py::object& given_world_size,
-                       const py::object& given_ranks_per_node,
-                       std::vector<std::pair<std::string, py::object>> layout, double density,
-                       std::string sparsifier, py::dict sparsifier_options, std::string feedback,
-                       py::dict feedback_options, std::size_t dense_max_ndim,
-                       std::vector<std::string> dense_tensors,
-                       std::vector<std::string> no_feedback_tensors, const py::object& seed,
-                       std::optional<int> threads, double deadline_seconds, double gbps,
-                       double alpha_us, std::optional<std::vector<double>> backward_seconds,
-                       bool verify, py::dict options, std::vector<std::string> keywords) {
-             const auto count = [](const py::object& value, const char* what) {
-               return static_cast<int>(ReadInteger(value, what, 1, kMostRanks));
-             };
-             const int world_size = count(given_world_size, "world_size");
-             const int ranks_per_node = count(given_ranks_per_node, "ranks_per_node");
-             const int each = std::max(1, Threads() / std::max(1, world_size));
-             return Make<BoundMethod>(MethodSettings{std::move(name),
-                                                     std::move(file),
-                                                     std::move(options),
-                                                     std::move(keywords),
-                                                     world_size,
-                                                     ranks_per_node,
-                                                     std::move(layout),
-                                                     density,
-                                                     std::move(sparsifier),
-                                                     std::move(sparsifier_options),
-                                                     std::move(feedback),
-                                                     std::move(feedback_options),
-                                                     {dense_max_ndim, std::move(dense_tensors),
-                                                      std::move(no_feedback_tensors)},
-                                                     ReadSeed(seed),
-                                                     gbps,
-                                                     alpha_us,
-                                                     std::move(backward_seconds)},
-                                      threads.value_or(each), deadline_seconds, verify);
-           }),
+      .def(py::init(
+               [](std::string name, py::dict file, const py::object& given_world_size,
+                  const py::object& given_ranks_per_node,
+                  std::vector<std::pair<std::string, py::object>> layout,
+                  const Given<"density", double>& density,
+                  const Given<"sparsifier", std::string>& sparsifier, py::dict sparsifier_options,
+                  const Given<"feedback", std::string>& feedback, py::dict feedback_options,
+                  const Given<"dense_tensors: max_ndim", std::size_t>& dense_max_ndim,
+                  const Given<"dense_tensors", std::vector<std::string>>& dense_tensors,
+                  const Given<"no_feedback_tensors", std::vector<std::string>>& no_feedback_tensors,
+                  const py::object& seed, const Given<"threads", std::optional<int>>& threads,
+                  const Given<"deadline_seconds", double>& deadline_seconds,
+                  const Given<"link: gbps", double>& gbps,
+                  const Given<"link: alpha_us", double>& alpha_us,
+                  std::optional<std::vector<double>> backward_seconds,
+                  const Given<"verify", bool>& verify, py::dict options,
+                  std::vector<std::string> keywords) {
+                 const auto count = [](const py::object& value, const char* what) {
+                   return static_cast<int>(ReadInteger(value, what, 1, kMostRanks));
+                 };
+                 const int world_size = count(given_world_size, "world_size");
+                 const int ranks_per_node = count(given_ranks_per_node, "ranks_per_node");
+                 const int each = std::max(1, Threads() / std::max(1, world_size));
+                 return Make<BoundMethod>(
+                     MethodSettings{std::move(name),
+                                    std::move(file),
+                                    std::move(options),
+                                    std::move(keywords),
+                                    world_size,
+                                    ranks_per_node,
+                                    std::move(layout),
+                                    *density,
+                                    *sparsifier,
+                                    std::move(sparsifier_options),
+                                    *feedback,
+                                    std::move(feedback_options),
+                                    {*dense_max_ndim, *dense_tensors, *no_feedback_tensors},
+                                    ReadSeed(seed),
+                                    *gbps,
+                                    *alpha_us,
+                                    std::move(backward_seconds)},
+                     threads->value_or(each), *deadline_seconds, *verify);
+               }),
            py::kw_only(), py::arg("name"), py::arg("file"), py::arg("world_size"),
            py::arg("ranks_per_node"), py::arg("layout"), py::arg("density"), py::arg("sparsifier"),
            py::arg("sparsifier_options"), py::arg("feedback"), py::arg("feedback_options"),

@@ -64,9 +64,13 @@ ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const Spa
   return bytes;
 }
 
-py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64_t n,
-                       const std::string& values, const std::string& indices,
-                       const py::object& residual, const std::string& policy, double fpr) {
+py::array EncodeArrays(const py::object& idx, const py::object& val,
+                       const Given<"n", std::uint64_t>& elements,
+                       const Given<"values", std::string>& values,
+                       const Given<"indices", std::string>& indices, const py::object& residual,
+                       const Given<"policy", std::string>& policy,
+                       const Given<"fpr", double>& fpr) {
+  const std::uint64_t n = elements;
   const PayloadCoding coding = ReadCoding(values, indices, policy, fpr);
   RequireElements(n);
   const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
@@ -86,7 +90,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
     RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
   }
   SPARFUSE_REQUIRE(!coding.of_selections() || !kept.empty(),
-                   "values = \"" + values + "\", indices = \"" + indices +
+                   "values = \"" + *values + "\", indices = \"" + *indices +
                        "\": what is sent is another selection, of what val and residual have; "
                        "expected residual");
   return [&] {
@@ -107,7 +111,8 @@ py::array EncodeArrays(const py::object& idx, const py::object& val, std::uint64
              .Release();
 }
 
-py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
+py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t>& elements) {
+  const std::uint64_t n = elements;
   RequireElements(n);
   const ByteArray array = ReadBytes(payload, "payload");
   const PayloadHeader header =
@@ -138,8 +143,11 @@ py::tuple DecodeArrays(const py::object& payload, std::uint64_t n) {
   return py::make_tuple(std::move(indices).Release(), std::move(values).Release());
 }
 
-py::object Decompress(const py::sequence& payloads, const py::object& shape, bool average,
-                      const py::object& out) {
+py::object Decompress(const py::object& given, const py::object& shape,
+                      const Given<"average", bool>& average, const py::object& out) {
+  if (!py::isinstance<py::sequence>(given))
+    RefuseArgument(given, "payloads", "a list of (indices, values)");
+  const auto payloads = py::reinterpret_borrow<py::sequence>(given);
   const std::vector<std::int64_t> extents = ReadShape(shape);
   const std::size_t n = ElementCount(extents);
   SPARFUSE_REQUIRE(n < (std::uint64_t{1} << 32),

@@ -13,6 +13,7 @@
 #include "baselines/omgs/omgs.hpp"
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/bindings/given.hpp"
 #include "harness/python/catalog.hpp"
 #include "harness/python/configured_method.hpp"
 #include "harness/python/module.hpp"
@@ -267,7 +268,8 @@ const std::vector<Solver> kSolvers = {
      [](const PlanKeywords& given) -> py::object { return py::cast(DecisionsOfHipress(given)); }},
 };
 
-py::object PlanOf(const std::string& name, const py::kwargs& keywords) {
+py::object PlanOf(const Given<"name", std::string>& given, const py::kwargs& keywords) {
+  const std::string& name = given;
   std::vector<std::string> known;
   for (const Solver& solver : kSolvers) {
     known.push_back(solver.name);

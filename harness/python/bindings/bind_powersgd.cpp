@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/scan/scan.hpp"
+#include "harness/python/bindings/given.hpp"
 #include "harness/python/compressors.hpp"
 #include "harness/python/module.hpp"
 
@@ -38,7 +39,9 @@ class LowRank : public MadeByInit {
   }
 
   // Factors are views that keep `self` alive: tensors are never forgotten.
-  static py::array ComputeP(const py::object& self, const std::string& name, const py::object& g) {
+  static py::array ComputeP(const py::object& self, const Given<"name", std::string>& given_name,
+                            const py::object& g) {
+    const std::string& name = given_name;
     auto& low_rank = self.cast<LowRank&>();
     const FloatArray gradient = ReadGradient(g);
     PowerSgd* factors = nullptr;
@@ -55,7 +58,9 @@ class LowRank : public MadeByInit {
     return View(self, factors->p(), factors->rank());
   }
 
-  static py::array ComputeQ(const py::object& self, const std::string& name, const py::object& p) {
+  static py::array ComputeQ(const py::object& self, const Given<"name", std::string>& given_name,
+                            const py::object& p) {
+    const std::string& name = given_name;
     auto& low_rank = self.cast<LowRank&>();
     const std::optional<FloatArray> averaged = ReadFactor(p, "p");
     PowerSgd* factors = nullptr;
@@ -71,7 +76,9 @@ class LowRank : public MadeByInit {
     return View(self, factors->q(), factors->rank());
   }
 
-  py::object Reconstruct(const std::string& name, const py::object& q, const py::object& out) {
+  py::object Reconstruct(const Given<"name", std::string>& given_name, const py::object& q,
+                         const py::object& out) {
+    const std::string& name = given_name;
     const std::optional<FloatArray> averaged = ReadFactor(q, "q");
     const std::vector<std::int64_t> shape = [&] {
       const GilReleased no_gil;
@@ -98,7 +105,7 @@ class LowRank : public MadeByInit {
     };
     std::vector<Job> jobs;  // all are checked before the first is done
     for (const auto& [key, value] : gradients) {
-      Job job{key.cast<std::string>(), {}, {}};
+      Job job{ReadAs<std::string>(key, "gradients: a name"), {}, {}};
       const std::string what = "gradients[\"" + job.name + "\"]";
       if (!py::isinstance<py::sequence>(value)) {
         throw py::type_error(what + " is a " + TypeText(value) +
@@ -127,7 +134,10 @@ class LowRank : public MadeByInit {
     return averages;
   }
 
-  py::array Residual(const std::string& name, int worker) {
+  py::array Residual(const Given<"name", std::string>& given_name,
+                     const Given<"worker", int>& given_worker) {
+    const std::string& name = given_name;
+    const int worker = given_worker;
     SPARFUSE_REQUIRE(
         worker >= 0 && worker < workers_,
         "worker = " + std::to_string(worker) + ": expected 0 to " + std::to_string(workers_ - 1));
@@ -402,8 +412,9 @@ class LowRank : public MadeByInit {
 
 void BindPowerSgdSteps(py::class_<LowRank>& power_sgd) {
   power_sgd
-      .def(py::init([](std::int64_t rank, const py::object& seed, const py::object& workers) {
-             return Make<LowRank>(rank, ReadSeed(seed),
+      .def(py::init([](const Given<"rank", std::int64_t>& rank, const py::object& seed,
+                       const py::object& workers) {
+             return Make<LowRank>(*rank, ReadSeed(seed),
                                   static_cast<int>(ReadInteger(workers, "workers", 1, kMostRanks)));
            }),
            py::arg("rank") = 4, py::arg("seed") = 0, py::arg("workers") = 1)

@@ -6,8 +6,11 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-py::object Average(const BoundQuantizer& self, const py::sequence& payloads,
-                   const py::object& shape, const py::object& out) {
+py::object Average(const BoundQuantizer& self, const py::object& given, const py::object& shape,
+                   const py::object& out) {
+  if (!py::isinstance<py::sequence>(given))
+    RefuseArgument(given, "payloads", "a list of what encode returned");
+  const auto payloads = py::reinterpret_borrow<py::sequence>(given);
   SPARFUSE_REQUIRE(py::len(payloads) > 0, "average: no payloads; expected at least one");
   const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
   std::vector<ByteArray> arrays;
@@ -32,10 +35,10 @@ std::size_t ElementsOf(const py::object& shape) { return ElementCount(ReadShapeO
 
 void BindQuantizerCoding(py::class_<BoundQuantizer>& quantizer) {
   quantizer
-      .def(py::init([](const std::string& name, const py::object& seed, const py::object& rank,
-                       const py::kwargs& options) {
+      .def(py::init([](const Given<"name", std::string>& name, const py::object& seed,
+                       const py::object& rank, const py::kwargs& options) {
              return Make<BoundQuantizer>(ConfigureQuantizer(
-                 name, ReadSeed(seed), static_cast<int>(ReadInteger(rank, "rank", 0, 0x7fffffff)),
+                 *name, ReadSeed(seed), static_cast<int>(ReadInteger(rank, "rank", 0, 0x7fffffff)),
                  options));
            }),
            py::arg("name"), py::arg("seed") = 0, py::arg("rank") = 0)
@@ -65,7 +68,8 @@ rest. Raises NumericError for a NaN or an infinity in g, and what Sparsifier.sel
           R"(The float32 array that a payload stands for.
 
 payload  what encode returned, here or on another worker: uint8, or bytes
-shape    of the array that was encoded: an integer, or integers
+shape    of the array that was encoded: an integer, or integers. Payloads are whole words: of one
+         with more elements and as many bytes ConfigError says so where what it has beyond is not 0
 out      memory to reuse, as in decompress
 
 >>> import numpy, sparfuse

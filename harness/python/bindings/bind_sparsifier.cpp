@@ -33,10 +33,11 @@ An object may be used from several threads, one at a time; selections run withou
 ([1, 2], [-3.0, 2.0])
 )");
   sparsifier
-      .def(py::init([](const std::string& name, double density, const py::object& seed,
+      .def(py::init([](const Given<"name", std::string>& name,
+                       const Given<"density", double>& density, const py::object& seed,
                        const py::kwargs& options) {
              return Make<BoundSparsifier>(
-                 ConfigureSparsifier(name, density, ReadSeed(seed), options));
+                 ConfigureSparsifier(*name, *density, ReadSeed(seed), options));
            }),
            py::arg("name"), py::arg("density") = 0.01, py::arg("seed") = 0)
       .def("select", &CompressOne<BoundSparsifier>, py::arg("g"), py::kw_only(),
@@ -86,8 +87,8 @@ Exactly so where the descriptor says exact_count; else the most that it aims at.
            })
       .def_property(
           "density", [](const BoundSparsifier& self) { return self.configured->density.load(); },
-          [](BoundSparsifier& self, double density) {
-            self.configured->density = CheckedDensity(density);
+          [](BoundSparsifier& self, const Given<"density", double>& density) {
+            self.configured->density = CheckedDensity(*density);
           },
           R"(Fraction of the elements to keep. May be set, say in a warm-up.
 
@@ -128,8 +129,13 @@ language         "C++" or "Python"
 ...         print(entry["paper"], [option["name"] for option in entry["options"]][:2])
 Lin et al., ICLR 2018 ['sample_ratio', 'upper_bound']
 )");
-  module.def("register_sparsifier", &RegisterSparsifier, py::arg("name"), py::arg("sparsifier"),
-             R"(Makes a sparsifier that is written in Python known under a name.
+  module.def(
+      "register_sparsifier",
+      [](const Given<"name", std::string>& name, const py::object& sparsifier) {
+        RegisterSparsifier(*name, sparsifier);
+      },
+      py::arg("name"), py::arg("sparsifier"),
+      R"(Makes a sparsifier that is written in Python known under a name.
 
 sparsifier  a class, of which each Sparsifier(name, ...) makes an object with its options as
             keywords (and seed, if the constructor takes one), or an object. It has a method
@@ -137,6 +143,9 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
               g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
                  the call only: ConfigError where g, or a view of it, is kept (keep g.copy())
               k  how many to keep, below n (all are kept without a call)
+              name, step  of the tensor, where select has parameters of these names, or **keywords:
+                 select(g, k, *, name, step). Of several tensors in one buffer name is "the unit
+                 that begins with NAME"
               returns k different integers in [0, n), in any order
             Attributes, all optional: exact_count = False (any number of indices, at least one and
             at most max(4k, k + 1024), or n with unbounded_count = True), paper, deviations,

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/coding/payload_coding.hpp"
+#include "harness/python/bindings/given.hpp"
 #include "harness/python/compressors.hpp"
 #include "harness/python/module.hpp"
 
@@ -31,14 +32,15 @@ using BoundQuantizer = Bound<const ConfiguredQuantizer, Encoder>;
 
 // Sparsifier.select and Quantizer.encode: NumPy arrays of what the compressor makes of g.
 template <class Object>
-auto CompressOne(Object& self, const pybind11::object& g, const std::optional<std::string>& name,
-                 std::optional<std::uint64_t> step) {
+auto CompressOne(Object& self, const pybind11::object& g,
+                 const Given<"name", std::optional<std::string>>& name,
+                 const Given<"step", std::optional<std::uint64_t>>& step) {
   const FloatArray gradient = ReadGradient(g);
-  const std::string tensor = TensorName(name, gradient.shape);
+  const std::string tensor = TensorName(*name, gradient.shape);
   return [&] {
     const GilReleased no_gil;
     const std::lock_guard lock(self.mutex);
-    return self.compressor.Compress(tensor, gradient.shape, gradient.values(), {}, step);
+    return self.compressor.Compress(tensor, gradient.shape, gradient.values(), {}, *step);
   }()
              .Release();
 }

@@ -225,6 +225,8 @@ def set_threads(threads: int) -> None: ...
 def threads() -> int: ...
 
 _Method: Any
+_Rank: Any
+_TcpListener: Any
 _method_files: Callable[[], list[tuple[str, str]]]
 _method_options: Callable[[str, str, str], dict[str, Any]]
 _suggestion: Callable[[str, list[str]], str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -25,10 +26,27 @@ def _method_files():
 
 
 def _method_file(name):
+    """By its name, from a file NAME.toml, or as a dict of what such a file has."""
+    if isinstance(name, Mapping) or name.endswith(".toml"):
+        return _written_method(name)
     files = _method_files()
     if name not in files:
         raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
     return files[name]
+
+
+def _written_method(given):
+    what = "method" if isinstance(given, Mapping) else given
+    if not isinstance(given, Mapping):
+        try:
+            with open(given, "rb") as file:
+                given = tomllib.load(file)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise _core.ConfigError(f"{what}: {error}; expected the file of a method") from None
+    for key in ("strategy", "planner", "sparsifier", "collective"):
+        if key not in given:
+            raise _core.ConfigError(f'{what} has no "{key}"; expected the name of one')
+    return {"name": "given", **given}
 
 
 def list_methods() -> list[dict[str, Any]]:
@@ -100,7 +118,8 @@ class _Plan(list):
 class Method:
     """A whole method at work: ranks that are threads of this process, over the real engine.
 
-    name            of a method: list_methods() has them all
+    name            of a method: list_methods() has them all; or the path of a method's NAME.toml, or
+                    a dict of its keys
     world_size      how many ranks
     layout          (name, shape) of each tensor, or a dict of them, in ready order: the order in
                     which backward produces gradients, the last layer first. A tied weight is one
@@ -117,7 +136,7 @@ class Method:
                     residual is multiplied with before the next gradient is added; below 1 mass is
                     not conserved. With both kinds: warmup_epochs epochs of epoch_steps steps, in
                     which more is sent (DGC's density warm-up).
-    dense_tensors   what is never sparsified: names or regular expressions, or a dict of "names" and
+    dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
     no_feedback_tensors  names or regular expressions: what is not sent of them is lost
     seed            of random numbers, equal on all ranks
@@ -130,6 +149,9 @@ class Method:
                     run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
                     and the seconds of backward of each tensor of the layout, by default 1 ns an
                     element. Local work takes 1 us and 1 ns an element.
+    plan            what is sent together, in the place of the method's planner: a list of units,
+                    each a list of tensors by name or by position in the layout. Each tensor is in
+                    one unit, and a unit is a run of tensors in ready order.
     options         of the method's strategy, planner and payload, and collective: see
                     list_methods(). The first dense_warmup_steps steps send everything.
 
@@ -154,9 +176,11 @@ class Method:
     True
     """
 
+    _make = _core._Method  # of the ranks; sparfuse.torch has another one
+
     def __init__(
         self,
-        name: str,
+        name: str | Mapping[str, Any],
         world_size: int,
         layout: _Layout,
         *,
@@ -181,14 +205,23 @@ class Method:
         verify: bool = False,
         link: Mapping[str, float] | None = None,
         backward_seconds: Sequence[float] | None = None,
+        plan: Sequence[Sequence[str | int]] | None = None,
         **options: _Option,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name = {name!r}: expected a string")
         file = _method_file(name)
         if order not in ("ready", "forward"):
             raise _core.ConfigError(f'order = {order!r}: expected "ready" or "forward"')
         forward = order == "forward"
-        self._name = name
+        self._name = name = file["name"]
         self._names, ready = _read_layout(layout, forward)
+        if plan is not None:
+            for key in ("units", "bytes"):
+                if key in options:
+                    raise _core.ConfigError(f"{key} = {options[key]!r} beside a plan; expected one")
+            sizes = _read_plan(plan, self._names, forward)
+            file = {**file, "planner": "given", "planner_options": {"units": sizes}}
         if backward_seconds is not None:
             backward_seconds = [float(seconds) for seconds in backward_seconds]
             backward_seconds = backward_seconds[::-1] if forward else backward_seconds
@@ -214,7 +247,7 @@ class Method:
             "epoch_steps": epoch_steps,
             "decay": decay,
         }
-        self._ranks = _core._Method(
+        self._ranks = self._make(
             name=name,
             file=file,
             world_size=world_size,
@@ -402,7 +435,75 @@ def _read_layout(layout, forward):
         if not (isinstance(entry, (tuple, list)) and len(entry) == 2 and isinstance(entry[0], str)):
             raise TypeError(f"layout has {entry!r}; expected (name, shape)")
     names = [name for name, _ in entries]
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise _core.ConfigError(
+                f"layout has the name {name!r}: expected a string that UTF-8 holds"
+            ) from None
     return names, entries[::-1] if forward else entries
+
+
+def _read_plan(plan, names, forward):
+    """How many tensors each unit has, in ready order, as the planner "given" reads it."""
+    ready = {name: at for at, name in enumerate(names[::-1] if forward else names)}
+    unit_of = {}
+    for number, unit in enumerate(plan):
+        if isinstance(unit, (str, bytes)) or not isinstance(unit, Sequence) or not unit:
+            raise TypeError(
+                f"plan[{number}] = {unit!r}; expected a list of at least one tensor, each a name or "
+                "a position in the layout"
+            )
+        for tensor in unit:
+            name = _tensor_of_plan(number, tensor, names)
+            if name in unit_of:
+                raise _core.ConfigError(
+                    f'plan has "{name}" in unit {unit_of[name]} and in unit {number}; expected each '
+                    "tensor of the layout once"
+                )
+            unit_of[name] = number
+    sizes = []
+    closed = set()
+    before = None
+    for name in ready:
+        if name not in unit_of:
+            raise _core.ConfigError(f'plan lacks "{name}"; expected each tensor of the layout once')
+        number = unit_of[name]
+        if number != before:
+            if number in closed:
+                raise _core.ConfigError(
+                    f'plan has "{name}" in unit {number}, and tensors of another unit are ready '
+                    "between it and the others of its own; expected units that are runs of tensors "
+                    "in ready order"
+                )
+            closed.add(number)
+            sizes.append(0)
+        sizes[-1] += 1
+        before = number
+    return ",".join(str(size) for size in sizes)
+
+
+def _tensor_of_plan(number, tensor, names):
+    if isinstance(tensor, str):
+        if tensor not in names:
+            near = _core._suggestion(tensor, names)
+            raise _core.ConfigError(
+                f'plan[{number}] has "{tensor}", which is not in the layout{near}'
+            )
+        return tensor
+    try:
+        position = operator.index(tensor)
+    except TypeError:
+        raise TypeError(
+            f"plan[{number}] has {tensor!r}; expected a name or a position in the layout"
+        ) from None
+    if not 0 <= position < len(names):
+        raise _core.ConfigError(
+            f"plan[{number}] has position {position}; expected 0 to {len(names) - 1}, tensors of "
+            "the layout"
+        )
+    return names[position]
 
 
 def _read_names(key, names):

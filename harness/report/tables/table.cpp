@@ -16,20 +16,34 @@ namespace {
 
 using nlohmann::json;
 
-std::string ValueText(const CellResult& result, const MetricColumn& column,
-                      const std::string& unit) {
+// By whose scale a column's values are shown, so that these have one unit: the median of the
+// cells'.
+double ScaleOfColumn(const PartResult& result, const MetricColumn& column) {
+  std::vector<double> values;
+  for (const CellResult& cell : result.cells) {
+    std::map<int, double> blocks = cell.Values(column.metric);
+    if (blocks.empty()) blocks = cell.ValuesApart(column.metric);
+    if (const auto mean = MeanInterval(OfBlocks(blocks)); mean && mean->value != 0)
+      values.push_back(mean->value);
+  }
+  return values.empty() ? 0 : Median(values);
+}
+
+std::string ValueText(const CellResult& result, const MetricColumn& column, const std::string& unit,
+                      double like) {
   if (const auto interval = result.Over(column.metric)) {
-    return column.interval ? IntervalText(*interval, unit) : Quantity(interval->value, unit);
+    return column.interval ? IntervalText(*interval, unit, like)
+                           : Quantity(interval->value, unit, like);
   }
   // A mean that may be zero has no logarithm.
-  if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit);
+  if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit, like);
   const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
-  return apart ? "(" + Quantity(apart->value, unit) + ")" : kNone;
+  return apart ? "(" + Quantity(apart->value, unit, like) + ")" : kNone;
 }
 
 std::string MetricText(const CellResult& result, const MetricColumn& column,
-                       const std::string& unit) {
-  std::string text = ValueText(result, column, unit);
+                       const std::string& unit, double like) {
+  std::string text = ValueText(result, column, unit, like);
   if (column.share_of != nullptr) {
     const auto part = result.Mean(column.metric);
     const auto whole = result.Mean(column.share_of);
@@ -81,9 +95,12 @@ std::string HowPaired(const PartResult& result) {
     for (const auto& [block, trial] : result.cells[i].trials) pairs += over.trials.contains(block);
   }
   if (in_turn == 0) return "";
-  if (in_turn == pairs) return "; what is compared took turns in one launch of each block";
-  return fmt::format("; of {} compared pairs of trials {} took turns in one launch", pairs,
-                     in_turn);
+  const std::string whose =
+      in_turn == pairs
+          ? "what is compared took turns in one launch of each block"
+          : fmt::format("of {} compared pairs of trials {} took turns in one launch", pairs,
+                        in_turn);
+  return "; " + whose + ": ratios are of their rounds, not of this table's values";
 }
 
 // Blocks that the first column's numbers are of.
@@ -155,6 +172,8 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       table.AddColumn(fmt::format("{} {} (95 %)", metric.ratio, part.reference), 'r');
   }
   table.AddColumn("n", 'r');
+  std::map<std::string_view, double> scales;
+  for (const auto& metric : metrics) scales[metric.metric] = ScaleOfColumn(result, metric);
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
     std::vector<std::string> row = {cell.cell->json["method"].get<std::string>()};
@@ -165,13 +184,14 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
       const bool apart = first && cell.OnlyDisturbed() && IsTimed(metric.metric);
       row.push_back(first && !cell.failure.empty()
                         ? cell.failure
-                        : (apart ? "disturbed " : "") + MetricText(cell, metric, unit));
+                        : (apart ? "disturbed " : "") + MetricText(cell, metric, unit, scales[metric.metric]));
       if (metric.ratio == nullptr || part.reference.empty()) continue;
       const auto reference = result.ReferenceOf(i);
       row.push_back(reference ? RatioText(RatioOf(cell, result.cells[*reference], metric.metric))
                               : kNone);
     }
-    row.push_back(std::to_string(BlocksOf(cell, part)));
+    const std::size_t blocks = BlocksOf(cell, part);
+    row.push_back(cell.cell->config.modelled() ? std::to_string(blocks) : table.BlocksText(blocks));
     table.AddRow(std::move(row), LookOf(cell, metrics.front()));
   }
   for (const auto& excluded : part.excluded) {
@@ -255,7 +275,9 @@ Table ClaimTable(const PartResult& result) {
     const Claim& claim = *judged.claim;
     const ClaimWords words = WordsOf(judged);
     table.rows.push_back({claim.quote, claim.metric, words.expected, words.ours,
-                          std::to_string(judged.n), judged.mode, words.verdict});
+                          judged.mode == "modelled" ? std::to_string(judged.n)
+                                                    : table.BlocksText(judged.n),
+                          judged.mode, words.verdict});
     if (!alike) continue;
     table.rows.back().push_back(claim.of.dump());
     table.rows.back().push_back(claim.compared == Compared::kValue ? kNone : claim.over.dump());
@@ -274,6 +296,9 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
   for (const char* heading : {"live step", "predicted", "error"}) table.AddColumn(heading, 'r');
   for (const char* heading : {"within interval", "oversubscribed"}) table.AddColumn(heading, 'l');
   table.AddColumn("n", 'r');
+  std::vector<double> steps;
+  for (const auto& cell : summary.cells) steps.push_back(cell.live.value);
+  const double like = steps.empty() ? 0 : Median(steps);
   const auto yes = [](bool is) { return is ? "yes" : "no"; };
   std::map<bool, std::size_t> counts;
   for (const bool oversubscribed : {false, true}) {
@@ -283,10 +308,10 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
       const json& config = cell.cell->json;
       std::vector<std::string> row = {config.at("method")};
       for (const auto& key : keys) row.push_back(KeyText(config, key));
-      row.insert(row.end(), {IntervalText(cell.live, "s"), Quantity(cell.predicted, "s"),
+      row.insert(row.end(), {IntervalText(cell.live, "s", like), Quantity(cell.predicted, "s", like),
                              ChangeText(cell.error()),
                              cell.live.has_bounds() ? yes(cell.within_interval()) : kNone,
-                             yes(oversubscribed), std::to_string(cell.live.n)});
+                             yes(oversubscribed), table.BlocksText(cell.live.n)});
       table.rows.push_back(std::move(row));
     }
   }

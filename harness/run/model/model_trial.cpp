@@ -73,9 +73,11 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
+  Formulas formulas;
   for (int step = 0; step < steps; ++step) {
     ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step),
                                        std::min(ranks, kTracedRanks));
+    if (step == 0) formulas = FormulasOf(simulated);
     for (std::size_t r = 0; r < log.size(); ++r)
       log[r].push_back({first + step, true, 0, simulated.records[r]});
     if (step + 1 < steps) continue;
@@ -93,6 +95,8 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   WriteSteps(directory, log, context, outcome.series);
   WriteSpans(directory, traced, outcome.series);
   outcome.metrics = MetricsOf(log, context);
+  outcome.metrics["local_seconds"] = {formulas.local_seconds, "s"};
+  outcome.metrics["wire_seconds"] = {formulas.wire_seconds, "s"};
   outcome.plan = model.plan.UnitSizes();
   outcome.plans = json::array({PlanSummary(model.plan, model.layout, 0)});
   outcome.layout = LayoutOf(model.layout);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "core/sparsify/descriptors.hpp"
@@ -161,12 +162,14 @@ StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, b
   const int first = DenseWarmupSteps(trial.cell);
   const int steps = all ? SimulatedSteps(trial.cell, model) : 1;
   std::vector<double> seconds, exposed;
+  std::optional<Formulas> formulas;
   for (int step = 0; step < steps; ++step) {
     const ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step), 0);
     seconds.push_back(StepSeconds(simulated));
     exposed.push_back(simulated.records.front().exposed_communication_seconds);
+    if (!formulas) formulas = FormulasOf(simulated);
   }
-  return {Median(seconds), Median(exposed)};
+  return {Median(seconds), Median(exposed), *formulas};
 }
 
 }  // namespace
@@ -182,6 +185,13 @@ StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profil
 int SimulatedSteps(const CellConfig& config, const ModelConfig& model) {
   const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
   return varies ? config.steps : 1;
+}
+
+Formulas FormulasOf(const ModelStep& step) {
+  const StepRecord& first = step.records.front();
+  return {first.forward_seconds + first.backward_seconds + first.update_seconds +
+              first.sparsify_seconds + first.decompress_seconds,
+          step.wire_seconds};
 }
 
 double StepSeconds(const ModelStep& step) {

@@ -1,6 +1,8 @@
 // Makes what the model simulates of a cell and the profiles of its cluster.
 #pragma once
 
+#include <algorithm>
+
 #include "core/engine/model/model_engine.hpp"
 #include "harness/records/profile.hpp"
 
@@ -20,10 +22,20 @@ int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
 // Of the slowest rank.
 double StepSeconds(const ModelStep& step);
 
+// What a step takes where nothing but its bounds is known, to be shown beside a prediction: what the
+// first rank computes, selects, encodes and decodes within it, and what its exchanges occupy links.
+struct Formulas {
+  double local_seconds = 0, wire_seconds = 0;
+  double longest() const { return std::max(local_seconds, wire_seconds); }  // all of one is hidden
+  double sum() const { return local_seconds + wire_seconds; }               // nothing is
+};
+Formulas FormulasOf(const ModelStep& step);
+
 // What a step takes with one set of profiles.
 struct StepModel {
   double seconds = 0;          // of the slowest rank
   double exposed_seconds = 0;  // communication, on the first rank
+  Formulas formulas;           // of its first step
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/trial_composition.hpp"
+#include "workloads/data/data_file.hpp"
+#include "workloads/data/prepared.hpp"
 #include "workloads/models/layers.hpp"
+#include "workloads/weights/safetensors.hpp"
 
 namespace sparfuse::harness {
 
@@ -138,6 +142,29 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
         part.id, LineFor(part)));
   }
   return warnings;
+}
+
+std::vector<std::string> MissingData(const Experiment& experiment) {
+  std::set<std::string> missing;
+  const std::filesystem::path folder = workloads::ResolveDataDirectory({});
+  for (const Part& part : experiment.parts) {
+    for (const Cell& cell : part.cells) {
+      const auto require = [&](const char* what, const std::string& name,
+                               const std::filesystem::path& file, const char* verb) {
+        std::error_code none;
+        if (name.empty() || std::filesystem::exists(file, none)) return;
+        missing.insert(
+            fmt::format("the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from "
+                        "PLACE` makes it",
+                        what, name, file.string(), verb, name));
+      };
+      const CellConfig& config = cell.config;
+      require("data set", config.data, workloads::PreparedFolder(folder, config.data) / "meta.json",
+              "data");
+      require("weights", config.weights, workloads::WeightsFile(folder, config.weights), "weights");
+    }
+  }
+  return {missing.begin(), missing.end()};
 }
 
 }  // namespace sparfuse::harness

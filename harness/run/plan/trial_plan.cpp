@@ -232,6 +232,10 @@ class Collector {
 
 }  // namespace
 
+void KeepProfiles(TrialPlan& live) {
+  std::erase_if(live.trials, [](const PlannedTrial& trial) { return !trial.config.is_profile(); });
+}
+
 System PlanContext::SystemOfLaunches() const { return SystemOfHosts(hosts.nodes.size()); }
 
 System PlanContext::SystemOf(const CellConfig& config) const {

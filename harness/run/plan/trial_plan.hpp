@@ -88,6 +88,9 @@ struct TrialPlan {
 TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& experiments,
                    const std::vector<TrialRow>& rows);
 
+// Leaves the live trials that measure profiles, which modelled trials need.
+void KeepProfiles(TrialPlan& live);
+
 // Modelled trials, twins included. Those whose profile is missing have a null system and say so.
 TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>& experiments,
                        const std::vector<TrialRow>& rows);

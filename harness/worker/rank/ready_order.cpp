@@ -17,6 +17,10 @@ std::unique_ptr<workloads::TrainingWorkload> MakeTrialWorkload(const Rank& rank)
   made.precision = config.precision;
   made.deterministic = config.kind == TrialKind::kConvergence;
   if (made.deterministic) made.total_steps = static_cast<std::uint64_t>(config.steps);
+  made.data = config.data;
+  made.data_id = config.data_id;
+  made.weights = config.weights;
+  made.weights_id = config.weights_id;
   made.options = config.workload_options;
   for (const auto& [key, value] : config.recipe) made.options[key] = value;
   return workloads::MakeWorkload(config.workload, made);
@@ -37,12 +41,15 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank,
     order.push_back(static_cast<std::int64_t>(parameter));
   });
   workload.ClearGradients();
+  const std::vector<float> statistics = workload.Statistics();  // this pass is none of the training
   const int micro_steps = rank.config.accumulation;
   for (int micro = 0; micro < micro_steps; ++micro) {
     workload.BeginForward(0, micro);
     workload.Backward(micro + 1 == micro_steps);
   }
   workload.ClearGradients();
+  workload.SetStatistics(statistics);
+  workload.TakeLoaderWait();
   order.resize(parameters, -1);
   rank.BroadcastFromZero(std::as_writable_bytes(std::span(order)));
   std::vector<std::size_t> observed;

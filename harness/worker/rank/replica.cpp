@@ -46,6 +46,19 @@ bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload
   return rank.Max({differs})[0] == 0;
 }
 
+void AverageStatistics(const Rank& rank, workloads::TrainingWorkload& workload) {
+  std::vector<float> own = workload.Statistics();
+  if (own.empty() || rank.size() == 1) return;
+  std::vector<double> sums(own.size());
+  for (const auto& bytes : rank.Gather(std::as_bytes(std::span(own)))) {
+    std::vector<float> values(own.size());
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) own[i] = static_cast<float>(sums[i] / rank.size());
+  workload.SetStatistics(own);
+}
+
 StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own) {
   static_assert(std::is_trivially_copyable_v<LoggedStep>);
   StepLog log;

@@ -18,6 +18,10 @@ void BroadcastState(const Rank& rank, workloads::TrainingWorkload& workload);
 // on all ranks.
 bool StateEqualsRankZero(const Rank& rank, workloads::TrainingWorkload& workload);
 
+// Gives every rank the mean over ranks of running statistics, in rank order, as evaluations want
+// it. Later means are what they would have been without. Collective.
+void AverageStatistics(const Rank& rank, workloads::TrainingWorkload& workload);
+
 // Every rank's steps, on every rank.
 StepLog GatherSteps(const Rank& rank, const std::vector<LoggedStep>& own);
 

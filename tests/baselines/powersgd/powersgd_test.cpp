@@ -459,5 +459,34 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
   EXPECT_EQ(bytes, 2 * 4 * 4u * (kRank * (8 + 30) + 5 + kRank * (20 + 12)));
 }
 
+// By hand, for factors of rank r: x Q, x' P and P Q' are r multiplications an element each; two
+// Gram-Schmidt passes over P's columns take r (2 r + 1) a row; vectors take none. Each all-reduce is
+// a ring of 2 (P - 1) steps whose chunks together are the factors.
+TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {
+  constexpr std::size_t kRanks = 8, kRows = 1024, kCols = 4096, kVector = 1024;
+  const std::int64_t matrix[] = {kRows, kCols}, vector[] = {kVector};
+  const ExchangedTensor tensors[] = {{0, 0, kRows * kCols, matrix},
+                                     {1, kRows * kCols, kVector, vector}};
+  ExchangeSizes sizes;
+  sizes.shape.elements = kRows * kCols + kVector;
+  sizes.shape.tensors = tensors;
+  sizes.payload_bytes.assign(kRanks, 0);
+  for (const std::size_t r : {1, 4, 32}) {
+    const auto collective = MakeCollective(FindCollective("powersgd-factors"),
+                                           {{"rank", static_cast<std::int64_t>(r)}});
+    const RoundPlan plan = collective->Rounds(sizes, {static_cast<int>(kRanks), 1});
+    std::uint64_t multiplied = 0, bytes = 0, steps = 0;
+    for (const Round& round : plan.rounds) {
+      multiplied += round[Work::kMultiply];
+      bytes += round.bytes;
+      steps += round.repeat;
+    }
+    EXPECT_EQ(multiplied, 3 * r * kRows * kCols + r * (2 * r + 1) * kRows);
+    EXPECT_EQ(steps, 2 * 2 * (kRanks - 1));
+    const std::uint64_t floats = (r * kRows + kVector) + r * kCols;
+    EXPECT_EQ(bytes, 2 * (kRanks - 1) * 4 * floats / kRanks);
+  }
+}
+
 }  // namespace
 }  // namespace sparfuse::testing

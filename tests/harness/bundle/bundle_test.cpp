@@ -3,6 +3,7 @@
 #include "harness/bundle/bundle.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,12 +17,12 @@
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/export.hpp"
 #include "harness/bundle/merge.hpp"
-#include "harness/bundle/series_file.hpp"
 #include "harness/bundle/verify.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/records/private_facts.hpp"
+#include "harness/store/evidence/series_file.hpp"
 #include "harness/store/step_log.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
@@ -527,26 +528,257 @@ TEST(Bundle, AThroughputIsOfTheCataloguesUnits) {
   EXPECT_NE(problems[0].find("makes 2 units a sample"), std::string::npos) << problems[0];
 }
 
-// Every number of every series of a trial, another: whatever hashes agree.
-TEST(Bundle, NothingThatVerifyRefusesIsMerged) {
+// A trial with all that can be made again: steps, evaluations, rounds, a layout, units.
+void WriteEverything(const fs::path& directory, json& trial) {
+  WriteTwoSteps(directory, trial);
+  trial["config"]["workload"] = "digits-resnet";
+  trial["config"]["batch_per_worker"] = 32;
+  trial["config"]["accumulation"] = 1;
+  trial["config_hash"] = ConfigHash(trial["config"]);
+  trial["layout"] = {{{"name", "t"}, {"shape", {1000}}, {"numel", 1000}, {"dense", false}}};
+  NpyTable evaluations("every evaluation");
+  evaluations.AddColumn("step", "", std::vector<std::int64_t>{1, 2});
+  evaluations.AddColumn("seconds", "seconds", std::vector<double>{0.5, 1});
+  evaluations.AddColumn("metric", "accuracy", std::vector<double>{0.5, 0.75});
+  evaluations.AddColumn("loss", "nats", std::vector<double>{2, 1});
+  evaluations.Write(directory / "evaluations.npy");
+  trial["series"]["evaluations.npy"] = ToJson(SeriesByFile{{"e", SeriesOf(evaluations)}}).at("e");
+  const auto metric = [&](const char* name, double value) {
+    trial["metrics"][name] = {{"value", value}, {"unit", ""}};
+  };
+  metric("final_metric", 0.75);
+  metric("final_loss", 1);
+  metric("steps_to_target", 2);
+  metric("seconds_to_target", 1);
+}
+
+// The pointers of all numbers in a value.
+std::vector<json::json_pointer> NumbersIn(const json& value) {
+  std::vector<json::json_pointer> numbers;
+  for (const auto& [pointer, leaf] : value.flatten().items()) {
+    if (leaf.is_number()) numbers.emplace_back(pointer);
+  }
+  return numbers;
+}
+
+// Another number in the place of one in a series.
+void ForgeSeries(std::string& bytes, const SeriesHeader& header, const SeriesColumn& column,
+                 std::uint64_t row, std::optional<double> value = {}) {
+  char* at = bytes.data() + header.begin + row * header.row_bytes + column.offset;
+  if (column.type == "|b1") {
+    *at = static_cast<char>(*at == 0);
+  } else if (column.type == "<i8") {
+    const std::int64_t other = static_cast<std::int64_t>(NumberIn(bytes, header, column, row)) + 7;
+    std::memcpy(at, &other, 8);
+  } else {
+    const double other = value.value_or(1.25 * NumberIn(bytes, header, column, row) + 0.125);
+    std::memcpy(at, &other, 8);
+  }
+}
+
+// Every number that a table, a ratio or a page may show, another one, with all hashes and the table
+// made again: found by walking what the trial says, not by a list.
+TEST(Bundle, EveryForgedNumberIsRefusedOrCounted) {
+  Computer a(2, "0a1b2c3d"), b(2);
+  a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
+    WriteEverything(directory, trial);
+    trial["metrics"]["imbalance"] = {{"value", 1.5}, {"unit", ""}};
+    trial["draws"]["step_seconds"] = {0.25, 0.5};
+    json outcome;
+    for (const char* key : {"status", "metrics", "checks", "series", "layout", "rounds", "draws"})
+      outcome[key] = trial[key];
+    WriteFileDurably(directory / "outcome.json", WrittenJson(outcome));
+  });
+  const fs::path file = a.Bundled();
+  ExpectGood(file);
+  const Bundle bundle(file);
+  const std::string id = bundle.content().trials.begin()->first;
+  const BundledTrial good = bundle.Trial(id);
+  ASSERT_TRUE(good.files.contains("outcome.json"));
+  std::size_t refused = 0, counted = 0;
+  const auto judge = [&](const std::string& what, const BundledTrial& forged) {
+    SCOPED_TRACE(what);
+    const fs::path with = Forged(file, id, forged);
+    const Verification verified = Verify(Bundle(with));
+    const MergeSummary merged = b.Take(with);
+    EXPECT_EQ(verified.problems.empty(), merged.refused.empty());
+    if (!verified.problems.empty()) {
+      ++refused;
+      EXPECT_TRUE(merged.added.empty());
+      EXPECT_NE(merged.refused.front().find(id), std::string::npos) << merged.refused.front();
+      return;
+    }
+    const std::string said = fmt::format("{}", fmt::join(merged.not_checked, "; "));
+    const bool is_counted = std::ranges::any_of(verified.unchecked, [&](const auto& metric) {
+      return what.find("/" + metric.first) != std::string::npos &&
+             said.find(metric.first + " of 1 trials") != std::string::npos;
+    });
+    EXPECT_TRUE(is_counted) << said;
+    ++counted;
+    fs::remove_all(b.store().trials());
+  };
+  const json trial = json::parse(good.files.at("trial.json"));
+  for (const auto& pointer : NumbersIn(trial)) {
+    const std::string name = pointer.to_string();
+    const bool counts = std::ranges::any_of(
+        std::vector<std::string>{"/metrics/", "/rounds/", "/draws/", "/series/", "/layout/",
+                                 "/config/workers", "/config/batch_per_worker",
+                                 "/config/accumulation"},
+        [&](const std::string& head) { return name.starts_with(head); });
+    if (!counts || name.find("/shape/") != std::string::npos) continue;
+    BundledTrial forged = good;
+    const auto forge = [&](const char* of) {
+      json edited = json::parse(forged.files.at(of));
+      if (!edited.contains(pointer)) return edited;
+      json& number = edited[pointer];
+      number = number.is_number_integer() ? json(number.get<std::int64_t>() + 1)
+                                          : json(1.25 * number.get<double>() + 0.125);
+      return edited;
+    };
+    json edited = forge("trial.json");
+    edited["config_hash"] = ConfigHash(edited["config"]);
+    forged.files["outcome.json"] = WrittenJson(forge("outcome.json"));
+    json config = json::parse(forged.files["config.json"]);
+    for (const auto& [key, value] : edited["config"].items()) config[key] = value;
+    forged.files["config.json"] = WrittenJson(config);
+    forged.files["trial.json"] = WrittenJson(edited);
+    judge(name, forged);
+  }
+  for (const char* series : {"steps.npy", "evaluations.npy"}) {
+    SeriesHeader header;
+    ASSERT_EQ(WhatIsWrongWithSeries(series, good.files.at(series), &header), "");
+    for (const SeriesColumn& column : header.columns) {
+      for (const std::optional<double> value :
+           {std::optional<double>(), std::optional(std::nan("")), std::optional(-1.0)}) {
+        if (value && column.type != "<f8") continue;
+        BundledTrial forged = good;
+        ForgeSeries(forged.files.at(series), header, column, header.rows - 1, value);
+        if (forged.files.at(series) == good.files.at(series)) continue;
+        judge(fmt::format("{}: {}", series, column.name), forged);
+      }
+    }
+    BundledTrial without = good;
+    without.files.erase(series);
+    judge(std::string("without ") + series, without);
+  }
+  EXPECT_GT(refused, 60u);
+  EXPECT_GE(counted, 3u);  // imbalance and two draws
+}
+
+// One bad trial turns nothing off: the table is held to the others.
+TEST(Bundle, AnUnreadableTrialDoesNotHideAForgedTable) {
+  Computer a(2, "0a1b2c3d"), c(4, "1a1b2c3d"), b(2);
+  a.Run(0, 1.5);
+  c.Run(0, 2.5);
+  a.Take(c.Bundled());
+  const fs::path file = a.Bundled(), forged = file.parent_path() / "forged.sparfuse";
+  const Bundle bundle(file);
+  for (const bool with_table : {false, true}) {
+    BundleContent content = bundle.content();
+    std::map<std::string, std::string> members;
+    for (const auto& [id, hashes] : content.trials) {
+      std::map<std::string, std::string> files = bundle.FilesOf(id);
+      if (id == content.trials.begin()->first) files["trial.json"] = "{}\n";
+      for (const auto& [name, bytes] : files) {
+        members[MemberOfTrial(id, name)] = bytes;
+        content.trials[id][name] = Sha256Hex(bytes);
+      }
+    }
+    json table = bundle.Table();
+    for (json& row : table) {
+      if (with_table) row["metrics"]["step_seconds"]["value"] = 0.001;
+    }
+    members[kTable] = WrittenJson(table);
+    content.table = Sha256Hex(members[kTable]);
+    ArchiveWriter archive(forged);
+    archive.Add(kManifest, ManifestText(content, kWrittenBy));
+    for (const auto& [name, bytes] : members) archive.Add(name, bytes);
+    archive.Commit();
+    const MergeSummary merged = b.Take(forged);
+    EXPECT_EQ(merged.added.size(), with_table ? 0u : 1u);
+    EXPECT_EQ(Verify(Bundle(forged)).table_differs.empty(), !with_table);
+    fs::remove_all(b.store().trials());
+  }
+}
+
+TEST(Merge, AnnotationsOfOthersTakeNoOwnTrialOutUnasked) {
+  Computer a(2, "0a1b2c3d"), b(4);
+  a.Run(0, 1.5);
+  b.Take(a.Bundled("before.sparfuse"));
+  const std::string id = a.Rows()[0].trial_id;
+  {
+    const StoreLock lock(b.store().results());
+    b.store().Annotate(lock, id, "too good");
+  }
+  const fs::path file = b.Bundled();
+  const MergeSummary held = a.Take(file);
+  EXPECT_EQ(held.held, std::vector<std::string>{id + " (too good)"});
+  EXPECT_EQ(held.annotations, 0u);
+  EXPECT_EQ(held.refused, std::vector<std::string>());
+  EXPECT_TRUE(a.Rows()[0].counts());
+  {
+    const StoreLock lock(a.store().results());
+    const MergeSummary taken = Merge(a.store(), lock, Bundle(file), {}, {.take_annotations = true});
+    EXPECT_EQ(taken.held.size(), 1u);
+    EXPECT_EQ(taken.annotations, 1u);
+  }
+  EXPECT_EQ(a.Rows()[0].annotations, std::vector<std::string>{"too good"});
+}
+
+TEST(Export, ATrialThatListsASeriesWithoutItStays) {
+  Computer a(2, "0a1b2c3d");
+  a.Run(0, 1.5, WriteTwoSteps);
+  const TrialRow row = a.Rows()[0];
+  for (const bool is_there : {true, false}) {
+    const fs::path steps = a.store().Directory(row.trial_id) / "steps.npy";
+    is_there ? fs::resize_file(steps, 100) : static_cast<void>(fs::remove(steps));
+    const Export made(a.store(), {row}, {});
+    EXPECT_TRUE(made.summary().content.trials.empty());
+    ASSERT_EQ(made.summary().left_out.size(), 1u);
+    for (const std::string& part :
+         {row.trial_id, std::string("steps.npy"), std::string("sparfuse annotate")})
+      EXPECT_NE(made.summary().left_out[0].find(part), std::string::npos)
+          << made.summary().left_out[0];
+  }
+}
+
+// A store that was edited by hand says so, too, without reading series again.
+TEST(Store, MarksTrialsWhoseNumbersAreNotOfTheirSeries) {
   Computer a(2, "0a1b2c3d");
   a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
     WriteTwoSteps(directory, trial);
-    NpyTable evaluations("every evaluation");
-    evaluations.AddColumn("step", "", std::vector<std::int64_t>{1, 2});
-    evaluations.AddColumn("seconds", "seconds", std::vector<double>{0.5, 1});
-    evaluations.AddColumn("metric", "accuracy", std::vector<double>{0.5, 0.75});
-    evaluations.AddColumn("loss", "nats", std::vector<double>{2, 1});
-    evaluations.Write(directory / "evaluations.npy");
-    trial["series"]["evaluations.npy"] = ToJson(SeriesByFile{{"e", SeriesOf(evaluations)}}).at("e");
-    const auto metric = [&](const char* name, double value) {
-      trial["metrics"][name] = {{"value", value}, {"unit", ""}};
-    };
-    metric("final_metric", 0.75);
-    metric("final_loss", 1);
-    metric("steps_to_target", 2);
-    metric("seconds_to_target", 1);
+    trial["metrics"]["step_seconds"]["value"] = 0.01;
   });
+  a.Run(1, 1.5, WriteTwoSteps);
+  const std::vector<TrialRow> rows = a.Rows();
+  ASSERT_EQ(rows[0].annotations.size(), 1u);
+  EXPECT_EQ(rows[0].annotations[0].rfind("its numbers are not those of its series: step_seconds: "
+                                         "trial.json has 0.01",
+                                         0),
+            0u);
+  EXPECT_FALSE(rows[0].counts());
+  EXPECT_TRUE(rows[1].counts());
+  EXPECT_EQ(a.store().ReadRows()[0].annotations, rows[0].annotations);
+  EXPECT_EQ(Export(a.store(), rows, {}).summary().left_out.size(), 1u);
+}
+
+TEST(Bundle, ASecondManifestIsRefused) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "twice.sparfuse";
+  BundleContent content;
+  content.table = Sha256Hex("[]\n");
+  ArchiveWriter archive(file);
+  archive.Add(kManifest, ManifestText(content, kWrittenBy));
+  archive.Add(kManifest, ManifestText(content, kWrittenBy));
+  archive.Add(kTable, "[]\n");
+  archive.Commit();
+  EXPECT_NE(ErrorOf(file).find("a second manifest.json"), std::string::npos);
+}
+
+// Every number of every series of a trial, another: whatever hashes agree.
+TEST(Bundle, NothingThatVerifyRefusesIsMerged) {
+  Computer a(2, "0a1b2c3d");
+  a.Run(0, 1.5, WriteEverything);
   const fs::path file = a.Bundled();
   ExpectGood(file);
   Computer b(2);

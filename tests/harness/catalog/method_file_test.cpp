@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "harness/catalog/python_file.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/experiment/cells.hpp"
 #include "tests/support/experiment_text.hpp"
@@ -104,6 +105,9 @@ class OutsideMethodTest : public ::testing::Test {
            " }\nsparsifier = \"topk\"\nfeedback = \"residual\"\n"
            "collective = \"sparse-allgather\"\n";
   }
+  static std::string Edited(std::string text, const std::string& before, const std::string& after) {
+    return text.replace(text.find(before), before.size(), after);
+  }
   TemporaryFolder folder_;
 };
 
@@ -122,6 +126,20 @@ TEST_F(OutsideMethodTest, StandsInTheFileThatTheExperimentNamesAndItsContentIsId
   EXPECT_TRUE(Matches("there/mine.toml", cell.json["method"]));
 }
 
+TEST_F(OutsideMethodTest, NamesASparsifierInPythonFromItsOwnFolder) {
+  std::filesystem::create_directory(folder_.path() / "there");
+  Write("there/own.py", "class Own:\n    def select(self, g, k): pass\n");
+  Write("there/mine.toml", Edited(FileOf("mine", 100), "\"topk\"", "\"python:own.py:Own\""));
+  const Cell cell = ParseBeside("there/mine.toml").parts[0].cells.at(1);
+  EXPECT_TRUE(cell.config.sparsifier.starts_with("python:Own@")) << cell.config.sparsifier;
+  EXPECT_EQ(PythonFileOf(cell.config.sparsifier), folder_.path() / "there/own.py");
+  Write("there/own.py", "class Own:\n    def select(self, g, k): return [0]\n");
+  EXPECT_NE(ParseBeside("there/mine.toml").parts[0].cells.at(1).config_hash, cell.config_hash);
+  Write("there/own.py", "class Owner: pass\n");
+  EXPECT_SAYS(ErrorBeside("there/mine.toml"), "there/mine.toml: sparsifier \"python:");
+  EXPECT_SAYS(ErrorBeside("there/mine.toml"), "has no \"class Own\"; did you mean \"Owner\"");
+}
+
 TEST_F(OutsideMethodTest, IsRefusedWithTheReason) {
   EXPECT_SAYS(ErrorBeside("mine.toml"), "is not there; expected the file of a method");
   Write("wfbp.toml", FileOf("wfbp", 100));
@@ -129,7 +147,9 @@ TEST_F(OutsideMethodTest, IsRefusedWithTheReason) {
   Write("mine.toml", FileOf("other", 100));
   EXPECT_SAYS(ErrorBeside("mine.toml"), "mine.toml:1: name = \"other\"");
   Write("mine.toml", FileOf("mine", 100) + "payload_values = \"f8\"\n");
-  EXPECT_SAYS(ErrorBeside("mine.toml"), "file of method \"mine\"");
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "mine.toml: method mine: payload_values = \"f8\"");
+  Write("mine.toml", Edited(FileOf("mine", 100), "\"topk\"", "\"topkk\""));
+  EXPECT_SAYS(ErrorBeside("mine.toml"), "mine.toml: unknown sparsifier \"topkk\"; did you mean");
 }
 
 }  // namespace

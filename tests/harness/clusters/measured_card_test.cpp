@@ -163,7 +163,7 @@ TEST(MeasuredCard, BandsAreWhatItsErrorsLeave) {
   const TemporaryFolder folder;
   WriteFileDurably(folder.path() / "one.toml", std::string(kCard) + kFile);
   WriteFileDurably(folder.path() / "two.toml", std::string(kCard) + kFile + "# another\n");
-  const ProfileFolders profiles(folder.path(), kProfiles);
+  const ProfileFolders profiles{folder.path(), kProfiles};
   const json measured = MeasuredProfile();
   const double error = measured["relative_errors"]["/backward/forward_seconds"];
   ASSERT_GT(error, 0);

@@ -138,7 +138,9 @@ TEST(Limits, NamesOfTensorsAreLookedUpAndExpressionsCompiled) {
       return ErrorOf(With(line.replace(line.find("{}"), 2, name)));
     };
     EXPECT_SAYS(error("((((("), "file.toml:7: ");
-    EXPECT_SAYS(error("((((("), "is no regular expression");
+    EXPECT_SAYS(error("((((("), "expected a regular expression as RE2 reads it: missing )");
+    EXPECT_SAYS(error("(a)(?=b)"), "looking ahead or behind is not supported");
+    EXPECT_SAYS(error("(a*)*b$$"), "is no tensor of workload digits-resnet");
     EXPECT_SAYS(error("no_such_layer"), "is no tensor of workload digits-resnet");
     EXPECT_SAYS(error(std::string(5000, '(')), "5000 characters; expected at most 1000");
     EXPECT_EQ(error("bias$|weight"), "no error");

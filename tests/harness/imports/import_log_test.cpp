@@ -23,11 +23,15 @@ TEST(LinePattern, GroupsHaveNames) {
   const auto found = pattern.Match("ab step=12, ( (-0.5)");
   EXPECT_EQ(found, (std::map<std::string, std::string>{{"step", "12"}, {"loss", "-0.5"}}));
   EXPECT_TRUE(pattern.Match("nothing").empty());
-  EXPECT_TRUE(pattern.Match(std::string(LinePattern::kLongestLine, 'a') + " step=1 ( (2)").empty());
+  EXPECT_EQ(pattern.Match(std::string(100'000, 'a') + " step=1 ( (2)").at("step"), "1");
+  // One name in two alternatives.
+  EXPECT_EQ(LinePattern({"a(?<step>.)|b(?P<step>.)", "m:1"}, known).Match("b7").at("step"), "7");
   const auto error = [&](const char* text) {
     return ErrorOf([&] { LinePattern({text, "m.toml:3: patterns[0]"}, known); });
   };
-  ExpectIn("m.toml:3: patterns[0] = (: no regular expression", error("("));
+  ExpectIn("m.toml:3: patterns[0] = (: expected a regular expression as RE2 reads it: missing )",
+           error("("));
+  ExpectIn("back references are not supported", error(R"((?<step>a)\1)"));
   ExpectIn("expected a named group", error("(a)"));
   ExpectIn("unknown group \"steps\"; did you mean \"step\"?", error("(?<steps>a)"));
 }
@@ -138,6 +142,10 @@ TEST(ImportLog, MistakesAreNamed) {
            error("r 5\n",
                  "workers = 1\nwarmup = 0\nunit = \"tokens/s\"\nper = \"worker\"\n"
                  "patterns = ['r (?<rate>\\d+)']\n"));
+  ExpectIn("seconds of a clock are clock_s",
+           error("t 1619761818.9 s 0.1\n",
+                 "workers = 1\nwarmup = 0\n"
+                 "patterns = ['t (?<elapsed>\\S+) s (?<seconds>\\S+)']\n"));
   ExpectIn("steps_per_epoch", error("e 1 m 0.5\n",
                                     "workers = 1\nmetric_unit = \"1\"\n"
                                     "patterns = ['e (?<epoch>\\d+) m "
@@ -184,6 +192,8 @@ TEST(ImportLogCases, AreRead) {
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
         {"log-13-tqdm.log", "log-13b.map.toml", kFour, 9.42, 41, ""},
+        {"log-15b-deepspeed-inf.log", "log-15b.map.toml", kEight, 83.46, 6,
+         "1 times or rates are NaN or infinite: left out"},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;

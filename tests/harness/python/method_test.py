@@ -606,6 +606,36 @@ class Arguments(unittest.TestCase):
         for name in a:
             np.testing.assert_array_equal(a[name], b[name])
 
+    def test_a_plan_may_be_given(self):
+        names = [name for name, _ in LAYOUT]
+        units = lambda m: [[tensor["name"] for tensor in unit["tensors"]] for unit in m.plan]
+        plan = [[names[4], names[5]], [0], [names[2], 1, np.int64(3)]]  # units in any order
+        for name in ["dense", "wfbp", "safusion", "syncea", "mg-wfbp"]:
+            m = make(name, plan=plan)
+            self.assertEqual(units(m), [names[:1], names[1:4], names[4:]], name)
+            m.step(all_ranks(0))
+        forward = make("wfbp", layout=LAYOUT[::-1], order="forward", plan=[[5, 4], [3, 2, 1], [0]])
+        self.assertEqual(units(forward), [names[:2], names[2:5], names[5:]])
+
+    def test_plans_that_fit_no_layout_are_refused_with_the_tensor(self):
+        names = [name for name, _ in LAYOUT]
+
+        def refuses(text, plan, kind=sparfuse.ConfigError, name="wfbp", **keywords):
+            with self.assertRaisesRegex(kind, text):
+                sparfuse.Method(name, 2, LAYOUT, plan=plan, **keywords)
+
+        refuses('plan lacks "embedding"', [names[:5]])
+        refuses('"scale" in unit 0 and in unit 1', [names[:3], names[2:]])
+        refuses('"scale" in unit 0 and in unit 0', [[*names, 2]])
+        refuses('plan.1. has "convweight".*did you mean "conv.weight"', [names[:3], ["convweight"]])
+        refuses("position 6; expected 0 to 5", [[0, 6]])
+        refuses("position -1; expected 0 to 5", [[-1]])
+        refuses('"scale" in unit 0, and tensors of another unit', [[0, 2], [1], [3, 4, 5]])
+        refuses("plan.0. = 'head.bias'; expected a list", names, TypeError)
+        refuses(r"plan.0. = \[\]; expected a list of at least one", [[], names], TypeError)
+        refuses("plan.0. has 1.5; expected a name or a position", [[1.5]], TypeError)
+        refuses("units = 2 beside a plan", [names], name="safusion-inter", units=2)
+
     def test_plans_say_what_is_reduced_and_on_the_host(self):
         # A small tensor beside a large one is dense, and an all-reduce needs no indices.
         layout = [("w", (9195,)), ("b", (1,))]

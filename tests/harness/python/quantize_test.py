@@ -269,6 +269,18 @@ class Errors(unittest.TestCase):
             self.expect(ValueError, r"out has shape \(10, 10\)", q.decode, payload, 100,
                         out=gradient(10, 10))
 
+    def test_payloads_of_more_elements_in_as_many_bytes(self):
+        for name in NAMES:
+            q = sparfuse.Quantizer(name)
+            payload = q.encode(np.ones(100, dtype=np.float32))
+            fewer = [n for n in range(90, 100) if q.bytes(n) == q.bytes(100)]
+            self.assertEqual(bool(fewer), name != "fp32")
+            for n in fewer:
+                self.expect(sparfuse.ConfigError, f"payload 0 is corrupt: {name}: it has more than {n} elements",
+                            q.decode, payload, (n,))
+            for n in [1, 3, 33, 99, 100, 101]:  # those of the right number have zeros there
+                np.testing.assert_array_equal(q.decode(q.encode(np.ones(n, dtype=np.float32)), n) > 0, True)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -55,6 +55,56 @@ class Registered(unittest.TestCase):
         sparfuse.Sparsifier("an object").select(transposed)
         self.assertNotEqual(largest.address, g.ctypes.data)
 
+    def test_is_told_name_and_step_if_it_takes_them(self):
+        told = []
+
+        class Both(Largest):
+            def select(self, g, k, *, step, name):
+                told.append((name, step))
+                return super().select(g, k)
+
+        class Step(Largest):
+            def select(self, g, k, step=None):
+                told.append(step)
+                return super().select(g, k)
+
+        class Any(Largest):
+            def select(self, g, k, **keywords):
+                told.append(keywords)
+                return super().select(g, k)
+
+        class Positional(Largest):
+            def select(self, g, k, name="mine", /):
+                told.append(name)
+                return super().select(g, k)
+
+        def told_by(kind, use):
+            told.clear()
+            sparfuse.register_sparsifier("told", kind)
+            use()
+            return list(told)
+
+        def feedback():
+            f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("told", density=0.5))
+            f.step("w", gradient(10))
+            f.step("w", gradient(10), step=7)
+            f.step("b", gradient(4))
+
+        self.assertEqual(told_by(Both, feedback), [("w", 0), ("w", 7), ("b", 0)])
+        self.assertEqual(told_by(Step, feedback), [0, 7, 0])
+        self.assertEqual(told_by(Any, feedback)[1], {"name": "w", "step": 7})
+        self.assertEqual(told_by(Positional, feedback), ["mine"] * 3)
+        self.assertEqual(told_by(Largest, feedback), [])
+
+        def method(name):
+            layout = [("a", (10,)), ("b", (10,))]
+            m = sparfuse.Method(name, 1, layout, density=0.5, sparsifier="told", plan=[["a", "b"]])
+            for _ in range(2):
+                m.step([{n: gradient(*shape) for n, shape in layout}])
+
+        self.assertEqual(told_by(Both, lambda: method("wfbp")), [("a", 0), ("b", 0), ("a", 1), ("b", 1)])
+        self.assertEqual(told_by(Both, lambda: method("syncea"))[1], ("the unit that begins with a", 1))
+
     def test_is_listed_with_its_options(self):
         class Scaled(Largest):
             deviations = "all of it"

@@ -146,6 +146,27 @@ TEST(Table, ShowsExchangesAStep) {
   EXPECT_EQ(table.rows[0][static_cast<std::size_t>(column - table.columns.begin())], "43.0");
 }
 
+TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
+  const Catalog catalog = SmallCatalog();
+  const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
+  std::vector<TrialRow> rows;
+  for (const int block : {0, 1}) {
+    rows.push_back(Row(catalog, part.cells[0], block, 3));
+    rows.push_back(Row(catalog, part.cells[1], block, 0.05));
+  }
+  rows.push_back(Row(catalog, part.cells[1], 2, 0.05));
+  const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
+  const auto at = [&](std::size_t row, const std::string& column) {
+    const auto found = std::find(table.columns.begin(), table.columns.end(), column);
+    return table.rows[row].at(static_cast<std::size_t>(found - table.columns.begin()));
+  };
+  EXPECT_EQ(at(0, "step"), "3.00 s");
+  EXPECT_EQ(at(1, "step"), "0.0500 s");
+  EXPECT_EQ(at(0, "n"), "2 [1]");
+  EXPECT_EQ(at(1, "n"), "3");
+  EXPECT_TRUE(table.notes.at(0).starts_with("n = 2: "));
+}
+
 TEST(Table, ClaimsOfOneQuoteNameTheirCells) {
   const Catalog catalog = SmallCatalog();
   const std::string claim =

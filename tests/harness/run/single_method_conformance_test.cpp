@@ -67,6 +67,24 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
   }
 }
 
+// A collective that selects what it sends has no payload before it runs: its ranks contribute what
+// they select, live and in the model.
+TEST(Spardl, ContributesWhatItSelects) {
+  for (const Topology& topology : {Topology{3, 1}, Topology{4, 1}}) {
+    const CellConfig config = ConfigOf(MethodOf("spardl"));
+    const StepRecord modelled =
+        SimulateStep(Modelled(config, Compose(config), Tensors(), topology), 0, 1).records.front();
+    EXPECT_GT(modelled.selected, 0u);
+    EXPECT_EQ(modelled.payload_bytes, modelled.selected * kSparseElementBytes);
+    for (const auto& rank : RunLive(config, topology, IntegerGradient)) {
+      for (const StepRecord& record : rank.records) {
+        EXPECT_EQ(record.payload_bytes, modelled.payload_bytes);
+        EXPECT_EQ(record.selected, modelled.selected);
+      }
+    }
+  }
+}
+
 const json kBloom = {{"payload_indices", "bloom"}};
 const json kBoth = {{"payload_indices", "bloom"}, {"payload_values", "fitted"}};
 

@@ -281,7 +281,7 @@ TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
   const TracedModel model = ModelOfTrace(cluster, asked);
   const TracedCluster placed =
       PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
-  const double modelled = 1e3 * ModelledSeconds(cluster, step);
+  const double modelled = 1e3 * Modelled(cluster, step);
   EXPECT_NEAR(placed.modelled_ms, modelled, 0.005 * modelled);
 }
 

@@ -42,12 +42,24 @@ TEST(Wording, AnIntervalOfLikeHalvesIsAPercentageAndALopsidedOneItsEnds) {
                 {Of(100, 100 / 1.21, 121), "100 images/s [82.6, 121]"},
                 {Of(100, 40, 115), "100 images/s [40.0, 115]"},  // the lower one is the longer
                 {Of(100, 99, 130), "100 images/s [99.0, 130]"},
+                {Of(100, 50, 150), "100 images/s ± 50.0 %"},
+                {Of(100, 49, 151), "100 images/s [49.0, 151]"},  // no percentage says it
+                {Of(981, 245, 3933), "981 images/s [245, 3\u2009933]"},
+                {Of(100, -200, 400), "100 images/s [-200, 400]"},
                 {Of(100, 99.9, 100.3), "100 images/s ± 0.3 %"}};  // too near to show ends
   for (const auto& each : kCases) EXPECT_EQ(IntervalText(each.interval, "images/s"), each.text);
   EXPECT_EQ(IntervalText(Of(3412, 3341, 3484, 7), "images/s"), "3\u2009412 images/s ± 2.1 %");
   // The ends are in the value's scale.
   EXPECT_EQ(IntervalText(Of(0.5, 0.2, 1.25, 2), "s"), "500 ms [200, 1\u2009250]");
   EXPECT_EQ(IntervalText(Of(0.1, 0.09, 1.5), "s"), "100 ms [90.0, 1\u2009500]");
+}
+
+TEST(Wording, ValuesOfAColumnHaveOneUnit) {
+  EXPECT_EQ(Quantity(1.5, "s", 0.2), "1\u2009500 ms");
+  EXPECT_EQ(Quantity(0.012, "s", 3), "0.0120 s");
+  EXPECT_EQ(Quantity(0, "s", 0.2), "0 ms");
+  EXPECT_EQ(Quantity(2.5e9, "B", 4e6), "2\u2009500 MB");
+  EXPECT_EQ(IntervalText(Of(2, 0.8, 5), "s", 0.1), "2\u2009000 ms [800, 5\u2009000]");
 }
 
 TEST(Wording, OneBlockHasNoEnds) {
@@ -91,6 +103,72 @@ TEST(FinishedTable, CountsANoteOnceAndKeepsLooksBesideRows) {
   EXPECT_EQ(written["looks"], nlohmann::json({"", "failed"}));
   EXPECT_EQ(written["notes"].size(), 2u);
   EXPECT_EQ(written["rows"][1][1], "timeout");
+}
+
+TEST(FinishedTable, MarksNumbersOfTwoBlocks) {
+  Table table;
+  EXPECT_EQ(table.BlocksText(0), "0");
+  EXPECT_EQ(table.BlocksText(1), "1");
+  EXPECT_EQ(table.BlocksText(7), "7");
+  EXPECT_TRUE(table.notes.empty());
+  table.notes.push_back("another");
+  EXPECT_EQ(table.BlocksText(2), "2 [2]");
+  EXPECT_EQ(table.BlocksText(2), "2 [2]");
+  ASSERT_EQ(table.notes.size(), 2u);
+  EXPECT_TRUE(table.notes[1].starts_with("n = 2: an interval of two blocks says little"));
+}
+
+Table TableToRender() {
+  Table table;
+  table.title = "A_b";
+  table.caption = "10 % & more";
+  table.AddColumn("method", 'l');
+  table.AddColumn("rate", 'r');
+  table.rows = {{"a|b", "1\u2009234 ± 2.0 %"}, {"[x]\ny", "–"}};
+  table.notes = {"<= 5 µs"};
+  return table;
+}
+
+TEST(FinishedTable, IsTextForATerminal) {
+  EXPECT_EQ(Render(TableToRender(), TableFormat::kText),
+            "A_b\n\n"
+            "method           rate\n"
+            "a|b     1\u2009234 ± 2.0 %\n"
+            "[x] y               –\n"
+            "\n10 % & more\n"
+            "\n[1] <= 5 µs\n");
+}
+
+TEST(FinishedTable, IsMarkdownWhoseCellsAreOneLine) {
+  EXPECT_EQ(Render(TableToRender(), TableFormat::kMarkdown),
+            "### A_b\n\n"
+            "| method | rate          |\n"
+            "|--------|---------------|\n"
+            "| a\\|b   | 1\u2009234 ± 2.0 % |\n"
+            "| [x] y  | –             |\n"
+            "\n10 % & more\n"
+            "\n[1] <= 5 µs\n");
+}
+
+// A row that begins with a bracket would else be an option of the end of the row before it.
+TEST(FinishedTable, IsLatexOfBooktabsWithoutCommandsInItsTexts) {
+  EXPECT_EQ(Render(TableToRender(), TableFormat::kLatex),
+            "% \\usepackage{booktabs}\n"
+            "\\begin{table}\n\\caption{A\\_b. 10 \\% \\& more}\n\\begin{tabular}{lr}\n"
+            "\\toprule\nmethod & rate \\\\\n\\midrule\n"
+            "a\\textbar{}b & 1\\,234 $\\pm$ 2.0 \\% \\\\\n"
+            "{}[x] y & -- \\\\\n"
+            "\\bottomrule\n\\end{tabular}\n"
+            "\n[1] \\textless{}= 5 $\\mu$s\n"
+            "\\end{table}\n");
+  Table table;
+  table.columns = {"x"};
+  table.rows = {{R"(\input{~/a}^#$"x"×≥)"}};
+  EXPECT_NE(Render(table, TableFormat::kLatex)
+                .find(R"(\textbackslash{}input\{\textasciitilde{}/a\}\textasciicircum{}\#\$)"
+                      R"(''x''$\times$$\geq$ \\)"),
+            std::string::npos)
+      << Render(table, TableFormat::kLatex);
 }
 
 }  // namespace

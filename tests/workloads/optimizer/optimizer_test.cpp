@@ -21,35 +21,35 @@ Recipe Sgd() {
 
 TEST(LearningRate, RisesThenFallsToATwentieth) {
   const Recipe recipe = Sgd();
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 0, 104), 0.125);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 3, 104), 0.5);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 4, 104), 0.5);
-  EXPECT_NEAR(LearningRate(recipe, 54, 104), 0.5 * (0.05 + 0.95 / 2), 1e-12);
-  EXPECT_NEAR(LearningRate(recipe, 104, 104), 0.025, 1e-12);
-  EXPECT_NEAR(LearningRate(recipe, 1000, 104), 0.025, 1e-12);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 0, {104}), 0.125);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 3, {104}), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 4, {104}), 0.5);
+  EXPECT_NEAR(LearningRate(recipe, 54, {104}), 0.5 * (0.05 + 0.95 / 2), 1e-12);
+  EXPECT_NEAR(LearningRate(recipe, 104, {104}), 0.025, 1e-12);
+  EXPECT_NEAR(LearningRate(recipe, 1000, {104}), 0.025, 1e-12);
   for (std::uint64_t step = 5; step < 104; ++step) {
-    EXPECT_LT(LearningRate(recipe, step, 104), LearningRate(recipe, step - 1, 104));
+    EXPECT_LT(LearningRate(recipe, step, {104}), LearningRate(recipe, step - 1, {104}));
   }
 }
 
 TEST(LearningRate, FallsToNothingOrByStepsAsAsked) {
   Recipe recipe = Sgd();
   recipe.schedule = "linear";
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 1, 104), 0.25);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 104), 0.375);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 104, 104), 0.0);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 1, {104}), 0.25);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, {104}), 0.375);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 104, {104}), 0.0);
   recipe.schedule = "staircase";
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, 80), 0.5);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 30, 80), 0.05);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 59, 80), 0.05);
-  EXPECT_DOUBLE_EQ(LearningRate(recipe, 60, 80), 0.005);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 29, {80}), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 30, {80}), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 59, {80}), 0.05);
+  EXPECT_DOUBLE_EQ(LearningRate(recipe, 60, {80}), 0.005);
 }
 
 TEST(LearningRate, StaysWhereTheEndIsUnknown) {
   for (const char* schedule : {"cosine", "linear", "staircase"}) {
     Recipe recipe = Sgd();
     recipe.schedule = schedule;
-    EXPECT_DOUBLE_EQ(LearningRate(recipe, 1000000, 0), 0.5);
+    EXPECT_DOUBLE_EQ(LearningRate(recipe, 1000000, {0}), 0.5);
   }
 }
 
@@ -98,7 +98,7 @@ TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
   std::size_t numel = 0;
   for (std::size_t i = 0; i < 120; ++i) {
     const std::size_t size = i % 40 == 0 ? 5000 : i % 7;
-    if (i % 11 != 3) parts.push_back({numel, size, nullptr});
+    if (i % 11 != 3) parts.push_back({.offset = numel, .size = size});
     numel += size + i % 3;
   }
   Buffer<float> gradients(numel, device);

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from sparfuse_report import cells as selection
 from sparfuse_report import published as papers
-from sparfuse_report import style, tables, wording
+from sparfuse_report import skill, style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
+from sparfuse_report.skill import APART, quantile
 
-APART = 0.03  # published numbers that differ by less have no order
 MISS = 0.10  # errors beyond it are listed one by one
 
 
@@ -42,17 +42,7 @@ def _pairs(chosen, published, y, inputs):
     return found
 
 
-def quantile(values, part):
-    """By straight lines between the sorted values."""
-    ordered = sorted(values)
-    at = part * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
-
-
-def _percent(value, sign=""):
-    return f"{100 * value:{sign}.1f}{wording.THIN}%"
+_percent = skill.percent
 
 
 def _summary(pairs):
@@ -165,6 +155,22 @@ def _misses(pairs, y):
     return table
 
 
+def predictions(part, figure):
+    """What the model and formulas say of the published numbers beside the part's cells."""
+    y, chosen = selection.metric_of(figure), part.shown(figure)
+    found = _pairs(chosen, papers.Published(figure), y, papers.calibration(chosen))
+    return [
+        skill.Prediction(
+            pair.place(),
+            pair.theirs,
+            {skill.MODEL: pair.ours.value, **skill.throughputs(pair.cell, pair.ours.value)},
+            pair.calibrated,
+            skill.strata_of(pair.cell),
+        )
+        for pair in found
+    ]
+
+
 def agreement(experiment, part, figure, styles):
     y = selection.metric_of(figure)
     printed, chosen = papers.Published(figure), part.shown(figure)
@@ -204,4 +210,5 @@ def agreement(experiment, part, figure, styles):
         printed.source(),
     )
     found_tables = [_summary(counted), _order(found), _scaling(found), _misses(counted, y)]
+    found_tables.append(skill.table([("Beside formulas", predictions(part, figure))]))
     return Drawn(made, title, text, handles, found_tables)

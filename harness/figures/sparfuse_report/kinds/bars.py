@@ -163,6 +163,11 @@ def _their_parts(axes, place, theirs, scale, seen, calibrated):
     return left
 
 
+def _milliseconds(seconds):
+    """Of a table's column: one unit whatever the size."""
+    return wording.NONE if seconds is None else f"{wording.number(1e3 * seconds)}{wording.THIN}ms"
+
+
 def _table_rows(name, cell, theirs, paper, inputs):
     rows = []
     for component, (_, metric) in PUBLISHED_PARTS.items():
@@ -173,8 +178,8 @@ def _table_rows(name, cell, theirs, paper, inputs):
         rows.append([
             name,
             component,
-            wording.quantity(ours, "s"),
-            wording.quantity(_seconds(row), "s"),
+            _milliseconds(ours),
+            _milliseconds(_seconds(row)),
             papers.apart(ours, _seconds(row), papers.is_calibration(row, paper, inputs)),
             str(cell.n) if cell else wording.NONE,
         ])

@@ -12,6 +12,7 @@ from sparfuse_report import (
 from sparfuse_report import (
     imported,
     marks,
+    skill,
     style,
     tables,
     wording,
@@ -217,18 +218,54 @@ def _whose_whiskers(cells, over):
     return ranges if all(declared) else f"{blocks}; {ranges}" if any(declared) else blocks
 
 
-def grouped_bars(experiment, part, figure, styles):
-    """`y` grouped by `x`, one bar for each value of `series`; with `normalise` as ratio to that
-    method within each group, which is what numbers of unlike hardware can be compared by."""
-    x, y, series = figure.get("x", "workers"), selection.metric_of(figure), figure.get("series", "method")
+def _predictions(panels, published, x, normalise, inputs):
+    """What the model, formulas and trivial predictors say of the published ratios to `normalise`."""
+
+    def fitted(row):
+        return papers.is_calibration(row, published.paper, inputs)
+
+    found = []
+    for position, panel in enumerate(panels):
+        bases = {
+            (row.artifact, row.place(x)): row
+            for row in panel.rows
+            if published.ours(row.method) == normalise
+        }
+        first = next(iter(panel.places), None)
+        held = {}  # published ratios at the first place, by series
+        for bar in panel.bars:
+            figures = [(row, height) for row, height in bar.printed if not row.stated]
+            if not figures or bar.cell is None or bar.value is None:
+                continue
+            row, theirs = figures[0]
+            by = {skill.MODEL: bar.value, **skill.gains(bar.cell, bar.cell.compared_with(normalise))}
+            by[skill.NO_GAIN] = 1.0
+            if bar.place == first:
+                held[bar.name] = theirs
+            elif bar.name in held:
+                by[skill.FIRST] = held[bar.name]
+            base = bases.get((row.artifact, row.place(x)))
+            calibrated = fitted(row) and base is not None and fitted(base)
+            strata = skill.strata_of(bar.cell)
+            found.append(skill.Prediction((position, bar.place), theirs, by, calibrated, strata))
+    return found
+
+
+def _axes_of(figure):
+    """x, y and what the bars of a place differ in."""
+    x, series = figure.get("x", "workers"), figure.get("series", "method")
     x = "link" if x == "link_gbps" else x
     if series == "method" and not x.startswith(("method_options", "sparsifier")):
         series = "label"
-    normalise, published = figure.get("normalise"), papers.Published(figure)
-    chosen = selection.shown_with(part, figure, y)
+    return x, selection.metric_of(figure), series
+
+
+def _panels(part, figure, published, chosen):
+    """(panels with their bars, what a cell's bar is called, published rows that no panel has)."""
+    x, y, series = _axes_of(figure)
+    normalise = figure.get("normalise")
     found = selection.panels(chosen, [x, series])
     name_of = _namer(found, x, series)
-    looks, order = _series_looks(styles, chosen, series, name_of)
     rows_of, elsewhere = papers.spread(published, found, x)
     panels = [
         Panel(fields, inside, rows_of[position]) for position, (fields, inside) in enumerate(found)
@@ -237,6 +274,29 @@ def grouped_bars(experiment, part, figure, styles):
         _our_bars(part, panel, x, name_of, y, normalise)
         _published_bars(panel, published, x, normalise)
         panel.bars = [bar for bar in panel.bars if bar.name != normalise]
+    return panels, name_of, elsewhere
+
+
+def predictions(part, figure):
+    """What the model, formulas and trivial predictors say of the ratios that the figure shows beside
+    published ones of the modelled machines; else none."""
+    normalise, published = figure.get("normalise"), papers.Published(figure)
+    x, y, _ = _axes_of(figure)
+    chosen = selection.shown_with(part, figure, y)
+    if not (normalise and published and all(wording.declared_cluster(each.config) for each in chosen)):
+        return []
+    panels, _, _ = _panels(part, figure, published, chosen)
+    return _predictions(panels, published, x, normalise, papers.calibration(chosen))
+
+
+def grouped_bars(experiment, part, figure, styles):
+    """`y` grouped by `x`, one bar for each value of `series`; with `normalise` as ratio to that
+    method within each group, which is what numbers of unlike hardware can be compared by."""
+    x, y, series = _axes_of(figure)
+    normalise, published = figure.get("normalise"), papers.Published(figure)
+    chosen = selection.shown_with(part, figure, y)
+    panels, name_of, elsewhere = _panels(part, figure, published, chosen)
+    looks, order = _series_looks(styles, chosen, series, name_of)
     beside = imported.Beside(part)
     if not normalise:  # no ratio has others' numbers below it
         _imported_marks(panels, beside, y)
@@ -301,8 +361,23 @@ def grouped_bars(experiment, part, figure, styles):
         papers.settings_words(elsewhere),
         beside.words(),
     )
-    numbers = _table(panels, draw, published, x, y, normalise, elsewhere) if published else None
-    return Drawn(made, title, text, handles, [numbers] if published else [])
+    numbers = []
+    if published:
+        numbers.append(_table(panels, draw, published, x, y, normalise, elsewhere))
+        numbers += _skill(part, figure)
+    return Drawn(made, title, text, handles, numbers)
+
+
+def _skill(part, figure):
+    """A table of the ratios' predictors, where there are some."""
+    found = predictions(part, figure)
+    if not found:
+        return []
+    groups = [(f"Ratios to {figure['normalise']}", found)]
+    beyond = [each for each in found if skill.FIRST in each.by]
+    if beyond:
+        groups.append((f"The same but for the first of {wording.axis(_axes_of(figure)[0]).lower()}", beyond))
+    return [skill.table(groups)]
 
 
 def _table(panels, draw, published, x, y, normalise, elsewhere):
@@ -313,8 +388,10 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
     apart = "of the ratios: ours / published − 1" if normalise else "ours / published − 1"
     columns += [apart, "n", "published in"]
     table = tables.Table(columns)
+    renamed = {}  # units of the paper's that stand in ours, and what ours are
     for panel in panels:
         rows = []
+        units = {bar.cell.unit(y) for bar in panel.bars if bar.cell and bar.cell.interval(y)}
         places = list(panel.places)
         for bar in sorted(panel.bars, key=lambda bar: (places.index(bar.place), draw.slots[bar.name])):
             ours = bar.cell.interval(y) if bar.cell else None
@@ -324,7 +401,11 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             figures = [(row, height) for row, height in bar.printed if not row.stated]
             texts = [height for row, height in bar.printed if row.stated]
             row, height = figures[0] if figures else (None, None)
-            theirs = row and f"{wording.number(row.value)} {row.unit.split('(')[0]}".strip()
+            unit = row and row.unit.split("(")[0].strip()
+            if row and len(units) == 1 and unit not in units:  # the figure has both on one axis
+                (renamed[unit],) = units
+                unit = renamed[unit]
+            theirs = row and f"{wording.number(row.value)} {unit}".strip()
             line = [bar.name, panel.places[bar.place], said or wording.NONE, theirs or wording.NONE]
             if normalise:
                 theirs = f"{height:.2f}x" if row else ""
@@ -342,5 +423,9 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
         table.groups.append((selection.heading(panel.fields, panel.cells, (x,)), rows))
     if not normalise:
         table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
+    table.notes += [
+        f"The paper calls the unit {theirs}, which is taken as {ours}."
+        for theirs, ours in sorted(renamed.items())
+    ]
     table.notes += filter(None, [published.source(), papers.settings_words(elsewhere)])
     return table

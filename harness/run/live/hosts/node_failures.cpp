@@ -135,16 +135,7 @@ std::vector<std::string> NodeFailures::NodesFor(int needed) const {
 
 LaunchMethod NodeFailures::Method(const fs::path& file, int needed) const {
   LaunchMethod method = method_;
-  if (!LeavesSomeOut(needed)) {
-    // mpirun gets the hosts as we read them: it takes no node[01-04], and no CRLF.
-    if (method.kind != LaunchMethod::Kind::kMpirun || method.hostfile.empty()) return method;
-    const std::string text = ReadFile(method.hostfile);
-    if (text.find_first_of("[\r\xef") == std::string::npos) return method;
-    const std::string read = LinesOfHosts(method.hostfile, [](const std::string&) { return true; });
-    WriteFileDurably(file, read);
-    method.hostfile = file;
-    return method;
-  }
+  if (!LeavesSomeOut(needed)) return method;
   if (method.hostfile.empty()) {
     method.left_out = left_out_;
     return method;
@@ -152,7 +143,8 @@ LaunchMethod NodeFailures::Method(const fs::path& file, int needed) const {
   WriteFileDurably(file, LinesOfHosts(method.hostfile, [&](const std::string& name) {
                      return std::ranges::find(left_out_, name) == left_out_.end();
                    }));
-  method.hostfile = file;
+  method.hostfile = file;  // in a form that mpirun reads
+  method.mpirun_hostfile.clear();
   return method;
 }
 

@@ -149,6 +149,7 @@ Preflight TryEachAlone(const Preflights& preflights, const PreflightRequest& req
   Preflight found;
   LaunchMethod one = request.method;
   one.hostfile = preflights.folder() / "hosts";
+  one.mpirun_hostfile.clear();
   for (const Host& host : HostsOf(request.method)) {
     if (interrupted) break;
     WriteFileDurably(one.hostfile,

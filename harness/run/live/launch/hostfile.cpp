@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/log_text.hpp"
 
@@ -202,6 +203,29 @@ std::string LinesOfHosts(const fs::path& file,
     }
   }
   return kept;
+}
+
+fs::path FileForMpirun(const fs::path& file, const fs::path& folder) {
+  ReadHostfile(file);  // mistakes are of the file that was given
+  const std::string hosts = LinesOfHosts(file, [](const std::string&) { return true; });
+  std::string own;  // the file's lines, without comments and more spaces than one
+  std::istringstream lines(ReadFile(file));
+  for (std::string line; std::getline(lines, line);) {
+    std::string words;
+    bool pending = false;
+    for (const char c : line.substr(0, line.find('#'))) {
+      const bool space = c == ' ' || c == '\t';
+      if (!space && pending && !words.empty()) words += ' ';
+      pending = space;
+      if (!space) words += c;
+    }
+    if (!words.empty()) own += words + "\n";
+  }
+  if (own == hosts) return {};
+  const fs::path written = folder / (ShortHash(hosts) + ".txt");
+  MakeDirectories(folder);
+  WriteFileDurably(written, hosts);
+  return written;
 }
 
 int RanksPerHost(const std::vector<Host>& hosts, int ranks, const fs::path& file) {

@@ -31,6 +31,13 @@ std::vector<Host> ReadHostfile(const std::filesystem::path& file,
 std::string LinesOfHosts(const std::filesystem::path& file,
                          const std::function<bool(const std::string& name)>& keep);
 
+// The file that mpirun is given for a hostfile of form kOpenMpi: "" where it reads the file itself
+// as it is read here. Else, say of node[01-04], names with commas, "slots = 8" or lines that end by
+// CR, one in `folder` with the same hosts, a line each, named after its content. Throws as
+// ReadHostfile.
+std::filesystem::path FileForMpirun(const std::filesystem::path& file,
+                                    const std::filesystem::path& folder);
+
 // Ranks a host where `ranks` are spread over as many of the hosts as possible, equally. Throws
 // Error{kConfig} naming the host that has fewer slots.
 int RanksPerHost(const std::vector<Host>& hosts, int ranks, const std::filesystem::path& file);

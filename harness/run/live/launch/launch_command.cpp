@@ -74,7 +74,10 @@ Words Mpirun(const CellConfig& config, const LaunchMethod& method, const Environ
     Append(words, {"--mca", "btl_tcp_if_include", method.interface, "--mca", "oob_tcp_if_include",
                    method.interface});
   }
-  if (method.across_hosts()) Append(words, OverHosts(config, method.hostfile, environment));
+  if (method.across_hosts()) {
+    const fs::path& written = method.mpirun_hostfile;
+    Append(words, OverHosts(config, written.empty() ? method.hostfile : written, environment));
+  }
   Append(words, {"-np", std::to_string(config.workers)});
   return words;
 }

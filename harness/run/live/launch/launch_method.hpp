@@ -64,6 +64,9 @@ struct LaunchMethod {
   bool oversubscribe = false;              // as asked for; on one host nobody asks
   LaunchTemplate form = {};                // kTemplate
   std::vector<std::string> left_out = {};  // kSrun: nodes of the allocation that get no ranks
+  // kMpirun: what it is given for the hostfile where it would read that otherwise than it is read
+  // here (FileForMpirun), or "".
+  std::filesystem::path mpirun_hostfile = {};
 
   // Ranks may be on other hosts than the controller.
   bool across_hosts() const noexcept { return kind != Kind::kLocal; }

@@ -46,6 +46,22 @@ TEST(SharedResource, SlowsDownWhatHasBegun) {
   EXPECT_NEAR(second, 2.0, 1e-12);
 }
 
+// 4 s of work at half a share: 1 s is done until Release at 2 s, and 3 s are left. What has no
+// share waits for Release and then halves the link with it.
+TEST(SharedResource, GivesWhatHasAShareNoMoreUntilItIsReleased) {
+  Simulation simulation;
+  SharedResource link(simulation, 1);
+  double half = 0, none = 0, late = 0;
+  link.Use(4, [&] { half = simulation.now(); }, 0.5);
+  link.Use(1, [&] { none = simulation.now(); }, 0);
+  simulation.After(2, [&] { link.Release(); });
+  simulation.After(8, [&] { link.Use(1, [&] { late = simulation.now(); }, 0); });
+  simulation.Run();
+  EXPECT_NEAR(none, 4, 1e-12);
+  EXPECT_NEAR(half, 6, 1e-12);
+  EXPECT_NEAR(late, 9, 1e-12);  // released already
+}
+
 TEST(SharedResource, WithoutLimitDelaysNobody) {
   Simulation simulation;
   SharedResource cores(simulation, 0);
@@ -97,6 +113,25 @@ TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.01), 0.083930, 1e-4);
   EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.1), 0.352837, 1e-4);
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
+}
+
+// A library's all-reduce takes 1 ms and 1 ns a byte: halves are half of the bytes.
+TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
+  const GradientLayout layout = Synthetic().Layout();
+  const PlanInput input{layout, {8, 1}, 1.0, Sparsified::kNever, nullptr, nullptr};
+  const auto step = [&](const char* strategy) {
+    ModelConfig config = ModelOf(layout, PlanOf("whole-model", input, {}), input.topology);
+    config.make_strategy = [&] { return FindStrategy(strategy).make({}); };
+    config.cost.all_reduce.start_seconds = PiecewiseLinear({{0, 1e-3}});
+    config.cost.all_reduce.link_seconds.back() = PiecewiseLinear({{0, 0}, {1e9, 1}});
+    config.backward.backward_seconds = Synthetic().backward_seconds;
+    return SimulateStep(config, 0, 0).records.front();
+  };
+  const StepRecord dense = step("dense-units"), halves = step("half-units");
+  const auto numel = static_cast<double>(layout.numel());
+  EXPECT_EQ(dense.payload_bytes, 4 * layout.numel());
+  EXPECT_EQ(halves.payload_bytes, 2 * layout.numel());
+  EXPECT_NEAR(dense.step_seconds - halves.step_seconds, 2e-9 * numel, 1e-9);
 }
 
 // Cupcake's two units, each selected from beside backward: S = max(S, ready) + h.
@@ -184,6 +219,76 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 0.004 + 2 * 0.006 + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.002, 0.001), 0.031 + 0.004 + 2 * 0.006 + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.010, 0), 0.031 + 2 * 0.010 + 0.006 + 0.005, 1e-9);
+}
+
+// The same in line: what the host takes for the second exchange begins when the first is over.
+TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
+  ModelConfig config = OneTensor(2);
+  config.layout.Add("bias", {1000}, 1000);
+  config.plan.units = {{0, 1, Sparsified::kNever, 1.0}, {1, 2, Sparsified::kNever, 1.0}};
+  config.backward.backward_seconds = {0.020, 0};
+  config.cost.host_in_line = true;
+  const auto step_seconds = [&](double host, double per_element) {
+    config.cost.exchange_host_seconds = host;
+    config.cost.exchange_seconds_per_element = per_element;
+    return SimulateStep(config, 0, 0).records.front().step_seconds;
+  };
+  EXPECT_NEAR(step_seconds(0, 0), 0.031 + 2 * 0.006 + 0.005, 1e-9);
+  EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
+  EXPECT_NEAR(step_seconds(0.004, 1e-6), 0.031 + 2 * (0.004 + 0.001 + 0.006) + 0.005, 1e-9);
+  // With ranks all of the host's grows alike, and nothing of the network's: (2 / 0.5)^0.5 = 2.
+  config.cost.host_growth = 0.5;
+  config.cost.host_growth_from = 0.5;
+  EXPECT_NEAR(step_seconds(0.004, 1e-6), 0.031 + 2 * (0.008 + 0.002 + 0.006) + 0.005, 1e-9);
+  config.cost.host_growth_from = 2;
+  EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
+}
+
+// Three tensors of 1 s of backward each, the first two selected as one and gathered when the second
+// is ready, in 0.8 s; so is the third.
+TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
+  ModelConfig config =
+      ModelOf(LayoutOf({1000, 1000, 1000}),
+              {{Unit{0, 2, Sparsified::kBehind, 0.1}, Unit{2, 3, Sparsified::kBehind, 0.1}}},
+              {2, 1});
+  config.make_strategy = [] { return FindStrategy("behind").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
+  config.cost.links.fill(LinkCost::FromAlphaBeta(0.8, 0));
+  config.backward.backward_seconds = {1, 1, 1};
+  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
+  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 2 to 2.8, 3 to 3.8
+  config.cost.fused_overlap = 0.5;         // 2 to 3.3, to 4.1
+  EXPECT_NEAR(step_seconds(), 4.1, 1e-9);
+  config.cost.fused_overlap = 0;  // 3 to 3.8, to 4.6
+  EXPECT_NEAR(step_seconds(), 4.6, 1e-9);
+  config.cost.fused_overlap.reset();
+  config.cost.payload_overlap = 0;
+  EXPECT_NEAR(step_seconds(), 4.6, 1e-9);
+  config.cost.fused_overlap = 1;
+  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);
+  // Selected each by itself none is fused.
+  config.plan.units = {{0, 1, Sparsified::kBehind, 0.1}, {1, 3, Sparsified::kBehind, 0.1}};
+  config.cost.payload_overlap = 1;
+  config.cost.fused_overlap = 0;
+  EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
+}
+
+// 100 of 1,000 elements at 1 ms a byte around a ring of two: 0.8 s, with indices of 8 bytes 1.2 s.
+// What travels dense has no indices.
+TEST(ModelEngine, CountsTheBytesOfAnEntryAsTheyTravel) {
+  ModelConfig config =
+      ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
+  config.cost.links.fill(LinkCost::FromAlphaBeta(0, 1e-3));
+  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
+  const double narrow = step_seconds();
+  config.cost.entry_bytes = 12;
+  EXPECT_NEAR(step_seconds() - narrow, 0.4, 1e-9);
+  ModelConfig dense = OneTensor(2);
+  const double before = SimulateStep(dense, 0, 0).records.front().step_seconds;
+  dense.cost.entry_bytes = 12;
+  EXPECT_EQ(SimulateStep(dense, 0, 0).records.front().step_seconds, before);
 }
 
 TEST(ModelEngine, MakesRanksOnOneMachineShareItsCores) {

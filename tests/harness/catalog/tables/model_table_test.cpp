@@ -12,6 +12,7 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/experiment.hpp"
 #include "harness/run/model/model_trial.hpp"
+#include "tests/support/calibrated_clusters.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/source_directory.hpp"
@@ -183,9 +184,8 @@ class TableWorkload : public ::testing::Test {
                    const std::string& mode = "modelled",
                    const std::string& cluster = "cluster = \"safusion-local\"\n") const {
     const std::string text =
-        "id = \"t\"\ncalibration = [\"SAFusion (HPDC 25)/Fig15a/WFBP\", "
-        "\"SAFusion (HPDC 25)/Fig15b/WFBP\"]\n[defaults]\nmode = \"" +
-        mode + "\"\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\nworkers = 8\n" + cluster +
+        "id = \"t\"\n" + testing::CalibrationLine(kProfiles, "safusion-local") +
+        "[defaults]\nmode = \"" + mode + "\"\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\nworkers = 8\n" + cluster +
         "[[axis]]\nworkload = [" + workloads + "]\n" + more;
     return ParseExperiment(TomlFile::Parse(text, (folder_.path() / "t.toml").string()),
                            SmallCatalog(), kProfiles);

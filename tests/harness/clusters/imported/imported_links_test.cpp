@@ -164,6 +164,16 @@ TEST(ImportedLinks, AnImportReplacesItsOwnBlockAndLeavesTheRestAlone) {
   ExpectIn("expected both marks", ErrorOf([&] { WithBlocks(cut, "c.toml", second); }));
 }
 
+// A byte of Latin-1 in a log's name would be another one in the file, and the block not its own.
+TEST(ImportedLinks, NamesOfLogsAreUtf8) {
+  LinkLog log = LogOf(LinkOperation::kAllReduce, 32, 4, 1e-4, 80);
+  log.file = "logs/r\xe9sum\u00e9.log";
+  ExpectIn("nodes: r\\xE9sum\u00e9.log, sha256", log.Source());
+  const std::vector<const LinkLog*> logs = {&log};
+  const std::string written = WithBlocks(std::string(kFile), "c.toml", logs);
+  EXPECT_EQ(WithBlocks(written, "c.toml", logs), written);
+}
+
 // Published all-reduces of 32 ranks, in the form that they were printed in, against the clusters
 // that were declared by hand with them.
 std::string PublishedLog(const std::string& network) {
@@ -362,6 +372,8 @@ TEST(NcclTestsJson, NamesTheKey) {
   };
   const std::string text = kJson;
   ExpectIn("run.json: ", error(text.substr(0, text.size() / 2)));
+  ExpectIn("run.json: JSON without \"args\": expected what nccl-tests itself writes by -J",
+           error(Replaced(text, "\"args\"", "\"arguments\"")));
   ExpectIn("run.json: /results/1/out_of_place/time: is missing",
            error(Replaced(text, "\"time\": 400.0, ", "")));
   ExpectIn("/results/1/out_of_place/cpu_time",

@@ -12,13 +12,13 @@
 #include "harness/compare/modelled/modelled_side.hpp"
 #include "harness/compare/side.hpp"
 #include "harness/experiment/experiment.hpp"
+#include "tests/support/source_directory.hpp"
 
 namespace sparfuse::harness {
 
 // The profile that the project comes with, "digits-resnet" and others on two cores.
 inline ProfileOutcomes ProjectProfile() {
-  return ReadProfiles(std::filesystem::path(SPARFUSE_SOURCE_DIRECTORY) / "results" / "profiles" /
-                      "epyc-2core.json");
+  return ReadProfiles(testing::SourceDirectory() / "results" / "profiles" / "epyc-2core.json");
 }
 
 // A machine of this profile whose backward pass takes so many times as long, and each round of its

@@ -227,6 +227,8 @@ TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
         {"n1 slots=1\nn1 slots=1\n", "hosts:2: n1 is there twice"},
         {"-oProxyCommand=x slots=1\n", "hosts:1: \"-oProxyCommand=x\" is no"},
         {"$(x) slots=1\n", "hosts:1: \"$(x)\" is no host's name"},
+        {"a;b slots=1\n", "hosts:1: \"a;b\" is no host's name"},
+        {"n1 slots=1\nn\xff slots=1\n", "hosts:2"},
         {"n[1-\n", "hosts:1: n[1-: expected hosts as node[01-04,07]"},
         {"n[4-1] slots=1\n", "n[4-1]: expected hosts as"},
         {"n[1-999999999] slots=1\n", "expected hosts as"},
@@ -257,6 +259,23 @@ TEST_F(Hostfile, IsReadAsPeopleHaveIt) {
   std::ofstream(file_) << "n[1-2] slots = 8\r\n";
   EXPECT_EQ(LinesOfHosts(file_, [](const std::string& name) { return name != "n1"; }),
             "n2 slots=8\n");
+}
+
+TEST_F(Hostfile, MpirunGetsOneOfItsOwnFormWhereItWouldReadAnother) {
+  const fs::path folder = folder_.path() / "written";
+  const auto written = [&](const std::string& text) {
+    std::ofstream(file_) << text;
+    const fs::path file = FileForMpirun(file_, folder);
+    return file.empty() ? "as it is" : ReadFile(file);
+  };
+  EXPECT_EQ(written("# ours\n\nn1 slots=2\n  n2\tslots=4  max_slots=8 # half\n"), "as it is");
+  EXPECT_FALSE(fs::exists(folder));
+  for (const char* text : {"n[1-2] slots=8\n", "n1,n2 slots=8\n", "n1 slots = 8\nn2 slots=8\n",
+                           "n1 slots=8\r\nn2 slots=8\r\n", "\xef\xbb\xbfn1 slots=8\nn2 slots=8\n"})
+    EXPECT_EQ(written(text), "n1 slots=8\nn2 slots=8\n") << text;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "equal hosts are one file";
+  EXPECT_NE(ErrorOf([&] { written("n1,n2\n"); }).find("hosts:1: n1 has no slots=N"),
+            std::string::npos);
 }
 
 TEST_F(Hostfile, OfASchedulerHasALineASlot) {

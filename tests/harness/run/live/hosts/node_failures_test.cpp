@@ -101,9 +101,12 @@ TEST(NodeFailures, AHostfileIsWrittenWithoutThem) {
   EXPECT_EQ(ChoosableNodes(mpirun), kNodes);
   NodeFailures nodes(mpirun, ChoosableNodes(mpirun));
   const auto file = folder.path() / "left";
+  mpirun.mpirun_hostfile = folder.path() / "written";
   EXPECT_EQ(nodes.Method(file, 1).hostfile, mpirun.hostfile);
+  EXPECT_EQ(nodes.Method(file, 1).mpirun_hostfile, mpirun.mpirun_hostfile);
   for (int i = 0; i < 2; ++i) nodes.Count("n1", 1, "gone");
   EXPECT_EQ(nodes.Method(file, 1).hostfile, file);
+  EXPECT_EQ(nodes.Method(file, 1).mpirun_hostfile, "");
   // As hosts are read: a launcher needs no comments.
   EXPECT_EQ(ReadFile(file), "n2 slots=2 max_slots=4\nn12 slots=2\n");
   EXPECT_TRUE(ChoosableNodes(LaunchMethod{.kind = LaunchMethod::Kind::kMpirun}).empty());

@@ -1,5 +1,5 @@
 // Tests that series files leave with numbers of known rows alone.
-#include "harness/bundle/series_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,12 @@
-#include "harness/bundle/series_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+
+#include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -70,6 +72,20 @@ bool ParseHeader(std::string_view text, SeriesHeader& header) {
   return text.find_first_not_of(' ') == std::string_view::npos;
 }
 
+// NumPy fills a text up with zeros.
+bool HasPlainTexts(std::string_view bytes, const SeriesHeader& header, const SeriesColumn& column) {
+  const std::uint64_t width = WidthOf("spans.npy", column.name, column.type);
+  for (std::uint64_t row = 0; row < header.rows; ++row) {
+    const char* at = bytes.data() + header.begin + row * header.row_bytes + column.offset;
+    for (std::uint64_t offset = 0; offset < width; offset += 4) {
+      std::uint32_t code = 0;
+      std::memcpy(&code, at + offset, 4);
+      if (code != 0 && !IsPlain(code)) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 const std::set<std::string>& SeriesFiles() {
@@ -103,6 +119,10 @@ std::string WhatIsWrongWithSeries(const std::string& name, std::string_view byte
   const bool fits =
       read.rows == 0 || (read.rows <= kMostRows && read.row_bytes <= left / read.rows);
   if (!fits || left != read.rows * read.row_bytes) return "other bytes than those of its rows";
+  for (const SeriesColumn& column : read.columns) {
+    if (column.type.starts_with("<U") && !HasPlainTexts(bytes, read, column))
+      return fmt::format("column {}: expected texts without control characters", column.name);
+  }
   if (header != nullptr) *header = std::move(read);
   return "";
 }

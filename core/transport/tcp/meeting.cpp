@@ -1,0 +1,270 @@
+#include "core/transport/tcp/meeting.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <sstream>
+
+#include "core/base/error.hpp"
+#include "core/transport/tcp/tcp.hpp"
+
+namespace sparfuse {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kTokenBytes = 16;
+
+// The first bytes of a connection, in both directions.
+struct Greeting {
+  std::uint64_t magic = 0x7370617266757365;  // also tells another byte order
+  std::array<char, 2 * kTokenBytes> token{};
+  std::int32_t rank = 0;
+  std::int32_t ranks = 0;
+};
+
+std::string DrawToken() {
+  std::array<unsigned char, kTokenBytes> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    SPARFUSE_THROW(kInternal, "getrandom: " + ErrorText(errno));
+  std::string token;
+  for (const unsigned char byte : bytes) {
+    token += "0123456789abcdef"[byte >> 4];
+    token += "0123456789abcdef"[byte & 15];
+  }
+  return token;
+}
+
+// Its token is compared in a time that does not depend on where it differs.
+bool SameToken(const std::array<char, 2 * kTokenBytes>& shown, const std::string& expected) {
+  unsigned char difference = 0;
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    difference |= static_cast<unsigned char>(shown[i] ^ expected[i]);
+  return difference == 0;
+}
+
+// A connection whose greetings are under way.
+struct Guest {
+  Socket socket;
+  int peer = -1;  // -1: whoever came to our port, until it has said so
+  bool connecting = false;
+  Greeting own;
+  std::size_t sent = 0;
+  Greeting theirs;
+  std::size_t received = 0;
+  bool speaks_first = false;
+
+  bool has_heard() const { return received == sizeof theirs; }
+  bool WantsToSend() const {
+    return !connecting && sent < sizeof own && (speaks_first || has_heard());
+  }
+  bool done() const { return has_heard() && sent == sizeof own; }
+};
+
+class Meeting {
+ public:
+  Meeting(Socket listener, std::span<const std::string> addresses, int rank)
+      : listener_(std::move(listener)), rank_(rank), connections_(addresses.size()) {
+    for (const std::string& address : addresses) addresses_.push_back(ParseTcpAddress(address));
+  }
+
+  std::vector<Socket> Run(std::chrono::milliseconds deadline) {
+    const auto expires = Clock::now() + deadline;
+    for (int peer = 0; peer < rank_; ++peer) Connect(peer);
+    while (Missing() > 0) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(expires - Clock::now());
+      if (left.count() <= 0) ThrowLate(deadline);
+      Wait(static_cast<int>(std::min<std::int64_t>(left.count() + 1, 1000)));
+    }
+    return std::move(connections_);
+  }
+
+ private:
+  int ranks() const { return static_cast<int>(addresses_.size()); }
+  const TcpAddress& AddressOf(int rank) const { return addresses_[static_cast<std::size_t>(rank)]; }
+  Socket& ConnectionTo(int rank) { return connections_[static_cast<std::size_t>(rank)]; }
+
+  Greeting GreetingTo(int peer) const {
+    Greeting greeting;
+    std::ranges::copy(AddressOf(peer).token, greeting.token.begin());
+    greeting.rank = rank_;
+    greeting.ranks = ranks();
+    return greeting;
+  }
+
+  std::ptrdiff_t Missing() const {
+    return std::ranges::count_if(connections_, [](const Socket& socket) { return !socket; }) - 1;
+  }
+
+  [[noreturn]] void ThrowNoRoute(int peer, int error) const {
+    SPARFUSE_THROW(kComm, "tcp: rank " + std::to_string(rank_) + " at " +
+                              AddressOf(rank_).host.host() + " does not reach rank " +
+                              std::to_string(peer) + " at " + AddressOf(peer).host.Text() + " (" +
+                              ErrorText(error) +
+                              "); expected a network that both are in: GLOO_SOCKET_IFNAME names "
+                              "the interface of a rank");
+  }
+
+  [[noreturn]] void ThrowLate(std::chrono::milliseconds deadline) {
+    std::string missing;
+    for (int peer = 0; peer < ranks(); ++peer) {
+      if (peer == rank_ || ConnectionTo(peer)) continue;
+      missing += (missing.empty() ? "" : ", ") + ("rank " + std::to_string(peer)) + " at " +
+                 AddressOf(peer).host.Text();
+    }
+    SPARFUSE_THROW(kTimeout, "tcp: no connection between rank " + std::to_string(rank_) + " at " +
+                                 AddressOf(rank_).host.Text() + " and " + missing + " within " +
+                                 std::to_string(deadline.count()) +
+                                 " ms; expected all ranks to start together, and a network that "
+                                 "they are all in: GLOO_SOCKET_IFNAME names the interface of a "
+                                 "rank");
+  }
+
+  void Connect(int peer) {
+    Guest& guest = guests_.emplace_back();
+    const HostAddress& to = AddressOf(peer).host;
+    guest.socket = MakeSocket(to);
+    guest.peer = peer;
+    guest.own = GreetingTo(peer);
+    guest.speaks_first = true;
+    SendAtOnce(guest.socket);
+    if (::connect(guest.socket.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.length) ==
+        0)
+      return;
+    if (errno != EINPROGRESS) ThrowNoRoute(peer, errno);
+    guest.connecting = true;
+  }
+
+  void Accept() {
+    while (true) {
+      Socket socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket) return;
+      SendAtOnce(socket);
+      guests_.emplace_back().socket = std::move(socket);
+    }
+  }
+
+  void Wait(int milliseconds) {
+    std::vector<pollfd> polled{{listener_.get(), POLLIN, 0}};
+    for (const Guest& guest : guests_) {
+      const short events = guest.connecting || guest.WantsToSend() ? POLLOUT : POLLIN;
+      polled.push_back({guest.socket.get(), events, 0});
+    }
+    if (::poll(polled.data(), polled.size(), milliseconds) <= 0) return;
+    auto guest = guests_.begin();
+    for (std::size_t i = 1; i < polled.size(); ++i) {
+      const auto at = guest++;
+      if (polled[i].revents != 0 && !Serve(*at)) guests_.erase(at);
+    }
+    if (polled[0].revents != 0) Accept();
+  }
+
+  // False when nothing is left to do with the guest.
+  bool Serve(Guest& guest) {
+    if (guest.connecting) FinishConnecting(guest);
+    if (guest.WantsToSend() && !Move(guest, true)) return Reject(guest);
+    if (!guest.has_heard() && !Move(guest, false)) return Reject(guest);
+    if (guest.has_heard() && !Recognise(guest)) return Reject(guest);
+    if (guest.WantsToSend() && !Move(guest, true)) return Reject(guest);
+    if (!guest.done()) return true;
+    ConnectionTo(guest.peer) = std::move(guest.socket);
+    return false;
+  }
+
+  void FinishConnecting(Guest& guest) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(guest.socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) ThrowNoRoute(guest.peer, error);
+    guest.connecting = false;
+  }
+
+  // Sends or receives what it can of a greeting. False when the other side has gone.
+  static bool Move(Guest& guest, bool send) {
+    std::size_t& moved = send ? guest.sent : guest.received;
+    auto* bytes = reinterpret_cast<std::byte*>(send ? &guest.own : &guest.theirs) + moved;
+    const std::size_t left = sizeof(Greeting) - moved;
+    const ssize_t now = send ? ::send(guest.socket.get(), bytes, left, MSG_NOSIGNAL)
+                             : ::recv(guest.socket.get(), bytes, left, 0);
+    if (now > 0) {
+      moved += static_cast<std::size_t>(now);
+      return true;
+    }
+    return now < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+
+  // Whether it has said who it is, and may be here.
+  bool Recognise(Guest& guest) {
+    const Greeting& said = guest.theirs;
+    if (said.magic != Greeting{}.magic || !SameToken(said.token, AddressOf(rank_).token))
+      return false;
+    const bool expected =
+        guest.speaks_first ? said.rank == guest.peer : said.rank > rank_ && said.rank < ranks();
+    if (said.ranks != ranks() || !expected || ConnectionTo(said.rank)) return false;
+    if (guest.peer < 0) guest.own = GreetingTo(said.rank);
+    guest.peer = said.rank;
+    return true;
+  }
+
+  // A stranger at our port is forgotten. Where we connected, something else is at that address.
+  bool Reject(const Guest& guest) const {
+    if (!guest.speaks_first) return false;
+    SPARFUSE_THROW(kComm, "tcp: what answers at " + AddressOf(guest.peer).host.Text() +
+                              " is not rank " + std::to_string(guest.peer) + " of " +
+                              std::to_string(ranks()) +
+                              " (it has left, or does not know this world's token); expected the "
+                              "addresses of one start");
+  }
+
+  Socket listener_;
+  int rank_;
+  std::vector<TcpAddress> addresses_;
+  std::vector<Socket> connections_;
+  std::list<Guest> guests_;
+};
+
+}  // namespace
+
+TcpListener::TcpListener(const std::string& interface, const std::string& toward) {
+  HostAddress host = ChooseHost(interface, toward);
+  socket_ = MakeSocket(host);
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&host.storage), host.length) != 0) {
+    SPARFUSE_THROW(kConfig, "interface \"" + (interface.empty() ? host.host() : interface) +
+                                "\": cannot listen at " + host.host() + " (" + ErrorText(errno) +
+                                "); expected an address of this host");
+  }
+  socklen_t length = host.length;
+  if (::listen(socket_.get(), SOMAXCONN) != 0 ||
+      ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&host.storage), &length) != 0) {
+    SPARFUSE_THROW(kComm, "listen at " + host.host() + ": " + ErrorText(errno));
+  }
+  address_ = host.host() + " " + std::to_string(host.port()) + " " + DrawToken();
+}
+
+TcpAddress ParseTcpAddress(const std::string& text) {
+  std::istringstream words(text);
+  std::string host;
+  int port = 0;
+  TcpAddress address;
+  words >> host >> port >> address.token;
+  if (!words || port < 1 || port > 65535 || address.token.size() != 2 * kTokenBytes) {
+    SPARFUSE_THROW(kConfig,
+                   "\"" + text + "\": expected the address of a listener, HOST PORT TOKEN");
+  }
+  address.host = ParseHost(host, port);
+  return address;
+}
+
+std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,
+                              std::chrono::milliseconds deadline) {
+  return Meeting(std::move(listener), addresses, rank).Run(deadline);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,386 @@
+#include "core/transport/tcp/session.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/error.hpp"
+
+namespace sparfuse {
+namespace {
+
+// Above this a message waits for its receive: else a rank that is ahead would fill the memory of
+// the others. Below it the wait would cost more than the copy.
+constexpr std::size_t kLargestWhole = 256 << 10;
+constexpr std::size_t kStagingBytes = 64 << 10;
+// Bodies of which as much is left are read to where they belong, not staged.
+constexpr std::size_t kDirectBytes = 4 << 10;
+constexpr int kReadsAtOnce = 16;  // of one peer, before others have their turn
+constexpr std::chrono::microseconds kPollEvery{2};
+constexpr std::uint32_t kWakeEvent = ~0U;
+
+}  // namespace
+
+TcpSession::TcpSession(std::vector<Socket> connections, int rank)
+    : rank_(rank), peers_(connections.size()), staging_(kStagingBytes) {
+  epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll_ || !wake_) SPARFUSE_THROW(kComm, "epoll: " + ErrorText(errno));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = kWakeEvent;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (!connections[peer]) continue;
+    peers_[peer].socket = std::move(connections[peer]);
+    event.data.u32 = static_cast<std::uint32_t>(peer);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peers_[peer].socket.get(), &event);
+  }
+}
+
+TcpSession::~TcpSession() {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    Peer& peer = peers_[r];
+    if (!peer.socket || peer.gone) continue;
+    Queue(static_cast<int>(r),
+          {{0, 0, static_cast<std::uint32_t>(lost_ + 1), 0, FrameKind::kGoodbye}, nullptr, 0});
+    if (peer.gone) continue;
+    ::shutdown(peer.socket.get(), SHUT_WR);
+    // The kernel would answer bytes that nobody has read by dropping what is still on its way.
+    while (::recv(peer.socket.get(), staging_.data(), staging_.size(), MSG_DONTWAIT) > 0) {
+    }
+  }
+}
+
+int TcpSession::LostFor(int peer) const {
+  return lost_ < 0 && peers_[static_cast<std::size_t>(peer)].gone ? peer : lost_;
+}
+
+TcpOperationPointer TcpSession::Send(int peer, std::uint64_t communicator, int tag,
+                                     std::span<const std::byte> data) {
+  auto operation = std::make_shared<TcpOperation>();
+  operation->peer = peer;
+  operation->data = const_cast<std::byte*>(data.data());
+  operation->size = operation->moved = data.size();
+  const auto key = static_cast<std::uint16_t>(tag);
+  if (peer == rank_) {
+    SendToSelf(communicator, key, *operation);
+    return operation;
+  }
+  Peer& to = PeerOf(peer);
+  if (to.gone) return operation;
+  Frame frame{communicator, data.size(), 0, key, FrameKind::kWhole};
+  if (data.size() <= kLargestWhole) {
+    Queue(peer, {frame, operation, 0});
+    return operation;
+  }
+  frame.kind = FrameKind::kAnnounce;
+  frame.number = to.next_number++;
+  to.announced.emplace(frame.number, operation);
+  Queue(peer, {frame, nullptr, 0});
+  return operation;
+}
+
+TcpOperationPointer TcpSession::TakeReceive(Peer& peer, Key key) {
+  const auto found = peer.queues.find(key);
+  if (found == peer.queues.end()) return nullptr;
+  TcpOperationPointer taken;
+  auto& waiting = found->second.receives;
+  while (!waiting.empty() && taken == nullptr) {
+    if (!waiting.front()->abandoned) taken = std::move(waiting.front());
+    waiting.pop_front();
+  }
+  if (waiting.empty() && found->second.early.empty()) peer.queues.erase(found);
+  return taken;
+}
+
+namespace {
+
+void Deliver(TcpOperation& receive, std::span<const std::byte> message) {
+  receive.moved = message.size();
+  receive.too_large = message.size() > receive.size;
+  if (!receive.too_large && !message.empty() && !receive.abandoned)
+    std::memcpy(receive.data, message.data(), message.size());
+  receive.done = true;
+}
+
+}  // namespace
+
+void TcpSession::SendToSelf(std::uint64_t communicator, std::uint16_t tag, TcpOperation& send) {
+  const std::span<const std::byte> message(send.data, send.size);
+  send.done = true;
+  Peer& self = PeerOf(rank_);
+  if (const auto receive = TakeReceive(self, {communicator, tag})) {
+    Deliver(*receive, message);
+    return;
+  }
+  auto early = std::make_shared<Early>();
+  early->size = message.size();
+  early->data.assign(message.begin(), message.end());
+  early->complete = true;
+  self.queues[{communicator, tag}].early.push_back(std::move(early));
+}
+
+TcpOperationPointer TcpSession::Receive(int peer, std::uint64_t communicator, int tag,
+                                        std::span<std::byte> buffer) {
+  auto operation = std::make_shared<TcpOperation>();
+  operation->peer = peer;
+  operation->data = buffer.data();
+  operation->size = buffer.size();
+  Peer& from = PeerOf(peer);
+  const Key key{communicator, static_cast<std::uint16_t>(tag)};
+  const auto found = from.queues.find(key);
+  if (found == from.queues.end() || found->second.early.empty()) {
+    if (!from.gone) from.queues[key].receives.push_back(operation);
+    return operation;
+  }
+  const std::shared_ptr<Early> early = std::move(found->second.early.front());
+  found->second.early.pop_front();
+  if (found->second.early.empty()) from.queues.erase(found);
+  if (early->announced) {
+    Grant(peer, early->number, early->size, operation);
+  } else if (early->complete) {
+    Deliver(*operation, early->data);
+  } else {
+    early->receive = operation;
+  }
+  return operation;
+}
+
+void TcpSession::Grant(int rank, std::uint32_t number, std::size_t bytes,
+                       const TcpOperationPointer& receive) {
+  receive->moved = bytes;
+  receive->too_large = bytes > receive->size;
+  PeerOf(rank).granted.emplace(number, receive);
+  Queue(rank, {{0, 0, number, 0, FrameKind::kGrant}, nullptr, 0});
+}
+
+void TcpSession::Abandon(TcpOperation& operation) {
+  operation.abandoned = true;
+  Peer& peer = PeerOf(operation.peer);
+  std::erase_if(peer.announced,
+                [&](const auto& entry) { return entry.second.get() == &operation; });
+  if (peer.out.empty() || peer.out.front().body.get() != &operation ||
+      peer.out.front().written == 0) {
+    return;
+  }
+  operation.kept.assign(operation.data, operation.data + operation.size);
+  operation.data = operation.kept.data();
+}
+
+void TcpSession::Queue(int rank, Outgoing outgoing) {
+  Peer& peer = PeerOf(rank);
+  peer.out.push_back(std::move(outgoing));
+  if (peer.out.size() == 1) Write(rank);
+}
+
+void TcpSession::Write(int rank) {
+  Peer& peer = PeerOf(rank);
+  while (!peer.out.empty() && !peer.gone) {
+    Outgoing& out = peer.out.front();
+    TcpOperation* const body = out.body.get();
+    if (body != nullptr && body->abandoned && out.written == 0) {
+      peer.out.pop_front();
+      continue;
+    }
+    const std::size_t body_size = body == nullptr ? 0 : body->size;
+    const std::size_t in_body = out.written < sizeof(Frame) ? 0 : out.written - sizeof(Frame);
+    std::array<iovec, 2> parts{};
+    std::size_t count = 0;
+    if (out.written < sizeof(Frame)) {
+      parts[count++] = {reinterpret_cast<std::byte*>(&out.frame) + out.written,
+                        sizeof(Frame) - out.written};
+    }
+    if (in_body < body_size) parts[count++] = {body->data + in_body, body_size - in_body};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
+        return AskForRoom(rank, true);
+      return Lose(rank, false);
+    }
+    out.written += static_cast<std::size_t>(sent);
+    if (out.written < sizeof(Frame) + body_size) continue;
+    if (body != nullptr) body->done = true;
+    peer.out.pop_front();
+  }
+  AskForRoom(rank, false);
+}
+
+void TcpSession::AskForRoom(int rank, bool ask) {
+  Peer& peer = PeerOf(rank);
+  if (peer.asked_for_room == ask || peer.gone) return;
+  peer.asked_for_room = ask;
+  epoll_event event{};
+  event.events = ask ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.u32 = static_cast<std::uint32_t>(rank);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, peer.socket.get(), &event);
+}
+
+void TcpSession::Read(int rank) {
+  Peer& peer = PeerOf(rank);
+  for (int reads = 0; reads < kReadsAtOnce && !peer.gone; ++reads) {
+    std::array<iovec, 2> parts{};
+    std::size_t direct = 0;
+    std::size_t count = 0;
+    if (peer.body_left >= kDirectBytes) {
+      std::byte* at = nullptr;
+      if (peer.into_early) {
+        at = peer.into_early->data.data() + (peer.into_early->size - peer.body_left);
+      } else if (peer.into && !peer.into->abandoned && !peer.into->too_large) {
+        at = peer.into->data + (peer.into->moved - peer.body_left);
+      }
+      if (at != nullptr) parts[count++] = {at, direct = peer.body_left};
+    }
+    parts[count++] = {staging_.data(), staging_.size()};
+    const ssize_t got = ::readv(peer.socket.get(), parts.data(), static_cast<int>(count));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) return Lose(rank, false);
+    const auto bytes = static_cast<std::size_t>(got);
+    const std::size_t placed = std::min(bytes, direct);
+    if (placed > 0) {
+      peer.body_left -= placed;
+      if (peer.body_left == 0) EndFrame(peer);
+    }
+    Take(rank, std::span<const std::byte>(staging_).first(bytes - placed));
+    if (bytes < direct + staging_.size()) return;  // that was all
+  }
+}
+
+void TcpSession::Take(int rank, std::span<const std::byte> bytes) {
+  Peer& peer = PeerOf(rank);
+  while (!bytes.empty() && !peer.gone) {
+    if (peer.body_left == 0) {
+      const std::size_t more = std::min(sizeof(Frame) - peer.header_bytes, bytes.size());
+      std::memcpy(peer.header.data() + peer.header_bytes, bytes.data(), more);
+      peer.header_bytes += more;
+      bytes = bytes.subspan(more);
+      if (peer.header_bytes == sizeof(Frame)) {
+        peer.header_bytes = 0;
+        BeginFrame(rank);
+      }
+      continue;
+    }
+    const std::size_t more = std::min(peer.body_left, bytes.size());
+    if (peer.into_early) {
+      const std::size_t at = peer.into_early->size - peer.body_left;
+      std::memcpy(peer.into_early->data.data() + at, bytes.data(), more);
+    } else if (peer.into && !peer.into->abandoned && !peer.into->too_large) {
+      std::memcpy(peer.into->data + (peer.into->moved - peer.body_left), bytes.data(), more);
+    }
+    bytes = bytes.subspan(more);
+    peer.body_left -= more;
+    if (peer.body_left == 0) EndFrame(peer);
+  }
+}
+
+// Finds out where the body of a frame belongs, and does what a frame without one says.
+void TcpSession::BeginFrame(int rank) {
+  Peer& peer = PeerOf(rank);
+  Frame frame;
+  std::memcpy(&frame, peer.header.data(), sizeof frame);
+  const Key key{frame.communicator, frame.tag};
+  switch (frame.kind) {
+    case FrameKind::kWhole:
+      peer.into = TakeReceive(peer, key);
+      if (peer.into) {
+        peer.into->moved = frame.bytes;
+        peer.into->too_large = frame.bytes > peer.into->size;
+      } else {
+        peer.into_early = std::make_shared<Early>();
+        peer.into_early->size = frame.bytes;
+        peer.into_early->data.resize(frame.bytes);
+        peer.queues[key].early.push_back(peer.into_early);
+      }
+      break;
+    case FrameKind::kAnnounce:
+      if (const auto receive = TakeReceive(peer, key))
+        return Grant(rank, frame.number, frame.bytes, receive);
+      peer.queues[key].early.push_back(
+          std::make_shared<Early>(Early{frame.bytes, frame.number, true, false, {}, nullptr}));
+      return;
+    case FrameKind::kGrant:
+      if (auto send = peer.announced.extract(frame.number)) {
+        const std::uint64_t bytes = send.mapped()->size;
+        Queue(rank, {{0, bytes, frame.number, 0, FrameKind::kBody}, std::move(send.mapped()), 0});
+      }
+      return;
+    case FrameKind::kBody:
+      if (auto receive = peer.granted.extract(frame.number))
+        peer.into = std::move(receive.mapped());
+      break;
+    case FrameKind::kGoodbye:
+      if (frame.number > 0 && lost_ < 0) lost_ = static_cast<int>(frame.number) - 1;
+      return Lose(rank, true);
+  }
+  peer.body_left = frame.bytes;
+  if (peer.body_left == 0) EndFrame(peer);
+}
+
+void TcpSession::EndFrame(Peer& peer) {
+  if (peer.into) peer.into->done = true;
+  if (peer.into_early) {
+    peer.into_early->complete = true;
+    if (peer.into_early->receive) Deliver(*peer.into_early->receive, peer.into_early->data);
+  }
+  peer.into.reset();
+  peer.into_early.reset();
+}
+
+void TcpSession::Lose(int rank, bool said_goodbye) {
+  Peer& peer = PeerOf(rank);
+  if (peer.gone) return;
+  peer.gone = true;
+  if (!said_goodbye && lost_ < 0) lost_ = rank;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.socket.get(), nullptr);
+  peer.out.clear();
+  for (auto& [key, queues] : peer.queues) queues.receives.clear();
+  std::erase_if(peer.queues, [](const auto& entry) { return entry.second.early.empty(); });
+}
+
+bool TcpSession::Poll(std::chrono::nanoseconds limit) {
+  std::array<epoll_event, 16> events;
+  const timespec wait{static_cast<time_t>(limit.count() / 1'000'000'000),
+                      static_cast<long>(limit.count() % 1'000'000'000)};
+  const int count =
+      epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &wait, nullptr);
+  bool woken = false;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u32 == kWakeEvent) {
+      woken = true;
+      continue;
+    }
+    const int rank = static_cast<int>(event.data.u32);
+    if ((event.events & EPOLLOUT) != 0) Write(rank);
+    if ((event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) Read(rank);
+  }
+  polled_ = std::chrono::steady_clock::now();
+  return woken;
+}
+
+void TcpSession::Progress() {
+  if (std::chrono::steady_clock::now() - polled_ >= kPollEvery) Poll({});
+}
+
+void TcpSession::Idle(std::chrono::nanoseconds limit) {
+  if (!Poll(limit)) return;
+  std::uint64_t wakes = 0;
+  [[maybe_unused]] const ssize_t read = ::read(wake_.get(), &wakes, sizeof wakes);
+}
+
+void TcpSession::Wake() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,139 @@
+// Moves frames over the connections of a rank. All its communicators share one session.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/transport/tcp/socket.hpp"
+
+namespace sparfuse {
+
+// A started send or receive. Its request and the session share it: each may be done with it first.
+struct TcpOperation {
+  int peer = 0;               // in the world
+  std::byte* data = nullptr;  // read only, of a send
+  std::size_t size = 0;       // of the message, or room for it
+  std::size_t moved = 0;      // bytes of the message, once known
+  bool done = false;
+  bool too_large = false;       // the message, for its buffer: it is read and dropped
+  bool abandoned = false;       // its buffer is gone
+  std::vector<std::byte> kept;  // what an abandoned send still owes its frame
+};
+using TcpOperationPointer = std::shared_ptr<TcpOperation>;
+
+// One thread at a time uses a session, but for Wake.
+class TcpSession {
+ public:
+  // connections: [ranks], by rank, all but the own.
+  TcpSession(std::vector<Socket> connections, int rank);
+  // Says goodbye: what others have pending with this rank fails, and nothing else.
+  ~TcpSession();
+  TcpSession(const TcpSession&) = delete;
+  TcpSession& operator=(const TcpSession&) = delete;
+
+  int rank() const noexcept { return rank_; }
+
+  TcpOperationPointer Send(int peer, std::uint64_t communicator, int tag,
+                           std::span<const std::byte> data);
+  TcpOperationPointer Receive(int peer, std::uint64_t communicator, int tag,
+                              std::span<std::byte> buffer);
+  // Takes the buffer of an operation that is not done away from the session.
+  void Abandon(TcpOperation& operation);
+
+  // Moves what can be moved now; looks at most every few microseconds.
+  void Progress();
+  // As Communicator::Idle.
+  void Idle(std::chrono::nanoseconds limit);
+  void Wake() noexcept;
+
+  // The rank for whose loss an operation with `peer` that is not done never will be; -1: none.
+  int LostFor(int peer) const;
+
+ private:
+  enum class FrameKind : std::uint16_t {
+    kWhole,     // a message; its bytes follow
+    kAnnounce,  // `number`: a message that waits for its receive
+    kGrant,     // of message `number`: send it
+    kBody,      // the bytes of message `number`
+    kGoodbye    // number - 1: a rank that the sender lost, or -1
+  };
+  struct Frame {
+    std::uint64_t communicator = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t number = 0;
+    std::uint16_t tag = 0;
+    FrameKind kind = FrameKind::kWhole;
+  };
+  static_assert(sizeof(Frame) == 24);
+
+  // Messages of equal communicator and tag are received in the order in which they were sent.
+  using Key = std::pair<std::uint64_t, std::uint16_t>;
+  // A message that came, or was announced, before its receive was posted.
+  struct Early {
+    std::size_t size = 0;
+    std::uint32_t number = 0;
+    bool announced = false;
+    bool complete = false;
+    std::vector<std::byte> data;
+    TcpOperationPointer receive;  // posted while it was coming in
+  };
+  struct Queues {  // at most one of them has entries
+    std::deque<TcpOperationPointer> receives;
+    std::deque<std::shared_ptr<Early>> early;
+  };
+  struct Outgoing {
+    Frame frame;
+    TcpOperationPointer body;  // null: the frame alone
+    std::size_t written = 0;
+  };
+  struct Peer {
+    Socket socket;
+    bool gone = false;
+    bool asked_for_room = false;  // epoll says when it takes bytes again
+    std::deque<Outgoing> out;
+    // Of the frame that is coming in.
+    std::array<std::byte, sizeof(Frame)> header;
+    std::size_t header_bytes = 0;
+    std::size_t body_left = 0;
+    TcpOperationPointer into;           // its body goes there,
+    std::shared_ptr<Early> into_early;  // or there, or nowhere
+    std::map<Key, Queues> queues;
+    std::map<std::uint32_t, TcpOperationPointer> announced;  // sends that wait for a grant
+    std::map<std::uint32_t, TcpOperationPointer> granted;    // receives whose body will come
+    std::uint32_t next_number = 0;
+  };
+
+  Peer& PeerOf(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+  TcpOperationPointer TakeReceive(Peer& peer, Key key);
+  void SendToSelf(std::uint64_t communicator, std::uint16_t tag, TcpOperation& send);
+  void Grant(int rank, std::uint32_t number, std::size_t bytes, const TcpOperationPointer& receive);
+
+  void Queue(int rank, Outgoing outgoing);
+  void Write(int rank);
+  void AskForRoom(int rank, bool ask);
+  void Read(int rank);
+  // Consumes all bytes.
+  void Take(int rank, std::span<const std::byte> bytes);
+  void BeginFrame(int rank);
+  void EndFrame(Peer& peer);
+  void Lose(int rank, bool said_goodbye);
+  bool Poll(std::chrono::nanoseconds limit);
+
+  int rank_;
+  std::vector<Peer> peers_;
+  Socket epoll_;
+  Socket wake_;
+  int lost_ = -1;  // the first rank that went without goodbye, also if another one said so
+  std::vector<std::byte> staging_;
+  std::chrono::steady_clock::time_point polled_{};
+};
+
+}  // namespace sparfuse

@@ -1,0 +1,56 @@
+// Owns sockets, and reads and writes the addresses of hosts.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <utility>
+
+namespace sparfuse {
+
+// An owned file descriptor, or none.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  ~Socket() { Close(); }
+  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    if (this != &other) {
+      Close();
+      descriptor_ = std::exchange(other.descriptor_, -1);
+    }
+    return *this;
+  }
+
+  int get() const noexcept { return descriptor_; }
+  explicit operator bool() const noexcept { return descriptor_ >= 0; }
+  void Close() noexcept;
+
+ private:
+  int descriptor_ = -1;
+};
+
+struct HostAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  int port() const;
+  void set_port(int port);
+  std::string host() const;  // "10.0.0.1", "fe80::1"
+  std::string Text() const;  // "10.0.0.1:4242", "[fe80::1]:4242"
+};
+
+// Of a host's number, not its name. Throws Error{kConfig}.
+HostAddress ParseHost(const std::string& host, int port);
+// As TcpListener chooses it; port 0.
+HostAddress ChooseHost(const std::string& interface, const std::string& toward);
+
+// A socket for streams that never blocks and is closed by exec. Throws Error{kComm}.
+Socket MakeSocket(const HostAddress& address);
+// Messages leave at once.
+void SendAtOnce(const Socket& socket);
+// "Connection refused", of an errno.
+std::string ErrorText(int error);
+
+}  // namespace sparfuse

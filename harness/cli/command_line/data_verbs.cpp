@@ -1,0 +1,98 @@
+// Adds the verbs about data sets.
+#include <memory>
+
+#include "harness/cli/command_line/command_line.hpp"
+#include "harness/cli/data.hpp"
+
+namespace sparfuse::harness {
+
+void AddData(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "data", "data sets: prepare one for training, list and check those that are there");
+  verb->require_subcommand(1);
+
+  const auto wanted = std::make_shared<DataPrepareRequest>();
+  auto* prepare = verb->add_subcommand(
+      "prepare", "read a data set in one of its usual forms and write the one that is trained on");
+  prepare->add_option("name", wanted->name, "what experiments call it")
+      ->required()
+      ->check(NotEmpty("a name"));
+  prepare->add_option("--from", wanted->from, "the folder, zip or tar that it lies in")
+      ->required()
+      ->check(NotEmpty("a folder or an archive"));
+  prepare->add_option("--out", wanted->out, "its folder (default: NAME in results/data)")
+      ->check(NotEmpty("a folder"));
+  prepare
+      ->add_option("--val-labels", wanted->val_labels,
+                   "a file of lines \"IMAGE CLASS\", of validation images that lie flat")
+      ->check(NotEmpty("a file"));
+  prepare
+      ->add_option("--tokenizer", wanted->tokenizer,
+                   "of a text: tokenizer.json, or a folder with vocab.json and merges.txt "
+                   "(default: words)")
+      ->check(NotEmpty("a file or a folder"));
+  prepare->add_flag("--accept", wanted->accept,
+                    "take a data set that is not what its name is known for");
+  prepare->callback([&line, wanted] {
+    line.act = [wanted](Program& program) { return DataPrepareVerb(program, *wanted); };
+  });
+
+  auto* list = verb->add_subcommand("list", "prepared data sets");
+  list->add_flag("--json", line.settings.json, "print JSON");
+  list->callback([&line] { line.act = DataListVerb; });
+
+  const auto name = std::make_shared<std::string>();
+  auto* check = verb->add_subcommand(
+      "check", "whether every file of a prepared data set is as it was written");
+  check->add_option("name", *name, "of `sparfuse data list`, or a folder")->required();
+  check->callback([&line, name] {
+    line.act = [name](Program& program) { return DataCheckVerb(program, *name); };
+  });
+
+  const auto shown = std::make_shared<DataShowRequest>();
+  auto* show = verb->add_subcommand("show", "write an image as training decodes it");
+  show->add_option("name", shown->name, "of `sparfuse data list`, or a folder")->required();
+  show->add_option("image", shown->image, "its number")->required();
+  show->add_option("--split", shown->split, "train (the default) or test");
+  show->add_option("--out", shown->out, "FILE.ppm")->required()->check(NotEmpty("a file"));
+  show->callback([&line, shown] {
+    line.act = [shown](Program& program) { return DataShowVerb(program, *shown); };
+  });
+}
+
+void AddWeights(CommandLine& line) {
+  auto* verb = line.app.add_subcommand(
+      "weights", "pretrained weights: prepare a file of them, check it against a workload");
+  verb->require_subcommand(1);
+  struct Request {
+    std::string name, weights;
+    std::filesystem::path from;
+  };
+  const auto wanted = std::make_shared<Request>();
+  auto* prepare = verb->add_subcommand(
+      "prepare", "write PyTorch's or safetensors files as one in results/data/weights");
+  prepare->add_option("name", wanted->name, "what experiments call it")
+      ->required()
+      ->check(NotEmpty("a name"));
+  prepare
+      ->add_option("--from", wanted->from,
+                   "a .safetensors, its .index.json, or a .bin, .pt or .pth file")
+      ->required()
+      ->check(NotEmpty("a file"));
+  prepare->callback([&line, wanted] {
+    line.act = [wanted](Program& program) {
+      return WeightsPrepareVerb(program, wanted->name, wanted->from);
+    };
+  });
+  const auto asked = std::make_shared<Request>();
+  auto* check = verb->add_subcommand("check", "which tensor of a file fills which parameter");
+  check->add_option("workload", asked->name, "of `sparfuse list workloads`")->required();
+  check->add_option("weights", asked->weights, "its name, or FOLDER/FILE.safetensors")->required();
+  check->callback([&line, asked] {
+    line.act = [asked](Program& program) {
+      return WeightsCheckVerb(program, asked->name, asked->weights);
+    };
+  });
+}
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,41 @@
+// Declares the verbs about data sets: `sparfuse data prepare | list | check | show`, and those
+// about weights.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+#include "harness/cli/program.hpp"
+
+namespace sparfuse::harness {
+
+struct DataPrepareRequest {
+  std::string name;
+  std::filesystem::path from;
+  std::filesystem::path out;         // "": NAME in the data directory
+  std::filesystem::path val_labels;  // of images that lie flat, or ""
+  std::filesystem::path tokenizer;   // of texts; "": words
+  bool accept = false;
+};
+// Each returns kTrialFailed where something is wrong with the data; what, sparfuse_data says.
+int DataPrepareVerb(Program& program, const DataPrepareRequest& request);
+int DataListVerb(Program& program);
+int DataCheckVerb(Program& program, const std::string& name);
+
+struct DataShowRequest {
+  std::string name, split = "train";
+  std::size_t image = 0;
+  std::filesystem::path out;  // FILE.ppm
+};
+// Writes an image as training decodes it, before it is cut.
+int DataShowVerb(Program& program, const DataShowRequest& request);
+
+// Writes weights of PyTorch, or safetensors in one or several files, as one safetensors file.
+int WeightsPrepareVerb(Program& program, const std::string& name,
+                       const std::filesystem::path& from);
+// A line for each tensor of the file and each parameter of the workload: filled, skipped and why,
+// fresh, missing. kTrialFailed where the file is not of the model.
+int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,337 @@
+"""Finds images in the layouts that people have, and says what each file's record is."""
+
+import dataclasses
+import hashlib
+import io
+import os
+import pathlib
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable
+
+from .errors import DataError
+
+TEST_FOLDERS = ("val", "test", "validation", "valid")
+HELD_OUT = 10  # of images without a test split every so-manieth, by the hash of its name, is for tests
+MOST_PIXELS = 1 << 28
+IMAGE_NAME = re.compile(r"\.(jpe?g|png|ppm|bmp|gif|tiff?|webp)$", re.IGNORECASE)
+FLAT = ("{0}: images lie flat in it, and nothing says of which class each is; expected a folder for "
+        "each class, or --val-labels FILE with a line \"NAME CLASS\" for each image")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    label: int
+    name: str  # in its class
+    size: int
+    at: object  # what `read` takes
+
+
+@dataclasses.dataclass
+class Images:
+    """A data set of images, found and not read."""
+
+    form: str
+    classes: list[str]
+    splits: dict[str, list[Entry]]
+    read: Callable[[object], bytes]
+    coding: str = "files"
+    shape: tuple = ()
+    source: dict = dataclasses.field(default_factory=dict)
+
+    def size(self):
+        return sum(entry.size for entries in self.splits.values() for entry in entries)
+
+
+def _text(name, place):
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(f"{place}: the name {name!r} is not UTF-8; expected names that are") from error
+    return name
+
+
+# ---- Folders, zips and tars of one folder a class ---------------------------------------------------
+
+
+class _Tree:
+    """Files of an ImageFolder, wherever it lies: {split: {class: [(name, size, at)]}}."""
+
+    def __init__(self, place):
+        self.place = place
+        self.splits = {}
+        self.flat = {}
+
+    def add(self, parts, size, at):
+        """parts: the path of a file, from where the data set begins."""
+        if any(part.startswith((".", "__MACOSX")) for part in parts):
+            return
+        if parts[0] == "train" or parts[0] in TEST_FOLDERS:
+            split, parts = "train" if parts[0] == "train" else "test", parts[1:]
+        else:
+            split = ""
+        if len(parts) == 1:
+            self.flat.setdefault(split, []).append((parts[0], size, at))
+        elif parts:
+            self.splits.setdefault(split, {}).setdefault(parts[0], []).append(
+                ("/".join(parts[1:]), size, at))
+
+
+def _labelled(tree, split, labels):
+    """Files that lie flat, by a file of "NAME CLASS" lines."""
+    classes = {}
+    for line in pathlib.Path(labels).read_text().splitlines():
+        words = line.split()
+        if len(words) == 2:
+            classes[words[0]] = words[1]
+    for name, size, at in tree.flat.pop(split):
+        if name not in classes:
+            raise DataError(f"{labels}: says nothing of {name}; expected a line \"{name} CLASS\"")
+        tree.splits.setdefault(split, {}).setdefault(classes[name], []).append((name, size, at))
+
+
+def _of_tree(tree, form, read, labels=None):
+    place = tree.place
+    for split in ("train", "test"):
+        images = [name for name, _, _ in tree.flat.get(split, []) if IMAGE_NAME.search(name)]
+        if not images:
+            continue
+        if labels is None:
+            raise DataError(FLAT.format(f"{place}/{split}"))
+        _labelled(tree, split, labels)
+    if "train" not in tree.splits and "" in tree.splits:
+        tree.splits = {"train": tree.splits[""]}
+    tree.splits.pop("", None)
+    if "train" not in tree.splits:
+        raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE")
+    classes = sorted(_text(name, place) for name in tree.splits["train"])
+    if len(classes) < 2:
+        raise DataError(f"{place}: one class, {classes[0]}; expected a folder for each of several")
+    if len(classes) > 65535:
+        raise DataError(f"{place}: {len(classes)} classes; expected at most 65,535")
+    numbers = {name: i for i, name in enumerate(classes)}
+    extra = sorted(set(tree.splits.get("test", {})) ^ set(classes))
+    if "test" in tree.splits and extra:
+        lacking = [name for name in extra if name in numbers]
+        raise DataError(
+            f"{place}: the classes of train and of the test split differ: " +
+            (f"{', '.join(lacking[:5])} have no test images" if lacking else
+             f"{', '.join(extra[:5])} have no training images") +
+            "; expected the same folders in both")
+    splits = {}
+    for split, by_class in tree.splits.items():
+        entries = splits[split] = []
+        for name in classes:
+            for file, size, at in sorted(by_class[name]):
+                if size == 0:
+                    raise DataError(f"{place}: {split}/{name}/{file} has no bytes; expected an image")
+                entries.append(Entry(numbers[name], f"{name}/{_text(file, place)}", size, at))
+    source = {}
+    if "test" not in splits:
+        train, test = [], []
+        for entry in splits["train"]:
+            digest = hashlib.sha256(entry.name.encode()).digest()
+            (test if digest[0] % HELD_OUT == 0 else train).append(entry)
+        splits = {"train": train, "test": test}
+        source["held_out"] = f"one in {HELD_OUT}, by the hash of its name"
+        if not test:
+            raise DataError(f"{place}: {len(train)} images are too few to hold out one in {HELD_OUT}"
+                            "; expected a test split")
+    return Images(form, classes, splits, read, source=source)
+
+
+def _walk(top):
+    """Files beneath a folder with their paths; links are followed, each folder once."""
+    waiting, seen = [(pathlib.Path(top), ())], set()
+    while waiting:
+        folder, parts = waiting.pop()
+        status = folder.stat()
+        if (status.st_dev, status.st_ino) in seen:
+            raise DataError(f"{folder}: is linked to a folder that it lies in, or is there twice; "
+                            "expected every folder once")
+        seen.add((status.st_dev, status.st_ino))
+        files = 0
+        with os.scandir(folder) as inside:
+            for entry in inside:
+                here = (*parts, entry.name)
+                if entry.name.startswith("."):
+                    continue
+                files += 1
+                try:
+                    if entry.is_dir():
+                        waiting.append((pathlib.Path(entry.path), here))
+                        continue
+                    size = entry.stat().st_size
+                except OSError as error:
+                    raise DataError(f"{entry.path}: {error.strerror}; expected an image") from error
+                yield here, size, entry.path
+        if files == 0 and parts:
+            raise DataError(f"{folder}: is empty; expected images, or no such folder")
+
+
+def from_folder(place, labels):
+    tree = _Tree(place)
+    for parts, size, path in _walk(place):
+        tree.add(parts, size, path)
+    return _of_tree(tree, "imagefolder", lambda path: pathlib.Path(path).read_bytes(), labels)
+
+
+def _without_common_folder(names):
+    """How many leading parts all names share, up to where train/ or classes begin."""
+    first = {parts[0] for parts in names if len(parts) > 1}
+    if len(first) == 1 and not first & {"train", *TEST_FOLDERS} and all(
+            len(parts) > 2 for parts in names if parts[0] in first):
+        return 1
+    return 0
+
+
+def _of_members(place, form, members, read, labels):
+    """members: [(parts, size, at)] of an archive."""
+    members = [member for member in members if not any(
+        part.startswith((".", "__MACOSX")) for part in member[0])]
+    skip = _without_common_folder([parts for parts, _, _ in members])
+    tree = _Tree(place)
+    for parts, size, at in members:
+        tree.add(parts[skip:], size, at)
+    return _of_tree(tree, form, read, labels)
+
+
+def from_zip(place, labels):
+    try:
+        archive = zipfile.ZipFile(place)
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{place}: is no whole zip ({error}); was it downloaded to its end?") from error
+    members = [(tuple(info.filename.split("/")), info.file_size, info.filename)
+               for info in archive.infolist() if not info.is_dir()]
+
+    def read(name):
+        try:
+            return archive.read(name)
+        except (zipfile.BadZipFile, EOFError, OSError) as error:
+            raise DataError(f"{place}: {name} is damaged ({error})") from error
+
+    return _of_members(place, "zip of an imagefolder", members, read, labels)
+
+
+def _members_of_tar(place, begin=0, size=None):
+    """(name, size, offset in the file) of each file of a plain tar that lies within another file."""
+    with open(place, "rb") as file:
+        file.seek(begin)
+        if file.read(2) == b"\x1f\x8b":
+            raise DataError(f"{place}: is compressed by gzip, and no part of it can be read by itself; "
+                            "expected a plain tar: gunzip it first")
+        file.seek(begin)
+        try:
+            with tarfile.open(fileobj=file, mode="r:") as tar:
+                for member in tar:
+                    if member.isfile():
+                        yield member.name, member.size, member.offset_data
+        except tarfile.TarError as error:
+            raise DataError(f"{place}: is no whole tar ({error}); was it copied to its end?") from error
+    if size is not None and os.path.getsize(place) < begin + size:
+        raise DataError(f"{place}: ends in the middle of a member; was it copied to its end?")
+
+
+def _reader_of_parts():
+    open_files = {}
+
+    def read(at):
+        path, offset, size = at
+        if path not in open_files:
+            if len(open_files) > 64:
+                os.close(open_files.pop(next(iter(open_files))))
+            open_files[path] = os.open(path, os.O_RDONLY)
+        data = os.pread(open_files[path], size, offset)
+        if len(data) != size:
+            raise DataError(f"{path}: ends in the middle of a member at byte {offset:,}; was it copied "
+                            "to its end?")
+        return data
+
+    return read
+
+
+def from_tars(place, paths, labels):
+    """A tar of an ImageFolder, or ImageNet's archives: a tar of one tar a class, and a flat one."""
+    members = []
+    for path in paths:
+        for name, size, offset in _members_of_tar(path):
+            stem = pathlib.PurePosixPath(name)
+            if stem.suffix == ".tar":  # a class of ImageNet's training archive
+                for inner, inner_size, inner_offset in _members_of_tar(path, offset, size):
+                    members.append((("train", stem.stem, inner), inner_size,
+                                    (path, inner_offset, inner_size)))
+            elif len(stem.parts) == 1 and "val" in stem.name:
+                members.append((("val", stem.name), size, (path, offset, size)))
+            else:
+                members.append((tuple(part for part in stem.parts if part != "."), size,
+                                (path, offset, size)))
+    return _of_members(place, "tar", members, _reader_of_parts(), labels)
+
+
+# ---- WebDataset shards -------------------------------------------------------------------------------
+
+
+def from_shards(place, paths):
+    """KEY.jpg and KEY.cls beside one another in tars; shards are of train unless named otherwise."""
+    splits, classes, keys = {"train": [], "test": []}, set(), set()
+    for path in sorted(paths):
+        split = "test" if re.search(r"val|test", os.path.basename(path)) else "train"
+        by_key = {}
+        for name, size, offset in _members_of_tar(path):
+            base = os.path.basename(name)
+            key = os.path.join(os.path.dirname(name), base.partition(".")[0])
+            parts = by_key.setdefault(key, {})
+            extension = base.partition(".")[2].lower()
+            if extension in parts:
+                raise DataError(f"{path}: the key {key} has two parts .{extension}; expected one")
+            parts[extension] = (path, offset, size)
+        for key, parts in by_key.items():
+            image = next((parts[e] for e in ("jpg", "jpeg", "png") if e in parts), None)
+            if image is None or "cls" not in parts:
+                raise DataError(f"{path}: the key {key} has .{', .'.join(sorted(parts))}; expected "
+                                "an image (.jpg, .jpeg, .png) and its class (.cls)")
+            if (split, key) in keys:
+                raise DataError(f"{path}: the key {key} is in another shard, too; expected it once")
+            keys.add((split, key))
+            text = _reader_of_parts()(parts["cls"]).strip()
+            if not text.isdigit() or int(text) > 65534:
+                raise DataError(f"{path}: {key}.cls = {text[:40]!r}; expected a class number")
+            classes.add(int(text))
+            splits[split].append(Entry(int(text), key, image[2], image))
+    last = max(classes)
+    if not splits["test"]:
+        raise DataError(f"{place}: no shard is of a test split; expected some named val or test")
+    names = [f"{i:0{len(str(last))}d}" for i in range(last + 1)]
+    for entries in splits.values():
+        entries.sort(key=lambda entry: (entry.label, entry.name))
+    return Images("webdataset shards", names, splits, _reader_of_parts())
+
+
+# ---- What becomes of a file --------------------------------------------------------------------------
+
+
+def record_of(data, place):
+    """(record, why it is not the file's bytes or ""). A JPEG in colour or grey stays as it is; all
+    else is decoded by Pillow and stands as a binary PPM, pixel for pixel what Pillow's convert gives."""
+    from PIL import Image, UnidentifiedImageError
+
+    Image.MAX_IMAGE_PIXELS = None
+    try:
+        image = Image.open(io.BytesIO(data))
+        if image.width * image.height > MOST_PIXELS:
+            raise DataError(f"{place}: has {image.width} x {image.height} pixels; expected at most "
+                            f"{MOST_PIXELS:,}")
+        if image.format == "JPEG" and image.mode in ("RGB", "L"):
+            if not data.endswith(b"\xff\xd9"):
+                image.load()  # bytes behind its end are harmless, an end that is missing is not
+            return data, ""
+        why = f"{image.format} {image.mode}"
+        pixels = image.convert("RGB")
+    except DataError:
+        raise
+    except UnidentifiedImageError as error:
+        raise DataError(f"{place}: is no image that Pillow knows; expected a JPEG or PNG") from error
+    except Exception as error:  # of its many decoders
+        raise DataError(f"{place}: cannot be decoded ({error}); is it truncated?") from error
+    return b"P6\n%d %d\n255\n" % pixels.size + pixels.tobytes(), why

@@ -1,0 +1,174 @@
+"""Recognises a data set, and writes its prepared form."""
+
+import collections
+import hashlib
+import os
+import pathlib
+import time
+
+from . import cifar, images, texts, writing
+from .errors import DataError
+
+# What data sets of these names have; others of the name are refused unless they are accepted.
+KNOWN = {
+    "cifar10": {"classes": 10, "train": 50000, "test": 10000},
+    "cifar100": {"classes": 100, "train": 50000, "test": 10000},
+    "imagenet": {"classes": 1000, "train": 1281167, "test": 50000},
+    "wikitext2": {"vocabulary": 33278, "train": 2088628, "valid": 217646, "test": 245569},
+}
+
+
+def recognise(place, labels=None):
+    """Images or Texts of what lies at `place`. Throws DataError that lists what would be known."""
+    place = pathlib.Path(place)
+    if not place.exists():
+        raise DataError(f"{place}: is not there; expected the folder or the archive of a data set")
+    if place.is_file():
+        if place.suffix == ".zip":
+            return images.from_zip(place, labels)
+        if found := cifar.find(place):
+            return found
+        if place.suffix == ".tar":
+            return images.from_tars(place, [place], labels)
+        if place.suffix in (".gz", ".tgz"):
+            raise DataError(f"{place}: is compressed, and no part of it can be read by itself; "
+                            "expected a plain tar or a zip: gunzip it first")
+        raise DataError(f"{place}: expected a folder, a zip, a tar, or CIFAR's tar.gz")
+    if found := cifar.find(place):
+        return found
+    tars = sorted(p for p in place.iterdir() if p.suffix == ".tar")
+    if tars:
+        shards = any(name.endswith(".cls") for name, _, _ in _first(images._members_of_tar(tars[0]), 8))
+        return (images.from_shards(place, tars) if shards else
+                images.from_tars(place, tars, labels))
+    if found := texts.find(place):
+        return found
+    return images.from_folder(place, labels)
+
+
+def _first(items, count):
+    return [item for item, _ in zip(items, range(count))]
+
+
+def check_known(name, facts, accept):
+    """Refuses a data set of a well-known name that has other numbers than that one."""
+    key = "".join(c for c in name.lower() if c.isalnum())
+    known = KNOWN.get(key, {})
+    wrong = [f"{what} {facts.get(what, 0):,}, expected {number:,}" for what, number in known.items()
+             if facts.get(what) != number]
+    if wrong and not accept:
+        raise DataError(f"{name}: has other numbers than the data set of that name: {'; '.join(wrong)}; "
+                        "another name, or --accept takes it as it is")
+    return wrong
+
+
+def prepare(name, place, out, *, labels=None, tokenizer=None, accept=False, say=print):
+    """Writes the folder `out` and returns its id."""
+    begun = time.monotonic()
+    found = recognise(place, labels)
+    if isinstance(found, images.Images):
+        if tokenizer is not None:
+            raise DataError(f"{place}: holds images; expected --tokenizer with a text alone")
+        identity = _prepare_images(name, place, out, found, accept, say)
+    else:
+        identity = _prepare_texts(name, place, out, found, tokenizer, accept, say)
+    say(f"{out}: id {identity}, {time.monotonic() - begun:.0f} s")
+    return identity
+
+
+def _prepare_images(name, place, out, found, accept, say):
+    counts = {split: len(found.splits[split]) for split in ("train", "test")}
+    warnings = check_known(name, {"classes": len(found.classes), **counts}, accept)
+    say(f"{place}: {found.form}, {len(found.classes)} classes, " +
+        ", ".join(f"{count:,} images of {split}" for split, count in counts.items()) +
+        f", {found.size() / 1e6:,.1f} MB")
+    for warning in warnings:
+        say(f"warning: {name}: {warning}")
+    listing = hashlib.sha256()
+    for split in counts:
+        for entry in found.splits[split]:
+            listing.update(f"{split} {entry.label} {entry.name} {entry.size}\n".encode())
+    source = {"form": found.form, "place": pathlib.Path(place).name, "listing": listing.hexdigest(),
+              **found.source}
+    changed = _changed_at(place, found)
+    with writing.Folder(out, {**source, "changed": changed}) as folder, \
+            writing.naming_full_disks(folder.partial):
+        folder.require_space(found.size() + 14 * sum(counts.values()))
+        progress = writing.Progress(sum(counts.values()), "images")
+        decoded, splits, behind = collections.Counter(), {}, 0
+        for split in counts:
+            entries = found.splits[split]
+            writer = writing.RecordsWriter(folder, split)
+            if writer.count:
+                say(f"{split}: goes on behind {writer.count:,} images that an earlier run wrote")
+            for entry in entries[writer.count:]:
+                record = found.read(entry.at)
+                if found.coding == "files":
+                    record, why = images.record_of(record, f"{place}: {split}/{entry.name}")
+                    if why:
+                        writer.decoded[why] += 1
+                writer.add(record, entry.label)
+                progress.at(behind + writer.count, writer.size)
+            behind += writer.count
+            decoded.update(writer.decoded)
+            splits[split] = writer.close()
+        content = {"kind": "images", "coding": found.coding, "classes": found.classes,
+                   "splits": splits}
+        if found.shape:
+            content["shape"] = list(found.shape)
+        if decoded:
+            source["decoded"] = dict(decoded)
+            say(f"{sum(decoded.values())} images were decoded, as they are no JPEG in colour or grey: "
+                f"{dict(decoded)}")
+        return folder.finish(content, source)
+
+
+def _changed_at(place, found):
+    """When the newest of the files was written, for those that can change: a file of a folder."""
+    newest = os.stat(place).st_mtime_ns
+    for entries in found.splits.values():
+        for entry in entries:
+            if isinstance(entry.at, str) and found.form == "imagefolder":
+                newest = max(newest, os.stat(entry.at).st_mtime_ns)
+    return newest
+
+
+def _prepare_texts(name, place, out, found, tokenizer, accept, say):
+    source = {"form": found.form, "place": pathlib.Path(place).name,
+              "files": {path.name: writing.sums_of(path)["sha256"]
+                        for split in texts.ordered(found) for path in found.files[split]}}
+    with writing.Folder(out, {**source, "run": time.time_ns()}) as folder, \
+            writing.naming_full_disks(folder.partial):
+        if tokenizer is None:
+            numbers, counts = texts.count_words(found)
+            size = len(numbers)
+            facts = {"vocabulary": size, **counts}
+            words = (folder.partial / "vocabulary.txt")
+            words.write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
+            content = {"kind": "text", "tokens": "words", "vocabulary_size": size,
+                       "vocabulary": writing.sums_of(words)}
+            if found.raw:
+                say(f"warning: {place}: no <unk> in it: every word of a raw text is a token, and its "
+                    "perplexity compares with no published one of words")
+        else:
+            made, files = texts.tokenizer_of(tokenizer)
+            size = made.get_vocab_size()
+            facts = {}
+            content = {"kind": "text", "tokens": "tokenizer", "vocabulary_size": size,
+                       "tokenizer": {path.name: writing.sums_of(path)["sha256"] for path in files}}
+        warnings = check_known(name, facts, accept) if tokenizer is None else []
+        for warning in warnings:
+            say(f"warning: {name}: {warning}")
+        width = 2 if size < 65536 else 4
+        splits = {}
+        for split in texts.ordered(found):
+            writer = writing.TokensWriter(folder, split, width)
+            lists = (texts.word_numbers(found, split, numbers) if tokenizer is None else
+                     texts.token_numbers(found, split, made))
+            for tokens in lists:
+                writer.add(tokens)
+            splits[split] = writer.close()
+        say(f"{place}: {found.form}, a vocabulary of {size:,}, " +
+            ", ".join(f"{split['count']:,} tokens of {name}" for name, split in splits.items()))
+        content |= {"token_bytes": width, "splits": splits}
+        return folder.finish(content, source)

@@ -1,0 +1,169 @@
+"""Finds texts of words or of a tokenizer's tokens, and turns them into streams of token numbers.
+
+A word-level text is WikiText's form: words between white space, an end token `<eos>` for each line,
+numbered in the order in which train, valid and test first have them.
+"""
+
+import collections
+import dataclasses
+import json
+import pathlib
+
+from .errors import DataError
+
+END = "<eos>"
+ROWS = 1000  # lines that a tokenizer gets at once
+_SPLITS = {"train": ("train",), "valid": ("valid", "validation", "val"), "test": ("test",)}
+
+
+@dataclasses.dataclass
+class Texts:
+    form: str
+    files: dict[str, list[pathlib.Path]]  # by split
+    raw: bool  # without <unk> for rare words
+
+    def lines(self, split):
+        for path in self.files[split]:
+            if path.suffix == ".parquet":
+                yield from _parquet_lines(path)
+            else:
+                yield from _file_lines(path)
+
+
+def _file_lines(path):
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith(b"\xef\xbb\xbf"):
+                raise DataError(f"{path}:1: begins with a byte-order mark; expected none: "
+                                f"sed -i '1s/^\\xEF\\xBB\\xBF//' {path.name}")
+            if line.endswith(b"\r\n"):
+                raise DataError(f"{path}:{number}: ends with CR LF; expected LF alone: "
+                                f"sed -i 's/\\r$//' {path.name}")
+            try:
+                yield line.decode("utf-8").rstrip("\n")
+            except UnicodeDecodeError as error:
+                raise DataError(f"{path}:{number}: is not UTF-8 ({error.reason})") from error
+
+
+def parquet(path):
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(f"{path}: is parquet, which pyarrow reads; .venv/bin/pip install pyarrow "
+                        "brings it") from error
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except Exception as error:
+        raise DataError(f"{path}: is no whole parquet file ({error})") from error
+
+
+def _parquet_lines(path):
+    file = parquet(path)
+    if "text" not in file.schema_arrow.names:
+        raise DataError(f"{path}: has the columns {', '.join(file.schema_arrow.names)}; expected text")
+    for batch in file.iter_batches(columns=["text"]):
+        for row in batch.column(0).to_pylist():
+            yield row.rstrip("\n")
+
+
+def find(place):
+    """The texts of a folder or of one file, or None where there are none."""
+    paths = sorted(p for p in ([place] if place.is_file() else place.iterdir()) if p.is_file())
+    paths = [p for p in paths if p.suffix in (".tokens", ".raw", ".txt", ".parquet")]
+    files = {split: [p for p in paths if any(_is_of(p, name) for name in names)]
+             for split, names in _SPLITS.items()}
+    files = {split: found for split, found in files.items() if found}
+    if "train" not in files:
+        return None
+    for split, found in files.items():
+        if len({p.suffix for p in found}) > 1 or (len(found) > 1 and found[0].suffix != ".parquet"):
+            raise DataError(f"{place}: {split} is there as {' and '.join(p.name for p in found)}; "
+                            "expected one form of it: a folder of its own for each")
+    if not {"valid", "test"} & set(files):
+        raise DataError(f"{place}: has {files['train'][0].name} alone; expected valid or test beside it")
+    suffix = files["train"][0].suffix
+    form = {".tokens": "WikiText, .tokens", ".raw": "WikiText, .raw", ".txt": "text files",
+            ".parquet": "parquet rows"}[suffix]
+    texts = Texts(form, files, raw=True)
+    texts.raw = not any("<unk>" in line for _, line in zip(range(10000), texts.lines("train")))
+    return texts
+
+
+def _is_of(path, split):
+    words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
+    return split in words
+
+
+def count_words(texts):
+    """(number of each word in order of appearance, tokens by split)."""
+    numbers, counts = {}, collections.Counter()
+    for split in _ordered(texts):
+        for line in texts.lines(split):
+            words = line.split()
+            counts[split] += len(words) + 1
+            for word in (*words, END):
+                if word not in numbers:
+                    numbers[word] = len(numbers)
+    return numbers, counts
+
+
+def word_numbers(texts, split, numbers):
+    """Lists of token numbers, a line each."""
+    end = numbers[END]
+    for line in texts.lines(split):
+        yield [*(numbers[word] for word in line.split()), end]
+
+
+def tokenizer_of(path):
+    """A tokenizer: tokenizer.json, or the folder of vocab.json and merges.txt."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise DataError(f"{path}: tokenizers reads it; .venv/bin/pip install tokenizers brings "
+                        "it") from error
+    path = pathlib.Path(path)
+    try:
+        if path.is_dir():
+            vocabulary = next((path / n for n in ("vocab.json", "encoder.json") if (path / n).exists()),
+                              None)
+            merges = next((path / n for n in ("merges.txt", "vocab.bpe") if (path / n).exists()), None)
+            if vocabulary is None or merges is None:
+                raise DataError(f"{path}: expected vocab.json (or encoder.json) and merges.txt (or "
+                                "vocab.bpe)")
+            _check_merges(vocabulary, merges)
+            return tokenizers.ByteLevelBPETokenizer(str(vocabulary), str(merges)), [vocabulary, merges]
+        made = tokenizers.Tokenizer.from_file(str(path))
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path}: is no tokenizer ({error})") from error
+    made.no_truncation()
+    made.no_padding()
+    return made, [path]
+
+
+def _check_merges(vocabulary, merges):
+    known = json.loads(vocabulary.read_text(encoding="utf-8"))
+    for number, line in enumerate(merges.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("#version") or not line:
+            continue
+        if line.replace(" ", "", 1) not in known:
+            raise DataError(f"{merges}:{number}: merges to {line.replace(' ', '', 1)!r}, which {vocabulary} "
+                            "lacks: the two do not belong together")
+
+
+def token_numbers(texts, split, tokenizer):
+    rows = []
+    for line in texts.lines(split):
+        rows.append(line + "\n")
+        if len(rows) == ROWS:
+            yield from (encoded.ids for encoded in tokenizer.encode_batch(rows))
+            rows = []
+    yield from (encoded.ids for encoded in tokenizer.encode_batch(rows))
+
+
+def _ordered(texts):
+    return [split for split in _SPLITS if split in texts.files]
+
+
+ordered = _ordered

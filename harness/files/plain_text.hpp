@@ -1,0 +1,35 @@
+// Tells plain text, and times, from what commands a terminal or turns a page's lines round.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sparfuse::harness {
+
+struct Character {
+  std::uint32_t code = 0;
+  std::size_t bytes = 0;  // 0: what begins here is no UTF-8
+};
+
+// Precondition: `text` is not empty.
+Character FirstCharacter(std::string_view text);
+
+// Whether a character may stand in a plain text.
+bool IsPlain(std::uint32_t code);
+
+// Whether a text has no control character but tabs and ends of lines, nothing that changes the
+// direction of writing, no separator that only some programs take for an end of line, and no bytes
+// that are no UTF-8.
+bool IsPlainText(std::string_view text);
+
+// The text with each of these written out: "\u202e", "\x9b". For whatever others may have written,
+// where it is printed.
+std::string Visible(std::string_view text);
+
+// Whether a text is a time as UtcNow (harness/files/durable_file.hpp) writes it, of a day that
+// there is; fractions of a second may be left out.
+bool IsUtcTime(std::string_view text);
+
+}  // namespace sparfuse::harness

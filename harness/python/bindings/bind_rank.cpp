@@ -1,0 +1,281 @@
+// Binds one rank of a method for sparfuse/torch, which hooks it into backward passes.
+#include <pybind11/stl.h>
+
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/catalog.hpp"
+#include "harness/python/configured_method.hpp"
+#include "harness/python/method_rank.hpp"
+#include "harness/python/module.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+// What sparfuse.Method gives to _core._Method, and the place of this rank.
+MethodSettings ReadSettings(const py::kwargs& given) {
+  const auto text = [&](const char* key) { return given[key].cast<std::string>(); };
+  return {text("name"),
+          given["file"].cast<py::dict>(),
+          given["options"].cast<py::dict>(),
+          given["keywords"].cast<std::vector<std::string>>(),
+          given["world_size"].cast<int>(),
+          given["ranks_per_node"].cast<int>(),
+          given["layout"].cast<std::vector<std::pair<std::string, py::object>>>(),
+          given["density"].cast<double>(),
+          text("sparsifier"),
+          given["sparsifier_options"].cast<py::dict>(),
+          text("feedback"),
+          given["feedback_options"].cast<py::dict>(),
+          {given["dense_max_ndim"].cast<std::size_t>(),
+           given["dense_tensors"].cast<std::vector<std::string>>(),
+           given["no_feedback_tensors"].cast<std::vector<std::string>>()},
+          ReadSeed(given["seed"]),
+          given["gbps"].cast<double>(),
+          given["alpha_us"].cast<double>(),
+          given["backward_seconds"].cast<std::optional<std::vector<double>>>()};
+}
+
+// Raises KeyboardInterrupt, say, while the main thread waits for other ranks.
+void LookAtSignals() {
+  const GilHeld gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+class BoundListener : public MadeByInit {
+ public:
+  BoundListener(const std::string& interface, const std::string& toward)
+      : listener_(interface, toward), address_(listener_.address()) {}
+  const std::string& address() const { return address_; }
+  TcpListener Take() { return std::move(listener_); }
+
+ private:
+  TcpListener listener_;
+  std::string address_;
+};
+
+class BoundRank : public MadeByInit {
+ public:
+  BoundRank(BoundListener& listener, std::vector<std::string> addresses, int rank,
+            double deadline_seconds, const py::kwargs& settings)
+      : number_(rank), ranks_(static_cast<int>(addresses.size())), method_(ReadSettings(settings)) {
+    SPARFUSE_REQUIRE(deadline_seconds > 0 && deadline_seconds <= 86400,
+                     "deadline_seconds = " + std::to_string(deadline_seconds) +
+                         ": expected a number above 0, at most 86400");
+    const int threads = settings["threads"].is_none() ? Threads() : settings["threads"].cast<int>();
+    SPARFUSE_REQUIRE(
+        threads >= 1 && threads <= kMostThreads,
+        "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
+    std::vector<LiveConfig> configs = method_.MakeConfigs();
+    TcpListener taken = listener.Take();
+    const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
+                                             1);
+    const GilReleased no_gil;
+    try {
+      rank_ = std::make_unique<MethodRank>(std::move(configs.at(static_cast<std::size_t>(rank))),
+                                           std::move(taken), std::move(addresses), rank, threads,
+                                           deadline, &LookAtSignals);
+    } catch (const Error& error) {
+      if (error.kind() != FailureKind::kComm) throw;
+      throw Error(FailureKind::kInternal, error.what());
+    }
+  }
+  ~BoundRank() { Close(); }
+
+  void Close() {
+    if (!rank_) return;
+    if (!rank_->InThisProcess()) return (void)rank_.release();
+    const GilReleased no_gil;  // a sparsifier written in Python may be waiting for it
+    rank_.reset();
+  }
+
+  void Begin(float scale, bool keep) {
+    const GilReleased no_gil;
+    const Composition& made = method_.composition();
+    rank().RequireUsable();
+    if (made.dense_warmup_steps > 0 && rank().steps() == made.dense_warmup_steps)
+      rank().Replan(method_.plan());
+    rank().Begin(made.feedback.DensityFactor(rank().steps(), made.density), scale, keep);
+  }
+  // pointer: of float32 in row-major order.
+  void Announce(std::size_t tensor, std::uintptr_t pointer, std::size_t numel) {
+    const GilReleased no_gil;
+    rank().Announce(tensor, {reinterpret_cast<const float*>(pointer), numel});
+  }
+  void EndBackward(const std::string& refusal) {
+    const GilReleased no_gil;
+    rank().EndBackward(refusal);
+  }
+  py::tuple Finish() {
+    StepVerdict verdict;
+    {
+      const GilReleased no_gil;
+      verdict = rank().Finish();
+    }
+    static constexpr const char* kKinds[] = {"fine", "nonfinite", "refused"};
+    return py::make_tuple(kKinds[static_cast<std::size_t>(verdict.kind)], verdict.rank,
+                          verdict.text);
+  }
+  void GiveUp(const std::string& why) {
+    const GilReleased no_gil;
+    rank().GiveUp(why);
+  }
+  void CopyAverages(const std::vector<std::pair<std::size_t, std::uintptr_t>>& to) {
+    const GilReleased no_gil;
+    for (const auto& [tensor, pointer] : to)
+      rank().CopyAverage(tensor, reinterpret_cast<float*>(pointer));
+  }
+
+  double ResidualNorm() {
+    const GilReleased no_gil;
+    return rank().engine().ResidualNorm();
+  }
+  py::dict Record() {
+    const StepRecord& record = rank().record();
+    py::dict report;
+    report["sent_bytes"] = record.sent_bytes;
+    report["received_bytes"] = record.received_bytes;
+    report["payload_bytes"] = record.payload_bytes;
+    report["selected"] = record.selected;
+    report["exposed_seconds"] = record.exposed_communication_seconds;
+    return report;
+  }
+
+  py::dict State() {
+    EngineState state;
+    rank().engine().SaveState(state);
+    py::dict all;
+    all["residuals"] = Arrays(state.residuals);
+    all["velocities"] = Arrays(state.velocities);
+    all["copies"] = Arrays(state.copies);
+    return all;
+  }
+  void LoadState(const py::dict& from, std::uint64_t steps) {
+    EngineState state;
+    state.residuals = Stores(from["residuals"]);
+    state.velocities = Stores(from["velocities"]);
+    state.copies = Stores(from["copies"]);
+    rank().engine().LoadState(state);
+    rank().set_steps(steps);
+  }
+
+  py::list Timeline() {
+    py::list spans;
+    for (const Span& span : rank().engine().timeline().Sorted()) {
+      py::dict entry;
+      entry["kind"] = SpanKindName(span.kind);
+      entry["lane"] = span.lane;
+      entry["label"] = span.label;
+      entry["begin_seconds"] = span.begin_seconds;
+      entry["end_seconds"] = span.end_seconds;
+      entry["bytes"] = span.bytes;
+      spans.append(entry);
+    }
+    return spans;
+  }
+
+  std::string Plan() { return rank().engine().plan().UnitSizes(); }
+  bool keeps_something() const {
+    return method_.composition().feedback.kind != FeedbackKind::kNone;
+  }
+  bool sparsified() const {
+    return method_.composition().strategy->sparsified != Sparsified::kNever;
+  }
+  int number() const { return number_; }
+  int ranks() const { return ranks_; }
+  std::uint64_t steps() { return rank().steps(); }
+  bool in_step() const { return rank_ && rank_->in_step(); }
+  bool usable() const { return rank_ && rank_->InThisProcess() && rank_->usable(); }
+
+ private:
+  MethodRank& rank() {
+    if (!rank_) SPARFUSE_THROW(kInternal, "sparfuse.torch.detach has ended this rank");
+    return *rank_;
+  }
+  // {residual: {tensor: array}}; what is zero everywhere is left out.
+  py::dict Arrays(const EngineState::Stores& stores) {
+    const GradientLayout& layout = rank().engine().layout();
+    py::dict all;
+    for (const auto& [name, values] : stores) {
+      py::dict tensors;
+      for (std::size_t t = 0; t < layout.tensors(); ++t) {
+        const TensorEntry& tensor = layout.tensor(t);
+        const auto own = std::span(values).subspan(tensor.offset, tensor.numel);
+        tensors[tensor.name.c_str()] = ArrayMemory<float>(own).Release(tensor.shape);
+      }
+      all[name.c_str()] = tensors;
+    }
+    return all;
+  }
+  EngineState::Stores Stores(const py::dict& from) {
+    const GradientLayout& layout = rank().engine().layout();
+    EngineState::Stores stores;
+    for (const auto& [key, given] : from) {
+      const auto tensors = given.cast<py::dict>();
+      std::vector<float>& values = stores[key.cast<std::string>()];
+      values.resize(layout.numel());
+      for (std::size_t t = 0; t < layout.tensors(); ++t) {
+        const TensorEntry& tensor = layout.tensor(t);
+        const std::string what = "the state of \"" + tensor.name + "\"";
+        SPARFUSE_REQUIRE(tensors.contains(tensor.name.c_str()),
+                         what + " is missing: expected one of each tensor of the model");
+        const FloatArray array = ReadFloats(tensors[tensor.name.c_str()], what);
+        SPARFUSE_REQUIRE(array.shape == tensor.shape, what + " has shape " +
+                                                          ShapeText(array.shape) + "; expected " +
+                                                          ShapeText(tensor.shape));
+        std::ranges::copy(array.values(),
+                          values.begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+      }
+    }
+    return stores;
+  }
+
+  int number_;
+  int ranks_;
+  ConfiguredMethod method_;  // outlives the rank, which uses what it keeps
+  std::unique_ptr<MethodRank> rank_;
+};
+
+}  // namespace
+
+void BindRank(py::module_& module) {
+  py::class_<BoundListener>(module, "_TcpListener")
+      .def(py::init([](const std::string& interface, const std::string& toward) {
+             return Make<BoundListener>(interface, toward);
+           }),
+           py::arg("interface"), py::arg("toward"))
+      .def_property_readonly("address", &BoundListener::address);
+  py::class_<BoundRank>(module, "_Rank")
+      .def(py::init([](BoundListener& listener, std::vector<std::string> addresses, int rank,
+                       double deadline_seconds, const py::kwargs& settings) {
+             return Make<BoundRank>(listener, std::move(addresses), rank, deadline_seconds,
+                                    settings);
+           }),
+           py::kw_only(), py::arg("listener"), py::arg("addresses"), py::arg("rank"),
+           py::arg("deadline_seconds"))
+      .def("close", &BoundRank::Close)
+      .def("begin", &BoundRank::Begin, py::arg("scale"), py::arg("keep"))
+      .def("announce", &BoundRank::Announce, py::arg("tensor"), py::arg("pointer"),
+           py::arg("numel"))
+      .def("end_backward", &BoundRank::EndBackward, py::arg("refusal"))
+      .def("finish", &BoundRank::Finish)
+      .def("give_up", &BoundRank::GiveUp, py::arg("why"))
+      .def("copy_averages", &BoundRank::CopyAverages, py::arg("to"))
+      .def("record", &BoundRank::Record)
+      .def("residual_norm", &BoundRank::ResidualNorm)
+      .def("state", &BoundRank::State)
+      .def("load_state", &BoundRank::LoadState, py::arg("state"), py::arg("steps"))
+      .def("timeline", &BoundRank::Timeline)
+      .def("plan", &BoundRank::Plan)
+      .def_property_readonly("keeps_something", &BoundRank::keeps_something)
+      .def_property_readonly("sparsified", &BoundRank::sparsified)
+      .def_property_readonly("rank", &BoundRank::number)
+      .def_property_readonly("world_size", &BoundRank::ranks)
+      .def_property_readonly("steps", &BoundRank::steps)
+      .def_property_readonly("in_step", &BoundRank::in_step)
+      .def_property_readonly("usable", &BoundRank::usable);
+}
+
+}  // namespace sparfuse::python

@@ -1,0 +1,236 @@
+#include "harness/python/method_rank.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
+#include "core/sparsify/scan/scan.hpp"
+
+namespace sparfuse::python {
+namespace {
+
+constexpr std::size_t kChunk = 1 << 16;
+
+// to[i] = from[i] * factor.
+void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* to) {
+  pool.ParallelFor((from.size() + kChunk - 1) / kChunk, [&](std::size_t chunk, int) {
+    const std::size_t end = std::min(from.size(), (chunk + 1) * kChunk);
+    for (std::size_t i = chunk * kChunk; i < end; ++i) to[i] = from[i] * factor;
+  });
+}
+
+}  // namespace
+
+MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses,
+                       int rank, int threads, std::chrono::milliseconds deadline,
+                       std::function<void()> while_waiting)
+    : process_(getpid()),
+      while_waiting_(std::move(while_waiting)),
+      pool_(threads),
+      grace_(std::min(std::chrono::milliseconds(2000), deadline / 3)) {
+  const int ranks_per_node = config.topology.ranks_per_node;
+  all_.resize(addresses.size());
+  loop_ = std::make_unique<ProgressLoop>(
+      [&] { return MakeTcpWorld(std::move(listener), addresses, rank, ranks_per_node, deadline); },
+      deadline);
+  loop_->RunBlocking([&](Communicator& world) {
+    control_ = world.Split(0, world.rank(), deadline);
+    return Task();
+  });
+  // Longer than any single wait, so that the wait that names a rank ends first.
+  config.deadline = 2 * deadline + std::chrono::seconds(5);
+  config.while_waiting = while_waiting_;
+  const GradientLayout& layout = config.layout;
+  pending_.resize(layout.tensors());
+  std::size_t largest = 0;
+  for (std::size_t t = 0; t < layout.tensors(); ++t)
+    largest = std::max(largest, layout.tensor(t).numel);
+  zeros_.resize(largest);
+  engine_ = std::make_unique<LiveEngine>(std::move(config), *loop_, pool_);
+}
+
+MethodRank::~MethodRank() {
+  engine_.reset();
+  std::this_thread::sleep_until(answers_until_);
+  if (gathered_.valid()) {  // its buffers are ours
+    loop_->Cancel();
+    gathered_.wait();
+  }
+  try {
+    loop_->RunBlocking([this](Communicator&) {
+      control_.reset();
+      return Task();
+    });
+  } catch (...) {
+    // The loop is ending after an error that its user already has.
+  }
+  loop_.reset();
+}
+
+bool MethodRank::InThisProcess() const { return getpid() == process_; }
+
+void MethodRank::RequireUsable() const {
+  if (!InThisProcess()) {
+    SPARFUSE_THROW(kInternal,
+                   "this process was forked off after sparfuse.torch.distribute, whose threads and "
+                   "connections are the other process's: call distribute in this one, or train in "
+                   "that one only");
+  }
+  if (!failed_.empty()) SPARFUSE_THROW(kInternal, failed_);
+}
+
+// The result of `run`. After an error the engine, which may be at work on gradients that are the
+// caller's, is gone.
+template <class Run>
+auto MethodRank::OrFail(const Run& run) {
+  RequireUsable();
+  const auto fail = [this](const std::string& what) {
+    failed_ = "step " + std::to_string(steps_) + " failed, and what was not sent is lost: " +
+              "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
+    in_step_ = false;
+    engine_.reset();
+  };
+  try {
+    return run();
+  } catch (const Error& error) {
+    fail(error.what());
+    if (error.kind() == FailureKind::kTimeout)
+      answers_until_ = std::chrono::steady_clock::now() + grace_;
+    // core's kind of an error of communication is Python's for a payload that is corrupt.
+    const bool lost = error.kind() == FailureKind::kComm;
+    throw Error(lost ? FailureKind::kInternal : error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  }
+}
+
+void MethodRank::Begin(double density_factor, float scale, bool keep) {
+  OrFail([&] {
+    scale_ = scale;
+    kept_ = keep;
+    next_ = 0;
+    own_ = {};
+    std::ranges::fill(pending_, std::span<const float>());
+    if (keep) engine_->SaveState(before_);
+    engine_->SetDensity(density_factor);
+    engine_->BeginStep(steps_, false);
+    in_step_ = true;
+  });
+}
+
+void MethodRank::Write(StepVerdict::Kind kind, const std::string& text) {
+  if (own_.kind == StepVerdict::Kind::kRefused) return;  // it says more than that something is NaN
+  if (own_.kind == kind) return;
+  own_.kind = kind;
+  own_.text = {};
+  std::copy_n(text.begin(), std::min(text.size(), own_.text.size() - 1), own_.text.begin());
+}
+
+std::span<const float> MethodRank::Unscaled(std::size_t tensor, std::span<const float> gradient) {
+  if (scale_ == 1) return gradient;
+  const Range range = engine_->layout().tensor(tensor).range();
+  if (unscaled_.empty()) unscaled_.resize(engine_->layout().numel());
+  const std::span<float> to = std::span(unscaled_).subspan(range.begin, range.size());
+  Scale(pool_, gradient, 1 / scale_, to.data());
+  return to;
+}
+
+void MethodRank::AnnounceNext() {
+  const std::size_t t = next_++;
+  const TensorEntry& tensor = engine_->layout().tensor(t);
+  std::span<const float> gradient = pending_[t];
+  const auto zeros = std::span<const float>(zeros_).first(tensor.numel);
+  if (gradient.data() == nullptr) {
+    gradient = zeros;
+  } else {
+    gradient = Unscaled(t, gradient);
+    try {
+      RequireFinite(pool_, gradient,
+                    {static_cast<std::uint32_t>(t), tensor.name, tensor.shape, steps_});
+    } catch (const Error& error) {
+      Write(StepVerdict::Kind::kNonFinite, error.what());
+      gradient = zeros;
+    }
+  }
+  engine_->AnnounceGradient(t, gradient);
+}
+
+void MethodRank::Announce(std::size_t tensor, std::span<const float> gradient) {
+  OrFail([&] {
+    pending_[tensor] = gradient;
+    while (next_ < pending_.size() && pending_[next_].data() != nullptr) AnnounceNext();
+  });
+}
+
+void MethodRank::EndBackward(const std::string& refusal) {
+  OrFail([&] {
+    while (next_ < pending_.size()) AnnounceNext();
+    if (!refusal.empty()) Write(StepVerdict::Kind::kRefused, refusal);
+    engine_->EndBackward();
+    auto ended = std::make_shared<std::promise<void>>();
+    gathered_ = ended->get_future();
+    // Beside the exchanges of the step, so that it takes no time of its own.
+    loop_->Start(
+        [this](Communicator&) {
+          return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),
+                           std::as_writable_bytes(std::span(all_)), 0);
+        },
+        [ended](std::exception_ptr error) {
+          error ? ended->set_exception(error) : ended->set_value();
+        });
+  });
+}
+
+StepVerdict MethodRank::Finish() {
+  return OrFail([&] {
+    engine_->FinishStep();
+    engine_->BeginUpdate();
+    record_ = engine_->EndStep();
+    while (gathered_.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)
+      if (while_waiting_) while_waiting_();
+    gathered_.get();
+    in_step_ = false;
+    StepVerdict verdict;
+    for (std::size_t rank = 0; rank < all_.size(); ++rank) {
+      const Note& note = all_[rank];
+      if (note.kind <= verdict.kind) continue;
+      verdict = {note.kind, static_cast<int>(rank), note.text.data()};
+    }
+    if (verdict.kind == StepVerdict::Kind::kFine) {
+      ++steps_;
+    } else if (kept_) {
+      engine_->LoadState(before_);
+    }
+    return verdict;
+  });
+}
+
+void MethodRank::GiveUp(const std::string& why) {
+  EndBackward(why);
+  (void)Finish();
+}
+
+void MethodRank::CopyAverage(std::size_t tensor, float* to) {
+  const std::span<const float> average = engine_->Averaged(tensor);
+  if (scale_ == 1) {
+    pool_.ParallelFor((average.size() + kChunk - 1) / kChunk, [&](std::size_t chunk, int) {
+      const std::size_t begin = chunk * kChunk;
+      const std::size_t count = std::min(kChunk, average.size() - begin);
+      std::memcpy(to + begin, average.data() + begin, count * sizeof(float));
+    });
+  } else {
+    Scale(pool_, average, scale_, to);
+  }
+}
+
+void MethodRank::Replan(const Plan& plan) {
+  OrFail([&] { engine_->Replan(plan); });
+}
+
+}  // namespace sparfuse::python

@@ -1,0 +1,116 @@
+// Runs one rank of a method in this process; the others are processes that are reached by TCP.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/thread_pool.hpp"
+#include "core/engine/live/live_engine.hpp"
+#include "core/transport/progress.hpp"
+#include "core/transport/tcp/tcp.hpp"
+
+namespace sparfuse::python {
+
+// How a step ended, equal on all ranks.
+struct StepVerdict {
+  enum class Kind : std::int32_t { kFine, kNonFinite, kRefused };
+  Kind kind = Kind::kFine;
+  int rank = 0;      // the first one that had something to say
+  std::string text;  // of it
+};
+
+// One thread at a time uses it, without the GIL. Calls in the order Begin, Announce...,
+// EndBackward, Finish, then Average. What goes wrong on the way is thrown, as LiveEngine and
+// MakeTcpWorld throw it; afterwards the rank takes no more steps and says so.
+class MethodRank {
+ public:
+  // while_waiting: LiveConfig's.
+  MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses, int rank,
+             int threads, std::chrono::milliseconds deadline, std::function<void()> while_waiting);
+  ~MethodRank();
+  MethodRank(const MethodRank&) = delete;
+  MethodRank& operator=(const MethodRank&) = delete;
+
+  // scale: of the loss, which gradients are divided by before anything else and averages are
+  // multiplied with. keep: what to go back to where the step does not count.
+  void Begin(double density_factor, float scale, bool keep);
+  // A gradient is final. gradient: [numel], unchanged until Finish returns. The engine hears of
+  // tensors in the order of the layout, of an early one behind those before it. One that is not
+  // finite travels as zeros, and the step does not count.
+  void Announce(std::size_t tensor, std::span<const float> gradient);
+  // What was not announced has no gradient in this step, zeros. refusal: why this rank cannot use
+  // the step, which then does not count on any rank; empty: it can.
+  void EndBackward(const std::string& refusal);
+  // Waits for the averages. Where the step does not count, what it left to the next one is undone.
+  StepVerdict Finish();
+  // Finishes a step whose backward pass ended with an error: its averages are of no use.
+  void GiveUp(const std::string& why);
+
+  bool in_step() const { return in_step_; }
+  std::span<const float> Average(std::size_t tensor) const { return engine_->Averaged(tensor); }
+  // average * scale, in row-major order.
+  void CopyAverage(std::size_t tensor, float* to);
+
+  void Replan(const Plan& plan);
+  // Throws Error{kInternal}, which says what happened, after a step that failed and in a process
+  // that was forked off: there this object must never be destroyed.
+  void RequireUsable() const;
+  bool InThisProcess() const;
+  LiveEngine& engine() {
+    RequireUsable();
+    return *engine_;
+  }
+  const StepRecord& record() const { return record_; }
+  std::uint64_t steps() const { return steps_; }
+  void set_steps(std::uint64_t steps) { steps_ = steps; }
+  bool usable() const { return failed_.empty(); }
+
+ private:
+  struct Note {  // as it travels
+    StepVerdict::Kind kind = StepVerdict::Kind::kFine;
+    std::array<char, 252> text{};
+  };
+  template <class Run>
+  auto OrFail(const Run& run);
+  void AnnounceNext();
+  std::span<const float> Unscaled(std::size_t tensor, std::span<const float> gradient);
+  void Write(StepVerdict::Kind kind, const std::string& text);
+
+  const pid_t process_;
+  const std::function<void()> while_waiting_;
+  ThreadPool pool_;
+  std::unique_ptr<ProgressLoop> loop_;
+  std::unique_ptr<Communicator> control_;  // communication thread
+  std::unique_ptr<LiveEngine> engine_;     // null after a failure
+  StepRecord record_;
+  std::uint64_t steps_ = 0;
+  std::string failed_;
+  // Until when this rank answers after a deadline has passed: others that find out later must not
+  // take it for the one that is lost.
+  std::chrono::steady_clock::time_point answers_until_{};
+  const std::chrono::milliseconds grace_;
+
+  // Of the step.
+  bool in_step_ = false;
+  bool kept_ = false;
+  float scale_ = 1;
+  std::size_t next_ = 0;                         // tensor that the engine hears of
+  std::vector<std::span<const float>> pending_;  // [tensors]
+  EngineState before_;
+  std::vector<float> unscaled_;
+  std::vector<float> zeros_;
+  Note own_;
+  std::vector<Note> all_;
+  std::future<void> gathered_;
+};
+
+}  // namespace sparfuse::python

@@ -1,0 +1,249 @@
+"""Trains a PyTorch model with any method of sparfuse: three lines in a script that torchrun starts.
+
+    import sparfuse.torch as sf
+
+    torch.distributed.init_process_group("gloo")
+    sf.distribute(model, method="safusion", density=0.01)
+
+From then on every backward() leaves in p.grad what DistributedDataParallel would: averages over all
+ranks, here as the method makes them out. With a GradScaler: sf.wrap(optimizer, scaler=scaler).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sparfuse import _core
+from sparfuse.torch import _start, _state
+from sparfuse.torch._hook import comm_hook
+from sparfuse.torch._local import local_steps
+from sparfuse.torch._model import DistributedModel
+from sparfuse.torch._report import Report, report_of, trace_of
+
+__all__ = [
+    "Report",
+    "comm_hook",
+    "detach",
+    "distribute",
+    "load_state_dict",
+    "local_steps",
+    "no_sync",
+    "report",
+    "state_dict",
+    "trace",
+    "wrap",
+]
+
+_models: list[DistributedModel] = []
+
+
+def distribute(
+    model: torch.nn.Module,
+    method: Any = "safusion",
+    *,
+    density: float | None = None,
+    sparsifier: Any = None,
+    feedback: str | None = None,
+    group: Any = None,
+    dense_tensors: Any = (),
+    nonfinite: str = "raise",
+    deadline_seconds: float = 60.0,
+    threads: int | None = None,
+    seed: int = 0,
+    undo: bool = True,
+    **options: Any,
+) -> torch.nn.Module:
+    """Averages the model's gradients over all ranks, from the next backward() on.
+
+    method     a name of `sparfuse list methods`, the path of a method.toml, or a dict of its keys
+    density, sparsifier, feedback, dense_tensors, seed, and options of the method
+               as sparfuse.Method takes them
+    group      a process group; by default all ranks
+    nonfinite  what a NaN or an infinity in a gradient does, of whatever rank: "raise" raises
+               NumericError on all ranks, "propagate" makes all averages NaN
+    deadline_seconds  how long a rank waits for another one
+    threads    that the method computes with; by default torch.get_num_threads()
+    undo       keep a copy of what was not sent, to go back to where a step does not count: one with
+               a NaN, or whose backward() raised. Costs a copy of the gradient's size a step.
+
+    All ranks call it with the same arguments, after init_process_group. Parameters and buffers
+    become those of rank 0; buffers are each rank's own afterwards. Returns the same model: names of
+    state_dict() stay as they were. It has a method no_sync() then.
+
+    >>> import tempfile, torch, sparfuse.torch as sf
+    >>> store = torch.distributed.FileStore(tempfile.mktemp(), 1)
+    >>> torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    >>> model = sf.distribute(torch.nn.Linear(4, 2, bias=False), method="wfbp", density=0.25)
+    >>> model(torch.ones(1, 4)).sum().backward()
+    >>> int(model.weight.grad.count_nonzero())      # 2 of 8 elements; the others come later
+    2
+    >>> sf.report(model)["payload_bytes"]
+    16
+    >>> sf.detach(model)
+    >>> torch.distributed.destroy_process_group()
+    """
+    if nonfinite not in ("raise", "propagate"):
+        raise _core.ConfigError(f'nonfinite = "{nonfinite}": expected "raise" or "propagate"')
+    if getattr(model, "_sparfuse", None) is not None:
+        raise _core.ConfigError("the model is distributed already; call sf.detach(model) first")
+    layout = _start.trained(model.named_parameters())
+    given = {
+        "density": density,
+        "sparsifier": sparsifier,
+        "feedback": feedback,
+        "dense_tensors": dense_tensors,
+        "deadline_seconds": deadline_seconds,
+        "threads": threads,
+        "seed": seed,
+        **options,
+    }
+    made = _start.start_rank(method, layout, group, given, _start.refusal_of_model(model))
+    _start.broadcast_state(model, group)
+    distributed = DistributedModel(model, made, layout, nonfinite, undo)
+    distributed.attach()
+    _models.append(distributed)
+    model._sparfuse = distributed  # type: ignore[assignment]
+    model.no_sync = functools.partial(_no_sync_of, distributed)  # type: ignore[assignment]
+    return model
+
+
+def _no_sync_of(distributed: DistributedModel | None) -> Any:
+    return contextlib.nullcontext() if distributed is None else distributed.no_sync()
+
+
+def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
+    if model is None:
+        if len(_models) != 1:
+            names = [type(m.module()).__name__ for m in _models]
+            raise _core.ConfigError(
+                f"{what}: {len(_models)} models are distributed ({', '.join(names) or 'none'}); "
+                "expected the one that is meant"
+            )
+        return _models[0]
+    found = getattr(model, "_sparfuse", None)
+    if found is None:
+        raise _core.ConfigError(
+            f"{what}: this {type(model).__name__} is not distributed (copies of a distributed model "
+            "are not); call sf.distribute(model) first"
+        )
+    return found
+
+
+def no_sync(model: torch.nn.Module | None = None) -> Any:
+    """A context in which backward() adds this rank's gradients up and sends nothing.
+
+    The first backward() after it sends the sum; divide the loss by the number of micro-batches, as
+    with DistributedDataParallel.
+    """
+    return _of(model, "no_sync").no_sync()
+
+
+def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim.Optimizer:
+    """Refuses steps of the optimizer on gradients that are not averages; serves loss scaling.
+
+    scaler  the GradScaler of the loop. Gradients are divided by its scale before what was not sent
+            is added, and multiplied with it after. Where one is not finite on any rank they are NaN
+            on all: the scaler skips the step and halves its scale everywhere, and what was not sent
+            is as it was, bit for bit.
+
+    Returns the same optimizer.
+    """
+    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    models = [m for m in _models if any(id(p) in own for p in m.parameters)]
+    if not models:
+        raise _core.ConfigError(
+            "wrap: no parameter of the optimizer is of a distributed model; call "
+            "sf.distribute(model) before it"
+        )
+    if scaler is not None:
+        for model in models:
+            model.scaler = scaler
+
+    def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        averaged = set()
+        for model in models:
+            if model not in _models:
+                continue  # detached
+            refusal = model.refusal_of_step()
+            if refusal:
+                raise _core.Error(f"optimizer.step: {refusal}")
+            averaged.update(map(id, model.parameters))
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and id(parameter) not in averaged:
+                    raise _core.Error(
+                        f"optimizer.step: a parameter of shape {tuple(parameter.shape)} has a "
+                        "gradient and is of no distributed model, so that it is this rank's alone; "
+                        "call sf.distribute(model) after the model has all its parameters"
+                    )
+
+    optimizer.register_step_pre_hook(look)
+    return optimizer
+
+
+def detach(model: torch.nn.Module) -> None:
+    """Ends what distribute began: hooks, threads and connections go, the model stays."""
+    distributed = _of(model, "detach")
+    model.__dict__.pop("_sparfuse", None)
+    model.__dict__.pop("no_sync", None)
+    _models.remove(distributed)
+    distributed.detach()
+
+
+def report(model: torch.nn.Module | None = None) -> Report:
+    """What the last step and all steps sent, and cost; a dict that prints as a table.
+
+    sent_bytes, received_bytes  what the transport handed over and took, forwards included
+    payload_bytes               what this rank contributed
+    density                     of the elements, those that this rank sent
+    exposed_seconds             that backward() waited for other ranks
+    residual_norm               of what was not sent yet
+    steps, plan, method         the plan as tensors of each unit
+    total                       of all steps: a dict of the first ones
+    """
+    return report_of(_of(model, "report"))
+
+
+@contextlib.contextmanager
+def trace(
+    path: Any, *, model: torch.nn.Module | None = None, ranks: Sequence[int] = (0,), steps: int = 1
+) -> Iterator[None]:
+    """Writes what the next steps did, and when, for Perfetto or chrome://tracing."""
+    with trace_of(_of(model, "trace"), path, ranks, steps, dist.get_rank()):
+        yield
+
+
+def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
+    """What this rank has not sent yet, by parameter: tensors and numbers only.
+
+    Save one of each rank beside the model and the optimizer; torch.load(weights_only=True) reads it.
+    """
+    return _state.state_of(_of(model, "state_dict"))
+
+
+def load_state_dict(
+    model: torch.nn.Module | None,
+    state: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    change: str = "mean",
+) -> None:
+    """Goes on from what state_dict returned: of this rank, or a list of all ranks.
+
+    change  of another number of ranks than then, which needs the list: "mean" gives every rank the
+            mean of what was not sent, so that as much is still to be applied; "reset" drops it.
+    """
+    _state.load_state(_of(model, "load_state_dict"), state, change)
+
+
+@atexit.register
+def _end() -> None:
+    for distributed in _models:
+        distributed.detach()
+    _models.clear()

@@ -1,0 +1,37 @@
+"""The names of torch that are not public, in one place: tests try them on each version."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable
+
+import torch
+
+_engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined]
+
+
+def current_task() -> int:
+    """A number of the backward pass that this thread runs; nested ones have their own."""
+    return torch._C._current_graph_task_id()
+
+
+def at_end_of_backward(call: Callable[[], None]) -> None:
+    """Calls it before backward() returns, on the thread that called backward(), which raises what
+    it raises. Only inside of a backward pass; the pass owns `call`, and drops it if it fails."""
+    _engine.queue_callback(call)
+
+
+def nesting() -> int:
+    """How many backward passes of this thread are within one another."""
+    depth = 0
+    frame: Any = sys._getframe()
+    while frame is not None:
+        depth += frame.f_code.co_name == "_engine_run_backward"
+        frame = frame.f_back
+    return depth
+
+
+def is_compiled() -> bool:
+    """Whether compiled autograd runs backward passes, which calls nobody at their end."""
+    compiled = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiled, "compiled_autograd_enabled", False))

@@ -1,0 +1,116 @@
+"""A communication hook for those who keep DistributedDataParallel."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+import torch
+
+from sparfuse import _core
+from sparfuse.torch import _start
+
+
+class HookState:
+    """What the hook knows from bucket to bucket."""
+
+    def __init__(self, method: Any, model: Any, group: Any, options: dict[str, Any]) -> None:
+        self.method = method
+        self.group = group
+        self.options = options
+        self.rank: Any = None
+        self.places: dict[int, int] = {}
+        self._waiting: list[tuple[Any, Any]] = []
+        self._given: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._staged: list[torch.Tensor] = []
+        if model is not None:
+            inner = model.module if hasattr(model, "register_comm_hook") else model
+            self._start(_start.trained(inner.named_parameters()))
+
+    def _start(self, layout: list[tuple[str, torch.nn.Parameter]]) -> None:
+        made = _start.start_rank(self.method, layout, self.group, self.options)
+        self.rank = made._ranks
+        self.places = {id(parameter): place for place, (_, parameter) in enumerate(layout)}
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        if self.rank is not None:
+            self.rank.close()
+        atexit.unregister(self.close)
+
+    def take(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        pairs = list(zip(bucket.parameters(), bucket.gradients()))
+        if self.rank is not None:
+            if not self._waiting:
+                self.rank.begin(1.0, self.rank.keeps_something)
+            self._announce(pairs)
+        self._given += pairs
+        self._waiting.append((future, bucket.buffer()))
+        if bucket.is_last():
+            self._finish()
+        return future
+
+    def _announce(self, pairs: list[tuple[torch.nn.Parameter, torch.Tensor]]) -> None:
+        for parameter, grad in pairs:
+            place = self.places.get(id(parameter))
+            if place is None:
+                raise _core.ConfigError(
+                    f"DDP gives a parameter of shape {tuple(parameter.shape)} that the hook's model "
+                    "has not; give sf.comm_hook the model that DDP wraps"
+                )
+            plain = grad.to(torch.float32).contiguous()
+            self._staged.append(plain)
+            self.rank.announce(place, plain.data_ptr(), plain.numel())
+
+    def _finish(self) -> None:
+        if self.rank is None:  # the first step tells the layout
+            names = [(f"parameter {i}", p) for i, (p, _) in enumerate(self._given)]
+            self._start(names)
+            self.rank.begin(1.0, self.rank.keeps_something)
+            self._announce(self._given)
+        try:
+            self.rank.end_backward("")
+            kind, rank, text = self.rank.finish()
+            if kind == "nonfinite":
+                raise _core.NumericError(f"rank {rank}: {text}")
+            if kind == "refused":
+                raise _core.ConfigError(f"rank {rank}: {text}")
+            for parameter, grad in self._given:
+                self._write(self.places[id(parameter)], grad)
+            for future, buffer in self._waiting:
+                future.set_result(buffer)
+        finally:
+            self._waiting.clear()
+            self._given.clear()
+            self._staged.clear()
+
+    def _write(self, place: int, grad: torch.Tensor) -> None:
+        if grad.dtype is torch.float32 and grad.is_contiguous():
+            self.rank.copy_averages([(place, grad.data_ptr())])
+            return
+        plain = torch.empty(grad.shape, dtype=torch.float32)
+        self.rank.copy_averages([(place, plain.data_ptr())])
+        grad.copy_(plain)
+
+
+def _hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations, as objects
+    return state.take(bucket)
+
+
+def comm_hook(
+    method: Any,
+    model: torch.nn.Module | None = None,
+    *,
+    density: float | None = None,
+    group: Any = None,
+    **options: Any,
+) -> tuple[HookState, Any]:
+    """For DistributedDataParallel: ddp.register_comm_hook(*sf.comm_hook("safusion", ddp)).
+
+    Buckets only say what is ready: units, their order and what is kept from step to step are the
+    method's, by parameter. Without `model` the first step tells the layout, and parameters are
+    called "parameter 0", ...
+    """
+    given = {"density": density, **options}
+    return HookState(method, model, group, given), _hook

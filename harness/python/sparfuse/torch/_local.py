@@ -1,0 +1,102 @@
+"""Local steps: ranks train apart and average what they moved by, every so many steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from sparfuse import _core
+from sparfuse.torch import _start
+
+
+class _Round:
+    """What is exchanged: by how much each parameter has moved since all ranks were alike."""
+
+    def __init__(self, rank: Any, parameters: list[torch.Tensor], outer: Any) -> None:
+        self.rank = rank
+        self.parameters = parameters
+        self.outer = outer
+        self.anchors = [parameter.detach().clone() for parameter in parameters]
+
+    @torch.no_grad()
+    def exchange(self) -> None:
+        moved = [
+            (anchor - parameter).to(torch.float32).contiguous()
+            for anchor, parameter in zip(self.anchors, self.parameters)
+        ]
+        self.rank.begin(1.0, self.rank.keeps_something)
+        for index, tensor in enumerate(moved):
+            self.rank.announce(index, tensor.data_ptr(), tensor.numel())
+        self.rank.end_backward("")
+        kind, rank, text = self.rank.finish()
+        if kind != "fine":
+            raise _core.NumericError(f"rank {rank}: {text}")
+        self.rank.copy_averages([(i, tensor.data_ptr()) for i, tensor in enumerate(moved)])
+        for parameter, anchor, average in zip(self.parameters, self.anchors, moved):
+            parameter.copy_(anchor)
+            parameter.grad = average.to(parameter.dtype)
+        self.outer.step()
+        for parameter, anchor in zip(self.parameters, self.anchors):
+            anchor.copy_(parameter)
+            parameter.grad = None
+
+
+@contextlib.contextmanager
+def local_steps(
+    model: torch.nn.Module,
+    inner: torch.optim.Optimizer,
+    outer: torch.optim.Optimizer | None = None,
+    *,
+    every: int,
+    fragments: int = 1,
+    delay: int = 0,
+    mix: float = 0.0,
+    method: Any = "dense",
+    group: Any = None,
+    **options: Any,
+) -> Iterator[torch.nn.Module]:
+    """Within it each rank trains alone; after every `every` steps of `inner` one exchange.
+
+    By how much the parameters have moved is averaged as a gradient is, by any method, and `outer`
+    (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the average from where all
+    ranks were alike. `fragments`, `delay` and `mix` are not there yet.
+    """
+    if every < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
+        raise _core.ConfigError(
+            f"local_steps: every = {every}, fragments = {fragments}, delay = {delay}: expected every "
+            "to be a multiple of fragments, and delay below every / fragments"
+        )
+    if fragments > 1 or delay > 0 or mix != 0.0:
+        raise _core.UnsupportedError(
+            "local_steps: fragments, delay and mix need a strategy that sends while steps go on; "
+            "write fragments=1, delay=0, mix=0"
+        )
+    refusal = _start.refusal_of_model(model)
+    if getattr(model, "_sparfuse", None) is not None:
+        refusal = (
+            "the model is distributed, so that its gradients are averaged in each step; detach it"
+        )
+    layout = _start.trained(model.named_parameters())
+    rank = _start.start_rank(method, layout, group, options, refusal)._ranks
+    _start.broadcast_state(model, group)
+    parameters: list[torch.Tensor] = [parameter for _, parameter in layout]
+    if outer is None:
+        outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
+    exchange = _Round(rank, parameters, outer)
+    steps = 0
+
+    def count(*_: Any) -> None:
+        nonlocal steps
+        steps += 1
+        if steps % every == 0:
+            exchange.exchange()
+
+    handle = inner.register_step_post_hook(count)
+    try:
+        yield model
+    finally:
+        handle.remove()
+        rank.close()

@@ -1,0 +1,356 @@
+"""One model whose gradients are averaged while backward passes run."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from sparfuse import _core
+from sparfuse.torch import _autograd
+
+_numbers = itertools.count()
+_open: dict[int, list[DistributedModel]] = {}  # by backward pass: those that it gave gradients
+
+_IN_SEGMENTS = (
+    "a checkpointed segment runs its backward pass within another one that has not reached a "
+    "parameter yet, so that nothing tells where backward ends; write "
+    "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
+)
+
+
+class _End:
+    """What a backward pass calls at its end; one that fails drops it instead."""
+
+    def __init__(self, model: DistributedModel, task: int) -> None:
+        self._model = model
+        self._task = task
+
+    def __call__(self) -> None:
+        self._model._backward_ended(self._task)
+
+
+class DistributedModel:
+    """The hooks on a module's parameters, and the rank that they feed.
+
+    A copy of the module has none of it: copies and pickles of this object are None.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        method: Any,
+        layout: list[tuple[str, torch.nn.Parameter]],
+        nonfinite: str,
+        undo: bool,
+    ) -> None:
+        self.number = next(_numbers)
+        self.module = weakref.ref(module)
+        self.method = method
+        self.rank = method._ranks
+        self.names = [name for name, _ in layout]
+        self.parameters = [parameter for _, parameter in layout]
+        self.scaler: Any = None
+        self.nonfinite = nonfinite
+        self.totals: dict[str, float] = {}
+        self.local = False  # gradients are sums of this rank alone
+        self._all = list(module.parameters())
+        self._dtypes = [parameter.dtype for parameter in self.parameters]
+        self._keep = undo and self.rank.keeps_something
+        self._no_sync = 0
+        self._task = -1
+        self._end: Any = None  # weak reference to the end of the backward pass at hand
+        self._sync = False
+        self._grads: dict[int, torch.Tensor] = {}
+        self._staged: list[torch.Tensor] = []
+        self._refusal = ""
+        self._averaged: tuple[torch.Tensor, int] | None = None
+        self._not_cleared = False
+        self._uncleared_in = -1  # a pass, perhaps of torch.autograd.grad, which accumulates nothing
+        self._handles: list[Any] = []
+        self._tracing: Any = None
+
+    # --- Hooks ---
+
+    def attach(self) -> None:
+        for index, parameter in enumerate(self.parameters):
+            self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook_of(index)))
+        self._smallest = min(
+            range(len(self.parameters)), key=lambda i: (self.parameters[i].numel(), i)
+        )
+        smallest = self.parameters[self._smallest]
+        self._handles.append(smallest.register_hook(self._look_before))
+
+    def _hook_of(self, index: int) -> Any:
+        def hook(parameter: torch.Tensor) -> None:
+            self._ready(index, parameter)
+
+        return hook
+
+    def _look_before(self, gradient: torch.Tensor) -> None:
+        """Before a gradient is accumulated: whether the averages of the last pass are still there."""
+        grad = self.parameters[self._smallest].grad
+        if self._averaged is None or grad is None or grad is not self._averaged[0]:
+            return
+        if grad._version == self._averaged[1] or bool(grad.any()):
+            self._uncleared_in = _autograd.current_task()
+
+    def _ready(self, index: int, parameter: torch.Tensor) -> None:
+        if self._end is None or self._end() is None:
+            self._begin()
+        elif _autograd.current_task() != self._task and _autograd.nesting() < 2:
+            raise _core.Error(
+                "two backward passes of one model at once, in two threads; expected one after the "
+                "other"
+            )
+        if not self._sync or self._refusal:
+            return
+        grad = parameter.grad
+        assert grad is not None
+        self._grads[index] = grad
+        if grad.dtype is torch.float32 and grad.is_contiguous() and not grad.requires_grad:
+            self.rank.announce(index, grad.data_ptr(), grad.numel())
+        else:
+            self._ready_otherwise(index, parameter, grad)
+
+    def _ready_otherwise(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
+        self._refusal = self._refusal_of(index, parameter, grad)
+        if self._refusal:
+            return
+        plain = grad.detach().to(torch.float32).contiguous()
+        self._staged.append(plain)
+        self.rank.announce(index, plain.data_ptr(), plain.numel())
+
+    def _refusal_of(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> str:
+        name = self.names[index]
+        if grad.layout is not torch.strided:
+            return (
+                f'the gradient of "{name}" is sparse ({grad.layout}); write '
+                "Embedding(..., sparse=False)"
+            )
+        if grad.requires_grad:
+            return (
+                f'the gradient of "{name}" needs a gradient itself (create_graph=True); compute the '
+                "penalty within sf.no_sync, or by torch.autograd.grad, and call backward once"
+            )
+        if grad.device.type != "cpu" or parameter.dtype != self._dtypes[index]:
+            return (
+                f'"{name}" is of {parameter.dtype} on {grad.device} now and was of '
+                f"{self._dtypes[index]} on cpu; move and cast the model before sf.distribute"
+            )
+        return ""
+
+    def _begin(self) -> None:
+        if self._task in _open or self.rank.in_step:  # it failed midway
+            _open.pop(self._task, None)
+            self._drop()
+            if self.rank.in_step:
+                self.rank.give_up(
+                    "backward() ended with an error midway, so that there are no averages"
+                )
+        if _autograd.is_compiled():
+            raise _core.UnsupportedError(
+                "compiled autograd tells nobody that backward has ended, and 0 bytes were sent; "
+                "compile the module alone: torch.compile(model), without compiled autograd"
+            )
+        if _autograd.nesting() > 1:
+            raise _core.UnsupportedError(_IN_SEGMENTS)
+        self._task = _autograd.current_task()
+        end = _End(self, self._task)
+        self._sync = self._no_sync == 0
+        if self._sync:
+            self.rank.begin(self._scale(), self._keep)
+            _open.setdefault(self._task, []).append(self)
+        else:
+            self.local = True
+        _autograd.at_end_of_backward(end)
+        self._end = weakref.ref(end)
+
+    def _scale(self) -> float:
+        scaler = self.scaler
+        return float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 1.0
+
+    def _drop(self) -> None:
+        self._grads.clear()
+        self._staged.clear()
+        self._refusal = ""
+
+    # --- The end of a backward pass ---
+
+    def _backward_ended(self, task: int) -> None:
+        self._accumulated()
+        self._end = None  # also where an error's traceback keeps it
+        models = _open.pop(task, [])
+        # All are announced before any is waited for, in one order: ranks may end them in another.
+        models.sort(key=lambda model: model.number)
+        errors = []
+        for step in (DistributedModel._announce_rest, DistributedModel._finish):
+            for model in models:
+                try:
+                    step(model)
+                except BaseException as error:  # noqa: BLE001  (the other models must not hang)
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _accumulated(self) -> None:
+        self._not_cleared = self._not_cleared or self._uncleared_in == self._task
+        self._averaged, self._uncleared_in = None, -1
+
+    def _announce_rest(self) -> None:
+        self._accumulated()
+        self._end = None
+        refusal = self._refusal or self._refusal_at_end()
+        self._refusal = refusal
+        self.rank.end_backward(refusal)
+
+    def _refusal_at_end(self) -> str:
+        not_cleared, self._not_cleared = self._not_cleared, False
+        if not_cleared and self.rank.sparsified:
+            return (
+                "gradients were added to the averages of the step before; call "
+                "optimizer.zero_grad() before backward(), or accumulate within model.no_sync()"
+            )
+        for index, grad in self._grads.items():
+            now = self.parameters[index].grad
+            if now is grad:
+                continue
+            name = self.names[index]
+            if now is None:
+                return (
+                    f'the gradient of "{name}" is gone at the end of backward (an optimizer that '
+                    "steps within backward?); step after backward(), when averages are there"
+                )
+            return (
+                f'the gradient of "{name}" was replaced after it was final (by a hook that came '
+                "after sf.distribute?); register it before, or change gradients after backward()"
+            )
+        return self._refusal_of_structure()
+
+    def _refusal_of_structure(self) -> str:
+        module = self.module()
+        if module is None:
+            return "the model that was distributed is gone; keep a reference to it"
+        now = list(module.parameters())
+        places = {id(parameter) for parameter in self.parameters}
+        same = len(now) == len(self._all) and all(a is b for a, b in zip(now, self._all))
+        if same and all(id(p) in places or not p.requires_grad for p in now):
+            return ""
+        known = {id(parameter) for parameter in self._all}
+        names = dict(zip(self.names, self.parameters))
+        again = "; call sf.detach(model) and sf.distribute(model) again"
+        for name, parameter in module.named_parameters():
+            if id(parameter) in places or not parameter.requires_grad:
+                continue
+            if id(parameter) in known:
+                return f'"{name}" was frozen at sf.distribute and requires a gradient now{again}'
+            if name in names:
+                return f'"{name}" was replaced by another parameter after sf.distribute{again}'
+            return f'"{name}" came after sf.distribute{again}'
+        self._all = now  # only parameters that are not trained came or went
+        return ""
+
+    def _finish(self) -> None:
+        refusal = self._refusal
+        try:
+            kind, rank, text = self.rank.finish()
+            self._count()
+            if self._tracing is not None:
+                self._tracing(self.rank.timeline())
+            if kind == "fine":
+                self._write()
+            elif kind == "refused":
+                raise _core.ConfigError(refusal or f"rank {rank}: {text}")
+            elif self.nonfinite == "raise" and self._scale_of_loss() is None:
+                raise _core.NumericError(f"rank {rank}: {text}")
+            else:
+                self._write_nan()
+            self.local = False
+        finally:
+            self._drop()
+
+    def _scale_of_loss(self) -> float | None:
+        return None if self.scaler is None or not self.scaler.is_enabled() else self._scale()
+
+    def _targets(self) -> Iterator[tuple[int, torch.Tensor]]:
+        for index, parameter in enumerate(self.parameters):
+            if parameter.grad is None:
+                if not parameter.requires_grad:
+                    continue
+                parameter.grad = torch.empty_like(parameter)
+            yield index, parameter.grad
+
+    def _write(self) -> None:
+        direct, others = [], []
+        for index, grad in self._targets():
+            if grad.dtype is torch.float32 and grad.is_contiguous():
+                direct.append((index, grad.data_ptr()))
+            else:
+                plain = torch.empty(grad.shape, dtype=torch.float32)
+                direct.append((index, plain.data_ptr()))
+                others.append((grad, plain))
+        self.rank.copy_averages(direct)
+        with torch.no_grad():
+            for grad, plain in others:
+                grad.copy_(plain)
+        smallest = self.parameters[self._smallest].grad
+        if smallest is not None:
+            self._averaged = (smallest, smallest._version)
+
+    def _write_nan(self) -> None:
+        with torch.no_grad():
+            for _, grad in self._targets():
+                grad.fill_(float("nan"))
+
+    def _count(self) -> None:
+        for key, value in self.rank.record().items():
+            self.totals[key] = self.totals.get(key, 0) + value
+
+    # --- What users call ---
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self._no_sync += 1
+        try:
+            yield
+        finally:
+            self._no_sync -= 1
+
+    def refusal_of_step(self) -> str:
+        """Why the gradients are not averages at present; empty if they are."""
+        if not self.rank.usable:
+            return "a step of its method failed, and gradients are this rank's alone"
+        if self.rank.in_step:
+            return (
+                "the last backward pass did not reach its end, and 0 bytes of it are averages: it "
+                "ended with an error, or ran under compiled autograd; call backward() again"
+            )
+        if self.local:
+            return (
+                "the last backward pass was within no_sync, and gradients are this rank's alone; "
+                "leave no_sync before the last micro-batch"
+            )
+        return ""
+
+    def detach(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for task in [task for task, models in _open.items() if self in models]:
+            del _open[task]
+        self._drop()
+        self.rank.close()
+
+    def __deepcopy__(self, memo: Any) -> None:
+        return None
+
+    def __reduce__(self) -> Any:
+        return (_nothing, ())
+
+
+def _nothing() -> None:
+    """What a pickled model has in the place of its rank."""

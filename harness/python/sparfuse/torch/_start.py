@@ -1,0 +1,208 @@
+"""Starts one rank of a method: what ranks must have in common is compared, then they connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sparfuse import _core
+from sparfuse._method import Method
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class _MethodOfRank(Method):
+    """A Method of which one rank is in this process."""
+
+    def __init__(self, place: dict[str, Any], *arguments: Any, **keywords: Any) -> None:
+        self._place = place
+        super().__init__(*arguments, **keywords)
+
+    def _make(self, **settings: Any) -> Any:
+        return _core._Rank(**self._place, **settings)
+
+
+def refusal_of(name: str, parameter: torch.Tensor) -> str:
+    """Why a parameter cannot be distributed; empty if it can."""
+    if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+        return f'"{name}" has no shape yet; run one forward pass before sf.distribute'
+    if type(parameter).__name__ == "DTensor" or hasattr(parameter, "device_mesh"):
+        return (
+            f'"{name}" is a DTensor, a shard of a parameter; sf.distribute takes whole ones: call '
+            "it instead of fully_shard, not after it"
+        )
+    if parameter.device.type != "cpu":
+        return (
+            f'"{name}" is on {parameter.device}; sf.distribute serves models on the CPU so far: '
+            "write model.cpu() before it, or keep DDP for this model"
+        )
+    if parameter.dtype not in _DTYPES:
+        return (
+            f'"{name}" is of {parameter.dtype}; expected float32, bfloat16 or float16: write '
+            "model.float() before sf.distribute, or freeze it by requires_grad_(False)"
+        )
+    return ""
+
+
+def refusal_of_model(model: torch.nn.Module) -> str:
+    if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        return (
+            "the model is wrapped in DistributedDataParallel, which averages by itself; give "
+            "sf.distribute the module inside, ddp.module, without DDP, or keep DDP and write "
+            "ddp.register_comm_hook(*sf.comm_hook(method, ddp))"
+        )
+    if type(model).__name__.startswith("FSDP") or hasattr(model, "set_all_reduce_hook"):
+        return "the model is sharded by FSDP; sf.distribute takes a whole replica on each rank"
+    return ""
+
+
+def trained(named: Any) -> list[tuple[str, torch.nn.Parameter]]:
+    """In the order in which backward passes make gradients, about: the last layer first."""
+    return [(name, p) for name, p in named if p.requires_grad and _has_elements(p)][::-1]
+
+
+def _has_elements(parameter: torch.Tensor) -> bool:
+    lazy = isinstance(parameter, torch.nn.parameter.UninitializedParameter)
+    return lazy or parameter.numel() > 0
+
+
+def require_group() -> None:
+    if not dist.is_available() or not dist.is_initialized():
+        raise _core.ConfigError(
+            "there is no process group: call torch.distributed.init_process_group first (also in "
+            "one process alone)"
+        )
+
+
+def _gather(mine: Any, group: Any) -> list[Any]:
+    everybody: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(everybody, mine, group=group)
+    return everybody
+
+
+def _shown(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    """What differs first of what ranks said: what it is, and both values."""
+    for key in ("sparfuse", "torch", "method", "options", "layout"):
+        a, b = mine[key], theirs[key]
+        if a == b:
+            continue
+        if key == "options":
+            for option in sorted({*a, *b}):
+                if a.get(option) != b.get(option):
+                    return option, a.get(option), b.get(option)
+        if key == "layout":
+            for place, (x, y) in enumerate(zip(a, b)):
+                if x != y:
+                    return f"tensor {place} of the layout", x, y
+            return "tensors in the layout", len(a), len(b)
+        return key if key == "method" else f"version of {key}", a, b
+    return None
+
+
+def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
+    everybody = _gather(mine, group)
+    for rank, theirs in enumerate(everybody):
+        if theirs["refusal"]:
+            raise _core.ConfigError(f"rank {rank}: {theirs['refusal']}")
+    for rank, theirs in enumerate(everybody):
+        difference = _difference(everybody[0], theirs)
+        if difference:
+            what, first, other = difference
+            raise _core.ConfigError(
+                f"{what}: rank 0 has {_shown(first)}, rank {rank} {_shown(other)}; expected the "
+                "same model, method, options and versions on all ranks"
+            )
+    return everybody
+
+
+def _listener(hosts: list[str], own: str) -> Any:
+    """Where the group's own sockets are: GLOO_SOCKET_IFNAME, else towards the ranks' meeting."""
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    toward = os.environ.get("MASTER_ADDR", "")
+    others = [host for host in hosts if host != own]
+    if others and not interface:
+        try:
+            local = socket.gethostbyname(toward or "localhost").startswith("127.")
+        except OSError:
+            local = True
+        toward = others[0] if local else toward
+    return _core._TcpListener(interface, toward)
+
+
+def _one_by_one(value: Any) -> Any:
+    """As it compares and prints on every rank."""
+    if isinstance(value, Mapping):
+        return {str(k): _one_by_one(v) for k, v in value.items()}
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def start_rank(
+    method: Any,
+    layout: list[tuple[str, torch.nn.Parameter]],
+    group: Any,
+    options: dict[str, Any],
+    refusal: str = "",
+) -> Method:
+    """This process's rank of the method, connected to all others. Every rank raises what one does."""
+    require_group()
+    for name, parameter in layout:
+        refusal = refusal or refusal_of(name, parameter)
+    if not layout:
+        refusal = refusal or "the model has no parameter that requires a gradient"
+    own_host = socket.gethostname()
+    everybody = _agree(
+        {
+            "refusal": refusal,
+            "host": own_host,
+            "sparfuse": _core.__version__,
+            "torch": torch.__version__,
+            "method": _one_by_one(method),
+            "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
+            "layout": [(name, tuple(p.shape), str(p.dtype)) for name, p in layout],
+        },
+        group,
+    )
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    if options.get("threads") is None:
+        options = {**options, "threads": torch.get_num_threads()}
+    shapes = [(name, tuple(p.shape)) for name, p in layout]
+    error: BaseException | None = None
+    address = ""
+    try:
+        listener = _listener([other["host"] for other in everybody], own_host)
+        address = listener.address
+    except _core.Error as raised:
+        error = raised
+    said = _gather((address, str(error or "")), group)
+    if error:
+        raise error
+    for other, (_, text) in enumerate(said):
+        if text:
+            raise _core.ConfigError(f"rank {other}: {text}")
+    place = {"listener": listener, "addresses": [where for where, _ in said], "rank": rank}
+    return _MethodOfRank(place, method, world_size, shapes, **options)
+
+
+def broadcast_state(model: torch.nn.Module, group: Any) -> None:
+    """Parameters and buffers become rank 0's."""
+    if dist.get_world_size(group) == 1:
+        return
+    source = dist.get_global_rank(group, 0) if group is not None else 0
+    with torch.no_grad():
+        for tensor in [*model.parameters(), *model.buffers()]:
+            if tensor.numel() == 0:
+                continue
+            plain = tensor.detach().contiguous()
+            bytes_of = plain.reshape(-1).view(torch.uint8)
+            dist.broadcast(bytes_of, src=source, group=group)
+            if plain.data_ptr() != tensor.data_ptr():
+                tensor.copy_(plain)

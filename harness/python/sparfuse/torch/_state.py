@@ -1,0 +1,86 @@
+"""What a rank leaves to the next step, as tensors and numbers that torch.save can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from sparfuse import _core
+from sparfuse.torch._model import DistributedModel
+
+_KINDS = ("residuals", "velocities", "copies")
+
+
+def state_of(model: DistributedModel) -> dict[str, Any]:
+    found = model.rank.state()
+    state: dict[str, Any] = {
+        "rank": model.rank.rank,
+        "world_size": model.rank.world_size,
+        "method": model.method.name,
+        "steps": model.rank.steps,
+    }
+    for kind in _KINDS:
+        state[kind] = {
+            store: {name: torch.from_numpy(array) for name, array in tensors.items()}
+            for store, tensors in found[kind].items()
+        }
+    return state
+
+
+def load_state(model: DistributedModel, state: Any, change: str) -> None:
+    if change not in ("mean", "reset"):
+        raise _core.ConfigError(f'change = "{change}": expected "mean" or "reset"')
+    rank, world_size = model.rank.rank, model.rank.world_size
+    states = [state] if isinstance(state, Mapping) else list(state)
+    for one in states:
+        for key in ("rank", "world_size", "method", "steps", *_KINDS):
+            if key not in one:
+                raise _core.ConfigError(
+                    f'state has no "{key}"; expected what state_dict() returned'
+                )
+        if one["method"] != model.method.name:
+            raise _core.ConfigError(
+                f'state is of method "{one["method"]}", the model of "{model.method.name}"; '
+                "expected the same"
+            )
+    by_rank = {one["rank"]: one for one in states}
+    then = states[0]["world_size"] if states else 0
+    if then == world_size:
+        if rank not in by_rank:
+            raise _core.ConfigError(
+                f"state has rank {', '.join(map(str, by_rank))}; expected that of rank {rank}"
+            )
+        chosen = by_rank[rank]
+    else:
+        missing = [r for r in range(then) if r not in by_rank]
+        if missing or not states:
+            raise _core.ConfigError(
+                f"state is of {then} ranks, now there are {world_size}, and it lacks rank "
+                f"{', '.join(map(str, missing))}; expected a list of all {then}"
+            )
+        chosen = _mean([by_rank[r] for r in range(then)], drop=change == "reset")
+    arrays = {
+        kind: {
+            store: {name: tensor.numpy() for name, tensor in tensors.items()}
+            for store, tensors in chosen[kind].items()
+        }
+        for kind in _KINDS
+    }
+    model.rank.load_state(arrays, chosen["steps"])
+
+
+def _mean(states: list[Mapping[str, Any]], drop: bool) -> dict[str, Any]:
+    mean: dict[str, Any] = {"steps": states[0]["steps"]}
+    for kind in _KINDS:
+        mean[kind] = {}
+        if drop:
+            continue
+        for store in {store for state in states for store in state[kind]}:
+            given = [state[kind][store] for state in states if store in state[kind]]
+            mean[kind][store] = {
+                name: sum(tensors[name].double() for tensors in given).div(len(states)).float()
+                for name in given[0]
+            }
+    return mean

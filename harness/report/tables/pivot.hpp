@@ -1,0 +1,31 @@
+// Lays out an experiment's results as a paper does: axes of the experiment along rows and columns,
+// columns of its result table as the values between.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/results.hpp"
+#include "harness/wording/table.hpp"
+
+namespace sparfuse::harness {
+
+// Axes are keys of cells by name or path, as tables head them: "method", "workers", "link",
+// "recipe.learning_rate". Values are columns of the result table, by heading or metric:
+// "throughput", "step_seconds", "vs", "n"; none: the table's first.
+struct PivotRequest {
+  std::vector<std::string> rows, columns, values;
+};
+
+// A table for each part; several values of a cell are in one field, parted by semicolons, and kNone
+// stands where there is no cell. Throws Error{kConfig} for an axis or a value that no part has, and
+// for two cells in one place, with the axis that tells them apart.
+std::vector<Table> PivotTables(const std::vector<PartResult>& results, const PivotRequest& request,
+                               const Catalog& catalog);
+
+// One table of all parts as comma-separated numbers in base units: part, the rows' axes, and a
+// column for each value of each setting of the columns' axes. A field without a number is empty.
+std::string PivotCsv(const std::vector<PartResult>& results, const PivotRequest& request,
+                     const Catalog& catalog);
+
+}  // namespace sparfuse::harness

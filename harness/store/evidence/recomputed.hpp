@@ -1,0 +1,42 @@
+// Makes the numbers of a trial again, from the series that lie beside its trial.json.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/records/trial.hpp"
+
+namespace sparfuse::harness {
+
+// The measured steps that a trial's metrics are of.
+struct StepRange {
+  std::int64_t first = 0, last = 0;
+  std::size_t measured = 0, ranks = 0;
+  bool operator==(const StepRange&) const = default;
+};
+
+struct Recomputed {
+  std::optional<StepRange> steps;  // none without steps.npy, or if the trial has no numbers of ours
+  std::string differs;             // "" or the first number that the series do not give; a sentence
+  // The metrics that the trial states and that no series gives, by name; "draws" among them.
+  std::vector<std::string> unchecked;
+};
+
+// Whether the trial has numbers that its series should give: it ended well, and is not of others.
+bool HasNumbers(const Trial& trial);
+
+// Times, counts, rounds and results of evaluations. Numbers may differ by 1e-9, relative. Without
+// a layout the density is held to the column of steps.npy.
+//
+//   files  content by name; those that are no series of the trial are not looked at.
+Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files);
+
+// The same of a stored trial, whose series are read. One that cannot be read is as if it were not
+// there.
+Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& directory);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,179 @@
+// Tests what only transport `tcp` does: addresses, strangers, ranks that do not come, processes
+// that die. What all transports do is in conformance_test.cpp.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/errors.hpp"
+#include "tests/support/run_ranks.hpp"
+#include "tests/support/transport_cases.hpp"
+
+namespace sparfuse::testing {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kDeadline{20'000};
+
+int PortOf(const std::string& address) { return std::stoi(address.substr(address.find(' ') + 1)); }
+
+// A connection to a port of this host.
+Socket Connected(int port) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
+  HostAddress address = ParseHost("127.0.0.1", port);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address.storage), address.length),
+            0);
+  return socket;
+}
+
+std::string HostOf(const TcpListener& listener) {
+  return listener.address().substr(0, listener.address().find(' '));
+}
+
+TEST(TcpListener, ListensWhereItIsTold) {
+  EXPECT_EQ(HostOf(TcpListener()), "127.0.0.1");
+  EXPECT_EQ(HostOf(TcpListener("lo")), "127.0.0.1");
+  EXPECT_EQ(HostOf(TcpListener("127.0.0.2")), "127.0.0.2");
+  EXPECT_EQ(HostOf(TcpListener("", "127.0.0.3")), "127.0.0.1");
+  EXPECT_EQ(HostOf(TcpListener("", "no-such-host.invalid")), "127.0.0.1");
+  const std::string failure = FailureOf([] { TcpListener listener("nothing0"); });
+  EXPECT_SAYS(failure, "config: interface \"nothing0\": this host has none of that name");
+  EXPECT_SAYS(failure, "lo");
+  EXPECT_SAYS(FailureOf([] { TcpListener listener("192.0.2.1"); }),
+              "config: interface \"192.0.2.1\": cannot listen at 192.0.2.1");
+}
+
+TEST(TcpListener, TokensDiffer) {
+  const auto token = [](const TcpListener& listener) {
+    return listener.address().substr(listener.address().rfind(' '));
+  };
+  EXPECT_NE(token(TcpListener()), token(TcpListener()));
+}
+
+TEST(TcpTransport, AddressesThatNoListenerMadeAreRefused) {
+  for (const char* address : {"", "127.0.0.1", "127.0.0.1 0 00000000000000000000000000000000",
+                              "127.0.0.1 80 abc", "host 80 00000000000000000000000000000000"}) {
+    TcpListener listener;
+    const std::vector<std::string> addresses{address, listener.address()};
+    EXPECT_SAYS(FailureOf([&] {
+                  (void)MakeTcpWorld(std::move(listener), addresses, 1, 1, milliseconds(100));
+                }),
+                "config: ");
+  }
+}
+
+TEST(TcpTransport, StrangersAreTurnedAway) {
+  std::vector<TcpListener> listeners(2);
+  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
+  const int port = PortOf(addresses[0]);
+  // One says nothing, one speaks another protocol, one has no token.
+  std::vector<Socket> strangers;
+  for (int i = 0; i < 3; ++i) strangers.push_back(Connected(port));
+  const std::string http =
+      "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: everything there is\r\n\r\n";
+  ASSERT_GT(::send(strangers[1].get(), http.data(), http.size(), MSG_NOSIGNAL), 0);
+  const std::string zeros(48, '\0');
+  ASSERT_GT(::send(strangers[2].get(), zeros.data(), zeros.size(), MSG_NOSIGNAL), 0);
+  std::vector<std::unique_ptr<Communicator>> worlds(2);
+  std::thread other(
+      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
+  worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
+  other.join();
+  for (const Socket& stranger : strangers) {
+    char byte = 0;
+    EXPECT_LE(::recv(stranger.get(), &byte, 1, 0), 0);
+  }
+  int value = 5;
+  int received = 0;
+  const auto send = worlds[0]->Isend(1, 0, Bytes(value));
+  const auto receive = worlds[1]->Irecv(0, 0, Room(received));
+  while (!receive->Test()) worlds[1]->Idle(milliseconds(1));
+  EXPECT_EQ(received, 5);
+  // Later nobody listens.
+  Socket late(::socket(AF_INET, SOCK_STREAM, 0));
+  HostAddress address = ParseHost("127.0.0.1", port);
+  EXPECT_NE(::connect(late.get(), reinterpret_cast<sockaddr*>(&address.storage), address.length),
+            0);
+}
+
+TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
+  std::vector<TcpListener> listeners(3);
+  std::vector<std::string> addresses;
+  for (const auto& listener : listeners) addresses.push_back(listener.address());
+  const std::string failure = FailureOf([&] {
+    (void)MakeTcpWorld(std::move(listeners[0]), std::span(addresses).first(2), 0, 1,
+                       milliseconds(50));
+  });
+  EXPECT_SAYS(failure, "timeout: tcp: no connection between rank 0 at 127.0.0.1:" +
+                           std::to_string(PortOf(addresses[0])) + " and rank 1 at 127.0.0.1:" +
+                           std::to_string(PortOf(addresses[1])) + " within 50 ms");
+  // Its port is closed.
+  const std::string gone = FailureOf([&] {
+    (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
+  });
+  EXPECT_SAYS(gone, "comm: tcp: rank 1 at 127.0.0.1 does not reach rank 0 at 127.0.0.1:" +
+                        std::to_string(PortOf(addresses[0])) + " (Connection refused)");
+}
+
+TEST(TcpTransport, AnswerOfAnotherWorldIsRefused) {
+  std::vector<TcpListener> listeners(2);
+  const std::vector<std::string> addresses{listeners[0].address(), listeners[1].address()};
+  std::vector<std::string> others = addresses;
+  others[0].back() = others[0].back() == '0' ? '1' : '0';
+  std::thread first([&] {
+    EXPECT_SAYS(FailureOf([&] {
+                  (void)MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, milliseconds(500));
+                }),
+                "no connection between rank 0");
+  });
+  EXPECT_SAYS(
+      FailureOf([&] { (void)MakeTcpWorld(std::move(listeners[1]), others, 1, 1, kDeadline); }),
+      "is not rank 0 of 2");
+  first.join();
+}
+
+// The kernel closes the connections of a process that is killed: all ranks know it at once,
+// whomever they wait for.
+TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
+  std::vector<TcpListener> listeners(3);
+  std::vector<std::string> addresses;
+  for (const auto& listener : listeners) addresses.push_back(listener.address());
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    listeners[0] = TcpListener();
+    listeners[1] = TcpListener();
+    const auto world = MakeTcpWorld(std::move(listeners[2]), addresses, 2, 1, kDeadline);
+    while (true) world->Idle(std::chrono::seconds(1));
+  }
+  std::vector<std::unique_ptr<Communicator>> worlds(2);
+  std::thread other(
+      [&] { worlds[1] = MakeTcpWorld(std::move(listeners[1]), addresses, 1, 1, kDeadline); });
+  worlds[0] = MakeTcpWorld(std::move(listeners[0]), addresses, 0, 1, kDeadline);
+  other.join();
+  int value = 0;
+  const auto receive = worlds[0]->Irecv(1, 0, Room(value));
+  EXPECT_FALSE(receive->Test());
+  kill(child, SIGKILL);
+  EXPECT_EQ(FailureOf([&] {
+              while (!receive->Test()) worlds[0]->Idle(kDeadline);
+            }),
+            "comm: rank 2 is lost");
+  // A rank that leaves for it says for whom.
+  listeners.clear();
+  waitpid(child, nullptr, 0);
+  worlds[0].reset();
+  const auto later = worlds[1]->Irecv(0, 0, Room(value));
+  EXPECT_EQ(FailureOf([&] {
+              while (!later->Test()) worlds[1]->Idle(kDeadline);
+            }),
+            "comm: rank 2 is lost");
+}
+
+}  // namespace
+}  // namespace sparfuse::testing

@@ -1,0 +1,18 @@
+// Feeds arbitrary bytes to the decoder of images: it gives all pixels of one, or refuses it as
+// data.
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "workloads/data/image.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace sparfuse;
+  try {
+    const workloads::Image image = workloads::DecodeImage({data, size}, "fuzz");
+    fuzz::Require(image.pixels.size() == 3 * image.width * image.height, "a value for each pixel");
+  } catch (const Error& error) {
+    fuzz::Require(error.kind() == FailureKind::kData, "refused for another reason than its bytes");
+  }
+  return 0;
+}

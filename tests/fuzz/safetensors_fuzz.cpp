@@ -1,0 +1,30 @@
+// Feeds arbitrary bytes to the reader of safetensors files. Tensors of what is accepted lie within
+// it, tile it, and have the size of their shape.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "workloads/weights/safetensors.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace sparfuse;
+  using fuzz::Require;
+  std::vector<workloads::StoredTensor> tensors;
+  if (!workloads::ReadSafeTensors({data, size}, tensors).empty()) return 0;
+  std::size_t bytes = 0;
+  for (const workloads::StoredTensor& tensor : tensors) {
+    Require(tensor.bytes.data() >= data && tensor.bytes.data() + tensor.bytes.size() <= data + size,
+            "a tensor lies within the file");
+    bytes += tensor.bytes.size();
+    if (tensor.type == "F32") Require(tensor.bytes.size() == 4 * tensor.numel(), "as its shape");
+    try {
+      Require(workloads::ValuesOf(tensor).size() == tensor.numel(), "as many values");
+    } catch (const Error& error) {
+      Require(error.kind() == FailureKind::kData, "refused for its values");
+    }
+  }
+  Require(bytes <= size - 10, "tensors do not overlap");
+  return 0;
+}

@@ -1,0 +1,832 @@
+"""What torch_test.py runs with a Python that has torch: torch_cases.py RANKS CASE...
+
+Forks the ranks, which run the cases one after the other over one gloo group each. Prints "CASE ok" for each that
+passed on all ranks; a rank that fails prints its traceback, and the others end within the time limit."""
+
+import copy
+import io
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import sparfuse
+import sparfuse.torch as sf
+
+warnings.filterwarnings("ignore")
+LIMIT_SECONDS = 240
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+# --- Models ---
+
+
+def mlp():
+    return nn.Sequential(
+        nn.Linear(24, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 8, 3), nn.Conv2d(8, 16, 3)
+        self.norm, self.last = nn.BatchNorm2d(8), nn.Linear(16 * 4, 10)
+
+    def forward(self, x):
+        x = F.relu(self.norm(self.first(x.view(-1, 1, 6, 6))))
+        return self.last(F.relu(self.second(x)).flatten(1))
+
+
+class Gpt(nn.Module):
+    """Tied embedding, two blocks."""
+
+    def __init__(self, words=50, width=32):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(8, width)
+        layer = lambda: nn.TransformerEncoderLayer(width, 4, 64, dropout=0.0, batch_first=True)
+        self.blocks = nn.ModuleList([layer(), layer()])
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens):
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+MODELS = {
+    "mlp": (mlp, lambda g: (torch.randn(8, 24, generator=g), torch.randint(10, (8,), generator=g))),
+    "conv": (
+        Conv,
+        lambda g: (torch.randn(8, 36, generator=g), torch.randint(10, (8,), generator=g)),
+    ),
+    "gpt": (
+        Gpt,
+        lambda g: (torch.randint(50, (4, 8), generator=g), torch.randint(50, (4, 8), generator=g)),
+    ),
+}
+
+
+def loss_of(model, batch):
+    inputs, targets = batch
+    out = model(inputs)
+    return F.cross_entropy(out.flatten(0, -2) if out.dim() == 3 else out, targets.flatten())
+
+
+def batches(name, rank, steps):
+    generator = torch.Generator().manual_seed(1000 + rank)
+    return [MODELS[name][1](generator) for _ in range(steps)]
+
+
+def gathered(value):
+    everybody = [None] * dist.get_world_size()
+    dist.all_gather_object(everybody, value)
+    return everybody
+
+
+class Oracle:
+    """sparfuse.Method, fed with what all ranks computed."""
+
+    def __init__(self, model, method, **options):
+        layout = [(n, tuple(p.shape)) for n, p in model.named_parameters() if p.requires_grad][::-1]
+        self.method = sparfuse.Method(method, dist.get_world_size(), layout, threads=1, **options)
+
+    def step(self, local):
+        gradients = [
+            {n: t.numpy() for n, t in grads.items() if t is not None} for grads in gathered(local)
+        ]
+        return self.method.step(gradients)
+
+
+def local_gradients(model, loss, allow_unused=False):
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    grads = torch.autograd.grad(
+        loss, [p for _, p in named], retain_graph=True, allow_unused=allow_unused
+    )
+    return {
+        n: None if g is None else g.detach().clone().contiguous() for (n, _), g in zip(named, grads)
+    }
+
+
+def require_equal(model, averages, exact=True, scale=1.0):
+    for name, parameter in model.named_parameters():
+        if name not in averages:
+            continue
+        expected = torch.from_numpy(averages[name]) * scale
+        found = parameter.grad.contiguous()
+        if exact:
+            assert torch.equal(found.view(torch.int32), expected.view(torch.int32)), (
+                name,
+                found,
+                expected,
+            )
+        else:
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def raises(kind, text, call):
+    try:
+        call()
+    except kind as error:
+        assert re.search(text, str(error)), f"{error!r} does not say {text!r}"
+        return str(error)
+    raise AssertionError(f"nothing was raised; expected {text!r}")
+
+
+def made(name="mlp", method="wfbp", density=0.05, **options):
+    torch.manual_seed(dist.get_rank())  # unlike models: distribute makes them alike
+    model = MODELS[name][0]()
+    return sf.distribute(model, method, density=density, threads=1, deadline_seconds=20, **options)
+
+
+# --- Values ---
+
+METHODS = {
+    "dense": dict(method="dense"),
+    "topk": dict(method="wfbp"),
+    "dgc": dict(method="wfbp", sparsifier="dgc", feedback="momentum", clip=2.0),
+    "safusion": dict(method="safusion"),
+    "ssfusion": dict(method="ssfusion"),
+}
+
+
+def equals_method(name, options, steps=5):
+    options = {**options, "density": 0.05}
+    method = options.pop("method")
+    model = made(name, method, **options)
+    oracle = Oracle(model, method, **options)
+    optimizer = sf.wrap(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    for batch in batches(name, dist.get_rank(), steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss)
+        loss.backward()
+        require_equal(
+            model, oracle.step(local), exact=method != "dense" or dist.get_world_size() == 2
+        )
+        optimizer.step()
+    weights = gathered([p.detach().numpy().tobytes() for p in model.parameters()])
+    assert all(w == weights[0] for w in weights), "replicas differ"
+    sf.detach(model)
+
+
+for _model in MODELS:
+    for _method in METHODS:
+
+        def _equal(model=_model, method=_method):
+            equals_method(model, METHODS[method])
+
+        _equal.__name__ = f"equals_{_model}_{_method}"
+        case(_equal)
+
+
+@case
+def every_method():
+    for method in sparfuse.list_methods():
+        try:
+            Method = sparfuse.Method(
+                method["name"], dist.get_world_size(), [("w", (4,))], threads=1
+            )
+            del Method
+        except sparfuse.Error:
+            continue  # not with threads, or not with as many ranks
+        model = made("mlp", method["name"])
+        oracle = Oracle(model, method["name"], density=0.05)
+        for batch in batches("mlp", dist.get_rank(), 2):
+            model.zero_grad()
+            loss = loss_of(model, batch)
+            local = local_gradients(model, loss)
+            loss.backward()
+            require_equal(model, oracle.step(local), exact=False)
+        sf.detach(model)
+
+
+@case
+def accumulation():
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    for step in range(2):
+        model.zero_grad()
+        total = None
+        for micro, batch in enumerate(batches("mlp", dist.get_rank() + 10 * step, 3)):
+            loss = loss_of(model, batch) / 3
+            local = local_gradients(model, loss)
+            total = local if total is None else {n: total[n] + local[n] for n in total}
+            if micro < 2:
+                with model.no_sync():
+                    loss.backward()
+            else:
+                loss.backward()
+        require_equal(model, oracle.step(total))
+    sf.detach(model)
+
+
+@case
+def unused_on_one_rank_and_on_all():
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.maybe, self.never = (
+                nn.Linear(24, 10),
+                nn.Linear(24, 10),
+                nn.Linear(24, 10),
+            )
+
+        def forward(self, x):
+            out = self.body(x)
+            return out + self.maybe(x) if dist.get_rank() == 0 else out
+
+    MODELS["branches"] = (Branches, MODELS["mlp"][1])
+    model = made("branches")
+    oracle = Oracle(model, "wfbp", density=0.05)
+    for batch in batches("mlp", dist.get_rank(), 3):
+        model.zero_grad()
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss, allow_unused=True)
+        loss.backward()
+        require_equal(model, oracle.step(local))
+        assert model.never.weight.grad.count_nonzero() == 0
+    sf.detach(model)
+
+
+@case
+def frozen_and_bf16_and_channels_last():
+    torch.manual_seed(0)
+    model = Conv().to(memory_format=torch.channels_last)
+    model.last.bias.requires_grad_(False)
+    sf.distribute(model, "wfbp", density=0.05, threads=1)
+    oracle = Oracle(model, "wfbp", density=0.05)
+    for batch in batches("conv", dist.get_rank(), 3):
+        model.zero_grad()
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss)
+        loss.backward()
+        require_equal(model, oracle.step(local))
+        assert model.last.bias.grad is None
+    sf.detach(model)
+    model = mlp().to(torch.bfloat16)
+    sf.distribute(model, "wfbp", density=0.05, threads=1)
+    oracle = Oracle(model, "wfbp", density=0.05)
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    loss = loss_of(model, (batch[0].bfloat16(), batch[1]))
+    local = {n: g.float() for n, g in local_gradients(model, loss).items()}
+    loss.backward()
+    averages = oracle.step(local)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter.grad, torch.from_numpy(averages[name]).bfloat16()), name
+    sf.detach(model)
+
+
+@case
+def scaler_skips_on_all_ranks():
+    model = made(method="wfbp", sparsifier="dgc", feedback="momentum")
+    oracle = Oracle(model, "wfbp", density=0.05, sparsifier="dgc", feedback="momentum")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    sf.wrap(optimizer, scaler=scaler)
+    for step, batch in enumerate(batches("mlp", dist.get_rank(), 4)):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss)
+        before = sf.state_dict(model)
+        bad = step == 1
+        (scaler.scale(loss) * (float("inf") if bad and dist.get_rank() == 1 else 1)).backward()
+        if bad:
+            assert all(p.grad.isnan().all() for p in model.parameters())
+            after = sf.state_dict(model)
+            assert before["steps"] == after["steps"]
+            for kind in ("residuals", "velocities"):
+                for store, tensors in before[kind].items():
+                    for name, tensor in tensors.items():
+                        assert torch.equal(tensor, after[kind][store][name]), (kind, name)
+        else:
+            scale = scaler.get_scale()
+            require_equal(model, oracle.step(local), scale=scale)
+        scaler.step(optimizer)
+        scaler.update()
+        assert len(set(gathered(scaler.get_scale()))) == 1
+    weights = gathered([p.detach().clone() for p in model.parameters()])
+    assert all(torch.equal(a, b) for w in weights for a, b in zip(w, weights[0]))
+    sf.detach(model)
+
+
+@case
+def nan_raises_on_all_and_propagates():
+    model = made()
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    loss_of(model, batch).backward()
+    model.zero_grad()
+    bad = batch[0] * (float("nan") if dist.get_rank() == 1 else 1)
+    raises(
+        sparfuse.NumericError,
+        r"rank 1: .*tensor \"4\.bias\"",
+        lambda: loss_of(model, (bad, batch[1])).backward(),
+    )
+    model.zero_grad()
+    loss_of(model, batch).backward()  # the next one is as any
+    sf.detach(model)
+    model = made(nonfinite="propagate")
+    loss_of(model, (bad, batch[1])).backward()
+    assert model[0].weight.grad.isnan().all()
+    sf.detach(model)
+
+
+@case
+def failed_backward_and_the_next_one():
+    class Boom(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise RuntimeError("boom")
+
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    first, second = batches("mlp", dist.get_rank(), 2)
+    x = model[1](model[0](first[0]))
+    raises(
+        RuntimeError,
+        "boom",
+        lambda: F.cross_entropy(model[4](model[3](model[2](Boom.apply(x)))), first[1]).backward(),
+    )
+    for batch in (first, second):
+        model.zero_grad()
+        loss = loss_of(model, batch)
+        local = local_gradients(model, loss)
+        loss.backward()
+        require_equal(model, oracle.step(local))
+    sf.detach(model)
+
+
+@case
+def two_models_in_one_backward():
+    one, two = made(), made()
+    oracles = [Oracle(one, "wfbp", density=0.05), Oracle(two, "wfbp", density=0.05)]
+    for batch in batches("mlp", dist.get_rank(), 2):
+        one.zero_grad(), two.zero_grad()
+        losses = [loss_of(one, batch), loss_of(two, batch)]
+        locals_ = [local_gradients(one, losses[0]), local_gradients(two, losses[1])]
+        if dist.get_rank() == 1:
+            losses.reverse()
+        (losses[0] + losses[1]).backward()
+        require_equal(one, oracles[0].step(locals_[0]))
+        require_equal(two, oracles[1].step(locals_[1]))
+    sf.detach(one), sf.detach(two)
+
+
+@case
+def checkpoints():
+    for reentrant in (False, True):
+        model = made()
+        oracle = Oracle(model, "wfbp", density=0.05)
+        inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+        inputs.requires_grad_()
+        local = local_gradients(model, loss_of(model, (inputs, targets)))
+        hidden = checkpoint(model[:3], inputs, use_reentrant=reentrant)
+        F.cross_entropy(model[4](model[3](hidden)), targets).backward()
+        require_equal(model, oracle.step(local))
+        model.zero_grad()
+        if reentrant:
+            out = checkpoint(model, inputs, use_reentrant=True)
+            raises(
+                sparfuse.UnsupportedError,
+                "use_reentrant=False",
+                lambda: F.cross_entropy(out, targets).backward(),
+            )
+        sf.detach(model)
+
+
+@case
+def backward_in_another_thread():
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    local = local_gradients(model, loss)
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    require_equal(model, oracle.step(local))
+    sf.detach(model)
+
+
+@case
+def partial_backward_sends_zeros_for_the_rest():
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    local = local_gradients(model, loss)
+    loss.backward(inputs=[model[0].weight, model[4].weight])
+    require_equal(
+        model,
+        oracle.step({n: g if n in ("0.weight", "4.weight") else None for n, g in local.items()}),
+    )
+    sf.detach(model)
+
+
+@case
+def compiled_module():
+    model = made()
+    oracle = Oracle(model, "wfbp", density=0.05)
+    compiled = torch.compile(model, backend="aot_eager")
+    for batch in batches("mlp", dist.get_rank(), 2):
+        model.zero_grad()
+        local = local_gradients(model, loss_of(model, batch))
+        loss_of(compiled, batch).backward()
+        require_equal(model, oracle.step(local), exact=False)
+    sf.detach(model)
+
+
+@case
+def copies_and_pickles():
+    model = made()
+    names = list(model.state_dict())
+    assert names == list(mlp().state_dict())
+    other = copy.deepcopy(model)
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    with other.no_sync():
+        loss_of(other, batch).backward()  # it is a model as any: nothing is sent
+    optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+    sf.wrap(optimizer)
+    loss_of(model, batch).backward()
+    raises(sparfuse.Error, "of no distributed model", optimizer.step)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert torch.equal(loaded[0].weight, model[0].weight)
+    raises(sparfuse.ConfigError, "is not distributed", lambda: sf.report(loaded))
+    sf.detach(model)
+
+
+@case
+def state_resumes_bit_for_bit():
+    def run(model, optimizer, given):
+        for batch in given:
+            optimizer.zero_grad()
+            loss_of(model, batch).backward()
+            optimizer.step()
+
+    all_batches = batches("mlp", dist.get_rank(), 6)
+    options = dict(sparsifier="dgc", feedback="momentum", clip=2.0)
+    whole = made(**options)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.1)
+    run(whole, optimizer, all_batches[:3])
+    file = io.BytesIO()
+    torch.save({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)}, file)
+    run(whole, optimizer, all_batches[3:])
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = made(**options)
+    other.load_state_dict(saved["model"])
+    sf.load_state_dict(other, saved["sparfuse"])
+    run(other, torch.optim.SGD(other.parameters(), lr=0.1), all_batches[3:])
+    for a, b in zip(whole.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+    # Of twice as many ranks: as much is to be applied as before.
+    states = gathered(saved["sparfuse"])
+    for state in states:
+        state["world_size"] = 2 * len(states)
+    doubled = states + [{**state, "rank": state["rank"] + len(states)} for state in states]
+    sf.load_state_dict(other, doubled)
+    now = sf.state_dict(other)["residuals"]
+    for store, tensors in now.items():
+        for name, tensor in tensors.items():
+            mean = sum(s["residuals"][store][name].double() for s in doubled) / len(doubled)
+            assert torch.equal(tensor, mean.float())
+    raises(sparfuse.ConfigError, "it lacks rank", lambda: sf.load_state_dict(other, doubled[:-1]))
+    sf.detach(whole), sf.detach(other)
+
+
+@case
+def report_and_trace():
+    model = made()
+    with tempfile.TemporaryDirectory() as folder, sf.trace(folder + "/step.json"):
+        loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    report = sf.report()
+    kept = sum(max(1, round(0.05 * p.numel())) for p in model.parameters())
+    assert 0 < report["density"] < 0.08 and report["steps"] == 1, report
+    if dist.get_world_size() > 1:
+        assert report["sent_bytes"] > 0 and report["payload_bytes"] >= 8 * kept * 0.5, report
+    assert "residual_norm" in str(report)
+    sf.detach(model)
+
+
+@case
+def comm_hook_of_ddp():
+    for given in (True, False):
+        torch.manual_seed(0)
+        ddp = nn.parallel.DistributedDataParallel(mlp(), bucket_cap_mb=0.01)
+        plain = ddp.module
+        ddp.register_comm_hook(
+            *sf.comm_hook("wfbp", ddp if given else None, density=0.05, threads=1)
+        )
+        oracle = Oracle(plain, "wfbp", density=0.05)
+        for batch in batches("mlp", dist.get_rank(), 4):
+            ddp.zero_grad()
+            reference = copy.deepcopy(plain)
+            local = local_gradients(reference, loss_of(reference, batch))
+            loss_of(ddp, batch).backward()
+            require_equal(plain, oracle.step(local))
+
+
+@case
+def local_steps():
+    torch.manual_seed(dist.get_rank())
+    model = mlp()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    every, rounds = 3, 2
+    given = batches("mlp", dist.get_rank(), every * rounds)
+    with sf.local_steps(
+        model, inner, torch.optim.SGD(model.parameters(), lr=1.0), every=every, threads=1
+    ):
+        for number, batch in enumerate(given):
+            inner.zero_grad()
+            loss_of(model, batch).backward()
+            if number % every == every - 1:
+                # With rate 1 and no momentum the outer step is the mean of the ranks' parameters.
+                copy_ = [p.detach() - 0.1 * p.grad for p in model.parameters()]
+                means = [sum(each) / dist.get_world_size() for each in zip(*gathered(copy_))]
+            inner.step()
+        for parameter, mean in zip(model.parameters(), means):
+            torch.testing.assert_close(parameter.detach(), mean, rtol=1e-4, atol=1e-6)
+    raises(
+        sparfuse.UnsupportedError,
+        "fragments=1",
+        lambda: sf.local_steps(model, inner, every=4, fragments=2).__enter__(),
+    )
+
+
+@case
+def detached_many_times():
+    model = mlp()
+
+    def counts():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    for step in range(30):
+        sf.distribute(model, "wfbp", threads=1)
+        if step % 10 == 0:
+            loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+        sf.detach(model)
+        model.zero_grad()
+        if step == 4:
+            before = counts()
+    after = counts()
+    assert after[0] <= before[0] + 2 and after[1] <= before[1] + 1, (before, after)
+
+
+# --- Refusals ---
+
+
+@case
+def refusals_at_the_start():
+    double = mlp().double()
+    raises(
+        sparfuse.ConfigError,
+        "torch.float64; expected float32",
+        lambda: sf.distribute(double, "wfbp"),
+    )
+    ddp = nn.parallel.DistributedDataParallel(mlp())
+    raises(sparfuse.ConfigError, "register_comm_hook", lambda: sf.distribute(ddp, "wfbp"))
+    raises(sparfuse.ConfigError, "unknown method", lambda: sf.distribute(mlp(), "safusionn"))
+    raises(sparfuse.ConfigError, "no parameter", lambda: sf.distribute(nn.ReLU(), "wfbp"))
+    raises(
+        sparfuse.ConfigError,
+        'expected "raise"',
+        lambda: sf.distribute(mlp(), "wfbp", nonfinite="no"),
+    )
+    model = made()
+    raises(sparfuse.ConfigError, "distributed already", lambda: sf.distribute(model, "wfbp"))
+    sf.detach(model)
+    raises(sparfuse.ConfigError, "call sf.distribute", lambda: sf.detach(model))
+    if dist.get_world_size() == 1:
+        return
+    rank = dist.get_rank()
+    raises(
+        sparfuse.ConfigError,
+        r"density: rank 0 has 0.01, rank 1 0.02",
+        lambda: sf.distribute(mlp(), "wfbp", density=0.02 if rank == 1 else 0.01),
+    )
+    raises(
+        sparfuse.ConfigError,
+        r'method: rank 0 has "wfbp", rank 1 "safusion"',
+        lambda: sf.distribute(mlp(), "safusion" if rank == 1 else "wfbp"),
+    )
+    raises(
+        sparfuse.ConfigError,
+        "layout: rank 0 has",
+        lambda: sf.distribute(Conv() if rank == 1 else mlp(), "wfbp"),
+    )
+    raises(
+        sparfuse.ConfigError,
+        r"rank 1: .*float64",
+        lambda: sf.distribute(double if rank == 1 else mlp(), "wfbp"),
+    )
+
+
+@case
+def refusals_of_a_step():
+    inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
+    last = dist.get_world_size() - 1  # one rank alone does it, all raise
+
+    def check(text, spoil, model=None, loss=None):
+        model = model or made()
+        if dist.get_rank() == last:
+            spoil(model)
+        everybody = lambda: (loss or (lambda m: loss_of(m, (inputs, targets))))(model).backward()
+        raises(sparfuse.ConfigError, text, everybody)
+        sf.detach(model)
+
+    check(
+        '"0.extra.weight" came after sf.distribute', lambda m: m[0].add_module("extra", nn.Linear(2, 2))
+    )
+
+    def replace(m):
+        m[4].bias = nn.Parameter(torch.zeros(10))
+
+    check('"4.bias" was replaced', replace)
+    model = mlp()
+    model[0].bias.requires_grad_(False)
+    sf.distribute(model, "wfbp", threads=1)
+    check('"0.bias" was frozen at sf.distribute', lambda m: m[0].bias.requires_grad_(True), model)
+    check(
+        "was of torch.float32 on cpu",
+        lambda m: m.to(torch.bfloat16),
+        loss=lambda m: F.cross_entropy(m(inputs.to(m[0].weight.dtype)).float(), targets),
+    )
+
+    def drop(m):
+        m[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+
+    check("is gone at the end of backward", drop)
+    model = sf.distribute(
+        nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2)), "wfbp", threads=1
+    )
+    raises(sparfuse.ConfigError, "sparse=False", lambda: model(torch.arange(3)).sum().backward())
+    sf.detach(model)
+    model = made()
+    raises(
+        sparfuse.ConfigError,
+        "create_graph",
+        lambda: loss_of(model, (inputs, targets)).backward(create_graph=True),
+    )
+    sf.detach(model)
+    model = made()
+    loss_of(model, (inputs, targets)).backward()
+    raises(sparfuse.ConfigError, "zero_grad", lambda: loss_of(model, (inputs, targets)).backward())
+    model.zero_grad()
+    loss_of(model, (inputs, targets)).backward()
+    sf.detach(model)
+    model = made()
+    optimizer = sf.wrap(torch.optim.SGD(model.parameters(), lr=0.1))
+    with model.no_sync():
+        loss_of(model, (inputs, targets)).backward()
+    raises(sparfuse.Error, "within no_sync", optimizer.step)
+    sf.detach(model)
+
+
+# --- The world: each ends its processes ---
+
+
+def long_training(model):
+    for batch in batches("mlp", dist.get_rank(), 10_000):
+        model.zero_grad()
+        loss_of(model, batch).backward()
+
+
+@case
+def killed_rank():
+    model = made()
+    victim = dist.get_world_size() - 1
+    pids = gathered(os.getpid())
+    if dist.get_rank() == 0:
+        threading.Timer(
+            0.5, lambda: (gathered_at.append(time.time()), os.kill(pids[victim], signal.SIGKILL))
+        ).start()
+    gathered_at = []
+    try:
+        long_training(model)
+    except sparfuse.Error as error:
+        assert str(error) == f"rank {victim} is lost", error
+        if gathered_at:
+            assert time.time() - gathered_at[0] < 5  # a busy machine: a second on a quiet one
+        raises(
+            sparfuse.Error, "is lost", lambda: loss_of(model, batches("mlp", 0, 1)[0]).backward()
+        )
+        sf.detach(model)
+
+
+@case
+def stopped_rank():
+    torch.manual_seed(0)
+    model = sf.distribute(mlp(), "wfbp", threads=1, deadline_seconds=2)
+    victim = dist.get_world_size() - 1
+    pids = gathered(os.getpid())
+    if dist.get_rank() == 0:
+        threading.Timer(0.5, lambda: os.kill(pids[victim], signal.SIGSTOP)).start()
+    try:
+        long_training(model)
+    except sparfuse.Error as error:
+        assert f"rank {victim} does not answer" in str(error), error
+        sf.detach(model)
+    finally:
+        if dist.get_rank() == 0:
+            os.kill(pids[victim], signal.SIGKILL)
+
+
+@case
+def interrupt():
+    model = made()
+    if dist.get_rank() == 0:
+        threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        loss = loss_of(model, batches("mlp", 0, 1)[0])
+        raises(KeyboardInterrupt, "", loss.backward)
+        sf.detach(model)
+    else:
+        time.sleep(2)  # comes too late
+        raises(sparfuse.Error, "rank 0 is lost", loss_of(model, batches("mlp", 0, 1)[0]).backward)
+
+
+@case
+def forked_child():
+    model = made()
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    loss_of(model, batch).backward()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            raises(sparfuse.Error, "was forked off", lambda: loss_of(model, batch).backward())
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    model.zero_grad()
+    loss_of(model, batch).backward()
+    sf.detach(model)
+
+
+@case
+def exit_without_cleaning_up():
+    model = made()
+    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+
+
+def run(rank, ranks, names, store):
+    torch.set_num_threads(1)
+    signal.alarm(LIMIT_SECONDS)
+    for number, name in enumerate(names):
+        dist.init_process_group(
+            "gloo", init_method=f"file://{store}{number}", rank=rank, world_size=ranks
+        )
+        CASES[name]()
+        if name in ("killed_rank", "stopped_rank", "interrupt"):
+            print(f"{name} ok", flush=True)
+            return
+        dist.barrier()
+        if rank == 0:
+            print(f"{name} ok", flush=True)
+        dist.destroy_process_group()
+
+
+def main(ranks, names):
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for rank in range(ranks):
+            child = os.fork()
+            if child == 0:
+                try:
+                    run(rank, ranks, names, folder + "/store")
+                except BaseException:
+                    print(f"rank {rank}:", file=sys.stderr)
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                    os._exit(1)
+                sys.exit(0)
+            children.append(child)
+        ends = [os.waitpid(child, 0)[1] for child in children]
+    print("ends:", *(os.waitstatus_to_exitcode(end) for end in ends))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,97 @@
+"""Tests sparfuse.torch with real processes over gloo: torch_cases.py, run with a Python that has torch.
+
+That is the one that SPARFUSE_TORCH_PYTHON names, else this one. It must be of the version that the module was built
+for. Where it has no torch the tests are skipped, saying so."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get("SPARFUSE_TORCH_PYTHON", sys.executable)
+LIMIT_SECONDS = 280
+
+
+def why_not():
+    done = subprocess.run(
+        [
+            PYTHON,
+            "-c",
+            "import torch.distributed as d; assert d.is_gloo_available()\nimport sparfuse.torch",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    return (
+        f"{PYTHON} cannot import torch and sparfuse.torch ({done.stderr.strip().splitlines()[-1]}): "
+        "SPARFUSE_TORCH_PYTHON names a Python that can"
+    )
+
+
+WHY_NOT = why_not()
+
+
+def cases(*ends):
+    names = re.findall(r"^@case\ndef (\w+)", (HERE / "torch_cases.py").read_text(), re.MULTILINE)
+    return [name for name in names if name not in ENDS and name not in ends]
+
+
+ENDS = {
+    "killed_rank": [0, 0, -9],
+    "stopped_rank": [0, 0, -9],
+    "interrupt": [0, 0, 0],
+    "exit_without_cleaning_up": [0, 0, 0],
+}
+EQUAL = [
+    f"equals_{model}_{method}"
+    for model in ("mlp", "conv", "gpt")
+    for method in ("dense", "topk", "dgc", "safusion", "ssfusion")
+]
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class TorchTest(unittest.TestCase):
+    def run_cases(self, ranks, names, ends=None):
+        try:
+            done = subprocess.run(
+                [PYTHON, HERE / "torch_cases.py", str(ranks), *names],
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            self.fail(f"a hang: {error.stdout!r} {error.stderr!r}")
+        said = done.stdout + done.stderr
+        self.assertIn("ends: " + " ".join(map(str, ends or [0] * ranks)), said)
+        for name in names:
+            self.assertIn(f"{name} ok", done.stdout, said)
+
+    def test_two_ranks_equal_the_method_bit_for_bit(self):
+        self.run_cases(2, EQUAL)
+
+    def test_four_ranks_equal_the_method_bit_for_bit(self):
+        self.run_cases(4, EQUAL)
+
+    def test_cases_of_model_and_loop(self):
+        self.run_cases(2, cases())
+
+    def test_one_rank_alone(self):
+        self.run_cases(
+            1, ["equals_mlp_topk", "accumulation", "state_resumes_bit_for_bit", "report_and_trace"]
+        )
+
+    def test_processes_that_die_stop_or_are_interrupted(self):
+        for name, ends in ENDS.items():
+            with self.subTest(name):
+                self.run_cases(3, [name], ends)
+
+
+if __name__ == "__main__":
+    unittest.main()

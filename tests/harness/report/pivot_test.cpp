@@ -1,0 +1,132 @@
+// Tests tables that have axes of an experiment along rows and columns.
+#include "harness/report/tables/pivot.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/catalog/revisions.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/harness_fixture.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+// dense at 0.1 s, wfbp at 0.05 s and 0.04 s a step with 2 and 4 workers, in two blocks; syncea is
+// excluded with 4 workers and has not run with 2.
+class Pivots : public ::testing::Test {
+ protected:
+  Pivots()
+      : part_(ParseExperiment(
+                  TomlFile::Parse(
+                      "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = "
+                      "\"digits-resnet\"\n[[axis]]\nworkers = [2, 4]\n"
+                      "[[axis]]\nmethod = [\"dense\", \"wfbp\", \"syncea\"]\n"
+                      "[[exclude]]\nwhen = { method = \"syncea\", workers = 4 }\n"
+                      "reason = \"no, none\"\n",
+                      "f.toml"),
+                  catalog_, "/nonexistent")
+                  .parts[0]) {
+    for (const Cell& cell : part_.cells) {
+      if (cell.config.method == "syncea") continue;
+      const double step = cell.config.method == "dense" ? 0.1
+                          : cell.config.workers == 2    ? 0.05
+                                                        : 0.04;
+      for (const int block : {0, 1}) AddRow(cell, block, step);
+    }
+    result_ = ResultsOf({part_}, catalog_, rows_, "machine").front();
+    result_.part = &part_;
+    for (std::size_t i = 0; i < part_.cells.size(); ++i) result_.cells[i].cell = &part_.cells[i];
+  }
+
+  Table Text(const PivotRequest& request) const {
+    return PivotTables({result_}, request, catalog_).front();
+  }
+  std::string Csv(const PivotRequest& request) const {
+    return PivotCsv({result_}, request, catalog_);
+  }
+  std::string ErrorOf(const PivotRequest& request) const {
+    return testing::ErrorOf([&] { Text(request); });
+  }
+
+  Catalog catalog_ = SmallCatalog();
+  Part part_;
+  std::vector<TrialRow> rows_;
+  PartResult result_;
+
+ private:
+  void AddRow(const Cell& cell, int block, double step_seconds) {
+    TrialRow row;
+    row.config = cell.json;
+    row.config_hash = cell.config_hash;
+    row.revisions = nlohmann::json(RevisionsOf(catalog_, cell.config));
+    row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
+    row.system_hash = "machine";
+    row.status = "ok";
+    row.block = block;
+    row.metrics = {{"throughput", 64 / step_seconds},
+                   {"step_seconds", step_seconds},
+                   {"exposed_communication_seconds", 0},
+                   {"exchanges", 43},
+                   {"sent_bytes", 2500000}};
+    rows_.push_back(std::move(row));
+  }
+};
+
+using Row = std::vector<std::string>;
+
+TEST_F(Pivots, HaveAxesAlongRowsAndColumns) {
+  const Table table = Text({{"workers"}, {"method"}, {"step_seconds"}});
+  EXPECT_EQ(table.title, part_.title + ": step");
+  EXPECT_EQ(table.columns, Row({"workers", "dense", "wfbp", "syncea"}));
+  EXPECT_EQ(table.alignment, "lrrr");
+  ASSERT_EQ(table.rows.size(), 2u);
+  // Two blocks: marked where no column counts them. What did not run says so.
+  EXPECT_EQ(table.rows[0], Row({"2", "100 ms [1]", "50.0 ms [1]", "not run"}));
+  EXPECT_EQ(table.rows[1], Row({"4", "100 ms [1]", "40.0 ms [1]", "– [2]"}));
+  ASSERT_EQ(table.notes.size(), 2u);
+  EXPECT_TRUE(table.notes[0].starts_with("n = 2"));
+  EXPECT_EQ(table.notes[1], "no, none");
+}
+
+TEST_F(Pivots, HaveSeveralAxesAndValues) {
+  const Table table = Text({{"workload"}, {"method", "workers"}, {"throughput", "vs", "n"}});
+  EXPECT_EQ(table.columns, Row({"workload", "dense, 2", "wfbp, 2", "syncea, 2", "dense, 4",
+                                "wfbp, 4", "syncea, 4"}));
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(table.rows[0][1], "640 images/s ± 0.0 %; –; 2 [1]");
+  EXPECT_EQ(table.rows[0][5], "1\u2009600 images/s ± 0.0 %; 2.50x [2.50, 2.50]; 2 [1]");
+  EXPECT_EQ(table.title, part_.title + ": throughput; vs dense (95 %); n");
+  // The first value of the table, without any; a key in which no cell differs is an axis, too.
+  EXPECT_EQ(Text({{"mode"}, {"method", "workers"}, {}}).rows[0][0], "measured");
+}
+
+TEST_F(Pivots, AsNumbersAreInBaseUnits) {
+  EXPECT_EQ(Csv({{"workers"}, {"method"}, {"step_seconds", "vs dense", "n"}}),
+            "part,workers,dense step_seconds,dense vs throughput,dense n,wfbp step_seconds,"
+            "wfbp vs throughput,wfbp n,syncea step_seconds,syncea vs throughput,syncea n\n" +
+                part_.id + ",2,0.1,,2,0.05,2.0,2,,,0\n" + part_.id + ",4,0.1,,2,0.04,2.5,2,,,\n");
+}
+
+TEST_F(Pivots, NameWhatIsWrongAndWhatThereIs) {
+  const std::string axis = ErrorOf({{"worker"}, {"method"}, {}});
+  EXPECT_NE(axis.find("--pivot ROWS = \"worker\": expected axes of the experiment: method, workload, "
+                      "workers, sparsifier, density"),
+            std::string::npos)
+      << axis;
+  EXPECT_NE(ErrorOf({{"workers"}, {"methods"}, {}}).find("--pivot COLUMNS = \"methods\""),
+            std::string::npos);
+  EXPECT_NE(ErrorOf({{"method"}, {"method"}, {}}).find("\"method\" is named twice"),
+            std::string::npos);
+  const std::string value = ErrorOf({{"workers"}, {"method"}, {"speed"}});
+  EXPECT_NE(value.find("--columns \"speed\": expected columns of the table: throughput, vs "
+                       "throughput (\"vs dense (95 %)\"), step_seconds (\"step\")"),
+            std::string::npos)
+      << value;
+  const std::string two = ErrorOf({{"workload"}, {"method"}, {}});
+  EXPECT_NE(two.find("two cells of part"), std::string::npos) << two;
+  EXPECT_NE(two.find("they differ in workers (2, 4); expected that axis among ROWS or COLUMNS"),
+            std::string::npos)
+      << two;
+}
+
+}  // namespace
+}  // namespace sparfuse::harness

@@ -1,0 +1,236 @@
+"""Prepares and checks weights in each of their containers, made here byte by byte.
+
+  weights_test.py SPARFUSE
+"""
+
+import collections
+import io
+import json
+import os
+import pathlib
+import pickle
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+import zipfile
+
+PROGRAM = sys.argv.pop(1)
+WORKLOAD = "gpt-small"  # GPT-2's names: 3 layers of width 96, 63 tokens
+
+
+def shapes():
+    """The tensors of the workload's files, as Hugging Face names them."""
+    made = {"wte.weight": (63, 96), "wpe.weight": (64, 96), "ln_f.weight": (96,), "ln_f.bias": (96,)}
+    for i in range(3):
+        for name, shape in (("ln_1", (96,)), ("ln_2", (96,))):
+            made[f"h.{i}.{name}.weight"] = made[f"h.{i}.{name}.bias"] = shape
+        for name, rows, columns in (("attn.c_attn", 96, 288), ("attn.c_proj", 96, 96),
+                                    ("mlp.c_fc", 96, 384), ("mlp.c_proj", 384, 96)):
+            made[f"h.{i}.{name}.weight"] = (rows, columns)
+            made[f"h.{i}.{name}.bias"] = (columns,)
+    return made
+
+
+def made_tensors(prefix=""):
+    rng = random.Random(5)
+    tensors = {}
+    for name, shape in shapes().items():
+        numel = 1
+        for extent in shape:
+            numel *= extent
+        tensors[prefix + name] = (shape, struct.pack(f"<{numel}f", *(rng.gauss(0, 0.1)
+                                                                      for _ in range(numel))))
+    return tensors
+
+
+def safetensors(tensors, change=None, behind=b""):
+    header, offset = {}, 0
+    for name, (shape, data) in tensors.items():
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    if change:
+        change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + b"".join(d for _, d in tensors.values()) + behind
+
+
+class Storage:
+    def __init__(self, key, numel):
+        self.key, self.numel = key, numel
+
+
+def fake_torch():
+    """Modules that give pickles the names of PyTorch's."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+
+    def rebuild(*_):
+        raise AssertionError
+
+    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = rebuild
+    torch.FloatStorage = type("FloatStorage", (), {"__module__": "torch"})
+    sys.modules["torch"], sys.modules["torch._utils"] = torch, utils
+    return torch, rebuild
+
+
+class Tensor:
+    def __init__(self, rebuild, storage, shape):
+        self.parts = (rebuild, storage, shape)
+
+    def __reduce__(self):
+        rebuild, storage, shape = self.parts
+        strides, step = [], 1
+        for extent in reversed(shape):
+            strides.insert(0, step)
+            step *= extent
+        return rebuild, (storage, 0, shape, tuple(strides), False, collections.OrderedDict())
+
+
+def torch_file(tensors, legacy, nested=None, evil=False):
+    torch, rebuild = fake_torch()
+    table, datas = collections.OrderedDict(), {}
+    for i, (name, (shape, data)) in enumerate(tensors.items()):
+        table[name] = Tensor(rebuild, Storage(str(i), len(data) // 4), shape)
+        datas[str(i)] = data
+    if nested:
+        table = {nested: table, "step": 7}
+    if evil:
+        table["evil"] = os.system
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            if isinstance(value, Storage):
+                said = ("storage", torch.FloatStorage, value.key, "cpu", value.numel)
+                return (*said, None) if legacy else said
+            return None
+
+    def pickled(value):
+        file = io.BytesIO()
+        Pickler(file, protocol=2).dump(value)
+        return file.getvalue()
+
+    if legacy:
+        file = pickled(0x1950A86A20F9469CFC6C) + pickled(1001) + pickled({"little_endian": True})
+        file += pickled(table) + pickled(list(datas))
+        return file + b"".join(struct.pack("<q", len(d) // 4) + d for d in datas.values())
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickled(table))
+        archive.writestr("archive/byteorder", "little")
+        for key, data in datas.items():
+            archive.writestr(f"archive/data/{key}", data)
+    return file.getvalue()
+
+
+class Weights(unittest.TestCase):
+    def setUp(self):
+        self.home = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.home)
+        self.number = 0
+
+    def run_program(self, *words, check=None):
+        done = subprocess.run([PROGRAM, "weights", *map(str, words)], capture_output=True, text=True,
+                              timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
+        if check is not None:
+            self.assertEqual(done.returncode, check, done.stdout + done.stderr)
+        return done
+
+    def file(self, name, data):
+        path = self.home / name
+        path.write_bytes(data)
+        return path
+
+    def prepared(self, name, data):
+        """The safetensors file that is made of a file of this content."""
+        self.number += 1
+        made = f"made{self.number}"
+        self.run_program("prepare", made, "--from", self.file(name, data), check=0)
+        return (self.home / "weights" / f"{made}.safetensors").read_bytes(), made
+
+    def test_every_container_gives_the_same_file(self):
+        tensors = made_tensors("transformer.")
+        kept, name = self.prepared("a.safetensors", safetensors(tensors))
+        for form, data in (("zip.bin", torch_file(tensors, legacy=False)),
+                           ("old.pth", torch_file(tensors, legacy=True)),
+                           ("nested.pt", torch_file(tensors, legacy=True, nested="model_state"))):
+            self.assertEqual(self.prepared(form, data)[0], kept, form)
+        names = list(tensors)
+        shards = {"one.safetensors": names[:10], "two.safetensors": names[10:]}
+        for shard, part in shards.items():
+            self.file(shard, safetensors({n: tensors[n] for n in part}))
+        index = json.dumps({"weight_map": {n: s for s, part in shards.items() for n in part}}).encode()
+        self.assertEqual(self.prepared("m.safetensors.index.json", index)[0], kept)
+        done = self.run_program("check", WORKLOAD, name, check=0)
+        self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
+        self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
+
+    def refused(self, data, *parts):
+        path = self.file("bad.safetensors", data)
+        done = self.run_program("check", WORKLOAD, path)
+        self.assertNotEqual(done.returncode, 0)
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_files_that_are_not_well_formed_are_refused(self):
+        tensors = made_tensors()
+        good = safetensors(tensors)
+        length = int.from_bytes(good[:8], "little")
+
+        def changed(**keys):
+            return safetensors(tensors, lambda header: header["wte.weight"].update(keys))
+
+        self.refused(b"", "too short")
+        self.refused((1 << 40).to_bytes(8, "little") + good[8:], "its header would have")
+        self.refused((1).to_bytes(8, "little") + good[8:], "its header would have 1 bytes")
+        self.refused(good[:8] + b"[" + good[9:], "does not begin with {")
+        self.refused(good[:8] + b"{" * length + good[8 + length:], "header")
+        self.refused(changed(dtype="F31"), "unknown type F31")
+        self.refused(changed(shape=[63, 95]), "wte.weight", "data_offsets")
+        self.refused(changed(shape=[1 << 40, 1 << 40]), "larger than the file")
+        self.refused(changed(shape=[-63, -96]), "lacks dtype, shape or data_offsets")
+        self.refused(changed(data_offsets=[0, 1 << 50]), "data_offsets")
+        self.refused(safetensors(tensors, behind=b"more"), "bytes behind its tensors")
+        self.refused(good[:-4], "data_offsets")
+        twice = good[8:8 + length].replace(b'"wpe.weight"', b'"wte.weight"')
+        self.refused(good[:8] + twice + good[8 + length:], 'has "wte.weight" twice')
+        self.refused(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS")
+        self.refused(b"<!DOCTYPE html><html></html>", "HTML")
+        self.refused(torch_file(tensors, legacy=True), "weights prepare")
+        self.refused(torch_file(tensors, legacy=False), "weights prepare")
+
+    def test_files_of_another_model_are_named_by_their_tensors(self):
+        tensors = made_tensors()
+        without = {n: t for n, t in tensors.items() if n != "h.1.mlp.c_fc.bias"}
+        self.refused(safetensors(without), "nothing fills h.1.mlp.c_fc.bias")
+        self.refused(safetensors(tensors | {"h.7.ln_1.weight": ((96,), bytes(384))}),
+                     "unknown: h.7.ln_1.weight")
+        wide = tensors | {"h.0.attn.c_attn.weight": ((288, 96), tensors["h.0.attn.c_attn.weight"][1])}
+        self.refused(safetensors(wide), "h.0.attn.c_attn.weight [288, 96], expected [96, 288]")
+        other = tensors | {"lm_head.weight": ((63, 96), bytes(4 * 63 * 96))}
+        self.refused(safetensors(other), "lm_head.weight: differs from wte.weight")
+        nan = tensors | {"ln_f.bias": ((96,), struct.pack("<96f", *[0.0] * 95, float("nan")))}
+        self.refused(safetensors(nan), "element 95 of ln_f.bias is nan")
+        tied = tensors | {"lm_head.weight": tensors["wte.weight"]}
+        path = self.file("tied.safetensors", safetensors(tied))
+        self.assertIn("skipped  lm_head.weight: the same as wte.weight",
+                      self.run_program("check", WORKLOAD, path, check=0).stdout)
+
+    def test_pickles_are_not_run(self):
+        data = torch_file(made_tensors(), legacy=True, evil=True)
+        done = self.run_program("prepare", "evil", "--from", self.file("evil.pt", data))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it asks for posix.system", done.stderr)
+        for name, content, part in (("cut.pt", data[:200], "is no file of weights"),
+                                    ("page.bin", b"<html>", "is no file of weights")):
+            done = self.run_program("prepare", "bad", "--from", self.file(name, content))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(part, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
