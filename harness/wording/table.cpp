@@ -95,7 +95,7 @@ std::string Markdown(const Table& table, bool aligned) {
     }
     return text + "\n";
   };
-  std::string text = aligned ? "" : fmt::format("### {}\n\n", table.title);
+  std::string text = aligned || table.title.empty() ? "" : fmt::format("### {}\n\n", table.title);
   text += line(table.columns);
   text += "|";
   for (std::size_t c = 0; c < widths.size(); ++c)
