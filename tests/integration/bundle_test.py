@@ -40,7 +40,7 @@ class BundleTest(unittest.TestCase):
         done = subprocess.run(self.command(*arguments, results=results), env=environment, text=True,
                               capture_output=True, timeout=120, check=False, **options)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        return done.stdout + ("" if "--json" in arguments else done.stderr)
 
     def make_store(self, results, blocks=1, cores=None, methods='"wfbp"'):
         """Trials of one setting; with `cores` as another machine would have run them."""
@@ -217,7 +217,10 @@ class BundleTest(unittest.TestCase):
                                          "cards": [{"index": 0, "name": words, "uuid": SECRETS["password"],
                                                     "pci": SECRETS["password"]}]}}
             trial["software"] = {"compiler": f"g++ of {SECRETS['home']}/bin {words}", "cuda_build": words}
-            trial["quiet"] = {"cards": {"other_processes": [SECRETS["process"]], "held_down_by": [words]},
+            trial["quiet"] = {"other_cpu": 0, "stolen": 0, "resolution": 0.01, "seconds": 1, "cores": 2,
+                              "quota": None, "clock_mhz": [None, None], "load": [None, None], "pressure": None,
+                              "own_cpu_seconds": 0, "involuntary_switches": 0, "loop_seconds": [0.001],
+                              "cards": {"other_processes": [SECRETS["process"]], "held_down_by": [words]},
                               "limits": {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.2}, "slowdown": None,
                               "disturbed": False, "causes": {}, "why": words}
             trial["files"].append(SECRETS["home"])
@@ -383,7 +386,7 @@ class BundleTest(unittest.TestCase):
         self.make_store("a")
         trial, = json.loads(self.call("status", self.file, "--json", results="a"))["trials"]
         self.call("merge", self.export("a"), results="b")
-        self.call("annotate", trial["trial_id"], "too good", results="b")
+        self.call("annotate", trial["trial_id"], "--reason", "too good", results="b")
         theirs = self.export("b")
         said = self.call("merge", theirs, results="a")
         self.assertIn(f"called bad by others: {trial['trial_id']} (too good)", said)

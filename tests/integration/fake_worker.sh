@@ -32,7 +32,9 @@ check=true
 [ "${FAKE_MODE:-ok}" = diverged ] && check=false
 quiet=null
 [ "${FAKE_MODE:-ok}" = disturbed ] &&
-  quiet='{"other_cpu": 0.5, "stolen": 0, "resolution": 0.01, "loop_seconds": [0.001]}'
+  quiet='{"other_cpu": 0.5, "stolen": 0, "resolution": 0.01, "seconds": 1, "cores": 2, "quota": null,
+   "clock_mhz": [null, null], "load": [null, null], "pressure": null, "own_cpu_seconds": 0,
+   "involuntary_switches": 0, "loop_seconds": [0.001], "cards": null}'
 for directory; do
   if grep -q "\"method\": \"${FAKE_GUILTY:-nobody}\"" "$directory/config.json"; then
     touch "$directory/turn"

@@ -91,7 +91,7 @@ def made_up_profile(ranks):
     free = [[1, 0.0]]
     profile = {
         "backward": {
-            "begin_seconds": 0, "forward_seconds": 0.005, "tail_seconds": 0, "update_seconds": 0.001,
+            "steps": 5, "begin_seconds": 0, "forward_seconds": 0.005, "tail_seconds": 0, "update_seconds": 0.001,
             "tensors": [{"name": "weight", "shape": [1000], "numel": 1000, "seconds": 0.01}]},
         "dispatch_seconds": 0, "exchange_dispatch_seconds": 0, "pack": free, "scale": free, "clear": free,
         "seconds_per_entry": 0, "seconds_per_reduced_element": 0, "selection": {}}

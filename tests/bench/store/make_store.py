@@ -22,7 +22,11 @@ WORKER = Path(__file__).resolve().parents[2] / "integration" / "fake_worker.sh"
 CONFIG_SCHEMA = 2
 LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dense_warmup_steps"),
               ("method_options", "bloom_policy"), ("method_options", "bloom_fpr"),
-              ("feedback_options", "decay"))
+              ("feedback_options", "decay"), *((None, key) for key in ("data", "data_id", "weights", "weights_id")),
+              *(("recipe", key) for key in (
+                  "learning_rate_per_worker", "warmup_from", "warmup_epochs", "warmup_fraction", "epochs",
+                  "boundaries", "decay_factor", "patience", "schedule_span", "no_decay", "clip_norm", "clip",
+                  "remainder", "initial_values", "attention_dropout", "augmentation", "metric_form")))
 
 EXPERIMENT = """id = "large"
 [defaults]
@@ -74,7 +78,7 @@ def config_hash(config):
     """Of a cell that leaves alone what has become possible later: such keys are not part of its identity."""
     identity = {**copy.deepcopy(config), "schema": CONFIG_SCHEMA}
     for table, key in LATER_KEYS:
-        identity[table].pop(key, None)  # dense cells lack some
+        (identity[table] if table else identity).pop(key, None)  # dense cells lack some
     return content_hash(identity)
 
 

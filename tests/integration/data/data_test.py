@@ -290,6 +290,12 @@ class Data(unittest.TestCase):
                                start_new_session=True)
         while run.poll() is None and not (folder / "state.json").exists():
             time.sleep(0.01)
+        if run.poll() is not None:
+            self.skipTest("all was prepared before the program could be stopped")
+        os.killpg(run.pid, signal.SIGSTOP)
+        if (self.data / "killed").exists():
+            os.killpg(run.pid, signal.SIGKILL)
+            self.skipTest("all was prepared before the program could be stopped")
         two = self.prepare("killed", self.source, check=None)
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -359,7 +365,7 @@ method = ["dense"]
         self.assertIn("`sparfuse data prepare pictures --from PLACE` makes it", done.stderr)
         make_folder(self.source, per_class=16, side=32)
         self.prepare("pictures", self.source)
-        planned = json.loads(self.run_program("--results", results, "--json", "plan", experiment,
+        planned = json.loads(self.run_program("--results", results, "plan", experiment, "--json",
                                               check=0).stdout)["missing"][0]["config"]
         self.assertEqual(planned["data_id"], self.meta("pictures")["id"][:16])
         self.assertEqual(planned["workload"], "resnet20-cifar10")
