@@ -167,24 +167,28 @@ class LeastSquares {
     at_ = begin;
     constexpr int kMostSteps = 60;
     constexpr double kDone = 1e-7;
+    // Of the squares: references that nothing meets leave so much that the rest is none.
+    constexpr double kNoBetter = 1e-10;
     Vector off = Residuals(at_);
     double damping = 1e-3;
     for (int step = 0; step < kMostSteps && Squares(off) > kDone * kDone; ++step) {
       const std::vector<Vector> slopes = Slopes(off);
-      Vector next;
-      Vector next_off;
-      for (; damping < 1e8; damping *= 4) {
-        next = Step(slopes, off, damping);
-        next_off = Residuals(next);
-        if (Squares(next_off) < Squares(off)) break;
-      }
-      if (damping >= 1e8) break;
-      damping = std::max(1e-9, damping / 10);
+      const double before = Squares(off);
       double moved = 0;
-      for (std::size_t i = 0; i < at_.size(); ++i) moved += std::abs(next[i] - at_[i]);
-      at_ = std::move(next);
-      off = std::move(next_off);
-      if (moved < kDone) break;
+      bool better = false;
+      for (; damping < 1e8 && !better; damping *= 4) {
+        Vector next = Step(slopes, off, damping);
+        moved = 0;
+        for (std::size_t i = 0; i < at_.size(); ++i) moved += std::abs(next[i] - at_[i]);
+        if (moved < kDone) break;
+        Vector next_off = Residuals(next);
+        better = Squares(next_off) < before;
+        if (!better) continue;
+        at_ = std::move(next);
+        off = std::move(next_off);
+      }
+      if (!better || before - Squares(off) < kNoBetter * before) break;
+      damping = std::max(1e-9, damping / 40);
     }
     return {at_, std::move(off)};
   }

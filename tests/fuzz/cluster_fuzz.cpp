@@ -7,7 +7,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sparfuse;
   using namespace sparfuse::harness;
-  static const std::filesystem::path profiles = testing::SourceDirectory() / "results/profiles";
+  static const std::filesystem::path profiles =
+      sparfuse::testing::SourceDirectory() / "results/profiles";
   DeclaredCluster cluster;
   const auto read = [&] {
     cluster = ParseDeclaredCluster(TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml"), profiles);

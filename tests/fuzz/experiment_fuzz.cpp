@@ -8,7 +8,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace sparfuse;
   using namespace sparfuse::harness;
   static const Catalog catalog = BuiltInCatalog();
-  static const std::filesystem::path results = testing::SourceDirectory() / "results";
+  static const std::filesystem::path results = sparfuse::testing::SourceDirectory() / "results";
   Experiment experiment;
   const auto read = [&] {
     const TomlFile file = TomlFile::Parse(fuzz::Text(data, size), "fuzz.toml");

@@ -116,7 +116,7 @@ class ModelTable(ProgramTest):
     def test_what_a_table_cannot_do_is_said(self):
         self.write(('"modelled"', '"measured"'))
         self.assertRegex(self.refusal("plan", "t.toml"),
-                         r't\.toml:8: workload = "table:mymodel\.json" in mode measured: .* cannot train it')
+                         r't\.toml:15: workload = "table:mymodel\.json" in mode measured: .* cannot train it')
         self.write(("safusion-local", "this-machine"))
         self.assertIn('cluster = "this-machine" with a model table', self.refusal("run", "t.toml"))
         for verb in (("profile",), ("check", "workload")):
