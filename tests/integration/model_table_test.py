@@ -124,7 +124,7 @@ class ModelTable(ProgramTest):
                           self.refusal(*verb, "table:mymodel.json"))
         self.table["tensors"][2]["macs"] = -5
         self.write()
-        self.assertIn(f't.toml:8: workload = "table:mymodel.json": {self.folder / "mymodel.json"}: '
+        self.assertIn(f't.toml:15: workload = "table:mymodel.json": {self.folder / "mymodel.json"}: '
                       'tensors[2] "0.weight": macs = -5: expected a number from 0',
                       self.refusal("plan", "t.toml"))
 
