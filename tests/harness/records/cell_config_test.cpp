@@ -49,6 +49,10 @@ CellConfig Cell() {
   config.evaluate_every = 9;
   config.target = 0.9;
   config.cluster = "somewhere";
+  config.data = "pictures";
+  config.data_id = "0123456789abcdef";
+  config.weights = "pretrained";
+  config.weights_id = "fedcba9876543210";
   config.inputs = {{"bandwidth", 2}};
   return config;
 }
