@@ -2,6 +2,7 @@
 #include <string>
 
 #include "baselines/composition.hpp"
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/fusion/plan.hpp"
 
@@ -32,11 +33,14 @@ void CheckCoding(const Composition& made) {
 // for it.
 void CheckPlanner(const Composition& made) {
   if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
-    SPARFUSE_THROW(kConfig, "planner \"given\" with strategy \"" +
-                                std::string(made.strategy->name) +
-                                "\", which does not send the units of a plan; expected one of "
-                                "\"dense-units\", \"ahead\", \"behind\", \"node-shards\", "
-                                "\"owned-parts\", \"espresso\"");
+    std::string known;
+    for (const StrategyDescriptor& strategy : Strategies()) {
+      if (!strategy.dense_units) continue;
+      known += (known.empty() ? "\"" : ", \"") + std::string(strategy.name) + "\"";
+    }
+    SPARFUSE_THROW(kConfig,
+                   "planner \"given\" with strategy \"" + std::string(made.strategy->name) +
+                       "\", which does not send the units of a plan; expected one of " + known);
   }
   if (!made.planner->strategy.empty() && made.planner->strategy != made.strategy->name) {
     SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
