@@ -229,7 +229,7 @@ TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {
   store.RebuildIndex(lock, problems);
   EXPECT_EQ(store.ReadRows().size(), 1u);
   ASSERT_EQ(problems.size(), 2u);
-  EXPECT_NE(problems[0].find("wfbp-b1-1/trial.json: config_hash = "), std::string::npos)
+  EXPECT_NE(problems[0].find("wfbp-b1-1: config_hash: trial.json has"), std::string::npos)
       << problems[0];
   EXPECT_NE(problems[1].find("wfbp-b2-1/trial.json: system_hash = "), std::string::npos)
       << problems[1];
