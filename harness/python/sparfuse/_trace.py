@@ -14,6 +14,13 @@ def trace(*files, steps="profiler", group=None, program=None):
     What they mean is in docs/traces.md. steps: "profiler", or "optimizer" for a trace without
     prof.step(). group: which of several process groups counts. program: the executable (default: the
     variable SPARFUSE, else `sparfuse` on the path). ConfigError says why a file is refused.
+
+    >>> import sparfuse
+    >>> try:
+    ...     sparfuse.trace()
+    ... except sparfuse.ConfigError as error:
+    ...     print(error)
+    trace(): expected a file of torch.profiler
     """
     if not files:
         raise ConfigError("trace(): expected a file of torch.profiler")

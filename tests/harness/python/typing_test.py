@@ -109,7 +109,8 @@ class Stubs(unittest.TestCase):
 
     def test_name_what_the_module_has(self):
         bound = {name for name in sparfuse.__all__ if name != "__version__"
-                 and not hasattr(sparfuse._method, name)}
+                 and not hasattr(sparfuse._method, name)
+                 and getattr(sparfuse, name).__module__ != "sparfuse._trace"}
         public = {*self.functions, *(name for name in self.classes if not name.startswith("_"))}
         self.assertEqual(public, bound)
         for name in bound & set(self.classes):
