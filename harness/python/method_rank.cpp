@@ -47,10 +47,7 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
   config.while_waiting = while_waiting_;
   const GradientLayout& layout = config.layout;
   pending_.resize(layout.tensors());
-  std::size_t largest = 0;
-  for (std::size_t t = 0; t < layout.tensors(); ++t)
-    largest = std::max(largest, layout.tensor(t).numel);
-  zeros_.resize(largest);
+  zeros_.resize(layout.largest_tensor());
   engine_ = std::make_unique<LiveEngine>(std::move(config), *loop_, pool_);
 }
 

@@ -29,7 +29,7 @@ struct StepVerdict {
 };
 
 // One thread at a time uses it, without the GIL. Calls in the order Begin, Announce...,
-// EndBackward, Finish, then Average. What goes wrong on the way is thrown, as LiveEngine and
+// EndBackward, Finish, then CopyAverage. What goes wrong on the way is thrown, as LiveEngine and
 // MakeTcpWorld throw it; afterwards the rank takes no more steps and says so.
 class MethodRank {
  public:
@@ -56,7 +56,6 @@ class MethodRank {
   void GiveUp(const std::string& why);
 
   bool in_step() const { return in_step_; }
-  std::span<const float> Average(std::size_t tensor) const { return engine_->Averaged(tensor); }
   // average * scale, in row-major order.
   void CopyAverage(std::size_t tensor, float* to);
 

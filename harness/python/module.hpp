@@ -4,11 +4,13 @@
 
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "core/base/thread_pool.hpp"
+#include "core/engine/timeline.hpp"
 #include "harness/python/gil.hpp"
 
 namespace sparfuse::python {
@@ -38,6 +40,13 @@ template <class Class, class... Arguments>
 std::unique_ptr<Class> Make(Arguments&&... arguments) {
   return std::unique_ptr<Class>(::new Class(std::forward<Arguments>(arguments)...));
 }
+
+// Each throws Error{kConfig}, which names the argument, where it is out of its range.
+int CheckedThreads(int threads);
+std::chrono::milliseconds DeadlineOf(double seconds);
+
+// What a timeline of Python says of a span.
+pybind11::dict EntryOf(const Span& span);
 
 // Each binds the classes and functions of its file.
 void BindErrors(pybind11::module_& module);

@@ -39,8 +39,6 @@ class TcpSession {
   TcpSession(const TcpSession&) = delete;
   TcpSession& operator=(const TcpSession&) = delete;
 
-  int rank() const noexcept { return rank_; }
-
   TcpOperationPointer Send(int peer, std::uint64_t communicator, int tag,
                            std::span<const std::byte> data);
   TcpOperationPointer Receive(int peer, std::uint64_t communicator, int tag,

@@ -25,15 +25,9 @@ class BoundMethod : public MadeByInit {
  public:
   BoundMethod(const MethodSettings& settings, int threads, double deadline_seconds, bool verify)
       : name_(settings.name), verify_(verify), method_(settings) {
-    SPARFUSE_REQUIRE(
-        threads >= 1 && threads <= kMostThreads,
-        "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
-    SPARFUSE_REQUIRE(deadline_seconds > 0 && deadline_seconds <= 86400,
-                     "deadline_seconds = " + std::to_string(deadline_seconds) +
-                         ": expected a number above 0, at most 86400");
+    CheckedThreads(threads);
+    const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     std::vector<LiveConfig> configs = method_.MakeConfigs();
-    const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
-                                             1);
     const GilReleased no_gil;
     try {
       ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);
@@ -138,14 +132,8 @@ class BoundMethod : public MadeByInit {
             span.kind == SpanKind::kUpdate) {
           continue;
         }
-        py::dict entry;
+        py::dict entry = EntryOf(span);
         entry["rank"] = rank;
-        entry["kind"] = SpanKindName(span.kind);
-        entry["lane"] = span.lane;
-        entry["label"] = span.label;
-        entry["begin_seconds"] = span.begin_seconds;
-        entry["end_seconds"] = span.end_seconds;
-        entry["bytes"] = span.bytes;
         spans.append(entry);
       }
     }
@@ -345,6 +333,31 @@ py::dict ListOptions(const std::string& strategy, const std::string& planner,
 }
 
 }  // namespace
+
+int CheckedThreads(int threads) {
+  SPARFUSE_REQUIRE(
+      threads >= 1 && threads <= kMostThreads,
+      "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
+  return threads;
+}
+
+std::chrono::milliseconds DeadlineOf(double seconds) {
+  SPARFUSE_REQUIRE(seconds > 0 && seconds <= 86400,
+                   "deadline_seconds = " + std::to_string(seconds) +
+                       ": expected a number above 0, at most 86400");
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds) + 1);
+}
+
+py::dict EntryOf(const Span& span) {
+  py::dict entry;
+  entry["kind"] = SpanKindName(span.kind);
+  entry["lane"] = span.lane;
+  entry["label"] = span.label;
+  entry["begin_seconds"] = span.begin_seconds;
+  entry["end_seconds"] = span.end_seconds;
+  entry["bytes"] = span.bytes;
+  return entry;
+}
 
 void BindMethod(py::module_& module) {
   py::class_<BoundMethod>(module, "_Method")

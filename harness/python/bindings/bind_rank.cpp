@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/bindings/given.hpp"
 #include "harness/python/catalog.hpp"
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_rank.hpp"
@@ -14,28 +15,30 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// What sparfuse.Method gives to _core._Method, and the place of this rank.
+// What sparfuse.Method gives to _core._Method. Dicts and the layout are the package's own.
 MethodSettings ReadSettings(const py::kwargs& given) {
-  const auto text = [&](const char* key) { return given[key].cast<std::string>(); };
-  return {text("name"),
+  const auto read = [&]<class T>(const char* key, const T&) {
+    return ReadAs<T>(py::object(given[key]), key);
+  };
+  using Texts = std::vector<std::string>;
+  return {read("name", std::string()),
           given["file"].cast<py::dict>(),
           given["options"].cast<py::dict>(),
-          given["keywords"].cast<std::vector<std::string>>(),
-          given["world_size"].cast<int>(),
-          given["ranks_per_node"].cast<int>(),
+          read("keywords", Texts()),
+          read("world_size", int()),
+          read("ranks_per_node", int()),
           given["layout"].cast<std::vector<std::pair<std::string, py::object>>>(),
-          given["density"].cast<double>(),
-          text("sparsifier"),
+          read("density", double()),
+          read("sparsifier", std::string()),
           given["sparsifier_options"].cast<py::dict>(),
-          text("feedback"),
+          read("feedback", std::string()),
           given["feedback_options"].cast<py::dict>(),
-          {given["dense_max_ndim"].cast<std::size_t>(),
-           given["dense_tensors"].cast<std::vector<std::string>>(),
-           given["no_feedback_tensors"].cast<std::vector<std::string>>()},
+          {read("dense_max_ndim", std::size_t()), read("dense_tensors", Texts()),
+           read("no_feedback_tensors", Texts())},
           ReadSeed(given["seed"]),
-          given["gbps"].cast<double>(),
-          given["alpha_us"].cast<double>(),
-          given["backward_seconds"].cast<std::optional<std::vector<double>>>()};
+          read("gbps", double()),
+          read("alpha_us", double()),
+          read("backward_seconds", std::optional<std::vector<double>>())};
 }
 
 // Raises KeyboardInterrupt, say, while the main thread waits for other ranks.
@@ -61,17 +64,11 @@ class BoundRank : public MadeByInit {
   BoundRank(BoundListener& listener, std::vector<std::string> addresses, int rank,
             double deadline_seconds, const py::kwargs& settings)
       : number_(rank), ranks_(static_cast<int>(addresses.size())), method_(ReadSettings(settings)) {
-    SPARFUSE_REQUIRE(deadline_seconds > 0 && deadline_seconds <= 86400,
-                     "deadline_seconds = " + std::to_string(deadline_seconds) +
-                         ": expected a number above 0, at most 86400");
-    const int threads = settings["threads"].is_none() ? Threads() : settings["threads"].cast<int>();
-    SPARFUSE_REQUIRE(
-        threads >= 1 && threads <= kMostThreads,
-        "threads = " + std::to_string(threads) + ": expected 1 to " + std::to_string(kMostThreads));
+    const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
+    const int threads = CheckedThreads(
+        ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));
     std::vector<LiveConfig> configs = method_.MakeConfigs();
     TcpListener taken = listener.Take();
-    const std::chrono::milliseconds deadline(static_cast<std::int64_t>(1000 * deadline_seconds) +
-                                             1);
     const GilReleased no_gil;
     try {
       rank_ = std::make_unique<MethodRank>(std::move(configs.at(static_cast<std::size_t>(rank))),
@@ -163,16 +160,7 @@ class BoundRank : public MadeByInit {
 
   py::list Timeline() {
     py::list spans;
-    for (const Span& span : rank().engine().timeline().Sorted()) {
-      py::dict entry;
-      entry["kind"] = SpanKindName(span.kind);
-      entry["lane"] = span.lane;
-      entry["label"] = span.label;
-      entry["begin_seconds"] = span.begin_seconds;
-      entry["end_seconds"] = span.end_seconds;
-      entry["bytes"] = span.bytes;
-      spans.append(entry);
-    }
+    for (const Span& span : rank().engine().timeline().Sorted()) spans.append(EntryOf(span));
     return spans;
   }
 
@@ -194,7 +182,7 @@ class BoundRank : public MadeByInit {
     if (!rank_) SPARFUSE_THROW(kInternal, "sparfuse.torch.detach has ended this rank");
     return *rank_;
   }
-  // {residual: {tensor: array}}; what is zero everywhere is left out.
+  // {residual: {tensor: array}}.
   py::dict Arrays(const EngineState::Stores& stores) {
     const GradientLayout& layout = rank().engine().layout();
     py::dict all;
