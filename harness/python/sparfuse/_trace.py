@@ -1,4 +1,4 @@
-"""Facts of a training step that torch.profiler traced, from the program `sparfuse`."""
+"""Reads facts of a training step that torch.profiler traced, through the program `sparfuse`."""
 
 import json
 import os

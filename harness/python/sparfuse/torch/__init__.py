@@ -174,7 +174,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
             refusal = model.refusal_of_step()
             if refusal:
                 raise _core.Error(f"optimizer.step: {refusal}")
-            averaged.update(map(id, model.parameters))
+            averaged |= model.ids
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and id(parameter) not in averaged:

@@ -1,4 +1,4 @@
-"""The names of torch that are not public, in one place: tests try them on each version."""
+"""Holds the names of torch that are not public, in one place: tests try them on each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A communication hook for those who keep DistributedDataParallel."""
+"""Makes a communication hook for those who keep DistributedDataParallel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local steps: ranks train apart and average what they moved by, every so many steps."""
+"""Trains ranks apart, and averages every so many steps what they moved by."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def local_steps(
     (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the average from where all
     ranks were alike. `fragments`, `delay` and `mix` are not there yet.
     """
-    if every < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
+    if every < 1 or fragments < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
         raise _core.ConfigError(
             f"local_steps: every = {every}, fragments = {fragments}, delay = {delay}: expected every "
             "to be a multiple of fragments, and delay below every / fragments"

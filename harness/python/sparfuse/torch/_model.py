@@ -1,4 +1,4 @@
-"""One model whose gradients are averaged while backward passes run."""
+"""Hooks a model's parameters, and averages their gradients while backward passes run."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ class DistributedModel:
         self.nonfinite = nonfinite
         self.totals: dict[str, float] = {}
         self.local = False  # gradients are sums of this rank alone
+        self.ids = frozenset(map(id, self.parameters))
         self._all = list(module.parameters())
         self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._keep = undo and self.rank.keeps_something
@@ -170,9 +171,11 @@ class DistributedModel:
         _autograd.at_end_of_backward(end)
         self._end = weakref.ref(end)
 
+    def _scales_loss(self) -> bool:
+        return self.scaler is not None and self.scaler.is_enabled()
+
     def _scale(self) -> float:
-        scaler = self.scaler
-        return float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 1.0
+        return float(self.scaler.get_scale()) if self._scales_loss() else 1.0
 
     def _drop(self) -> None:
         self._grads.clear()
@@ -182,6 +185,8 @@ class DistributedModel:
     # --- The end of a backward pass ---
 
     def _backward_ended(self, task: int) -> None:
+        if self._end is None:
+            return  # the end of another model of this pass has announced it
         self._accumulated()
         self._end = None  # also where an error's traceback keeps it
         models = _open.pop(task, [])
@@ -236,15 +241,14 @@ class DistributedModel:
         if module is None:
             return "the model that was distributed is gone; keep a reference to it"
         now = list(module.parameters())
-        places = {id(parameter) for parameter in self.parameters}
         same = len(now) == len(self._all) and all(a is b for a, b in zip(now, self._all))
-        if same and all(id(p) in places or not p.requires_grad for p in now):
+        if same and all(id(p) in self.ids or not p.requires_grad for p in now):
             return ""
         known = {id(parameter) for parameter in self._all}
         names = dict(zip(self.names, self.parameters))
         again = "; call sf.detach(model) and sf.distribute(model) again"
         for name, parameter in module.named_parameters():
-            if id(parameter) in places or not parameter.requires_grad:
+            if id(parameter) in self.ids or not parameter.requires_grad:
                 continue
             if id(parameter) in known:
                 return f'"{name}" was frozen at sf.distribute and requires a gradient now{again}'
@@ -265,16 +269,13 @@ class DistributedModel:
                 self._write()
             elif kind == "refused":
                 raise _core.ConfigError(refusal or f"rank {rank}: {text}")
-            elif self.nonfinite == "raise" and self._scale_of_loss() is None:
+            elif self.nonfinite == "raise" and not self._scales_loss():
                 raise _core.NumericError(f"rank {rank}: {text}")
             else:
                 self._write_nan()
             self.local = False
         finally:
             self._drop()
-
-    def _scale_of_loss(self) -> float | None:
-        return None if self.scaler is None or not self.scaler.is_enabled() else self._scale()
 
     def _targets(self) -> Iterator[tuple[int, torch.Tensor]]:
         for index, parameter in enumerate(self.parameters):

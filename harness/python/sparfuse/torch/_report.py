@@ -1,4 +1,4 @@
-"""What steps cost: bytes, seconds, spans."""
+"""Reports the bytes, seconds and spans of steps."""
 
 from __future__ import annotations
 

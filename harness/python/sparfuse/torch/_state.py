@@ -1,4 +1,4 @@
-"""What a rank leaves to the next step, as tensors and numbers that torch.save can keep."""
+"""Keeps what a rank leaves to the next step as tensors and numbers for torch.save."""
 
 from __future__ import annotations
 
