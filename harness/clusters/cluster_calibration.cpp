@@ -114,8 +114,8 @@ class LeastSquares {
         if (Squares(found.off) < Squares(best.off)) best = std::move(found);
       }
     }
-    Take(best);
     Remark(best);
+    Take(best);
   }
 
  private:
@@ -149,7 +149,8 @@ class LeastSquares {
     }
     if (names.size() == 2) names.pop_back();  // of the only one
     std::vector<Solution> grid;
-    for (const double factor : {1.0 / 64, 1.0 / 8, 8.0, 64.0}) {
+    for (const double factor :
+         {1.0 / 4096, 1.0 / 512, 1.0 / 64, 1.0 / 8, 8.0, 64.0, 512.0, 4096.0}) {
       for (const std::string& name : names) {
         Vector at = declared;
         for (std::size_t i = 0; i < at.size(); ++i) {
@@ -202,6 +203,7 @@ class LeastSquares {
   // Says of each input that the references do not determine why they do not.
   void Remark(const Solution& solution) {
     constexpr double kAtEnd = 1e-9;
+    at_ = solution.at;
     const std::vector<Vector> slopes = Slopes(solution.off);
     for (std::size_t i = 0; i < at_.size(); ++i) {
       DeclaredInput& input = *solved_[i];
@@ -213,7 +215,6 @@ class LeastSquares {
         input.remark = "at the end of what it may be: the references ask for more";
       }
     }
-    Take(solution);
   }
 
   // Whether the input stands for the reference's workload.

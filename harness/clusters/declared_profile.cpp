@@ -314,11 +314,14 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.compute_slowdown = std::max(1.0, input("compute_slowdown"));
   profile.overlap = std::min(1.0, input("overlap"));
   const auto stated = [&](const char* name) {
-    return cluster.Find(name) == nullptr ? std::nullopt : std::optional(std::min(1.0, input(name)));
+    return cluster.Find(name, workloads::FindWorkload(config.workload).family()) == nullptr
+               ? std::nullopt
+               : std::optional(std::min(1.0, input(name)));
   };
   profile.payload_overlap = stated("payload_overlap");
   profile.fused_overlap = stated("fused_overlap");
-  if (cluster.Find("entry_bytes") != nullptr) profile.entry_bytes = input.Stated("entry_bytes");
+  if (cluster.Find("entry_bytes", workloads::FindWorkload(config.workload).family()) != nullptr)
+    profile.entry_bytes = input.Stated("entry_bytes");
   if (cluster.host == HostBy::kInLine) profile.host = kInLine;
   if (const double growth = input.Stated("exchange_growth"); growth > 0) {
     profile.host_growth = growth;
