@@ -62,26 +62,29 @@ class KinetoWriter {
   }
 
   void Emit(const char* category, const std::string& name, int process, int thread, double begin,
-            double duration, ordered_json arguments) {
+            double end, ordered_json arguments) {
     ordered_json event = {
         {"ph", "X"},     {"cat", category}, {"name", name}, {"pid", process},
         {"tid", thread}, {"ts", 0},         {"dur", 0},     {"args", std::move(arguments)}};
     std::string text = event.dump();
-    // To the nanosecond, as the profiler writes.
-    const auto put = [&](const char* key, double value) {
+    // To the nanosecond, as the profiler writes: an event ends in the nanosecond in which one
+    // begins that begins at its end.
+    const auto put = [&](const char* key, std::int64_t ns) {
       const std::string from = fmt::format("\"{}\":0", key);
-      text.replace(text.find(from), from.size(), fmt::format("\"{}\":{:.3f}", key, value));
+      text.replace(text.find(from), from.size(),
+                   fmt::format("\"{}\":{}.{:03}", key, ns / 1000, ns % 1000));
     };
-    put("ts", begin);
-    put("dur", std::max(0.0, duration));
+    const std::int64_t first = std::llround(1e3 * begin);
+    put("ts", first);
+    put("dur", std::max<std::int64_t>(0, std::llround(1e3 * end) - first));
     events_.emplace_back(begin, std::move(text));
   }
   int Host() const { return 1000 + step_.rank; }
   static ordered_json Synthetic() { return {{"sparfuse", "synthetic"}}; }
 
   void Annotations() {
-    Emit("user_annotation", fmt::format("ProfilerStep#{}", step_.step), Host(), kHostThread, 0,
-         end_ + 2 * kLaunchUs, Synthetic());
+    Emit("user_annotation", "ProfilerStep#0", Host(), kHostThread, 0, end_ + 2 * kLaunchUs,
+         Synthetic());
     ordered_json forward = Synthetic();
     forward["Sequence number"] = 1;
     forward["Fwd thread id"] = 0;
@@ -89,8 +92,8 @@ class KinetoWriter {
   }
 
   void Evaluation(const std::string& node, double begin, double end) {
-    Emit("cpu_op", "autograd::engine::evaluate_function: " + node, Host(), kHostThread, begin,
-         end - begin, Synthetic());
+    Emit("cpu_op", "autograd::engine::evaluate_function: " + node, Host(), kHostThread, begin, end,
+         Synthetic());
   }
 
   // The gradient is there when its kernel is done: launches are where kernels begin.
@@ -111,9 +114,9 @@ class KinetoWriter {
     ordered_json shape = Synthetic();
     shape["Input Dims"] = {tensor->shape};
     shape["Input type"] = {"float"};
-    Emit("cpu_op", "torch::autograd::AccumulateGrad", Host(), kHostThread, end, 0, shape);
+    Emit("cpu_op", "torch::autograd::AccumulateGrad", Host(), kHostThread, end, end, shape);
     if (hook_end > end)
-      Emit("cpu_op", "sparfuse::hook", Host(), kHostThread, end, hook_end - end, Synthetic());
+      Emit("cpu_op", "sparfuse::hook", Host(), kHostThread, end, hook_end, Synthetic());
   }
 
   void Launched(const Span& span, int stream, const std::string& name, double launch,
@@ -123,13 +126,13 @@ class KinetoWriter {
     of_launch["correlation"] = correlation;
     of_launch["External id"] = correlation;
     Emit("cuda_runtime", "cudaLaunchKernel", Host(), kHostThread, launch,
-         std::min(kLaunchUs, Us(span.end_seconds) - launch), of_launch);
+         std::min(launch + kLaunchUs, Us(span.end_seconds)), of_launch);
     arguments["device"] = 0;
     arguments["stream"] = stream;
     arguments["correlation"] = correlation;
     arguments["External id"] = correlation;
-    Emit("kernel", name, step_.rank, stream, Us(span.begin_seconds),
-         Us(span.end_seconds - span.begin_seconds), std::move(arguments));
+    Emit("kernel", name, step_.rank, stream, Us(span.begin_seconds), Us(span.end_seconds),
+         std::move(arguments));
   }
 
   void Exchange(const Span& span) {
@@ -156,10 +159,10 @@ class KinetoWriter {
     const Span& span = step_.spans[i];
     const std::string name =
         fmt::format("{}{}{}", SpanKindName(span.kind), span.label.empty() ? "" : " ", span.label);
-    const double begin = Us(span.begin_seconds), duration = Us(span.end_seconds) - begin;
+    const double begin = Us(span.begin_seconds), end = Us(span.end_seconds);
     if (!OnDevice(span)) {
       if (span.lane.starts_with("host"))
-        Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 1, begin, duration, Synthetic());
+        Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 1, begin, end, Synthetic());
       return;
     }
     if (span.kind == SpanKind::kExchange) {
@@ -167,20 +170,19 @@ class KinetoWriter {
       return;
     }
     if (span.kind == SpanKind::kNegotiate) {
-      Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 2, begin, duration, Synthetic());
+      Emit("cpu_op", "sparfuse::" + name, Host(), kHostThread + 2, begin, end, Synthetic());
       return;
     }
     if (span.kind == SpanKind::kBackward)
       Evaluation(span.label.empty() ? "Backward" : span.label, begin, begin);
     if (span.kind == SpanKind::kUpdate) {
-      Emit("user_annotation", "Optimizer.step#sparfuse.step", Host(), kHostThread, begin, duration,
+      Emit("user_annotation", "Optimizer.step#sparfuse.step", Host(), kHostThread, begin, end,
            Synthetic());
     }
     Launched(span, span.lane == "side" ? kSideStream : kComputeStream, name, begin, Synthetic());
     if (span.kind == SpanKind::kBackward) Gradient(i);
     // The last evaluation ends backward, which has a part behind the last gradient.
-    if (span.kind == SpanKind::kBackward && begin + duration >= backward_end_)
-      Evaluation("End", begin + duration, begin + duration + 1e-3);
+    if (span.kind == SpanKind::kBackward && end >= backward_end_) Evaluation("End", end, end);
   }
 
   std::string Events() {

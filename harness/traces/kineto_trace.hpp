@@ -16,7 +16,6 @@ struct KinetoStep {
   int rank = 0, world = 1;
   bool modelled = false;
   bool dense = true;  // exchanges are all-reduces of what is ready; else all-gathers of payloads
-  std::int64_t step = 0;
   std::vector<LayoutTensor> tensors;  // names and shapes
   std::vector<Span> spans;            // of the rank
 };

@@ -315,7 +315,7 @@ class InfoReader {
       return words.empty() ? "" : std::string(words.front());
     };
     NcclChosen made{std::string(text.substr(0, text.find(':'))), word_after("Algo "),
-                    word_after("proto "), bytes.value_or(0), number};
+                    word_after("proto "), bytes.value_or(0)};
     if (!bytes || made.algorithm.empty() || made.protocol.empty()) {
       FailAt(info_.file, number,
              "expected \"AllReduce: BYTES Bytes -> Algo NAME proto NAME\"; an "

@@ -43,7 +43,6 @@ Inspected ReadNcclInspector(const std::vector<std::string>& files);
 struct NcclChosen {
   std::string collective, algorithm, protocol;  // "AllReduce", "RING", "SIMPLE"
   double bytes = 0;
-  int line = 0;
 };
 
 // What a log of NCCL_DEBUG=INFO says; of several ranks the first that says it.

@@ -519,7 +519,7 @@ void FactsMaker::AddOnDevice(StepFacts& step) const {
   for (const DeviceWork& work : works) {
     const bool hook = std::ranges::any_of(step.accumulations, [&](const Accumulation& each) {
       return each.has_tail && work.launch_thread == each.event->thread &&
-             work.launch >= each.event->end && work.launch <= each.evaluation_end;
+             work.launch >= each.event->end && work.launch < each.evaluation_end;
     });
     is_hook.push_back(hook);
     done.push_back(done.size() == 1 ? work.end : std::max(done.back(), work.end));

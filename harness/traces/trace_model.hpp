@@ -29,8 +29,6 @@ struct TraceImport {
   std::string alone;              // a trace of the same step on one rank; or ""
   std::string torch;              // the version, which a trace does not say; or ""
   bool accept_spread = false;     // import steps that differ more than threefold
-  bool reference = false;         // also a [[reference]]
-  std::string method = "horovod-fusion";  // of that step
 };
 
 // What becomes of a trace on a cluster.
@@ -99,7 +97,7 @@ struct TracedCluster {
   double modelled_ms = 0;
 };
 
-// A dense step, for ModelledSeconds.
+// A dense step, for Modelled.
 ReferenceStep DenseStep(const std::string& workload, int batch, int workers);
 
 // Writes the cluster's file with the trace's block, its model table and all facts into `folder`,

@@ -144,8 +144,6 @@ struct TextIterator {
   bool operator==(const TextIterator&) const { return text == nullptr || text->AtEnd(); }
 };
 
-bool StartsWith(std::string_view text, std::string_view with) { return text.starts_with(with); }
-
 constexpr std::string_view kEvaluating = "autograd::engine::evaluate_function: ";
 
 // One event as it stands in the file; which of it counts is known at its end.
@@ -461,19 +459,19 @@ bool TraceParser::string(std::string& value) {
 std::optional<EventKind> TraceParser::KindOf() const {
   const std::string_view category = now_.category, name = now_.name;
   if (category == "cpu_op") {
-    if (StartsWith(name, kEvaluating)) return EventKind::kEvaluation;
+    if (name.starts_with(kEvaluating)) return EventKind::kEvaluation;
     if (name == "torch::autograd::AccumulateGrad") return EventKind::kAccumulate;
-    if (StartsWith(name, "c10d::")) return EventKind::kCall;
+    if (name.starts_with("c10d::")) return EventKind::kCall;
     if (name == "record_param_comms") return EventKind::kComms;
     if (name == "torch.distributed.ddp.reducer::copy_bucket_to_grad") return EventKind::kCopyBack;
     if (name == "torch::distributed::reducer::mul_out") return EventKind::kMulOut;
     return EventKind::kOperator;
   }
   if (category == "user_annotation") {
-    if (StartsWith(name, "ProfilerStep#")) return EventKind::kStep;
-    if (StartsWith(name, "Optimizer.step#")) return EventKind::kOptimizer;
+    if (name.starts_with("ProfilerStep#")) return EventKind::kStep;
+    if (name.starts_with("Optimizer.step#")) return EventKind::kOptimizer;
     if (name == "DistributedDataParallel.forward") return EventKind::kForward;
-    if (StartsWith(name, "gloo:")) return EventKind::kGloo;
+    if (name.starts_with("gloo:")) return EventKind::kGloo;
     return std::nullopt;
   }
   if (category == "cuda_runtime" || category == "cuda_driver") {
@@ -526,8 +524,8 @@ std::uint32_t TraceParser::ThreadIndex() {
 }
 
 void TraceParser::Add() {
-  if (StartsWith(now_.argument_name, "/device:TPU")) other_profiler_ = "a TPU";
-  if (StartsWith(now_.category, "mtia_")) other_profiler_ = "an MTIA device";
+  if (now_.argument_name.starts_with("/device:TPU")) other_profiler_ = "a TPU";
+  if (now_.category.starts_with("mtia_")) other_profiler_ = "an MTIA device";
   const std::optional<EventKind> kind = now_.phase == "X" ? KindOf() : std::optional<EventKind>();
   if (!kind) {
     ++trace_.read;

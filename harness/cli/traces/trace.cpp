@@ -120,10 +120,6 @@ void PrintFacts(const TraceFacts& facts) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 // A folder of a trial, or its id.
 fs::path FolderOfTrial(Program& program, const std::string& trial) {
   if (fs::is_directory(trial)) return trial;
@@ -146,6 +142,7 @@ int WriteKineto(Program& program, const std::string& trial, const fs::path& out)
     if (name == "trace.json" || (name.starts_with("trace-rank") && name.ends_with(".json")))
       files.push_back(entry.path());
   }
+  std::ranges::sort(files);
   for (const fs::path& file : files) spans.merge(SpansOfTrace(ReadFile(file), file.string()));
   if (spans.empty()) {
     SPARFUSE_THROW(kConfig, fmt::format("{} has no trace.json: expected a trial of steps that kept "
@@ -278,9 +275,13 @@ int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
   return kDone;
 }
 
-PassingFolder::PassingFolder()
-    : path_(fs::temp_directory_path() / fmt::format("sparfuse-trace-{}", ::getpid())) {
-  MakeDirectories(path_);
+PassingFolder::PassingFolder() {
+  std::string path = (fs::temp_directory_path() / "sparfuse-trace-XXXXXX").string();
+  if (::mkdtemp(path.data()) == nullptr) {
+    SPARFUSE_THROW(kData, fmt::format("cannot make a folder {}: {} (errno {})", path,
+                                      std::strerror(errno), errno));
+  }
+  path_ = path;
 }
 
 PassingFolder::~PassingFolder() {
