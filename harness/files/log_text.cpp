@@ -63,7 +63,8 @@ void CheckUtf8(std::string_view text, const std::string& name) {
   int line = 1;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
-    if (text[i] >= ' ') {  // ASCII, most of all logs
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= ' ' && byte < 0x80) {  // ASCII, most of all logs
       ++i;
       continue;
     }

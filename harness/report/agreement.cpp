@@ -99,16 +99,14 @@ bool Fits(const json& row, const CellConfig& config) {
   return std::stod(speed[1]) == config.link->gbps;
 }
 
-bool IsDeclared(const std::string& cluster) {
-  return !cluster.empty() && cluster != "this-machine" && cluster != "machines-like-this";
-}
-
 // Whether a profile was fitted to this very number, which then proves nothing.
 bool IsCalibration(const json& row, const std::string& paper, const std::set<std::string>& inputs) {
   const auto text = [&](const char* key) { return row[key].get<std::string>(); };
   const std::string name = fmt::format("{}/{}/{}", paper, text("artifact"), text("method"));
-  return inputs.contains(name) || inputs.contains(fmt::format("{}/{}/{}/{}", name, text("model"),
-                                                              text("workers"), text("network")));
+  const std::string one =
+      fmt::format("{}/{}/{}/{}", name, text("model"), text("workers"), text("network"));
+  return inputs.contains(name) || inputs.contains(one) ||
+         inputs.contains(fmt::format("{}/{}", one, text("density")));
 }
 
 // Rows that are stated gains, ranges, or at odds with their own labels are no pair's.
@@ -127,8 +125,10 @@ std::vector<PublishedPair> PairsOf(const json& figure, const PartResult& result,
   for (const auto& [ours, names] : published["methods"].items())
     for (const json& theirs : names) ours_of[theirs] = ours;
   const auto shown = figure["cells"].get<std::vector<std::size_t>>();
-  const bool declared = std::ranges::any_of(
-      shown, [&](std::size_t i) { return IsDeclared(result.cells[i].cell->config.cluster); });
+  const bool declared = std::ranges::any_of(shown, [&](std::size_t i) {
+    const std::string& cluster = result.cells[i].cell->config.cluster;
+    return !cluster.empty() && !IsOwnCluster(cluster);
+  });
   std::set<std::string> inputs;
   if (declared) inputs.insert(calibration.begin(), calibration.end());
   std::vector<PublishedPair> pairs;
