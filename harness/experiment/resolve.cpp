@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <utility>
 
 #include "baselines/registry.hpp"
@@ -27,6 +29,16 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+
+// Of a file that stays as it is hashed once, however many cells begin with it.
+const std::string& Sha256OfWeights(const std::filesystem::path& file,
+                                   const workloads::SafeTensors& weights) {
+  static std::map<std::pair<std::filesystem::path, std::filesystem::file_time_type>, std::string>
+      known;
+  std::string& hash = known[{file, std::filesystem::last_write_time(file)}];
+  if (hash.empty()) hash = weights.Sha256();
+  return hash;
+}
 
 }  // namespace
 
@@ -120,8 +132,18 @@ void Resolver::Data() {
   TakeId("data_id", folder.string(), meta.id, config_.data_id);
   const auto train = meta.splits.find("train");
   if (train == meta.splits.end()) return;
-  const std::size_t per_sample = meta.kind == "text" ? workload_->units_per_sample : 1;
-  prepared_samples_ = train->second.count / per_sample - (per_sample > 1 ? 1 : 0);
+  if (meta.kind != "text") {
+    prepared_samples_ = train->second.count;
+    return;
+  }
+  const std::size_t window = workload_->units_per_sample;
+  if (train->second.count < 2 * window) {
+    Fail({"data", "workload"},
+         fmt::format("data = \"{}\", which has {} tokens to train on, with workload = \"{}\": "
+                     "expected at least two windows of {}",
+                     config_.data, train->second.count, config_.workload, window));
+  }
+  prepared_samples_ = train->second.count / window - 1;  // as TextTask begins an epoch within one
 }
 
 void Resolver::TakeId(const char* key, const std::string& place, const std::string& there,
@@ -151,7 +173,7 @@ void Resolver::Weights() {
   At({"weights"}, [&] {
     const workloads::SafeTensors weights(file);
     workloads::MapWeights(workload_->model, weights.tensors()).Require(file.string());
-    TakeId("weights_id", file.string(), weights.Sha256(), config_.weights_id);
+    TakeId("weights_id", file.string(), Sha256OfWeights(file, weights), config_.weights_id);
     return 0;
   });
 }

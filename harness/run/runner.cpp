@@ -81,7 +81,6 @@ class Runner {
     disturbances_.emplace(rows);
     TrialPlan live = PlanLive(context_, experiments, rows);
     if (options_.modelled_only) KeepProfiles(live);
-    RequireData(experiments, live);
     CheckLauncher(live);
     TrialPlan modelled = PlanModelled(context_, experiments, rows);
     summary_.present += live.present + modelled.present;
@@ -91,6 +90,7 @@ class Runner {
         return options_.block && trial.block != *options_.block && !trial.config.is_profile();
       });
     }
+    RequireData(live);
     if (!live.trials.empty()) BeginLaunches();
     if (interrupted_) {
       summary_.interrupted = true;
@@ -120,15 +120,11 @@ class Runner {
 
  private:
   // Before anything starts.
-  static void RequireData(const std::vector<Experiment>& experiments, const TrialPlan& live) {
-    const bool needed = std::ranges::any_of(live.trials, [](const PlannedTrial& trial) {
-      return !trial.config.data.empty() || !trial.config.weights.empty();
-    });
-    if (!needed) return;
-    for (const Experiment& experiment : experiments) {
-      const std::vector<std::string> missing = MissingData(experiment);
-      if (!missing.empty()) SPARFUSE_THROW(kData, fmt::format("{}", fmt::join(missing, "\n")));
-    }
+  static void RequireData(const TrialPlan& live) {
+    std::vector<const CellConfig*> cells;
+    for (const PlannedTrial& trial : live.trials) cells.push_back(&trial.config);
+    const std::vector<std::string> missing = MissingDataOf(cells);
+    if (!missing.empty()) SPARFUSE_THROW(kData, fmt::format("{}", fmt::join(missing, "\n")));
   }
 
   // Which may take minutes where hosts are sent their part: no error where it was told to end.

@@ -145,26 +145,35 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
 }
 
 std::vector<std::string> MissingData(const Experiment& experiment) {
-  std::set<std::string> missing;
-  const std::filesystem::path folder = workloads::ResolveDataDirectory({});
+  std::vector<const CellConfig*> cells;
   for (const Part& part : experiment.parts) {
-    for (const Cell& cell : part.cells) {
-      const auto require = [&](const char* what, const std::string& name,
-                               const std::filesystem::path& file, const char* verb) {
-        std::error_code none;
-        if (name.empty() || std::filesystem::exists(file, none)) return;
-        missing.insert(
-            fmt::format("the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from "
-                        "PLACE` makes it",
-                        what, name, file.string(), verb, name));
-      };
-      const CellConfig& config = cell.config;
-      require("data set", config.data, workloads::PreparedFolder(folder, config.data) / "meta.json",
-              "data");
-      require("weights", config.weights, workloads::WeightsFile(folder, config.weights), "weights");
-    }
+    for (const Cell& cell : part.cells) cells.push_back(&cell.config);
   }
-  return {missing.begin(), missing.end()};
+  return MissingDataOf(cells);
+}
+
+std::vector<std::string> MissingDataOf(const std::vector<const CellConfig*>& cells) {
+  const std::filesystem::path folder = workloads::ResolveDataDirectory({});
+  std::set<std::string> data, weights;
+  for (const CellConfig* cell : cells) {
+    if (!cell->data.empty()) data.insert(cell->data);
+    if (!cell->weights.empty()) weights.insert(cell->weights);
+  }
+  std::vector<std::string> missing;
+  const auto require = [&](const char* what, const std::string& name,
+                           const std::filesystem::path& file, const char* verb) {
+    std::error_code none;
+    if (std::filesystem::exists(file, none)) return;
+    missing.push_back(
+        fmt::format("the {} \"{}\": {} is not there; `sparfuse {} prepare {} --from "
+                    "PLACE` makes it",
+                    what, name, file.string(), verb, name));
+  };
+  for (const std::string& name : data)
+    require("data set", name, workloads::PreparedFolder(folder, name) / "meta.json", "data");
+  for (const std::string& name : weights)
+    require("weights", name, workloads::WeightsFile(folder, name), "weights");
+  return missing;
 }
 
 }  // namespace sparfuse::harness

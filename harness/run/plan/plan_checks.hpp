@@ -21,5 +21,6 @@ std::vector<std::string> MissingControls(const Experiment& experiment);
 // Warnings, a sentence for each prepared data set or file of weights that cells train with and that
 // is not here.
 std::vector<std::string> MissingData(const Experiment& experiment);
+std::vector<std::string> MissingDataOf(const std::vector<const CellConfig*>& cells);
 
 }  // namespace sparfuse::harness
