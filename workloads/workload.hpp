@@ -158,9 +158,6 @@ class TrainingWorkload {
   // Tells what an evaluation found, the same on all ranks, to schedules that follow it.
   virtual void Observe(double /*loss*/) {}
 
-  // Steps of an epoch; 0 where the data is made up without end.
-  virtual std::uint64_t StepsPerEpoch() const { return 0; }
-
   // How long forward passes (or Prepare) have waited for data since the last call, in seconds.
   virtual double TakeLoaderWait() { return 0; }
 

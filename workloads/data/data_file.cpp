@@ -1,6 +1,8 @@
 // Reads data files, whose format is written down in scripts/fetch_data.py, which makes them.
 #include "workloads/data/data_file.hpp"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -124,6 +126,19 @@ Header ReadWhole(const std::filesystem::path& file, const DataFileSpec& spec, st
 }
 
 }  // namespace
+
+std::string Sha256Of(std::string_view bytes) {
+  std::array<unsigned char, 32> digest{};
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    SPARFUSE_THROW(kInternal, "libcrypto could not compute a SHA-256");
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : digest) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
 
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc) {
   // Eight bytes a round: table[i] advances a byte by i further zero bytes.

@@ -66,6 +66,9 @@ void CheckDataFile(const std::filesystem::path& data_directory, const DataFileSp
 ImageSet ReadImages(const std::filesystem::path& data_directory, const DataFileSpec& spec);
 TextSet ReadText(const std::filesystem::path& data_directory, const DataFileSpec& spec);
 
+// SHA-256 in hexadecimal digits.
+std::string Sha256Of(std::string_view bytes);
+
 // CRC-32 (IEEE 802.3, as zlib's crc32) of `bytes`, continued from `crc`.
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc = 0);
 

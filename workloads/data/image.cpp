@@ -88,6 +88,7 @@ Image DecodePpm(std::span<const std::uint8_t> bytes, std::string_view what) {
   std::array<std::size_t, 3> numbers{};  // width, height, the largest value
   std::size_t at = 3;
   for (std::size_t& number : numbers) {
+    if (at >= text.size()) Fail(what, "is no binary PPM: expected width, height and 255");
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
     if (error != std::errc()) Fail(what, "is no binary PPM: expected width, height and 255");
     at = static_cast<std::size_t>(end - text.data()) + 1;

@@ -1,7 +1,6 @@
 #include "workloads/data/prepared.hpp"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,18 +26,6 @@ using nlohmann::json;
   SPARFUSE_THROW(kData, place.string() + ": " + problem +
                             "; `sparfuse data check` looks at all of it, and `sparfuse data "
                             "prepare` makes it again once the folder is removed");
-}
-
-std::string Sha256(const std::string& text) {
-  std::array<unsigned char, 32> digest{};
-  EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr);
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return hex;
 }
 
 std::uint64_t ReadInteger(std::span<const std::uint8_t> bytes, std::size_t width, std::size_t at) {
@@ -123,7 +110,7 @@ PreparedMeta ReadPreparedMeta(const fs::path& folder) {
     }
     const json& content = given.at("content");
     meta.id = given.at("id").get<std::string>();
-    if (const std::string own = Sha256(content.dump()); meta.id != own) {
+    if (const std::string own = Sha256Of(content.dump()); meta.id != own) {
       Damaged(file, "id = \"" + meta.id + "\", and its content has " + own + ": it was edited");
     }
     meta.kind = content.at("kind").get<std::string>();

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
-#include <regex>
 #include <sstream>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "core/device/launch.hpp"
 #include "workloads/optimizer/optimizer_kernel.hpp"
 
@@ -178,8 +178,8 @@ Recipe RecipeFrom(const Options& options) {
   recipe.metric_form = StringOption(options, "metric_form");
   BoundariesOf(recipe.boundaries);
   try {
-    std::regex{recipe.no_decay};
-  } catch (const std::regex_error&) {
+    Expression(recipe.no_decay, "no_decay");
+  } catch (const Error&) {
     SPARFUSE_THROW(kConfig, "recipe: no_decay = \"" + recipe.no_decay +
                                 "\": expected a regular expression, such as \"bias|LayerNorm\"");
   }

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
-#include <regex>
 #include <type_traits>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/expression.hpp"
 #include "workloads/catalog/catalog.hpp"
 #include "workloads/data/data_file.hpp"
 #include "workloads/data/prepared.hpp"
@@ -174,9 +174,9 @@ class TorchWorkload final : public TrainingWorkload {
     if (!config.weights.empty()) LoadWeights(config);
     averaged_.assign(parameters_.infos().size(), nullptr);
     optimizer_.emplace(recipe_, static_cast<std::size_t>(parameters_.flat().numel()), stream_);
-    const std::regex no_decay(recipe_.no_decay);
+    const Expression no_decay(recipe_.no_decay, "recipe: no_decay");
     for (const ParameterInfo& info : parameters_.infos()) {
-      decays_.push_back(recipe_.no_decay.empty() || !std::regex_search(info.name, no_decay));
+      decays_.push_back(recipe_.no_decay.empty() || !no_decay.FoundIn(info.name));
     }
     if (data_ != nullptr) {
       loader_.emplace([this](std::uint64_t step, int micro_step) { return Load(step, micro_step); },
@@ -269,7 +269,6 @@ class TorchWorkload final : public TrainingWorkload {
   }
 
   void Observe(double loss) override { plateau_.Observe(loss); }
-  std::uint64_t StepsPerEpoch() const override { return sampler_.steps_per_epoch(); }
   double TakeLoaderWait() override { return loader_ ? loader_->TakeWaited() : 0; }
 
   std::vector<float> Statistics() override {
@@ -344,14 +343,14 @@ class TorchWorkload final : public TrainingWorkload {
 
   // The norms wait for the device.
   void Clip() {
-    std::vector<at::Tensor> norms;
-    const at::TensorOptions options = at::TensorOptions(at::kFloat).device(device_);
-    for (const Optimizer::Part& part : parts_) {
-      const at::Tensor gradient = at::from_blob(const_cast<float*>(part.gradient),
-                                                {static_cast<std::int64_t>(part.size)}, options);
-      norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble));
-    }
     OnDevice("the gradient's norm", [&] {
+      std::vector<at::Tensor> norms;
+      const at::TensorOptions options = at::TensorOptions(at::kFloat).device(device_);
+      for (const Optimizer::Part& part : parts_) {
+        const at::Tensor gradient = at::from_blob(const_cast<float*>(part.gradient),
+                                                  {static_cast<std::int64_t>(part.size)}, options);
+        norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble));
+      }
       const at::Tensor all = at::stack(norms).to(at::kCPU).contiguous();
       const std::vector<float> factors =
           ClipFactors(recipe_, {all.const_data_ptr<double>(), norms.size()});

@@ -1,7 +1,5 @@
 #include "workloads/weights/safetensors.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "workloads/data/data_file.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -191,15 +190,7 @@ SafeTensors::SafeTensors(const fs::path& file) : file_(file, SizeOfFile(file)) {
 }
 
 std::string SafeTensors::Sha256() const {
-  std::array<unsigned char, 32> digest{};
-  EVP_Digest(file_.bytes().data(), file_.bytes().size(), digest.data(), nullptr, EVP_sha256(),
-             nullptr);
-  std::string hex;
-  for (const unsigned char byte : digest) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
-  }
-  return hex;
+  return Sha256Of({reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()});
 }
 
 }  // namespace sparfuse::workloads

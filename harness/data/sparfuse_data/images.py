@@ -275,6 +275,7 @@ def from_tars(place, paths, labels):
 def from_shards(place, paths):
     """KEY.jpg and KEY.cls beside one another in tars; shards are of train unless named otherwise."""
     splits, classes, keys = {"train": [], "test": []}, set(), set()
+    read = _reader_of_parts()
     for path in sorted(paths):
         split = "test" if re.search(r"val|test", os.path.basename(path)) else "train"
         by_key = {}
@@ -294,7 +295,7 @@ def from_shards(place, paths):
             if (split, key) in keys:
                 raise DataError(f"{path}: the key {key} is in another shard, too; expected it once")
             keys.add((split, key))
-            text = _reader_of_parts()(parts["cls"]).strip()
+            text = read(parts["cls"]).strip()
             if not text.isdigit() or int(text) > 65534:
                 raise DataError(f"{path}: {key}.cls = {text[:40]!r}; expected a class number")
             classes.add(int(text))
@@ -305,7 +306,7 @@ def from_shards(place, paths):
     names = [f"{i:0{len(str(last))}d}" for i in range(last + 1)]
     for entries in splits.values():
         entries.sort(key=lambda entry: (entry.label, entry.name))
-    return Images("webdataset shards", names, splits, _reader_of_parts())
+    return Images("webdataset shards", names, splits, read)
 
 
 # ---- What becomes of a file --------------------------------------------------------------------------
