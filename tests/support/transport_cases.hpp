@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/collective/collective.hpp"
+#include "core/transport/progress.hpp"
 
 namespace sparfuse::testing {
 
@@ -29,6 +31,18 @@ inline std::string FailureOf(const std::function<void()>& body) {
     return std::string(FailureKindName(error.kind())) + ": " + error.what();
   }
   return "none";
+}
+
+// That of an all-reduce of a thousand elements over the loop's ranks.
+inline std::string FailureOfAllReduce(ProgressLoop& loop) {
+  std::vector<float> data(1000);
+  ExchangeBuffers buffers;
+  buffers.dense = data;
+  return FailureOf([&] {
+    loop.RunBlocking([&](Communicator& world) {
+      return CoreCollective("ring-allreduce")->Run(world, buffers, 0);
+    });
+  });
 }
 
 // Elements of each rank, where they differ.

@@ -327,14 +327,7 @@ TEST_P(Conformance, StalledRankIsNamedByAll) {
       });
       return;
     }
-    std::vector<float> data(1000);
-    ExchangeBuffers buffers;
-    buffers.dense = data;
-    failures[static_cast<std::size_t>(loop.rank())] = FailureOf([&] {
-      loop.RunBlocking([&](Communicator& world) {
-        return CoreCollective("ring-allreduce")->Run(world, buffers, 0);
-      });
-    });
+    failures[static_cast<std::size_t>(loop.rank())] = FailureOfAllReduce(loop);
     if (--survivors == 0) end_of_stall.set_value();
   });
   for (const int rank : {0, 1, 3}) {

@@ -200,6 +200,7 @@ for _model in MODELS:
 
 @case
 def every_method():
+    ran = set()
     for method in sparfuse.list_methods():
         try:
             Method = sparfuse.Method(
@@ -217,6 +218,8 @@ def every_method():
             loss.backward()
             require_equal(model, oracle.step(local), exact=False)
         sf.detach(model)
+        ran.add(method["name"])
+    assert {"dense", "wfbp", "safusion", "ssfusion", "oktopk", "powersgd"} <= ran, ran
 
 
 @case
@@ -734,6 +737,8 @@ def killed_rank():
             sparfuse.Error, "is lost", lambda: loss_of(model, batches("mlp", 0, 1)[0]).backward()
         )
         sf.detach(model)
+    else:
+        raise AssertionError("training went on without a rank")
 
 
 @case
@@ -749,6 +754,8 @@ def stopped_rank():
     except sparfuse.Error as error:
         assert f"rank {victim} does not answer" in str(error), error
         sf.detach(model)
+    else:
+        raise AssertionError("training went on without a rank")
     finally:
         if dist.get_rank() == 0:
             os.kill(pids[victim], signal.SIGKILL)
@@ -758,8 +765,8 @@ def stopped_rank():
 def interrupt():
     model = made()
     if dist.get_rank() == 0:
-        threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         loss = loss_of(model, batches("mlp", 0, 1)[0])
+        threading.Timer(0.7, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         raises(KeyboardInterrupt, "", loss.backward)
         sf.detach(model)
     else:

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/catalog/revisions.hpp"
+#include "tests/harness/report/made_results.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 
@@ -29,11 +29,9 @@ class Pivots : public ::testing::Test {
       const double step = cell.config.method == "dense" ? 0.1
                           : cell.config.workers == 2    ? 0.05
                                                         : 0.04;
-      for (const int block : {0, 1}) AddRow(cell, block, step);
+      for (const int block : {0, 1}) rows_.push_back(RowOf(catalog_, cell, block, step));
     }
-    result_ = ResultsOf({part_}, catalog_, rows_, "machine").front();
-    result_.part = &part_;
-    for (std::size_t i = 0; i < part_.cells.size(); ++i) result_.cells[i].cell = &part_.cells[i];
+    result_ = ResultOf(part_, catalog_, rows_);
   }
 
   Table Text(const PivotRequest& request) const {
@@ -50,25 +48,6 @@ class Pivots : public ::testing::Test {
   Part part_;
   std::vector<TrialRow> rows_;
   PartResult result_;
-
- private:
-  void AddRow(const Cell& cell, int block, double step_seconds) {
-    TrialRow row;
-    row.config = cell.json;
-    row.config_hash = cell.config_hash;
-    row.revisions = nlohmann::json(RevisionsOf(catalog_, cell.config));
-    row.system = {
-        {"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", nlohmann::json::array()}};
-    row.system_hash = "machine";
-    row.status = "ok";
-    row.block = block;
-    row.metrics = {{"throughput", 64 / step_seconds},
-                   {"step_seconds", step_seconds},
-                   {"exposed_communication_seconds", 0},
-                   {"exchanges", 43},
-                   {"sent_bytes", 2500000}};
-    rows_.push_back(std::move(row));
-  }
 };
 
 using Row = std::vector<std::string>;

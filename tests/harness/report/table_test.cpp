@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/catalog/revisions.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/report/tables/records.hpp"
+#include "tests/harness/report/made_results.hpp"
 #include "tests/support/harness_fixture.hpp"
 
 namespace sparfuse::harness {
@@ -20,31 +20,6 @@ Part MakePart(const Catalog& catalog, const std::string& axes) {
                                          "f.toml"),
                          catalog, "/nonexistent")
       .parts[0];
-}
-
-TrialRow Row(const Catalog& catalog, const Cell& cell, int block, double step_seconds) {
-  TrialRow row;
-  row.config = cell.json;
-  row.config_hash = cell.config_hash;
-  row.revisions = nlohmann::json(RevisionsOf(catalog, cell.config));
-  row.system = {{"cpu_model", "CPU"}, {"cores", 2}, {"memory_gib", 4}, {"gpus", json::array()}};
-  row.system_hash = "machine";
-  row.status = "ok";
-  row.block = block;
-  row.metrics = {{"throughput", 64 / step_seconds},
-                 {"step_seconds", step_seconds},
-                 {"exposed_communication_seconds", 0},
-                 {"exchanges", 43},
-                 {"sent_bytes", 2500000}};
-  return row;
-}
-
-// `part` must outlive the result.
-PartResult ResultOf(const Part& part, const Catalog& catalog, const std::vector<TrialRow>& rows) {
-  PartResult result = ResultsOf({part}, catalog, rows, "machine").front();
-  result.part = &part;
-  for (std::size_t i = 0; i < part.cells.size(); ++i) result.cells[i].cell = &part.cells[i];
-  return result;
 }
 
 std::vector<std::string> TitlesOf(const std::vector<KeyColumn>& columns) {
@@ -110,7 +85,7 @@ TEST(Table, ShowsDisturbedTrialsApart) {
   std::vector<TrialRow> rows;
   for (std::size_t i = 0; i < 2; ++i) {
     for (const int block : {0, 1})
-      rows.push_back(Row(catalog, part.cells[i], block, 0.1 * (i + 1)));
+      rows.push_back(RowOf(catalog, part.cells[i], block, 0.1 * (i + 1)));
   }
   rows[1].quiet = rows[2].quiet = rows[3].quiet = {{"disturbed", true}};
   const PartResult result = ResultOf(part, catalog, rows);
@@ -139,7 +114,7 @@ TEST(Table, ShowsDisturbedTrialsApart) {
 TEST(Table, ShowsExchangesAStep) {
   const Catalog catalog = SmallCatalog();
   const Part part = MakePart(catalog, "method = \"wfbp\"\n");
-  const std::vector<TrialRow> rows = {Row(catalog, part.cells[0], 0, 0.1)};
+  const std::vector<TrialRow> rows = {RowOf(catalog, part.cells[0], 0, 0.1)};
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
   const auto column = std::find(table.columns.begin(), table.columns.end(), "exchanges/step");
   ASSERT_NE(column, table.columns.end());
@@ -151,10 +126,10 @@ TEST(Table, AColumnHasOneUnitAndTwoBlocksAreMarked) {
   const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
   std::vector<TrialRow> rows;
   for (const int block : {0, 1}) {
-    rows.push_back(Row(catalog, part.cells[0], block, 3));
-    rows.push_back(Row(catalog, part.cells[1], block, 0.05));
+    rows.push_back(RowOf(catalog, part.cells[0], block, 3));
+    rows.push_back(RowOf(catalog, part.cells[1], block, 0.05));
   }
-  rows.push_back(Row(catalog, part.cells[1], 2, 0.05));
+  rows.push_back(RowOf(catalog, part.cells[1], 2, 0.05));
   const Table table = ResultTable(ResultOf(part, catalog, rows), catalog);
   const auto at = [&](std::size_t row, const std::string& column) {
     const auto found = std::find(table.columns.begin(), table.columns.end(), column);
@@ -197,8 +172,8 @@ class Records : public ::testing::Test {
                        "[[claim]]\nquote = \"late\"\nmetric = \"step_seconds\"\n"
                        "of = { method = \"dense\" }\nmore_than = 0.01\n")) {
     for (int block = 0; block < 3; ++block) {
-      rows_.push_back(Row(catalog_, part_.cells[0], block, 0.1 * (1 + 0.01 * block)));
-      rows_.push_back(Row(catalog_, part_.cells[1], block, 0.05 * (1 + 0.01 * block)));
+      rows_.push_back(RowOf(catalog_, part_.cells[0], block, 0.1 * (1 + 0.01 * block)));
+      rows_.push_back(RowOf(catalog_, part_.cells[1], block, 0.05 * (1 + 0.01 * block)));
     }
   }
   std::vector<ResultRecord> Make() const {
@@ -269,7 +244,7 @@ TEST_F(Records, SayWhyThereIsNoNumber) {
 TEST_F(Records, OfTwinsAreBesideTheirLiveCells) {
   const Part twins = PredictedPart(part_);
   for (std::size_t cell = 0; cell < 2; ++cell) {
-    rows_.push_back(Row(catalog_, twins.cells[cell], 0, 0.04));
+    rows_.push_back(RowOf(catalog_, twins.cells[cell], 0, 0.04));
     rows_.back().system = {{"cluster", "this-machine"}, {"profile_hash", "x"}};
   }
   const auto records =
