@@ -100,13 +100,11 @@ class LeastSquares {
     if (std::vector<std::size_t> far = FarOff(best); !far.empty()) {
       constexpr std::size_t kMostBeginnings = 3;
       std::vector<Solution> grid = Grid(declared);
-      // What no beginning changes no input will.
-      const bool movable = std::ranges::any_of(far, [&](std::size_t r) {
-        return std::ranges::any_of(grid, [&](const Solution& each) {
-          return std::abs(each.off[r] - best.off[r]) > kFlat;
-        });
+      // A beginning that changes nothing of them leads nowhere either.
+      std::erase_if(grid, [&](const Solution& each) {
+        return std::ranges::none_of(
+            far, [&](std::size_t r) { return std::abs(each.off[r] - best.off[r]) > kFlat; });
       });
-      if (!movable) grid.clear();
       std::ranges::sort(grid, {}, [](const Solution& each) { return Squares(each.off); });
       grid.resize(std::min(grid.size(), kMostBeginnings));
       for (const Solution& begin : grid) {

@@ -555,7 +555,8 @@ void WriteEverything(const fs::path& directory, json& trial) {
 // The pointers of all numbers in a value.
 std::vector<json::json_pointer> NumbersIn(const json& value) {
   std::vector<json::json_pointer> numbers;
-  for (const auto& [pointer, leaf] : value.flatten().items()) {
+  const json flat = value.flatten();
+  for (const auto& [pointer, leaf] : flat.items()) {
     if (leaf.is_number()) numbers.emplace_back(pointer);
   }
   return numbers;

@@ -6,11 +6,13 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/quiet.hpp"
+#include "tests/support/errors.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+using testing::ErrorOf;
 
 const json kMachine = json::parse(R"({"communication_threads": "real time", "cores": 2,
   "cuda_devices": 0, "kernels": "avx512", "load_before": 3.47265625,
@@ -73,7 +75,8 @@ TEST(Quiet, HasNoJudgementBeforeItIsJudged) {
   EXPECT_EQ(QuietOf(readings), Quiet());
   EXPECT_TRUE(ToJson(std::optional<Quiet>()).is_null());
   EXPECT_FALSE(QuietOf(nullptr));
-  EXPECT_TRUE(QuietOf(json::object()));  // of an earlier program
+  EXPECT_SAYS(ErrorOf([] { QuietOf(json::object()); }, FailureKind::kData),
+              "quiet: other_cpu is missing");
 }
 
 }  // namespace

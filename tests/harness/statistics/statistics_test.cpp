@@ -326,7 +326,7 @@ TEST(Table, FormatsQuoteWhatTheyMust) {
   table.title = "a_b";
   table.columns = {"x", "y"};
   table.rows = {{"1,5", "50 % & \"more\""}};
-  EXPECT_SAYS(Render(table, TableFormat::kLatex), "50 \\% \\& \"more\"");
+  EXPECT_SAYS(Render(table, TableFormat::kLatex), "50 \\% \\& ''more''");
   table.rows = {{"a\\b~c^d", ""}};
   EXPECT_SAYS(Render(table, TableFormat::kLatex),
               "a\\textbackslash{}b\\textasciitilde{}c\\textasciicircum{}d");

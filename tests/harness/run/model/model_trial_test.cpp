@@ -21,7 +21,8 @@ ProfileOutcome ProfileOn(int ranks, const std::optional<LinkShape>& link,
                          double backward_seconds = 0.010) {
   json free = json::array({{1, 0.0}});
   json profile = {{"backward",
-                   {{"begin_seconds", 0},
+                   {{"steps", 5},
+                    {"begin_seconds", 0},
                     {"forward_seconds", 0.005},
                     {"tail_seconds", 0},
                     {"update_seconds", 0.001},
