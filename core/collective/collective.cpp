@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/block_allreduce.hpp"
 
 namespace sparfuse {
 
@@ -24,9 +25,10 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
 }
 
 std::span<const CollectiveDescriptor> CoreCollectives() {
-  static const std::array kCollectives{RingAllReduce(),          NativeAllReduce(),
-                                       SparseAllGather(),        NcclAllGather(),
-                                       SharedIndicesAllReduce(), ParameterServer()};
+  static const std::array kCollectives{
+      RingAllReduce(),       NativeAllReduce(),        SparseAllGather(),
+      NcclAllGather(),       SharedIndicesAllReduce(), ParameterServer(),
+      Int8BlocksAllReduce(), Int4BlocksAllReduce(),    Fp8BlocksAllReduce()};
   return kCollectives;
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
@@ -265,7 +266,9 @@ std::shared_ptr<const ConfiguredQuantizer> ConfigureQuantizer(const std::string&
 
 py::list ListQuantizers() {
   py::list list;
-  for (const QuantizerDescriptor& descriptor : Quantizers()) list.append(Describe(descriptor));
+  for (const auto table : {Quantizers(), BlockQuantizers()}) {
+    for (const QuantizerDescriptor& descriptor : table) list.append(Describe(descriptor));
+  }
   return list;
 }
 

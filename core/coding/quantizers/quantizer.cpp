@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 #include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
@@ -19,7 +20,10 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
 // Of an element of a payload, behind what heads it.
 std::size_t BitsOfElement(const Quantizer& quantizer) {
   const std::string_view name = quantizer.name();
-  return name == "sign" ? 1 : name == "qsgd" ? 8 : name == "fp16" ? 16 : 32;
+  if (name == "sign") return 1;
+  if (name == "int4-blocks") return 4;
+  if (name == "qsgd" || name == "int8-blocks" || name == "fp8-blocks") return 8;
+  return name == "fp16" ? 16 : 32;
 }
 
 // Payloads are whole words: behind the last element, in the highest bits of the last word, are
@@ -113,9 +117,11 @@ std::span<const QuantizerDescriptor> Quantizers() {
 
 const QuantizerDescriptor& FindQuantizer(std::string_view name) {
   std::vector<std::string> known;
-  for (const QuantizerDescriptor& descriptor : Quantizers()) {
-    if (descriptor.name == name) return descriptor;
-    known.emplace_back(descriptor.name);
+  for (const auto table : {Quantizers(), BlockQuantizers()}) {
+    for (const QuantizerDescriptor& descriptor : table) {
+      if (descriptor.name == name) return descriptor;
+      known.emplace_back(descriptor.name);
+    }
   }
   SPARFUSE_THROW(kConfig,
                  "unknown quantizer \"" + std::string(name) + "\"" + Suggestion(name, known));

@@ -1,12 +1,14 @@
 // Tests the laws of all quantizers, and fp16, qsgd and sign by their definitions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "core/base/random_stream.hpp"
+#include "core/coding/quantizers/blocks.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
@@ -80,6 +82,9 @@ std::vector<Variant> Variants() {
   std::vector<Variant> variants;
   for (const auto& descriptor : Quantizers())
     variants.push_back({std::string(descriptor.name), {}});
+  for (const auto& descriptor : BlockQuantizers())
+    variants.push_back({std::string(descriptor.name), {}});
+  variants.push_back({"int4-blocks", {{"block", std::int64_t{32}}}});
   variants.push_back({"qsgd", {{"bucket", std::int64_t{0}}, {"levels", std::int64_t{4}}}});
   variants.push_back({"qsgd", {{"bucket", std::int64_t{64}}}});
   variants.push_back({"qsgd", {{"bucket", std::int64_t{4096}}, {"levels", std::int64_t{1}}}});
@@ -269,7 +274,9 @@ TEST_P(QuantizerLaws, DescribesItself) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizerLaws, ::testing::ValuesIn(Variants()), [](const auto& info) {
-  return info.param.name + "_" + std::to_string(info.index);
+  std::string name = info.param.name + "_" + std::to_string(info.index);
+  std::ranges::replace(name, '-', '_');
+  return name;
 });
 
 // What was applied over T steps is the sum of the gradients but for one residual, which does not
@@ -300,7 +307,7 @@ TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
     }
     EXPECT_LE(at_end, 4 * at_half + 1e-9) << variant.name;
   }
-  EXPECT_EQ(tried, Quantizers().size() + 1);
+  EXPECT_EQ(tried, Quantizers().size() + BlockQuantizers().size() + 2);
 }
 
 // Why ErrorBound matters: with four levels for 3000 elements the residual grows for ever.

@@ -1,0 +1,159 @@
+// All-reduces floats that travel in blocks with a scale (core/coding/quantizers/block_codes.hpp):
+// what each rank has of shard j goes to rank j, which adds it up and sends the sum to all.
+//
+// Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
+// model
+//              training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
+// Deviations:  the sum is encoded a second time and gathered, and all ranks, the one that made it
+//              too, go on with what its codes say. What rounding takes is lost.
+#include "core/collective/block_allreduce.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/coding/quantizers/block_codes.hpp"
+#include "core/coding/quantizers/blocks.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/payload/accumulate.hpp"
+
+namespace sparfuse {
+namespace {
+
+class BlockAllReduce final : public Collective {
+ public:
+  explicit BlockAllReduce(const BlockForm& form) : form_(form) {}
+
+  Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
+    const auto ranks = static_cast<std::size_t>(communicator.size());
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    const std::span<float> data = buffers.dense;
+    if (ranks == 1 || data.empty()) co_return;
+    const Shards shards{data.size(), ranks};
+    const auto part = [&](std::size_t j) { return data.subspan(shards.Begin(j), shards.Size(j)); };
+    const std::size_t own = shards.Size(rank);
+    // What goes to each rank, and then what comes of each shard's sum.
+    std::vector<std::vector<std::byte>> sent(ranks), came(ranks);
+    for (std::size_t j = 0; j < ranks; ++j) sent[j].resize(form_.Bytes(shards.Size(j)));
+    for (auto& each : came) each.resize(form_.Bytes(own));
+    co_await OffThread(buffers, [&] {
+      for (std::size_t j = 0; j < ranks; ++j) EncodeBlocks(form_, part(j), sent[j]);
+    });
+    came[rank] = sent[rank];
+    co_await Exchange(communicator, sent, came, tag);
+    co_await OffThread(buffers, [&] {
+      std::vector<float> decoded(own);
+      for (std::size_t r = 0; r < ranks; ++r) {
+        DecodeBlocks(form_, came[r], decoded, Name() + ", of rank " + std::to_string(r));
+        if (r == 0) {
+          std::ranges::copy(decoded, part(rank).begin());
+        } else {
+          AddInto(decoded, part(rank));
+        }
+      }
+      EncodeBlocks(form_, part(rank), sent[rank]);
+    });
+    // Now `sent` holds the sums: this rank's goes to all, and theirs come.
+    std::vector<std::vector<std::byte>> to_all(ranks, sent[rank]);
+    co_await Exchange(communicator, to_all, sent, tag + 1);
+    co_await OffThread(buffers, [&] {
+      for (std::size_t j = 0; j < ranks; ++j) {
+        DecodeBlocks(form_, sent[j], part(j), Name() + ", sum of rank " + std::to_string(j));
+      }
+    });
+  }
+
+  RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
+    RoundPlan plan;
+    const auto ranks = static_cast<std::size_t>(topology.ranks);
+    plan.per_rank.resize(ranks);
+    const std::size_t elements = sizes.payload_bytes.front() / sizeof(float);
+    if (ranks <= 1 || elements == 0) return plan;
+    const Shards shards{elements, ranks};
+    // There are shards of two sizes at most, and empty ones are not sent.
+    std::uint64_t all_bytes = 0;
+    for (std::size_t j = 0; j < ranks; ++j) all_bytes += form_.Bytes(shards.Size(j));
+    std::vector<Traffic> scattered(ranks), gathered(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::uint64_t own = form_.Bytes(shards.Size(rank));
+      const std::uint64_t copies = own > 0 ? ranks - 1 : 0;
+      const std::uint64_t others = shards.NonEmpty() - (own > 0 ? 1 : 0);
+      // messages_sent, messages_received, bytes_sent, bytes_received
+      scattered[rank] = {others, copies, all_bytes - own, copies * own};
+      gathered[rank] = {copies, others, copies * own, all_bytes - own};
+    }
+    AddDirectRounds(scattered, ranks - 1, topology, plan);
+    plan.rounds.back()[Work::kAdd] = shards.Size(0) * ranks;
+    AddDirectRounds(gathered, ranks - 1, topology, plan);
+    return plan;
+  }
+
+ private:
+  std::string Name() const { return std::string(descriptor().name); }
+
+  // to[j] goes to rank j, from[j] comes from it; nothing is sent where that is empty.
+  static Task Exchange(Communicator& communicator, const std::vector<std::vector<std::byte>>& to,
+                       std::vector<std::vector<std::byte>>& from, int tag) {
+    const auto ranks = static_cast<std::size_t>(communicator.size());
+    const auto rank = static_cast<std::size_t>(communicator.rank());
+    std::vector<std::unique_ptr<Request>> requests;
+    std::vector<std::size_t> expected;
+    for (std::size_t step = 1; step < ranks; ++step) {
+      const std::size_t other = (rank + ranks - step) % ranks;
+      if (from[other].empty()) continue;
+      requests.push_back(communicator.Irecv(static_cast<int>(other), tag, from[other]));
+      expected.push_back(from[other].size());
+    }
+    for (std::size_t step = 1; step < ranks; ++step) {
+      const std::size_t other = (rank + step) % ranks;
+      if (to[other].empty()) continue;
+      requests.push_back(communicator.Isend(static_cast<int>(other), tag, to[other]));
+    }
+    requests = co_await Complete(std::move(requests));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (requests[i]->bytes() == expected[i]) continue;
+      SPARFUSE_THROW(kComm, "blocks of rank " + std::to_string(requests[i]->peer()) + ": " +
+                                std::to_string(requests[i]->bytes()) + " bytes; expected " +
+                                std::to_string(expected[i]));
+    }
+  }
+
+  BlockForm form_;
+};
+
+template <BlockCode kCode>
+CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary) {
+  return {
+      .name = name,
+      .source = "Wang et al., ZeRO++, 2023, section 3.3",
+      .revision = 1,
+      .payload = PayloadKind::kDense,
+      .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
+        return std::make_unique<BlockAllReduce>(
+            BlockForm{kCode, CheckedBlock("a collective of blocks", resolved)});
+      },
+      .host_memory = true,
+      .options = {BlockOption()},
+      .traits = [](const Options&) { return CollectiveTraits{.mass = Conservation::kLost}; },
+      .summary = summary,
+      .deviations = "The sum is encoded a second time and gathered; what rounding takes is lost."};
+}
+
+}  // namespace
+
+CollectiveDescriptor Int8BlocksAllReduce() {
+  return Descriptor<BlockCode::kInt8>(
+      "int8-blocks", "sums of shards by the ranks that own them; bytes with a scale a block");
+}
+CollectiveDescriptor Int4BlocksAllReduce() {
+  return Descriptor<BlockCode::kInt4>(
+      "int4-blocks", "sums of shards by the ranks that own them; half bytes with a scale a block");
+}
+CollectiveDescriptor Fp8BlocksAllReduce() {
+  return Descriptor<BlockCode::kFp8>(
+      "fp8-blocks", "sums of shards by the ranks that own them; fp8 (E4M3) with a scale a block");
+}
+
+}  // namespace sparfuse
