@@ -139,6 +139,11 @@ std::unique_ptr<Quantizer> Composition::MakeDenseQuantizer(std::uint64_t seed) c
   return quantizer.make(ResolveOptions("quantizer " + name, quantizer.options, {}), seed);
 }
 
+std::optional<LocalSteps> Composition::local_steps() const {
+  if (strategy->local_steps == nullptr) return std::nullopt;
+  return strategy->local_steps(strategy_options);
+}
+
 bool Composition::needs_profile() const {
   if (BoolOption(sending, "dense_fallback")) return true;
   return planner->needs_profile != nullptr && planner->needs_profile(planner_options);
@@ -187,6 +192,14 @@ Composition Compose(const MethodParts& parts) {
 }
 
 void CheckTopology(const Composition& composition, const Topology& topology) {
+  const std::optional<LocalSteps> steps = composition.local_steps();
+  if (steps && steps->outer == OuterRule::kElastic) {
+    SPARFUSE_REQUIRE(steps->rate * static_cast<float>(topology.ranks) <= 1,
+                     "outer_rate = " + std::to_string(steps->rate) + " with outer = elastic and " +
+                         std::to_string(topology.ranks) +
+                         " workers: expected at most 1 / workers, beyond which the anchor "
+                         "oscillates");
+  }
   if (composition.strategy->node_shards && topology.ranks % topology.ranks_per_node != 0) {
     SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
                                 std::to_string(topology.ranks_per_node) + " a node: strategy \"" +
@@ -244,7 +257,7 @@ void ReduceDense(const GradientLayout& layout, Plan& plan) {
     for (std::size_t t = unit.first; t < unit.last; ++t) {
       all_dense = all_dense && layout.tensor(t).dense;
     }
-    if (all_dense) unit = {unit.first, unit.last};
+    if (all_dense) unit = {.first = unit.first, .last = unit.last, .date = unit.date};
     for (std::size_t t = unit.first; t < unit.last; ++t) {
       TensorPlan how;
       how.density = layout.tensor(t).dense ? 1.0 : unit.density;
@@ -292,6 +305,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   live.strategy = composition.MakeStrategy();
   const StrategyDescriptor& strategy = *composition.strategy;
   live.strategy_loses = strategy.loses != nullptr && strategy.loses(composition.strategy_options);
+  live.local_steps = composition.local_steps();
   live.sparsifier = composition.MakeSparsifier(seed);
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;
@@ -313,6 +327,7 @@ ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layou
   model.topology = topology;
   model.plan = MakePlan(composition, model.layout, model.topology, &model.backward, &model.cost);
   model.make_strategy = [composition] { return composition.MakeStrategy(); };
+  model.local_steps = composition.local_steps();
   model.dense_collective = composition.dense_collective;
   model.sparse_collective = composition.sparse_collective;
   model.coding = composition.coding;

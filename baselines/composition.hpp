@@ -76,6 +76,7 @@ struct Composition {
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> MakeDenseQuantizer(std::uint64_t seed) const;
   bool needs_profile() const;  // to plan
+  std::optional<LocalSteps> local_steps() const;
 };
 
 // Throws Error{kConfig} naming what does not exist or does not fit.

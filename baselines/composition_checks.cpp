@@ -1,4 +1,6 @@
 // Refuses parts of a method that do not fit one another.
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "baselines/composition.hpp"
@@ -195,6 +197,46 @@ void CheckDenseWarmup(const Composition& made) {
           "\"none\", or 0");
 }
 
+OptionValue FallbackOf(std::string_view key) {
+  return std::ranges::find(SendingOptions(), key, &OptionSpec::name)->fallback;
+}
+
+// Throws unless windows are made of whole fragments, and what goes on beside training can.
+void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collective) {
+  const std::optional<LocalSteps> steps = made.local_steps();
+  if (!steps) return;
+  const bool planned = made.planner->name == kFragmentsPlanner;
+  const std::int64_t fragments = planned ? IntOption(made.planner_options, "fragments") : 1;
+  (void)FragmentDates(*steps, static_cast<std::size_t>(fragments));
+  const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
+  const bool moves_by_sums =
+      steps->outer == OuterRule::kAverage || steps->outer == OuterRule::kElastic;
+  SPARFUSE_REQUIRE(!sends_payloads || !moves_by_sums,
+                   "outer = " + ToString(made.strategy_options.at("outer")) + " with strategy \"" +
+                       std::string(made.strategy->name) +
+                       "\", which selects from differences: expected \"sgd\", \"momentum\" or "
+                       "\"nesterov\"");
+  SPARFUSE_REQUIRE(
+      made.feedback.kind != FeedbackKind::kMomentum,
+      "feedback \"momentum\" with local steps, whose outer optimizer has one: expected "
+      "\"residual\" or \"none\"");
+  SPARFUSE_REQUIRE(!made.sparse_collective->traits().selects,
+                   "the collective \"" + std::string(collective.name) +
+                       "\" chooses by itself what it sends of gradients: expected another one "
+                       "with local steps");
+  for (const char* key : {"dense_fallback", "dense_warmup_steps"}) {
+    SPARFUSE_REQUIRE(made.sending.at(key) == FallbackOf(key),
+                     std::string(key) + " = " + ToString(made.sending.at(key)) +
+                         " with local steps, which send no gradients: expected " +
+                         ToString(FallbackOf(key)));
+  }
+  SPARFUSE_REQUIRE(steps->delay == 0 || !collective.native,
+                   "delay = " + std::to_string(steps->delay) + " with the collective \"" +
+                       std::string(collective.name) +
+                       "\", which need not go on beside training: expected 0, or "
+                       "\"ring-allreduce\"");
+}
+
 }  // namespace
 
 void CheckParts(const Composition& made, const CollectiveDescriptor& collective) {
@@ -205,6 +247,7 @@ void CheckParts(const Composition& made, const CollectiveDescriptor& collective)
   CheckOwnedParts(made);
   CheckDenseFallback(made);
   CheckDenseWarmup(made);
+  CheckLocalSteps(made, collective);
 }
 
 }  // namespace sparfuse

@@ -13,6 +13,7 @@
 #include "core/engine/requests.hpp"
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
+#include "core/localsteps/local_steps.hpp"
 #include "core/transport/topology.hpp"
 
 namespace sparfuse {
@@ -26,6 +27,7 @@ class Engine {
   virtual const Topology& topology() const noexcept = 0;
   virtual const GradientLayout& layout() const noexcept = 0;
   virtual const Plan& plan() const noexcept = 0;
+  virtual std::uint64_t step() const noexcept = 0;  // from 0
 
   virtual Handle Pack(PackRequest request) = 0;
   virtual Handle Sparsify(SparsifyRequest request) = 0;
@@ -47,7 +49,8 @@ class Engine {
 };
 
 // Reacts for a method to the events of a step. One object a rank, used by one thread at a time; it
-// sees no values. A step ends when every element of the layout has been applied.
+// sees no values. A step ends when every element of the layout has been applied, and what was asked
+// for behind the update is done.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -56,6 +59,10 @@ class Strategy {
   // that got none in this step is announced after the others, as zeros.
   virtual void GradientReady(Engine& engine, std::size_t tensor) = 0;
   virtual void BackwardEnd(Engine&) {}
+  // Of strategies with local steps: behind the optimizer's update; and once behind the last step,
+  // for what is still under way.
+  virtual void Updated(Engine&) {}
+  virtual void Finish(Engine&) {}
 };
 
 struct StrategyDescriptor {
@@ -77,6 +84,9 @@ struct StrategyDescriptor {
   bool owned_parts = false;
   // With these options, some of what it does not send is in no residual; null: all of it is.
   bool (*loses)(const Options& resolved) = nullptr;
+  // Ranks train by themselves and share an anchor, so that their parameters may differ; null: they
+  // are equal after every step. Throws Error{kConfig} for options that do not fit.
+  LocalSteps (*local_steps)(const Options& resolved) = nullptr;
 };
 
 // The strategies that no paper owns: over the units of a plan dense, ahead, behind, and behind with

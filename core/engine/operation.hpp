@@ -35,6 +35,7 @@ struct Op {
   std::vector<Handle> stream_successors = {};
   std::vector<Handle> stream_predecessors = {};
   bool started = false;  // local operations
+  bool taken = false;    // exchanges: an Apply or a Merge has been asked for
   bool done = false;
 
   // Of the request, if it is of this type.

@@ -4,8 +4,8 @@ namespace sparfuse {
 
 std::string_view ChannelName(Channel channel) {
   static constexpr std::string_view kNames[] = {
-      "control",         "data",      "intra-node",     "inter-node",
-      "intra-node-back", "data-back", "inter-node-back"};
+      "control",         "data",      "intra-node",      "inter-node",
+      "intra-node-back", "data-back", "inter-node-back", "background"};
   return kNames[static_cast<std::size_t>(channel)];
 }
 

@@ -13,11 +13,14 @@
 
 #include "core/fusion/layout.hpp"
 #include "core/fusion/plan.hpp"
+#include "core/localsteps/local_steps.hpp"
 
 namespace sparfuse {
 
-// An operation asked for in this step. 0 is none.
+// An operation asked for in this step, or an exchange that outlives steps. 0 is none.
 using Handle = std::uint32_t;
+// Handles of exchanges in the background, which are never used again.
+inline constexpr Handle kFirstInBackground = Handle{1} << 31;
 using Continuation = std::function<void()>;
 
 // An ordered queue of exchanges with a communicator of its own. Every rank must ask for the
@@ -30,8 +33,9 @@ enum class Channel : std::uint8_t {
   kIntraNodeBack,  // the ranks of a node: what comes back, so that what goes out need not wait
   kDataBack,       // all ranks, likewise
   kInterNodeBack,  // those of equal place on their nodes, likewise
+  kBackground,     // all ranks: what goes on over steps, so that nothing else need wait for it
 };
-inline constexpr std::size_t kChannels = 7;
+inline constexpr std::size_t kChannels = 8;
 std::string_view ChannelName(Channel channel);
 constexpr bool IsWithinNode(Channel channel) {
   return channel == Channel::kIntraNode || channel == Channel::kIntraNodeBack;
@@ -47,8 +51,9 @@ struct Ordering {
   Continuation then = {};
 };
 
-struct PackRequest {  // copies a tensor's gradient into the flat gradient
+struct PackRequest {  // copies a tensor's gradient, or what else is sent, into the flat gradient
   std::size_t tensor = 0;
+  PackSource source = PackSource::kGradient;  // others behind the update only
   Lane lane = Lane::kCompute;
   Ordering order = {};
 };
@@ -142,6 +147,9 @@ struct ExchangeRequest {
   // of the g-th that each rank of a node selects from the sum of its g ranks.
   int counts = 1;
   std::string label = {};  // for the timeline: "unit 3"
+  // It outlives the step, which does not wait for it, and is taken in a later one by an Apply to
+  // the anchor. Dense, on a channel that has no other kind.
+  bool background = false;
   Ordering order = {};
 
   // What its pattern says of these; else none, and 0.
@@ -166,8 +174,17 @@ struct MergeRequest {  // sum of an exchange -> the flat gradient, a source of w
   Ordering order = {};  // the exchange is waited for in any case
 };
 
-struct ApplyRequest {  // sum of an exchange over all ranks -> average, ready for the optimizer
+enum class ApplyTo : std::uint8_t {
+  kGradient,  // average, ready for the optimizer
+  kAnchor     // the outer rule, behind the update
+};
+
+struct ApplyRequest {  // takes the sum of an exchange over all ranks
   Handle exchange = 0;
+  // Instead of an exchange. Of gradients: this rank's own, as they are. Of the anchor: nothing has
+  // come, and parameters go back to it.
+  std::optional<Range> own = {};
+  ApplyTo to = ApplyTo::kGradient;
   Lane lane = Lane::kCompute;
   Ordering order = {};  // the exchange is waited for in any case
 };

@@ -8,6 +8,16 @@
 
 namespace sparfuse {
 
+namespace {
+
+// Elements of the gradient that it makes ready for the optimizer.
+std::size_t AppliedBy(const Op& over) {
+  const auto* apply = over.If<ApplyRequest>();
+  return apply != nullptr && apply->to == ApplyTo::kGradient ? over.elements() : 0;
+}
+
+}  // namespace
+
 std::string_view LaneName(Lane lane) {
   static constexpr std::string_view kNames[] = {"compute", "side", "host"};
   return kNames[static_cast<std::size_t>(lane)];
@@ -53,24 +63,51 @@ std::size_t StepScheduler::PartOf(const ExchangeRequest& exchange) const {
 }
 
 void StepScheduler::ResetStep() {
+  std::erase_if(background_, [](const auto& entry) { return entry.second.taken; });
+  for (auto& [handle, exchange] : background_) {  // what it came after is done and gone
+    exchange.exchanges.clear();
+    exchange.dependents.clear();
+  }
   ops_.clear();
-  for (auto& channel : channels_) channel = {};
+  for (std::size_t channel = 0; channel < kChannels; ++channel) {
+    if (channel != static_cast<std::size_t>(Channel::kBackground)) channels_[channel] = {};
+  }
   host_ = {};
   done_ = ordered_ = {};
   complete_ = false;
 }
 
+void StepScheduler::Synchronise(const std::function<void()>& ask) {
+  complete_ = false;
+  ++done_.open;  // what is done while it asks does not end the step
+  ask();
+  --done_.open;
+  CheckComplete();
+}
+
+Op& StepScheduler::NewOp(bool background, Handle& handle) {
+  if (background) {
+    handle = next_in_background_++;
+    return background_[handle];
+  }
+  Op& self = ops_.emplace_back();
+  handle = static_cast<Handle>(ops_.size());
+  return self;
+}
+
 template <class Request>
 Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
-  Op& self = ops_.emplace_back();
-  const auto handle = static_cast<Handle>(ops_.size());
+  bool background = false;
+  if constexpr (requires { request.background; }) background = request.background;
+  Handle handle = 0;
+  Op& self = NewOp(background, handle);
   if constexpr (requires { request.lane; }) self.lane = request.lane;
   if constexpr (requires { request.channel; }) self.channel = request.channel;
   if constexpr (requires { request.exchange; }) self.summed = request.exchange;
   self.request = std::move(request);
   self.parts = std::move(parts);
   const auto wait_for = [&](Handle other) {
-    assert(other >= 1 && other < handle);
+    assert(other >= 1 && other != handle);
     Op& first = op(other);
     if (first.If<ExchangeRequest>()) self.exchanges.push_back(other);
     if (first.done) return;
@@ -84,7 +121,10 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
     ++self.waits_for;
   };
   for (const Handle other : self.order().after) wait_for(other);
-  if (self.summed != 0) wait_for(self.summed);
+  if (self.summed != 0) {
+    wait_for(self.summed);
+    op(self.summed).taken = true;
+  }
   if (const auto* exchange = self.If<ExchangeRequest>()) {
     for (const Handle other : exchange->selections()) wait_for(other);
     if (exchange->forwarded() != 0) wait_for(exchange->forwarded());
@@ -118,9 +158,27 @@ void StepScheduler::Release(Handle handle) {
 }
 
 void StepScheduler::TakeAsOrdered(const Op& over) {
-  if (over.If<ApplyRequest>()) ordered_.applied += over.elements();
+  ordered_.applied += AppliedBy(over);
   --ordered_.open;
+  CheckOrdered();
+}
+
+void StepScheduler::CheckOrdered() {
   if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
+}
+
+void StepScheduler::CheckComplete() {
+  if (complete_ || done_.applied != layout_.numel() || done_.open > 0) return;
+  complete_ = true;
+  StepComplete();
+}
+
+// This rank's own gradients need no work.
+void StepScheduler::TakeOwn(std::size_t elements) {
+  done_.applied += elements;
+  ordered_.applied += elements;
+  CheckOrdered();
+  CheckComplete();
 }
 
 void StepScheduler::AdvanceChannel(Channel which) {
@@ -137,7 +195,15 @@ void StepScheduler::AdvanceChannel(Channel which) {
       next.payload_bytes = (exchange->halves() ? 2 : sizeof(float)) * next.elements();
     }
   }
+  const bool background = head >= kFirstInBackground;
+  if (background) {
+    --done_.open;
+    --ordered_.open;
+  }
   StartExchange(head, next);
+  if (!background) return;
+  CheckOrdered();
+  CheckComplete();
 }
 
 void StepScheduler::PrepareNextOnHost() {
@@ -157,7 +223,7 @@ void StepScheduler::Finish(Handle handle) {
   Op& finished = op(handle);
   assert(!finished.done);
   finished.done = true;
-  if (finished.If<ApplyRequest>()) done_.applied += finished.elements();
+  done_.applied += AppliedBy(finished);
   // Continuations come before dependents: what a strategy asks for now is queued before what was
   // only waiting, in both engines.
   if (finished.order().then) finished.order().then();
@@ -171,14 +237,11 @@ void StepScheduler::Finish(Handle handle) {
     channels_[static_cast<std::size_t>(finished.channel)].busy = false;
     AdvanceChannel(finished.channel);
   }
-  if (!finished.If<TimerRequest>()) {
+  if (handle < kFirstInBackground && !finished.If<TimerRequest>()) {
     --done_.open;
     if (!finished.If<ApplyRequest>() || !OrderedByStream(finished)) TakeAsOrdered(finished);
   }
-  if (!complete_ && done_.applied == layout_.numel() && done_.open == 0) {
-    complete_ = true;
-    StepComplete();
-  }
+  CheckComplete();
 }
 
 Handle StepScheduler::Pack(PackRequest request) {
@@ -224,6 +287,8 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
                                   expected);
   };
   require(!parts.empty(), "a range, or selections, of at least one element");
+  require(request.background == (request.channel == Channel::kBackground),
+          "the background's channel for an exchange in the background, and no other");
   require(request.owner() >= 0 && request.owner() < TopologyOf(request.channel).ranks,
           "an owner among the members");
   return Add(std::move(request), std::move(parts));
@@ -237,7 +302,16 @@ Handle StepScheduler::Merge(MergeRequest request) {
 }
 
 Handle StepScheduler::Apply(ApplyRequest request) {
-  std::vector<Range> parts = op(request.exchange).parts;
+  if (request.own && request.to == ApplyTo::kGradient) {
+    TakeOwn(request.own->size());
+    return 0;
+  }
+  std::vector<Range> parts;
+  if (request.own) {
+    parts.push_back(*request.own);
+  } else {
+    parts = op(request.exchange).parts;
+  }
   return Add(std::move(request), std::move(parts));
 }
 
@@ -255,12 +329,18 @@ std::string StepScheduler::DescribeUnfinished() const {
                                            "merge", "apply",    "timer"};
   std::string text = std::to_string(done_.applied) + " of " + std::to_string(layout_.numel()) +
                      " elements applied";
+  const auto describe = [&text](const char* which, const Op& each) {
+    text += std::string("; ") + which + kKinds[each.request.index()] + " " + each.label() +
+            " of elements [" + std::to_string(each.range().begin) + ", " +
+            std::to_string(each.range().end) + ")";
+  };
   for (const Op& each : ops_) {
     if (each.done || each.If<TimerRequest>()) continue;
-    text += "; first unfinished: " + std::string(kKinds[each.request.index()]) + " " +
-            each.label() + " of elements [" + std::to_string(each.range().begin) + ", " +
-            std::to_string(each.range().end) + ")";
+    describe("first unfinished: ", each);
     break;
+  }
+  for (const auto& [handle, each] : background_) {
+    if (!each.done) describe("in the background: ", each);
   }
   return text;
 }

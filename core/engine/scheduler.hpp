@@ -16,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -72,13 +74,23 @@ class StepScheduler : public Engine {
   // Every element has been applied, at least for what the compute lane does from now on; all but
   // Applies that a stream orders is done. Called before StepComplete, perhaps more than once.
   virtual void StepApplied() {}
-  // Every element has been applied and nothing is under way.
+  // Every element has been applied and nothing is under way but in the background. Called again
+  // when what was asked for in Synchronise is done.
   virtual void StepComplete() = 0;
 
+  // What is in the background goes on.
   void ResetStep();
+  // Behind the update: `ask` makes requests, and the step is complete again when they are done.
+  void Synchronise(const std::function<void()>& ask);
   void Finish(Handle handle);
-  Op& op(Handle handle) { return ops_[handle - 1]; }
-  const Op& op(Handle handle) const { return ops_[handle - 1]; }
+  Op& op(Handle handle) {
+    return handle < kFirstInBackground ? ops_[handle - 1] : background_.at(handle);
+  }
+  const Op& op(Handle handle) const {
+    return handle < kFirstInBackground ? ops_[handle - 1] : background_.at(handle);
+  }
+  // Whether an exchange in the background has not been taken in an earlier step.
+  bool InBackground(Handle handle) const { return background_.contains(handle); }
   // "tensor 12 to 15 not applied", for errors about steps that do not end.
   std::string DescribeUnfinished() const;
 
@@ -86,8 +98,12 @@ class StepScheduler : public Engine {
   template <class Request>
   Handle Add(Request request, std::vector<Range> parts = {});
   std::vector<Range> PartsOf(const ExchangeRequest& exchange) const;
+  Op& NewOp(bool background, Handle& handle);
   void Release(Handle handle);
+  void TakeOwn(std::size_t elements);
   void TakeAsOrdered(const Op& over);
+  void CheckOrdered();
+  void CheckComplete();
   void AdvanceChannel(Channel channel);
   void PrepareNextOnHost();
 
@@ -96,7 +112,9 @@ class StepScheduler : public Engine {
   Topology topology_;
   int rank_;
   double exchange_host_seconds_;
-  std::deque<Op> ops_;  // stable addresses while it grows
+  std::deque<Op> ops_;               // of this step; stable addresses while it grows
+  std::map<Handle, Op> background_;  // exchanges that no Apply of an earlier step has taken
+  Handle next_in_background_ = kFirstInBackground;
   struct ChannelState {
     std::deque<Handle> queue;
     bool busy = false;
@@ -105,7 +123,7 @@ class StepScheduler : public Engine {
   ChannelState host_;  // exchanges of all channels that wait for nothing but the host
   struct Progress {
     std::size_t applied = 0;  // elements
-    std::size_t open = 0;     // operations other than timers
+    std::size_t open = 0;     // operations but timers, and exchanges in the background once begun
   };
   Progress done_;
   Progress ordered_;  // an Apply that a stream orders counts from its start

@@ -8,6 +8,7 @@
 
 #include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
+#include "core/localsteps/sparse_local_steps.hpp"
 
 namespace sparfuse {
 
@@ -168,6 +169,8 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        true},
       kNodeShards,
       kOwnedParts,
+      kLocalSteps,
+      kSparseLocalSteps,
   };
   return kStrategies;
 }

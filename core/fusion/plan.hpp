@@ -42,6 +42,8 @@ struct Unit {
   std::uint16_t partitions = 1;
   // Of strategies that know several ways to send a unit: which, by the strategy's own numbers.
   std::uint8_t path = 0;
+  // Of strategies with local steps: the fragment that it belongs to, which says when it is sent.
+  std::uint16_t date = 0;
   bool operator==(const Unit&) const = default;
 };
 
@@ -117,7 +119,7 @@ struct PlannerDescriptor {
 };
 
 // The planners that no paper owns: layer-wise, by bytes, by count, whole model, fusion degree,
-// given.
+// given, fragments.
 std::span<const PlannerDescriptor> CorePlanners();
 
 // Plans units of given sizes, for systems whose plan is known.
@@ -127,5 +129,11 @@ inline constexpr std::string_view kGivenPlanner = "given";
 // positive integers, do not add up to the layout's tensors or bytes, or a unit of so many bytes
 // ends within a tensor.
 PlannerDescriptor GivenPlanner();
+
+// Cuts the tensors into runs of about equal sizes, which fragments with dates of their own take in
+// turn. MakePlan throws Error{kConfig} where there are fewer tensors than fragments, or runs that
+// are given do not cover the layout.
+inline constexpr std::string_view kFragmentsPlanner = "fragments";
+PlannerDescriptor FragmentsPlanner();
 
 }  // namespace sparfuse

@@ -233,6 +233,7 @@ std::uint64_t Plan::Hash() const {
         static_cast<std::uint64_t>(unit.partitions - 1) << 16 |
         static_cast<std::uint64_t>(unit.path) << 32);
     mix(static_cast<std::uint64_t>(unit.density * 1e12));
+    if (unit.date > 0) mix(unit.date);
   }
   for (const TensorPlan& tensor : tensors) {
     mix(static_cast<std::uint64_t>(tensor.density * 1e12));
@@ -377,6 +378,7 @@ std::span<const PlannerDescriptor> CorePlanners() {
            "they are one buffer, is read from its figure, where the part of the tensors that is "
            "missing never exceeds the degree; which tensors are fused is our choice."},
       GivenPlanner(),
+      FragmentsPlanner(),
   };
   return kPlanners;
 }

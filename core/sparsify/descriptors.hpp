@@ -11,6 +11,7 @@ namespace sparfuse {
 
 SparsifierDescriptor TopKDescriptor();
 SparsifierDescriptor BlockTopKDescriptor();
+SparsifierDescriptor ChunkedTopKDescriptor();
 SparsifierDescriptor RandomKDescriptor();
 SparsifierDescriptor DgcDescriptor();
 SparsifierDescriptor GaussianKDescriptor();

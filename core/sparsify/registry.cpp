@@ -17,6 +17,7 @@ std::span<const SparsifierDescriptor> Sparsifiers() {
   static const std::vector<SparsifierDescriptor> table = AndPublished({
       TopKDescriptor(),
       BlockTopKDescriptor(),
+      ChunkedTopKDescriptor(),
       RandomKDescriptor(),
       DgcDescriptor(),
       GaussianKDescriptor(),

@@ -323,7 +323,7 @@ bool ProgressLoop::AdvanceOne(Active& active) {
 
 void ProgressLoop::CheckDeadline(Active& active) {
   const auto now = Clock::now();
-  const auto waited = now - active.pending.since;
+  const auto waited = now - active.pending.since - std::chrono::milliseconds(lateness_ms_);
   if (waited <= deadline_ - Grace(deadline_)) return;
   if (active.pinged < active.pending.since) {
     active.pinged = now;

@@ -3,6 +3,7 @@
 // for.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -101,6 +102,10 @@ class ProgressLoop {
   // waits for what other ranks will not send.
   void Cancel();
 
+  // From now on a wait may take that much longer than the deadline: where ranks meet seldom, one
+  // may be late. Any thread.
+  void Allow(std::chrono::milliseconds lateness) noexcept { lateness_ms_ = lateness.count(); }
+
   // Looks at what tasks wait for at once, where the thread may be asleep: something that is no
   // message is complete.
   void Wake() noexcept { world_->Wake(); }
@@ -136,6 +141,7 @@ class ProgressLoop {
   int WaitingFor() const;
 
   std::chrono::milliseconds deadline_;
+  std::atomic<std::int64_t> lateness_ms_ = 0;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Liveness> liveness_;
   std::exception_ptr broken_;  // why liveness_ could not be set up: the error of every task

@@ -58,7 +58,7 @@ std::vector<std::uint8_t> EncodePlan(const Plan& plan) {
   json units = json::array();
   for (const Unit& unit : plan.units) {
     units.push_back({unit.first, unit.last, static_cast<int>(unit.sparsified), unit.density,
-                     static_cast<int>(unit.lane), unit.partitions, unit.path});
+                     static_cast<int>(unit.lane), unit.partitions, unit.path, unit.date});
   }
   json tensors = json::array();
   for (const TensorPlan& tensor : plan.tensors) {
@@ -76,7 +76,8 @@ Plan DecodePlan(std::span<const std::uint8_t> bytes) {
                             NumberWithin<Sparsified>(unit.at(2), "sparsified", 0, 2), unit.at(3),
                             NumberWithin<Lane>(unit.at(4), "lane", 0, kLanes - 1),
                             NumberWithin<std::uint16_t>(unit.at(5), "partitions", 1, 0xffff),
-                            NumberWithin<std::uint8_t>(unit.at(6), "path", 0, 0xff)});
+                            NumberWithin<std::uint8_t>(unit.at(6), "path", 0, 0xff),
+                            NumberWithin<std::uint16_t>(unit.at(7), "date", 0, 0xffff)});
     }
     for (const json& tensor : data.at("tensors")) {
       plan.tensors.push_back({tensor.at(0), tensor.at(1), tensor.at(2)});

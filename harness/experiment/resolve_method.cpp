@@ -43,6 +43,14 @@ void Resolver::Method() {
   config_.method_options = At({"method_options", "method"}, [&] {
     return ResolveMethodOptions(source_.catalog, method, options);
   });
+  if (FindStrategy(config_.method_options.strategy).local_steps != nullptr) {
+    Fail({"method"},
+         fmt::format(
+             "{} synchronises once in a window of steps, and trials take all steps as alike; "
+             "expected a method that synchronises in every step, or sparfuse.Method of the "
+             "Python module, which has local_step",
+             config_.method));
+  }
   // A dense method has one cell however many densities an axis lists.
   if (!method.dense()) Sparsity(method);
   if (method.sends_payloads()) FeedbackOf(method);

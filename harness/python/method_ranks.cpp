@@ -137,17 +137,55 @@ LiveEngine& MethodRanks::EngineOf(int rank) {
 
 void MethodRanks::Step(std::span<const std::vector<std::span<const float>>> gradients,
                        double density_factor, bool verify) {
-  RequireUsable();
-  try {
+  OrFail([&] {
     RunOnAll([&](std::size_t rank) { StepOf(rank, gradients[rank], density_factor, verify); });
     if (verify) CheckReplicas();
+  });
+  ++steps_;
+}
+
+template <class Work>
+void MethodRanks::OrFail(const Work& work) {
+  RequireUsable();
+  try {
+    work();
   } catch (...) {
     failed_ = "step " + std::to_string(steps_) + " of this Method failed, and its residuals are " +
               "lost: make a new one (" + TextOf(std::current_exception()) + ")";
     Stop();  // lanes may still read gradients, which are the caller's
     throw;
   }
+}
+
+void MethodRanks::Begin(std::span<const ParameterView> parameters) {
+  OrFail(
+      [&] { RunOnAll([&](std::size_t rank) { engines_[rank]->BeginWindows(parameters[rank]); }); });
+}
+
+void MethodRanks::LocalStep(std::span<const ParameterView> parameters, bool verify) {
+  OrFail([&] {
+    RunOnAll([&](std::size_t rank) {
+      LiveEngine& engine = *engines_[rank];
+      engine.MoveParameters(parameters[rank]);
+      engine.BeginStep(steps_, verify);
+      engine.EndBackward();
+      engine.FinishStep();
+      engine.BeginUpdate();
+      engine.Synchronise();
+      records_[rank] = engine.EndStep();
+    });
+    if (verify) CheckAnchors();
+  });
   ++steps_;
+}
+
+void MethodRanks::Finish(std::span<const ParameterView> parameters) {
+  OrFail([&] {
+    RunOnAll([&](std::size_t rank) {
+      engines_[rank]->MoveParameters(parameters[rank]);
+      records_[rank] = engines_[rank]->FinishWindows();
+    });
+  });
 }
 
 void MethodRanks::Replan(const Plan& plan) {
@@ -189,6 +227,26 @@ void MethodRanks::CheckReplicas() {
         continue;
       }
       SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another average of " +
+                                    layout.tensor(t).name + " than rank 0 at step " +
+                                    std::to_string(steps_));
+    }
+  }
+}
+
+void MethodRanks::CheckAnchors() {
+  const GradientLayout& layout = engines_.front()->layout();
+  const auto same = [](std::span<const float> one, std::span<const float> other) {
+    return std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
+  };
+  for (std::size_t rank = 1; rank < engines_.size(); ++rank) {
+    for (std::size_t t = 0; t < layout.tensors(); ++t) {
+      const Range range = layout.tensor(t).range();
+      const LiveEngine &first = *engines_.front(), &other = *engines_[rank];
+      if (same(first.Anchor(range), other.Anchor(range)) &&
+          same(first.OuterState(range), other.OuterState(range))) {
+        continue;
+      }
+      SPARFUSE_THROW(kInternal, "rank " + std::to_string(rank) + " has another anchor of " +
                                     layout.tensor(t).name + " than rank 0 at step " +
                                     std::to_string(steps_));
     }

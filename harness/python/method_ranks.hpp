@@ -44,6 +44,14 @@ class MethodRanks {
   void Step(std::span<const std::vector<std::span<const float>>> gradients, double density_factor,
             bool verify);
 
+  // With local steps, [ranks][tensors]: what anchors and outer state begin with.
+  void Begin(std::span<const ParameterView> parameters);
+  // The same behind an update of each rank's parameters, which are read and written, and not used
+  // after the return. verify: check that anchors are equal on all ranks. Throws as Step does.
+  void LocalStep(std::span<const ParameterView> parameters, bool verify);
+  // Receives what is still under way. Throws as Step does.
+  void Finish(std::span<const ParameterView> parameters);
+
   // The next step goes by another plan; throws as Step does.
   void Replan(const Plan& plan);
 
@@ -67,6 +75,9 @@ class MethodRanks {
   void StepOf(std::size_t rank, std::span<const std::span<const float>> gradients,
               double density_factor, bool verify);
   void CheckReplicas();
+  void CheckAnchors();
+  template <class Work>
+  void OrFail(const Work& work);
   void Stop();
 
   const pid_t process_;

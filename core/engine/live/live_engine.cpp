@@ -27,7 +27,7 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                     config.exchange_host_seconds),
       config_(std::move(config)),
       loop_(loop),
-      step_(layout(), config_.device),
+      step_(layout(), config_),
       selections_(config_, step_),
       checks_(config_, layout()),
       jobs_(loop),
@@ -40,6 +40,11 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "filters of indices and polynomials of values are made in host memory, and the "
                    "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\" "
                    "or \"delta\" and payload_values \"f32\" or \"f16\"");
+  }
+  if (config_.device.kind != DeviceKind::kHost && config_.local_steps) {
+    SPARFUSE_THROW(kUnsupported,
+                   "local steps keep anchors in host memory, and the parameters lie on a device; "
+                   "expected device \"cpu\"");
   }
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
@@ -163,25 +168,28 @@ void LiveEngine::RunEvents() {
 
 void LiveEngine::React(const Event& event) {
   switch (event.kind) {
-    case EventKind::kStepBegin: {
-      ResetStep();
-      live_.clear();
-      selections_.BeginStep();
-      exchanges_used_ = 0;
-      waits_.clear();
-      record_ = {};
-      {
-        std::lock_guard lock(mutex_);
-        timers_.clear();
-        applied_ = complete_ = false;
-      }
-      config_.strategy->StepBegin(*this);
-      return;
-    }
+    case EventKind::kStepBegin:
+      BeginStepReaction();
+      return config_.strategy->StepBegin(*this);
     case EventKind::kGradientReady:
       return config_.strategy->GradientReady(*this, event.value);
     case EventKind::kBackwardEnd:
       return config_.strategy->BackwardEnd(*this);
+    case EventKind::kUpdated: {
+      {
+        std::lock_guard lock(mutex_);
+        complete_ = false;
+      }
+      return StepScheduler::Synchronise([this] { config_.strategy->Updated(*this); });
+    }
+    case EventKind::kFinish:
+      BeginStepReaction();
+      Apply({.own = Range{0, layout().numel()}});
+      {
+        std::lock_guard lock(mutex_);
+        complete_ = false;
+      }
+      return StepScheduler::Synchronise([this] { config_.strategy->Finish(*this); });
     case EventKind::kDone: {
       const auto handle = static_cast<Handle>(event.value);
       lanes_->Take(Live(handle));
@@ -195,29 +203,63 @@ void LiveEngine::React(const Event& event) {
   }
 }
 
+void LiveEngine::BeginStepReaction() {
+  ResetStep();
+  live_.clear();
+  for (auto it = in_background_.begin(); it != in_background_.end();) {
+    if (InBackground(it->first)) {
+      ++it;
+      continue;
+    }
+    unused_.push_back(std::move(it->second.state));
+    it = in_background_.erase(it);
+  }
+  selections_.BeginStep();
+  exchanges_used_ = 0;
+  waits_.clear();
+  record_ = {};
+  std::lock_guard lock(mutex_);
+  timers_.clear();
+  applied_ = complete_ = false;
+}
+
+// An exchange in the background counts in the step that takes it: when it ends is not the same in
+// two runs.
 void LiveEngine::Account(const LiveOp& done) {
   if (done.selection != nullptr) {
     record_.tensors_missing += done.selection->missing;
-  } else if (done.op->If<ExchangeRequest>()) {
-    const ExchangeState& state = *done.exchange;
-    ++record_.exchanges;
-    record_.payload_bytes += done.op->payload_bytes + ChosenBytes(config_, done);
-    record_.selected += static_cast<std::uint64_t>(done.op->exchange().counts) * state.elements;
-    record_.sent_bytes += state.traffic.bytes_sent;
-    record_.received_bytes += state.traffic.bytes_received;
-    record_.messages_sent += state.traffic.messages_sent;
-    record_.served += state.buffers.served;
-    record_.returned += state.buffers.returned.size() / kSparseElementBytes;
-    if (done.op->sparse() && config_.sparse_collective->traits().sums) {
-      record_.summed += state.buffers.sums.size();
-      for (const auto payload : state.buffers.payloads) {
-        record_.summed += payload.size() / kSparseElementBytes;
-      }
+  } else if (const auto* exchange = done.op->If<ExchangeRequest>()) {
+    if (!exchange->background) AccountExchange(done);
+  } else if (done.op->summed >= kFirstInBackground) {
+    const LiveOp& taken = Live(done.op->summed);
+    const ExchangeState& state = *taken.exchange;
+    AccountExchange(taken);
+    step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(Channel::kBackground)),
+                        taken.op->label(), std::max(0.0, step_.At(state.began)),
+                        std::max(0.0, step_.At(state.ended)), taken.op->payload_bytes});
+  }
+}
+
+void LiveEngine::AccountExchange(const LiveOp& done) {
+  const ExchangeState& state = *done.exchange;
+  ++record_.exchanges;
+  record_.payload_bytes += done.op->payload_bytes + ChosenBytes(config_, done);
+  record_.selected += static_cast<std::uint64_t>(done.op->exchange().counts) * state.elements;
+  record_.sent_bytes += state.traffic.bytes_sent;
+  record_.received_bytes += state.traffic.bytes_received;
+  record_.messages_sent += state.traffic.messages_sent;
+  record_.served += state.buffers.served;
+  record_.returned += state.buffers.returned.size() / kSparseElementBytes;
+  if (done.op->sparse() && config_.sparse_collective->traits().sums) {
+    record_.summed += state.buffers.sums.size();
+    for (const auto payload : state.buffers.payloads) {
+      record_.summed += payload.size() / kSparseElementBytes;
     }
   }
 }
 
 LiveOp& LiveEngine::Live(Handle handle) {
+  if (handle >= kFirstInBackground) return in_background_[handle].live;
   if (live_.size() < handle) live_.resize(handle);
   return live_[handle - 1];
 }
@@ -268,7 +310,8 @@ void LiveEngine::StepComplete() {
 }
 
 void LiveEngine::StartExchange(Handle handle, Op& started) {
-  ExchangeState* const state = started.If<ExchangeRequest>() ? &PrepareExchange(started) : nullptr;
+  ExchangeState* const state =
+      started.If<ExchangeRequest>() ? &PrepareExchange(handle, started) : nullptr;
   Live(handle) = {handle, &started, nullptr, state, {}};
   {
     std::lock_guard lock(mutex_);
@@ -291,9 +334,20 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
       });
 }
 
-ExchangeState& LiveEngine::PrepareExchange(Op& exchange) {
+ExchangeState& LiveEngine::StateOf(Handle handle) {
+  if (handle >= kFirstInBackground) {
+    auto& state = in_background_[handle].state;
+    if (unused_.empty()) unused_.push_back(std::make_unique<ExchangeState>());
+    state = std::move(unused_.back());
+    unused_.pop_back();
+    return *state;
+  }
   if (exchanges_used_ == exchanges_.size()) exchanges_.push_back(std::make_unique<ExchangeState>());
-  ExchangeState& state = *exchanges_[exchanges_used_++];
+  return *exchanges_[exchanges_used_++];
+}
+
+ExchangeState& LiveEngine::PrepareExchange(Handle handle, Op& exchange) {
+  ExchangeState& state = StateOf(handle);
   state.op = &exchange;
   state.behind = Behind(exchange);
   state.buffers.shape = {exchange.range().size(),
@@ -368,6 +422,23 @@ void LiveEngine::Replan(Plan plan) {
   range_memory_.clear();
 }
 
+Anchors& LiveEngine::anchors() {
+  if (!step_.anchors) {
+    SPARFUSE_THROW(kInternal, "parameters are given to a method without local steps");
+  }
+  return *step_.anchors;
+}
+
+std::span<const float> LiveEngine::OuterState(Range range) const {
+  return config_.local_steps->has_state() ? step_.anchors->outer_state(range)
+                                          : std::span<const float>();
+}
+
+std::size_t LiveEngine::method_memory_bytes() const {
+  if (!step_.anchors) return 0;
+  return step_.anchors->bytes() + step_.flat.size() * sizeof(float);
+}
+
 void LiveEngine::SetDensity(double factor) { density_factor_ = factor; }
 
 double LiveEngine::DensityNow(double planned) const {
@@ -378,7 +449,7 @@ bool LiveEngine::KeepsMass() const {
   const bool sparse =
       config_.sparsifier != nullptr ||
       (config_.sparse_collective != nullptr && config_.sparse_collective->traits().selects);
-  return sparse && config_.feedback.kind == FeedbackKind::kResidual &&
+  return sparse && !config_.local_steps && config_.feedback.kind == FeedbackKind::kResidual &&
          config_.feedback.decay == 1 && !config_.strategy_loses &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }

@@ -24,6 +24,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
@@ -68,11 +69,15 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // compute stream.
   void FinishStep();
   void BeginUpdate();
+  // Behind the update, of methods with local steps: sends and receives what is due in this step,
+  // and moves the parameters. Throws Error{kTimeout} as FinishStep does. Nothing for other methods.
+  void Synchronise();
   // On a device waits until the streams have done the step. Of a step that only measures the
   // training loop, FinishStep may be left out.
   StepRecord EndStep();
 
   // The average of a tensor after FinishStep: [numel], engine-owned, overwritten by the next step.
+  // With local steps this rank's gradient, in the memory where it was announced.
   // On a device AveragedOnDevice, valid in the order of its stream, the compute stream.
   std::span<const float> Averaged(std::size_t tensor) const {
     return AveragedOnDevice(tensor).host();
@@ -97,6 +102,24 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // Changes what is selected from the next step on: every rank must.
   void SetDensity(double factor);
 
+  // --- Of methods with local steps, between steps.
+
+  // The anchor becomes these parameters, which must be equal on all ranks: to be called before the
+  // first step. The memory is the caller's and is read and written in Synchronise and
+  // FinishWindows.
+  void BeginWindows(ParameterView parameters) { anchors().Begin(std::move(parameters)); }
+  // The same parameters, in other memory from now on.
+  void MoveParameters(ParameterView parameters) { anchors().Move(std::move(parameters)); }
+  // Receives what is still under way; a step that only does that. To be called once, behind the
+  // last step.
+  StepRecord FinishWindows();
+  // Parameters and anchor change places, so that the anchor can be evaluated; and back.
+  void SwapAnchor() { anchors().Swap(); }
+  std::span<const float> Anchor(Range range) const { return step_.anchors->anchor(range); }
+  std::span<const float> OuterState(Range range) const;
+  // Beside the workload: the anchor, what the outer rule keeps, and what is sent.
+  std::size_t method_memory_bytes() const;
+
   // --- Over the life of the engine.
 
   const Timeline& timeline() const noexcept { return step_.timeline; }
@@ -119,13 +142,22 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
 
   // --- For strategies.
 
+  std::uint64_t step() const noexcept override { return step_.number; }
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
 
  private:
   using Clock = LiveStep::Clock;
 
-  enum class EventKind { kStepBegin, kGradientReady, kBackwardEnd, kDone, kStepTimeout };
+  enum class EventKind {
+    kStepBegin,
+    kGradientReady,
+    kBackwardEnd,
+    kUpdated,
+    kFinish,
+    kDone,
+    kStepTimeout
+  };
   struct Event {
     EventKind kind;
     std::size_t value = 0;  // tensor, handle
@@ -140,15 +172,18 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void StepApplied() override;
   void StepComplete() override;
   void React(const Event& event);
+  void BeginStepReaction();
   void Account(const LiveOp& done);
+  void AccountExchange(const LiveOp& done);
   // What is remembered of a range from step to step.
   struct RangeMemory {
     std::vector<ExchangedTensor> tensors;
     std::unique_ptr<CollectiveState> state;
   };
-  LiveOp& Live(Handle handle);
+  LiveOp& Live(Handle handle);  // of the step, or of the background
+  ExchangeState& StateOf(Handle handle);
   std::vector<const ExchangeState*> Behind(const Op& started);
-  ExchangeState& PrepareExchange(Op& exchange);
+  ExchangeState& PrepareExchange(Handle handle, Op& exchange);
   void PreparePayload(const Op& exchange, ExchangeState& state);
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
   double DensityNow(double planned) const;
@@ -172,6 +207,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::uint64_t WorkOnNext(std::unique_lock<std::mutex>& lock);
   void Drain(std::uint64_t sequence);
   void WorkUntil(const bool& done);  // `done` is guarded by mutex_
+  void EndUpdate();
+  std::chrono::milliseconds Lateness() const;
+  Anchors& anchors();
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
@@ -193,6 +231,12 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::deque<LiveOp> live_;                                // reactions; by handle
   std::vector<std::unique_ptr<ExchangeState>> exchanges_;  // reactions
   std::size_t exchanges_used_ = 0;
+  struct InBackgroundOp {
+    LiveOp live;
+    std::unique_ptr<ExchangeState> state;
+  };
+  std::map<Handle, InBackgroundOp> in_background_;      // reactions
+  std::vector<std::unique_ptr<ExchangeState>> unused_;  // of the background
   // Of sparse exchanges, by collective, channel and range. Made in reactions; of the communication
   // thread then.
   std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
@@ -201,6 +245,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   double density_factor_ = 1;
   bool in_step_ = false;
   bool finishing_ = false;               // this step is to be applied
+  bool updating_ = false;                // the last part has not ended
+  double slowest_seconds_ = 0;           // step
   std::map<std::string, double> waits_;  // reactions
   StepRecord record_;                    // its counters: reactions
 

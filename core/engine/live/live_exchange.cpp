@@ -98,7 +98,7 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
       CollectiveOf(request, config_.dense_collective, config_.sparse_collective);
   Communicator& channel = ChannelOf(op);
   Communicator& communicator = collective.descriptor().host_memory ? channel.host() : channel;
-  const double begin = step_.Now();
+  const auto began = LiveStep::Clock::now();
   const Traffic before = Total(communicator.traffic());
   const int tag = NextTag(op);
   co_await staging_->Gather(communicator, state);
@@ -120,8 +120,13 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
   co_await staging_->Deliver(communicator, state);
   state.traffic = collective.descriptor().native ? NativeTraffic(collective, communicator, state)
                                                  : Total(communicator.traffic()) - before;
+  if (request.background) {  // another step may have begun, or be about to
+    state.began = began;
+    state.ended = LiveStep::Clock::now();
+    co_return;
+  }
   step_.timeline.Add({SpanKind::kExchange, std::string(ChannelName(request.channel)), request.label,
-                      begin, step_.Now(), op.payload_bytes});
+                      step_.At(began), step_.Now(), op.payload_bytes});
 }
 
 Task LiveEngine::RunNegotiate(Op& op) {
@@ -146,6 +151,7 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   split(Channel::kControl, 0);
   split(Channel::kData, 0);
   split(Channel::kDataBack, 0);
+  if (config_.local_steps && config_.local_steps->delay > 0) split(Channel::kBackground, 0);
   if (where.ranks_per_node > 1) {
     split(Channel::kIntraNode, node);
     split(Channel::kInterNode, local);

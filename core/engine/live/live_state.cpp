@@ -4,13 +4,15 @@
 
 namespace sparfuse {
 
-LiveStep::LiveStep(const GradientLayout& of_layout, Device device)
+LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
-      flat(layout.numel(), device, "the packed gradient"),
-      averaged(layout.numel(), device, "the averaged gradient"),
-      zeros(layout.largest_tensor(), device, "the gradient of tensors that have none"),
+      flat(layout.numel(), config.device, "the packed gradient"),
+      averaged(config.local_steps ? 0 : layout.numel(), config.device, "the averaged gradient"),
+      zeros(layout.largest_tensor(), config.device, "the gradient of tensors that have none"),
       gradients(layout.tensors()),
-      packed(layout.tensors()) {}
+      packed(layout.tensors()) {
+  if (config.local_steps) anchors.emplace(layout, *config.local_steps);
+}
 
 void LiveStep::Begin(std::uint64_t step, bool verified) {
   number = step;
@@ -21,7 +23,9 @@ void LiveStep::Begin(std::uint64_t step, bool verified) {
   begin = Clock::now();
 }
 
-double LiveStep::Now() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double LiveStep::At(Clock::time_point time) const {
+  return std::chrono::duration<double>(time - begin).count();
+}
 
 bool LiveStep::ReadsGradient(Range range) const {
   const std::size_t tensor = layout.PositionOf(range.begin);

@@ -22,6 +22,7 @@
 #include "core/engine/timeline.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/layout.hpp"
+#include "core/localsteps/anchors.hpp"
 #include "core/payload/accumulate_device.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -32,10 +33,11 @@ struct LiveConfig {
   Plan plan;
   Topology topology;
   std::unique_ptr<Strategy> strategy;
-  bool strategy_loses = false;             // StrategyDescriptor::loses
-  std::unique_ptr<Sparsifier> sparsifier;  // null when nothing is sparsified
-  bool unbounded_count = false;            // of its descriptor: slots hold all elements
-  Feedback feedback;                       // for all tensors but those without feedback
+  bool strategy_loses = false;                 // StrategyDescriptor::loses
+  std::optional<LocalSteps> local_steps = {};  // StrategyDescriptor::local_steps
+  std::unique_ptr<Sparsifier> sparsifier;      // null when nothing is sparsified
+  bool unbounded_count = false;                // of its descriptor: slots hold all elements
+  Feedback feedback;                           // for all tensors but those without feedback
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> dense_quantizer;
   // For exchanges without selections, and with; also those of other ranks.
@@ -58,18 +60,20 @@ struct LiveStep {
   using Clock = std::chrono::steady_clock;
 
   // of_layout: outlives it.
-  LiveStep(const GradientLayout& of_layout, Device device);
+  LiveStep(const GradientLayout& of_layout, const LiveConfig& config);
 
   void Begin(std::uint64_t step, bool verified);
-  double Now() const;  // seconds since Begin
+  double Now() const { return At(Clock::now()); }  // seconds since Begin
+  double At(Clock::time_point time) const;
   // True for a range within one tensor that has not been packed: it is selected from where the
   // gradient lies. Others are selected from `flat`.
   bool ReadsGradient(Range range) const;
 
   const GradientLayout& layout;
-  Buffer<float> flat;  // packed gradients; after a dense exchange their sum
-  Buffer<float> averaged;
-  Buffer<float> zeros;  // the gradient of tensors that got none
+  Buffer<float> flat;              // packed gradients; after a dense exchange their sum
+  Buffer<float> averaged;          // empty with local steps
+  std::optional<Anchors> anchors;  // with local steps
+  Buffer<float> zeros;             // the gradient of tensors that got none
 
   std::uint64_t number = 0;
   bool verify = false;
@@ -184,6 +188,8 @@ struct ExchangeState {
   std::size_t elements = 0;  // that this rank sends, those of whole tensors included
   Traffic traffic;
   DeviceExchange device;
+  // In the background: other steps may have begun in between.
+  LiveStep::Clock::time_point began, ended;
 };
 
 // What a LiveEngine knows of an operation that has been started.

@@ -1,6 +1,8 @@
 // Drives a step on LiveEngine's compute lane, as the training loop asks.
+#include <algorithm>
 #include <cassert>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/engine/live/live_engine.hpp"
@@ -17,8 +19,13 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
                                   std::to_string(step_.number) +
                                   " has not ended: expected EndStep");
   }
+  if (step_.anchors && !step_.anchors->begun()) {
+    SPARFUSE_THROW(kInternal, "step " + std::to_string(step) +
+                                  " begins without an anchor: expected BeginWindows before");
+  }
   in_step_ = true;
   finishing_ = false;
+  updating_ = true;
   step_.Begin(step, verify);
   lanes_->BeginStep();
   Drain(Post({EventKind::kStepBegin, 0}));
@@ -85,7 +92,8 @@ void LiveEngine::Drain(std::uint64_t sequence) {
 
 void LiveEngine::WorkUntil(const bool& done) {
   constexpr std::chrono::milliseconds kLook{100};
-  const auto deadline = Clock::now() + config_.deadline;
+  auto deadline = Clock::now() + config_.deadline;
+  if (config_.local_steps) deadline += Lateness();
   std::unique_lock lock(mutex_);
   for (;;) {
     if (failure_) std::rethrow_exception(failure_);
@@ -118,11 +126,49 @@ void LiveEngine::FinishStep() {
 
 void LiveEngine::BeginUpdate() { lanes_->BeginPart(); }
 
+void LiveEngine::EndUpdate() {
+  if (std::exchange(updating_, false)) lanes_->EndPart(SpanKind::kUpdate, "");
+}
+
+// By so much another rank may be behind: ranks wait for one another once in a window.
+std::chrono::milliseconds LiveEngine::Lateness() const {
+  const double window = static_cast<double>(config_.local_steps->every) * slowest_seconds_;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * window));
+}
+
+void LiveEngine::Synchronise() {
+  if (!config_.local_steps) return;
+  EndUpdate();
+  loop_.Allow(Lateness());
+  lanes_->SetInterrupted(SpanKind::kExposed);
+  Drain(Post({EventKind::kUpdated, 0}));
+  WorkUntil(complete_);
+  lanes_->SetInterrupted({});
+}
+
+StepRecord LiveEngine::FinishWindows() {
+  if (in_step_) {
+    SPARFUSE_THROW(kInternal, "step " + std::to_string(step_.number) +
+                                  " has not ended: expected EndStep before FinishWindows");
+  }
+  (void)anchors();
+  in_step_ = true;
+  updating_ = false;
+  step_.Begin(step_.number, false);
+  lanes_->BeginStep();
+  lanes_->SetInterrupted(SpanKind::kExposed);
+  Drain(Post({EventKind::kFinish, 0}));
+  WorkUntil(complete_);
+  lanes_->SetInterrupted({});
+  return EndStep();
+}
+
 StepRecord LiveEngine::EndStep() {
-  lanes_->EndPart(SpanKind::kUpdate, "");
+  EndUpdate();
   if (finishing_) WorkUntil(complete_);
   staging_->EndStep();
   const double step_seconds = lanes_->EndStep();
+  slowest_seconds_ = std::max(slowest_seconds_, step_seconds);
   in_step_ = false;
   StepRecord record = record_;
   const Timeline& spans = step_.timeline;
@@ -141,6 +187,7 @@ StepRecord LiveEngine::EndStep() {
 
 DeviceSpan<const float> LiveEngine::AveragedOnDevice(std::size_t tensor) const {
   const Range range = layout().tensor(tensor).range();
+  if (config_.local_steps) return {step_.gradients[tensor].data(), range.size(), compute_stream()};
   return {step_.averaged.data() + range.begin, range.size(), compute_stream()};
 }
 

@@ -33,14 +33,14 @@ void SharedResource::Advance() {
 }
 
 void SharedResource::Use(double work, Simulation::Callback done, double share) {
-  if (released_) share = 1;
-  if (share <= 0) {
+  if (share <= 0 && !released_) {
     held_.emplace_back(work, std::move(done));
     return;
   }
   if (work <= 0) return simulation_.After(0, std::move(done));
   Advance();
-  activities_.push({virtual_now_ + work / share, order_++, share, std::move(done)});
+  activities_.push(
+      {virtual_now_ + work / (released_ ? 1 : share), order_++, share, std::move(done)});
   ScheduleNext();
 }
 
@@ -51,12 +51,29 @@ void SharedResource::Release() {
   for (; !activities_.empty(); activities_.pop()) {
     Activity each = std::move(const_cast<Activity&>(activities_.top()));
     each.virtual_end = virtual_now_ + (each.virtual_end - virtual_now_) * each.share;
-    each.share = 1;
     whole.push(std::move(each));
   }
   activities_ = std::move(whole);
   ScheduleNext();
-  for (auto& [work, done] : std::exchange(held_, {})) Use(work, std::move(done));
+  for (auto& [work, done] : std::exchange(held_, {})) Use(work, std::move(done), 0);
+}
+
+void SharedResource::Hold() {
+  if (!std::exchange(released_, false)) return;
+  Advance();
+  std::priority_queue<Activity> shared;
+  for (; !activities_.empty(); activities_.pop()) {
+    Activity each = std::move(const_cast<Activity&>(activities_.top()));
+    const double left = each.virtual_end - virtual_now_;
+    if (each.share <= 0) {
+      held_.emplace_back(std::max(0.0, left), std::move(each.done));
+      continue;
+    }
+    if (each.share != 1) each.virtual_end = virtual_now_ + left / each.share;
+    shared.push(std::move(each));
+  }
+  activities_ = std::move(shared);
+  ScheduleNext();
 }
 
 void SharedResource::SetSpeed(double speed) {
@@ -97,14 +114,18 @@ std::size_t EntriesOfPart(std::span<const Contribution> given, std::size_t j) {
 
 }  // namespace
 
-ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t step, int simulated)
+ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated)
     : config_(config),
-      step_(step),
+      first_step_(first),
+      steps_(steps),
       simulated_(simulated),
       needed_(simulated),
+      wire_seconds_(static_cast<std::size_t>(steps)),
       starting_(simulation_, 0),
       inter_node_(simulation_, 1.0),
-      followers_(static_cast<std::size_t>(config.topology.ranks - simulated)) {
+      followers_(
+          static_cast<std::size_t>(steps),
+          std::vector<StepRecord>(static_cast<std::size_t>(config.topology.ranks - simulated))) {
   const int machines = (simulated + config.ranks_per_machine - 1) / config.ranks_per_machine;
   for (int m = 0; m < machines; ++m) {
     machines_.push_back(std::make_unique<SharedResource>(simulation_, config.cores_per_machine));
@@ -116,21 +137,28 @@ ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t step, int si
 
 ModelCluster::~ModelCluster() = default;
 
-std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
+std::optional<std::vector<ModelStep>> ModelCluster::Run(int traced_ranks) {
   for (int rank = 0; rank < simulated_; ++rank) {
     ranks_.push_back(std::make_unique<ModelRank>(*this, rank, rank < traced_ranks));
   }
   for (auto& rank : ranks_) rank->Begin();
   simulation_.Run();
   if (!enough()) return std::nullopt;
+  std::vector<ModelStep> steps;
+  for (int index = 0; index < steps_; ++index) steps.push_back(StepOf(index));
+  return steps;
+}
+
+ModelStep ModelCluster::StepOf(int index) {
+  const auto step = static_cast<std::size_t>(index);
   ModelStep result;
   for (auto& rank : ranks_) {
     if (!rank->ended())
       SPARFUSE_THROW(kInternal, "modelled step does not end: " + rank->Unfinished());
-    result.records.push_back(rank->record());
-    result.spans.push_back(rank->TakeSpans());
+    result.records.push_back(rank->record(step));
+    result.spans.push_back(rank->TakeSpans(step));
   }
-  for (const StepRecord& counted : followers_) {
+  for (const StepRecord& counted : followers_[step]) {
     const int leader = LeaderOf(static_cast<int>(result.records.size()));
     StepRecord record = result.records[static_cast<std::size_t>(leader)];
     record.exchanges = counted.exchanges;
@@ -144,7 +172,7 @@ std::optional<ModelStep> ModelCluster::Run(int traced_ranks) {
     result.records.push_back(record);
   }
   result.spans.resize(result.records.size());
-  result.wire_seconds = wire_seconds_;
+  result.wire_seconds = wire_seconds_[step];
   return result;
 }
 
@@ -254,7 +282,7 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   ExchangeSizes sizes;
   sizes.shape = {range.size(),
                  meeting.given.front().kept,
-                 step_,
+                 ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->step(),
                  {},
                  static_cast<std::size_t>(exchange.owner())};
   if (const SharedRange* shared = exchange.shared()) {
@@ -317,6 +345,24 @@ void ModelCluster::ComputeEnded() {
   for (const auto& link : intra_node_) link->Release();
 }
 
+void ModelCluster::ComputeBegins() {
+  if (compute_ended_-- < simulated_) return;
+  starting_.Hold();
+  inter_node_.Hold();
+  for (const auto& link : intra_node_) link->Hold();
+}
+
+void ModelCluster::Taken(int rank, Handle handle, int index) {
+  if (rank != 0) return;
+  const auto counts = untaken_.find(handle);
+  if (counts == untaken_.end()) return;
+  const Op& exchange = ranks_.front()->ExchangeOf(handle);
+  for (const FollowerCounts& each : counts->second) {
+    CountExchange(exchange, each.traffic, each.given, each.result, FollowerOf(each.rank, index));
+  }
+  untaken_.erase(counts);
+}
+
 void ModelCluster::ExchangesUnderWay(int change) {
   under_way_ += change;
   const double speed = under_way_ > 0 ? 1 / config_.cost.compute_slowdown : 1;
@@ -337,7 +383,9 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
   const CostModel::Phases phases = PhasesOf(first, *rounds);
-  if (simulated == 0) wire_seconds_ += phases.on_links();
+  if (simulated == 0) {
+    wire_seconds_[static_cast<std::size_t>(ranks_.front()->index())] += phases.on_links();
+  }
   if (const auto* negotiate = first.If<NegotiateRequest>()) {
     std::vector<std::int64_t> agreed = negotiate->values;
     for (const Member& member : meeting->members) {
@@ -387,7 +435,7 @@ void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traff
        rank += topology.ranks_per_node) {
     if (rank < simulated_) return;  // it is simulated, and those behind follow it
     CountExchange(exchange, traffic, given, result,
-                  followers_[static_cast<std::size_t>(rank - simulated_)]);
+                  FollowerOf(rank, ranks_[static_cast<std::size_t>(leader)]->index()));
   }
 }
 
@@ -398,6 +446,9 @@ void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const R
   for (const Contribution& given : meeting.given) entries += given.elements;
   if (rounds.sums) entries = *rounds.sums;
   const Op& first = *meeting.members.front().op;
+  // Its step may end when it hears that the exchange is over.
+  const int index_of_first =
+      ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->index();
   const auto* exchange = first.If<ExchangeRequest>();
   const auto* to_owners = exchange ? std::get_if<ToOwners>(&exchange->pattern) : nullptr;
   for (std::size_t i = 0; i < meeting.given.size(); ++i) {
@@ -418,21 +469,45 @@ void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const R
                                                                   meeting.given[i], result);
     } else {
       const int rank = RankOf(group, static_cast<int>(i));
-      CountExchange(first, traffic, meeting.given[i], result,
-                    followers_[static_cast<std::size_t>(rank - simulated_)]);
+      const Member& front = meeting.members.front();
+      if (group.first == Channel::kBackground) {
+        untaken_[front.handle].push_back({rank, traffic, meeting.given[i], result});
+      } else {
+        CountExchange(first, traffic, meeting.given[i], result, FollowerOf(rank, index_of_first));
+      }
     }
   }
 }
 
-ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks) {
+std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
+                                     int traced_ranks) {
   const int ranks = config.topology.ranks;
   const bool alone = config.ranks_per_machine == 1;  // no rank slows another one down
   int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
   for (;;) {
-    ModelCluster cluster(config, step, simulated);
+    ModelCluster cluster(config, first, steps, simulated);
     if (auto result = cluster.Run(traced_ranks)) return *std::move(result);
     simulated = cluster.needed();
   }
+}
+
+ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks) {
+  return std::move(SimulateSteps(config, step, 1, traced_ranks).front());
+}
+
+std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks) {
+  const auto every = static_cast<int>(config.local_steps->every);
+  std::vector<ModelStep> steps = SimulateSteps(config, 0, 2 * every, traced_ranks);
+  steps.erase(steps.begin(), steps.begin() + every);
+  return steps;
+}
+
+std::size_t MethodMemoryBytes(const ModelConfig& config) {
+  if (!config.local_steps) return 0;
+  const LocalSteps& steps = *config.local_steps;
+  const std::size_t arrays =
+      2 + (steps.has_state() ? 1 : 0) + (steps.outer == OuterRule::kElastic ? 1 : 0);
+  return arrays * config.layout.numel() * sizeof(float);
 }
 
 }  // namespace sparfuse

@@ -65,8 +65,9 @@ class SharedResource {
   void Use(double work, Simulation::Callback done, double share = 1);
   // From now on every unit works at this rate, at least 0; 1 to begin with.
   void SetSpeed(double speed);
-  // From now on all activities get all that is their own.
+  // From now on all activities get all that is their own; and their shares again.
   void Release();
+  void Hold();
 
  private:
   struct Activity {
@@ -122,22 +123,26 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
 class ModelCluster {
  public:
   // The first `simulated` ranks keep their own time, the others follow.
-  ModelCluster(const ModelConfig& config, std::uint64_t step, int simulated);
+  ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated);
   ~ModelCluster();
   // Nothing where ranks turn out not to do the same: then needed() of them must be simulated.
-  std::optional<ModelStep> Run(int traced_ranks);
+  std::optional<std::vector<ModelStep>> Run(int traced_ranks);
   int needed() const noexcept { return needed_; }
 
   const ModelConfig& config() const noexcept { return config_; }
-  std::uint64_t step() const noexcept { return step_; }
+  std::uint64_t first_step() const noexcept { return first_step_; }
+  int steps() const noexcept { return steps_; }
   Simulation& simulation() noexcept { return simulation_; }
   SharedResource& MachineOf(int rank) {
     return *machines_[static_cast<std::size_t>(rank / config_.ranks_per_machine)];
   }
   // A rank has reached its next exchange on a channel; it starts when all members have.
   void Arrive(int rank, Handle handle, Op& op);
-  // A rank has no forward or backward left.
+  // A rank has no forward or backward left in its step; it begins another one.
   void ComputeEnded();
+  void ComputeBegins();
+  // A rank has taken an exchange of the background in its step `index`.
+  void Taken(int rank, Handle handle, int index);
   // A rank's strategy looks at how much that rank has selected.
   void PayloadAskedFor();
 
@@ -153,6 +158,7 @@ class ModelCluster {
   };
   using GroupKey = std::pair<Channel, int>;
 
+  ModelStep StepOf(int index);
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
   // How many of the first ranks must be simulated for the others to follow through this exchange.
@@ -172,22 +178,33 @@ class ModelCluster {
   // Of a simulated rank's exchange within its node: those who follow it have had the same.
   void CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
                          const Contribution& given, const ExchangeResult& result);
+  StepRecord& FollowerOf(int rank, int index) {
+    return followers_[static_cast<std::size_t>(index)][static_cast<std::size_t>(rank - simulated_)];
+  }
   SharedResource& LinkOf(const GroupKey& group, LinkClass link);
 
   const ModelConfig& config_;
-  std::uint64_t step_;
+  std::uint64_t first_step_;
+  int steps_;
   int simulated_;
   int needed_;
-  int compute_ended_ = 0;  // ranks
-  int under_way_ = 0;      // exchanges
-  double wire_seconds_ = 0;
+  int compute_ended_ = 0;             // ranks
+  int under_way_ = 0;                 // exchanges
+  std::vector<double> wire_seconds_;  // [steps] of the first rank
   Simulation simulation_;
   std::vector<std::unique_ptr<SharedResource>> machines_;
   SharedResource starting_;  // exchanges; no limit on how many
   SharedResource inter_node_;
   std::vector<std::unique_ptr<SharedResource>> intra_node_;
   std::vector<std::unique_ptr<ModelRank>> ranks_;
-  std::vector<StepRecord> followers_;  // what they count
+  std::vector<std::vector<StepRecord>> followers_;  // [steps] what they count
+  struct FollowerCounts {
+    int rank;
+    Traffic traffic;
+    Contribution given;
+    ExchangeResult result;
+  };
+  std::map<Handle, std::vector<FollowerCounts>> untaken_;  // in the background, by rank 0's handle
   std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;
   std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;  // by channel and rank
 };

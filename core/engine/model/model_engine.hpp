@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct ModelConfig {
   Plan plan;
   Topology topology;
   std::function<std::unique_ptr<Strategy>()> make_strategy;  // one a rank
+  std::optional<LocalSteps> local_steps = {};                // StrategyDescriptor::local_steps
   std::string sparsifier;                                    // key of cost.selection
   std::shared_ptr<const Sparsifier> selector;  // says how many elements are kept; null: KeptCount
   SelectionModel selection;                    // of its counts
@@ -59,5 +61,17 @@ struct ModelStep {
 // Error{kInternal} when the step does not end, saying what is unfinished on the first rank. Cost:
 // O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
 ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks);
+
+// Simulates `steps` steps, one behind the other: ranks keep their clocks, and exchanges go on from
+// step to step. What an exchange in the background counts is in the step that takes it.
+std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
+                                     int traced_ranks);
+
+// With local steps: the steps of a window like all others, the one behind that of step 0.
+std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks);
+
+// Bytes that a rank keeps for the method beside the workload: what
+// LiveEngine::method_memory_bytes is.
+std::size_t MethodMemoryBytes(const ModelConfig& config);
 
 }  // namespace sparfuse

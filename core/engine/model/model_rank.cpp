@@ -30,6 +30,29 @@ std::uint64_t KeyOf(std::string_view residual) {
   return residual == SparsifyRequest().residual ? 0 : FnvOf(residual);
 }
 
+// Floats of memory that are read and written for an element; a copy has two.
+double FloatsMoved(PackSource source) {
+  if (source == PackSource::kElastic) return 4;
+  return source == PackSource::kDifference ? 3 : 2;
+}
+
+// The same of an outer rule: the sum, the anchor, the state and the parameters.
+double FloatsMoved(const LocalSteps& steps) {
+  const double own = steps.mix > 0 && steps.mix < 1 ? 2 : steps.mix == 1 ? 0 : 1;
+  switch (steps.outer) {
+    case OuterRule::kAverage:
+      return 2 + own;
+    case OuterRule::kSgd:
+      return 3 + own;
+    case OuterRule::kMomentum:
+    case OuterRule::kNesterov:
+      return 5 + own;
+    case OuterRule::kElastic:
+      break;
+  }
+  return 6;
+}
+
 }  // namespace
 
 std::size_t KeptCount(const ModelConfig& config, Range range, double density) {
@@ -87,17 +110,48 @@ ModelRank::ModelRank(ModelCluster& cluster, int rank, bool traced)
                                                              cluster.config().topology.ranks)),
       cluster_(cluster),
       strategy_(cluster.config().make_strategy()),
-      traced_(traced) {}
+      traced_(traced),
+      spans_(static_cast<std::size_t>(cluster.steps())) {}
 
 void ModelRank::Begin() {
-  ResetStep();
-  strategy_->StepBegin(*this);
+  BeginStep();
   RunProgram();
+}
+
+void ModelRank::BeginStep() {
+  std::erase_if(results_, [this](const auto& entry) {
+    return entry.first < kFirstInBackground || op(entry.first).taken;
+  });
+  ResetStep();
+  phase_ = Phase::kBegin;
+  complete_ = false;
+  next_tensor_ = 0;
+  record_ = {};
+  step_began_ = Now();
+  strategy_->StepBegin(*this);
+}
+
+void ModelRank::EndStep() {
+  record_.step_seconds = Now() - step_began_;
+  records_.push_back(record_);
+  if (index_ + 1 == cluster_.steps()) {
+    phase_ = Phase::kEnded;
+    return;
+  }
+  ++index_;
+  cluster_.ComputeBegins();
+  BeginStep();
 }
 
 void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic,
                              const Contribution& given, const ExchangeResult& result) {
   const Op& done = op(handle);
+  if (handle >= kFirstInBackground) {
+    untaken_[handle] = {began, Now(), traffic, given};
+    results_[handle] = result;
+    Finish(handle);
+    return WakeCompute();
+  }
   const bool negotiate = !done.If<ExchangeRequest>();
   Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
         std::string(ChannelName(done.channel)), done.label(), began, done.payload_bytes);
@@ -118,7 +172,9 @@ void ModelRank::EndWait(const std::string& label) {
 
 void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double begin,
                       std::uint64_t bytes) {
-  if (traced_) spans_.push_back({kind, std::move(lane), std::move(label), begin, Now(), bytes});
+  if (!traced_) return;
+  spans_[static_cast<std::size_t>(index_)].push_back(
+      {kind, std::move(lane), std::move(label), begin - step_began_, Now() - step_began_, bytes});
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
@@ -190,8 +246,8 @@ std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {
 }
 
 void ModelRank::StartTimerOp(Handle handle, double seconds) {
-  cluster_.simulation().After(seconds, [this, handle] {
-    if (phase_ == Phase::kEnded) return;
+  cluster_.simulation().After(seconds, [this, handle, index = index_] {
+    if (phase_ == Phase::kEnded || index_ != index) return;
     Finish(handle);
     WakeCompute();
   });
@@ -207,9 +263,9 @@ void ModelRank::WakeCompute() {
   LaneState& lane = lanes_[0];
   if (lane.busy || phase_ == Phase::kEnded || in_program_) return;
   if (!lane.queue.empty()) {
-    if (phase_ == Phase::kFinishing) RecordExposed();
+    if (Waits()) RecordExposed();
     Work(Lane::kCompute);
-  } else if (phase_ != Phase::kFinishing || complete_) {
+  } else if (!Waits() || complete_) {
     RunProgram();
   }
 }
@@ -237,12 +293,26 @@ double ModelRank::LocalSeconds(Handle handle) {
   Op& started = op(handle);
   const CostModel& cost = cluster_.config().cost;
   const auto n = static_cast<double>(started.elements());
-  if (started.If<PackRequest>()) return cost.dispatch_seconds + cost.pack_seconds(n);
+  if (const auto* pack = started.If<PackRequest>()) {
+    return cost.dispatch_seconds + cost.pack_seconds(n) * FloatsMoved(pack->source) / 2;
+  }
   if (const auto* sparsify = started.If<SparsifyRequest>()) {
     started.payload_bytes = SelectionBytes(*sparsify, rank());
     return cost.dispatch_seconds + (SelectionSeconds(*sparsify) + CodingSeconds(*sparsify)) *
                                        (sparsify->lane == Lane::kSide ? cost.side_slowdown : 1);
   }
+  if (const auto* apply = started.If<ApplyRequest>(); apply && apply->to == ApplyTo::kAnchor) {
+    const double floats = apply->own ? 2 : FloatsMoved(*cluster_.config().local_steps);
+    const double outer = cost.scale_seconds(n) * floats / 2;
+    if (apply->own || !op(started.summed).sparse()) return cost.dispatch_seconds + outer;
+    return outer + DecompressSeconds(started);
+  }
+  return DecompressSeconds(started);
+}
+
+double ModelRank::DecompressSeconds(const Op& started) {
+  const CostModel& cost = cluster_.config().cost;
+  const auto n = static_cast<double>(started.elements());
   const ExchangeResult& result = results_[started.summed];
   const ExchangeRequest& exchange = op(started.summed).exchange();
   if (!exchange.sparse() || result.dense) return cost.dispatch_seconds + cost.scale_seconds(n);
@@ -261,7 +331,7 @@ std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, int ran
   if (IsWhole(sparsify)) return config.dense_quantizer->EncodedBytes(n);
   if (config.sparse_collective->traits().selects) return 0;  // x is added up, and stays
   if (sparsify.density >= 1) return n * kSparseElementBytes;
-  return SelectedCount(config, sparsify, rank, cluster_.step()) * kSparseElementBytes;
+  return SelectedCount(config, sparsify, rank, step()) * kSparseElementBytes;
 }
 
 double ModelRank::SelectionSeconds(const SparsifyRequest& sparsify) const {
@@ -336,6 +406,19 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
     idle_since_ = Now();
   }
   Trace(kind, std::string(LaneName(lane)), std::move(label), began, done.payload_bytes);
+  if (const auto taken = untaken_.find(done.summed); taken != untaken_.end()) {
+    const Op& exchange = op(done.summed);
+    const Exchanged& of = taken->second;
+    CountExchange(exchange, of.traffic, of.given, results_[done.summed], record_);
+    cluster_.Taken(rank(), done.summed, index_);
+    if (traced_) {
+      spans_[static_cast<std::size_t>(index_)].push_back(
+          {SpanKind::kExchange, std::string(ChannelName(Channel::kBackground)), exchange.label(),
+           std::max(0.0, of.began - step_began_), std::max(0.0, of.ended - step_began_),
+           exchange.payload_bytes});
+    }
+    untaken_.erase(taken);
+  }
   Finish(handle);
 }
 
@@ -390,9 +473,15 @@ void ModelRank::RunProgram() {
       phase_ = Phase::kUpdate;
       return Compute(profile.update_seconds, SpanKind::kUpdate, &record_.update_seconds, "",
                      [this] {
-                       record_.step_seconds = Now();
-                       phase_ = Phase::kEnded;
+                       if (!cluster_.config().local_steps) return EndStep();
+                       phase_ = Phase::kSynchronising;
+                       complete_ = false;
+                       Synchronise([this] { strategy_->Updated(*this); });
                      });
+    case Phase::kSynchronising:
+      RecordExposed();
+      EndStep();
+      return RunProgram();
     case Phase::kUpdate:
     case Phase::kEnded:
       return;

@@ -46,17 +46,31 @@ class ModelRank final : public StepScheduler {
                     const ExchangeResult& result);
 
   using StepScheduler::TopologyOf;
+  std::uint64_t step() const noexcept override {
+    return cluster_.first_step() + static_cast<std::uint64_t>(index_);
+  }
+  int index() const noexcept { return index_; }  // of its step
+  const Op& ExchangeOf(Handle handle) const { return op(handle); }
   std::uint64_t PayloadBytes(Handle sparsified) const override;
   void BeginWait(std::string label) override;
   void EndWait(const std::string& label) override;
 
   bool ended() const noexcept { return phase_ == Phase::kEnded; }
   std::string Unfinished() const { return DescribeUnfinished(); }
-  const StepRecord& record() const noexcept { return record_; }
-  std::vector<Span> TakeSpans() { return std::move(spans_); }
+  const StepRecord& record(std::size_t index) const noexcept { return records_[index]; }
+  std::vector<Span> TakeSpans(std::size_t index) { return std::move(spans_[index]); }
 
  private:
-  enum class Phase { kBegin, kForward, kBackward, kTail, kFinishing, kUpdate, kEnded };
+  enum class Phase {
+    kBegin,
+    kForward,
+    kBackward,
+    kTail,
+    kFinishing,
+    kUpdate,
+    kSynchronising,
+    kEnded
+  };
   struct LaneState {
     std::deque<Handle> queue;
     bool busy = false;
@@ -68,6 +82,9 @@ class ModelRank final : public StepScheduler {
   void StepComplete() override { complete_ = true; }
 
   double Now() const { return cluster_.simulation().now(); }
+  bool Waits() const { return phase_ == Phase::kFinishing || phase_ == Phase::kSynchronising; }
+  void BeginStep();
+  void EndStep();
   void Trace(SpanKind kind, std::string lane, std::string label, double begin, std::uint64_t bytes);
   // What the compute lane has waited since it last worked.
   void RecordExposed();
@@ -79,6 +96,7 @@ class ModelRank final : public StepScheduler {
   void Work(Lane which);
   void EndWork(Lane lane, Handle handle, double began);
   double LocalSeconds(Handle handle);
+  double DecompressSeconds(const Op& started);
   const SparsifyRequest& Selecting(Handle selection) const {
     return *op(selection).If<SparsifyRequest>();
   }
@@ -108,8 +126,17 @@ class ModelRank final : public StepScheduler {
   std::array<LaneState, kLanes> lanes_;
   std::map<Handle, ExchangeResult> results_;
   std::map<std::string, double> waits_;
-  StepRecord record_;
-  std::vector<Span> spans_;
+  struct Exchanged {
+    double began = 0, ended = 0;
+    Traffic traffic;
+    Contribution given;
+  };
+  std::map<Handle, Exchanged> untaken_;  // in the background
+  int index_ = 0;
+  double step_began_ = 0;
+  StepRecord record_;                     // of the step
+  std::vector<StepRecord> records_;       // [steps]
+  std::vector<std::vector<Span>> spans_;  // [steps]
 };
 
 }  // namespace sparfuse

@@ -48,7 +48,12 @@ class BoundMethod : public MadeByInit {
   py::dict Step(const py::object& gradients, const py::object& out) {
     const auto lock = LockAlone("step");
     ranks_->RequireUsable();
-    const std::vector<py::dict> given = ReadRanks(gradients);
+    if (method_.composition().local_steps()) {
+      SPARFUSE_THROW(kConfig, "step: method \"" + name_ +
+                                  "\" exchanges parameters, not gradients; expected begin, and "
+                                  "local_step behind every update");
+    }
+    const std::vector<py::dict> given = ReadRanks(gradients, "gradients");
     std::vector<FloatArray> alive;
     std::vector<std::vector<std::span<const float>>> spans;
     for (std::size_t rank = 0; rank < given.size(); ++rank) {
@@ -76,18 +81,89 @@ class BoundMethod : public MadeByInit {
     return averaged;
   }
 
+  // With local steps.
+  void Begin(const py::object& parameters) {
+    const auto lock = LockAlone("begin");
+    (void)Steps("begin");
+    const WindowParameters given = ReadParameters(parameters);
+    SPARFUSE_REQUIRE(ranks_->steps() == 0,
+                     "begin: " + std::to_string(ranks_->steps()) +
+                         " steps have been made; expected it once, before the first");
+    const GilReleased no_gil;
+    RequireFiniteParameters(given.by_rank);
+    for (std::size_t rank = 1; rank < given.by_rank.size(); ++rank) {
+      for (std::size_t t = 0; t < layout().tensors(); ++t) {
+        if (std::ranges::equal(given.by_rank[rank][t], given.by_rank[0][t])) continue;
+        SPARFUSE_THROW(kConfig, "parameters[" + std::to_string(rank) + "][\"" +
+                                    layout().tensor(t).name +
+                                    "\"] differs from that of rank 0: expected equal parameters "
+                                    "on all ranks, which are the first anchor");
+      }
+    }
+    ranks_->Begin(given.by_rank);
+    begun_ = true;
+  }
+
+  py::dict LocalStep(const py::object& parameters) {
+    const auto lock = LockAlone("local_step");
+    const LocalSteps steps = Steps("local_step");
+    RequireBegun("local_step");
+    const WindowParameters given = ReadParameters(parameters);
+    const std::uint64_t step = ranks_->steps() + 1;
+    const FragmentDates dates(steps, fragments());
+    const auto sent = dates.SentAt(step), received = dates.ReceivedAt(step);
+    {
+      const GilReleased no_gil;
+      if (sent) RequireFiniteParameters(given.by_rank);
+      ranks_->LocalStep(given.by_rank, verify_);
+    }
+    py::dict done;
+    done["sent"] = sent ? py::list(py::make_tuple(*sent)) : py::list();
+    done["received"] = received ? py::list(py::make_tuple(*received)) : py::list();
+    return done;
+  }
+
+  void FinishWindows(const py::object& parameters) {
+    const auto lock = LockAlone("finish");
+    (void)Steps("finish");
+    RequireBegun("finish");
+    const WindowParameters given = ReadParameters(parameters);
+    const GilReleased no_gil;
+    ranks_->Finish(given.by_rank);
+  }
+
+  py::array Anchor(const Given<"name", std::string>& name) {
+    (void)Steps("anchor");
+    RequireBegun("anchor");
+    return CopyOf(0, *name, "anchor",
+                  [](LiveEngine& engine, Range range) { return engine.Anchor(range); });
+  }
+
+  py::array OuterState(const Given<"name", std::string>& name) {
+    if (!Steps("outer_state").has_state()) {
+      SPARFUSE_THROW(kConfig,
+                     "outer_state: the outer rule keeps none; expected outer = \"momentum\" or "
+                     "\"nesterov\"");
+    }
+    RequireBegun("outer_state");
+    return CopyOf(0, *name, "outer_state",
+                  [](LiveEngine& engine, Range range) { return engine.OuterState(range); });
+  }
+
   py::array Residual(const Given<"rank", int>& rank, const Given<"name", std::string>& name) {
     if (method_.composition().feedback.kind == FeedbackKind::kNone) {
       SPARFUSE_THROW(kConfig, "residual: feedback is \"none\": what is not sent is lost");
     }
-    return CopyOf(*rank, *name, "residual", &LiveEngine::Residual);
+    return CopyOf(*rank, *name, "residual",
+                  [](LiveEngine& engine, Range range) { return engine.Residual(range); });
   }
 
   py::array Velocity(const Given<"rank", int>& rank, const Given<"name", std::string>& name) {
     if (method_.composition().feedback.kind != FeedbackKind::kMomentum) {
       SPARFUSE_THROW(kConfig, "velocity: expected a Method with feedback \"momentum\"");
     }
-    return CopyOf(*rank, *name, "velocity", &LiveEngine::Velocity);
+    return CopyOf(*rank, *name, "velocity",
+                  [](LiveEngine& engine, Range range) { return engine.Velocity(range); });
   }
 
   py::list DescribePlan() {
@@ -115,6 +191,7 @@ class BoundMethod : public MadeByInit {
       entry["lane"] = std::string(LaneName(unit.lane));
       entry["partitions"] = unit.partitions;
       entry["path"] = unit.path;
+      if (method_.composition().local_steps()) entry["fragment"] = unit.date;
       entry["elements"] = elements;
       entry["tensors"] = tensors;
       units.append(entry);
@@ -192,22 +269,84 @@ class BoundMethod : public MadeByInit {
     return lock;
   }
 
-  std::vector<py::dict> ReadRanks(const py::object& gradients) const {
+  std::vector<py::dict> ReadRanks(const py::object& given, const std::string& what) const {
     const auto workers = static_cast<std::size_t>(ranks_->ranks());
-    if (!py::isinstance<py::sequence>(gradients) || py::isinstance<py::str>(gradients)) {
-      throw py::type_error("gradients is a " + TypeText(gradients) +
+    if (!py::isinstance<py::sequence>(given) || py::isinstance<py::str>(given)) {
+      throw py::type_error(what + " is a " + TypeText(given) +
                            "; expected a list of dicts, one of each rank");
     }
-    const auto list = py::reinterpret_borrow<py::sequence>(gradients);
+    const auto list = py::reinterpret_borrow<py::sequence>(given);
     SPARFUSE_REQUIRE(
         py::len(list) == workers,
-        "gradients has " + std::to_string(py::len(list)) +
+        what + " has " + std::to_string(py::len(list)) +
             " entries; expected a dict of each rank, world_size = " + std::to_string(workers));
     std::vector<py::dict> by_rank;
     for (std::size_t rank = 0; rank < workers; ++rank) {
-      by_rank.push_back(ReadMapping(list[rank], "gradients[" + std::to_string(rank) + "]"));
+      by_rank.push_back(ReadMapping(list[rank], what + "[" + std::to_string(rank) + "]"));
     }
     return by_rank;
+  }
+
+  LocalSteps Steps(const std::string& what) const {
+    ranks_->RequireUsable();
+    if (const auto steps = method_.composition().local_steps()) return *steps;
+    SPARFUSE_THROW(kConfig, what + ": method \"" + name_ +
+                                "\" exchanges gradients in every step; expected step, or a method "
+                                "with local steps, say \"local-sgd\"");
+  }
+
+  void RequireBegun(const std::string& what) const {
+    SPARFUSE_REQUIRE(begun_, what + ": there is no anchor yet; expected begin before");
+  }
+
+  std::size_t fragments() {
+    std::size_t most = 0;
+    for (const Unit& unit : engine().plan().units) most = std::max<std::size_t>(most, unit.date);
+    return most + 1;
+  }
+
+  struct WindowParameters {
+    std::vector<py::array> alive;
+    std::vector<ParameterView> by_rank;
+  };
+
+  // All parameters of all ranks, each in memory of its own, which is written to.
+  WindowParameters ReadParameters(const py::object& parameters) {
+    WindowParameters read;
+    std::vector<std::pair<std::span<float>, std::string>> all;
+    const std::vector<py::dict> given = ReadRanks(parameters, "parameters");
+    for (std::size_t rank = 0; rank < given.size(); ++rank) {
+      ParameterView& view = read.by_rank.emplace_back();
+      for (std::size_t t = 0; t < layout().tensors(); ++t) {
+        const TensorEntry& tensor = layout().tensor(t);
+        const std::string what =
+            "parameters[" + std::to_string(rank) + "][\"" + tensor.name + "\"]";
+        SPARFUSE_REQUIRE(given[rank].contains(tensor.name.c_str()),
+                         what + " is missing: expected an array for each tensor of the layout");
+        read.alive.push_back(ViewArray(given[rank][tensor.name.c_str()], what));
+        const py::array& array = read.alive.back();
+        const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
+        view.push_back(WritableFloats(array, what));
+        SPARFUSE_REQUIRE(shape == tensor.shape, what + " has shape " + ShapeText(shape) +
+                                                    "; expected that of the layout, " +
+                                                    ShapeText(tensor.shape));
+        all.emplace_back(view.back(), what);
+      }
+    }
+    std::ranges::sort(all, {}, [](const auto& entry) { return entry.first.data(); });
+    for (std::size_t i = 1; i < all.size(); ++i) {
+      SPARFUSE_REQUIRE(all[i - 1].first.data() + all[i - 1].first.size() <= all[i].first.data(),
+                       all[i].second + " shares memory with " + all[i - 1].second +
+                           ": expected arrays of each rank's own, which are written to");
+    }
+    return read;
+  }
+
+  void RequireFiniteParameters(const std::vector<ParameterView>& by_rank) {
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      RequireFiniteOf(
+          rank, std::vector<std::span<const float>>(by_rank[rank].begin(), by_rank[rank].end()));
+    }
   }
 
   py::dict ReadMapping(const py::object& given, const std::string& what) const {
@@ -289,8 +428,8 @@ class BoundMethod : public MadeByInit {
     return results;
   }
 
-  py::array CopyOf(int rank, const std::string& name, const char* what,
-                   std::span<const float> (LiveEngine::*get)(Range)) {
+  template <class Get>
+  py::array CopyOf(int rank, const std::string& name, const char* what, const Get& get) {
     const auto lock = LockAlone(what);
     SPARFUSE_REQUIRE(rank >= 0 && rank < ranks_->ranks(),
                      std::string(what) + ": rank = " + std::to_string(rank) + ": expected 0 to " +
@@ -301,12 +440,13 @@ class BoundMethod : public MadeByInit {
                                   Suggestion(name, method_.TensorNames()));
     }
     const TensorEntry& tensor = layout().tensor(*position);
-    const auto values = (ranks_->EngineOf(rank).*get)(tensor.range());
+    const std::span<const float> values = get(ranks_->EngineOf(rank), tensor.range());
     return ArrayMemory<float>(values).Release(tensor.shape);
   }
 
   std::string name_;
   bool verify_;
+  bool begun_ = false;       // with local steps
   ConfiguredMethod method_;  // outlives the ranks: they use what it keeps
   std::mutex mutex_;         // guards ranks_
   std::unique_ptr<MethodRanks> ranks_;
@@ -412,6 +552,11 @@ void BindMethod(py::module_& module) {
            py::arg("alpha_us"), py::arg("backward_seconds"), py::arg("verify"), py::arg("options"),
            py::arg("keywords"))
       .def("step", &BoundMethod::Step, py::arg("gradients"), py::arg("out"))
+      .def("begin", &BoundMethod::Begin, py::arg("parameters"))
+      .def("local_step", &BoundMethod::LocalStep, py::arg("parameters"))
+      .def("finish", &BoundMethod::FinishWindows, py::arg("parameters"))
+      .def("anchor", &BoundMethod::Anchor, py::arg("name"))
+      .def("outer_state", &BoundMethod::OuterState, py::arg("name"))
       .def("plan", &BoundMethod::DescribePlan)
       .def("residual", &BoundMethod::Residual, py::arg("rank"), py::arg("name"))
       .def("velocity", &BoundMethod::Velocity, py::arg("rank"), py::arg("name"))

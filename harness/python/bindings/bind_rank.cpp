@@ -64,6 +64,9 @@ class BoundRank : public MadeByInit {
   BoundRank(BoundListener& listener, std::vector<std::string> addresses, int rank,
             double deadline_seconds, const py::kwargs& settings)
       : number_(rank), ranks_(static_cast<int>(addresses.size())), method_(ReadSettings(settings)) {
+    SPARFUSE_REQUIRE(!method_.composition().local_steps(),
+                     "distribute exchanges gradients in every step, and the method parameters once "
+                     "in a window of steps; expected another method, or sparfuse.Method");
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     const int threads = CheckedThreads(
         ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));

@@ -149,6 +149,8 @@ class Method:
                     run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
                     and the seconds of backward of each tensor of the layout, by default 1 ns an
                     element. Local work takes 1 us and 1 ns an element.
+    fragments       of methods with local steps: how many parts of the model are synchronised at dates
+                    of their own, or a list of lists of tensors' names, in the order of the dates
     plan            what is sent together, in the place of the method's planner: a list of units,
                     each a list of tensors by name or by position in the layout. Each tensor is in
                     one unit, and a unit is a run of tensors in ready order.
@@ -206,6 +208,7 @@ class Method:
         link: Mapping[str, float] | None = None,
         backward_seconds: Sequence[float] | None = None,
         plan: Sequence[Sequence[str | int]] | None = None,
+        fragments: int | Sequence[Sequence[str]] | None = None,
         **options: _Option,
     ) -> None:
         if not isinstance(name, (str, Mapping)):
@@ -222,6 +225,16 @@ class Method:
                     raise _core.ConfigError(f"{key} = {options[key]!r} beside a plan; expected one")
             sizes = _read_plan(plan, self._names, forward)
             file = {**file, "planner": "given", "planner_options": {"units": sizes}}
+        if fragments is not None and file["planner"] != "fragments":
+            raise _core.ConfigError(
+                f"fragments = {fragments!r}: method {name} sends units of a plan in every step; "
+                "expected a method with local steps, and no plan beside"
+            )
+        if fragments is not None and not isinstance(fragments, Sequence):
+            options["fragments"] = fragments
+        elif fragments is not None:
+            options["fragments"] = len(fragments)
+            options["runs"] = _read_fragments(fragments, self._names, forward)
         if backward_seconds is not None:
             backward_seconds = [float(seconds) for seconds in backward_seconds]
             backward_seconds = backward_seconds[::-1] if forward else backward_seconds
@@ -307,6 +320,83 @@ class Method:
         """
         averaged = self._ranks.step(gradients, out)
         return {name: averaged[name] for name in self._names}
+
+    def begin(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
+        """Tells methods with local steps what ranks begin with, before the first local_step.
+
+        parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
+                    equal on all ranks. They become the anchor.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("local-sgd", world_size=2, layout=[("w", (2,))])
+        >>> m.begin([{"w": numpy.ones(2, dtype=numpy.float32)} for rank in range(2)])
+        >>> m.anchor("w").tolist()
+        [1.0, 1.0]
+        """
+        self._ranks.begin(parameters)
+
+    def local_step(self, parameters: Sequence[Mapping[str, _Out]]) -> dict[str, list[int]]:
+        """One step of a method with local steps, behind each rank's own update of its parameters.
+
+        parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
+                    contiguous in row-major order, each in memory of its own. Where something is due
+                    they are changed in place.
+
+        Returns the numbers of the fragments that were sent in this step, and of those received.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("local-sgd", world_size=2, layout=[("w", (2,))], every=2)
+        >>> w = [{"w": numpy.zeros(2, dtype=numpy.float32)} for rank in range(2)]
+        >>> m.begin(w)
+        >>> for step in range(2):
+        ...     for rank in range(2):
+        ...         w[rank]["w"] += 1 + rank    # its optimizer
+        ...     print(m.local_step(w), w[0]["w"].tolist())
+        {'sent': [], 'received': []} [1.0, 1.0]
+        {'sent': [0], 'received': [0]} [3.0, 3.0]
+        """
+        return self._ranks.local_step(parameters)
+
+    def finish(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
+        """Receives what is still under way behind the last local_step, into `parameters`.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("shadowsync", world_size=2, layout=[("w", (1,))], every=2, mix=0)
+        >>> w = [{"w": numpy.zeros(1, dtype=numpy.float32)} for rank in range(2)]
+        >>> m.begin(w)
+        >>> w[0]["w"] += 1
+        >>> m.local_step(w)
+        {'sent': [0], 'received': []}
+        >>> m.finish(w)
+        >>> w[0]["w"].tolist(), w[1]["w"].tolist()
+        ([0.5], [0.5])
+        """
+        self._ranks.finish(parameters)
+
+    def anchor(self, name: str) -> _Array:
+        """A copy of what all ranks share of a tensor, with local steps.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("diloco", 1, [("w", (1,))], every=1, outer_rate=1, outer_momentum=0.5)
+        >>> w = [{"w": numpy.ones(1, dtype=numpy.float32)}]
+        >>> m.begin(w)
+        >>> w[0]["w"] -= 0.5
+        >>> done = m.local_step(w)
+        >>> m.anchor("w").tolist(), m.outer_state("w").tolist()
+        ([0.25], [0.5])
+        """
+        return self._ranks.anchor(name)
+
+    def outer_state(self, name: str) -> _Array:
+        """A copy of the outer optimizer's momentum of a tensor, with local steps.
+
+        >>> import numpy, sparfuse
+        >>> m = sparfuse.Method("diloco", 1, [("w", (2,))])
+        >>> m.begin([{"w": numpy.ones(2, dtype=numpy.float32)}])
+        >>> m.outer_state("w").tolist()
+        [0.0, 0.0]
+        """
+        return self._ranks.outer_state(name)
 
     @property
     def plan(self) -> list[dict[str, Any]]:
@@ -482,6 +572,38 @@ def _read_plan(plan, names, forward):
         sizes[-1] += 1
         before = number
     return ",".join(str(size) for size in sizes)
+
+
+def _read_fragments(fragments, names, forward):
+    """How many tensors in a row each fragment has, in ready order, as the planner reads it."""
+    fragment_of = {}
+    for number, fragment in enumerate(fragments):
+        if isinstance(fragment, (str, bytes)) or not isinstance(fragment, Sequence) or not fragment:
+            raise TypeError(
+                f"fragments[{number}] = {fragment!r}; expected a list of at least one tensor's name"
+            )
+        for name in fragment:
+            if name not in names:
+                near = _core._suggestion(str(name), names)
+                raise _core.ConfigError(
+                    f"fragments[{number}] has {name!r}, which is not in the layout{near}"
+                )
+            if name in fragment_of:
+                raise _core.ConfigError(
+                    f'fragments has "{name}" in {fragment_of[name]} and in {number}; expected each '
+                    "tensor of the layout once"
+                )
+            fragment_of[name] = number
+    runs = []
+    for name in names[::-1] if forward else names:
+        if name not in fragment_of:
+            raise _core.ConfigError(
+                f'fragments lacks "{name}"; expected each tensor of the layout once'
+            )
+        if not runs or runs[-1][1] != fragment_of[name]:
+            runs.append([0, fragment_of[name]])
+        runs[-1][0] += 1
+    return ",".join(f"{count}:{fragment}" for count, fragment in runs)
 
 
 def _tensor_of_plan(number, tensor, names):

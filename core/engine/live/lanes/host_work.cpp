@@ -20,13 +20,15 @@ double HostWork::Do(LiveOp& local) {
   if (const auto* pack = op.If<PackRequest>()) {
     kind = SpanKind::kPack;
     label = step.layout.tensor(pack->tensor).name;
-    Pack(pack->tensor);
+    Pack(*pack);
   } else if (op.If<SparsifyRequest>()) {
     kind = SpanKind::kSparsify;
     label = local.selection->name;
     op.payload_bytes = Sparsify(*local.selection);
   } else if (op.If<MergeRequest>()) {
     TakeSum(*local.exchange, {step.flat.host(), 1.0f});
+  } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
+    MoveAnchor(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange, {step.averaged.host(), 1.0f / static_cast<float>(setup_.workers)});
   }
@@ -36,12 +38,17 @@ double HostWork::Do(LiveOp& local) {
   return end;
 }
 
-void HostWork::Pack(std::size_t tensor) {
+void HostWork::Pack(const PackRequest& pack) {
   LiveStep& step = setup_.step;
+  const std::size_t tensor = pack.tensor;
   const Range range = step.layout.tensor(tensor).range();
-  if (!CopyFinite(step.gradients[tensor], step.flat.host().subspan(range.begin, range.size()),
-                  pool_)) {
-    SPARFUSE_THROW(kNumeric, "gradient of " + step.layout.tensor(tensor).name +
+  const std::span<float> to = step.flat.host().subspan(range.begin, range.size());
+  const bool own = pack.source == PackSource::kGradient;
+  const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
+                          : step.anchors->Pack(tensor, pack.source, to, pool_);
+  if (!finite) {
+    SPARFUSE_THROW(kNumeric, (own ? "gradient of " : "what local steps have made of ") +
+                                 step.layout.tensor(tensor).name +
                                  " has a NaN or an infinity at step " +
                                  std::to_string(step.number));
   }
@@ -167,6 +174,26 @@ std::uint64_t HostWork::CountMissing(const Selection& selection) const {
 }
 
 // --- sums ---
+
+void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange) {
+  Anchors& anchors = *setup_.step.anchors;
+  if (apply.own) return anchors.Restart(*apply.own);
+  const float scale = 1.0f / static_cast<float>(setup_.workers);
+  if (exchange->op->sparse()) {
+    const std::span<float> flat = setup_.step.flat.host();
+    TakeSum(*exchange, {flat, scale});
+    for (const Range& part : exchange->op->parts) {
+      anchors.Step(part, flat.subspan(part.begin, part.size()), 1.0f, pool_);
+    }
+    return;
+  }
+  const std::span<const float> sums = exchange->buffers.dense;
+  std::size_t from = 0;
+  for (const Range& part : exchange->op->parts) {
+    anchors.Step(part, sums.subspan(from, part.size()), scale, pool_);
+    from += part.size();
+  }
+}
 
 void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
   if (!exchange.op->sparse()) return TakeReduced(exchange, to);

@@ -22,7 +22,7 @@ class HostWork {
   const SelectCounters& counters() const noexcept { return counters_; }
 
  private:
-  void Pack(std::size_t tensor);
+  void Pack(const PackRequest& pack);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
   void CorrectMomentum(Selection& selection);
   void Select(Selection& selection);
@@ -36,6 +36,7 @@ class HostWork {
     float scale;
     std::span<float> At(Range range) const { return values.subspan(range.begin, range.size()); }
   };
+  void MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchange);
   void TakeSum(const ExchangeState& exchange, const Target& to);
   void TakeReduced(const ExchangeState& exchange, const Target& to);
   void TakeSums(const ExchangeState& exchange, const Target& to);

@@ -111,11 +111,12 @@ class HostStaging final : public ExchangeStaging {
     return {payload.parts.front()->residual.data, state.op->range().size()};
   }
 
-  // Dense ranges are reduced where they lie, or side by side in a buffer where there are several.
+  // Dense ranges are reduced where they lie, or side by side in a buffer where there are several,
+  // or where steps that come later use what they lie in.
   void GatherDense(ExchangeState& state) {
     const std::vector<Range>& parts = state.op->parts;
     state.elements = state.op->elements();
-    if (parts.size() == 1) {
+    if (parts.size() == 1 && !state.op->exchange().background) {
       state.buffers.dense = setup_.flat.host().subspan(parts[0].begin, parts[0].size());
       return;
     }

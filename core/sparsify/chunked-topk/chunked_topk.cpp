@@ -1,0 +1,116 @@
+// Selects by top-k in chunks: keeps of each run of `chunk` elements of a tensor those of largest
+// magnitude, so that no index within a chunk needs more than 12 bits.
+//
+// Source:      A. Sarfi et al., "Communication efficient LLM pre-training with SparseLoCo", arXiv
+//              2508.15706.
+// Deviations:  a tensor is cut as it lies in memory; the shipped code cuts matrices into tiles.
+//              Ties go to the lower index, so the result is unique.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+
+#include "core/base/cpu.hpp"
+#include "core/sparsify/descriptors.hpp"
+#include "core/sparsify/scan/scan.hpp"
+
+namespace sparfuse {
+namespace {
+
+std::size_t KeptOf(std::size_t n, std::size_t chunk, double density) {
+  const std::size_t rest = n % chunk;
+  return n / chunk * KeptCount(chunk, density) + (rest > 0 ? KeptCount(rest, density) : 0);
+}
+
+class ChunkedTopK final : public Sparsifier {
+ public:
+  explicit ChunkedTopK(std::size_t chunk) : chunk_(chunk) {}
+
+  std::string_view name() const noexcept override { return "chunked-topk"; }
+
+  std::size_t Count(std::size_t n, std::span<const std::int64_t> /*shape*/,
+                    double density) const override {
+    return KeptOf(n, chunk_, density);
+  }
+
+  void Select(const SelectContext& context, const SelectSource& source, double density,
+              const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
+    CheckSelectArguments(name(), source, density, info);
+    const std::size_t n = source.gradient.size;
+    const std::size_t kept = KeptOf(n, chunk_, density);
+    RequireRoom(name(), info, slot, kept);
+    ++context.counters->selections;
+    const bool feedback = source.residual.size != 0;
+    SelectInput input{source.gradient.data, feedback ? source.residual.data : nullptr, n, feedback};
+    Add(context, input, info);
+    const float* const x = input.x();
+    const std::size_t whole = KeptCount(chunk_, density);  // of a whole chunk
+    const auto order = WorkspaceArray<std::uint32_t>(*context.workspace, kUseBlockOrder, n);
+    context.pool->ParallelFor((n + chunk_ - 1) / chunk_, [&](std::size_t c, int) {
+      const std::size_t begin = c * chunk_;
+      const std::size_t size = std::min(chunk_, n - begin);
+      const std::size_t k = KeptCount(size, density);
+      const auto indices = order.subspan(begin, size);
+      std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(begin));
+      std::nth_element(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(k - 1),
+                       indices.end(), [x](std::uint32_t a, std::uint32_t b) {
+                         const float one = std::fabs(x[a]), other = std::fabs(x[b]);
+                         return one != other ? one > other : a < b;
+                       });
+      std::sort(indices.begin(), indices.begin() + static_cast<std::ptrdiff_t>(k));
+      for (std::size_t i = 0; i < k; ++i) {
+        slot.indices.data[c * whole + i] = indices[i];
+        slot.values.data[c * whole + i] = x[indices[i]];
+        if (input.residual != nullptr) input.residual[indices[i]] = 0;
+      }
+    });
+    slot.count = kept;
+  }
+
+ private:
+  static void Add(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
+    const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+    float* const residual = input.residual;
+    std::atomic<bool> finite{true};
+    context.pool->ParallelFor((input.n + kBlock - 1) / kBlock, [&](std::size_t b, int) {
+      const std::size_t begin = b * kBlock;
+      const std::uint32_t largest =
+          kernels.add(input.gradient + begin, residual == nullptr ? nullptr : residual + begin,
+                      std::min(kBlock, input.n - begin));
+      if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
+    });
+    input.pending = false;
+    if (!finite) ThrowNotFinite(input, info);
+  }
+
+  std::size_t chunk_;
+};
+
+// The part of a chunk that is kept is least where trunc(density * size) falls furthest below it: a
+// chunk that keeps one element, or two of nearly three.
+double Contraction(std::span<const std::int64_t> shape, double density) {
+  const double kept = KeptFraction(shape, density);
+  return kept >= 1 ? 1.0 : density / 2;
+}
+
+}  // namespace
+
+SparsifierDescriptor ChunkedTopKDescriptor() {
+  return {.name = "chunked-topk",
+          .paper = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
+          .revision = 1,
+          .exact_count = true,
+          .contraction = Contraction,
+          .deviations =
+              "A tensor is cut as it lies in memory; the shipped code cuts matrices into tiles.",
+          .options = {WholeOption("chunk", 4096, 1, 65536,
+                                  "elements of a chunk; a tensor is cut from its first one on")},
+          .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+            return std::make_unique<ChunkedTopK>(
+                static_cast<std::size_t>(IntOption(resolved, "chunk")));
+          }};
+}
+
+}  // namespace sparfuse

@@ -1,0 +1,418 @@
+// Tests what must hold of local steps whatever the numbers, and what a model says of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/support/errors.hpp"
+#include "tests/support/methods/windows.hpp"
+
+namespace sparfuse::testing {
+namespace {
+
+std::int64_t Whole(int value) { return value; }
+std::string Text(const char* value) { return value; }
+
+// Eight tensors, of one element and of several; gradients and parameters that float32 holds exactly
+// for a few steps of rate 1/8: sixteenths and small integers.
+Windows Dyadic(Options strategy, int workers = 2) {
+  Windows windows;
+  windows.workers = workers;
+  windows.tensors = {5, 1, 40, 3, 17, 8, 1, 2};
+  windows.strategy = std::move(strategy);
+  windows.gradient = [](int rank, const Floats& w, int t) {
+    Floats gradient(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      gradient[i] = static_cast<float>((static_cast<int>(i) * 7 + rank * 13 + t * 5) % 17 - 8);
+    }
+    return gradient;
+  };
+  windows.inner = [] { return Sgd(.125f); };
+  windows.start = [](int) {
+    Floats w(77);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      w[i] = static_cast<float>(static_cast<int>(i) % 31 - 15) / 16;
+    }
+    return w;
+  };
+  windows.steps = 6;
+  return windows;
+}
+
+Windows WithSameBatches(Windows windows) {
+  windows.gradient = [of = windows.gradient](int, const Floats& w, int t) { return of(0, w, t); };
+  return windows;
+}
+
+// What one rank makes of its own gradients.
+Floats Alone(const Windows& windows, int rank) {
+  Floats w = windows.start(rank);
+  const Inner inner = windows.inner();
+  for (int t = 1; t <= windows.steps; ++t) {
+    const Floats gradient = windows.gradient(rank, w, t);
+    inner(w, gradient, t);
+  }
+  return w;
+}
+
+// L1: a window of one step of SGD on differences, with rate 1, is dense SGD.
+TEST(LocalStepsLaws, WindowsOfOneStepAreDenseTraining) {
+  for (const int workers : {1, 2, 4}) {
+    const Windows windows = Dyadic({{"every", Whole(1)}, {"outer", Text("sgd")}}, workers);
+    Floats w = windows.start(0);
+    for (int t = 1; t <= windows.steps; ++t) {
+      Floats mean(w.size());
+      for (int rank = 0; rank < workers; ++rank) {
+        const Floats gradient = windows.gradient(rank, w, t);
+        for (std::size_t i = 0; i < w.size(); ++i)
+          mean[i] += gradient[i] / static_cast<float>(workers);
+      }
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] -= .125f * mean[i];
+    }
+    for (const auto& rank : Train(windows)) EXPECT_EQ(rank.parameters.back(), w) << workers;
+  }
+}
+
+// L2: nothing is changed by an average over one rank.
+TEST(LocalStepsLaws, OneRankTrainsAsAlone) {
+  for (const int every : {1, 2, 3}) {
+    Windows windows = Dyadic({{"every", Whole(every)}}, 1);
+    windows.inner = [] { return Sgd(.1f, .9f); };
+    EXPECT_EQ(Train(windows)[0].parameters.back(), Alone(windows, 0)) << every;
+  }
+}
+
+// L3, L4: equal batches on all ranks.
+TEST(LocalStepsLaws, RanksThatDoTheSameTrainAsAlone) {
+  for (const int workers : {2, 4}) {
+    for (const char* outer : {"average", "sgd"}) {
+      Windows windows =
+          WithSameBatches(Dyadic({{"every", Whole(3)}, {"outer", Text(outer)}}, workers));
+      for (const auto& rank : Train(windows)) {
+        EXPECT_EQ(rank.parameters.back(), Alone(windows, 0)) << outer << workers;
+      }
+    }
+  }
+}
+
+TEST(LocalStepsLaws, NesterovWithoutMomentumIsSgd) {
+  const auto with = [](const char* outer) {
+    return Train(Dyadic({{"every", Whole(2)}, {"outer", Text(outer)}, {"outer_rate", .7}}));
+  };
+  const auto sgd = with("sgd"), nesterov = with("nesterov"), momentum = with("momentum");
+  for (std::size_t rank = 0; rank < sgd.size(); ++rank) {
+    EXPECT_EQ(sgd[rank].parameters, nesterov[rank].parameters);
+    EXPECT_EQ(sgd[rank].parameters, momentum[rank].parameters);
+  }
+}
+
+// L4: ranks that ignore the anchor train alone, and the anchor moves all the same.
+TEST(LocalStepsLaws, MixOfOneIgnoresTheAnchor) {
+  Windows windows = Dyadic(
+      {{"every", Whole(2)}, {"mix", 1.0}, {"outer", Text("nesterov")}, {"outer_momentum", .9}});
+  const auto ranks = Train(windows);
+  for (int rank = 0; rank < 2; ++rank) {
+    const WindowHistory& history = ranks[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(history.parameters.back(), Alone(windows, rank));
+    EXPECT_NE(history.anchors.back(), windows.start(rank));
+  }
+}
+
+// L6: what all ranks share is equal on all; with a mix, what they train is not.
+TEST(LocalStepsLaws, AnchorsAreEqualAndMixedParametersDiffer) {
+  for (const int workers : {2, 3, 5}) {
+    for (const double mix : {0.0, .5}) {
+      Windows windows = Dyadic({{"every", Whole(4)},
+                                {"delay", Whole(1)},
+                                {"mix", mix},
+                                {"outer", Text("nesterov")},
+                                {"outer_rate", .4},
+                                {"outer_momentum", .9}},
+                               workers);
+      windows.planner = {{"fragments", Whole(2)}, {"stripes", Whole(2)}};
+      windows.steps = 12;
+      const auto ranks = Train(windows);
+      for (const auto& rank : ranks) {
+        EXPECT_EQ(rank.anchors, ranks[0].anchors);
+        EXPECT_EQ(rank.outer, ranks[0].outer);
+      }
+      EXPECT_NE(ranks[1].parameters[11], ranks[0].parameters[11]);
+      // Where nothing is mixed, the fragment that has just come is the anchor on all ranks.
+      std::size_t equal = 0;
+      for (std::size_t i = 0; i < 77; ++i) {
+        equal += ranks[1].parameters[11][i] == ranks[1].anchors[11][i];
+      }
+      EXPECT_EQ(equal > 20, mix == 0) << equal;
+    }
+  }
+}
+
+// L7: seeds, threads and evaluation change nothing.
+TEST(LocalStepsLaws, ARunIsRepeatedBitForBit) {
+  Windows windows = Dyadic({{"every", Whole(4)},
+                            {"delay", Whole(1)},
+                            {"mix", .5},
+                            {"outer", Text("nesterov")},
+                            {"outer_momentum", .9}},
+                           3);
+  windows.planner = {{"fragments", Whole(2)}};
+  windows.steps = 10;
+  windows.inner = [] { return Sgd(.1f, .9f); };
+  const auto first = Train(windows);
+  windows.before = [](LiveEngine& engine, int t) {
+    if (t % 3 == 0) {  // an evaluation of the anchor, also with an exchange under way
+      engine.SwapAnchor();
+      engine.SwapAnchor();
+    }
+  };
+  const auto second = Train(windows);
+  for (std::size_t rank = 0; rank < first.size(); ++rank) {
+    EXPECT_EQ(first[rank].parameters, second[rank].parameters);
+    EXPECT_EQ(first[rank].anchors, second[rank].anchors);
+    EXPECT_EQ(first[rank].finished, second[rank].finished);
+  }
+}
+
+// L10, and the bytes of each date.
+TEST(LocalStepsLaws, StepsBetweenDatesSendNothing) {
+  Windows windows = Dyadic({{"every", Whole(6)}, {"delay", Whole(1)}}, 3);
+  windows.planner = {{"fragments", Whole(2)}};
+  windows.steps = 12;
+  for (const auto& rank : Train(windows)) {
+    std::uint64_t elements = 0;
+    for (int t = 1; t <= windows.steps; ++t) {
+      const StepRecord& record = rank.records[static_cast<std::size_t>(t - 1)];
+      const bool received = t % 3 == 0;
+      EXPECT_EQ(record.exchanges, received ? 1u : 0u) << t;
+      EXPECT_EQ(record.messages_sent, received ? 4u : 0u) << t;
+      elements += record.selected;
+    }
+    EXPECT_EQ(elements, 2u * 77);
+    EXPECT_EQ(rank.finish.exchanges, 0u);
+  }
+}
+
+// What is under way at the end is received.
+TEST(LocalStepsLaws, FinishReceivesWhatIsUnderWay) {
+  Windows windows = Dyadic({{"every", Whole(4)}, {"delay", Whole(2)}, {"outer", Text("sgd")}});
+  windows.steps = 7;
+  const auto ended = Train(windows);
+  windows.steps = 8;
+  const auto next = Train(windows);
+  for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+    EXPECT_EQ(ended[rank].finish.exchanges, 1u);
+    EXPECT_EQ(ended[rank].finished_anchor, next[rank].anchors[7]);
+    EXPECT_EQ(next[rank].finish.exchanges, 0u);
+  }
+}
+
+TEST(LocalStepsLaws, TheFirstWindowMayBeLong) {
+  Windows windows = Dyadic({{"every", Whole(4)}, {"first", Text("long")}});
+  windows.planner = {{"fragments", Whole(2)}};
+  windows.steps = 8;
+  const auto ranks = Train(windows);
+  const std::vector<std::uint64_t> expected = {0, 0, 0, 1, 0, 1, 0, 1};
+  for (std::size_t t = 0; t < expected.size(); ++t) {
+    EXPECT_EQ(ranks[0].records[t].exchanges, expected[t]) << t;
+  }
+}
+
+// A rank that is late waits for nobody and is waited for; one that fails is an error of the others.
+TEST(LocalStepsLaws, ARankMayBeLateByAWindow) {
+  Windows windows = Dyadic({{"every", Whole(4)}});
+  windows.steps = 8;
+  windows.before = [](LiveEngine& engine, int) {
+    if (engine.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  const auto late = Train(windows);
+  windows.before = [](LiveEngine&, int) {};
+  EXPECT_EQ(late[0].parameters, Train(windows)[0].parameters);
+}
+
+TEST(LocalStepsLaws, ARankThatFailsEndsTheOthers) {
+  for (const int at : {2, 4, 5}) {  // before the send, with it under way, before its receipt
+    Windows windows = Dyadic({{"every", Whole(6)}, {"delay", Whole(2)}});
+    windows.deadline = std::chrono::milliseconds(500);
+    windows.steps = 12;
+    windows.before = [at](LiveEngine& engine, int t) {
+      if (engine.rank() == 1 && t == at) SPARFUSE_THROW(kInternal, "rank 1 is gone");
+    };
+    EXPECT_THROW(Train(windows), Error) << at;
+  }
+}
+
+TEST(LocalStepsLaws, WhatIsNotFiniteIsNamed) {
+  Windows windows = Dyadic({{"every", Whole(4)}, {"outer", Text("sgd")}});
+  windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {
+    Floats gradient = of(rank, w, t);
+    if (rank == 0 && t == 2) gradient[5] = std::numeric_limits<float>::quiet_NaN();
+    return gradient;
+  };
+  windows.deadline = std::chrono::milliseconds(500);
+  ExpectError(FailureKind::kNumeric, {"t1", "step 3"}, [&] {
+    Windows checked = windows;
+    checked.workers = 1;
+    Train(checked);
+  });
+}
+
+TEST(LocalStepsLaws, WindowsThatDoNotFitAreRefused) {
+  const auto dates = [](Options strategy, std::size_t fragments) {
+    const StrategyDescriptor& part = FindStrategy("local-steps");
+    return ErrorOf([&] {
+      FragmentDates(LocalStepsOf(ResolveOptions("local-steps", part.options, strategy)), fragments);
+    });
+  };
+  EXPECT_SAYS(dates({{"every", Whole(5)}}, 2), "every = 5 with 2 fragments");
+  EXPECT_SAYS(dates({{"every", Whole(4)}, {"delay", Whole(2)}}, 2), "delay = 2");
+  EXPECT_SAYS(dates({{"every", Whole(4)}, {"delay", Whole(5)}}, 1), "delay = 5");
+  EXPECT_SAYS(dates({{"every", Whole(4)}, {"delay", Whole(4)}, {"mix", .5}}, 1), "mix = 0.5");
+  EXPECT_SAYS(dates({{"every", Whole(4)}, {"outer_momentum", .5}}, 1), "outer_momentum");
+  EXPECT_EQ(dates({{"every", Whole(4)}, {"delay", Whole(4)}}, 1), "no error");
+  EXPECT_EQ(dates({{"every", Whole(4)}, {"delay", Whole(3)}}, 1), "no error");
+}
+
+// --- fragments
+
+Plan FragmentsOf(const std::vector<std::size_t>& tensors, Options options) {
+  const GradientLayout layout = LayoutOf(tensors);
+  const PlannerDescriptor& part = FindPlanner(kFragmentsPlanner);
+  Plan plan =
+      part.make(ResolveOptions(part.name, part.options, options))->MakePlan({layout, {1, 1}});
+  CheckPlan(plan, layout);
+  return plan;
+}
+
+std::vector<int> DatesOf(const Plan& plan) {
+  std::vector<int> dates;
+  for (const Unit& unit : plan.units) dates.push_back(unit.date);
+  return dates;
+}
+
+TEST(Fragments, AreRunsOfAboutEqualSizesInTurn) {
+  const Plan plan = FragmentsOf({10, 10, 10, 10, 10, 10, 10, 10},
+                                {{"fragments", Whole(2)}, {"stripes", Whole(2)}});
+  EXPECT_EQ(plan.UnitSizes(), "2,2,2,2");
+  EXPECT_EQ(DatesOf(plan), (std::vector<int>{0, 1, 0, 1}));
+  EXPECT_EQ(FragmentsOf({100, 1, 1, 1, 1, 1}, {{"fragments", Whole(3)}}).UnitSizes(), "1,1,4");
+  EXPECT_EQ(FragmentsOf({1, 1, 1, 100}, {{"fragments", Whole(4)}}).UnitSizes(), "1,1,1,1");
+  EXPECT_EQ(FragmentsOf({4, 4}, {{"fragments", Whole(2)}, {"stripes", Whole(9)}}).UnitSizes(),
+            "1,1");
+}
+
+TEST(Fragments, MayBeGiven) {
+  const Plan plan =
+      FragmentsOf({1, 2, 3, 4}, {{"fragments", Whole(2)}, {"runs", Text("1:1,2:0,1:1")}});
+  EXPECT_EQ(plan.UnitSizes(), "1,2,1");
+  EXPECT_EQ(DatesOf(plan), (std::vector<int>{1, 0, 1}));
+  for (const char* bad : {"4:2", "3:0,1", "2:0,1:1", "4:0", "2:0,3:1", "x", "2:0,2:1,"}) {
+    EXPECT_THROW(FragmentsOf({1, 2, 3, 4}, {{"fragments", Whole(2)}, {"runs", Text(bad)}}), Error)
+        << bad;
+  }
+  EXPECT_THROW(FragmentsOf({1, 2}, {{"fragments", Whole(3)}}), Error);
+}
+
+TEST(Fragments, AreOfTheHashOfAPlan) {
+  Plan plan = FragmentsOf({1, 1}, {{"fragments", Whole(2)}});
+  const std::uint64_t hash = plan.Hash();
+  std::swap(plan.units[0].date, plan.units[1].date);
+  EXPECT_NE(plan.Hash(), hash);
+}
+
+// --- the model
+
+ModelConfig Modelled(const Windows& windows) {
+  ModelConfig model =
+      EvenModelOf(windows.Layout(), windows.MakePlan(), Topology{windows.workers, 1});
+  model.sparsifier = {};
+  model.make_strategy = [resolved = windows.Resolved()] {
+    return FindStrategy("local-steps").make(resolved);
+  };
+  model.local_steps = LocalStepsOf(windows.Resolved());
+  return model;
+}
+
+// L9: the model counts in each step what is sent live.
+TEST(ModelledLocalSteps, CountWhatIsSent) {
+  for (const int workers : {1, 2, 3}) {
+    for (const int delay : {0, 1, 4}) {
+      SCOPED_TRACE(std::to_string(workers) + ", " + std::to_string(delay));
+      Windows windows = Dyadic(
+          {{"every", Whole(4)}, {"delay", Whole(delay)}, {"outer", Text("nesterov")}}, workers);
+      if (delay < 4) windows.planner = {{"fragments", Whole(2)}, {"stripes", Whole(2)}};
+      const auto live = Train(windows);
+      const ModelConfig model = Modelled(windows);
+      EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
+      for (const int traced : {0, workers}) {
+        const auto steps = SimulateSteps(model, 0, windows.steps, traced);
+        ASSERT_EQ(steps.size(), static_cast<std::size_t>(windows.steps));
+        for (std::size_t s = 0; s < steps.size(); ++s) {
+          for (std::size_t r = 0; r < live.size(); ++r) {
+            const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
+            EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
+            EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
+            EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
+            EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
+            EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
+            EXPECT_EQ(modelled.selected, counted.selected) << s;
+          }
+        }
+      }
+    }
+  }
+}
+
+double Seconds(const std::vector<ModelStep>& steps) {
+  double sum = 0;
+  for (const ModelStep& step : steps) sum += step.records[0].step_seconds;
+  return sum;
+}
+
+double Exposed(const std::vector<ModelStep>& steps) {
+  double sum = 0;
+  for (const ModelStep& step : steps) sum += step.records[0].exposed_communication_seconds;
+  return sum;
+}
+
+TEST(ModelledLocalSteps, HideAnExchangeBehindTheStepsOfItsDelay) {
+  Windows windows = Dyadic({{"every", Whole(8)}});
+  windows.tensors = {250'000};
+  const auto blocking = SimulateWindow(Modelled(windows), 0);
+  ASSERT_EQ(blocking.size(), 8u);
+  // A ring of two ranks sends 1 MB at 1 Gbit/s: 8 ms and start-up, and nothing hides it.
+  EXPECT_NEAR(Exposed(blocking), 0.008 + 2e-4, 2e-4);
+  windows.strategy["delay"] = Whole(1);  // a step takes 13 ms and more
+  const auto hidden = SimulateWindow(Modelled(windows), 0);
+  EXPECT_EQ(Exposed(hidden), 0);
+  EXPECT_NEAR(Seconds(blocking) - Seconds(hidden), Exposed(blocking), 1e-9);
+  // Longer windows have less of it a step.
+  windows.strategy = {{"every", Whole(32)}};
+  const auto seldom = SimulateWindow(Modelled(windows), 0);
+  EXPECT_NEAR(Exposed(seldom), Exposed(blocking), 1e-9);
+  EXPECT_LT(Seconds(seldom) / 32, Seconds(blocking) / 8);
+}
+
+// Each step is without communication what a step of one rank is.
+TEST(ModelledLocalSteps, AreComputationBetweenDates) {
+  Windows windows = Dyadic({{"every", Whole(8)}});
+  const auto steps = SimulateWindow(Modelled(windows), 2);
+  for (std::size_t s = 0; s + 1 < steps.size(); ++s) {
+    const StepRecord& record = steps[s].records[0];
+    EXPECT_EQ(record.exposed_communication_seconds, 0);
+    EXPECT_NEAR(record.step_seconds, 0.01 + 8 * 0.001 + 0.0005 + 0.001, 1e-9);
+  }
+  EXPECT_GT(steps.back().records[0].step_seconds, steps.front().records[0].step_seconds);
+  for (const Span& span : steps.back().spans[0]) {
+    EXPECT_GE(span.begin_seconds, 0);
+    EXPECT_LE(span.end_seconds, steps.back().records[0].step_seconds + 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace sparfuse::testing
