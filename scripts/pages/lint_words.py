@@ -30,7 +30,7 @@ IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]*)\)")
 TARGET = re.compile(r"\]\(([^)\s]*)\)")
 CODE = re.compile(r"`+[^`]+`+")
-ITEM = re.compile(r"\s*(?:[*+-]|\d+\.)\s+")
+ITEM = re.compile(r"(?:[*+-]|\d+\.)\s+")
 HEADING = re.compile(r"(#+)\s+(.*?)\s*#*$")
 # Within a sentence: abbreviations whose full stop ends none.
 ABBREVIATION = re.compile(r"\b(Fig|Figs|al|vs|e\.g|i\.e|No|Eq|Sec|Tab|cf|St|Dr)\.$")
@@ -69,11 +69,12 @@ def blocks(text):
     for number, line in lines_of_text(text):
         stripped = line.strip().removeprefix("> ")
         ends = not stripped or stripped.startswith("|") or HEADING.match(stripped)
-        if (ends or ITEM.match(line)) and block:
+        item = ITEM.match(stripped)
+        if (ends or item) and block:
             yield block
             block = []
         if not ends:
-            block.append((number, ITEM.sub("", stripped, count=1)))
+            block.append((number, stripped[item.end():] if item else stripped))
     if block:
         yield block
 

@@ -45,6 +45,7 @@ class Words(unittest.TestCase):
         self.assertEqual(list(lint.sentences("One two.\nThree [four\nfive](a/b.md) `six\nseven`. \"Eight\" nine.\n")),
                          [(1, 2), (2, 4), (4, 2)])
         self.assertEqual(list(lint.sentences("<!-- one\ntwo -->\n- A 95 % interval of 1.5 s, et al. One.\n")), [(3, 9)])
+        self.assertEqual(list(lint.sentences("1. One of 1000. Two - three.\n")), [(1, 3), (1, 2)])
 
     def test_each_broken_rule_is_named_with_its_line(self):
         for text, said in (
