@@ -17,7 +17,7 @@
 namespace sparfuse::harness {
 
 // The cell with the last plan of `outcome`, a trial of it, given in the place of its planner
-// (docs/experiment-files.md), without what would change that plan again. Throws Error{kConfig}
+// (docs/experiments/method-options.md), without what would change that plan again. Throws Error{kConfig}
 // saying why not: the outcome has no plan or no tensors, the method does not send the units of a
 // plan, or the plan says more than its units, which is named.
 CellConfig WithPlanOf(const CellConfig& cell, const nlohmann::json& outcome);
