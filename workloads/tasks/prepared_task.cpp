@@ -247,6 +247,8 @@ std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,
                                std::to_string(data->classes()));
           return std::make_unique<PreparedImages>(kDigits, std::move(data), std::move(config),
                                                   std::move(logits));
+        } else if constexpr (std::is_same_v<Family, BertSize>) {
+          return MakeWindowTask(std::move(data), family, std::move(logits));
         } else {
           return Text(std::move(data), config, std::move(logits));
         }

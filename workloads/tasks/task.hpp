@@ -43,6 +43,8 @@ class Task {
   // See TrainingWorkload. Runs without a graph.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
   virtual std::optional<double> UnigramBaseline() const = 0;
+  // See TrainingWorkload.
+  virtual std::string Predictions() const { return ""; }
 };
 
 // Of all of them: `logits` takes a batch in host memory or on its own device, and gives float32.
@@ -86,6 +88,11 @@ struct PreparedTaskConfig {
   int threads = 1;        // that decode a batch
   std::size_t units_per_sample = 1;
 };
+
+// Questions of prepared data, in windows of word pieces; windows without the answer have both its
+// ends at the first piece. Evaluates F1 and exact match as SQuAD 1.1 does (answer_score.hpp).
+std::unique_ptr<Task> MakeWindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size,
+                                     ForwardPass logits);
 
 // Images or texts of a prepared folder, in the form that the model of `size` takes.
 std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,

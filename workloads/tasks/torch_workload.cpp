@@ -63,6 +63,9 @@ ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* da
         } else if constexpr (requires { family.vocabulary; }) {
           if (data != nullptr) family.vocabulary = static_cast<std::int64_t>(data->vocabulary());
         }
+        // BERT's rows are padded with ones that no text has, as the papers' program pads them.
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(family)>, BertSize>)
+          family.vocabulary = (family.vocabulary + 7) / 8 * 8;
       },
       size);
   return size;
@@ -265,10 +268,15 @@ class TorchWorkload final : public TrainingWorkload {
     }
     if (recipe_.clip_norm > 0) Clip();
     optimizer_->Step(parameters_.flat().mutable_data_ptr<float>(), parts_, step,
-                     plateau_.factor() * LearningRate(recipe_, step, course_));
+                     LearningRateAt(step));
   }
 
   void Observe(double loss) override { plateau_.Observe(loss); }
+  std::uint64_t TrainingSamples() const override { return task_->training_samples(); }
+  std::uint64_t StepsPerEpoch() const override { return sampler_.steps_per_epoch(); }
+  double LearningRateAt(std::uint64_t step) const override {
+    return plateau_.factor() * LearningRate(recipe_, step, course_);
+  }
   double TakeLoaderWait() override { return loader_ ? loader_->TakeWaited() : 0; }
 
   std::vector<float> Statistics() override {
@@ -307,6 +315,7 @@ class TorchWorkload final : public TrainingWorkload {
   }
 
   std::optional<double> UnigramBaseline() const override { return task_->UnigramBaseline(); }
+  std::string Predictions() const override { return task_->Predictions(); }
 
  private:
   // What a forward pass needs beside the parameters, on the device.

@@ -39,6 +39,7 @@ class Images:
     coding: str = "files"
     shape: tuple = ()
     source: dict = dataclasses.field(default_factory=dict)
+    changed: int = 0  # when the newest file of a folder was written, in nanoseconds
 
     def size(self):
         return sum(entry.size for entries in self.splits.values() for entry in entries)
@@ -142,7 +143,7 @@ def _of_tree(tree, form, read, labels=None):
 
 
 def _walk(top):
-    """Files beneath a folder with their paths; links are followed, each folder once."""
+    """(parts, status, path) of files beneath a folder; links are followed, each folder once."""
     waiting, seen = [(pathlib.Path(top), ())], set()
     while waiting:
         folder, parts = waiting.pop()
@@ -162,19 +163,22 @@ def _walk(top):
                     if entry.is_dir():
                         waiting.append((pathlib.Path(entry.path), here))
                         continue
-                    size = entry.stat().st_size
+                    status = entry.stat()
                 except OSError as error:
                     raise DataError(f"{entry.path}: {error.strerror}; expected an image") from error
-                yield here, size, entry.path
+                yield here, status, entry.path
         if files == 0 and parts:
             raise DataError(f"{folder}: is empty; expected images, or no such folder")
 
 
 def from_folder(place, labels):
-    tree = _Tree(place)
-    for parts, size, path in _walk(place):
-        tree.add(parts, size, path)
-    return _of_tree(tree, "imagefolder", lambda path: pathlib.Path(path).read_bytes(), labels)
+    tree, changed = _Tree(place), 0
+    for parts, status, path in _walk(place):
+        tree.add(parts, status.st_size, path)
+        changed = max(changed, status.st_mtime_ns)
+    found = _of_tree(tree, "imagefolder", lambda path: pathlib.Path(path).read_bytes(), labels)
+    found.changed = changed
+    return found
 
 
 def _without_common_folder(names):

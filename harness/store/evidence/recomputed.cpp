@@ -149,10 +149,14 @@ std::string WhatEvaluationsContradict(const Trial& trial,
     }
   }
   // Training ends when the target is reached, so that it is the last evaluation that reached it.
-  for (const auto& [name, column] : {std::pair("final_metric", "metric"),
-                                     {"final_loss", "loss"},
-                                     {"steps_to_target", "step"},
-                                     {"seconds_to_target", "seconds"}}) {
+  for (const auto& [name, column] :
+       {std::pair("final_metric", "metric"),
+        {"final_loss", "loss"},
+        {"steps_to_target", "step"},
+        {"seconds_to_target", "seconds"},
+        {"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
+        {"epochs_to_target", "epoch"},
+        {"samples_to_target", "samples"}}) {
     const std::optional<double> said = stated(name), last = series->Number(column, rows - 1);
     if (!said) continue;
     if (!last || !AreEqual(*said, *last))
