@@ -223,6 +223,8 @@ std::unique_ptr<Task> Text(std::shared_ptr<const PreparedData> data,
   TextSource source{stream("train"), stream(data->evaluation_split()), data->vocabulary()};
   source.window = config.units_per_sample;
   source.to_the_end = true;
+  if (config.recipe.state == "carried")
+    source.columns = config.batch * static_cast<std::size_t>(config.world);
   if (config.recipe.metric_form == "as-shipped")
     source.one_of = static_cast<std::size_t>(config.world);
   return MakeTextTask(std::move(source), std::move(logits));

@@ -22,6 +22,8 @@ struct Batch {
   // What the logits are compared with: classes [batch], tokens [batch * window], or an answer's
   // first and last word [2, batch]; int64.
   at::Tensor targets;
+  // Of texts that are read on: whether columns begin here, and no state is carried into it.
+  bool begins = false;
 };
 
 class Task {
@@ -63,6 +65,9 @@ struct TextSource {
   std::size_t window = kTextWindow;
   bool to_the_end = false;  // a whole evaluation has a last window that is not full
   std::size_t one_of = 1;   // evaluated is one window of so many, at random
+  // In so many columns the training text is read from its beginning in each epoch, the state of
+  // recurrent layers going on; 0: in windows at random, each from zero.
+  std::size_t columns = 0;
 };
 TextSource SourceOf(TextSet text);
 

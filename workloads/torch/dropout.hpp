@@ -1,6 +1,7 @@
 // Draws what a forward pass drops, the same on every device; without it the pass is an evaluation.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -22,6 +23,10 @@ struct DroppedFrom {
 // drawn ahead.
 class Dropout {
  public:
+  // What recurrent layers begin with and leave behind, [hidden state, cell state] a layer; null:
+  // they begin from zero. Not this object's.
+  std::vector<std::array<at::Tensor, 2>>* state = nullptr;
+
   Dropout() = default;  // evaluation: drops nothing
   // ahead: what will be asked for, in order, as asked() of an earlier pass had it; or nothing.
   Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead = {});

@@ -231,8 +231,13 @@ def _members_of_tar(place, begin=0, size=None):
                 for member in tar:
                     if member.isfile():
                         yield member.name, member.size, member.offset_data
+                end = tar.offset
         except tarfile.TarError as error:
             raise DataError(f"{place}: is no whole tar ({error}); was it copied to its end?") from error
+        file.seek(end)
+        if file.read(512) != bytes(512):  # where tarfile meets anything else it stops and says nothing
+            raise DataError(f"{place}: is no whole tar: at byte {end:,} is neither a member nor a tar's "
+                            "end; was it copied to its end?")
     if size is not None and os.path.getsize(place) < begin + size:
         raise DataError(f"{place}: ends in the middle of a member; was it copied to its end?")
 

@@ -162,6 +162,10 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
                 say(f"warning: {place}: no <unk> in it: every word of a raw text is a token, and its "
                     "perplexity compares with no published one of words")
         else:
+            if not found.raw and not accept:
+                raise DataError(f"{place}: has <unk> in the place of rare words, which a tokenizer would "
+                                "cut into pieces; expected the raw form of the text, .raw; --accept takes "
+                                "it as it is")
             made, files = texts.tokenizer_of(tokenizer)
             size = made.get_vocab_size()
             facts = {}
