@@ -15,7 +15,11 @@ import os
 import pathlib
 import subprocess
 import sys
-import tomllib
+
+try:
+    import tomllib
+except ImportError:
+    sys.exit("scripts/accuracy.py: needs Python 3.11 or newer")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MINUTE = 60  # seconds that a part's measurement may take, about

@@ -24,7 +24,7 @@ from torch import nn
 
 MEAN = (0.50707516, 0.48654887, 0.44091784)
 DEVIATION = (0.26733429, 0.25643846, 0.27615047)
-RANKS, BATCH = 4, 32
+RANKS, BATCH = 4, 16  # of a rank
 EVALUATED = 2000  # test images, evenly spread
 
 
@@ -133,8 +133,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--trials", nargs="*", type=pathlib.Path, default=[])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=float, default=1)
-    parser.add_argument("--every", type=int, default=39)
+    parser.add_argument("--epochs", type=float, default=0.5)
+    parser.add_argument("--every", type=int, default=56)
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()

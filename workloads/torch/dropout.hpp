@@ -23,10 +23,6 @@ struct DroppedFrom {
 // drawn ahead.
 class Dropout {
  public:
-  // What recurrent layers begin with and leave behind, [hidden state, cell state] a layer; null:
-  // they begin from zero. Not this object's.
-  std::vector<std::array<at::Tensor, 2>>* state = nullptr;
-
   Dropout() = default;  // evaluation: drops nothing
   // ahead: what will be asked for, in order, as asked() of an earlier pass had it; or nothing.
   Dropout(std::uint64_t seed, at::Device device, std::vector<DroppedFrom> ahead = {});
@@ -54,6 +50,11 @@ class Dropout {
   std::vector<DroppedFrom> asked_;  // drawn ahead, or drawn
   std::vector<at::Tensor> ahead_;
   std::size_t used_ = 0;  // of ahead_
+
+ public:
+  // What recurrent layers begin with and leave behind, [hidden state, cell state] a layer; null:
+  // they begin from zero. Not this object's.
+  std::vector<std::array<at::Tensor, 2>>* state = nullptr;
 };
 
 }  // namespace sparfuse::workloads
