@@ -60,13 +60,38 @@ bool IsOfRecipe(const OptionSpec& option) {
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
-// A sparsifier that is written in Python gets an absolute path; the file gives one from its folder.
+// Its parts that may be written in Python, by kind.
+std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
+  return {{"strategy", &method.strategy},
+          {"planner", &method.planner},
+          {"sparsifier", &method.sparsifier},
+          {"feedback", &method.feedback},
+          {"collective", &method.collective}};
+}
+
+// The entry, or what Python has of this name, which becomes what cells call it.
+template <class Entries, class Descriptor>
+const Descriptor& NeedPart(const Entries& entries, const char* kind, std::string& name,
+                           const Descriptor& (*find)(std::string_view)) {
+  if (!IsPythonPart(name)) return NeedEntry(entries, kind, name);
+  name = PythonPartName(kind, name, "");
+  return find(name);
+}
+
+// Parts that are written in Python get an absolute path; the file gives one from its folder.
 Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
                      std::string_view text) {
   Method method = ParseMethodFile(path.string(), text);
   try {
-    if (IsPythonSparsifier(method.sparsifier))
-      method.sparsifier = WithFolder(method.sparsifier, path.parent_path());
+    for (const auto& [kind, part] : PartsOf(method)) {
+      if (IsPythonPart(*part)) *part = WithFolder(kind, *part, path.parent_path());
+    }
+    if (const auto quantizer = method.sending.find("payload_dense");
+        quantizer != method.sending.end()) {
+      auto* const name = std::get_if<std::string>(&quantizer->second);
+      if (name != nullptr && IsPythonPart(*name))
+        *name = WithFolder("quantizer", *name, path.parent_path());
+    }
     CheckMethod(catalog, method);
   } catch (const Error& error) {
     throw Error(error.kind(), path.string() + ": " + error.what());
@@ -90,12 +115,19 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
-  const auto& strategy = NeedEntry(catalog.strategies, "strategy", choice.strategy);
-  const auto& planner = NeedEntry(catalog.planners, "planner", choice.planner);
+  const auto& strategy =
+      NeedPart(catalog.strategies, "strategy", choice.strategy, &FindStrategy);
+  const bool own_planner = !given.contains("plan") && !given.contains("planner");
+  if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
+    choice.planner = own->get<std::string>();
+  }
+  const auto& planner = NeedPart(catalog.planners, "planner", choice.planner, &FindPlanner);
   if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
     choice.collective = own->get<std::string>();
   }
-  const auto& collective = NeedEntry(catalog.collectives, "collective", choice.collective);
+  const bool own_collective = choice.collective == method.collective;
+  const auto& collective =
+      NeedPart(catalog.collectives, "collective", choice.collective, &FindCollective);
   const MethodOptions takes{strategy.options, planner.options, collective.options,
                             SendingOptions()};
   using enum MethodOptions::Owner;
@@ -105,7 +137,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   }
   for (const auto& [key, value] : given.items()) {
     if (IsGroup(key) && value.is_object()) continue;
-    if (key == "collective" && value.is_string()) continue;
+    if ((key == "collective" || key == "planner") && value.is_string()) continue;
     if (key == "plan") {
       alone[kPlanner].update(GivenUnits(value));
       continue;
@@ -114,6 +146,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
     if (!owner) {
       std::vector<std::string> known = takes.Names();
       known.emplace_back("collective");
+      known.emplace_back("planner");
       known.emplace_back("plan");
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
@@ -126,22 +159,25 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   // The options of the method's file are those of its own planner and collective.
   choice.planner_options =
       Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
-              choice.planner == method.planner ? method.planner_options : Options{}, given,
+              own_planner ? method.planner_options : Options{}, given,
               "planner_options", alone[kPlanner]);
   choice.collective_options = Resolve(
       fmt::format("collective {} of method {}", collective.name, method.name), collective.options,
-      choice.collective == method.collective ? method.collective_options : Options{}, given,
+      own_collective ? method.collective_options : Options{}, given,
       "collective_options", alone[kCollective]);
   choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
                            alone[kSending]);
+  if (auto quantizer = choice.quantizer(); quantizer && IsPythonPart(*quantizer)) {
+    choice.sending["payload_dense"] = PythonPartName("quantizer", *quantizer, "");
+  }
   return choice;
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {
   CellConfig config;
   config.sparsifier = method.sparsifier;
-  if (IsPythonSparsifier(method.sparsifier)) {
-    config.sparsifier = PythonSparsifierName(method.sparsifier, "");
+  if (IsPythonPart(method.sparsifier)) {
+    config.sparsifier = PythonPartName("sparsifier", method.sparsifier, "");
   } else if (!method.dense()) {
     NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }

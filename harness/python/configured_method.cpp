@@ -147,14 +147,9 @@ std::vector<std::string> ConfiguredMethod::TensorNames() const {
   return names;
 }
 
-std::vector<LiveConfig> ConfiguredMethod::MakeConfigs() const {
-  std::vector<LiveConfig> configs;
-  for (int rank = 0; rank < topology_.ranks; ++rank) {
-    const bool dense = composition_.dense_warmup_steps > 0;
-    configs.push_back(
-        MakeLiveConfig(composition_, layout_, dense ? DensePlan(plan_) : plan_, topology_, seed_));
-  }
-  return configs;
+LiveConfig ConfiguredMethod::MakeConfig() const {
+  const bool dense = composition_.dense_warmup_steps > 0;
+  return MakeLiveConfig(composition_, layout_, dense ? DensePlan(plan_) : plan_, topology_, seed_);
 }
 
 Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {

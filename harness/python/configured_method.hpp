@@ -63,8 +63,8 @@ class ConfiguredMethod {
   // In ready order; nothing where there is no such tensor.
   std::optional<std::size_t> PositionOf(const std::string& tensor) const;
   std::vector<std::string> TensorNames() const;
-  // One a rank. They use sparsifiers that this object keeps, and must not outlive it.
-  std::vector<LiveConfig> MakeConfigs() const;
+  // A rank's. It uses sparsifiers that this object keeps, and must not outlive it.
+  LiveConfig MakeConfig() const;
 
  private:
   Composition ComposeOf(const MethodSettings& settings);

@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/bindings/given.hpp"
+#include "harness/python/parts/file_parts.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -101,6 +102,7 @@ PYBIND11_MODULE(_core, module) {
   BindPlan(module);
   BindRank(module);
   BindThreads(module);
+  FindPartsInFiles();
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }

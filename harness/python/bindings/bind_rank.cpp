@@ -67,16 +67,16 @@ class BoundRank : public MadeByInit {
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     const int threads = CheckedThreads(
         ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));
-    std::vector<LiveConfig> configs = method_.MakeConfigs();
+    const bool verify = ReadAs<bool>(py::object(settings["verify"]), "verify");
+    LiveConfig config = method_.MakeConfig();
     TcpListener taken = listener.Take();
     const GilReleased no_gil;
     try {
-      rank_ = std::make_unique<MethodRank>(std::move(configs.at(static_cast<std::size_t>(rank))),
-                                           std::move(taken), std::move(addresses), rank, threads,
-                                           deadline, &LookAtSignals);
+      rank_ = std::make_unique<MethodRank>(std::move(config), std::move(taken),
+                                           std::move(addresses), rank, threads, deadline, verify,
+                                           &LookAtSignals);
     } catch (const Error& error) {
-      if (error.kind() != FailureKind::kComm) throw;
-      throw Error(FailureKind::kInternal, error.what());
+      throw ErrorOfRanks(error);
     }
   }
   ~BoundRank() { Close(); }

@@ -723,16 +723,11 @@ def killed_rank():
     victim = dist.get_world_size() - 1
     pids = gathered(os.getpid())
     if dist.get_rank() == 0:
-        threading.Timer(
-            0.5, lambda: (gathered_at.append(time.time()), os.kill(pids[victim], signal.SIGKILL))
-        ).start()
-    gathered_at = []
+        threading.Timer(0.5, os.kill, (pids[victim], signal.SIGKILL)).start()
     try:
         long_training(model)
     except sparfuse.Error as error:
         assert str(error) == f"rank {victim} is lost", error
-        if gathered_at:
-            assert time.time() - gathered_at[0] < 5  # a busy machine: a second on a quiet one
         raises(
             sparfuse.Error, "is lost", lambda: loss_of(model, batches("mlp", 0, 1)[0]).backward()
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from sparfuse import _core
-from sparfuse._method import Method
+from sparfuse._method import Method, _method_file
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -91,14 +92,15 @@ def _shown(value: Any) -> str:
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """What differs first of what ranks said: what it is, and both values."""
-    for key in ("sparfuse", "torch", "method", "options", "layout"):
+    for key in ("sparfuse", "torch", "method", "options", "parts", "layout"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
-        if key == "options":
-            for option in sorted({*a, *b}):
-                if a.get(option) != b.get(option):
-                    return option, a.get(option), b.get(option)
+        if key in ("options", "parts"):
+            for name in sorted({*a, *b}):
+                if a.get(name) != b.get(name):
+                    what = name if key == "options" else f"the content of {name}"
+                    return what, a.get(name), b.get(name)
         if key == "layout":
             for place, (x, y) in enumerate(zip(a, b)):
                 if x != y:
@@ -145,6 +147,24 @@ def _one_by_one(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
+def _contents(*given: Any) -> dict[str, str]:
+    """The parts in Python files that a method and its options name, with hashes of the files."""
+    found: dict[str, str] = {}
+    for value in given:
+        if isinstance(value, Mapping):
+            found.update(_contents(*value.values()))
+        elif isinstance(value, str) and value.startswith("python:"):
+            path, _, name = value[len("python:") :].rpartition(":")
+            try:
+                with open(path, "rb") as file:
+                    text = file.read()
+            except OSError:
+                continue  # whoever makes the method says so
+            digest = hashlib.sha256(text).hexdigest()[:12]
+            found[f"{os.path.basename(path)}:{name}"] = digest
+    return found
+
+
 def start_rank(
     method: Any,
     layout: list[tuple[str, torch.nn.Parameter]],
@@ -158,6 +178,11 @@ def start_rank(
         refusal = refusal or refusal_of(name, parameter)
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
+    parts: dict[str, str] = {}
+    try:
+        parts = _contents(_method_file(method), options)
+    except _core.Error as error:
+        refusal = refusal or str(error)
     own_host = socket.gethostname()
     everybody = _agree(
         {
@@ -167,6 +192,7 @@ def start_rank(
             "torch": torch.__version__,
             "method": _one_by_one(method),
             "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
+            "parts": parts,
             "layout": [(name, tuple(p.shape), str(p.dtype)) for name, p in layout],
         },
         group,
