@@ -80,7 +80,11 @@ std::span<const OptionSpec> SendingOptions() {
       NumberOption("bloom_fpr", 0.0, 0, 0.5,
                    "fraction of the indices not selected that a filter has; 0: a tenth of what "
                    "was selected"),
-      {"payload_dense", "indexed", 0, 0, {"indexed", "fp32", "fp16", "qsgd", "sign"},
+      {"payload_dense",
+       "indexed",
+       0,
+       0,
+       {"indexed", "fp32", "fp16", "qsgd", "sign"},
        "tensors of density 1: with indices like others, or without, coded by this quantizer, which "
        "may be a python:FILE.py:Class",
        true},

@@ -81,8 +81,8 @@ struct FeedbackDescriptor {
 // "none", "residual" and "momentum", in the order of FeedbackKind.
 std::span<const FeedbackDescriptor> Feedbacks();
 
-// `kind`: one of their names, or of one from outside (core/base/outside_parts.hpp). Throws Error{kConfig} naming the nearest known name, and for a decay
-// outside (0, 1].
+// `kind`: one of their names, or of one from outside (core/base/outside_parts.hpp). Throws
+// Error{kConfig} naming the nearest known name, and for a decay outside (0, 1].
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind);
 Feedback MakeFeedback(std::string_view kind, const Options& resolved);
 

@@ -115,8 +115,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
-  const auto& strategy =
-      NeedPart(catalog.strategies, "strategy", choice.strategy, &FindStrategy);
+  const auto& strategy = NeedPart(catalog.strategies, "strategy", choice.strategy, &FindStrategy);
   const bool own_planner = !given.contains("plan") && !given.contains("planner");
   if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
     choice.planner = own->get<std::string>();
@@ -157,14 +156,13 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
               method.strategy_options, given, "strategy_options", alone[kStrategy]);
   // The options of the method's file are those of its own planner and collective.
-  choice.planner_options =
-      Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
-              own_planner ? method.planner_options : Options{}, given,
-              "planner_options", alone[kPlanner]);
-  choice.collective_options = Resolve(
-      fmt::format("collective {} of method {}", collective.name, method.name), collective.options,
-      own_collective ? method.collective_options : Options{}, given,
-      "collective_options", alone[kCollective]);
+  choice.planner_options = Resolve(
+      fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
+      own_planner ? method.planner_options : Options{}, given, "planner_options", alone[kPlanner]);
+  choice.collective_options =
+      Resolve(fmt::format("collective {} of method {}", collective.name, method.name),
+              collective.options, own_collective ? method.collective_options : Options{}, given,
+              "collective_options", alone[kCollective]);
   choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
                            alone[kSending]);
   if (auto quantizer = choice.quantizer(); quantizer && IsPythonPart(*quantizer)) {

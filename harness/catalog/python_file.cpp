@@ -97,8 +97,7 @@ const PythonPlugin& LoadPlugin(const std::string& who) {
   void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
   void* const function = library == nullptr ? nullptr : dlsym(library, kPythonPluginFunction);
   if (function == nullptr) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{}: cannot load {}: {}", who, plugin.string(), dlerror()));
+    SPARFUSE_THROW(kConfig, fmt::format("{}: cannot load {}: {}", who, plugin.string(), dlerror()));
   }
   return *reinterpret_cast<PythonPluginFunction*>(function)();
 }
@@ -194,7 +193,8 @@ std::string PythonPartName(std::string_view kind, std::string_view given, const 
                                parsed.class_name,
                                classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
   }
-  const std::string name = fmt::format("{}{}@{}", kOutsidePrefix, parsed.class_name, ShortHash(text));
+  const std::string name =
+      fmt::format("{}{}@{}", kOutsidePrefix, parsed.class_name, ShortHash(text));
   KnowPythonFile(name, file);
   return name;
 }
@@ -208,7 +208,8 @@ std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
   parts.push_back(config.sparsifier);
   if (!config.is_profile()) {
     const MethodChoice& method = config.method_options;
-    parts.insert(parts.end(), {method.strategy, method.planner, method.collective, config.feedback});
+    parts.insert(parts.end(),
+                 {method.strategy, method.planner, method.collective, config.feedback});
     if (const auto quantizer = method.quantizer()) parts.push_back(*quantizer);
   }
   for (const std::string& name : parts) {

@@ -31,6 +31,6 @@ struct PythonPlugin {
 
 inline constexpr const char* kPythonPlugin = "sparfuse_python_plugin.so";
 inline constexpr const char* kPythonPluginFunction = "SparfusePythonPlugin";
-extern "C" using PythonPluginFunction = const PythonPlugin*();
+extern "C" using PythonPluginFunction = const PythonPlugin * ();
 
 }  // namespace sparfuse::harness

@@ -117,8 +117,7 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   add(catalog.strategies, "strategy", config.method_options.strategy);
   add(catalog.planners, "planner", config.method_options.planner);
   add(catalog.collectives, "collective", config.method_options.collective);
-  if (const auto name = config.method_options.quantizer())
-    add(Quantizers(), "quantizer", *name);
+  if (const auto name = config.method_options.quantizer()) add(Quantizers(), "quantizer", *name);
   if (config.sparsifier != "none") add_sparsifier(config.sparsifier);
   return revisions;
 }

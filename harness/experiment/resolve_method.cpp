@@ -57,9 +57,9 @@ void Resolver::Method() {
 
 // Parts written in Python get an absolute path; the file gives one from its own folder.
 void Resolver::GiveFolder(json& options) const {
-  for (const auto& [key, kind] : {std::pair("planner", "planner"),
-                                  std::pair("collective", "collective"),
-                                  std::pair("payload_dense", "quantizer")}) {
+  for (const auto& [key, kind] :
+       {std::pair("planner", "planner"), std::pair("collective", "collective"),
+        std::pair("payload_dense", "quantizer")}) {
     const auto given = options.find(key);
     if (given == options.end() || !given->is_string()) continue;
     const auto name = given->get<std::string>();

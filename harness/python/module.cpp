@@ -101,6 +101,7 @@ PYBIND11_MODULE(_core, module) {
   BindMethod(module);
   BindPlan(module);
   BindRank(module);
+  BindModel(module);
   BindThreads(module);
   FindPartsInFiles();
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "baselines/registry.hpp"
+#include "core/base/outside_parts.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/methods/named_part.hpp"
@@ -212,6 +213,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   const auto ranks = static_cast<std::size_t>(rank_count);
   const std::string why =
       descriptor.WhyNot(ResolveOptions(name, descriptor.options, options), topology);
+  ASSERT_FALSE(IsOutsidePart(name) && !why.empty()) << why;
   if (!why.empty()) GTEST_SKIP() << why;
   const auto collective = MakeCollective(descriptor, options);
   if (descriptor.payload == PayloadKind::kDense) {
@@ -272,9 +274,8 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectiveRounds);
 INSTANTIATE_TEST_SUITE_P(All, CollectiveRounds, ::testing::ValuesIn(AllCases()),
                          [](const auto& info) {
                            const Case& each = info.param;
-                           const std::string name =
-                               InTestName(each.collective + (each.variant.empty() ? "" : "_") +
-                                          each.variant);
+                           const std::string name = InTestName(
+                               each.collective + (each.variant.empty() ? "" : "_") + each.variant);
                            return name + "_" + std::to_string(each.ranks) + "_" +
                                   std::to_string(each.ranks_per_node);
                          });

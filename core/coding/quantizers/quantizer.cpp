@@ -80,13 +80,13 @@ void AccumulateQuantized(const Quantizer& quantizer,
     if (payloads[p].size() == quantizer.EncodedBytes(n)) {
       if (!PaddingIsZero(quantizer, payloads[p], n)) {
         FailOf(p, std::string(quantizer.name()) + ": it has more than " + std::to_string(n) +
-                    " elements; expected the number that was encoded");
+                      " elements; expected the number that was encoded");
       }
       continue;
     }
     FailOf(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
-                " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
-                std::to_string(n) + " elements");
+                  " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
+                  std::to_string(n) + " elements");
   }
   quantizer.Accumulate(payloads, scale, out, pool);
 }

@@ -84,7 +84,8 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
     for (const std::string& name : request.sparsifiers) {
       const bool python = IsPythonPart(name);
       if (!python) NeedEntry(catalog.sparsifiers, "sparsifier", name);
-      needs.sparsifiers.push_back(python ? PythonPartName("sparsifier", name, fs::current_path()) : name);
+      needs.sparsifiers.push_back(python ? PythonPartName("sparsifier", name, fs::current_path())
+                                         : name);
     }
   }
   if (IsAll(request.quantizers)) {

@@ -45,7 +45,8 @@ class LiveMessages final : public Messages {
   // What the generator waits for now, taken out; put back by Done.
   std::vector<std::unique_ptr<Request>> Take(const std::vector<std::size_t>& numbers) {
     std::vector<std::unique_ptr<Request>> requests;
-    for (const std::size_t number : numbers) requests.push_back(std::move(messages_[number].request));
+    for (const std::size_t number : numbers)
+      requests.push_back(std::move(messages_[number].request));
     return requests;
   }
   void Done(const std::vector<std::size_t>& numbers,
@@ -130,10 +131,9 @@ class DryMessages final : public Messages {
       if (asked.done) continue;
       auto& queue = world_.waiting[{asked.from, rank_}];
       if (queue.empty()) continue;
-      const bool earlier = std::any_of(asked_.begin(), asked_.begin() + static_cast<long>(i),
-                                       [&](const Asked& other) {
-                                         return !other.done && other.from == asked.from;
-                                       });
+      const bool earlier =
+          std::any_of(asked_.begin(), asked_.begin() + static_cast<long>(i),
+                      [&](const Asked& other) { return !other.done && other.from == asked.from; });
       if (earlier) continue;
       asked.bytes = std::move(queue.front().bytes);
       asked.depth = queue.front().depth;
@@ -190,8 +190,7 @@ std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes) {
 
 class PythonCollective final : public Collective {
  public:
-  PythonCollective(const PartClass& part, std::shared_ptr<py::object> object, PayloadKind payload,
-                   bool sums)
+  PythonCollective(const PartClass& part, KeptObject object, PayloadKind payload, bool sums)
       : part_(part), object_(std::move(object)), payload_(payload), sums_(sums) {}
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
@@ -199,8 +198,12 @@ class PythonCollective final : public Collective {
     const auto own = payload_ == PayloadKind::kDense
                          ? std::as_bytes(std::span<const float>(buffers.dense))
                          : buffers.own;
-    const RunPlace place{communicator.rank(), communicator.size(), buffers.shape.elements,
-                         payload_, sums_, MostBytes(buffers, communicator.size()),
+    const RunPlace place{communicator.rank(),
+                         communicator.size(),
+                         buffers.shape.elements,
+                         payload_,
+                         sums_,
+                         MostBytes(buffers, communicator.size()),
                          buffers.element_bytes};
     CollectiveRun run(part_, *object_, place, own, messages);
     for (auto numbers = run.Start(); numbers; numbers = run.Resume()) {
@@ -251,8 +254,8 @@ class PythonCollective final : public Collective {
     try {
       const std::size_t elements = 64;
       const std::size_t bytes = payload_ == PayloadKind::kDense ? 4 * elements : 8 * 4;
-      ExchangeSizes sizes = SizesOf(
-          std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes));
+      ExchangeSizes sizes =
+          SizesOf(std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes));
       sizes.shape = {elements, 4, 0};
       (void)DryRun(sizes, topology);
     } catch (const Error& error) {
@@ -279,8 +282,9 @@ class PythonCollective final : public Collective {
     std::vector<std::optional<std::vector<std::size_t>>> waits(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       messages.emplace_back(world, static_cast<int>(rank));
-      const RunPlace place{static_cast<int>(rank), topology.ranks, sizes.shape.elements, payload_,
-                           sums_, std::size_t{1} << 40, kSparseElementBytes};
+      const RunPlace place{
+          static_cast<int>(rank), topology.ranks,     sizes.shape.elements, payload_, sums_,
+          std::size_t{1} << 40,   kSparseElementBytes};
       const auto bytes = static_cast<std::size_t>(sizes.payload_bytes.at(rank));
       runs.emplace_back(part_, *object_, place, MadeUp(payload_, bytes), messages.back());
     }
@@ -317,15 +321,15 @@ class PythonCollective final : public Collective {
     }
     for (const auto& [between, queue] : world.waiting) {
       if (queue.empty()) continue;
-      part_.Refuse("run(comm, mine) on " + std::to_string(waits.size()) + " ranks: " +
-                   std::to_string(queue.size()) + " messages from rank " +
+      part_.Refuse("run(comm, mine) on " + std::to_string(waits.size()) +
+                   " ranks: " + std::to_string(queue.size()) + " messages from rank " +
                    std::to_string(between.first) + " to rank " + std::to_string(between.second) +
                    " were never received; expected a receive for each send");
     }
   }
 
   const PartClass& part_;
-  std::shared_ptr<py::object> object_;
+  KeptObject object_;
   PayloadKind payload_;
   bool sums_;
 };
@@ -359,8 +363,8 @@ const CollectiveDescriptor& CollectiveOf(PartSource source) {
       .source = made->paper,
       .revision = 1,
       .payload = payload,
-      .make = [&part, payload, sums_sparse](
-                  const Options& resolved) -> std::unique_ptr<Collective> {
+      .make = [&part, payload,
+               sums_sparse](const Options& resolved) -> std::unique_ptr<Collective> {
         return std::make_unique<PythonCollective>(part, part.Make(resolved), payload, sums_sparse);
       },
       .host_memory = true,

@@ -71,9 +71,8 @@ py::tuple Decoded(const PartClass& part, const RunPlace& place, const py::object
 
 }  // namespace
 
-CollectiveRun::CollectiveRun(const PartClass& part, const py::object& object,
-                             const RunPlace& place, std::span<const std::byte> own,
-                             Messages& messages)
+CollectiveRun::CollectiveRun(const PartClass& part, const py::object& object, const RunPlace& place,
+                             std::span<const std::byte> own, Messages& messages)
     : state_(nullptr) {
   PartCall(part, "run(comm, mine)")([&] {
     state_.reset(new State{part, place, messages, {}, object, {}, {}, {}, false});
@@ -91,6 +90,10 @@ CollectiveRun::CollectiveRun(const PartClass& part, const py::object& object,
 
 CollectiveRun::~CollectiveRun() {
   if (!state_) return;
+  if (InterpreterEnds()) {
+    (void)state_.release();
+    return;
+  }
   const GilHeld gil;
   state_.reset();
 }
@@ -115,15 +118,15 @@ std::optional<std::vector<std::size_t>> CollectiveRun::Start() {
     members["work"] = py::cpp_function(
         [state](const std::string& kind, std::uint64_t elements) {
           for (std::size_t k = 0; k < std::size(kWorkNames); ++k) {
-            if (kind == kWorkNames[k]) return state->messages.Work({static_cast<Work>(k), elements});
+            if (kind == kWorkNames[k])
+              return state->messages.Work({static_cast<Work>(k), elements});
           }
           state->part.Refuse("comm.work(\"" + kind +
                              "\"); expected add, merge, select, hash or multiply");
         },
         py::arg("kind"), py::arg("elements"));
-    members["decode"] = py::cpp_function([state](const py::object& payload) {
-      return Decoded(state->part, state->place, payload);
-    });
+    members["decode"] = py::cpp_function(
+        [state](const py::object& payload) { return Decoded(state->part, state->place, payload); });
     const py::object comm = NamespaceOf(members);
     state->generator = CallPython(state->object.attr("run"), comm, state->mine);
     if (!py::hasattr(state->generator, "send") || !py::hasattr(state->generator, "throw")) {
@@ -138,8 +141,7 @@ std::optional<std::vector<std::size_t>> CollectiveRun::Resume() { return Advance
 
 std::optional<std::vector<std::size_t>> CollectiveRun::Advance(bool first) {
   State& state = *state_;
-  const PartCall call(state.part,
-                      "run(comm, mine) on rank " + std::to_string(state.place.rank));
+  const PartCall call(state.part, "run(comm, mine) on rank " + std::to_string(state.place.rank));
   return call([&]() -> std::optional<std::vector<std::size_t>> {
     py::object given = py::none();
     if (!first) {

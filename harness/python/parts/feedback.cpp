@@ -16,7 +16,7 @@ namespace {
 
 class PythonFeedback final : public FeedbackRule {
  public:
-  PythonFeedback(const PartClass& part, std::shared_ptr<py::object> object, bool conserves)
+  PythonFeedback(const PartClass& part, KeptObject object, bool conserves)
       : part_(part), object_(std::move(object)), conserves_(conserves) {}
 
   bool conserves() const noexcept override { return conserves_; }
@@ -34,15 +34,14 @@ class PythonFeedback final : public FeedbackRule {
     RequireFinite(x, call);
   }
 
-  void Keep(std::string_view name, std::span<const float> x,
-            std::span<const std::uint32_t> indices, std::span<float> residual) const override {
+  void Keep(std::string_view name, std::span<const float> x, std::span<const std::uint32_t> indices,
+            std::span<float> residual) const override {
     const PartCall call(part_, "keep(name, x, indices, r) of \"" + std::string(name) + "\"");
     call([&] {
       const py::array given = ReadOnlyView(x), sent = ReadOnlyView(indices);
-      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)},
-                        residual.data(), py::none());
-      const py::object returned =
-          CallPython(object_->attr("keep"), Name(name), given, sent, r);
+      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)}, residual.data(),
+                        py::none());
+      const py::object returned = CallPython(object_->attr("keep"), Name(name), given, sent, r);
       if (!returned.is_none()) {
         call.Returned("a " + TypeText(returned) + "; expected that r is written to, r[:] = ...");
       }
@@ -60,12 +59,12 @@ class PythonFeedback final : public FeedbackRule {
   static void RequireFinite(std::span<const float> values, const PartCall& call) {
     const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
     if (bad == values.end()) return;
-    call.Returned("element " + std::to_string(bad - values.begin()) + " = " +
-                  std::to_string(*bad) + "; expected finite numbers");
+    call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
+                  "; expected finite numbers");
   }
 
   const PartClass& part_;
-  std::shared_ptr<py::object> object_;
+  KeptObject object_;
   bool conserves_;
 };
 
@@ -80,14 +79,14 @@ const FeedbackDescriptor& FeedbackOf(PartSource source) {
   auto made = std::make_unique<FeedbackPart>(FeedbackPart{
       PartClass(std::move(source), {"compensate(name, g, r)", "keep(name, x, indices, r)"})});
   const PartClass& part = made->part;
-  made->descriptor = {
-      .name = part.source().name,
-      .summary = "written in Python",
-      .options = part.options(),
-      .make = [&part, conserves = part.Flag("conserves", true)](
-                  const Options& resolved) -> std::shared_ptr<const FeedbackRule> {
-        return std::make_shared<PythonFeedback>(part, part.Make(resolved), conserves);
-      }};
+  made->descriptor = {.name = part.source().name,
+                      .summary = "written in Python",
+                      .options = part.options(),
+                      .make = [&part, conserves = part.Flag("conserves", true)](
+                                  const Options& resolved) -> std::shared_ptr<const FeedbackRule> {
+                        return std::make_shared<PythonFeedback>(part, part.Make(resolved),
+                                                                conserves);
+                      }};
   return made.release()->descriptor;
 }
 

@@ -139,8 +139,7 @@ const std::vector<OptionSpec>& PartClass::options() const {
   return options_;
 }
 
-std::shared_ptr<py::object> PartClass::Make(const Options& resolved,
-                                            std::optional<std::uint64_t> seed) const {
+KeptObject PartClass::Make(const Options& resolved, std::optional<std::uint64_t> seed) const {
   return PartCall(*this, "making a " + source_.class_name)([&] {
     py::dict keywords;
     for (const auto& [key, value] : resolved) {
@@ -148,12 +147,7 @@ std::shared_ptr<py::object> PartClass::Make(const Options& resolved,
           std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
     }
     if (takes_seed_) keywords["seed"] = seed.value_or(0);
-    const auto free = [](py::object* object) {
-      const GilHeld gil;
-      delete object;
-    };
-    return std::shared_ptr<py::object>(
-        new py::object(CallWithKeywords(type_, {}, keywords)), free);
+    return Keep(CallWithKeywords(type_, {}, keywords));
   });
 }
 

@@ -4,12 +4,12 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "harness/python/gil.hpp"
 #include "harness/python/parts/part_source.hpp"
 
 namespace sparfuse::python {
@@ -44,8 +44,7 @@ class PartClass {
 
   // An object of the class. seed: for a constructor that takes one. Takes the GIL. Throws
   // Error{kConfig} with what the constructor raises.
-  std::shared_ptr<pybind11::object> Make(const Options& resolved,
-                                         std::optional<std::uint64_t> seed = {}) const;
+  KeptObject Make(const Options& resolved, std::optional<std::uint64_t> seed = {}) const;
 
  private:
   void ReadOptions();
@@ -89,12 +88,6 @@ class PythonTime {
  private:
   std::int64_t begin_;
 };
-
-}  // namespace sparfuse::python
-
-#include "harness/python/gil.hpp"
-
-namespace sparfuse::python {
 
 template <class Call>
 auto PartCall::operator()(const Call& call) const {

@@ -16,7 +16,7 @@ namespace {
 
 class PythonPlanner final : public Planner {
  public:
-  PythonPlanner(const PartClass& part, std::shared_ptr<py::object> object)
+  PythonPlanner(const PartClass& part, KeptObject object)
       : part_(part), object_(std::move(object)) {}
 
   std::string_view name() const noexcept override { return part_.source().name; }
@@ -55,9 +55,9 @@ class PythonPlanner final : public Planner {
     members["nodes"] = input.topology.nodes();
     members["ranks_per_node"] = input.topology.ranks_per_node;
     members["sparsified"] = SparsifiedName(input.sparsified);
-    members["backward_seconds"] =
-        input.backward == nullptr ? py::object(py::none())
-                                  : py::tuple(py::cast(input.backward->backward_seconds));
+    members["backward_seconds"] = input.backward == nullptr
+                                      ? py::object(py::none())
+                                      : py::tuple(py::cast(input.backward->backward_seconds));
     const auto input_of = [this, there](const char* function) -> const PlanInput& {
       if (*there == nullptr || (*there)->backward == nullptr || (*there)->cost == nullptr) {
         part_.Refuse(std::string("given.") + function + " was called " +
@@ -140,8 +140,8 @@ class PythonPlanner final : public Planner {
       if (is_dict && !given.contains("tensors")) {
         call.Returned(which + " without \"tensors\"; expected how many it has");
       }
-      const py::object size = is_dict ? py::object(given["tensors"])
-                                      : py::reinterpret_borrow<py::object>(given);
+      const py::object size =
+          is_dict ? py::object(given["tensors"]) : py::reinterpret_borrow<py::object>(given);
       const std::size_t count = Whole(size, tensors, which + " with a number of tensors", call);
       Unit unit{next, next + count, input.sparsified, input.density};
       if (is_dict) ReadUnit(py::reinterpret_borrow<py::dict>(given), unit, which, call);
@@ -156,7 +156,7 @@ class PythonPlanner final : public Planner {
   }
 
   const PartClass& part_;
-  std::shared_ptr<py::object> object_;
+  KeptObject object_;
 };
 
 struct PlannerPart {
@@ -179,10 +179,9 @@ const PlannerDescriptor& PlannerOf(PartSource source) {
                       .source = made->paper,
                       .revision = 1,
                       .options = part.options(),
-                      .make =
-                          [&part](const Options& resolved) -> std::unique_ptr<Planner> {
-                            return std::make_unique<PythonPlanner>(part, part.Make(resolved));
-                          },
+                      .make = [&part](const Options& resolved) -> std::unique_ptr<Planner> {
+                        return std::make_unique<PythonPlanner>(part, part.Make(resolved));
+                      },
                       .ahead_only = part.Flag("ahead_only", false),
                       .deviations = made->deviations};
   if (part.Flag("needs_profile", false)) {

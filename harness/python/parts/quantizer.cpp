@@ -20,8 +20,7 @@ namespace {
 
 class PythonQuantizer final : public Quantizer {
  public:
-  PythonQuantizer(const PartClass& part, std::shared_ptr<py::object> object, bool unbiased,
-                  std::uint64_t seed)
+  PythonQuantizer(const PartClass& part, KeptObject object, bool unbiased, std::uint64_t seed)
       : part_(part), object_(std::move(object)), unbiased_(unbiased), seed_(seed) {}
 
   std::string_view name() const noexcept override { return part_.source().name; }
@@ -102,8 +101,8 @@ class PythonQuantizer final : public Quantizer {
   // Equal numbers for equal seed, tensor, step and rank, whoever draws when.
   py::object RandomOf(const TensorInfo& info, int rank) const {
     py::list key;
-    for (const std::uint64_t word : {seed_, std::uint64_t{info.id}, info.step,
-                                     static_cast<std::uint64_t>(rank)}) {
+    for (const std::uint64_t word :
+         {seed_, std::uint64_t{info.id}, info.step, static_cast<std::uint64_t>(rank)}) {
       key.append(word);
     }
     return CallPython(py::module_::import("numpy").attr("random").attr("default_rng"), key);
@@ -147,7 +146,7 @@ class PythonQuantizer final : public Quantizer {
   }
 
   const PartClass& part_;
-  std::shared_ptr<py::object> object_;
+  KeptObject object_;
   bool unbiased_;
   std::uint64_t seed_;
   mutable std::mutex mutex_;
@@ -180,8 +179,8 @@ const QuantizerDescriptor& QuantizerOf(PartSource source) {
       .needs_feedback = part.Flag("needs_feedback", false),
       .deviations = made->deviations,
       .options = part.options(),
-      .make = [&part, unbiased = made->unbiased](
-                  const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Quantizer> {
+      .make = [&part, unbiased = made->unbiased](const Options& resolved,
+                                                 std::uint64_t seed) -> std::unique_ptr<Quantizer> {
         return std::make_unique<PythonQuantizer>(part, part.Make(resolved, seed), unbiased, seed);
       }};
   return made.release()->descriptor;

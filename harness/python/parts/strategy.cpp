@@ -15,16 +15,6 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// Python's objects, to be kept by continuations that are copied and freed without the GIL.
-using Kept = std::shared_ptr<py::object>;
-
-Kept Keep(py::object object) {
-  return Kept(new py::object(std::move(object)), [](py::object* kept) {
-    const GilHeld gil;
-    delete kept;
-  });
-}
-
 struct Asked {
   bool sparse = false;
   Range range;
@@ -59,7 +49,7 @@ using View = std::shared_ptr<EngineView>;
 
 // Calls what the class has given, on the event thread.
 template <class... Arguments>
-void CallBack(const View& view, const Kept& function, const char* name,
+void CallBack(const View& view, const KeptObject& function, const char* name,
               const Arguments&... arguments) {
   try {
     PartCall(view->part, name)([&] { CallPython(*function, py::cast(arguments)...); });
@@ -117,19 +107,19 @@ Handle Packed(const View& view, std::size_t tensor, const std::string& lane, Han
 
 // what: a tensor, or (first, last) of a run of packed ones.
 Handle SelectedOf(const View& view, const py::object& what, const std::optional<double>& density,
-                   const std::string& lane, Handles after, const py::object& then) {
+                  const std::string& lane, Handles after, const py::object& then) {
   const Engine& engine = view->there();
   const bool one = PyIndex_Check(what.ptr()) != 0;
-  const auto [first, last] =
-      one ? std::pair(what.cast<std::size_t>(), what.cast<std::size_t>() + 1)
-          : what.cast<std::pair<std::size_t, std::size_t>>();
+  const auto [first, last] = one ? std::pair(what.cast<std::size_t>(), what.cast<std::size_t>() + 1)
+                                 : what.cast<std::pair<std::size_t, std::size_t>>();
   TensorOf(*view, first);
   if (last <= first || last > engine.layout().tensors()) {
     view->part.Refuse("sparsify of tensors [" + std::to_string(first) + ", " +
                       std::to_string(last) + "); expected a run of tensors of the layout");
   }
   SparsifyRequest request;
-  request.range = one ? engine.layout().tensor(first).range() : engine.layout().RangeOf(first, last);
+  request.range =
+      one ? engine.layout().tensor(first).range() : engine.layout().RangeOf(first, last);
   request.density = density.value_or(engine.plan().TensorOf(engine.layout(), first).density);
   if (!(request.density > 0 && request.density <= 1)) {
     view->part.Refuse("sparsify with density = " + std::to_string(request.density) +
@@ -138,8 +128,7 @@ Handle SelectedOf(const View& view, const py::object& what, const std::optional<
   request.lane = LaneOf(*view, lane);
   request.order = OrderOf(view, std::move(after), then, "then of sparsify");
   const Range range = request.range;
-  const Handle handle =
-      view->Do([&](Engine& with) { return with.Sparsify(std::move(request)); });
+  const Handle handle = view->Do([&](Engine& with) { return with.Sparsify(std::move(request)); });
   view->asked[handle] = {true, range};
   return handle;
 }
@@ -213,8 +202,8 @@ py::object EngineObject(const View& view) {
       },
       arg("what"), arg("density") = py::none(), lane(), after(), then());
   members["exchange"] = py::cpp_function(
-      [view](const Handles& of, const std::string& label, const std::string& channel,
-             Handles first, const py::object& next) {
+      [view](const Handles& of, const std::string& label, const std::string& channel, Handles first,
+             const py::object& next) {
         return Exchanged(view, of, label, channel, std::move(first), next);
       },
       arg("of"), arg("label") = "", arg("channel") = "data", after(), then());
@@ -240,14 +229,12 @@ py::object EngineObject(const View& view) {
   members["timer"] = py::cpp_function(
       [view](double seconds, const py::object& next) {
         Continuation continuation = OrderOf(view, {}, next, "then of timer").then;
-        return view->Do([&](Engine& engine) {
-          return engine.StartTimer(seconds, std::move(continuation));
-        });
+        return view->Do(
+            [&](Engine& engine) { return engine.StartTimer(seconds, std::move(continuation)); });
       },
       arg("seconds"), arg("then"));
   members["payload_bytes"] = py::cpp_function(
-      [view](Handle selection) { return view->there().PayloadBytes(selection); },
-      arg("selection"));
+      [view](Handle selection) { return view->there().PayloadBytes(selection); }, arg("selection"));
   members["begin_wait"] = py::cpp_function(
       [view](std::string label) { view->there().BeginWait(std::move(label)); }, arg("label"));
   members["end_wait"] = py::cpp_function(
@@ -263,7 +250,7 @@ py::object EngineObject(const View& view) {
 
 class PythonStrategy final : public Strategy {
  public:
-  PythonStrategy(const PartClass& part, std::shared_ptr<py::object> object)
+  PythonStrategy(const PartClass& part, KeptObject object)
       : part_(part), object_(std::move(object)), view_(new EngineView{part}) {}
   ~PythonStrategy() override { view_->engine = nullptr; }
 
@@ -309,9 +296,9 @@ class PythonStrategy final : public Strategy {
   }
 
   const PartClass& part_;
-  std::shared_ptr<py::object> object_;
+  KeptObject object_;
   View view_;
-  Kept engine_;
+  KeptObject engine_;
   Plan plan_;
   bool planned_ = false;
 };
@@ -346,10 +333,9 @@ const StrategyDescriptor& StrategyOf(PartSource source) {
                       .deviations = made->deviations,
                       .sparsified = SparsifiedOf(part),
                       .options = part.options(),
-                      .make =
-                          [&part](const Options& resolved) -> std::unique_ptr<Strategy> {
-                            return std::make_unique<PythonStrategy>(part, part.Make(resolved));
-                          },
+                      .make = [&part](const Options& resolved) -> std::unique_ptr<Strategy> {
+                        return std::make_unique<PythonStrategy>(part, part.Make(resolved));
+                      },
                       .dense_units = part.Flag("sends_units", false)};
   return made.release()->descriptor;
 }

@@ -1,4 +1,5 @@
-// Shows layouts, plans and arrays to classes that are written in Python. All functions need the GIL.
+// Shows layouts, plans and arrays to classes that are written in Python. All functions need the
+// GIL.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -21,7 +21,8 @@ namespace {
 constexpr const char* kUsage =
     "usage: part-conformance KIND NAME [--gtest_...]\n"
     "\n"
-    "Tests the laws of a planner, strategy, collective, feedback or quantizer: that plans cover and\n"
+    "Tests the laws of a planner, strategy, collective, feedback or quantizer: that plans cover "
+    "and\n"
     "are the same again, that a strategy and a collective lose nothing and leave all ranks equal,\n"
     "that a collective sends what its dry run says, that what is kept and what is sent add up.\n"
     "\n"
@@ -44,8 +45,9 @@ TEST_F(Planners, CoversEveryLayoutTheSameWayAgain) {
       for (const Sparsified sparsified :
            {Sparsified::kNever, Sparsified::kAhead, Sparsified::kBehind}) {
         if (part.ahead_only && sparsified != Sparsified::kAhead) continue;
-        const PlanInput input = InputOf(layout, topology, sparsified == Sparsified::kNever ? 1 : 0.05,
-                                        sparsified, backward, cost);
+        const PlanInput input =
+            InputOf(layout, topology, sparsified == Sparsified::kNever ? 1 : 0.05, sparsified,
+                    backward, cost);
         EXPECT_EQ(PlanOf(part.name, input), PlanOf(part.name, input))
             << tensors.size() << " tensors on " << topology.ranks << " ranks";
       }
@@ -181,13 +183,12 @@ std::string TestOne(const std::string& kind, const std::string& given) {
     if (known == kind) tests = suite;
   }
   if (tests.empty()) {
-    SPARFUSE_THROW(kConfig, "no laws of a kind of part named \"" + kind + "\"" +
-                                Suggestion(kind, kinds));
+    SPARFUSE_THROW(kConfig,
+                   "no laws of a kind of part named \"" + kind + "\"" + Suggestion(kind, kinds));
   }
   const std::string name =
-      IsOutsidePart(given)
-          ? harness::PythonPartName(kind, given, std::filesystem::current_path())
-          : given;
+      IsOutsidePart(given) ? harness::PythonPartName(kind, given, std::filesystem::current_path())
+                           : given;
   ThePart() = {kind, name};
   if (kind == "planner") FindPlanner(name);
   if (kind == "strategy") FindStrategy(name);

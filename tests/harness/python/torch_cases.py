@@ -580,6 +580,110 @@ def local_steps():
 
 
 @case
+def replicas_of_shards():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    ranks = dist.get_world_size()
+    mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("replica", "shard"))
+    torch.manual_seed(0)
+    whole, sharded = mlp(), None
+    sharded = copy.deepcopy(whole)
+    fully_shard(sharded[0], mesh=mesh["shard"])
+    fully_shard(sharded, mesh=mesh["shard"])
+    raises(
+        sparfuse.ConfigError, "group is None", lambda: sf.compress_replicas(sharded, None)
+    )
+    raises(
+        sparfuse.ConfigError,
+        "not sharded by fully_shard",
+        lambda: sf.compress_replicas(whole, mesh["replica"].get_group()),
+    )
+    sf.compress_replicas(sharded, mesh["replica"].get_group(), "wfbp", density=1.0, threads=1)
+    for batch in batches("mlp", dist.get_rank(), 3):
+        whole.zero_grad()
+        sharded.zero_grad()
+        loss_of(whole, batch).backward()
+        loss_of(sharded, batch).backward()
+        for (name, p), q in zip(whole.named_parameters(), sharded.parameters()):
+            expected = sum(gathered(p.grad)) / ranks
+            assert torch.allclose(q.grad.to_local(), expected, atol=1e-6), name
+
+
+@case
+def part_in_python():
+    folder = gathered(tempfile.mkdtemp())[0]
+    path = os.path.join(folder, "mine.py")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            file.write(
+                "class Pairs:\n"
+                "    def plan(self, layout, given):\n"
+                "        return [2] * (len(layout) // 2) + [1] * (len(layout) % 2)\n"
+                "class Fade:\n"
+                "    def compensate(self, name, g, r): return g + r\n"
+                "    def keep(self, name, x, indices, r): r[:] = x; r[indices] = 0\n"
+            )
+    dist.barrier()
+    options = {"planner": f"python:{path}:Pairs", "feedback": f"python:{path}:Fade", "density": 0.05}
+    equals_method("mlp", {"method": "wfbp", **options})
+    model = made(method="wfbp", **options)
+    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    assert sf.report(model)["python_seconds"] > 0
+    sf.detach(model)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        with open(path, "a") as file:
+            file.write("# edited\n")
+    own = path if dist.get_rank() == 0 else path + ".other.py"
+    if dist.get_rank() == 1:
+        with open(own, "w") as file:
+            file.write("class Pairs:\n    def plan(self, layout, given): return [len(layout)]\n")
+    dist.barrier()
+    if dist.get_world_size() > 1:
+        raises(
+            sparfuse.ConfigError,
+            "expected the same model, method, options and versions on all ranks",
+            lambda: made(method="wfbp", planner=f"python:{own}:Pairs"),
+        )
+    raises(
+        sparfuse.ConfigError,
+        "absent.py is not there",
+        lambda: made(method="wfbp", planner="python:absent.py:Pairs"),
+    )
+
+
+@case
+def verified_steps():
+    for method in ("safusion", "dense", "gtopk"):
+        model = made(method=method, verify=True)
+        for batch in batches("mlp", dist.get_rank(), 2):
+            model.zero_grad()
+            loss_of(model, batch).backward()
+        sf.detach(model)
+
+
+@case
+def advice_without_a_training():
+    advice = sf.advise(
+        mlp(),
+        torch.randn(8, 24),
+        link="0.001Gbit/s:100us",
+        world_size=8,
+        methods=["dense", "wfbp", "safusion"],
+        repeats=3,
+    )
+    assert advice.best != "dense", advice
+    assert all(r["low_seconds"] <= r["step_seconds"] <= r["high_seconds"] for r in advice.rows)
+    assert "modelled" in str(advice)
+    raises(
+        sparfuse.ConfigError,
+        'link = "fast": expected "1Gbit/s:100us"',
+        lambda: sf.advise(mlp(), torch.randn(8, 24), link="fast", world_size=2),
+    )
+
+
+@case
 def detached_many_times():
     model = mlp()
 

@@ -85,7 +85,8 @@ void TestThese(const std::vector<std::string>& given) {
     const bool of_python = harness::IsPythonPart(name);
     python |= of_python;
     resolved[name] =
-        of_python ? harness::PythonPartName("sparsifier", name, std::filesystem::current_path()) : name;
+        of_python ? harness::PythonPartName("sparsifier", name, std::filesystem::current_path())
+                  : name;
     harness::ResolveSparsifier(resolved[name]).make({}, 0);
   }
   testing::Subjects& subjects = testing::UnderTest();
