@@ -11,6 +11,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
@@ -71,8 +72,9 @@ std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
 
 // The entry, or what Python has of this name, which becomes what cells call it.
 template <class Entries, class Descriptor>
-const Descriptor& NeedPart(const Entries& entries, const char* kind, std::string& name,
-                           const Descriptor& (*find)(std::string_view)) {
+const Descriptor& NeedPart(const Catalog& catalog, const Entries& entries, const char* kind,
+                           std::string& name, const Descriptor& (*find)(std::string_view)) {
+  name = PartOfPlugins(catalog, kind, name, FindEntry(entries, name) != nullptr);
   if (!IsPythonPart(name)) return NeedEntry(entries, kind, name);
   name = PythonPartName(kind, name, "");
   return find(name);
@@ -115,18 +117,18 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
-  const auto& strategy = NeedPart(catalog.strategies, "strategy", choice.strategy, &FindStrategy);
+  const auto& strategy = NeedPart(catalog, catalog.strategies, "strategy", choice.strategy, &FindStrategy);
   const bool own_planner = !given.contains("plan") && !given.contains("planner");
   if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
     choice.planner = own->get<std::string>();
   }
-  const auto& planner = NeedPart(catalog.planners, "planner", choice.planner, &FindPlanner);
+  const auto& planner = NeedPart(catalog, catalog.planners, "planner", choice.planner, &FindPlanner);
   if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
     choice.collective = own->get<std::string>();
   }
   const bool own_collective = choice.collective == method.collective;
   const auto& collective =
-      NeedPart(catalog.collectives, "collective", choice.collective, &FindCollective);
+      NeedPart(catalog, catalog.collectives, "collective", choice.collective, &FindCollective);
   const MethodOptions takes{strategy.options, planner.options, collective.options,
                             SendingOptions()};
   using enum MethodOptions::Owner;
@@ -180,7 +182,9 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
     NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }
   config.method_options = ResolveMethodOptions(catalog, method, json::object());
-  config.feedback = method.feedback;
+  config.feedback = IsPythonPart(method.feedback)
+                        ? PythonPartName("feedback", method.feedback, "")
+                        : method.feedback;
   Compose(config);
 }
 
@@ -188,10 +192,37 @@ std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::strin
                                         const std::filesystem::path& folder) {
   const bool is_file = IsMethodFile(given);
   const std::filesystem::path beside = folder / given;
-  if (is_file && (catalog.own_methods.empty() || SomethingIsAt(beside))) return beside;
-  if (catalog.own_methods.empty() || FindEntry(catalog.methods, given) != nullptr) return {};
+  if (is_file && SomethingIsAt(beside)) return beside;
+  if (FindEntry(catalog.methods, given) != nullptr) return {};
+  for (const auto& plugins : catalog.plugins) {
+    const auto file = plugins / (is_file ? given : given + ".toml");
+    if (SomethingIsAt(file) && HasFormOfMethod(file)) return file;
+  }
+  if (catalog.own_methods.empty()) return is_file ? beside : std::filesystem::path();
   const auto own = catalog.own_methods / (is_file ? given : given + ".toml");
   return SomethingIsAt(own) ? own : is_file ? beside : std::filesystem::path();
+}
+
+std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
+                          bool built_in) {
+  if (IsPythonPart(name)) return name;
+  std::string place = built_in ? "sparfuse itself" : "";
+  std::string found = name;
+  for (const auto& folder : catalog.plugins) {
+    const auto path = folder / (name + ".toml");
+    if (!SomethingIsAt(path)) continue;
+    const TomlFile file = TomlFile::Read(path);
+    const json* part = file.Find("/part");
+    if (part == nullptr) continue;
+    if (!part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
+    if (!place.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\" is in {} and in {}; expected one of each name",
+                                          kind, name, place, path.string()));
+    }
+    place = path.string();
+    found = WithFolder(kind, part->get<std::string>(), folder);
+  }
+  return found;
 }
 
 OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/coding/quantizers/quantizer.hpp"
+#include "core/collective/collective.hpp"
 #include "core/engine/engine.hpp"
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"

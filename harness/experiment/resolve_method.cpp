@@ -152,6 +152,10 @@ double Resolver::UsualDensity() const {
 
 void Resolver::FeedbackOf(const harness::Method& method) {
   config_.feedback = Given("feedback", method.feedback);
+  if (const std::string name = config_.feedback; IsPythonPart(name)) {
+    config_.feedback =
+        At({"feedback"}, [&] { return PythonPartName("feedback", name, FolderOfFile()); });
+  }
   config_.feedback_options =
       ResolveTable("feedback_options", "feedback " + config_.feedback,
                    At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));

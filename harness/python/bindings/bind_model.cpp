@@ -4,8 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/engine/model/model_engine.hpp"
+#include "core/feedback/feedback.hpp"
 #include "harness/python/configured_method.hpp"
 #include "harness/python/gil.hpp"
 #include "harness/python/module.hpp"
@@ -51,9 +54,34 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   return result;
 }
 
+// The numbers of tensors of its units: what is wrong with a method is found before ranks connect.
+std::string PlanOfMethod(const py::kwargs& settings) {
+  return ConfiguredMethod(ReadSettings(settings)).plan().UnitSizes();
+}
+
+template <class Descriptors>
+py::list NamesOf(const Descriptors& descriptors) {
+  py::list names;
+  for (const auto& descriptor : descriptors) names.append(descriptor.name);
+  return names;
+}
+
+py::dict PartNames() {
+  py::dict names;
+  names["strategy"] = NamesOf(Strategies());
+  names["planner"] = NamesOf(Planners());
+  names["sparsifier"] = NamesOf(Sparsifiers());
+  names["feedback"] = NamesOf(Feedbacks());
+  names["collective"] = NamesOf(Collectives());
+  names["quantizer"] = NamesOf(Quantizers());
+  return names;
+}
+
 }  // namespace
 
 void BindModel(py::module_& module) {
+  module.def("_plan_of", &PlanOfMethod);
+  module.def("_part_names", &PartNames);
   module.def("_model_step", &ModelOneStep, py::arg("forward_seconds"), py::arg("selection"));
 }
 

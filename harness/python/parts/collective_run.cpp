@@ -139,53 +139,60 @@ std::optional<std::vector<std::size_t>> CollectiveRun::Start() {
 
 std::optional<std::vector<std::size_t>> CollectiveRun::Resume() { return Advance(false); }
 
+py::object CollectiveRun::Results() const {
+  const State& state = *state_;
+  if (!state.list) return state.messages.ResultOf(state.waits.front());
+  py::list results;
+  for (const std::size_t number : state.waits) results.append(state.messages.ResultOf(number));
+  return results;
+}
+
+// Reads what was yielded.
+void CollectiveRun::WaitFor(const py::object& yielded) {
+  State& state = *state_;
+  state.list = py::isinstance<py::list>(yielded) || py::isinstance<py::tuple>(yielded);
+  state.waits.clear();
+  py::list all = state.list ? py::list(yielded) : py::list();
+  if (!state.list) all.append(yielded);
+  for (const py::handle each : all) {
+    const bool known = py::isinstance<py::int_>(each) && !py::isinstance<py::bool_>(each);
+    const std::size_t number = known ? each.cast<std::size_t>() : 0;
+    if (!known || number >= state.messages.size()) {
+      state.part.Refuse("run(comm, mine) yielded a " + TypeText(each) +
+                        "; expected what comm.send or comm.receive returned, or a list of such");
+    }
+    state.waits.push_back(number);
+  }
+}
+
 std::optional<std::vector<std::size_t>> CollectiveRun::Advance(bool first) {
   State& state = *state_;
   const PartCall call(state.part, "run(comm, mine) on rank " + std::to_string(state.place.rank));
   return call([&]() -> std::optional<std::vector<std::size_t>> {
-    py::object given = py::none();
-    if (!first) {
-      if (state.list) {
-        py::list results;
-        for (const std::size_t number : state.waits) {
-          results.append(state.messages.ResultOf(number));
-        }
-        given = results;
-      } else {
-        given = state.messages.ResultOf(state.waits.front());
+    py::object given = first ? py::object(py::none()) : Results();
+    do {  // an empty list waits for nothing
+      py::object yielded;
+      try {
+        yielded = CallPython(state.generator.attr("send"), given);
+      } catch (py::error_already_set& error) {
+        if (!error.matches(PyExc_StopIteration)) throw;
+        state.result = error.value().attr("value");
+        RequireAllReceived(call);
+        return std::nullopt;
       }
-    }
-    py::object yielded;
-    try {
-      yielded = CallPython(state.generator.attr("send"), given);
-    } catch (py::error_already_set& error) {
-      if (!error.matches(PyExc_StopIteration)) throw;
-      state.result = error.value().attr("value");
-      if (const auto rest = state.messages.NotWaitedFor(true); !rest.empty()) {
-        call.Returned("before it had waited for its receive from rank " +
-                      std::to_string(state.messages.PeerOf(rest.front())) +
-                      "; expected a yield of each receive");
-      }
-      return std::nullopt;
-    }
-    state.list = py::isinstance<py::list>(yielded) || py::isinstance<py::tuple>(yielded);
-    state.waits.clear();
-    py::list all = state.list ? py::list(yielded) : py::list();
-    if (!state.list) all.append(yielded);
-    for (const py::handle each : all) {
-      const bool known = py::isinstance<py::int_>(each) && !py::isinstance<py::bool_>(each);
-      const std::size_t number = known ? each.cast<std::size_t>() : 0;
-      if (!known || number >= state.messages.size()) {
-        state.part.Refuse("run(comm, mine) yielded a " + TypeText(each) +
-                          "; expected what comm.send or comm.receive returned, or a list of such");
-      }
-      state.waits.push_back(number);
-    }
-    if (state.waits.empty()) {
-      state.part.Refuse("run(comm, mine) yielded an empty list; expected what it waits for");
-    }
+      WaitFor(yielded);
+      given = py::list();
+    } while (state.waits.empty());
     return state.waits;
   });
+}
+
+void CollectiveRun::RequireAllReceived(const PartCall& call) const {
+  const auto rest = state_->messages.NotWaitedFor(true);
+  if (rest.empty()) return;
+  call.Returned("before it had waited for its receive from rank " +
+                std::to_string(state_->messages.PeerOf(rest.front())) +
+                "; expected a yield of each receive");
 }
 
 void CollectiveRun::TakeResult(ExchangeBuffers& buffers) {

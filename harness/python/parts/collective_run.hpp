@@ -66,6 +66,9 @@ class CollectiveRun {
  private:
   struct State;
   std::optional<std::vector<std::size_t>> Advance(bool first);
+  pybind11::object Results() const;
+  void WaitFor(const pybind11::object& yielded);
+  void RequireAllReceived(const PartCall& call) const;
 
   std::unique_ptr<State> state_;
 };

@@ -14,7 +14,7 @@ try:
 except ImportError:  # before Python 3.11
     import tomli as tomllib
 
-from sparfuse import _core
+from sparfuse import _core, _found
 
 if TYPE_CHECKING:
     from sparfuse._core import Sparsifier, _Array, _Floats, _Layout, _Option, _Out
@@ -31,6 +31,13 @@ def _method_file(name):
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()
+    found = _found.method(name)
+    if found is not None and name in files:
+        raise _core.ConfigError(
+            f'method "{name}" is in sparfuse itself and in {found}; expected one of each name'
+        )
+    if found is not None:
+        return _written_method(found)
     if name not in files:
         raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
     return files[name]
@@ -236,6 +243,11 @@ class Method:
             if plan is not None:
                 raise _core.ConfigError(f"planner = {planner!r} beside a plan; expected one")
             file = {**file, "planner": planner, "planner_options": {}}
+        file, options = _found.parts(file), _found.parts(options)
+        if feedback is not None:
+            feedback = _found.part("feedback", feedback)
+        if isinstance(sparsifier, str):
+            sparsifier = _found.part("sparsifier", sparsifier)
         if plan is not None:
             for key in ("units", "bytes"):
                 if key in options:

@@ -612,19 +612,15 @@ def replicas_of_shards():
 
 @case
 def part_in_python():
-    folder = gathered(tempfile.mkdtemp())[0]
-    path = os.path.join(folder, "mine.py")
-    if dist.get_rank() == 0:
-        with open(path, "w") as file:
-            file.write(
-                "class Pairs:\n"
-                "    def plan(self, layout, given):\n"
-                "        return [2] * (len(layout) // 2) + [1] * (len(layout) % 2)\n"
-                "class Fade:\n"
-                "    def compensate(self, name, g, r): return g + r\n"
-                "    def keep(self, name, x, indices, r): r[:] = x; r[indices] = 0\n"
-            )
-    dist.barrier()
+    part = write_parts(
+        "class Pairs:\n"
+        "    def plan(self, layout, given):\n"
+        "        return [2] * (len(layout) // 2) + [1] * (len(layout) % 2)\n"
+        "class Fade:\n"
+        "    def compensate(self, name, g, r): return g + r\n"
+        "    def keep(self, name, x, indices, r): r[:] = x; r[indices] = 0\n"
+    )
+    path = part("")[len("python:") : -1]
     options = {"planner": f"python:{path}:Pairs", "feedback": f"python:{path}:Fade", "density": 0.05}
     equals_method("mlp", {"method": "wfbp", **options})
     model = made(method="wfbp", **options)
@@ -651,6 +647,88 @@ def part_in_python():
         "absent.py is not there",
         lambda: made(method="wfbp", planner="python:absent.py:Pairs"),
     )
+
+
+BAD_PARTS = """
+import time, torch.distributed as dist
+class Planner:
+    def plan(self, layout, given):
+        if dist.get_rank() == 1: raise RuntimeError("no plan here")
+        return [len(layout)]
+class Differs:
+    def plan(self, layout, given):
+        return [len(layout)] if dist.get_rank() == 1 else [1, len(layout) - 1]
+class Late:
+    sparsified = "ahead"
+    calls = 0
+    def ready(self, e, tensor):
+        Late.calls += 1
+        if dist.get_rank() == 1 and Late.calls > len(e.layout): self.end_it()
+        e.apply(e.exchange([e.sparsify(tensor)]))
+class Raises(Late):
+    def end_it(self): raise RuntimeError("no good")
+class Hangs(Late):
+    def end_it(self): time.sleep(6)
+"""
+
+
+def write_parts(text):
+    folder = gathered(tempfile.mkdtemp())[0]
+    path = os.path.join(folder, "mine.py")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            file.write(text)
+    dist.barrier()
+    return lambda name: f"python:{path}:{name}"
+
+
+@case
+def bad_parts_are_named_on_all_ranks():
+    part = write_parts(BAD_PARTS)
+    raises(
+        sparfuse.ConfigError,
+        r"rank 1: planner .*mine.py:Planner.*RuntimeError: no plan here \(.*mine.py, line 5\)",
+        lambda: made(method="wfbp", planner=part("Planner")),
+    )
+    raises(
+        sparfuse.ConfigError,
+        r'plan: rank 0 has "1,5", rank 1 "6"',
+        lambda: made(method="wfbp", planner=part("Differs")),
+    )
+
+
+def part_that_ends_midway(name, own, theirs):
+    parts = {"planner": "layer-wise", "sparsifier": "topk", "feedback": "residual"}
+    parts |= {"strategy": write_parts(BAD_PARTS)(name), "collective": "sparse-allgather"}
+    model = sf.distribute(mlp(), parts, density=0.05, threads=1, deadline_seconds=2)
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    loss_of(model, batch).backward()
+    model.zero_grad()
+    said = raises(sparfuse.Error, "", loss_of(model, batch).backward)
+    assert re.search(own if dist.get_rank() == 1 else theirs, said), said
+    raises(sparfuse.Error, "failed", loss_of(model, batch).backward)
+    sf.detach(model)
+
+
+@case
+def part_that_raises_on_one_rank():
+    part_that_ends_midway("Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost")
+
+
+@case
+def part_that_hangs_on_one_rank():
+    part_that_ends_midway("Hangs", ".", "rank 1")
+
+
+@case
+def group_of_some_ranks():
+    alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+    model = made(group=alone[dist.get_rank()], method="dense")
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    local = local_gradients(model, loss)
+    loss.backward()
+    require_equal(model, {name: gradient.numpy() for name, gradient in local.items()})
+    sf.detach(model)
 
 
 @case
@@ -716,6 +794,9 @@ def refusals_at_the_start():
     ddp = nn.parallel.DistributedDataParallel(mlp())
     raises(sparfuse.ConfigError, "register_comm_hook", lambda: sf.distribute(ddp, "wfbp"))
     raises(sparfuse.ConfigError, "unknown method", lambda: sf.distribute(mlp(), "safusionn"))
+    complex_ = mlp()
+    complex_[0].weight = nn.Parameter(complex_[0].weight.to(torch.complex64))
+    raises(sparfuse.ConfigError, "complex64; expected float32", lambda: sf.distribute(complex_))
     raises(sparfuse.ConfigError, "no parameter", lambda: sf.distribute(nn.ReLU(), "wfbp"))
     raises(
         sparfuse.ConfigError,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sparfuse import _core
+from sparfuse import _core, _found
 from sparfuse._method import Method, _method_file
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -26,6 +26,15 @@ class _MethodOfRank(Method):
 
     def _make(self, **settings: Any) -> Any:
         return _core._Rank(**self._place, **settings)
+
+
+class _Planned(Method):
+    """A Method of which there is nothing but the plan."""
+
+    def _make(self, **settings: Any) -> Any:
+        for key in ("threads", "deadline_seconds", "verify"):
+            settings.pop(key)
+        return _core._plan_of(**settings)
 
 
 def refusal_of(name: str, parameter: torch.Tensor) -> str:
@@ -92,7 +101,7 @@ def _shown(value: Any) -> str:
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """What differs first of what ranks said: what it is, and both values."""
-    for key in ("sparfuse", "torch", "method", "options", "parts", "layout"):
+    for key in ("sparfuse", "torch", "method", "options", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
@@ -106,7 +115,7 @@ def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any,
                 if x != y:
                     return f"tensor {place} of the layout", x, y
             return "tensors in the layout", len(a), len(b)
-        return key if key == "method" else f"version of {key}", a, b
+        return key if key in ("method", "plan") else f"version of {key}", a, b
     return None
 
 
@@ -152,7 +161,7 @@ def _contents(*given: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for value in given:
         if isinstance(value, Mapping):
-            found.update(_contents(*value.values()))
+            found.update(_contents(*_found.parts(value).values()))
         elif isinstance(value, str) and value.startswith("python:"):
             path, _, name = value[len("python:") :].rpartition(":")
             try:
@@ -178,11 +187,16 @@ def start_rank(
         refusal = refusal or refusal_of(name, parameter)
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    shapes = [(name, tuple(p.shape)) for name, p in layout]
     parts: dict[str, str] = {}
+    plan = ""
     try:
         parts = _contents(_method_file(method), options)
-    except _core.Error as error:
-        refusal = refusal or str(error)
+        if not refusal:
+            plan = _Planned(method, world_size, shapes, **options)._ranks
+    except _core.Error as raised:
+        refusal = refusal or str(raised)
     own_host = socket.gethostname()
     everybody = _agree(
         {
@@ -194,13 +208,12 @@ def start_rank(
             "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
             "parts": parts,
             "layout": [(name, tuple(p.shape), str(p.dtype)) for name, p in layout],
+            "plan": plan,
         },
         group,
     )
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if options.get("threads") is None:
         options = {**options, "threads": torch.get_num_threads()}
-    shapes = [(name, tuple(p.shape)) for name, p in layout]
     error: BaseException | None = None
     address = ""
     try:
