@@ -117,12 +117,14 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
-  const auto& strategy = NeedPart(catalog, catalog.strategies, "strategy", choice.strategy, &FindStrategy);
+  const auto& strategy =
+      NeedPart(catalog, catalog.strategies, "strategy", choice.strategy, &FindStrategy);
   const bool own_planner = !given.contains("plan") && !given.contains("planner");
   if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
     choice.planner = own->get<std::string>();
   }
-  const auto& planner = NeedPart(catalog, catalog.planners, "planner", choice.planner, &FindPlanner);
+  const auto& planner =
+      NeedPart(catalog, catalog.planners, "planner", choice.planner, &FindPlanner);
   if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
     choice.collective = own->get<std::string>();
   }
@@ -182,9 +184,8 @@ void CheckMethod(const Catalog& catalog, const Method& method) {
     NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }
   config.method_options = ResolveMethodOptions(catalog, method, json::object());
-  config.feedback = IsPythonPart(method.feedback)
-                        ? PythonPartName("feedback", method.feedback, "")
-                        : method.feedback;
+  config.feedback = IsPythonPart(method.feedback) ? PythonPartName("feedback", method.feedback, "")
+                                                  : method.feedback;
   Compose(config);
 }
 

@@ -58,8 +58,8 @@ void CheckMethod(const Catalog& catalog, const Method& method);
 std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
                                         const std::filesystem::path& folder);
 
-// `name`, or what NAME.toml in one of the catalog's plugins says, as from here. Throws Error{kConfig}
-// naming both places where two have it, or one of them and this program.
+// `name`, or what NAME.toml in one of the catalog's plugins says, as from here. Throws
+// Error{kConfig} naming both places where two have it, or one of them and this program.
 std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
                           bool built_in);
 

@@ -111,7 +111,7 @@ const PythonPlugin& Plugin(const std::string& who) {
 }
 
 // The class that a cell's name means, with the content that the name has the hash of.
-python::PartSource SourceOf(const std::string& kind, const std::string& name) {
+PartSource SourceOf(const std::string& kind, const std::string& name) {
   const OutsideName parsed = ParseOutsideName(kind, name);
   const fs::path file = PythonFileOf(name);
   // Errors of the class name its file.
@@ -127,21 +127,21 @@ python::PartSource SourceOf(const std::string& kind, const std::string& name) {
 
 std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options,
                                  std::uint64_t seed) {
-  const python::PartSource source = SourceOf("sparsifier", name);
+  const PartSource source = SourceOf("sparsifier", name);
   return std::unique_ptr<Sparsifier>(Plugin(source.shown).sparsifier(source, options, seed));
 }
 
 // What the plugin has made of a name, once.
 template <class Descriptor>
 const Descriptor& Found(const char* kind, const std::string& name,
-                        const Descriptor* (*PythonPlugin::*make)(const python::PartSource&)) {
+                        const Descriptor* (*PythonPlugin::*make)(const PartSource&)) {
   static std::mutex mutex;
   static std::map<std::string, const Descriptor*> known;
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = known.try_emplace(name);
   try {
     if (is_new) {
-      const python::PartSource source = SourceOf(kind, name);
+      const PartSource source = SourceOf(kind, name);
       found->second = (Plugin(source.shown).*make)(source);
     }
   } catch (...) {

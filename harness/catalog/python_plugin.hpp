@@ -11,7 +11,7 @@
 #include "core/feedback/feedback.hpp"
 #include "core/fusion/plan.hpp"
 #include "core/sparsify/sparsifier.hpp"
-#include "harness/python/parts/part_source.hpp"
+#include "harness/catalog/part_source.hpp"
 
 namespace sparfuse::harness {
 
@@ -19,14 +19,13 @@ namespace sparfuse::harness {
 // was expected.
 struct PythonPlugin {
   // The caller owns what is returned. options: keywords of the constructor.
-  Sparsifier* (*sparsifier)(const python::PartSource& source, const Options& options,
-                            std::uint64_t seed);
+  Sparsifier* (*sparsifier)(const PartSource& source, const Options& options, std::uint64_t seed);
   // These live as long as the program.
-  const PlannerDescriptor* (*planner)(const python::PartSource& source);
-  const StrategyDescriptor* (*strategy)(const python::PartSource& source);
-  const FeedbackDescriptor* (*feedback)(const python::PartSource& source);
-  const CollectiveDescriptor* (*collective)(const python::PartSource& source);
-  const QuantizerDescriptor* (*quantizer)(const python::PartSource& source);
+  const PlannerDescriptor* (*planner)(const PartSource& source);
+  const StrategyDescriptor* (*strategy)(const PartSource& source);
+  const FeedbackDescriptor* (*feedback)(const PartSource& source);
+  const CollectiveDescriptor* (*collective)(const PartSource& source);
+  const QuantizerDescriptor* (*quantizer)(const PartSource& source);
   double (*seconds)();  // that this process has spent in calls of parts
 };
 

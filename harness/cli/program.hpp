@@ -41,7 +41,7 @@ class Program {
     // A folder of the user's with experiments/, methods/, profiles/ and systems/, or "".
     std::filesystem::path own;
     std::vector<std::filesystem::path> plugins;  // folders with methods and parts of others
-    bool json = false;  // print JSON
+    bool json = false;                           // print JSON
     // kCount: --keep-disturbed. Of runs: no trial runs again because it was disturbed.
     DisturbedTrials disturbed = DisturbedTrials::kApart;
   };

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/python/parts/part_source.hpp"
+#include "harness/python/parts/part_class.hpp"
 
 namespace sparfuse::python {
 

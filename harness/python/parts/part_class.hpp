@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "core/base/options.hpp"
+#include "harness/catalog/part_source.hpp"
 #include "harness/python/gil.hpp"
-#include "harness/python/parts/part_source.hpp"
 
 namespace sparfuse::python {
+
+using harness::PartSource;
 
 // The last line of what Python would print of an error, and its place: "ValueError: no good
 // (FILE.py, line 7)". Needs the GIL.

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace sparfuse::python {
+namespace sparfuse::harness {
 
 struct PartSource {
   std::string kind;   // "planner", "strategy", ...
@@ -15,4 +15,4 @@ struct PartSource {
   std::string class_name;
 };
 
-}  // namespace sparfuse::python
+}  // namespace sparfuse::harness
