@@ -5,9 +5,9 @@
 
 Without PAGE, looks at every Markdown page that git knows or would add. A page has at most 18 words
 a sentence on average, 30 in any sentence, 120 characters in a cell of a table, and 200 lines. Links
-lead to files and to headings that exist, and docs/README.md links every page of docs. scripts/pages/not_yet.txt lists the pages that still break
-a rule, and may only shrink. --table prints the measures of each page instead. Exit status: 0 clean,
-1 something is wrong, 2 usage.
+lead to files and to headings that exist, and docs/README.md links every page of docs.
+scripts/pages/not_yet.txt lists the pages that still break a rule, and may only shrink. --table prints
+the measures of each page instead. Exit status: 0 clean, 1 something is wrong, 2 usage.
 """
 
 import argparse
