@@ -43,9 +43,14 @@ std::span<const Metric> Metrics() {
        "that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
+      {"final_exact_match", "", "convergence: of questions, answers that are right as a whole"},
       {"steps_to_target", "steps", "convergence: steps until the metric reached the target"},
       {"seconds_to_target", "s",
-       "convergence: training time until the metric reached the target, without evaluation"}};
+       "convergence: training time until the metric reached the target, without evaluation"},
+      {"seconds_to_target_with_evaluation", "s", "convergence: the same with evaluations"},
+      {"epochs_to_target", "epochs",
+       "convergence: how often the training data was gone through until then"},
+      {"samples_to_target", "samples", "convergence: training samples until then, over all ranks"}};
   return kMetrics;
 }
 

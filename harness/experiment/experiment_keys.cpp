@@ -211,6 +211,11 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
                            {.type = "a method"}),
       Given<&F::rank>("rank", "0", "whose step is drawn", {.range = {0, 65'535}}),
       Given<&F::log_y>("log_y", "true", "a logarithmic axis"),
+      Given<&F::targets>("targets", "the cells'", "values of the metric that training comes to",
+                         {.type = "list of numbers"}),
+      Given<&F::modelled>("modelled", "none",
+                          "the part that models steps of these methods on other clusters",
+                          {.type = "id of a part"}),
       Given<&F::published>("published", "none", "[published] values beside ours",
                            {.type = "table"})};
   return kKeys;

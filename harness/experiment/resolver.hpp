@@ -97,6 +97,7 @@ class Resolver {
   const GivenKeys& given_;
   const workloads::WorkloadDescriptor* workload_ = nullptr;
   std::size_t prepared_samples_ = 0;  // of prepared data that is there
+  std::size_t prepared_tokens_ = 0;   // of a prepared text
   CellConfig config_;
 };
 

@@ -490,7 +490,8 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/recipe/initial_values"), "own"},
       {Pointer("/recipe/attention_dropout"), 0},
       {Pointer("/recipe/augmentation"), "by-size"},
-      {Pointer("/recipe/metric_form"), "samples"}};
+      {Pointer("/recipe/metric_form"), "samples"},
+      {Pointer("/recipe/state"), "zero"}};
   return kOptions;
 }
 

@@ -46,7 +46,11 @@ class Training {
   };
   struct EvaluatedStep {
     std::int64_t step = 0;
-    double seconds = 0;
+    double epoch = 0;
+    std::int64_t samples = 0;
+    double seconds = 0;  // of training
+    double seconds_with_evaluation = 0;
+    double learning_rate = 0;  // of the step before it
     workloads::Evaluation evaluation;
   };
 
@@ -82,6 +86,7 @@ class Training {
   std::vector<TracedStep> traced_;          // of this rank only, until gathered
   std::vector<EvaluatedStep> evaluations_;  // rank 0
   double training_seconds_ = 0;
+  double evaluation_seconds_ = 0;  // rank 0
   bool reached_target_ = false;
 };
 
