@@ -5,19 +5,21 @@
 
 Without PAGE, looks at every Markdown page that git knows or would add. A page has at most 18 words
 a sentence on average, 30 in any sentence, 120 characters in a cell of a table, and 200 lines. Links
-lead to files and to headings that exist. scripts/pages/not_yet.txt lists the pages that still break
-a rule, and may only shrink. --table prints the measures of each page instead. Exit status: 0 clean,
-1 something is wrong, 2 usage.
+lead to files and to headings that exist, and docs/README.md links every page of docs.
+scripts/pages/not_yet.txt lists the pages that still break a rule, and may only shrink. --table prints
+the measures of each page instead. Exit status: 0 clean, 1 something is wrong, 2 usage.
 """
 
 import argparse
 import pathlib
+import posixpath
 import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOT_YET = "scripts/pages/not_yet.txt"
+INDEX = "docs/README.md"
 MEAN_WORDS = 18
 MAX_WORDS = 30
 MAX_CELL = 120
@@ -157,6 +159,15 @@ def broken_links(root, page, text):
                 yield f"{page}:{number}: {target}: {path or page} has no such heading"
 
 
+def pages_without_a_link(index, pages):
+    """Of the index's folder: those to which it has no link."""
+    folder = pathlib.PurePosixPath(INDEX).parent
+    linked = {posixpath.normpath(f"{folder}/{target.partition('#')[0]}") for target in TARGET.findall(index)}
+    for page in pages:
+        if page.startswith(f"{folder}/") and page != INDEX and page not in linked:
+            yield f"{INDEX}: no link to {page}"
+
+
 def read_not_yet(text):
     """{page: rules that it may break}."""
     pages = {}
@@ -214,6 +225,7 @@ def main():
         print(error)
         return 1
     found = list(complaints(ROOT, options.pages or known, not_yet))
+    found += pages_without_a_link((ROOT / INDEX).read_text(), known)
     found += [f"{NOT_YET}: {page}: there is no such page" for page in sorted(set(not_yet) - set(known))]
     if found:
         print("words and links of pages (CONTRIBUTING.md, \"How pages read\"):",

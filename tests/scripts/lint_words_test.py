@@ -68,6 +68,12 @@ class Words(unittest.TestCase):
         self.assertEqual(self.complaints(f"<!--\n{LONG}\n-->\n```\n{LONG}\n[a](b.md)\n```\n`[a](b.md)`\n"), [])
         self.assertEqual(self.complaints("[a](other.md#twice-1) [b](https://a.org) [c](other.md#twice)\n"), [])
 
+    def test_the_index_links_every_page_of_its_folder(self):
+        pages = ["README.md", "docs/README.md", "docs/a.md", "docs/b/c.md", "docs/d.md"]
+        self.assertEqual(list(lint.pages_without_a_link("[a](a.md) [c](b/c.md#x)", pages)),
+                         ["docs/README.md: no link to docs/d.md"])
+        self.assertEqual(list(lint.pages_without_a_link("[a](a.md) [c](./b/c.md) [d](../docs/d.md)", pages)), [])
+
     def test_the_list_of_pages_that_break_rules_only_shrinks(self):
         bad = f"# Page\n\n{LONG}.\n"
         self.assertEqual(self.complaints(bad, {"page.md": {"mean", "sentence"}}), [])
