@@ -135,7 +135,7 @@ class BundleTest(unittest.TestCase):
             if "safusion" in file.parent.name:
                 outcome = file.with_name("outcome.json")
                 outcome.write_text(json.dumps({**json.loads(outcome.read_text()), "plans": [plan], "layout": layout}))
-                file.write_text(json.dumps({**json.loads(file.read_text()), "layout": layout}))
+                self.edit(file, lambda trial: trial.update(layout=layout))
 
     def test_plans_of_one_system_are_measured_on_another(self):
         methods = '"dense", "safusion-inter"'

@@ -29,8 +29,13 @@ struct Evaluated {
   std::string_view column;  // of evaluations.npy
 };
 constexpr std::array kEvaluated = {
-    Evaluated{"final_metric", "metric"}, Evaluated{"final_loss", "loss"},
-    Evaluated{"steps_to_target", "step"}, Evaluated{"seconds_to_target", "seconds"}};
+    Evaluated{"final_metric", "metric"},
+    Evaluated{"final_loss", "loss"},
+    Evaluated{"steps_to_target", "step"},
+    Evaluated{"seconds_to_target", "seconds"},
+    Evaluated{"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
+    Evaluated{"epochs_to_target", "epoch"},
+    Evaluated{"samples_to_target", "samples"}};
 
 // Columns that are held to something in every row, without a metric of their name.
 bool IsOfEveryRow(std::string_view column) {
