@@ -24,26 +24,24 @@ double PiecewiseLinear::operator()(double x) const {
   return left->second + slope * (x - left->first);
 }
 
-double PiecewiseLinear::Fall() const {
-  if (points_.size() < 2) return 0;
-  if (points_.back().second < points_[points_.size() - 2].second) return HUGE_VAL;
-  double fall = 0;
-  double highest = points_.front().second;
-  for (const auto& [x, y] : points_) {
-    highest = std::max(highest, y);
-    fall = std::max(fall, highest - y);
-  }
-  return fall;
-}
-
-double PiecewiseLinear::LeastSlope() const {
-  if (points_.size() < 2 || points_.front().first > 0) return 0;
-  double least = HUGE_VAL;
+PiecewiseLinear::Growth PiecewiseLinear::GrowthFrom0() const {
+  if (points_.size() < 2) return {};
+  double slope = HUGE_VAL;  // of the flattest segment that does not fall
+  double fallen = 0;
+  double beside = std::max(0.0, points_.front().first);  // the length over which it does not rise
   for (std::size_t i = 1; i < points_.size(); ++i) {
-    least = std::min(least, (points_[i].second - points_[i - 1].second) /
-                                (points_[i].first - points_[i - 1].first));
+    const double length = points_[i].first - points_[i - 1].first;
+    const double rise = points_[i].second - points_[i - 1].second;
+    if (rise >= 0) {
+      slope = std::min(slope, rise / length);
+    } else if (i + 1 == points_.size()) {
+      return {0, HUGE_VAL};
+    } else {
+      fallen -= rise;
+      beside += length;
+    }
   }
-  return std::max(0.0, least);
+  return {slope, fallen + slope * beside};
 }
 
 void SelectionCost::Add(double density, PiecewiseLinear seconds_by_elements) {
@@ -210,8 +208,9 @@ CostModel::Growth CostModel::GrowthOf(const RoundPlan& plan, const Collective& c
   const CollectiveDescriptor& by = collective.descriptor();
   Growth growth;
   const auto add = [&growth](const PiecewiseLinear& curve) {
-    growth.seconds_per_byte += curve.LeastSlope();
-    growth.fall += curve.Fall();
+    const PiecewiseLinear::Growth of_curve = curve.GrowthFrom0();
+    growth.seconds_per_byte += of_curve.slope;
+    growth.fall += of_curve.fall;
   };
   const bool of_library = by.of_library && by.payload == PayloadKind::kDense;
   if (of_library && !all_reduce.empty()) {
@@ -226,19 +225,19 @@ CostModel::Growth CostModel::GrowthOf(const RoundPlan& plan, const Collective& c
   const double factor = of_library ? 1 : ByteFactor(collective);
   const PiecewiseLinear& within =
       links[static_cast<std::size_t>(LinkClass::kIntraNode)].round_seconds;
+  const PiecewiseLinear::Growth of_within = within.GrowthFrom0();
   for (const Round& round : plan.rounds) {
     const PiecewiseLinear& between = links[static_cast<std::size_t>(round.link)].round_seconds;
+    const PiecewiseLinear::Growth of_between = between.GrowthFrom0();
     const double part = factor / static_cast<double>(bytes);
     const double grows =
-        between.LeastSlope() * part * static_cast<double>(std::max(round.bytes, round.node_bytes));
-    const double grows_within =
-        within.LeastSlope() * part * static_cast<double>(round.within_bytes);
+        of_between.slope * part * static_cast<double>(std::max(round.bytes, round.node_bytes));
+    const double grows_within = of_within.slope * part * static_cast<double>(round.within_bytes);
     // The larger of two straight lines through 0 is one of them; of others the flatter is sure.
-    const bool straight = round.within_bytes == 0 || (between.straight() && within.straight());
-    growth.seconds_per_byte +=
-        straight ? std::max(grows, grows_within) : std::min(grows, grows_within);
-    const double falls = std::max(between.Fall(), within.Fall());
-    if (falls > 0) growth.fall += 2 * round.repeat * falls;  // the larger of it and 0 counts
+    const bool one = round.within_bytes == 0 || (between.straight() && within.straight());
+    growth.seconds_per_byte += one ? std::max(grows, grows_within) : std::min(grows, grows_within);
+    const double fall = std::max(of_between.fall, of_within.fall);
+    if (fall > 0) growth.fall += 2 * round.repeat * fall;  // the larger of a curve and 0 counts
   }
   return growth;
 }

@@ -31,12 +31,17 @@ class PiecewiseLinear {
   bool empty() const noexcept { return points_.empty(); }
   // 0 when empty.
   double operator()(double x) const;
-  // The most by which the value at a larger x is below that at a smaller one: 0 where the curve
-  // never falls, infinity where its last segment does.
-  double Fall() const;
-  // The slope of its flattest segment from 0 on; 0 where one falls.
-  double LeastSlope() const;
-  bool straight() const noexcept { return points_.size() <= 2; }  // one segment at most
+  // How it grows from 0 on: the value at x + d is at least slope * d - fall above that at x. `fall`
+  // is infinity where its last segment falls.
+  struct Growth {
+    double slope = 0;
+    double fall = 0;
+  };
+  Growth GrowthFrom0() const;
+  // One straight line from 0 on, or constant.
+  bool straight() const noexcept {
+    return points_.size() < 2 || (points_.size() == 2 && points_.front().first <= 0);
+  }
 
  private:
   std::vector<std::pair<double, double>> points_;

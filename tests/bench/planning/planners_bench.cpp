@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/support/planning.hpp"
 
@@ -36,10 +37,30 @@ Model ModelOf(std::size_t tensors, bool hidden) {
   return model;
 }
 
-void Plans(benchmark::State& state, const PlannerDescriptor& planner, std::size_t tensors,
-           bool hidden) {
+struct Case {
+  std::string label;
+  const PlannerDescriptor* planner;
+  Options options;
+};
+
+// Every planner as it is, and those whose options have them look at more.
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const PlannerDescriptor& planner : Planners()) {
+    cases.push_back({std::string(planner.name), &planner, {}});
+  }
+  cases.push_back({"adtopk-hybrid", &FindPlanner("adtopk"), {{"partial", true}, {"hybrid", true}}});
+  cases.push_back({"espresso-cpu", &FindPlanner("espresso"), {{"cpu", true}, {"two_level", true}}});
+  cases.push_back({"safusion-paper", &FindPlanner("safusion"), {{"form", std::string("paper")}}});
+  cases.push_back(
+      {"safusion-authors", &FindPlanner("safusion"), {{"form", std::string("authors")}}});
+  return cases;
+}
+
+void Plans(benchmark::State& state, const Case& which, std::size_t tensors, bool hidden) {
   const Model model = ModelOf(tensors, hidden);
-  const auto made = planner.make(ResolveOptions(planner.name, planner.options, {}));
+  const auto made =
+      which.planner->make(ResolveOptions(which.label, which.planner->options, which.options));
   const PlanInput input =
       InputOf(model.layout, kTopology, kDensity, Sparsified::kAhead, model.backward, model.cost);
   std::size_t units = 0;
@@ -48,13 +69,13 @@ void Plans(benchmark::State& state, const PlannerDescriptor& planner, std::size_
 }
 
 void Register() {
-  for (const PlannerDescriptor& planner : Planners()) {
+  for (const Case& which : Cases()) {
     for (const std::size_t tensors : {1000u, 10000u, 100000u}) {
       for (const bool hidden : {true, false}) {
-        const std::string name = std::string(planner.name) + "/tensors:" + std::to_string(tensors) +
-                                 (hidden ? "/hidden" : "/exposed");
-        benchmark::RegisterBenchmark(name.c_str(), [&planner, tensors, hidden](auto& state) {
-          Plans(state, planner, tensors, hidden);
+        const std::string name =
+            which.label + "/tensors:" + std::to_string(tensors) + (hidden ? "/hidden" : "/exposed");
+        benchmark::RegisterBenchmark(name.c_str(), [which, tensors, hidden](auto& state) {
+          Plans(state, which, tensors, hidden);
         })->Unit(benchmark::kMillisecond);
       }
     }

@@ -61,7 +61,7 @@ struct Problem {
   }
   std::vector<double> grows() const {
     std::vector<double> seconds;
-    for (const double size : sizes) seconds.push_back(curve.LeastSlope() * size);
+    for (const double size : sizes) seconds.push_back(curve.GrowthFrom0().slope * size);
     return seconds;
   }
 };
@@ -100,7 +100,7 @@ TEST(EarliestBuffers, AreThoseOfTheRecurrence) {
     };
     const std::vector<std::size_t> expected = PlainBuffers(problem.ready, exchange);
     const std::vector<double> nothing(problem.ready.size());
-    const double fall = problem.curve.Fall();
+    const double fall = problem.curve.GrowthFrom0().fall;
     ASSERT_EQ(EarliestBuffers(problem.ready, exchange, {problem.grows(), fall}), expected) << trial;
     ASSERT_EQ(EarliestBuffers(problem.ready, exchange, {nothing, fall}), expected) << trial;
     ASSERT_EQ(EarliestBuffers(problem.ready, exchange, {nothing, HUGE_VAL}), expected) << trial;
