@@ -246,7 +246,7 @@ TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
   const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local");
   const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   int below = 0;
-  constexpr int kCount = 32;
+  constexpr int kCount = 16;
   for (int draw = 1; draw <= kCount; ++draw) {
     const DeclaredCluster& drawn = DrawnCluster(kProfiles, "safusion-local", draw);
     const DeclaredCluster& there = DrawnCluster(kProfiles, "safusion-cloud", draw);
