@@ -25,7 +25,7 @@ constexpr std::size_t kOlympicFrom = 5;
 constexpr double kOneSided = 0.95;
 
 // What a cell's run of one block says.
-struct Run {
+struct TargetRun {
   std::vector<Evaluated> evaluations;
   bool timed = true;  // whether its times count
 };
@@ -50,11 +50,12 @@ std::vector<Evaluated> EvaluationsIn(const std::filesystem::path& directory) {
   return found;
 }
 
-std::map<int, Run> RunsOf(const CellResult& cell, const std::filesystem::path& folder) {
-  std::map<int, Run> runs;
+std::map<int, TargetRun> RunsOf(const CellResult& cell, const std::filesystem::path& folder) {
+  std::map<int, TargetRun> runs;
   for (const auto& [block, trial] : cell.trials) {
-    Run run{EvaluationsIn(folder / trial->directory),
-            cell.disturbed_trials == DisturbedTrials::kCount || !cell.disturbed.contains(block)};
+    TargetRun run{
+        EvaluationsIn(folder / trial->directory),
+        cell.disturbed_trials == DisturbedTrials::kCount || !cell.disturbed.contains(block)};
     if (!run.evaluations.empty()) runs.emplace(block, std::move(run));
   }
   return runs;
@@ -62,22 +63,22 @@ std::map<int, Run> RunsOf(const CellResult& cell, const std::filesystem::path& f
 
 // A quantity until the target, by block: of runs that came to it, and until the end of those that
 // did not.
-struct Until {
+struct UntilThere {
   std::map<int, double> reached, censored;
 };
 
-using Quantity = std::optional<double> (*)(const Run&, const Evaluated&);
+using Need = std::optional<double> (*)(const TargetRun&, const Evaluated&);
 
-std::optional<double> EpochsOf(const Run&, const Evaluated& at) { return at.epoch; }
-std::optional<double> SecondsOf(const Run& run, const Evaluated& at) {
+std::optional<double> EpochsOf(const TargetRun&, const Evaluated& at) { return at.epoch; }
+std::optional<double> SecondsOf(const TargetRun& run, const Evaluated& at) {
   return run.timed ? std::optional(at.seconds) : std::nullopt;
 }
 
-Until UntilTarget(const std::map<int, Run>& runs, double target, bool rises, Quantity quantity) {
-  Until until;
+UntilThere UntilTarget(const std::map<int, TargetRun>& runs, double target, bool rises, Need need) {
+  UntilThere until;
   for (const auto& [block, run] : runs) {
     const Crossing crossing = CrossingOf(run.evaluations, target, rises);
-    if (const auto value = quantity(run, crossing.at))
+    if (const auto value = need(run, crossing.at))
       (crossing.reached ? until.reached : until.censored)[block] = *value;
   }
   return until;
@@ -85,7 +86,7 @@ Until UntilTarget(const std::map<int, Run>& runs, double target, bool rises, Qua
 
 // ours / other: with its interval where all pairs came to the target, else the bound that the
 // censored ones leave. Runs are paired by block.
-std::string RatioOverText(const Until& ours, const Until& other) {
+std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
   std::vector<double> ratios;
   bool above = false, below = false;
   const auto pair = [&](const std::map<int, double>& a, const std::map<int, double>& b) {
@@ -103,7 +104,7 @@ std::string RatioOverText(const Until& ours, const Until& other) {
 }
 
 // Whether fewer epochs than the reference's are no chance: a one-sided t-test of paired runs.
-bool SignificantlyFewer(const Until& ours, const Until& other) {
+bool SignificantlyFewer(const UntilThere& ours, const UntilThere& other) {
   if (!ours.censored.empty() || !other.censored.empty()) return false;
   std::vector<double> logs;
   for (const auto& [block, ratio] : RatiosByBlock(ours.reached, other.reached))
@@ -117,21 +118,21 @@ bool SignificantlyFewer(const Until& ours, const Until& other) {
   return mean + StudentTQuantile(kOneSided, n - 1) * error < 0;
 }
 
-Until Divided(const Until& seconds, const Until& epochs) {
+UntilThere Divided(const UntilThere& seconds, const UntilThere& epochs) {
   return {RatiosByBlock(seconds.reached, epochs.reached),
           RatiosByBlock(seconds.censored, epochs.censored)};
 }
 
-std::string ReachedText(const std::map<int, Run>& runs, const Until& epochs) {
+std::string ReachedText(const std::map<int, TargetRun>& runs, const UntilThere& epochs) {
   return fmt::format("{} of {}", epochs.reached.size(), runs.size());
 }
 
-json TableJson(const std::vector<std::string>& columns, const json& groups,
-               const std::vector<std::string>& notes) {
+json GroupedJson(const std::vector<std::string>& columns, const json& groups,
+                 const std::vector<std::string>& notes) {
   return {{"columns", columns}, {"groups", groups}, {"notes", notes}};
 }
 
-json ValuesJson(const std::map<int, double>& values) {
+json BlocksJson(const std::map<int, double>& values) {
   json object = json::object();
   for (const auto& [block, value] : values) object[std::to_string(block)] = value;
   return object;
@@ -169,7 +170,7 @@ class Targets {
     json tables = json::array();
     const std::string over = " / " + reference_;
     if (!groups.empty()) {
-      tables.push_back(TableJson(
+      tables.push_back(GroupedJson(
           {"method", "reached", "epochs", "seconds", "epochs" + over, "seconds an epoch" + over,
            "time" + over, "final metric"},
           groups,
@@ -184,7 +185,7 @@ class Targets {
                "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."}));
     }
     if (!elsewhere.empty()) {
-      tables.push_back(TableJson(
+      tables.push_back(GroupedJson(
           {"method", "cluster", "seconds an epoch (modelled)", "seconds to target (modelled)",
            "time" + over + " (modelled)"},
           elsewhere,
@@ -233,28 +234,28 @@ class Targets {
     return workloads::FindWorkload(result_.cells[i].cell->config.workload).higher_is_better;
   }
 
-  Until UntilTargetOf(std::size_t i, double target, Quantity quantity) const {
-    return UntilTarget(runs_.at(i), target, Rises(i), quantity);
+  UntilThere UntilTargetOf(std::size_t i, double target, Need need) const {
+    return UntilTarget(runs_.at(i), target, Rises(i), need);
   }
 
   std::vector<std::string> RowOf(std::size_t i, std::optional<std::size_t> reference, double target,
                                  json& rows) const {
     const auto& runs = runs_.at(i);
-    const Until epochs = UntilTargetOf(i, target, EpochsOf);
-    const Until seconds = UntilTargetOf(i, target, SecondsOf);
-    const Until pace = Divided(seconds, epochs);
+    const UntilThere epochs = UntilTargetOf(i, target, EpochsOf);
+    const UntilThere seconds = UntilTargetOf(i, target, SecondsOf);
+    const UntilThere pace = Divided(seconds, epochs);
     json row = {{"target", target},
                 {"cell", i},
                 {"reached", epochs.reached.size()},
                 {"n", runs.size()},
-                {"epochs", ValuesJson(epochs.reached)},
-                {"seconds", ValuesJson(seconds.reached)},
+                {"epochs", BlocksJson(epochs.reached)},
+                {"seconds", BlocksJson(seconds.reached)},
                 {"flagged", false}};
     std::string name = result_.cells[i].cell->label;
     std::vector<std::string> over(3, kNone);
     if (reference && *reference != i) {
-      const Until their_epochs = UntilTargetOf(*reference, target, EpochsOf);
-      const Until their_seconds = UntilTargetOf(*reference, target, SecondsOf);
+      const UntilThere their_epochs = UntilTargetOf(*reference, target, EpochsOf);
+      const UntilThere their_seconds = UntilTargetOf(*reference, target, SecondsOf);
       over = {RatioOverText(epochs, their_epochs),
               RatioOverText(pace, Divided(their_seconds, their_epochs)),
               RatioOverText(seconds, their_seconds)};
@@ -295,7 +296,7 @@ class Targets {
     const auto seconds_of = [&](std::size_t of, const CellResult& cell) {
       const Evaluated& last = runs_.at(of).begin()->second.evaluations.back();
       const double epoch = last.epoch > 0 ? last.step / last.epoch * *cell.Mean("step_seconds") : 0;
-      Until until = UntilTargetOf(of, target, EpochsOf);
+      UntilThere until = UntilTargetOf(of, target, EpochsOf);
       for (auto* values : {&until.reached, &until.censored}) {
         for (auto& [block, value] : *values) value *= epoch;
       }
@@ -335,8 +336,8 @@ class Targets {
   const json& figure_;
   std::span<const PartResult> results_;
   const PartResult& result_;
-  std::string reference_;                           // a method
-  std::map<std::size_t, std::map<int, Run>> runs_;  // by cell and block
+  std::string reference_;                                 // a method
+  std::map<std::size_t, std::map<int, TargetRun>> runs_;  // by cell and block
 };
 
 }  // namespace
