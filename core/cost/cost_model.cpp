@@ -24,6 +24,28 @@ double PiecewiseLinear::operator()(double x) const {
   return left->second + slope * (x - left->first);
 }
 
+double PiecewiseLinear::Fall() const {
+  if (points_.size() < 2) return 0;
+  if (points_.back().second < points_[points_.size() - 2].second) return HUGE_VAL;
+  double fall = 0;
+  double highest = points_.front().second;
+  for (const auto& [x, y] : points_) {
+    highest = std::max(highest, y);
+    fall = std::max(fall, highest - y);
+  }
+  return fall;
+}
+
+double PiecewiseLinear::LeastSlope() const {
+  if (points_.size() < 2 || points_.front().first > 0) return 0;
+  double least = HUGE_VAL;
+  for (std::size_t i = 1; i < points_.size(); ++i) {
+    least = std::min(least, (points_[i].second - points_[i - 1].second) /
+                                (points_[i].first - points_[i - 1].first));
+  }
+  return std::max(0.0, least);
+}
+
 void SelectionCost::Add(double density, PiecewiseLinear seconds_by_elements) {
   by_density_[density] = std::move(seconds_by_elements);
 }
@@ -181,6 +203,44 @@ CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,
   phases.link_seconds = {};
   phases.local_seconds = 0;
   return phases;
+}
+
+CostModel::Growth CostModel::GrowthOf(const RoundPlan& plan, const Collective& collective,
+                                      std::uint64_t bytes) const {
+  const CollectiveDescriptor& by = collective.descriptor();
+  Growth growth;
+  const auto add = [&growth](const PiecewiseLinear& curve) {
+    growth.seconds_per_byte += curve.LeastSlope();
+    growth.fall += curve.Fall();
+  };
+  const bool of_library = by.of_library && by.payload == PayloadKind::kDense;
+  if (of_library && !all_reduce.empty()) {
+    add(all_reduce.start_seconds);
+    for (const PiecewiseLinear& curve : all_reduce.link_seconds) add(curve);
+    return growth;
+  }
+  if (of_library && by.native && !native_all_reduce_seconds.empty()) {
+    add(native_all_reduce_seconds);
+    return growth;
+  }
+  const double factor = of_library ? 1 : ByteFactor(collective);
+  const PiecewiseLinear& within =
+      links[static_cast<std::size_t>(LinkClass::kIntraNode)].round_seconds;
+  for (const Round& round : plan.rounds) {
+    const PiecewiseLinear& between = links[static_cast<std::size_t>(round.link)].round_seconds;
+    const double part = factor / static_cast<double>(bytes);
+    const double grows =
+        between.LeastSlope() * part * static_cast<double>(std::max(round.bytes, round.node_bytes));
+    const double grows_within =
+        within.LeastSlope() * part * static_cast<double>(round.within_bytes);
+    // The larger of two straight lines through 0 is one of them; of others the flatter is sure.
+    const bool straight = round.within_bytes == 0 || (between.straight() && within.straight());
+    growth.seconds_per_byte +=
+        straight ? std::max(grows, grows_within) : std::min(grows, grows_within);
+    const double falls = std::max(between.Fall(), within.Fall());
+    if (falls > 0) growth.fall += 2 * round.repeat * falls;  // the larger of it and 0 counts
+  }
+  return growth;
 }
 
 void BackwardProfile::Slow(double factor) {

@@ -31,6 +31,12 @@ class PiecewiseLinear {
   bool empty() const noexcept { return points_.empty(); }
   // 0 when empty.
   double operator()(double x) const;
+  // The most by which the value at a larger x is below that at a smaller one: 0 where the curve
+  // never falls, infinity where its last segment does.
+  double Fall() const;
+  // The slope of its flattest segment from 0 on; 0 where one falls.
+  double LeastSlope() const;
+  bool straight() const noexcept { return points_.size() <= 2; }  // one segment at most
 
  private:
   std::vector<std::pair<double, double>> points_;
@@ -191,6 +197,14 @@ struct CostModel {
   Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
   // Of an exchange by `collective`, whose rounds are ModelledRounds; bytes: a rank's payload.
   Phases PhasesOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
+  // Of exchanges whose rounds are in proportion to `plan`, which is that of `bytes`: one of b bytes
+  // more takes at least seconds_per_byte * b - fall longer. `fall` is infinity where curves fall
+  // without end.
+  struct Growth {
+    double seconds_per_byte = 0;
+    double fall = 0;
+  };
+  Growth GrowthOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
   // Bytes that travel for each byte of an uncoded payload.
   double ByteFactor(const Collective& collective) const;
 

@@ -97,6 +97,7 @@ class ClusterParser {
                 "hardware",
                 "nodes",
                 "ranks_per_node",
+                "card_gbytes",
                 "reference",
                 "reference_cluster",
                 "input",
@@ -118,6 +119,8 @@ class ClusterParser {
     cluster_.hardware = file_->RequiredString("", "hardware");
     cluster_.nodes = file_.Count("", "nodes", kNodes);
     cluster_.ranks_per_node = file_.Count("", "ranks_per_node", kRanksPerNode);
+    if (file_->Find("/card_gbytes") != nullptr)
+      cluster_.card_gbytes = file_.Needed("", "card_gbytes", {0.1, 1e5});
     FindCard();
     FindStack();
     TakeOver();
