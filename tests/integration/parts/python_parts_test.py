@@ -4,6 +4,7 @@ the commands of docs/python-parts.md.
   python_parts_test.py PATH/TO/sparfuse PATH/TO/sparfuse_python_plugin.so [--live] [unittest arguments]
 """
 
+import json
 import os
 import re
 import subprocess
@@ -44,22 +45,41 @@ BUILT_IN = {"strategy": "ahead", "planner": "layer-wise", "options": "{}", "feed
 
 MODELLED = """
 id = "t"
-calibration = [
-  "SAFusion (HPDC 25)/Fig15a/Cupcake",
-  "SAFusion (HPDC 25)/Fig15a/WFBP",
-  "SAFusion (HPDC 25)/Fig15b/Cupcake",
-  "SAFusion (HPDC 25)/Fig15b/WFBP",
-  "SAFusion (HPDC 25)/Fig17/Cupcake/ResNet-152/8/V100S; 100Gbps IB/0.01",
-  "SAFusion (HPDC 25)/Fig17/Cupcake/ResNet-152/8/V100S; 100Gbps IB/0.1",
-]
 [defaults]
 mode = "modelled"
-cluster = "safusion-local"
-workload = "vgg16-cifar100"
-workers = 8
+cluster = "made-up"
+workload = "digits-resnet"
+workers = 4
+density = 0.05
+link = {{ gbps = 1, alpha_us = 100 }}
+{more}
 [[axis]]
 method = [{methods}]
 """
+
+# Eight tensors, whose gradients and selections take their times, on a link that takes its own.
+SIZES = [640, 64, 36864, 64, 9000, 3, 128, 4097]
+
+
+def made_up_profile(ranks):
+    curve = [[1, 1e-6], [1000000, 2e-3]]
+    tensors = [{"name": f"t{i}", "shape": [n], "numel": n, "seconds": 1e-4 * (i + 1)} for i, n in enumerate(SIZES)]
+    backward = {"steps": 5, "begin_seconds": 0, "forward_seconds": 0.005, "tail_seconds": 0, "update_seconds": 0.001,
+                "tensors": tensors}
+    profile = {"backward": backward, "dispatch_seconds": 0, "exchange_dispatch_seconds": 0, "pack": curve,
+               "scale": curve, "clear": curve, "seconds_per_entry": 1e-9, "seconds_per_reduced_element": 1e-9,
+               "selection": {"topk": [{"density": 0.05, "seconds": curve}]}}
+    if ranks > 1:
+        profile["link"] = {"round_seconds": [[0, 1e-3], [1000000, 11e-3]], "seconds_per_extra_message": 0,
+                           "cpu_seconds": 0, "round_cpu_seconds": 0, "cpu_fraction": 0}
+    options = {"nan_step": -1, "unused_parameter": False}
+    return {"profile": profile,
+            "machine": {"communication_threads": "normal", "cores": 2, "kernels": "avx2", "cuda_devices": 0},
+            "software": {"compiler": "fake", "cuda_build": ""},
+            "config": {"kind": "profile", "workload": "digits-resnet", "workers": ranks, "batch_per_worker": 32,
+                       "workload_options": options, "threads_per_worker": 1,
+                       "link": {"gbps": 1, "alpha_us": 100} if ranks > 1 else None}}
+
 
 LIVE = """
 id = "t"
@@ -84,6 +104,8 @@ class Parts(ProgramTest):
     def setUp(self):
         super().setUp()
         (self.folder / "mine.py").write_text(copies())
+        (self.results / "profiles").mkdir(parents=True)
+        (self.results / "profiles/made-up.json").write_text(json.dumps([made_up_profile(ranks) for ranks in (1, 2)]))
 
     def method(self, name, **parts):
         (self.folder / f"{name}.toml").write_text(METHOD.format(name=name, **{**BUILT_IN, **parts}))
@@ -162,10 +184,10 @@ class Parts(ProgramTest):
             self.skipTest(f"{laws} is not built")
         (self.folder / "bad.py").write_text(BAD)
         for kind, name, expected in (("planner", "Short", "units of 1 tensors together"),
-                                     ("quantizer", "Biased", "element 0"),
+                                     ("quantizer", "Biased", "Failure"),
                                      ("feedback", "Loses", "LostMass|mass_violations"),
                                      ("collective", "Deaf", "never received"),
-                                     ("strategy", "Silent", "elements applied")):
+                                     ("strategy", "Wild", "exchange of nothing")):
             with self.subTest(name):
                 done = subprocess.run([laws, kind, f"python:bad.py:{name}"], cwd=self.folder, text=True,
                                       capture_output=True, check=False)
@@ -196,9 +218,9 @@ class Deaf:
             yield comm.send((comm.rank + 1) % comm.size, mine)
         return [mine] * comm.size
 
-class Silent:
+class Wild:
     sparsified = "ahead"
-    def ready(self, e, tensor): e.sparsify(tensor)
+    def ready(self, e, tensor): e.exchange([])
 """
 
 
