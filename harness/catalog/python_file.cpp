@@ -201,20 +201,28 @@ std::string PythonPartName(std::string_view kind, std::string_view given, const 
 
 fs::path PythonFileOf(const std::string& name) { return Files().Of(name); }
 
+std::vector<PartOfCell> PythonPartsOf(const CellConfig& config) {
+  std::vector<PartOfCell> parts;
+  const auto add = [&](const char* kind, const std::string& name) {
+    if (IsPythonPart(name)) parts.push_back({kind, name});
+  };
+  for (const std::string& name : config.sparsifiers) add("sparsifier", name);
+  for (const std::string& name : config.quantizers) add("quantizer", name);
+  if (config.is_profile()) return parts;
+  const MethodChoice& method = config.method_options;
+  add("strategy", method.strategy);
+  add("planner", method.planner);
+  add("sparsifier", config.sparsifier);
+  add("feedback", config.feedback);
+  add("collective", method.collective);
+  if (const auto quantizer = method.quantizer()) add("quantizer", *quantizer);
+  return parts;
+}
+
 std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
   std::map<std::string, std::string> files;
-  std::vector<std::string> parts = config.sparsifiers;
-  parts.insert(parts.end(), config.quantizers.begin(), config.quantizers.end());
-  parts.push_back(config.sparsifier);
-  if (!config.is_profile()) {
-    const MethodChoice& method = config.method_options;
-    parts.insert(parts.end(),
-                 {method.strategy, method.planner, method.collective, config.feedback});
-    if (const auto quantizer = method.quantizer()) parts.push_back(*quantizer);
-  }
-  for (const std::string& name : parts) {
-    if (IsPythonPart(name)) files[name] = PythonFileOf(name).string();
-  }
+  for (const PartOfCell& part : PythonPartsOf(config))
+    files[part.name] = PythonFileOf(part.name).string();
   return files;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/outside_parts.hpp"
 #include "core/sparsify/sparsifier.hpp"
@@ -37,6 +38,13 @@ std::filesystem::path PythonFileOf(const std::string& name);
 // process, once, and throws Error{kConfig} where the file was edited since, this build lacks the
 // plugin, or Python refuses the file or the class.
 void KnowPythonFile(const std::string& name, const std::filesystem::path& file);
+
+struct PartOfCell {
+  const char* kind;
+  std::string name;
+};
+// The parts of a cell, or of a profile, that are written in Python.
+std::vector<PartOfCell> PythonPartsOf(const CellConfig& config);
 
 // The files of a cell's parts, or of those that a profile measures, by name.
 std::map<std::string, std::string> PythonFilesOf(const CellConfig& config);

@@ -146,11 +146,12 @@ struct TrialRow {
   // The first number that its series do not give: nobody called the trial bad, but it counts no
   // more than if somebody had. Kept in the index, so that series are read once.
   std::string contradiction;
-  FileStamp stamp;                       // of the trial.json that it was read from
+  FileStamp stamp;  // of the trial.json that it was read from
 
   bool counts() const { return status == "ok" && !is_left_out(); }
   bool is_left_out() const { return !annotations.empty() || !contradiction.empty(); }
-  std::vector<std::string> WhyLeftOut() const;  // sentences: what was said of it, what it contradicts
+  // Sentences: what was said of it, and what it contradicts.
+  std::vector<std::string> WhyLeftOut() const;
   bool imported() const { return mode == kImported; }
   int paired_block() const { return block_apart.value_or(block); }
   bool disturbed() const;

@@ -647,8 +647,9 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
     } else if (stated == StatedInputs::kStay) {
       made.stated.push_back(input);
     } else {
-      left.Fail(at, "it stands within the one table of all inputs: expected [input], and a line an "
-                    "input, so that the trace's can stand in its place");
+      left.Fail(at,
+                "it stands within the one table of all inputs: expected [input], and a line an "
+                "input, so that the trace's can stand in its place");
     }
   }
   body += ComputeText(model, table);

@@ -5,9 +5,9 @@
 
 Without PAGE, looks at every Markdown page that git knows or would add. A page has at most 18 words
 a sentence on average, 30 in any sentence, 120 characters in a cell of a table, and 200 lines. Links
-lead to files and to headings that exist, and docs/README.md links every page of docs.
-scripts/pages/not_yet.txt lists the pages that still break a rule, and may only shrink. --table prints
-the measures of each page instead. Exit status: 0 clean, 1 something is wrong, 2 usage.
+lead to files and to headings that exist, docs/README.md links every page of docs, and sources name
+pages that exist. scripts/pages/not_yet.txt lists the pages that still break a rule, and may only
+shrink. --table prints the measures of each page instead. Exit status: 0 clean, 1 something is wrong, 2 usage.
 """
 
 import argparse
@@ -38,6 +38,10 @@ HEADING = re.compile(r"(#+)\s+(.*?)\s*#*$")
 ABBREVIATION = re.compile(r"\b(Fig|Figs|al|vs|e\.g|i\.e|No|Eq|Sec|Tab|cf|St|Dr)\.$")
 END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9])")
 WORD = re.compile(r"[^\W_]")
+# A page that a comment or a message names.
+MENTION = re.compile(r"(?<![\w/])docs/[\w/.-]+\.md\b")
+SOURCE = re.compile(r"\.(hpp|cpp|cu|cuh|inc|py|sh|toml|cmake|txt|html|ya?ml)$|^scripts/[^.]+$")
+OWN_TEST = "tests/scripts/lint_words_test.py"
 
 
 def blanked(match):
@@ -198,10 +202,23 @@ def complaints(root, pages, not_yet):
         yield from broken_links(root, page, text)
 
 
-def pages_of_the_tree(root):
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+def broken_mentions(root, sources):
+    """Of pages in sources."""
+    for source in sources:
+        for number, line in enumerate((root / source).read_text(errors="replace").splitlines(), 1):
+            for page in MENTION.findall(line):
+                if not (root / page).is_file():
+                    yield f"{source}:{number}: {page}: there is no such page"
+
+
+def files_of_the_tree(root):
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
                             cwd=root, check=True, capture_output=True, text=True).stdout
     return [name for name in sorted(set(listed.splitlines())) if (root / name).is_file()]
+
+
+def pages_of_the_tree(root):
+    return [name for name in files_of_the_tree(root) if name.endswith(".md")]
 
 
 def main():
@@ -225,6 +242,8 @@ def main():
         print(error)
         return 1
     found = list(complaints(ROOT, options.pages or known, not_yet))
+    found += broken_mentions(ROOT, [name for name in files_of_the_tree(ROOT)
+                                    if SOURCE.search(name) and name != OWN_TEST])
     found += pages_without_a_link((ROOT / INDEX).read_text(), known)
     found += [f"{NOT_YET}: {page}: there is no such page" for page in sorted(set(not_yet) - set(known))]
     if found:

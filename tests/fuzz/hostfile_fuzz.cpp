@@ -1,9 +1,8 @@
 // Feeds arbitrary text to the reader of hostfiles; of what it accepts, what mpirun is given has the
 // same hosts.
-#include "harness/run/live/launch/hostfile.hpp"
-
 #include <fstream>
 
+#include "harness/run/live/launch/hostfile.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tests/support/harness_fixture.hpp"
 

@@ -74,6 +74,15 @@ class Words(unittest.TestCase):
                          ["docs/README.md: no link to docs/d.md"])
         self.assertEqual(list(lint.pages_without_a_link("[a](a.md) [c](./b/c.md) [d](../docs/d.md)", pages)), [])
 
+    def test_a_page_that_a_source_names_exists(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "docs").mkdir()
+            (root / "docs/a.md").touch()
+            (root / "x.cpp").write_text("// docs/a.md, \"Rules\"\n// (docs/b/c.md)\n// their/docs/d.md\n")
+            self.assertEqual(list(lint.broken_mentions(root, ["x.cpp"])),
+                             ["x.cpp:2: docs/b/c.md: there is no such page"])
+
     def test_the_list_of_pages_that_break_rules_only_shrinks(self):
         bad = f"# Page\n\n{LONG}.\n"
         self.assertEqual(self.complaints(bad, {"page.md": {"mean", "sentence"}}), [])

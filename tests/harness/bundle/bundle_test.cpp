@@ -544,7 +544,11 @@ void WriteEverything(const fs::path& directory, json& trial) {
   trial["layout"] = {{{"name", "t"}, {"shape", {1000}}, {"numel", 1000}, {"dense", false}}};
   NpyTable evaluations("every evaluation");
   evaluations.AddColumn("step", "", std::vector<std::int64_t>{1, 2});
+  evaluations.AddColumn("epoch", "epochs", std::vector<double>{0.5, 1});
+  evaluations.AddColumn("samples", "samples", std::vector<std::int64_t>{32, 64});
   evaluations.AddColumn("seconds", "seconds", std::vector<double>{0.5, 1});
+  evaluations.AddColumn("seconds_with_evaluation", "seconds", std::vector<double>{0.75, 1.5});
+  evaluations.AddColumn("learning_rate", "", std::vector<double>{0.1, 0.01});
   evaluations.AddColumn("metric", "accuracy", std::vector<double>{0.5, 0.75});
   evaluations.AddColumn("loss", "nats", std::vector<double>{2, 1});
   evaluations.Write(directory / "evaluations.npy");
@@ -565,6 +569,9 @@ void WriteEverything(const fs::path& directory, json& trial) {
   metric("final_loss", 1);
   metric("steps_to_target", 2);
   metric("seconds_to_target", 1);
+  metric("seconds_to_target_with_evaluation", 1.5);
+  metric("epochs_to_target", 1);
+  metric("samples_to_target", 64);
 }
 
 // The pointers of all numbers in a value.

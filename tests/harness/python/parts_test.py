@@ -245,11 +245,11 @@ class PartsTest(WithFile):
         script = (
             "import sparfuse\n"
             "def refused(name):\n"
-            "    try: sparfuse.Method(name, 2, [('w', (40,))])\n"
+            "    try: sparfuse.Method(name, 3, [('w', (40,))])\n"
             "    except sparfuse.ConfigError as error: print(error)\n"
             "refused('own')\n"
             "import os; os.remove('topk.toml')\n"
-            "m = sparfuse.Method('own', 2, [('w', (40,)), ('v', (9,))])\n"
+            "m = sparfuse.Method('own', 3, [('w', (40,)), ('v', (9,))])\n"
             "print([len(unit['tensors']) for unit in m.plan], m.name)\n"
             "os.mkdir('b'); open('b/each.toml', 'w').write('part = \"python:../mine.py:Whole\"')\n"
             "os.environ['SPARFUSE_PATH'] += ':' + os.path.abspath('b')\n"

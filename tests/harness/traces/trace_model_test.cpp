@@ -200,7 +200,8 @@ TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
 TEST(WithoutInput, TakesEveryForm) {
   const std::string others = "kernel_us = { value = 4 }\n[selection_costs]\nhost_us = 1\n";
   for (const std::string form :
-       {"host_us = { value = 12, source = \"a } b\" }\n", "  host_us  = { value = 12, of = [ 1,\n 2 ] }\n",
+       {"host_us = { value = 12, source = \"a } b\" }\n",
+        "  host_us  = { value = 12, of = [ 1,\n 2 ] }\n",
         "\"host_us\" = { value = 12, source = \"\"\"two\n[input]\nlines\"\"\" }\n",
         "host_us.value = 12\nhost_us.source = 't'\n"}) {
     const std::string left = WithoutInput("[input]\n" + form + others, "host_us");

@@ -55,7 +55,7 @@ calibration = [
 [defaults]
 mode = "modelled"
 cluster = "safusion-local"
-workload = "vgg16"
+workload = "vgg16-cifar100"
 workers = 8
 [[axis]]
 method = [{methods}]
