@@ -62,8 +62,10 @@ struct ParameterInfo {
 
 struct Evaluation {
   double metric = 0;        // what the catalog's `metric` says
-  double loss = 0;          // mean cross-entropy, nats per image or token
+  double loss = 0;          // mean cross-entropy, nats per image, token or window
   std::size_t samples = 0;  // evaluated
+  // Of questions: answers that are right as a whole.
+  std::optional<double> exact_match = std::nullopt;
 };
 
 // One rank's replica. A step is: ClearGradients; Forward and Backward for each micro-step in turn;
@@ -158,12 +160,22 @@ class TrainingWorkload {
   // Tells what an evaluation found, the same on all ranks, to schedules that follow it.
   virtual void Observe(double /*loss*/) {}
 
+  // Training samples of an epoch over all ranks, and the steps that go through them; 0: its data
+  // has no end.
+  virtual std::uint64_t TrainingSamples() const { return 0; }
+  virtual std::uint64_t StepsPerEpoch() const { return 0; }
+  // Of Update(step), as the schedule has it now.
+  virtual double LearningRateAt(std::uint64_t /*step*/) const { return 0; }
+
   // How long forward passes (or Prepare) have waited for data since the last call, in seconds.
   virtual double TakeLoaderWait() { return 0; }
 
   // The model on the test or validation data: its first `max_samples` samples in an order that is
   // the same for all seeds (0: all of them). Deterministic; changes nothing.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
+
+  // What the model said in the last evaluation, as JSON: of questions {"ID": "answer"}; else "".
+  virtual std::string Predictions() const { return ""; }
 
   // The metric of the best predictor without context on the same test data: perplexity of the
   // training text's unigram frequencies. Empty for images.

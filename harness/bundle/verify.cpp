@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -38,6 +39,13 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
   if (!outcome.rounds.empty() && trial.rounds != outcome.rounds)  // steps give them, too
     return differs("rounds", trial.rounds, outcome.rounds);
   if (trial.draws != outcome.draws) return differs("draws", trial.draws, outcome.draws);
+  for (const auto& [file, series] : outcome.series) {
+    const auto found = trial.series.find(file);
+    if (found == trial.series.end() || found->second != series)
+      return fmt::format("series.{}: trial.json says otherwise than outcome.json", file);
+  }
+  if (!outcome.layout.empty() && trial.layout != outcome.layout)
+    return "layout: trial.json has other tensors than outcome.json";
   if (!trial.quiet && outcome.quiet)
     return "quiet: trial.json lacks the readings of its machine that outcome.json has";
   return "";
@@ -142,6 +150,8 @@ Verification Verify(const Bundle& bundle) {
       made.without_readings += ShouldHaveReadings(trial.trial);
       if (numbers.steps) {
         for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
+        for (const std::string& column : numbers.columns_of_nothing)
+          ++made.unchecked_columns[column];
       }
       std::string differs = numbers.differs;
       if (differs.empty() && has_numbers) differs = WhatOutcomeContradicts(trial);
@@ -178,6 +188,16 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
   for (const auto& [metric, trials] : verification.unchecked)
     said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
+  // Columns of a file that are so in as many trials share a sentence.
+  std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> columns;
+  for (const auto& [column, trials] : verification.unchecked_columns) {
+    const std::size_t end = column.find(": ");
+    columns[{column.substr(0, end), trials}].push_back(column.substr(end + 2));
+  }
+  for (const auto& [of, names] : columns) {
+    said.push_back(fmt::format("{}: {} of {} trials: no metric is made of some rows, not checked",
+                               of.first, fmt::join(names, ", "), of.second));
+  }
   if (verification.without_readings > 0)
     said.push_back(
         fmt::format("{} of {} trials without readings of their machine: whether they "

@@ -28,6 +28,8 @@ struct Verification {
   std::size_t of_steps = 0, without_steps = 0, without_numbers = 0;
   // Of the first: in how many a metric is stated that no series gives, by metric.
   std::map<std::string, std::size_t> unchecked;
+  // Likewise columns of series: "steps.npy: summed" (Recomputed::columns_of_nothing).
+  std::map<std::string, std::size_t> unchecked_columns;
   std::size_t without_readings = 0;  // live trials that do not say whether they were disturbed
   std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
   // A sentence if the readable trials give other rows than the table has of them; or "".

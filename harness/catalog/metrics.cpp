@@ -41,11 +41,19 @@ std::span<const Metric> Metrics() {
       {"exchanges", "exchanges", "exchanges of a step"},
       {"loader_wait_seconds", "s",
        "that a step waits for prepared data, mean over steps of the rank that waits longest"},
+      {"python_seconds", "s",
+       "in parts of the method that are written in Python, waiting for one another included: mean "
+       "per step of rank 0's process; nothing where there are none"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
+      {"final_exact_match", "", "convergence: of questions, answers that are right as a whole"},
       {"steps_to_target", "steps", "convergence: steps until the metric reached the target"},
       {"seconds_to_target", "s",
-       "convergence: training time until the metric reached the target, without evaluation"}};
+       "convergence: training time until the metric reached the target, without evaluation"},
+      {"seconds_to_target_with_evaluation", "s", "convergence: the same with evaluations"},
+      {"epochs_to_target", "epochs",
+       "convergence: how often the training data was gone through until then"},
+      {"samples_to_target", "samples", "convergence: training samples until then, over all ranks"}};
   return kMetrics;
 }
 

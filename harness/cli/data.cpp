@@ -54,6 +54,13 @@ int DataPrepareVerb(Program& program, const DataPrepareRequest& request) {
     arguments.emplace_back(option);
     arguments.push_back(value->string());
   }
+  for (const auto& [option, value] :
+       {std::pair("--window", request.window), std::pair("--stride", request.stride),
+        std::pair("--question", request.question)}) {
+    if (value == 0) continue;
+    arguments.emplace_back(option);
+    arguments.push_back(std::to_string(value));
+  }
   if (request.accept) arguments.emplace_back("--accept");
   return RunSparfuseData(program, std::move(arguments));
 }
@@ -66,6 +73,10 @@ int DataListVerb(Program& program) {
 
 int DataCheckVerb(Program& program, const std::string& name) {
   return RunSparfuseData(program, {"check", FolderNamed(name).string()});
+}
+
+int DataScoreVerb(Program& program, const std::string& name, const fs::path& answers) {
+  return RunSparfuseData(program, {"score", FolderNamed(name).string(), answers.string()});
 }
 
 int DataShowVerb(Program&, const DataShowRequest& request) {

@@ -13,15 +13,18 @@ namespace sparfuse::harness {
 struct DataPrepareRequest {
   std::string name;
   std::filesystem::path from;
-  std::filesystem::path out;         // "": NAME in the data directory
-  std::filesystem::path val_labels;  // of images that lie flat, or ""
-  std::filesystem::path tokenizer;   // of texts; "": words
+  std::filesystem::path out;                 // "": NAME in the data directory
+  std::filesystem::path val_labels;          // of images that lie flat, or ""
+  std::filesystem::path tokenizer;           // of texts; "": words; of questions
+  int window = 0, stride = 0, question = 0;  // of questions, in pieces; 0: BERT's usual ones
   bool accept = false;
 };
 // Each returns kTrialFailed where something is wrong with the data; what, sparfuse_data says.
 int DataPrepareVerb(Program& program, const DataPrepareRequest& request);
 int DataListVerb(Program& program);
 int DataCheckVerb(Program& program, const std::string& name);
+// Prints exact match and F1 of answers against prepared questions.
+int DataScoreVerb(Program& program, const std::string& name, const std::filesystem::path& answers);
 
 struct DataShowRequest {
   std::string name, split = "train";

@@ -274,6 +274,21 @@ void CheckMethod(const TomlFile& file, const std::string& at, const char* key,
   }
 }
 
+void CheckTargets(const TomlFile& file, const std::string& at, const GivenFigure& given,
+                  const Part& part) {
+  const bool convergence = std::ranges::any_of(
+      part.cells, [](const Cell& cell) { return cell.config.kind == TrialKind::kConvergence; });
+  if (!convergence) file.Fail(at, "time_to_target: expected cells of kind \"convergence\"");
+  const bool numbers = given.targets.is_array() && !given.targets.empty() &&
+                       std::ranges::all_of(given.targets, &json::is_number);
+  if (!given.targets.is_null() && !numbers)
+    file.FailValue(at + "/targets", "a list of numbers, at least one");
+  const bool none = std::ranges::none_of(
+      part.cells, [](const Cell& cell) { return cell.config.target.has_value(); });
+  if (given.targets.is_null() && none)
+    file.Fail(at, "time_to_target: expected targets = [...], as no cell has a target");
+}
+
 // What a kind cannot do without, which the file may say for the whole part.
 void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& given,
                 const Part& part, const std::vector<const Cell*>& cells) {
@@ -289,6 +304,7 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& 
   }
   if (kind == "agreement" && given.published.is_null())
     file.Fail(at, "agreement: expected published = { artifacts = ..., networks = ... }");
+  if (kind == "time_to_target") CheckTargets(file, at, given, part);
   if (kind == "ablation" && ValuesOf(cells, "method").size() < 2) {
     file.Fail(at, "ablation: expected cells of two methods or more");
   }
@@ -372,6 +388,10 @@ const std::vector<FigureKind>& FigureKinds() {
       {"convergence",
        "the metric over training time and over steps",
        {"x", "y", "metric", "series"},
+       {}},
+      {"time_to_target",
+       "epochs and seconds that training needs to come to targets, and what makes their ratios",
+       {"targets", "reference", "modelled"},
        {}},
       {"breakdown", "where the time of a step goes", {"published"}, ""},
       {"gantt", "one step of each method, lane by lane, from its spans", {"rank"}, {}},

@@ -66,6 +66,8 @@ struct GivenFigure {
   std::string x, y, metric, series, normalise, reference;
   int rank = 0;
   bool log_y = true;
+  nlohmann::json targets;
+  std::string modelled;  // the id of a part
   nlohmann::json published;
 };
 

@@ -143,6 +143,7 @@ void Resolver::Data() {
                      "expected at least two windows of {}",
                      config_.data, train->second.count, config_.workload, window));
   }
+  prepared_tokens_ = train->second.count;
   prepared_samples_ = train->second.count / window - 1;  // as TextTask begins an epoch within one
 }
 
@@ -179,6 +180,14 @@ void Resolver::Weights() {
 }
 
 std::size_t Resolver::TrainingSamples() const {
+  if (prepared_tokens_ > 0 && StringOption(config_.recipe, "state") == "carried") {
+    const auto columns = static_cast<std::size_t>(config_.workers) *
+                         static_cast<std::size_t>(config_.batch_per_worker);
+    const std::size_t window = workload_->units_per_sample;
+    const std::size_t length =
+        std::max<std::size_t>(prepared_tokens_ / std::max<std::size_t>(columns, 1), 2);
+    return columns * ((length - 1 + window - 1) / window);
+  }
   return prepared_samples_ > 0 ? prepared_samples_ : workload_->training_samples;
 }
 
@@ -415,7 +424,7 @@ void CheckGivenPlan(const CellConfig& config) {
 }
 
 void CheckSparsifierOptions(const CellConfig& config) {
-  if (config.sparsifier == "none" || IsPythonSparsifier(config.sparsifier)) return;
+  if (config.sparsifier == "none" || IsPythonPart(config.sparsifier)) return;
   Compose(config).MakeSparsifier(0);
 }
 

@@ -72,6 +72,7 @@ class Resolver {
   // resolve_method.cpp
   void Method();
   harness::Method FindMethod();
+  void GiveFolder(nlohmann::json& options) const;
   void CheckCollective() const;
   bool HasTransport(const CollectiveDescriptor& collective) const;
   const CollectiveDescriptor* BackendsOwn(const std::string& collective) const;
@@ -97,6 +98,7 @@ class Resolver {
   const GivenKeys& given_;
   const workloads::WorkloadDescriptor* workload_ = nullptr;
   std::size_t prepared_samples_ = 0;  // of prepared data that is there
+  std::size_t prepared_tokens_ = 0;   // of a prepared text
   CellConfig config_;
 };
 

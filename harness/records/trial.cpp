@@ -267,6 +267,30 @@ void CheckTimes(const Trial& trial, const KeyPlace& whole) {
   }
 }
 
+// The elements of a shape; nothing if no tensor has it.
+std::optional<std::int64_t> ElementsOf(const std::vector<std::int64_t>& shape) {
+  double about = 1;
+  std::int64_t elements = 1;
+  for (const std::int64_t side : shape) {
+    about *= static_cast<double>(side);
+    if (side < 0 || about > kMostCount) return std::nullopt;
+    elements *= side;
+  }
+  return elements;
+}
+
+void CheckLayout(const std::vector<LayoutTensor>& tensors, const KeyPlace& whole) {
+  const KeyPlace layout(whole, "layout");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::optional<std::int64_t> elements = ElementsOf(tensors[i].shape);
+    if (elements == tensors[i].numel) continue;
+    const KeyPlace place(layout, std::to_string(i));
+    if (!elements) KeyPlace(place, "shape").Expected(tensors[i].shape, "sides of a tensor");
+    KeyPlace(place, "numel")
+        .Expected(tensors[i].numel, fmt::format("{}, the elements of its shape", *elements));
+  }
+}
+
 // Takes out of what an earlier program recorded the members that have another form by now, and
 // gives those that it lacks their initial values. needed: keys that are there together or not at
 // all.
@@ -348,6 +372,7 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   }
   CheckMetrics(trial, place);
   CheckTimes(trial, place);
+  CheckLayout(trial.layout, place);
   CheckConfigAt(KeyPlace(place, "config"), trial.config);
   if (trial.config_hash != ConfigHash(stored.at("config")))
     KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");

@@ -14,6 +14,7 @@
 #include "harness/report/provenance.hpp"
 #include "harness/report/tables/records.hpp"
 #include "harness/report/tables/table.hpp"
+#include "harness/report/time_to_target.hpp"
 #include "harness/wording/numbers.hpp"
 
 namespace sparfuse::harness {
@@ -157,7 +158,7 @@ json SetAsideJson(const CellResult& cell) {
                     {"block", trial->paired_block()},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
-                    {"annotations", trial->annotations}});
+                    {"annotations", trial->WhyLeftOut()}});
   }
   return list;
 }
@@ -253,9 +254,12 @@ json PredictionJson(const PredictionSummary& summary) {
 
 // The entries of a part; one that shows predictions gets those of its cells.
 json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
-                 const std::vector<PartResult>& results, std::size_t i, const Catalog& catalog) {
+                 const std::vector<PartResult>& results, std::size_t i, const Catalog& catalog,
+                 const std::filesystem::path& folder) {
   json figures = parts[i].figures;
   for (json& figure : figures) {
+    if (figure["kind"] == "time_to_target")
+      figure["time_to_target"] = TimeToTargetOf(figure, results, i, folder);
     if (figure["kind"] == "agreement" && figure.contains("published"))
       figure["agreement"] = AgreementOf(figure, results[i], experiment.calibration, catalog);
     if (figure["kind"] != "prediction" || !HasTwins(parts, i)) continue;
@@ -353,7 +357,7 @@ json ExperimentSpec(const Experiment& experiment, const std::vector<Part>& parts
                   {"imported",
                    {{"results", ImportedJson(results[i].imported)},
                     {"table", ToJson(ImportedTable("", results[i].imported))}}},
-                  {"figures", FiguresJson(experiment, parts, results, i, catalog)},
+                  {"figures", FiguresJson(experiment, parts, results, i, catalog, folder)},
                   {"table", TableJson(results[i], catalog)},
                   {"prediction", json()}};
     if (HasTwins(parts, i)) {

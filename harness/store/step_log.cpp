@@ -192,6 +192,22 @@ std::vector<double> RoundSeconds(const StepLog& log) {
   return medians;
 }
 
+std::optional<std::string> UnitOfStepColumn(std::string_view column) {
+  for (const Duration& duration : kDurations) {
+    if (column == duration.name) return "seconds";
+  }
+  for (const Counter& counter : kCounters) {
+    if (column == counter.name) return counter.unit;
+  }
+  if (column == "loader_wait_seconds") return "seconds";
+  if (column == "loss") return "nats";
+  for (const char* plain :
+       {"step", "rank", "measured", "round", "achieved_density", "residual_norm"}) {
+    if (column == plain) return "";
+  }
+  return std::nullopt;
+}
+
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, SeriesByFile& series) {
   struct Row {
@@ -203,32 +219,27 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
     for (const LoggedStep& logged : log[r]) rows.push_back({static_cast<std::int64_t>(r), &logged});
   }
   NpyTable table("every step of every rank");
-  const auto add = [&](const char* name, const char* unit, const auto& of) {
-    table.AddColumn(name, unit, Collect(rows, of));
+  const auto add = [&](const char* name, const auto& of) {
+    table.AddColumn(name, UnitOfStepColumn(name).value(), Collect(rows, of));
   };
-  add("step", "", [](const Row& row) { return row.logged->step; });
-  add("rank", "", [](const Row& row) { return row.rank; });
-  add("measured", "", [](const Row& row) { return row.logged->measured; });
-  add("round", "", [](const Row& row) { return std::int64_t{row.logged->round}; });
-  add("loss", "nats", [](const Row& row) { return row.logged->loss; });
-  if (std::ranges::any_of(rows,
-                          [](const Row& row) { return row.logged->loader_wait_seconds > 0; })) {
-    add("loader_wait_seconds", "seconds",
-        [](const Row& row) { return row.logged->loader_wait_seconds; });
-  }
-  for (const Duration& duration : kDurations) {
-    add(duration.name, "seconds",
-        [&](const Row& row) { return row.logged->record.*duration.member; });
-  }
+  add("step", [](const Row& row) { return row.logged->step; });
+  add("rank", [](const Row& row) { return row.rank; });
+  add("measured", [](const Row& row) { return row.logged->measured; });
+  add("round", [](const Row& row) { return std::int64_t{row.logged->round}; });
+  add("loss", [](const Row& row) { return row.logged->loss; });
+  if (std::ranges::any_of(rows, [](const Row& row) { return row.logged->loader_wait_seconds > 0; }))
+    add("loader_wait_seconds", [](const Row& row) { return row.logged->loader_wait_seconds; });
+  for (const Duration& duration : kDurations)
+    add(duration.name, [&](const Row& row) { return row.logged->record.*duration.member; });
   for (const Counter& counter : kCounters) {
-    add(counter.name, counter.unit, [&](const Row& row) {
+    add(counter.name, [&](const Row& row) {
       return static_cast<std::int64_t>(row.logged->record.*counter.member);
     });
   }
-  add("achieved_density", "", [&](const Row& row) {
+  add("achieved_density", [&](const Row& row) {
     return static_cast<double>(row.logged->record.selected) / context.dense_elements;
   });
-  add("residual_norm", "", [](const Row& row) { return row.logged->record.residual_norm; });
+  add("residual_norm", [](const Row& row) { return row.logged->record.residual_norm; });
   table.Write(directory / "steps.npy");
   series["steps.npy"] = SeriesOf(table);
 }

@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/engine/timeline.hpp"
@@ -42,6 +44,10 @@ std::vector<double> RoundSeconds(const StepLog& log);
 // Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
                 const StepLogContext& context, SeriesByFile& series);
+
+// The unit of a column of steps.npy; "" for one of numbers without a unit. Nothing of a column that
+// WriteSteps does not write.
+std::optional<std::string> UnitOfStepColumn(std::string_view column);
 
 // A step of a rank as it was written, of what its columns hold; what has none is 0.
 LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value);

@@ -1,10 +1,13 @@
 #include "harness/worker/training.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <utility>
 
 #include "core/device/runtime.hpp"
+#include "harness/catalog/python_file.hpp"
+#include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
@@ -105,6 +108,7 @@ void Training::TrainOn(std::uint64_t step) {
   const std::uint64_t dense = composition_.dense_warmup_steps;
   const bool verified = step < kVerifiedSteps || (step >= dense && step - dense < kVerifiedSteps);
   if (verified && engine_->KeepsMass()) mass_.Begin(*engine_);
+  python_before_ = SecondsInPython();
   engine_->BeginStep(step, verified);
   workload_->ClearGradients();
   for (int micro = 0; micro < micro_steps; ++micro) {
@@ -142,6 +146,7 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   log_.push_back(logged);
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
+  python_seconds_ += SecondsInPython() - python_before_;
   if (measured_++ + kTracedSteps >= static_cast<std::size_t>(config_.steps)) {
     traced_.push_back(
         {logged.step, {engine_->timeline().Sorted()}, {engine_->timeline_began_seconds()}});
@@ -154,8 +159,20 @@ void Training::Evaluate(std::uint64_t step) {
   std::int64_t reached = 0;
   double loss = 0;
   if (rank_.rank() == 0) {
+    const auto begun = std::chrono::steady_clock::now();
     const workloads::Evaluation evaluation = workload_->Evaluate(descriptor_.evaluation_samples);
-    evaluations_.push_back({static_cast<std::int64_t>(step) + 1, training_seconds_, evaluation});
+    evaluation_seconds_ += SecondsSince(begun);
+    const std::uint64_t epoch = workload_->StepsPerEpoch();
+    const double epochs =
+        epoch == 0 ? 0 : static_cast<double>(step + 1) / static_cast<double>(epoch);
+    evaluations_.push_back(
+        {.step = static_cast<std::int64_t>(step) + 1,
+         .epoch = epochs,
+         .samples = std::llround(epochs * static_cast<double>(workload_->TrainingSamples())),
+         .seconds = training_seconds_,
+         .seconds_with_evaluation = training_seconds_ + evaluation_seconds_,
+         .learning_rate = workload_->LearningRateAt(step),
+         .evaluation = evaluation});
     loss = evaluation.loss;
     if (config_.target) {
       reached = descriptor_.higher_is_better ? evaluation.metric >= *config_.target
@@ -188,6 +205,10 @@ void Training::Finish(double turn_seconds) {
     outcome.metrics["fibres_missing"] = {
         static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked()), "of fibres"};
   }
+  if (python_seconds_ > 0) {
+    outcome.metrics["python_seconds"] = {python_seconds_ / static_cast<double>(measured_),
+                                         "seconds"};
+  }
   outcome.checks = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
   if (composition_.sparsifier != nullptr) outcome.checks["mass_conserved"] = violations == 0;
   if (engine_->KeepsMass()) outcome.checks["mass_conserved_over_ranks"] = lost_elements_ == 0;
@@ -209,6 +230,8 @@ void Training::Finish(double turn_seconds) {
   WriteSteps(rank_.directory, log, context, outcome.series);
   WriteSpans(rank_.directory, traced, outcome.series);
   if (!evaluations_.empty()) WriteEvaluations(outcome.series);
+  if (const std::string said = workload_->Predictions(); !said.empty())
+    WriteFileDurably(rank_.directory / "predictions.json", said);
   outcome.turn_seconds = turn_seconds + SecondsSince(begun);
   WriteOutcome(rank_.directory, ToJson(outcome), facts);
 }
@@ -243,25 +266,32 @@ void Training::AddConvergence(MetricValues& metrics) const {
   if (reached_target_) {
     metrics["steps_to_target"] = {static_cast<double>(last.step), "steps"};
     metrics["seconds_to_target"] = {last.seconds, "seconds"};
+    metrics["seconds_to_target_with_evaluation"] = {last.seconds_with_evaluation, "seconds"};
+    metrics["epochs_to_target"] = {last.epoch, "epochs"};
+    metrics["samples_to_target"] = {static_cast<double>(last.samples), "samples"};
   }
+  if (last.evaluation.exact_match)
+    metrics["final_exact_match"] = {*last.evaluation.exact_match, "exact match"};
   if (const auto baseline = workload_->UnigramBaseline())
     metrics["unigram_baseline"] = {*baseline, unit};
 }
 
 void Training::WriteEvaluations(SeriesByFile& series) const {
-  std::vector<std::int64_t> steps;
-  std::vector<double> seconds, metrics, losses;
-  for (const EvaluatedStep& evaluated : evaluations_) {
-    steps.push_back(evaluated.step);
-    seconds.push_back(evaluated.seconds);
-    metrics.push_back(evaluated.evaluation.metric);
-    losses.push_back(evaluated.evaluation.loss);
-  }
   NpyTable table("every evaluation");
-  table.AddColumn("step", "", std::move(steps));
-  table.AddColumn("seconds", "seconds", std::move(seconds));
-  table.AddColumn("metric", descriptor_.metric, std::move(metrics));
-  table.AddColumn("loss", "nats", std::move(losses));
+  const auto add = [&]<class Value>(const char* name, const char* unit, const Value& value_of) {
+    std::vector<std::decay_t<decltype(value_of(evaluations_.front()))>> values;
+    for (const EvaluatedStep& evaluated : evaluations_) values.push_back(value_of(evaluated));
+    table.AddColumn(name, unit, std::move(values));
+  };
+  using E = EvaluatedStep;
+  add("step", "", [](const E& e) { return e.step; });
+  add("epoch", "epochs", [](const E& e) { return e.epoch; });
+  add("samples", "samples", [](const E& e) { return e.samples; });
+  add("seconds", "seconds", [](const E& e) { return e.seconds; });
+  add("seconds_with_evaluation", "seconds", [](const E& e) { return e.seconds_with_evaluation; });
+  add("learning_rate", "", [](const E& e) { return e.learning_rate; });
+  add("metric", descriptor_.metric.c_str(), [](const E& e) { return e.evaluation.metric; });
+  add("loss", "nats", [](const E& e) { return e.evaluation.loss; });
   table.Write(rank_.directory / "evaluations.npy");
   series["evaluations.npy"] = SeriesOf(table);
 }

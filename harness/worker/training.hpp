@@ -46,7 +46,11 @@ class Training {
   };
   struct EvaluatedStep {
     std::int64_t step = 0;
-    double seconds = 0;
+    double epoch = 0;
+    std::int64_t samples = 0;
+    double seconds = 0;  // of training
+    double seconds_with_evaluation = 0;
+    double learning_rate = 0;  // of the step before it
     workloads::Evaluation evaluation;
   };
 
@@ -79,9 +83,11 @@ class Training {
   std::uint64_t next_step_ = 0;
   std::size_t measured_ = 0;  // steps
   std::vector<LoggedStep> log_;
-  std::vector<TracedStep> traced_;          // of this rank only, until gathered
-  std::vector<EvaluatedStep> evaluations_;  // rank 0
+  std::vector<TracedStep> traced_;                 // of this rank only, until gathered
+  std::vector<EvaluatedStep> evaluations_;         // rank 0
+  double python_before_ = 0, python_seconds_ = 0;  // in the process: of the step, of measured ones
   double training_seconds_ = 0;
+  double evaluation_seconds_ = 0;  // rank 0
   bool reached_target_ = false;
 };
 

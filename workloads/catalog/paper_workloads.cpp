@@ -85,6 +85,14 @@ void AddConvolutional(std::vector<WorkloadDescriptor>& table) {
           ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 16},
           recipe),
       kBatch, kCifar, "resnet-small")));
+  table.push_back(Normalised(MadeUp(
+      ImageWorkload(
+          "resnet20-half-cifar10",
+          "ResNet-20 of half the width for CIFAR-10, for processors; 2,000 images evaluate it",
+          ResnetSize{.data = kCifar10Images, .blocks = {3, 3, 3}, .bottleneck = false, .width = 8},
+          recipe),
+      kBatch, kCifar, "resnet-small")));
+  table.back().evaluation_samples = 2000;
   for (const Images& data : kDataSets) {
     const bool large = data.size.image > 100;
     for (const Depth& depth : resnets) {

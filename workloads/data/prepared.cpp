@@ -120,6 +120,7 @@ PreparedMeta ReadPreparedMeta(const fs::path& folder) {
     meta.tokens = content.value("tokens", "");
     meta.vocabulary = content.value("vocabulary_size", std::size_t{0});
     meta.token_bytes = content.value("token_bytes", std::size_t{0});
+    meta.window = content.value("window", std::size_t{0});
     for (const auto& [name, split] : content.at("splits").items()) {
       PreparedMeta::Split& made = meta.splits[name];
       made.count = split.at("count").get<std::size_t>();
@@ -152,9 +153,11 @@ PreparedData::PreparedData(const fs::path& folder)
       }
       return mapped;
     };
-    if (meta_.kind == "images") {
+    if (meta_.kind == "images" || meta_.kind == "questions") {
       made.index = open("index", true, 8 * (split.count + 1));
-      made.labels = open("labels", true, 2 * split.count);
+      if (meta_.kind == "images") made.labels = open("labels", true, 2 * split.count);
+      if (const auto key = split.files.find("json"); key != split.files.end())
+        made.key = open("json", true, key->second.bytes);
       made.sums = open("sums", true, 4 * split.count);
       made.records = open("records", false, 0);
     } else {
@@ -208,6 +211,11 @@ std::span<const std::uint8_t> PreparedData::Record(std::string_view split,
                          " to " + std::to_string(end) + ") is not what was prepared");
   }
   return record;
+}
+
+std::string_view PreparedData::Key(std::string_view split) const {
+  const auto bytes = SplitOf(split).key.bytes();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 void PreparedData::CopyTokens(std::string_view split, std::size_t begin,

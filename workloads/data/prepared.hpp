@@ -5,7 +5,8 @@
 // holds, with size and CRC-32 of every file; `id` is the SHA-256 of its canonical JSON, and hence
 // of the whole data set wherever it came from. Of images SPLIT.records (all records end to end),
 // SPLIT.index (u64 offsets, count + 1), SPLIT.labels (u16) and SPLIT.sums (u32, a record's CRC-32);
-// of texts SPLIT.tokens (u16 or u32). Little-endian.
+// of texts SPLIT.tokens (u16 or u32); of questions records, index and sums as of images, and
+// test.json, what scoring needs (harness/data/sparfuse_data/squad.py). Little-endian.
 #pragma once
 
 #include <cstddef>
@@ -50,19 +51,20 @@ class MappedFile {
 // to do where there is none, it is of another format, or its id is not its content's.
 struct PreparedMeta {
   std::string id;
-  std::string kind;    // "images" or "text"
+  std::string kind;    // "images", "text" or "questions"
   std::string coding;  // images: "files" (JPEG, or binary PPM) or "planes" (shape, CHW bytes)
   std::vector<std::size_t> shape;
   std::vector<std::string> classes;  // in the order of their numbers
   std::string tokens;                // of texts: what a token is, "words"
   std::size_t vocabulary = 0;
   std::size_t token_bytes = 0;
+  std::size_t window = 0;  // of questions: pieces
   struct File {
     std::uint64_t bytes = 0;
     std::uint32_t crc32 = 0;
   };
   struct Split {
-    std::size_t count = 0;              // images or tokens
+    std::size_t count = 0;              // images, tokens or windows
     std::map<std::string, File> files;  // by extension
   };
   std::map<std::string, Split> splits;
@@ -90,16 +92,18 @@ class PreparedData {
   // Split is "train" or the evaluations'.
   std::size_t count(std::string_view split) const { return SplitOf(split).count; }
   std::uint16_t Label(std::string_view split, std::size_t image) const;
-  // An image's record. Throws Error{kData} where its bytes are not what was prepared. Cost: a
-  // CRC-32 of it.
+  // The record of an image or a window. Throws Error{kData} where its bytes are not what was
+  // prepared. Cost: a CRC-32 of it.
   std::span<const std::uint8_t> Record(std::string_view split, std::size_t image) const;
+  // Of questions: the JSON that scoring needs.
+  std::string_view Key(std::string_view split) const;
   // Tokens [begin, begin + out.size()) of a text.
   void CopyTokens(std::string_view split, std::size_t begin, std::span<std::int64_t> out) const;
 
  private:
   struct Split {
     std::size_t count = 0;
-    MappedFile records, index, labels, sums, tokens;
+    MappedFile records, index, labels, sums, tokens, key;
   };
   const Split& SplitOf(std::string_view name) const;
 

@@ -39,13 +39,22 @@ Sampler::Sampler(const Config& config)
                        " samples (workers * accumulation * batch_per_worker), the training data "
                        "has " +
                        std::to_string(config.samples));
+  if (config.columns > 0) {
+    SPARFUSE_REQUIRE(config.columns == per_step && config.accumulation == 1,
+                     "recipe: state = \"carried\": a step takes " + std::to_string(per_step) +
+                         " windows; expected as many as the text has columns, " +
+                         std::to_string(config.columns) + ", and accumulation = 1");
+    permutation_.resize(config.columns);
+    return;
+  }
   permutation_.resize(config.wrap ? wrapped : config.samples);
 }
 
 std::span<const std::uint32_t> Sampler::Batch(std::uint64_t step, int micro_step) {
   const std::uint64_t epoch = EpochOf(step);
   if (epoch != permuted_epoch_) {
-    const std::span<std::uint32_t> all = std::span(permutation_).first(config_.samples);
+    const std::span<std::uint32_t> all =
+        std::span(permutation_).first(std::min(config_.samples, permutation_.size()));
     std::iota(all.begin(), all.end(), 0u);
     const std::uint64_t key = RandomBits(config_.seed, epoch);
     for (std::size_t i = all.size(); i > 1; --i) {
@@ -54,6 +63,16 @@ std::span<const std::uint32_t> Sampler::Batch(std::uint64_t step, int micro_step
     for (std::size_t i = all.size(); i < permutation_.size(); ++i)
       permutation_[i] = all[(i - all.size()) % all.size()];
     permuted_epoch_ = epoch;
+  }
+  if (config_.columns > 0) {
+    const std::uint64_t window = step % steps_per_epoch_;
+    const auto mine =
+        std::span<const std::uint32_t>(permutation_)
+            .subspan(static_cast<std::size_t>(config_.rank) * config_.batch, config_.batch);
+    windows_.clear();
+    for (const std::uint32_t column : mine)
+      windows_.push_back(static_cast<std::uint32_t>(window * config_.columns + column));
+    return windows_;
   }
   const auto accumulation = static_cast<std::size_t>(config_.accumulation);
   const std::size_t parts = static_cast<std::size_t>(config_.world) * accumulation;

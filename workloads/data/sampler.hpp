@@ -17,6 +17,10 @@ std::uint64_t RandomBits(std::uint64_t key, std::uint64_t index);
 // ranks have equally many steps. The remainder of an epoch is dropped, or with `wrap` makes a
 // smaller last step: the epoch's first samples join it until it divides among ranks and
 // micro-steps.
+//
+// With `columns`, samples are the windows of that many columns of a text: number w * columns + c is
+// window w of column c. Step s of an epoch takes window s of every column; the columns are permuted
+// by epoch and dealt to ranks.
 class Sampler {
  public:
   struct Config {
@@ -27,10 +31,11 @@ class Sampler {
     int accumulation = 1;
     std::uint64_t seed = 0;
     bool wrap = false;
+    std::size_t columns = 0;  // of a text that is read on; 0: samples have no order
   };
 
   // Throws Error{kConfig} unless 0 <= rank < world, accumulation >= 1, batch >= 1 and the samples
-  // suffice for one step.
+  // suffice for one step; columns are those of one step.
   explicit Sampler(const Config& config);
 
   std::uint64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
@@ -45,7 +50,8 @@ class Sampler {
   Config config_;
   std::uint64_t steps_per_epoch_ = 0;
   std::uint64_t permuted_epoch_;
-  std::vector<std::uint32_t> permutation_;
+  std::vector<std::uint32_t> permutation_;  // of samples, or of columns
+  std::vector<std::uint32_t> windows_;      // of a step, where there are columns
 };
 
 }  // namespace sparfuse::workloads

@@ -1,14 +1,16 @@
 // Runs LSTM language models forward: an embedding, recurrent layers that start each window from
-// zero, and a linear layer.
+// zero or from where the last one ended, and a linear layer.
 //
 // Source: S. Hochreiter and J. Schmidhuber, Neural Computation 1997; W. Zaremba et al., "Recurrent
 // Neural Network Regularization", 2014 (the stacked form, and where it drops).
-// Deviations: no state is carried from one window to the next, as samples are permuted. In bfloat16
-// the recurrent layers stay in float32: autocast would compute cuDNN's in float16, whatever its
-// type. Parameters lie as the gradients do and not as cuDNN wants them, which copies those of a
-// layer together in every forward pass, within its time; nn.LSTM keeps them so. For 66 million
-// parameters that is estimated at 0.1 to 0.3 ms (4.8 TB/s), not measured.
+// Deviations: in bfloat16 the recurrent layers stay in float32: autocast would compute cuDNN's in
+// float16, whatever its type. Parameters lie as the gradients do and not as cuDNN wants them, which
+// copies those of a layer together in every forward pass, within its time; nn.LSTM keeps them so.
+// For 66 million parameters that is estimated at 0.1 to 0.3 ms (4.8 TB/s), not measured.
+#include <array>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "workloads/models/forward_pass.hpp"
@@ -42,12 +44,23 @@ ForwardPass Build(const LstmSize& size, const ParameterSet& parameters) {
   return [=](const at::Tensor& tokens, Dropout& dropout) {
     const at::Tensor zero = at::zeros({1, tokens.size(0), hidden}, embedding.options());
     at::Tensor x = at::embedding(embedding, tokens);
+    const bool goes_on = dropout.state != nullptr && dropout.state->size() == layers.size() &&
+                         dropout.state->front()[0].size(1) == tokens.size(0);
+    std::vector<std::array<at::Tensor, 2>> left;
     for (const std::vector<at::Tensor>& layer : layers) {
       const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-      x = std::get<0>(at::lstm(dropout(x, probability), {zero, zero}, layer, /*has_biases=*/true,
-                               /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true,
-                               /*bidirectional=*/false, /*batch_first=*/true));
+      at::Tensor state = zero, cell = zero;
+      if (goes_on) {
+        state = (*dropout.state)[left.size()][0];
+        cell = (*dropout.state)[left.size()][1];
+      }
+      std::tie(x, state, cell) =
+          at::lstm(dropout(x, probability), {state, cell}, layer, /*has_biases=*/true,
+                   /*num_layers=*/1, /*dropout=*/0.0, /*train=*/true, /*bidirectional=*/false,
+                   /*batch_first=*/true);
+      left.push_back({state.detach(), cell.detach()});
     }
+    if (dropout.state != nullptr) *dropout.state = std::move(left);
     return Linear(dropout(x, probability), decoder);
   };
 }

@@ -89,6 +89,10 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
                    "up to 15 degrees too; imagenet takes a random part and flips, and tests on "
                    "the centre; vit tests on the whole image squashed; by-size: cifar up to 64 "
                    "pixels, else imagenet"),
+      ChoiceOption("state", defaults.state, {"zero", "carried"},
+                   "where recurrent layers begin a window: from zero, windows being permuted, or "
+                   "from where the last one ended: the text is cut into as many columns as samples "
+                   "of a step, which are read from their beginning in each epoch"),
       ChoiceOption("metric_form", defaults.metric_form, {"samples", "as-shipped"},
                    "how prepared data is evaluated: each sample or token once, or as the published "
                    "programs do, accuracy as the mean over ranks and batches of a batch's, "
@@ -175,6 +179,7 @@ Recipe RecipeFrom(const Options& options) {
   recipe.initial_values = StringOption(options, "initial_values");
   recipe.attention_dropout = DoubleOption(options, "attention_dropout");
   recipe.augmentation = StringOption(options, "augmentation");
+  recipe.state = StringOption(options, "state");
   recipe.metric_form = StringOption(options, "metric_form");
   BoundariesOf(recipe.boundaries);
   try {

@@ -40,6 +40,7 @@ struct Recipe {
   double attention_dropout = 0;
   std::string augmentation = "by-size";
   std::string metric_form = "samples";
+  std::string state = "zero";
 };
 
 // The options that a recipe takes, with `defaults` as defaults.

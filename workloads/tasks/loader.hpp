@@ -12,7 +12,6 @@ namespace sparfuse::workloads {
 
 struct LoadedBatch {
   Batch batch;  // in host memory
-  std::size_t samples = 0;
   std::uint64_t dropout_seed = 0;
 };
 

@@ -223,6 +223,8 @@ std::unique_ptr<Task> Text(std::shared_ptr<const PreparedData> data,
   TextSource source{stream("train"), stream(data->evaluation_split()), data->vocabulary()};
   source.window = config.units_per_sample;
   source.to_the_end = true;
+  if (config.recipe.state == "carried")
+    source.columns = config.batch * static_cast<std::size_t>(config.world);
   if (config.recipe.metric_form == "as-shipped")
     source.one_of = static_cast<std::size_t>(config.world);
   return MakeTextTask(std::move(source), std::move(logits));
@@ -247,6 +249,8 @@ std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,
                                std::to_string(data->classes()));
           return std::make_unique<PreparedImages>(kDigits, std::move(data), std::move(config),
                                                   std::move(logits));
+        } else if constexpr (std::is_same_v<Family, BertSize>) {
+          return MakeWindowTask(std::move(data), family, std::move(logits));
         } else {
           return Text(std::move(data), config, std::move(logits));
         }

@@ -22,6 +22,8 @@ struct Batch {
   // What the logits are compared with: classes [batch], tokens [batch * window], or an answer's
   // first and last word [2, batch]; int64.
   at::Tensor targets;
+  // Of texts that are read on: whether columns begin here, and no state is carried into it.
+  bool begins = false;
 };
 
 class Task {
@@ -43,6 +45,8 @@ class Task {
   // See TrainingWorkload. Runs without a graph.
   virtual Evaluation Evaluate(std::size_t max_samples) = 0;
   virtual std::optional<double> UnigramBaseline() const = 0;
+  // See TrainingWorkload.
+  virtual std::string Predictions() const { return ""; }
 };
 
 // Of all of them: `logits` takes a batch in host memory or on its own device, and gives float32.
@@ -61,6 +65,9 @@ struct TextSource {
   std::size_t window = kTextWindow;
   bool to_the_end = false;  // a whole evaluation has a last window that is not full
   std::size_t one_of = 1;   // evaluated is one window of so many, at random
+  // In so many columns the training text is read from its beginning in each epoch, the state of
+  // recurrent layers going on; 0: in windows at random, each from zero.
+  std::size_t columns = 0;
 };
 TextSource SourceOf(TextSet text);
 
@@ -86,6 +93,11 @@ struct PreparedTaskConfig {
   int threads = 1;        // that decode a batch
   std::size_t units_per_sample = 1;
 };
+
+// Questions of prepared data, in windows of word pieces; windows without the answer have both its
+// ends at the first piece. Evaluates F1 and exact match as SQuAD 1.1 does (answer_score.hpp).
+std::unique_ptr<Task> MakeWindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size,
+                                     ForwardPass logits);
 
 // Images or texts of a prepared folder, in the form that the model of `size` takes.
 std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,

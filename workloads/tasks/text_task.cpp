@@ -1,6 +1,8 @@
 // Predicts the next token of a text: trains on windows of its first part, and tests on the rest.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -13,12 +15,13 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 32;
+constexpr std::size_t kEvaluationColumns = 10;  // as PyTorch's example of a language model
 
 class TextTask final : public Task {
  public:
   TextTask(TextSource text, ForwardPass logits)
       : text_(std::move(text)), window_(text_.window), logits_(std::move(logits)) {
-    if (text_.train.size < 2 * window_ || text_.test.size <= window_) {
+    if (text_.train.size < 2 * std::max(window_, text_.columns) || text_.test.size <= window_) {
       SPARFUSE_THROW(kData, "text: " + std::to_string(text_.train.size) + " training tokens and " +
                                 std::to_string(text_.test.size) +
                                 " of test are too few for windows of " + std::to_string(window_));
@@ -27,9 +30,17 @@ class TextTask final : public Task {
 
   // The first window of an epoch starts at one of the first `window` tokens, and the last token
   // predicted has to exist whichever that is.
-  std::size_t training_samples() const override { return (text_.train.size - window_) / window_; }
+  std::size_t training_samples() const override {
+    if (text_.columns > 0) return text_.columns * WindowsOfColumn(text_.train, text_.columns);
+    return (text_.train.size - window_) / window_;
+  }
 
   Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) const override {
+    if (text_.columns > 0) {
+      std::vector<std::size_t> columns;
+      for (const std::uint32_t sample : samples) columns.push_back(sample % text_.columns);
+      return WindowsAt(text_.train, text_.columns, columns, samples.front() / text_.columns);
+    }
     const std::size_t start = RandomBits(epoch_key, 0) % window_;
     std::vector<std::size_t> begins;
     for (const std::uint32_t sample : samples) begins.push_back(start + sample * window_);
@@ -37,6 +48,10 @@ class TextTask final : public Task {
   }
 
   at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    if (text_.columns > 0) {
+      if (batch.begins) state_.clear();
+      dropout.state = &state_;
+    }
     return BatchLoss(batch, at::Reduction::Mean, dropout);
   }
 
@@ -46,6 +61,7 @@ class TextTask final : public Task {
     const std::size_t predicted = text_.test.size - 1;
     const std::size_t available = predicted / window_;
     const std::size_t total = max_samples == 0 ? available : std::min(available, max_samples);
+    if (text_.columns > 0) return EvaluateColumns(max_samples);
     if (text_.one_of > 1) return EvaluatePart(available);
     const std::size_t rest = text_.to_the_end && total == available ? predicted % window_ : 0;
     double loss = 0;
@@ -97,6 +113,42 @@ class TextTask final : public Task {
     return {std::exp(loss), loss, evaluated};
   }
 
+  // Windows of a column, the last of which may not be full.
+  std::size_t WindowsOfColumn(const TokenStream& stream, std::size_t columns) const {
+    return (stream.size / columns - 1 + window_ - 1) / window_;
+  }
+
+  // The window-th window of these columns; what is left over behind the last column is not read.
+  Batch WindowsAt(const TokenStream& stream, std::size_t columns,
+                  const std::vector<std::size_t>& chosen, std::size_t window) const {
+    const std::size_t length = stream.size / columns;  // of a column
+    std::vector<std::size_t> begins;
+    for (const std::size_t column : chosen) begins.push_back(column * length + window * window_);
+    Batch batch = Windows(stream, begins, std::min(window_, length - 1 - window * window_));
+    batch.begins = window == 0;
+    return batch;
+  }
+
+  // A fixed number of columns, so that the perplexity depends on no batch.
+  Evaluation EvaluateColumns(std::size_t max_samples) const {
+    const std::size_t columns = std::min(kEvaluationColumns, text_.test.size / (window_ + 1));
+    std::size_t windows = WindowsOfColumn(text_.test, columns);
+    if (max_samples > 0) windows = std::clamp(max_samples / columns, std::size_t{1}, windows);
+    std::vector<std::size_t> all(columns);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::vector<std::array<at::Tensor, 2>> state;
+    double loss = 0, tokens = 0;
+    for (std::size_t window = 0; window < windows; ++window) {
+      const Batch batch = WindowsAt(text_.test, columns, all, window);
+      Dropout none;
+      none.state = &state;
+      loss += BatchLoss(batch, at::Reduction::Sum, none).item<double>();
+      tokens += static_cast<double>(batch.targets.numel());
+    }
+    loss /= tokens;
+    return {std::exp(loss), loss, windows * columns};
+  }
+
   double SumOfLosses(const std::vector<std::size_t>& begins, std::size_t window) const {
     Dropout none;
     return BatchLoss(Windows(text_.test, begins, window), at::Reduction::Sum, none).item<double>();
@@ -129,6 +181,7 @@ class TextTask final : public Task {
   TextSource text_;
   std::size_t window_;
   ForwardPass logits_;
+  mutable std::vector<std::array<at::Tensor, 2>> state_;  // of training
 };
 
 }  // namespace

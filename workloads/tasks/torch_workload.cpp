@@ -63,6 +63,9 @@ ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* da
         } else if constexpr (requires { family.vocabulary; }) {
           if (data != nullptr) family.vocabulary = static_cast<std::int64_t>(data->vocabulary());
         }
+        // BERT's rows are padded with ones that no text has, as the papers' program pads them.
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(family)>, BertSize>)
+          family.vocabulary = (family.vocabulary + 7) / 8 * 8;
       },
       size);
   return size;
@@ -76,6 +79,13 @@ std::shared_ptr<const PreparedData> OpenData(const WorkloadDescriptor& descripto
   data->CheckId(config.data_id);
   data->CheckFits(descriptor.name, descriptor.kind_of_data);
   return data;
+}
+
+// Columns of a text that is read on: the samples of a step.
+std::size_t ColumnsOf(const WorkloadDescriptor& descriptor, const WorkloadConfig& config) {
+  const std::size_t batch =
+      config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
+  return batch * static_cast<std::size_t>(config.world);
 }
 
 // What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
@@ -99,6 +109,10 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const Model
     const Autocast autocast(device.type(), precision);
     return model(inputs, dropout).to(at::kFloat);
   };
+  if (recipe.state == "carried" && !std::holds_alternative<LstmSize>(size)) {
+    SPARFUSE_THROW(kConfig, "recipe: state = \"carried\" with workload " + descriptor.name +
+                                ": expected one with recurrent layers");
+  }
   if (prepared != nullptr) {
     const std::size_t batch =
         config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
@@ -162,7 +176,10 @@ class TorchWorkload final : public TrainingWorkload {
                   .world = config.world,
                   .accumulation = config.accumulation,
                   .seed = RandomBits(config.seed, kPermutationStream),
-                  .wrap = recipe_.remainder == "wrap"}),
+                  .wrap = recipe_.remainder == "wrap",
+                  .columns = data_ != nullptr && recipe_.state == "carried"
+                                 ? ColumnsOf(descriptor, config)
+                                 : 0}),
         course_{config.total_steps, static_cast<double>(sampler_.steps_per_epoch()), config.world},
         plateau_(recipe_) {
     if (data_ == nullptr && task_->training_samples() != descriptor.training_samples) {
@@ -265,10 +282,15 @@ class TorchWorkload final : public TrainingWorkload {
     }
     if (recipe_.clip_norm > 0) Clip();
     optimizer_->Step(parameters_.flat().mutable_data_ptr<float>(), parts_, step,
-                     plateau_.factor() * LearningRate(recipe_, step, course_));
+                     LearningRateAt(step));
   }
 
   void Observe(double loss) override { plateau_.Observe(loss); }
+  std::uint64_t TrainingSamples() const override { return task_->training_samples(); }
+  std::uint64_t StepsPerEpoch() const override { return sampler_.steps_per_epoch(); }
+  double LearningRateAt(std::uint64_t step) const override {
+    return plateau_.factor() * LearningRate(recipe_, step, course_);
+  }
   double TakeLoaderWait() override { return loader_ ? loader_->TakeWaited() : 0; }
 
   std::vector<float> Statistics() override {
@@ -307,6 +329,7 @@ class TorchWorkload final : public TrainingWorkload {
   }
 
   std::optional<double> UnigramBaseline() const override { return task_->UnigramBaseline(); }
+  std::string Predictions() const override { return task_->Predictions(); }
 
  private:
   // What a forward pass needs beside the parameters, on the device.
@@ -361,16 +384,17 @@ class TorchWorkload final : public TrainingWorkload {
   LoadedBatch Load(std::uint64_t step, int micro_step) {
     const std::span<const std::uint32_t> samples = sampler_.Batch(step, micro_step);
     const std::uint64_t epoch_key = RandomBits(epoch_seed_, sampler_.EpochOf(step));
-    return {task_->MakeBatch(samples, epoch_key), samples.size(), DropoutSeed(samples, epoch_key)};
+    return {task_->MakeBatch(samples, epoch_key), DropoutSeed(samples, epoch_key)};
   }
 
   Prepared Make(std::uint64_t step, int micro_step, const std::vector<DroppedFrom>& ahead) {
     const LoadedBatch made = loader_ ? loader_->Take(step, micro_step) : Load(step, micro_step);
-    if (full_batch_ == 0) full_batch_ = made.samples;
-    const bool as_before = made.samples == full_batch_;
+    if (full_batch_.empty()) full_batch_ = made.batch.inputs.sizes().vec();
+    const bool as_before = made.batch.inputs.sizes() == full_batch_;
     return {step,
             micro_step,
-            {CopyTo(device_, made.batch.inputs), CopyTo(device_, made.batch.targets)},
+            {CopyTo(device_, made.batch.inputs), CopyTo(device_, made.batch.targets),
+             made.batch.begins},
             Dropout(made.dropout_seed, device_, as_before ? ahead : std::vector<DroppedFrom>())};
   }
 
@@ -419,9 +443,9 @@ class TorchWorkload final : public TrainingWorkload {
   Sampler sampler_;
   const Course course_;
   Plateau plateau_;
-  std::vector<char> decays_;      // by parameter
-  std::size_t full_batch_ = 0;    // samples of the first batch
-  std::optional<Loader> loader_;  // of prepared data
+  std::vector<char> decays_;              // by parameter
+  std::vector<std::int64_t> full_batch_;  // the shape of the first batch's inputs
+  std::optional<Loader> loader_;          // of prepared data
   std::optional<Optimizer> optimizer_;
   std::vector<const float*> averaged_;     // by parameter; null: no gradient this step
   std::vector<Optimizer::Part> parts_;     // of Update

@@ -1,6 +1,7 @@
 // Draws what a forward pass drops, the same on every device; without it the pass is an evaluation.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -49,6 +50,11 @@ class Dropout {
   std::vector<DroppedFrom> asked_;  // drawn ahead, or drawn
   std::vector<at::Tensor> ahead_;
   std::size_t used_ = 0;  // of ahead_
+
+ public:
+  // What recurrent layers begin with and leave behind, [hidden state, cell state] a layer; null:
+  // they begin from zero. Not this object's.
+  std::vector<std::array<at::Tensor, 2>>* state = nullptr;
 };
 
 }  // namespace sparfuse::workloads

@@ -46,6 +46,11 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "local steps keep anchors in host memory, and the parameters lie on a device; "
                    "expected device \"cpu\"");
   }
+  if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
+    SPARFUSE_THROW(kUnsupported,
+                   "feedback from outside works in host memory, and the gradients lie on a device; "
+                   "expected device \"cpu\"");
+  }
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });

@@ -29,8 +29,18 @@ void AddData(CommandLine& line) {
   prepare
       ->add_option("--tokenizer", wanted->tokenizer,
                    "of a text: tokenizer.json, or a folder with vocab.json and merges.txt "
-                   "(default: words)")
+                   "(default: words); of questions: BERT's vocab.txt or tokenizer.json")
       ->check(NotEmpty("a file or a folder"));
+  prepare->add_option("--window", wanted->window, "of questions: pieces of a window (default: 384)")
+      ->check(CLI::Range(1, 65535));
+  prepare
+      ->add_option("--stride", wanted->stride,
+                   "of questions: pieces between two windows (default: 128)")
+      ->check(CLI::Range(1, 65535));
+  prepare
+      ->add_option("--question", wanted->question,
+                   "of questions: pieces of a question that are kept (default: 64)")
+      ->check(CLI::Range(1, 65535));
   prepare->add_flag("--accept", wanted->accept,
                     "take a data set that is not what its name is known for");
   prepare->callback([&line, wanted] {
@@ -47,6 +57,17 @@ void AddData(CommandLine& line) {
   check->add_option("name", *name, "of `sparfuse data list`, or a folder")->required();
   check->callback([&line, name] {
     line.act = [name](Program& program) { return DataCheckVerb(program, *name); };
+  });
+
+  const auto scored = std::make_shared<std::pair<std::string, std::filesystem::path>>();
+  auto* score = verb->add_subcommand(
+      "score", "SQuAD's exact match and F1 of answers, such as a trial's predictions.json");
+  score->add_option("name", scored->first, "of `sparfuse data list`, or a folder")->required();
+  score->add_option("answers", scored->second, "a JSON file, {\"ID\": \"answer\"}")->required();
+  score->callback([&line, scored] {
+    line.act = [scored](Program& program) {
+      return DataScoreVerb(program, scored->first, scored->second);
+    };
   });
 
   const auto shown = std::make_shared<DataShowRequest>();

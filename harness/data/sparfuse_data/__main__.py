@@ -3,12 +3,14 @@
   PYTHONPATH=harness/data python -m sparfuse_data VERB ...
 
   sparfuse_data prepare NAME --from PLACE --out FOLDER [--val-labels FILE] [--tokenizer PLACE]
-                        [--accept]
+                        [--window N] [--stride N] [--question N] [--accept]
       recognises the data set at PLACE by itself and writes its prepared form.
   sparfuse_data list DATA [--json]
       the prepared folders in the folder DATA.
   sparfuse_data check FOLDER
       whether all files are as they were written, and some images can be decoded.
+  sparfuse_data score FOLDER PREDICTIONS
+      SQuAD's exact match and F1 of a JSON file {"ID": "answer"} against prepared questions.
   sparfuse_data weights FILE OUT.safetensors
       weights of PyTorch or safetensors, in one or several files, as one safetensors file.
 
@@ -19,7 +21,7 @@ import argparse
 import json
 import sys
 
-from . import folders, weights
+from . import folders, scoring, weights
 from .errors import DataError
 from .prepare import prepare
 
@@ -54,12 +56,17 @@ def main(arguments):
     verb.add_argument("--out", required=True)
     verb.add_argument("--val-labels")
     verb.add_argument("--tokenizer")
+    for name in ("window", "stride", "question"):
+        verb.add_argument(f"--{name}", type=int)
     verb.add_argument("--accept", action="store_true")
     verb = verbs.add_parser("list")
     verb.add_argument("data")
     verb.add_argument("--json", action="store_true")
     verb = verbs.add_parser("check")
     verb.add_argument("folder")
+    verb = verbs.add_parser("score")
+    verb.add_argument("folder")
+    verb.add_argument("predictions")
     verb = verbs.add_parser("weights")
     verb.add_argument("file")
     verb.add_argument("out")
@@ -67,7 +74,11 @@ def main(arguments):
     try:
         if asked.verb == "prepare":
             prepare(asked.name, asked.place, asked.out, labels=asked.val_labels,
-                    tokenizer=asked.tokenizer, accept=asked.accept)
+                    tokenizer=asked.tokenizer, accept=asked.accept,
+                    windows={name: value for name in ("window", "stride", "question")
+                             if (value := getattr(asked, name)) is not None})
+        elif asked.verb == "score":
+            print(json.dumps(scoring.score(asked.folder, asked.predictions)))
         elif asked.verb == "weights":
             weights.prepare(asked.file, asked.out)
         elif asked.verb == "list":

@@ -1,10 +1,10 @@
 """Reads CIFAR-10 and CIFAR-100 as their authors give them: pickles of Python 2, or binary files."""
 
-import contextlib
 import io
 import pathlib
 import pickle
 import tarfile
+import zlib
 
 from .errors import DataError
 from .images import Entry, Images
@@ -26,6 +26,9 @@ _BINARY = {
                           "test": ["test_batch.bin"]}, "batches.meta.txt", 1),
     "CIFAR-100, binary": ({"train": ["train.bin"], "test": ["test.bin"]}, "fine_label_names.txt", 2),
 }
+# All of these files.
+_NAMES = {name for splits, meta, *_ in (*_PICKLES.values(), *_BINARY.values())
+          for name in (meta, *(name for batch in splits.values() for name in batch))}
 
 
 class _OfArrays(pickle.Unpickler):
@@ -46,21 +49,26 @@ def _unpickle(data, place):
 
 
 class _Files:
-    """Files of a folder, or of a tar (compressed or not), by name."""
+    """Files of a folder, or of a tar (compressed or not), by name. What a tar has of CIFAR is unpacked
+    once, as compressed ones can only be read from their beginning."""
 
     def __init__(self, place):
-        self.place, self.folder, self.members = place, None, {}
+        self.place, self.folder, self.members, self.contents = place, None, {}, {}
         if place.is_dir():
             names = [place, *(child for child in place.iterdir() if child.is_dir())]
             self.folder = next((f for f in names if (f / "test_batch").exists() or (f / "test").is_file()
                                 or (f / "test.bin").exists() or (f / "test_batch.bin").exists()), None)
         elif tarfile.is_tarfile(place):
-            with tarfile.open(place) as tar, contextlib.suppress(tarfile.TarError, EOFError):
-                for member in tar:
-                    if member.isfile() and member.size < 300 << 20:
-                        self.members[pathlib.PurePosixPath(member.name).name] = member.name
-                    if len(self.members) > 100:  # no CIFAR has as many
-                        break
+            try:
+                with tarfile.open(place) as tar:
+                    for member in tar:
+                        if member.isfile() and member.size < 300 << 20:
+                            self.members[pathlib.PurePosixPath(member.name).name] = member.name
+                        if len(self.members) > 100:  # no CIFAR has as many
+                            break
+            except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                if _NAMES & set(self.members):
+                    self._cut(error)
 
     def has(self, name):
         return (self.folder / name).is_file() if self.folder else name in self.members
@@ -68,8 +76,20 @@ class _Files:
     def read(self, name):
         if self.folder:
             return (self.folder / name).read_bytes()
-        with tarfile.open(self.place) as tar:
-            return tar.extractfile(self.members[name]).read()
+        if not self.contents:
+            try:
+                with tarfile.open(self.place) as tar:
+                    for member in tar:
+                        base = pathlib.PurePosixPath(member.name).name
+                        if base in _NAMES and self.members.get(base) == member.name:
+                            self.contents[base] = tar.extractfile(member).read()
+            except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                self._cut(error)
+        return self.contents[name]
+
+    def _cut(self, error):
+        raise DataError(f"{self.place}: is no whole archive ({error}); was it downloaded to its end?"
+                        ) from error
 
 
 def _names(files, meta, key):

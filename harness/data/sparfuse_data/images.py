@@ -39,6 +39,7 @@ class Images:
     coding: str = "files"
     shape: tuple = ()
     source: dict = dataclasses.field(default_factory=dict)
+    changed: int = 0  # when the newest file of a folder was written, in nanoseconds
 
     def size(self):
         return sum(entry.size for entries in self.splits.values() for entry in entries)
@@ -142,7 +143,7 @@ def _of_tree(tree, form, read, labels=None):
 
 
 def _walk(top):
-    """Files beneath a folder with their paths; links are followed, each folder once."""
+    """(parts, status, path) of files beneath a folder; links are followed, each folder once."""
     waiting, seen = [(pathlib.Path(top), ())], set()
     while waiting:
         folder, parts = waiting.pop()
@@ -162,19 +163,22 @@ def _walk(top):
                     if entry.is_dir():
                         waiting.append((pathlib.Path(entry.path), here))
                         continue
-                    size = entry.stat().st_size
+                    status = entry.stat()
                 except OSError as error:
                     raise DataError(f"{entry.path}: {error.strerror}; expected an image") from error
-                yield here, size, entry.path
+                yield here, status, entry.path
         if files == 0 and parts:
             raise DataError(f"{folder}: is empty; expected images, or no such folder")
 
 
 def from_folder(place, labels):
-    tree = _Tree(place)
-    for parts, size, path in _walk(place):
-        tree.add(parts, size, path)
-    return _of_tree(tree, "imagefolder", lambda path: pathlib.Path(path).read_bytes(), labels)
+    tree, changed = _Tree(place), 0
+    for parts, status, path in _walk(place):
+        tree.add(parts, status.st_size, path)
+        changed = max(changed, status.st_mtime_ns)
+    found = _of_tree(tree, "imagefolder", lambda path: pathlib.Path(path).read_bytes(), labels)
+    found.changed = changed
+    return found
 
 
 def _without_common_folder(names):
@@ -227,8 +231,13 @@ def _members_of_tar(place, begin=0, size=None):
                 for member in tar:
                     if member.isfile():
                         yield member.name, member.size, member.offset_data
+                end = tar.offset
         except tarfile.TarError as error:
             raise DataError(f"{place}: is no whole tar ({error}); was it copied to its end?") from error
+        file.seek(end)
+        if file.read(512) != bytes(512):  # where tarfile meets anything else it stops and says nothing
+            raise DataError(f"{place}: is no whole tar: at byte {end:,} is neither a member nor a tar's "
+                            "end; was it copied to its end?")
     if size is not None and os.path.getsize(place) < begin + size:
         raise DataError(f"{place}: ends in the middle of a member; was it copied to its end?")
 

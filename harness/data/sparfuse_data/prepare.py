@@ -2,11 +2,12 @@
 
 import collections
 import hashlib
+import json
 import os
 import pathlib
 import time
 
-from . import cifar, images, texts, writing
+from . import cifar, images, squad, texts, wordpiece, writing
 from .errors import DataError
 
 # What data sets of these names have; others of the name are refused unless they are accepted.
@@ -14,12 +15,20 @@ KNOWN = {
     "cifar10": {"classes": 10, "train": 50000, "test": 10000},
     "cifar100": {"classes": 100, "train": 50000, "test": 10000},
     "imagenet": {"classes": 1000, "train": 1281167, "test": 50000},
+    "squad": {"train": 87599, "test": 10570},
     "wikitext2": {"vocabulary": 33278, "train": 2088628, "valid": 217646, "test": 245569},
+}
+# SHA-256 of their files as they are downloaded, of which not even a blank may differ.
+KNOWN_FILES = {
+    "squad": {
+        "train-v1.1.json": "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+        "dev-v1.1.json": "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+    },
 }
 
 
 def recognise(place, labels=None):
-    """Images or Texts of what lies at `place`. Throws DataError that lists what would be known."""
+    """Images, Texts or Questions of what lies at `place`. Throws DataError that lists what would be known."""
     place = pathlib.Path(place)
     if not place.exists():
         raise DataError(f"{place}: is not there; expected the folder or the archive of a data set")
@@ -41,6 +50,8 @@ def recognise(place, labels=None):
         shards = any(name.endswith(".cls") for name, _, _ in _first(images._members_of_tar(tars[0]), 8))
         return (images.from_shards(place, tars) if shards else
                 images.from_tars(place, tars, labels))
+    if found := squad.find(place):
+        return found
     if found := texts.find(place):
         return found
     return images.from_folder(place, labels)
@@ -50,23 +61,33 @@ def _first(items, count):
     return [item for item, _ in zip(items, range(count))]
 
 
-def check_known(name, facts, accept):
-    """Refuses a data set of a well-known name that has other numbers than that one."""
+def check_known(name, facts, accept, files=()):
+    """Refuses a data set of a well-known name that has other numbers, or files of other content, than
+    that one. files: {name: SHA-256}."""
     key = "".join(c for c in name.lower() if c.isalnum())
     known = KNOWN.get(key, {})
     wrong = [f"{what} {facts.get(what, 0):,}, expected {number:,}" for what, number in known.items()
              if facts.get(what) != number]
+    for file, expected in KNOWN_FILES.get(key, {}).items():
+        if file in files and files[file] != expected:
+            wrong.append(f"{file}: SHA-256 {files[file]}, expected {expected}")
     if wrong and not accept:
         raise DataError(f"{name}: has other numbers than the data set of that name: {'; '.join(wrong)}; "
                         "another name, or --accept takes it as it is")
     return wrong
 
 
-def prepare(name, place, out, *, labels=None, tokenizer=None, accept=False, say=print):
-    """Writes the folder `out` and returns its id."""
+def prepare(name, place, out, *, labels=None, tokenizer=None, windows=None, accept=False, say=print):
+    """Writes the folder `out` and returns its id. windows: {"window", "stride", "question"} of
+    questions, in pieces."""
     begun = time.monotonic()
     found = recognise(place, labels)
-    if isinstance(found, images.Images):
+    if windows and not isinstance(found, squad.Questions):
+        raise DataError(f"{place}: holds no questions; expected --window, --stride and --question with "
+                        "SQuAD's form alone")
+    if isinstance(found, squad.Questions):
+        identity = _prepare_questions(name, place, out, found, tokenizer, windows or {}, accept, say)
+    elif isinstance(found, images.Images):
         if tokenizer is not None:
             raise DataError(f"{place}: holds images; expected --tokenizer with a text alone")
         identity = _prepare_images(name, place, out, found, accept, say)
@@ -90,7 +111,7 @@ def _prepare_images(name, place, out, found, accept, say):
             listing.update(f"{split} {entry.label} {entry.name} {entry.size}\n".encode())
     source = {"form": found.form, "place": pathlib.Path(place).name, "listing": listing.hexdigest(),
               **found.source}
-    changed = _changed_at(place, found)
+    changed = max(os.stat(place).st_mtime_ns, found.changed)
     with writing.Folder(out, {**source, "changed": changed}) as folder, \
             writing.naming_full_disks(folder.partial):
         folder.require_space(found.size() + 14 * sum(counts.values()))
@@ -123,16 +144,6 @@ def _prepare_images(name, place, out, found, accept, say):
         return folder.finish(content, source)
 
 
-def _changed_at(place, found):
-    """When the newest of the files was written, for those that can change: a file of a folder."""
-    newest = os.stat(place).st_mtime_ns
-    for entries in found.splits.values():
-        for entry in entries:
-            if isinstance(entry.at, str) and found.form == "imagefolder":
-                newest = max(newest, os.stat(entry.at).st_mtime_ns)
-    return newest
-
-
 def _prepare_texts(name, place, out, found, tokenizer, accept, say):
     source = {"form": found.form, "place": pathlib.Path(place).name,
               "files": {path.name: writing.sums_of(path)["sha256"]
@@ -151,6 +162,10 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
                 say(f"warning: {place}: no <unk> in it: every word of a raw text is a token, and its "
                     "perplexity compares with no published one of words")
         else:
+            if not found.raw and not accept:
+                raise DataError(f"{place}: has <unk> in the place of rare words, which a tokenizer would "
+                                "cut into pieces; expected the raw form of the text, .raw; --accept takes "
+                                "it as it is")
             made, files = texts.tokenizer_of(tokenizer)
             size = made.get_vocab_size()
             facts = {}
@@ -171,4 +186,53 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
         say(f"{place}: {found.form}, a vocabulary of {size:,}, " +
             ", ".join(f"{split['count']:,} tokens of {name}" for name, split in splits.items()))
         content |= {"token_bytes": width, "splits": splits}
+        return folder.finish(content, source)
+
+
+def _prepare_questions(name, place, out, found, tokenizer, windows, accept, say):
+    if tokenizer is None:
+        raise DataError(f"{place}: holds questions; expected --tokenizer FILE, the vocab.txt of the "
+                        "BERT that will be trained")
+    pieces = wordpiece.read(tokenizer)
+    size = {"window": squad.WINDOW, "stride": squad.STRIDE, "question": squad.QUESTION, **windows}
+    if size["window"] < size["question"] + 4 or size["stride"] < 1 or size["question"] < 1:
+        raise DataError(f"--window {size['window']} --stride {size['stride']} --question "
+                        f"{size['question']}: expected room for a question and a piece of its context")
+    if len(pieces) > 65535:
+        raise DataError(f"{tokenizer}: has {len(pieces):,} pieces; expected at most 65,535")
+    counts = {split: len(questions) for split, questions in found.questions.items()}
+    sums = {path.name: writing.sums_of(path)["sha256"] for path in found.files.values()}
+    warnings = check_known(name, counts, accept, sums)
+    say(f"{place}: {found.form}, {counts['train']:,} questions of train, {counts['test']:,} of test, "
+        f"windows of {size['window']} pieces, {size['stride']} apart")
+    for warning in warnings:
+        say(f"warning: {name}: {warning}")
+    source = {"form": found.form, "place": pathlib.Path(place).name, "files": sums}
+    tokenizer_sums = {path.name: writing.sums_of(path)["sha256"] for path in pieces.files}
+    with writing.Folder(out, {**source, **size, "tokenizer": tokenizer_sums}) as folder, \
+            writing.naming_full_disks(folder.partial):
+        progress, behind, splits = writing.Progress(sum(counts.values()), "questions"), 0, {}
+        for split in ("train", "test"):
+            made = squad.Windows(found, split, pieces, **size)
+            writer = writing.RecordsWriter(folder, split, labelled=False)
+            done = writer.count
+            if done:
+                say(f"{split}: goes on behind {done:,} windows that an earlier run wrote")
+            for i, (number, record) in enumerate(made.records()):
+                if i >= done:
+                    writer.add(record)
+                    progress.at(behind + number + 1, writer.size)
+            behind += counts[split]
+            if split == "test":
+                (folder.partial / "test.json").write_text(
+                    json.dumps(squad.key_of(made), ensure_ascii=False), encoding="utf-8")
+            splits[split] = writer.close()
+            splits[split]["questions"] = counts[split] - made.dropped
+            if split == "test":
+                splits[split]["files"]["json"] = writing.sums_of(folder.partial / "test.json")
+            say(f"{split}: {splits[split]['count']:,} windows" + (
+                f"; {made.dropped} questions are left out, as their answers are no whole words there"
+                if made.dropped else ""))
+        content = {"kind": "questions", "tokens": "wordpiece", "vocabulary_size": len(pieces),
+                   "tokenizer": tokenizer_sums, **size, "splits": splits}
         return folder.finish(content, source)

@@ -116,25 +116,19 @@ def word_numbers(texts, split, numbers):
 
 def tokenizer_of(path):
     """A tokenizer: tokenizer.json, or the folder of vocab.json and merges.txt."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        path = _vocabulary_and_merges(path)
     try:
         import tokenizers
     except ImportError as error:
         raise DataError(f"{path}: tokenizers reads it; .venv/bin/pip install tokenizers brings "
                         "it") from error
-    path = pathlib.Path(path)
     try:
-        if path.is_dir():
-            vocabulary = next((path / n for n in ("vocab.json", "encoder.json") if (path / n).exists()),
-                              None)
-            merges = next((path / n for n in ("merges.txt", "vocab.bpe") if (path / n).exists()), None)
-            if vocabulary is None or merges is None:
-                raise DataError(f"{path}: expected vocab.json (or encoder.json) and merges.txt (or "
-                                "vocab.bpe)")
-            _check_merges(vocabulary, merges)
+        if isinstance(path, tuple):
+            vocabulary, merges = path
             return tokenizers.ByteLevelBPETokenizer(str(vocabulary), str(merges)), [vocabulary, merges]
         made = tokenizers.Tokenizer.from_file(str(path))
-    except DataError:
-        raise
     except Exception as error:
         raise DataError(f"{path}: is no tokenizer ({error})") from error
     made.no_truncation()
@@ -142,8 +136,20 @@ def tokenizer_of(path):
     return made, [path]
 
 
+def _vocabulary_and_merges(folder):
+    vocabulary = next((folder / n for n in ("vocab.json", "encoder.json") if (folder / n).exists()), None)
+    merges = next((folder / n for n in ("merges.txt", "vocab.bpe") if (folder / n).exists()), None)
+    if vocabulary is None or merges is None:
+        raise DataError(f"{folder}: expected vocab.json (or encoder.json) and merges.txt (or vocab.bpe)")
+    _check_merges(vocabulary, merges)
+    return vocabulary, merges
+
+
 def _check_merges(vocabulary, merges):
-    known = json.loads(vocabulary.read_text(encoding="utf-8"))
+    try:
+        known = json.loads(vocabulary.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{vocabulary}: is no JSON ({error})") from error
     for number, line in enumerate(merges.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("#version") or not line:
             continue

@@ -154,15 +154,16 @@ class RecordsWriter:
 
     FILES = ("records", "index", "labels", "sums")
 
-    def __init__(self, folder, split):
+    def __init__(self, folder, split, labelled=True):
         self.folder, self.split = folder, split
+        self.names = [name for name in self.FILES if labelled or name != "labels"]
         self.done = folder.state.get(split, {"count": 0, "bytes": 0})
         self.count, self.size = self.done["count"], self.done["bytes"]
         self.decoded = collections.Counter(self.done.get("decoded", {}))  # why files are not kept
         sizes = dict(zip(self.FILES, (self.size, 8 * (self.count + 1), 2 * self.count,
                                       4 * self.count)))
         self.files = {}
-        for name in self.FILES:
+        for name in self.names:
             path = folder.partial / f"{split}.{name}"
             path.touch()
             file = self.files[name] = open(path, "r+b")
@@ -172,12 +173,13 @@ class RecordsWriter:
             self.files["index"].write(bytes(8))
         self.saved_at, self.saved_size = time.monotonic(), self.size
 
-    def add(self, record, label):
+    def add(self, record, label=None):
         self.files["records"].write(record)
         self.count += 1
         self.size += len(record)
         self.files["index"].write(self.size.to_bytes(8, "little"))
-        self.files["labels"].write(label.to_bytes(2, "little"))
+        if label is not None:
+            self.files["labels"].write(label.to_bytes(2, "little"))
         self.files["sums"].write(zlib.crc32(record).to_bytes(4, "little"))
         if (self.size - self.saved_size >= CHECKPOINT_BYTES or
                 time.monotonic() - self.saved_at >= CHECKPOINT_SECONDS):
@@ -199,7 +201,7 @@ class RecordsWriter:
             file.close()
         return {"count": self.count,
                 "files": {name: sums_of(self.folder.partial / f"{self.split}.{name}")
-                          for name in self.FILES}}
+                          for name in self.names}}
 
 
 class TokensWriter:

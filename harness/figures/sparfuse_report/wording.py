@@ -52,6 +52,7 @@ AXES = {  # what an axis calls what is no metric; a label's {unit} stands where 
     "card_bandwidth": "Bandwidth of a card between nodes",
     "training_time": "Training time",
     "training_steps": "Steps",
+    "training_epochs": "Epochs",
     "since_begin": "Time since the step began on {where}",
     "step": "Time of a step",
     "step_and_rank": "Time of a step and rank",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,7 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
-#include "harness/store/evidence/series_file.hpp"
+#include "harness/store/evidence/held_spans.hpp"
+#include "harness/store/evidence/open_series.hpp"
 #include "harness/store/step_log.hpp"
 #include "workloads/catalog/catalog.hpp"
 
@@ -22,30 +24,30 @@ using nlohmann::json;
 
 constexpr double kMostRelative = 1e-9;
 
-bool AreEqual(double a, double b) {
-  return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b));
+struct MetricOfColumn {
+  const char* metric;
+  std::string_view column;  // of evaluations.npy
+};
+constexpr std::array kEvaluated = {
+    MetricOfColumn{"final_metric", "metric"},
+    MetricOfColumn{"final_loss", "loss"},
+    MetricOfColumn{"steps_to_target", "step"},
+    MetricOfColumn{"seconds_to_target", "seconds"},
+    MetricOfColumn{"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
+    MetricOfColumn{"epochs_to_target", "epoch"},
+    MetricOfColumn{"samples_to_target", "samples"}};
+
+// Columns that are held to something in every row, without a metric of their name.
+bool IsOfEveryRow(std::string_view column) {
+  return column == "step" || column == "rank" || column == "measured" || column == "round" ||
+         column == "achieved_density";
 }
 
-// A series that is open for reading.
-struct OpenSeries {
-  std::string_view bytes;
-  SeriesHeader header;
+// Whether the metric is made of the slowest rank's rows alone.
+bool IsOfTheSlowest(std::string_view column) { return column.ends_with("_seconds"); }
 
-  std::optional<double> Number(const char* column, std::uint64_t row) const {
-    const SeriesColumn* of = header.Find(column);
-    if (of == nullptr || of->type.starts_with("<U")) return std::nullopt;
-    return NumberIn(bytes, header, *of, row);
-  }
-};
-
-// Nothing if the trial has no such file, or one that is no series.
-std::optional<OpenSeries> Open(const std::map<std::string, std::string>& files, const char* name) {
-  const auto found = files.find(name);
-  OpenSeries open;
-  if (found == files.end() || !WhatIsWrongWithSeries(name, found->second, &open.header).empty())
-    return std::nullopt;
-  open.bytes = found->second;
-  return open;
+bool AreEqual(double a, double b) {
+  return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b));
 }
 
 // Of the steps in a file; empty if ranks do not have the same steps.
@@ -132,28 +134,17 @@ double DenseElements(const Trial& trial, const OpenSeries& steps) {
 
 // What the metrics say of evaluations, against evaluations.npy. Takes those that it has looked at
 // out of `open`.
-std::string WhatEvaluationsContradict(const Trial& trial,
-                                      const std::map<std::string, std::string>& files,
+std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& series,
                                       std::set<std::string>& open) {
-  const std::optional<OpenSeries> series = Open(files, "evaluations.npy");
-  if (!series || series->header.rows == 0) return "";
-  const std::uint64_t rows = series->header.rows;
+  const std::uint64_t rows = series.header.rows;
+  if (rows == 0) return "";
   const auto stated = [&](const char* name) {
     const auto metric = trial.metrics.find(name);
     return metric == trial.metrics.end() ? std::nullopt : metric->second.value;
   };
-  for (const SeriesColumn& column : series->header.columns) {
-    for (std::uint64_t row = 0; row < rows; ++row) {
-      if (std::isfinite(series->Number(column.name.c_str(), row).value_or(0))) continue;
-      return fmt::format("evaluations.npy: {} in row {}: expected a number", column.name, row);
-    }
-  }
   // Training ends when the target is reached, so that it is the last evaluation that reached it.
-  for (const auto& [name, column] : {std::pair("final_metric", "metric"),
-                                     {"final_loss", "loss"},
-                                     {"steps_to_target", "step"},
-                                     {"seconds_to_target", "seconds"}}) {
-    const std::optional<double> said = stated(name), last = series->Number(column, rows - 1);
+  for (const auto& [name, column] : kEvaluated) {
+    const std::optional<double> said = stated(name), last = series.Number(column, rows - 1);
     if (!said) continue;
     if (!last || !AreEqual(*said, *last))
       return SaidAndGiven(name, *said, last ? json(*last) : json(), "its evaluations give");
@@ -161,7 +152,7 @@ std::string WhatEvaluationsContradict(const Trial& trial,
   }
   const json target = trial.config.value("target", json());
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
-  const std::optional<double> last = series->Number("metric", rows - 1);
+  const std::optional<double> last = series.Number("metric", rows - 1);
   if (!stated("steps_to_target") || !target.is_number() || workload == nullptr || !last) return "";
   const double wanted = target.get<double>();
   if (workload->higher_is_better ? *last >= wanted : *last <= wanted) return "";
@@ -170,18 +161,43 @@ std::string WhatEvaluationsContradict(const Trial& trial,
                      wanted);
 }
 
-// A measured step took time, and all that is counted of it is a number.
-std::string WhatIsWrongWithSteps(const OpenSeries& series) {
-  const SeriesColumn& measured = *series.header.Find("measured");
+// "" or a measured step that took no time, or less than its parts, which are spans that follow one
+// another.
+std::string WhatIsWrongWithTimes(const OpenSeries& series) {
+  constexpr double kRounding = 1e-6;  // of a card's clock, relative
+  std::vector<const SeriesColumn*> of_step;
+  for (const char* part : kPartsOfAStep) {
+    const SeriesColumn* column = series.header.Find(part);
+    if (column != nullptr && column->type == "<f8") of_step.push_back(column);
+  }
   for (std::uint64_t row = 0; row < series.header.rows; ++row) {
-    if (NumberIn(series.bytes, series.header, measured, row) == 0) continue;
-    for (const SeriesColumn& column : series.header.columns) {
-      const double number = NumberIn(series.bytes, series.header, column, row);
-      const bool is_time = column.name == "step_seconds";
-      if (std::isfinite(number) && (!is_time || number > 0)) continue;
-      return fmt::format("steps.npy: {} = {} in row {}: expected a {}number", column.name, number,
-                         row, is_time ? "positive " : "");
-    }
+    if (series.Number("measured", row) == 0.0) continue;
+    const double step = *series.Number("step_seconds", row);
+    if (step <= 0)
+      return fmt::format("steps.npy: step_seconds = {} in row {}: expected a positive number", step,
+                         row);
+    double parts = 0;
+    for (const SeriesColumn* part : of_step)
+      parts += NumberIn(series.bytes, series.header, *part, row);
+    if (parts <= step * (1 + kRounding)) continue;
+    return fmt::format("steps.npy: step_seconds = {} in row {}: its parts add up to {}", step, row,
+                       parts);
+  }
+  return "";
+}
+
+// "" or how the steps of a trial are not every one of every rank.
+std::string WhatIsMissing(const Trial& trial, const StepLog& log) {
+  if (log.empty()) return "steps.npy: ranks have other steps";
+  const double workers = NumberOf(trial.config, "workers");
+  if (workers > 0 && static_cast<double>(log.size()) != workers)
+    return fmt::format("steps.npy: it has {} rank(s): expected the {:g} of config.workers",
+                       log.size(), workers);
+  const std::vector<LoggedStep>& steps = log.front();
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i].step == steps[i - 1].step + 1) continue;
+    return fmt::format("steps.npy: step {} follows step {}: expected every step", steps[i].step,
+                       steps[i - 1].step);
   }
   return "";
 }
@@ -241,13 +257,11 @@ void HoldToSteps(const Trial& trial, const OpenSeries& series, std::set<std::str
   // Those of before turns are of another form, and count as trials without steps.
   if (trial.schema < kTrialSchema && series.header.Find("round") == nullptr) return;
   made.differs = WhatStepsLack(series);
-  if (made.differs.empty()) made.differs = WhatIsWrongWithSteps(series);
+  if (made.differs.empty()) made.differs = WhatIsWrongWithTimes(series);
   if (!made.differs.empty()) return;
   const StepLog log = LogIn(series);
-  if (log.empty()) {
-    made.differs = "steps.npy: ranks have other steps";
-    return;
-  }
+  made.differs = WhatIsMissing(trial, log);
+  if (!made.differs.empty()) return;
   StepRange range;
   range.ranks = log.size();
   for (const LoggedStep& step : log.front()) {
@@ -263,22 +277,60 @@ void HoldToSteps(const Trial& trial, const OpenSeries& series, std::set<std::str
   made.differs = WhatStepsContradict(trial, series, log, open);
 }
 
-// What trial.json says of a series that is there, against the file.
-std::string WhatSeriesContradict(const Trial& trial,
-                                 const std::map<std::string, std::string>& files) {
-  for (const auto& [file, series] : trial.series) {
-    const auto found = files.find(file);
-    SeriesHeader header;
-    if (found == files.end() || !WhatIsWrongWithSeries(file, found->second, &header).empty())
-      continue;
-    if (static_cast<std::uint64_t>(series.rows) != header.rows)
-      return SaidAndGiven("series." + file + ".rows", series.rows, header.rows, "the file has");
-    for (const auto& [column, unit] : series.units) {
-      if (header.Find(column) == nullptr)
+// What trial.json says of a series that is there, against the file, and numbers in it that cannot
+// be.
+std::string WhatSeriesContradict(const Trial& trial, const OpenSeriesByFile& opened) {
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  for (const auto& [file, series] : opened) {
+    const auto found = trial.series.find(file);
+    if (found == trial.series.end()) continue;
+    const Series& stated = found->second;
+    if (static_cast<std::uint64_t>(stated.rows) != series.header.rows)
+      return SaidAndGiven("series." + file + ".rows", stated.rows, series.header.rows,
+                          "the file has");
+    for (const auto& [column, unit] : stated.units) {
+      if (series.header.Find(column) == nullptr)
         return fmt::format("series.{}.units: {} has no column {}", file, file, column);
     }
+    std::string wrong;
+    if (trial.schema >= kTrialSchema)
+      wrong = WhatIsWrongWithUnits(file, stated, workload == nullptr ? "" : workload->metric);
+    if (wrong.empty()) wrong = WhatIsImpossible(file, series);
+    if (!wrong.empty()) return wrong;
   }
   return "";
+}
+
+// Columns with rows that nothing is made of: those that no metric has, times of ranks that are not
+// the slowest of their step, all evaluations but the last, and spans beside the compute lane.
+std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesByFile& opened,
+                                          const Recomputed& made) {
+  std::vector<std::string> columns;
+  const auto add = [&](const std::string& file, const std::string& column) {
+    columns.push_back(file + ": " + column);
+  };
+  if (const auto steps = opened.find("steps.npy"); steps != opened.end() && made.steps) {
+    for (const SeriesColumn& column : steps->second.header.columns) {
+      if (IsOfEveryRow(column.name)) continue;
+      const bool has_metric = trial.metrics.contains(column.name);
+      if (!has_metric || (IsOfTheSlowest(column.name) && made.steps->ranks > 1))
+        add(steps->first, column.name);
+    }
+  }
+  if (const auto found = opened.find("evaluations.npy"); found != opened.end()) {
+    for (const SeriesColumn& column : found->second.header.columns) {
+      const auto of = std::ranges::find(kEvaluated, column.name, &MetricOfColumn::column);
+      const bool has_metric = of != kEvaluated.end() && trial.metrics.contains(of->metric);
+      if (!has_metric || found->second.header.rows > 1) add(found->first, column.name);
+    }
+  }
+  if (const auto spans = opened.find("spans.npy"); spans != opened.end()) {
+    for (const SeriesColumn& column : spans->second.header.columns) {
+      if (column.name.ends_with("_seconds") || column.name == "bytes")
+        add(spans->first, column.name);
+    }
+  }
+  return columns;
 }
 
 }  // namespace
@@ -295,10 +347,16 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
   for (const auto& [name, metric] : trial.metrics) {
     if (metric.value) open.insert(name);
   }
-  made.differs = WhatSeriesContradict(trial, files);
-  if (made.differs.empty()) made.differs = WhatEvaluationsContradict(trial, files, open);
-  const std::optional<OpenSeries> steps = Open(files, "steps.npy");
-  if (made.differs.empty() && steps) HoldToSteps(trial, *steps, open, made);
+  const OpenSeriesByFile opened = OpenAll(files);
+  made.differs = WhatSeriesContradict(trial, opened);
+  const auto evaluations = opened.find("evaluations.npy");
+  if (made.differs.empty() && evaluations != opened.end())
+    made.differs = WhatEvaluationsContradict(trial, evaluations->second, open);
+  const auto steps = opened.find("steps.npy"), spans = opened.find("spans.npy");
+  if (made.differs.empty() && steps != opened.end()) HoldToSteps(trial, steps->second, open, made);
+  if (made.differs.empty() && made.steps && spans != opened.end() && trial.schema >= kTrialSchema)
+    made.differs = WhatSpansContradict(spans->second, steps->second);
+  made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
   if (!trial.draws.empty()) open.insert("draws");
   made.unchecked.assign(open.begin(), open.end());
   return made;

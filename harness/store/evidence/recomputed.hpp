@@ -24,13 +24,16 @@ struct Recomputed {
   std::string differs;             // "" or the first number that the series do not give; a sentence
   // The metrics that the trial states and that no series gives, by name; "draws" among them.
   std::vector<std::string> unchecked;
+  // Columns of series with rows that no metric of the trial is made of: "steps.npy: summed".
+  std::vector<std::string> columns_of_nothing;
 };
 
 // Whether the trial has numbers that its series should give: it ended well, and is not of others.
 bool HasNumbers(const Trial& trial);
 
 // Times, counts, rounds and results of evaluations. Numbers may differ by 1e-9, relative. Without
-// a layout the density is held to the column of steps.npy.
+// a layout the density is held to the column of steps.npy. A series that the trial lists has no
+// number that cannot be, and spans are those of their steps.
 //
 //   files  content by name; those that are no series of the trial are not looked at.
 Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files);

@@ -75,6 +75,7 @@ TEST(Layers, HaveAsManyParametersAsPublished) {
       {"gpt2-large-wikitext103", 774030080},
       // Y. Idelbayev's ResNet-20 for CIFAR-10, with shortcuts that have no parameters ("0.27M")
       {"resnet20-cifar10", 269722},
+      {"resnet20-half-cifar10", 68050},
       // the planners' arrays in the SAFusion and SSFusion repositories
       {"resnet50-cifar100", 23705252},
       {"resnet101-cifar100", 42697380},

@@ -16,11 +16,13 @@ from sparfuse_report.kinds import (
     scaling,
     sensitivity,
     sweep,
+    time_to_target,
     waiting,
 )
 
 KINDS = {
     "convergence": convergence.convergence,
+    "time_to_target": time_to_target.time_to_target,
     "grouped_bars": grouped.grouped_bars,
     "breakdown": bars.breakdown,
     "gantt": gantt.gantt,

@@ -1,0 +1,369 @@
+#include "harness/report/time_to_target.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/series_file.hpp"
+#include "harness/wording/numbers.hpp"
+#include "workloads/catalog/catalog.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using Rows = std::vector<std::vector<std::string>>;
+
+constexpr std::size_t kPairsForARatio = 3;
+constexpr std::size_t kOlympicFrom = 5;
+constexpr double kOneSided = 0.95;
+
+// What a cell's run of one block says.
+struct TargetRun {
+  std::vector<Evaluated> evaluations;
+  bool timed = true;  // whether its times count
+};
+
+// Empty where the trial has no evaluations, or none that say their epoch.
+std::vector<Evaluated> EvaluationsIn(const std::filesystem::path& directory) {
+  const auto path = directory / "evaluations.npy";
+  std::vector<Evaluated> found;
+  if (!SomethingIsAt(path)) return found;
+  const std::string bytes = ReadFile(path);
+  SeriesHeader header;
+  if (!WhatIsWrongWithSeries("evaluations.npy", bytes, &header).empty()) return found;
+  const SeriesColumn* columns[4];
+  for (std::size_t i = 0; const char* name : {"step", "epoch", "seconds", "metric"}) {
+    columns[i] = header.Find(name);
+    if (columns[i++] == nullptr) return found;
+  }
+  for (std::uint64_t row = 0; row < header.rows; ++row) {
+    const auto at = [&](int i) { return NumberIn(bytes, header, *columns[i], row); };
+    found.push_back({.step = at(0), .epoch = at(1), .seconds = at(2), .metric = at(3)});
+  }
+  return found;
+}
+
+std::map<int, TargetRun> RunsOf(const CellResult& cell, const std::filesystem::path& folder) {
+  std::map<int, TargetRun> runs;
+  for (const auto& [block, trial] : cell.trials) {
+    TargetRun run{
+        EvaluationsIn(folder / trial->directory),
+        cell.disturbed_trials == DisturbedTrials::kCount || !cell.disturbed.contains(block)};
+    if (!run.evaluations.empty()) runs.emplace(block, std::move(run));
+  }
+  return runs;
+}
+
+// A quantity until the target, by block: of runs that came to it, and until the end of those that
+// did not.
+struct UntilThere {
+  std::map<int, double> reached, censored;
+};
+
+using Need = std::optional<double> (*)(const TargetRun&, const Evaluated&);
+
+std::optional<double> EpochsOf(const TargetRun&, const Evaluated& at) { return at.epoch; }
+std::optional<double> SecondsOf(const TargetRun& run, const Evaluated& at) {
+  return run.timed ? std::optional(at.seconds) : std::nullopt;
+}
+
+UntilThere UntilTarget(const std::map<int, TargetRun>& runs, double target, bool rises, Need need) {
+  UntilThere until;
+  for (const auto& [block, run] : runs) {
+    const Crossing crossing = CrossingOf(run.evaluations, target, rises);
+    if (const auto value = need(run, crossing.at))
+      (crossing.reached ? until.reached : until.censored)[block] = *value;
+  }
+  return until;
+}
+
+// ours / other: with its interval where all pairs came to the target, else the bound that the
+// censored ones leave. Runs are paired by block.
+std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
+  std::vector<double> ratios;
+  bool above = false, below = false;
+  const auto pair = [&](const std::map<int, double>& a, const std::map<int, double>& b) {
+    for (const auto& [block, ratio] : RatiosByBlock(a, b)) ratios.push_back(ratio);
+    return !RatiosByBlock(a, b).empty();
+  };
+  pair(ours.reached, other.reached);
+  above = pair(ours.censored, other.reached);
+  below = pair(ours.reached, other.censored);
+  const bool open = !RatiosByBlock(ours.censored, other.censored).empty();
+  if (ratios.size() < kPairsForARatio || open || (above && below)) return kNone;
+  const auto interval = LogInterval(ratios);
+  if (above || below) return (above ? "> " : "< ") + RatioText(interval->value);
+  return RatioText(interval);
+}
+
+// Whether fewer epochs than the reference's are no chance: a one-sided t-test of paired runs.
+bool SignificantlyFewer(const UntilThere& ours, const UntilThere& other) {
+  if (!ours.censored.empty() || !other.censored.empty()) return false;
+  std::vector<double> logs;
+  for (const auto& [block, ratio] : RatiosByBlock(ours.reached, other.reached))
+    logs.push_back(std::log(ratio));
+  if (logs.size() < kPairsForARatio) return false;
+  const auto n = static_cast<double>(logs.size());
+  const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / n;
+  double squares = 0;
+  for (const double log : logs) squares += (log - mean) * (log - mean);
+  const double error = std::sqrt(squares / (n - 1) / n);
+  return mean + StudentTQuantile(kOneSided, n - 1) * error < 0;
+}
+
+UntilThere Divided(const UntilThere& seconds, const UntilThere& epochs) {
+  return {RatiosByBlock(seconds.reached, epochs.reached),
+          RatiosByBlock(seconds.censored, epochs.censored)};
+}
+
+std::string ReachedText(const std::map<int, TargetRun>& runs, const UntilThere& epochs) {
+  return fmt::format("{} of {}", epochs.reached.size(), runs.size());
+}
+
+json GroupedJson(const std::vector<std::string>& columns, const json& groups,
+                 const std::vector<std::string>& notes) {
+  return {{"columns", columns}, {"groups", groups}, {"notes", notes}};
+}
+
+json BlocksJson(const std::map<int, double>& values) {
+  json object = json::object();
+  for (const auto& [block, value] : values) object[std::to_string(block)] = value;
+  return object;
+}
+
+class Targets {
+ public:
+  Targets(const json& figure, std::span<const PartResult> results, std::size_t part,
+          const std::filesystem::path& folder)
+      : figure_(figure), results_(results), result_(results[part]) {
+    const std::string& usual = result_.part->reference;
+    reference_ = figure.value("reference", usual.empty() ? "dense" : usual);
+    for (const std::size_t i : figure["cells"].get<std::vector<std::size_t>>()) {
+      auto runs = RunsOf(result_.cells[i], folder);
+      if (!runs.empty()) runs_.emplace(i, std::move(runs));
+    }
+  }
+
+  json Found() const {
+    json groups = json::array(), elsewhere = json::array(), rows = json::array();
+    for (const auto& [setting, cells] : Settings()) {
+      for (const double target : TargetsOf(cells)) {
+        Rows here, there;
+        for (const std::size_t i : cells) {
+          const auto reference = ReferenceOf(cells);
+          here.push_back(RowOf(i, reference, target, rows));
+          for (auto& row : ModelledRows(i, reference, target)) there.push_back(std::move(row));
+        }
+        const std::string heading =
+            fmt::format("{}{} {:g}", setting.empty() ? "" : setting + ", ", "target", target);
+        groups.push_back({heading, here});
+        if (!there.empty()) elsewhere.push_back({heading, there});
+      }
+    }
+    json tables = json::array();
+    const std::string over = " / " + reference_;
+    if (!groups.empty()) {
+      tables.push_back(GroupedJson(
+          {"method", "reached", "epochs", "seconds", "epochs" + over, "seconds an epoch" + over,
+           "time" + over, "final metric"},
+          groups,
+          {"The first evaluation at or past the target counts" + Resolution() +
+               "; from five runs on the mean without the least and the greatest, below the median; "
+               "in brackets the range.",
+           fmt::format(
+               "Ratios are geometric means over runs of one seed, from {} pairs on; of runs "
+               "that never came to the target a bound, until their end.",
+               kPairsForARatio),
+           "*: significantly fewer epochs than " + reference_ +
+               "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."}));
+    }
+    if (!elsewhere.empty()) {
+      tables.push_back(GroupedJson(
+          {"method", "cluster", "seconds an epoch (modelled)", "seconds to target (modelled)",
+           "time" + over + " (modelled)"},
+          elsewhere,
+          {"Epochs are those that runs here needed; step times are modelled, nothing was timed "
+           "there."}));
+    }
+    return {{"reference", reference_}, {"rows", rows}, {"tables", tables}};
+  }
+
+ private:
+  // Cells that differ in the method alone, in order of appearance.
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> Settings() const {
+    std::vector<std::pair<std::string, std::vector<std::size_t>>> settings;
+    for (const auto& [i, runs] : runs_) {
+      const std::string words = WordsOf(i);
+      auto found = std::ranges::find(settings, words, &decltype(settings)::value_type::first);
+      if (found == settings.end()) found = settings.insert(settings.end(), {words, {}});
+      found->second.push_back(i);
+    }
+    return settings;
+  }
+
+  std::string WordsOf(std::size_t i) const {
+    const CellConfig& config = result_.cells[i].cell->config;
+    std::string words = fmt::format("{}, {} workers", config.workload, config.workers);
+    if (!config.data.empty()) words = config.data + ", " + words;
+    return words;
+  }
+
+  std::vector<double> TargetsOf(const std::vector<std::size_t>& cells) const {
+    if (figure_.contains("targets")) return figure_["targets"].get<std::vector<double>>();
+    std::set<double> targets;
+    for (const std::size_t i : cells) {
+      if (const auto& target = result_.cells[i].cell->config.target) targets.insert(*target);
+    }
+    return {targets.begin(), targets.end()};
+  }
+
+  std::optional<std::size_t> ReferenceOf(const std::vector<std::size_t>& cells) const {
+    const auto found = std::ranges::find_if(
+        cells, [&](std::size_t i) { return result_.cells[i].cell->config.method == reference_; });
+    return found == cells.end() ? std::nullopt : std::optional(*found);
+  }
+
+  bool Rises(std::size_t i) const {
+    return workloads::FindWorkload(result_.cells[i].cell->config.workload).higher_is_better;
+  }
+
+  UntilThere UntilTargetOf(std::size_t i, double target, Need need) const {
+    return UntilTarget(runs_.at(i), target, Rises(i), need);
+  }
+
+  std::vector<std::string> RowOf(std::size_t i, std::optional<std::size_t> reference, double target,
+                                 json& rows) const {
+    const auto& runs = runs_.at(i);
+    const UntilThere epochs = UntilTargetOf(i, target, EpochsOf);
+    const UntilThere seconds = UntilTargetOf(i, target, SecondsOf);
+    const UntilThere pace = Divided(seconds, epochs);
+    json row = {{"target", target},
+                {"cell", i},
+                {"reached", epochs.reached.size()},
+                {"n", runs.size()},
+                {"epochs", BlocksJson(epochs.reached)},
+                {"seconds", BlocksJson(seconds.reached)},
+                {"flagged", false}};
+    std::string name = result_.cells[i].cell->label;
+    std::vector<std::string> over(3, kNone);
+    if (reference && *reference != i) {
+      const UntilThere their_epochs = UntilTargetOf(*reference, target, EpochsOf);
+      const UntilThere their_seconds = UntilTargetOf(*reference, target, SecondsOf);
+      over = {RatioOverText(epochs, their_epochs),
+              RatioOverText(pace, Divided(their_seconds, their_epochs)),
+              RatioOverText(seconds, their_seconds)};
+      if (SignificantlyFewer(epochs, their_epochs)) {
+        name += " *";
+        row["flagged"] = true;
+      }
+    }
+    rows.push_back(std::move(row));
+    std::vector<double> final;
+    for (const auto& [block, run] : runs) final.push_back(run.evaluations.back().metric);
+    return {name,
+            ReachedText(runs, epochs),
+            TypicalText(OfBlocks(epochs.reached)),
+            TypicalText(OfBlocks(seconds.reached)),
+            over[0],
+            over[1],
+            over[2],
+            TypicalText(final)};
+  }
+
+  // What the epochs take on the clusters of the part `modelled`.
+  Rows ModelledRows(std::size_t i, std::optional<std::size_t> reference, double target) const {
+    Rows rows;
+    const auto part = std::ranges::find_if(results_, [&](const PartResult& each) {
+      return figure_.contains("modelled") && each.part->id == figure_["modelled"];
+    });
+    if (part == results_.end()) return rows;
+    const auto modelled = [&](std::size_t of, const std::string& cluster) -> const CellResult* {
+      const CellConfig& ours = result_.cells[of].cell->config;
+      const auto found = std::ranges::find_if(part->cells, [&](const CellResult& each) {
+        const CellConfig& theirs = each.cell->config;
+        return theirs.method == ours.method && theirs.workload == ours.workload &&
+               theirs.density == ours.density && theirs.cluster == cluster && each.blocks() > 0;
+      });
+      return found == part->cells.end() ? nullptr : &*found;
+    };
+    const auto seconds_of = [&](std::size_t of, const CellResult& cell) {
+      const Evaluated& last = runs_.at(of).begin()->second.evaluations.back();
+      const double epoch = last.epoch > 0 ? last.step / last.epoch * *cell.Mean("step_seconds") : 0;
+      UntilThere until = UntilTargetOf(of, target, EpochsOf);
+      for (auto* values : {&until.reached, &until.censored}) {
+        for (auto& [block, value] : *values) value *= epoch;
+      }
+      return std::pair(epoch, until);
+    };
+    std::set<std::string> clusters;
+    for (const CellResult& cell : part->cells) clusters.insert(cell.cell->config.cluster);
+    for (const std::string& cluster : clusters) {
+      const CellResult* cell = modelled(i, cluster);
+      if (cell == nullptr) continue;
+      const auto [epoch, until] = seconds_of(i, *cell);
+      std::string over = kNone;
+      const CellResult* base =
+          reference && *reference != i ? modelled(*reference, cluster) : nullptr;
+      if (base != nullptr) over = RatioOverText(until, seconds_of(*reference, *base).second);
+      rows.push_back({result_.cells[i].cell->label, cluster, fmt::format("{:.4g}", epoch),
+                      TypicalText(OfBlocks(until.reached)), over});
+    }
+    return rows;
+  }
+
+  // How far apart evaluations are.
+  std::string Resolution() const {
+    double most = 0;
+    for (const auto& [i, runs] : runs_) {
+      for (const auto& [block, run] : runs) {
+        double before = 0;
+        for (const Evaluated& at : run.evaluations) {
+          most = std::max(most, at.epoch - before);
+          before = at.epoch;
+        }
+      }
+    }
+    return most > 0 ? fmt::format(" (evaluations are up to {:.2g} epochs apart)", most) : "";
+  }
+
+  const json& figure_;
+  std::span<const PartResult> results_;
+  const PartResult& result_;
+  std::string reference_;                                 // a method
+  std::map<std::size_t, std::map<int, TargetRun>> runs_;  // by cell and block
+};
+
+}  // namespace
+
+Crossing CrossingOf(std::span<const Evaluated> evaluations, double target, bool higher_is_better) {
+  for (const Evaluated& at : evaluations) {
+    if (higher_is_better ? at.metric >= target : at.metric <= target) return {at, true};
+  }
+  return {evaluations.back(), false};
+}
+
+std::string TypicalText(std::vector<double> values) {
+  if (values.empty()) return kNone;
+  std::ranges::sort(values);
+  double typical = Median(values);
+  if (values.size() >= kOlympicFrom) {
+    typical = std::accumulate(values.begin() + 1, values.end() - 1, 0.0) /
+              static_cast<double>(values.size() - 2);
+  }
+  if (values.size() == 1) return fmt::format("{:.4g}", typical);
+  return fmt::format("{:.4g} [{:.4g}, {:.4g}]", typical, values.front(), values.back());
+}
+
+json TimeToTargetOf(const json& figure, std::span<const PartResult> results, std::size_t part,
+                    const std::filesystem::path& folder) {
+  return Targets(figure, results, part, folder).Found();
+}
+
+}  // namespace sparfuse::harness

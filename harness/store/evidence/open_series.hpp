@@ -1,0 +1,41 @@
+// The series of a trial, opened once, and whether their numbers are possible.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/records/trial.hpp"
+#include "harness/store/evidence/series_file.hpp"
+
+namespace sparfuse::harness {
+
+// A series that is open for reading. `bytes` are another's.
+struct OpenSeries {
+  std::string_view bytes;
+  SeriesHeader header;
+
+  // Nothing without such a column, or where it has texts.
+  std::optional<double> Number(std::string_view column, std::uint64_t row) const;
+  // Precondition: the column has texts. What NumPy fills up with is left out; characters that are
+  // not ASCII are '?'.
+  std::string Text(std::string_view column, std::uint64_t row) const;
+};
+
+using OpenSeriesByFile = std::map<std::string, OpenSeries>;
+
+// Those of `files` that are series, and whole. The content must outlive what is returned.
+OpenSeriesByFile OpenAll(const std::map<std::string, std::string>& files);
+
+// "" or the first number that no trial which ended well can have: one that is not finite, one below
+// zero in a column of times, bytes or counts, a span that ends before it begins. Names file,
+// column, row and value.
+std::string WhatIsImpossible(const std::string& file, const OpenSeries& series);
+
+// "" or the first column whose unit is not the one that trials write.
+std::string WhatIsWrongWithUnits(const std::string& file, const Series& stated,
+                                 const std::string& metric_unit);
+
+}  // namespace sparfuse::harness

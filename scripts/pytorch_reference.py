@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Trains the dense reference of `experiments/accuracy/cifar10.toml` in plain PyTorch, for its curve.
+
+  scripts/pytorch_reference.py IMAGEFOLDER [--trials FOLDER...] [--seeds N] [--epochs E] [--out FILE.csv]
+
+Needs a Python with torch, numpy and Pillow; nothing of sparfuse is imported, and images are read from
+the ImageFolder itself. Ranks are four parts of a batch whose gradients are averaged, each normalised
+by itself, as data-parallel training does. With --trials, directories of sparfuse's dense trials with
+an evaluations.npy, it prints both curves side by side.
+"""
+
+import argparse
+import csv
+import math
+import pathlib
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import nn
+
+MEAN = (0.50707516, 0.48654887, 0.44091784)
+DEVIATION = (0.26733429, 0.25643846, 0.27615047)
+RANKS, BATCH = 4, 16  # of a rank
+EVALUATED = 2000  # test images, evenly spread
+
+
+def read(folder):
+    """(uint8 [n, 32, 32, 3], int64 [n]) in the order of classes and names."""
+    images, labels = [], []
+    for label, place in enumerate(sorted(p for p in folder.iterdir() if p.is_dir())):
+        for path in sorted(place.iterdir()):
+            images.append(np.asarray(Image.open(path).convert("RGB")))
+            labels.append(label)
+    return torch.from_numpy(np.stack(images)), torch.tensor(labels)
+
+
+def normalised(images):
+    scaled = images.permute(0, 3, 1, 2).float() / 255
+    return (scaled - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(DEVIATION).view(3, 1, 1)
+
+
+def augmented(images, random):
+    """Padded by four pixels, cropped, and flipped."""
+    made = []
+    for image in images:
+        wide = F.pad(image.permute(2, 0, 1), (4, 4, 4, 4))
+        x, y = (int(torch.randint(9, (1,), generator=random)) for _ in range(2))
+        part = wide[:, y:y + 32, x:x + 32]
+        made.append(part.flip(2) if torch.rand(1, generator=random) < 0.5 else part)
+    return torch.stack(made).permute(0, 2, 3, 1)
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        # Ranks average their statistics; the parts of a batch update one set, each by so much.
+        momentum = 1 - 0.9 ** (1 / RANKS)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs, momentum=momentum)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs, momentum=momentum)
+        self.stride, self.more = stride, outputs - inputs
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        if self.more or self.stride > 1:  # no parameters: every other pixel, and channels of zeros
+            x = F.pad(x[:, :, ::self.stride, ::self.stride],
+                      (0, 0, 0, 0, self.more // 2, self.more - self.more // 2))
+        return F.relu(x + y)
+
+
+def resnet20(width):
+    layers = [nn.Conv2d(3, width, 3, 1, 1, bias=False),
+              nn.BatchNorm2d(width, momentum=1 - 0.9 ** (1 / RANKS)), nn.ReLU()]
+    inputs = width
+    for stage in range(3):
+        for block in range(3):
+            outputs = width << stage
+            layers.append(Block(inputs, outputs, 2 if stage and not block else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
+
+
+def train(seed, train_set, test_set, epochs, every, width):
+    """[(step, accuracy)]"""
+    torch.manual_seed(seed)
+    random = torch.Generator().manual_seed(1000 + seed)
+    model = resnet20(width)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
+    images, labels = train_set
+    per_epoch = math.ceil(len(images) / (RANKS * BATCH))
+    steps, curve = math.ceil(epochs * per_epoch), []
+    order = None
+    for step in range(steps):
+        if step % per_epoch == 0:
+            order = torch.randperm(len(images), generator=random)
+        at = step % per_epoch * RANKS * BATCH
+        chosen = order[at:at + RANKS * BATCH]
+        for group in optimizer.param_groups:
+            cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
+            group["lr"] = 0.1 * (0.05 + 0.95 * cosine)  # to a twentieth
+        model.train()
+        optimizer.zero_grad()
+        parts = [part for part in chosen.split(math.ceil(len(chosen) / RANKS))]
+        for part in parts:
+            loss = F.cross_entropy(model(normalised(augmented(images[part], random))), labels[part])
+            (loss / len(parts)).backward()
+        optimizer.step()
+        if (step + 1) % every == 0 or step + 1 == steps:
+            curve.append((step + 1, accuracy(model, *test_set)))
+            print(f"seed {seed}, step {step + 1}: {curve[-1][1]:.4f}", file=sys.stderr, flush=True)
+    return curve
+
+
+@torch.no_grad()
+def accuracy(model, images, labels):
+    model.eval()
+    right = 0
+    for begin in range(0, len(images), 100):
+        logits = model(normalised(images[begin:begin + 100]))
+        right += int((logits.argmax(1) == labels[begin:begin + 100]).sum())
+    return right / len(images)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--trials", nargs="*", type=pathlib.Path, default=[])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=0.5)
+    parser.add_argument("--every", type=int, default=56)
+    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("--out", type=pathlib.Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    train_set, (images, labels) = read(asked.folder / "train"), read(asked.folder / "test")
+    spread = torch.arange(EVALUATED) * len(images) // EVALUATED
+    test_set = images[spread], labels[spread]
+    begun = time.process_time()
+    curves = [train(seed, train_set, test_set, asked.epochs, asked.every, asked.width)
+              for seed in range(1, asked.seeds + 1)]
+    theirs = {}
+    for trial in asked.trials:
+        for row in np.load(trial / "evaluations.npy"):
+            theirs.setdefault(int(row["step"]), []).append(float(row["metric"]))
+    rows = []
+    for at, (step, _) in enumerate(curves[0]):
+        rows.append([step, *(curve[at][1] for curve in curves), *theirs.get(step, [])])
+    names = ["step", *(f"pytorch seed {i + 1}" for i in range(asked.seeds)),
+             *(f"sparfuse trial {i + 1}" for i in range(len(asked.trials)))]
+    for row in [names, *rows]:
+        print("  ".join(f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row))
+    if asked.out:
+        with asked.out.open("w", encoding="utf-8", newline="") as out:
+            csv.writer(out, lineterminator="\n").writerows([names, *rows])
+    print(f"{time.process_time() - begun:.0f} s of processor time", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

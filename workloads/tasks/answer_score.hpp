@@ -1,0 +1,27 @@
+// Scores answers to questions as SQuAD 1.1's own script does: words in lower case, without
+// punctuation and articles. No LibTorch.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sparfuse::workloads {
+
+// Stands in a normal form before a character that is no part of a word and yet stays.
+inline constexpr char kNoWord = '\x01';
+
+// The words that count of a part of a text in normal form: lower case, without ASCII punctuation,
+// each white space a blank, kNoWord before what else is no letter, digit or underscore
+// (harness/data/sparfuse_data/scoring.py makes it).
+std::vector<std::string> WordsThatCount(std::string_view normal);
+
+struct AnswerScore {
+  double exact_match = 0;  // 0 or 1
+  double f1 = 0;
+};
+// Of words as WordsThatCount gives them.
+AnswerScore ScoreAnswer(const std::vector<std::string>& prediction,
+                        const std::vector<std::string>& answer);
+
+}  // namespace sparfuse::workloads

@@ -1,0 +1,261 @@
+// Finds answers in the contexts of prepared questions, which are cut into windows of word pieces.
+//
+// Source: the SQuAD program that BERT's authors publish and the papers' programs follow: the best
+// 20 first and last pieces of each window, an answer of at most 30 pieces, only where the window
+// gives a piece most of its context; of all windows of a question the best.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "workloads/tasks/answer_score.hpp"
+#include "workloads/tasks/task.hpp"
+
+namespace sparfuse::workloads {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kEvaluationBatch = 32;  // windows
+constexpr std::size_t kBest = 20;
+constexpr std::size_t kLongestAnswer = 30;  // pieces
+
+// A record: pieces (u16), whether each has its best context here (u8), and six u32.
+struct Window {
+  std::span<const std::uint8_t> record;
+  std::size_t window = 0;
+  enum Field { kLength, kQuestionLength, kFirst, kLast, kQuestion, kSkipped };
+
+  std::int64_t Piece(std::size_t i) const {
+    std::uint16_t piece = 0;
+    std::memcpy(&piece, record.data() + 2 * i, sizeof piece);
+    return piece;
+  }
+  bool IsBest(std::size_t i) const { return record[2 * window + i] != 0; }
+  std::uint32_t Get(Field field) const {
+    std::uint32_t value = 0;
+    std::memcpy(&value, record.data() + 3 * window + 4 * field, sizeof value);
+    return value;
+  }
+};
+
+at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& places,
+                      at::Reduction::Reduction reduction) {
+  const at::Tensor targets = places.to(logits.device());
+  const at::Tensor first = at::cross_entropy_loss(logits.select(2, 0), targets[0], {}, reduction);
+  const at::Tensor last = at::cross_entropy_loss(logits.select(2, 1), targets[1], {}, reduction);
+  return (first + last) / 2;
+}
+
+// Indices of the largest of every second value, best first; of equals the first.
+std::vector<std::size_t> BestOf(const float* values, std::size_t count) {
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const std::size_t kept = std::min(kBest, count);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](std::size_t a, std::size_t b) {
+                      return values[2 * a] != values[2 * b] ? values[2 * a] > values[2 * b] : a < b;
+                    });
+  order.resize(kept);
+  return order;
+}
+
+class WindowTask final : public Task {
+ public:
+  WindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size, ForwardPass logits)
+      : data_(std::move(data)),
+        window_(static_cast<std::size_t>(size.window)),
+        logits_(std::move(logits)) {
+    if (data_->meta().window != window_) {
+      SPARFUSE_THROW(kConfig, "the data has windows of " + std::to_string(data_->meta().window) +
+                                  " pieces, and the workload takes " + std::to_string(window_) +
+                                  ": `sparfuse data prepare NAME --window " +
+                                  std::to_string(window_) + "` makes them");
+    }
+    try {
+      key_ = json::parse(data_->Key("test"));
+      for (const json& question : key_.at("questions")) {
+        std::vector<std::vector<std::string>> answers;
+        for (const json& answer : question.at("normal"))
+          answers.push_back(WordsThatCount(answer.get<std::string>()));
+        answers_.push_back(std::move(answers));
+      }
+    } catch (const json::exception& error) {
+      SPARFUSE_THROW(kData, std::string("test.json of prepared questions: ") + error.what() +
+                                "; prepare them again");
+    }
+    for (std::size_t i = 0; i < data_->count("test"); ++i) {
+      const std::size_t question = WindowOf("test", i).Get(Window::kQuestion);
+      if (question >= answers_.size())
+        SPARFUSE_THROW(kData, "test.records: a window of question " + std::to_string(question) +
+                                  ", of " + std::to_string(answers_.size()));
+      if (first_window_.size() <= question) first_window_.resize(question + 1, i);
+    }
+    first_window_.resize(answers_.size(), data_->count("test"));
+    first_window_.push_back(data_->count("test"));
+  }
+
+  std::size_t training_samples() const override { return data_->count("train"); }
+
+  Batch MakeBatch(std::span<const std::uint32_t> samples, std::uint64_t) const override {
+    return Make("train", std::vector<std::size_t>(samples.begin(), samples.end()));
+  }
+
+  at::Tensor Loss(const Batch& batch, Dropout& dropout) const override {
+    return AnswerLoss(logits_(batch.inputs, dropout), batch.targets, at::Reduction::Mean);
+  }
+
+  // `max_samples` questions with all their windows.
+  Evaluation Evaluate(std::size_t max_samples) override {
+    const at::NoGradGuard no_graph;
+    const std::size_t available = answers_.size();
+    const std::size_t total = max_samples == 0 ? available : std::min(available, max_samples);
+    std::vector<std::size_t> windows;
+    for (std::size_t i = 0; i < total; ++i) {
+      const std::size_t question = i * available / total;
+      for (std::size_t w = first_window_[question]; w < first_window_[question + 1]; ++w)
+        windows.push_back(w);
+    }
+    std::vector<Found> found(available);
+    double loss = 0;
+    for (std::size_t begin = 0; begin < windows.size(); begin += kEvaluationBatch) {
+      const std::size_t end = std::min(begin + kEvaluationBatch, windows.size());
+      const std::vector<std::size_t> some(windows.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          windows.begin() + static_cast<std::ptrdiff_t>(end));
+      const Batch batch = Make("test", some);
+      Dropout none;
+      const at::Tensor logits = logits_(batch.inputs, none).to(at::kCPU).contiguous();
+      loss += AnswerLoss(logits, batch.targets, at::Reduction::Sum).item<double>();
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        const Window window = WindowOf("test", some[i]);
+        Look(window, logits.const_data_ptr<float>() + i * 2 * window_,
+             found[window.Get(Window::kQuestion)]);
+      }
+    }
+    double f1 = 0, exact = 0;
+    predictions_ = json::object();
+    for (std::size_t i = 0; i < total; ++i) {
+      const std::size_t question = i * available / total;
+      const AnswerScore score = Score(question, found[question]);
+      f1 += score.f1;
+      exact += score.exact_match;
+    }
+    const auto questions = static_cast<double>(total);
+    return {.metric = f1 / questions,
+            .loss = loss / static_cast<double>(windows.size()),
+            .samples = total,
+            .exact_match = exact / questions};
+  }
+
+  std::optional<double> UnigramBaseline() const override { return std::nullopt; }
+
+  std::string Predictions() const override { return predictions_.dump() + "\n"; }
+
+ private:
+  // The best answer so far: pieces of the context.
+  struct Found {
+    float score = -std::numeric_limits<float>::infinity();
+    std::size_t first = 0, last = 0;
+    bool any = false;
+  };
+
+  Window WindowOf(std::string_view split, std::size_t number) const {
+    const Window window{data_->Record(split, number), window_};
+    const bool whole = window.record.size() == 3 * window_ + 24;
+    if (!whole || window.Get(Window::kLength) > window_ ||
+        window.Get(Window::kQuestionLength) + 3 > window.Get(Window::kLength) ||
+        window.Get(Window::kFirst) >= window_ || window.Get(Window::kLast) >= window_) {
+      SPARFUSE_THROW(kData, std::string(split) + ".records: window " + std::to_string(number) +
+                                " is none of " + std::to_string(window_) + " pieces");
+    }
+    return window;
+  }
+
+  // See ForwardPass.
+  Batch Make(std::string_view split, const std::vector<std::size_t>& numbers) const {
+    const auto n = static_cast<std::int64_t>(numbers.size());
+    at::Tensor inputs = at::zeros({3, n, static_cast<std::int64_t>(window_)}, at::kLong);
+    at::Tensor places = at::empty({2, n}, at::kLong);
+    std::int64_t* const pieces = inputs.mutable_data_ptr<std::int64_t>();
+    std::int64_t* const segments = pieces + numbers.size() * window_;
+    std::int64_t* const there = segments + numbers.size() * window_;
+    std::int64_t* const ends = places.mutable_data_ptr<std::int64_t>();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const Window window = WindowOf(split, numbers[i]);
+      const std::size_t length = window.Get(Window::kLength);
+      for (std::size_t p = 0; p < window_; ++p) pieces[i * window_ + p] = window.Piece(p);
+      const std::size_t context = window.Get(Window::kQuestionLength) + 2;
+      std::fill(segments + i * window_ + context, segments + i * window_ + length, 1);
+      std::fill(there + i * window_, there + i * window_ + length, 1);
+      ends[i] = window.Get(Window::kFirst);
+      ends[numbers.size() + i] = window.Get(Window::kLast);
+    }
+    return {std::move(inputs), std::move(places)};
+  }
+
+  // `logits` are [window, 2].
+  void Look(const Window& window, const float* logits, Found& found) const {
+    const std::size_t length = window.Get(Window::kLength);
+    const std::size_t context = window.Get(Window::kQuestionLength) + 2;
+    const std::vector<std::size_t> firsts = BestOf(logits, length);
+    const std::vector<std::size_t> lasts = BestOf(logits + 1, length);
+    for (const std::size_t first : firsts) {
+      if (first < context || first + 1 >= length || !window.IsBest(first)) continue;
+      for (const std::size_t last : lasts) {
+        if (last < first || last + 1 >= length || last - first + 1 > kLongestAnswer) continue;
+        const float score = logits[2 * first] + logits[2 * last + 1];
+        if (found.any && score <= found.score) continue;
+        const std::size_t skipped = window.Get(Window::kSkipped);
+        found = {score, first - context + skipped, last - context + skipped, true};
+      }
+    }
+  }
+
+  // Keeps the answer's text, too.
+  AnswerScore Score(std::size_t question, const Found& found) {
+    const json& asked = key_["questions"][question];
+    std::string text, normal;
+    if (found.any) {
+      const json& context = key_["contexts"].at(asked["context"].get<std::size_t>());
+      const json& first = context["pieces"].at(found.first);
+      const json& last = context["pieces"].at(found.last);
+      const auto part = [&](const char* of, int begin, int end) {
+        const auto from = first.at(static_cast<std::size_t>(begin)).get<std::size_t>();
+        const auto to = last.at(static_cast<std::size_t>(end)).get<std::size_t>();
+        return context[of].get_ref<const std::string&>().substr(from, to - from);
+      };
+      text = part("text", 0, 1);
+      normal = part("normal", 2, 3);
+    }
+    predictions_[asked["id"].get<std::string>()] = text;
+    const std::vector<std::string> words = WordsThatCount(normal);
+    AnswerScore best;
+    for (const std::vector<std::string>& answer : answers_[question]) {
+      const AnswerScore score = ScoreAnswer(words, answer);
+      best.f1 = std::max(best.f1, score.f1);
+      best.exact_match = std::max(best.exact_match, score.exact_match);
+    }
+    return best;
+  }
+
+  const std::shared_ptr<const PreparedData> data_;
+  const std::size_t window_;
+  const ForwardPass logits_;
+  json key_;                                                    // test.json
+  std::vector<std::vector<std::vector<std::string>>> answers_;  // words, by question
+  std::vector<std::size_t> first_window_;  // by question, and behind the last one
+  json predictions_ = json::object();
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeWindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size,
+                                     ForwardPass logits) {
+  return std::make_unique<WindowTask>(std::move(data), size, std::move(logits));
+}
+
+}  // namespace sparfuse::workloads
