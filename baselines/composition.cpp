@@ -80,9 +80,14 @@ std::span<const OptionSpec> SendingOptions() {
       NumberOption("bloom_fpr", 0.0, 0, 0.5,
                    "fraction of the indices not selected that a filter has; 0: a tenth of what "
                    "was selected"),
-      ChoiceOption(
-          "payload_dense", "indexed", {"indexed", "fp32", "fp16", "qsgd", "sign"},
-          "tensors of density 1: with indices like others, or without, coded by this quantizer"),
+      {"payload_dense",
+       "indexed",
+       0,
+       0,
+       {"indexed", "fp32", "fp16", "qsgd", "sign"},
+       "tensors of density 1: with indices like others, or without, coded by this quantizer, which "
+       "may be a python:FILE.py:Class",
+       true},
       WholeOption("threshold_period", 1, 0, 1e9,
                   "steps for which a threshold is used, an estimated one or topk's k-th largest "
                   "magnitude; 0: 32, or 1 where none is estimated; Ok-Topk's is 32"),
@@ -296,6 +301,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;
   live.feedback = composition.feedback;
+  if (live.feedback.make_rule) live.feedback.rule = live.feedback.make_rule();
   live.dense_quantizer = composition.MakeDenseQuantizer(seed);
   live.dense_collective = composition.dense_collective;
   live.sparse_collective = composition.sparse_collective;

@@ -21,6 +21,7 @@
 #include "baselines/spardl/spardl.hpp"
 #include "baselines/zen/zen.hpp"
 #include "core/adtopk/planner.hpp"
+#include "core/base/outside_parts.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
 #include "core/ssfusion/planner.hpp"
@@ -31,6 +32,7 @@ namespace {
 template <class Descriptor>
 const Descriptor& Find(std::span<const Descriptor> table, std::string_view kind,
                        std::string_view name) {
+  if (const auto* outside = OutsideParts<Descriptor>::Find(name)) return *outside;
   std::vector<std::string> known;
   for (const auto& entry : table) {
     if (entry.name == name) return entry;

@@ -27,7 +27,8 @@ std::span<const StrategyDescriptor> Strategies();
 std::span<const PlannerDescriptor> Planners();
 std::span<const CollectiveDescriptor> Collectives();
 
-// Throw Error{kConfig} naming the nearest known name.
+// Also those from outside (core/base/outside_parts.hpp). Throw Error{kConfig} naming the nearest
+// known name.
 const StrategyDescriptor& FindStrategy(std::string_view name);
 const PlannerDescriptor& FindPlanner(std::string_view name);
 const CollectiveDescriptor& FindCollective(std::string_view name);

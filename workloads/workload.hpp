@@ -64,8 +64,8 @@ struct Evaluation {
   double metric = 0;        // what the catalog's `metric` says
   double loss = 0;          // mean cross-entropy, nats per image, token or window
   std::size_t samples = 0;  // evaluated
-  std::optional<double> exact_match =
-      std::nullopt;  // of questions: answers that are right as a whole
+  // Of questions: answers that are right as a whole.
+  std::optional<double> exact_match = std::nullopt;
 };
 
 // One rank's replica. A step is: ClearGradients; Forward and Backward for each micro-step in turn;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <iterator>
 #include <string>
@@ -12,7 +13,10 @@
 namespace sparfuse {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+// Keys, payloads and files are words of the machine, as its memory has them.
+static_assert(std::endian::native == std::endian::little, "sparfuse needs a little-endian machine");
+
+constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
 constexpr int kNone = -1;
 std::atomic<int> forced{kNone};
 
@@ -29,8 +33,12 @@ bool Supported(Isa isa) {
       return Supported(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");
+    case Isa::kNeon:
+      return false;
   }
   return false;
+#elif defined(__aarch64__)
+  return isa == Isa::kPortable || isa == Isa::kNeon;  // every AArch64 machine has it
 #else
   return isa == Isa::kPortable;
 #endif
@@ -54,6 +62,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kNeon:
+      return "neon";
   }
   return "portable";
 }

@@ -1,5 +1,5 @@
 // Chooses the instruction set that the kernels run on, once at run time, so that one binary serves
-// every x86-64 machine.
+// every x86-64 machine, and one every AArch64 machine.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sparfuse {
 
-enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512 };
+enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512, kNeon };
 
-std::string_view IsaName(Isa isa);  // "portable", "avx2", "avx512"
+std::string_view IsaName(Isa isa);  // "portable", "avx2", "avx512", "neon"
 
 // What this machine and this build can run, slowest first; never empty.
 std::vector<Isa> SupportedIsas();

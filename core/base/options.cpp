@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
 
 namespace sparfuse {
 namespace {
@@ -130,7 +131,8 @@ Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs
     if (const auto* i = std::get_if<std::int64_t>(&accepted)) {
       CheckRange(where, *spec, static_cast<double>(*i));
     }
-    if (const auto* s = std::get_if<std::string>(&accepted); s && !spec->choices.empty()) {
+    const auto* s = std::get_if<std::string>(&accepted);
+    if (s && !spec->choices.empty() && !(spec->or_outside && IsOutsidePart(*s))) {
       if (std::find(spec->choices.begin(), spec->choices.end(), *s) == spec->choices.end()) {
         SPARFUSE_THROW(kConfig, where + " = \"" + *s + "\"" + Suggestion(*s, spec->choices));
       }

@@ -22,6 +22,7 @@ struct OptionSpec {
   double max = 0;
   std::vector<std::string> choices = {};  // string options only; empty means any
   std::string meaning;                    // one sentence, with the unit
+  bool or_outside = false;  // a part from outside (outside_parts.hpp) is a choice, too
 };
 OptionSpec FlagOption(std::string name, bool fallback, std::string meaning);
 OptionSpec WholeOption(std::string name, std::int64_t fallback, double min, double max,

@@ -40,6 +40,8 @@ struct Shards {
 //   data  in place: own values in, sum over ranks out; equal length on all ranks.
 Task RunRingAllReduce(Communicator& communicator, std::span<float> data, int tag);
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
+void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
+                                std::vector<Round>& rounds);
 
 // A step of a ring, in which every rank sends `outgoing` to the next one and takes in `incoming`;
 // nothing is sent of what is empty. Throws Error{kComm} naming the `collective`, which outlives the
@@ -90,5 +92,8 @@ inline LinkClass SlowestLink(const Topology& topology) {
 // core/cost/collective_choice.hpp. Throws Error{kUnsupported} where nodes hold unequal numbers of
 // ranks.
 RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology);
+// Those where every rank has as many bytes (EvenCollective).
+void AddEvenTwoLevelAllGatherRounds(std::uint64_t bytes, const Topology& topology,
+                                    std::vector<Round>& rounds);
 
 }  // namespace sparfuse

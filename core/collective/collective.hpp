@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,7 +87,7 @@ struct CollectiveDescriptor {
   std::string_view source;
   int revision;
   PayloadKind payload;
-  std::unique_ptr<Collective> (*make)(const Options& resolved);
+  std::function<std::unique_ptr<Collective>(const Options& resolved)> make;
 
   // The backend's own: counted by formula, a sparse one by the payloads, of which it gives one a
   // rank; refused by `shaped`.
@@ -104,10 +105,10 @@ struct CollectiveDescriptor {
   bool sums_on_host = false;
   std::vector<OptionSpec> options = {};
   // With these options; null: CollectiveTraits().
-  CollectiveTraits (*traits)(const Options& resolved) = nullptr;
+  std::function<CollectiveTraits(const Options& resolved)> traits = nullptr;
   // Why it cannot run with these options on these ranks: "needs a power of two ranks", or "".
   // Null: it always can.
-  std::string (*refuses)(const Options& resolved, const Topology& topology) = nullptr;
+  std::function<std::string(const Options& resolved, const Topology& topology)> refuses = nullptr;
   // Why nothing but a model runs it with these options, or "". Null: it always runs.
   std::string (*only_modelled)(const Options& resolved) = nullptr;
   std::string_view summary = {};

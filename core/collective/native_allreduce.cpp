@@ -6,11 +6,12 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/even_rounds.hpp"
 
 namespace sparfuse {
 namespace {
 
-class Native final : public Collective {
+class Native final : public Collective, public EvenCollective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int /*tag*/) const override {
     if (!communicator.has_native_all_reduce()) {
@@ -22,6 +23,10 @@ class Native final : public Collective {
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
+  }
+  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                     std::vector<Round>& rounds) const override {
+    AddEvenRingAllReduceRounds(payload_bytes / sizeof(float), topology, rounds);
   }
 };
 

@@ -12,6 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/even_rounds.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
@@ -69,14 +70,19 @@ void RequireHost(std::string_view collective, const Communicator& communicator) 
                                    "\" lie on a device; use native-allreduce");
 }
 
-void AddHalf(const Shards& shards, const RingHalf& half, const Topology& topology,
-             std::size_t element_bytes, RoundPlan& plan) {
+Round RoundOf(const Shards& shards, const RingHalf& half, const Topology& topology,
+              std::size_t element_bytes) {
   const std::size_t ranks = shards.members;
   Round round = RingRound(ranks - 1, (ranks - 1) * shards.Size(0) * element_bytes, topology);
   if (half.reduces) {  // all but the smallest chunk
     round[Work::kAdd] = shards.elements - shards.Size(ranks - 1);
   }
-  plan.rounds.push_back(round);
+  return round;
+}
+
+void AddTraffic(const Shards& shards, const RingHalf& half, std::size_t element_bytes,
+                RoundPlan& plan) {
+  const std::size_t ranks = shards.members;
   const auto sent_by = [&](std::size_t rank) {
     const std::size_t kept = shards.Size(rank + half.skipped);
     return std::pair(shards.NonEmpty() - (kept > 0 ? 1 : 0),
@@ -133,34 +139,56 @@ Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology
   return round;
 }
 
+namespace {
+
+void AddRounds(std::size_t elements, const Topology& topology, std::span<const RingHalf> halves,
+               std::size_t element_bytes, std::vector<Round>& rounds) {
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
+  if (ranks <= 1 || elements == 0) return;
+  for (const RingHalf& half : halves) {
+    rounds.push_back(RoundOf({elements, ranks}, half, topology, element_bytes));
+  }
+}
+
+// Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once: the
+// next rank has it already).
+constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
+
+}  // namespace
+
 RoundPlan RingRounds(std::size_t elements, const Topology& topology,
                      std::span<const RingHalf> halves, std::size_t element_bytes) {
   RoundPlan plan;
+  AddRounds(elements, topology, halves, element_bytes, plan.rounds);
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   plan.per_rank.resize(ranks);
-  if (ranks <= 1 || elements == 0) return plan;
-  for (const RingHalf& half : halves) {
-    AddHalf({elements, ranks}, half, topology, element_bytes, plan);
-  }
+  if (plan.rounds.empty()) return plan;
+  for (const RingHalf& half : halves) AddTraffic({elements, ranks}, half, element_bytes, plan);
   return plan;
 }
 
 RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology) {
-  // Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once:
-  // the next rank has it already).
-  static constexpr RingHalf kHalves[] = {{1, true}, {2, false}};
-  return RingRounds(elements, topology, kHalves);
+  return RingRounds(elements, topology, kAllReduceHalves);
+}
+
+void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
+                                std::vector<Round>& rounds) {
+  AddRounds(elements, topology, kAllReduceHalves, sizeof(float), rounds);
 }
 
 namespace {
 
-class Ring final : public Collective {
+class Ring final : public Collective, public EvenCollective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     return RunRingAllReduce(communicator, buffers.dense, tag);
   }
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     return RingAllReduceRounds(sizes.payload_bytes.front() / sizeof(float), topology);
+  }
+  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                     std::vector<Round>& rounds) const override {
+    AddEvenRingAllReduceRounds(payload_bytes / sizeof(float), topology, rounds);
   }
 };
 

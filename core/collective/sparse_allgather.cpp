@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/even_rounds.hpp"
 
 namespace sparfuse {
 
@@ -41,10 +42,21 @@ void CheckPayloadBytes(std::string_view collective, const ExchangeBuffers& buffe
 
 namespace {
 
-class SparseGather final : public Collective {
+class SparseGather final : public Collective, public EvenCollective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override;
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
+  void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
+                     std::vector<Round>& rounds) const override {
+    AddRounds(static_cast<std::size_t>(topology.ranks), payload_bytes, topology, rounds);
+  }
+
+ private:
+  // In every step the ranks send all payloads, each another one: the largest sets the pace.
+  static void AddRounds(std::size_t ranks, std::uint64_t largest, const Topology& topology,
+                        std::vector<Round>& rounds) {
+    if (ranks > 1) rounds.push_back(RingRound(ranks - 1, (ranks - 1) * largest, topology));
+  }
 };
 
 Task SparseGather::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
@@ -76,9 +88,7 @@ RoundPlan SparseGather::Rounds(const ExchangeSizes& sizes, const Topology& topol
   const std::size_t ranks = bytes.size();
   plan.per_rank.resize(ranks);
   if (ranks <= 1) return plan;
-  // In every step the ranks send all payloads, each another one: the largest sets the pace.
-  plan.rounds.push_back(
-      RingRound(ranks - 1, (ranks - 1) * *std::max_element(bytes.begin(), bytes.end()), topology));
+  AddRounds(ranks, *std::max_element(bytes.begin(), bytes.end()), topology, plan.rounds);
   // A rank sends every payload but its successor's, and receives all but its own.
   const std::uint64_t total = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
   for (std::size_t rank = 0; rank < ranks; ++rank) {

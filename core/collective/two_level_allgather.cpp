@@ -8,16 +8,55 @@
 
 namespace sparfuse {
 
-RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology) {
+namespace {
+
+struct Levels {
+  std::size_t local;  // ranks of a node
+  std::size_t nodes;
+};
+
+Levels LevelsOf(const Topology& topology) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   const auto local = static_cast<std::size_t>(std::min(topology.ranks, topology.ranks_per_node));
-  const std::size_t nodes = ranks / local;
   if (ranks % local != 0) {
     SPARFUSE_THROW(kUnsupported, "all-gather in two levels: " + std::to_string(topology.ranks) +
                                      " ranks, ranks_per_node " +
                                      std::to_string(topology.ranks_per_node) +
                                      "; expected nodes that are full");
   }
+  return {local, ranks / local};
+}
+
+// In every step all payloads of a level are under way, each from another rank: the largest sets the
+// pace.
+void AddLevels(const Levels& levels, std::uint64_t of_rank, std::uint64_t of_node,
+               std::uint64_t of_column, std::vector<Round>& rounds) {
+  const auto [local, nodes] = levels;
+  if (nodes > 1) {
+    rounds.push_back({.repeat = static_cast<std::uint32_t>(nodes - 1),
+                      .bytes = (nodes - 1) * of_rank,
+                      .link = LinkClass::kInterNode,
+                      .node_bytes = (nodes - 1) * of_node});
+  }
+  if (local > 1) {
+    rounds.push_back({.repeat = static_cast<std::uint32_t>(local - 1),
+                      .bytes = (local - 1) * of_column,
+                      .link = LinkClass::kIntraNode});
+  }
+}
+
+}  // namespace
+
+void AddEvenTwoLevelAllGatherRounds(std::uint64_t bytes, const Topology& topology,
+                                    std::vector<Round>& rounds) {
+  const Levels levels = LevelsOf(topology);
+  AddLevels(levels, bytes, levels.local * bytes, levels.nodes * bytes, rounds);
+}
+
+RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const Topology& topology) {
+  const Levels levels = LevelsOf(topology);
+  const auto [local, nodes] = levels;
+  const std::size_t ranks = local * nodes;
   std::vector<std::uint64_t> of_node(nodes);
   std::vector<std::uint64_t> of_column(local);  // of the ranks of equal local rank
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -26,20 +65,9 @@ RoundPlan TwoLevelAllGatherRounds(std::span<const std::uint64_t> bytes, const To
   }
   const std::uint64_t total = std::accumulate(of_node.begin(), of_node.end(), std::uint64_t{0});
 
-  // In every step all payloads of a level are under way, each from another rank: the largest sets
-  // the pace.
   RoundPlan plan;
-  if (nodes > 1) {
-    plan.rounds.push_back({.repeat = static_cast<std::uint32_t>(nodes - 1),
-                           .bytes = (nodes - 1) * std::ranges::max(bytes),
-                           .link = LinkClass::kInterNode,
-                           .node_bytes = (nodes - 1) * std::ranges::max(of_node)});
-  }
-  if (local > 1) {
-    plan.rounds.push_back({.repeat = static_cast<std::uint32_t>(local - 1),
-                           .bytes = (local - 1) * std::ranges::max(of_column),
-                           .link = LinkClass::kIntraNode});
-  }
+  AddLevels(levels, std::ranges::max(bytes), std::ranges::max(of_node), std::ranges::max(of_column),
+            plan.rounds);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const std::size_t column = rank % local;
     const std::uint64_t next_node = bytes[(rank + local) % ranks];

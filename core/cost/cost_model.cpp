@@ -24,6 +24,26 @@ double PiecewiseLinear::operator()(double x) const {
   return left->second + slope * (x - left->first);
 }
 
+PiecewiseLinear::Growth PiecewiseLinear::GrowthFrom0() const {
+  if (points_.size() < 2) return {};
+  double slope = HUGE_VAL;  // of the flattest segment that does not fall
+  double fallen = 0;
+  double beside = std::max(0.0, points_.front().first);  // the length over which it does not rise
+  for (std::size_t i = 1; i < points_.size(); ++i) {
+    const double length = points_[i].first - points_[i - 1].first;
+    const double rise = points_[i].second - points_[i - 1].second;
+    if (rise >= 0) {
+      slope = std::min(slope, rise / length);
+    } else if (i + 1 == points_.size()) {
+      return {0, HUGE_VAL};
+    } else {
+      fallen -= rise;
+      beside += length;
+    }
+  }
+  return {slope, fallen + slope * beside};
+}
+
 void SelectionCost::Add(double density, PiecewiseLinear seconds_by_elements) {
   by_density_[density] = std::move(seconds_by_elements);
 }
@@ -181,6 +201,45 @@ CostModel::Phases CostModel::AllReducePhases(const RoundPlan& plan, bool native,
   phases.link_seconds = {};
   phases.local_seconds = 0;
   return phases;
+}
+
+CostModel::Growth CostModel::GrowthOf(const RoundPlan& plan, const Collective& collective,
+                                      std::uint64_t bytes) const {
+  const CollectiveDescriptor& by = collective.descriptor();
+  Growth growth;
+  const auto add = [&growth](const PiecewiseLinear& curve) {
+    const PiecewiseLinear::Growth of_curve = curve.GrowthFrom0();
+    growth.seconds_per_byte += of_curve.slope;
+    growth.fall += of_curve.fall;
+  };
+  const bool of_library = by.of_library && by.payload == PayloadKind::kDense;
+  if (of_library && !all_reduce.empty()) {
+    add(all_reduce.start_seconds);
+    for (const PiecewiseLinear& curve : all_reduce.link_seconds) add(curve);
+    return growth;
+  }
+  if (of_library && by.native && !native_all_reduce_seconds.empty()) {
+    add(native_all_reduce_seconds);
+    return growth;
+  }
+  const double factor = of_library ? 1 : ByteFactor(collective);
+  const PiecewiseLinear& within =
+      links[static_cast<std::size_t>(LinkClass::kIntraNode)].round_seconds;
+  const PiecewiseLinear::Growth of_within = within.GrowthFrom0();
+  for (const Round& round : plan.rounds) {
+    const PiecewiseLinear& between = links[static_cast<std::size_t>(round.link)].round_seconds;
+    const PiecewiseLinear::Growth of_between = between.GrowthFrom0();
+    const double part = factor / static_cast<double>(bytes);
+    const double grows =
+        of_between.slope * part * static_cast<double>(std::max(round.bytes, round.node_bytes));
+    const double grows_within = of_within.slope * part * static_cast<double>(round.within_bytes);
+    // The larger of two straight lines through 0 is one of them; of others the flatter is sure.
+    const bool one = round.within_bytes == 0 || (between.straight() && within.straight());
+    growth.seconds_per_byte += one ? std::max(grows, grows_within) : std::min(grows, grows_within);
+    const double fall = std::max(of_between.fall, of_within.fall);
+    if (fall > 0) growth.fall += 2 * round.repeat * fall;  // the larger of a curve and 0 counts
+  }
+  return growth;
 }
 
 void BackwardProfile::Slow(double factor) {

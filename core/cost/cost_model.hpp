@@ -31,6 +31,17 @@ class PiecewiseLinear {
   bool empty() const noexcept { return points_.empty(); }
   // 0 when empty.
   double operator()(double x) const;
+  // How it grows from 0 on: the value at x + d is at least slope * d - fall above that at x. `fall`
+  // is infinity where its last segment falls.
+  struct Growth {
+    double slope = 0;
+    double fall = 0;
+  };
+  Growth GrowthFrom0() const;
+  // One straight line from 0 on, or constant.
+  bool straight() const noexcept {
+    return points_.size() < 2 || (points_.size() == 2 && points_.front().first <= 0);
+  }
 
  private:
   std::vector<std::pair<double, double>> points_;
@@ -191,6 +202,14 @@ struct CostModel {
   Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
   // Of an exchange by `collective`, whose rounds are ModelledRounds; bytes: a rank's payload.
   Phases PhasesOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
+  // Of exchanges whose rounds are in proportion to `plan`, which is that of `bytes`: one of b bytes
+  // more takes at least seconds_per_byte * b - fall longer. `fall` is infinity where curves fall
+  // without end.
+  struct Growth {
+    double seconds_per_byte = 0;
+    double fall = 0;
+  };
+  Growth GrowthOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
   // Bytes that travel for each byte of an uncoded payload.
   double ByteFactor(const Collective& collective) const;
 

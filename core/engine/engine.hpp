@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,7 +68,7 @@ struct StrategyDescriptor {
   // What the strategy needs of its units; decides which sparsifiers and collectives fit.
   Sparsified sparsified;
   std::vector<OptionSpec> options;
-  std::unique_ptr<Strategy> (*make)(const Options& resolved);
+  std::function<std::unique_ptr<Strategy>(const Options& resolved)> make;
   // It sends units of the plan, those that the plan does not sparsify by all-reduce.
   bool dense_units = false;
   // What it sparsifies are shards of what the ranks of a node have summed: its payloads travel

@@ -1,12 +1,12 @@
 #include "core/feedback/feedback.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
 
 namespace sparfuse {
 
@@ -42,7 +42,10 @@ double WarmupDensity(std::size_t epoch, double density, const DensityWarmup& war
 
 namespace {
 
+using Outside = OutsideParts<FeedbackDescriptor>;
+
 FeedbackKind KindOf(std::string_view name) {
+  if (Outside::Find(name) != nullptr) return FeedbackKind::kOwn;
   std::vector<std::string> known;
   for (const FeedbackDescriptor& feedback : Feedbacks()) {
     if (feedback.name == name) return static_cast<FeedbackKind>(known.size());
@@ -55,10 +58,10 @@ FeedbackKind KindOf(std::string_view name) {
 }  // namespace
 
 std::span<const FeedbackDescriptor> Feedbacks() {
-  static constexpr std::array<FeedbackDescriptor, 3> kFeedbacks{
-      {{"none", "what is not sent is lost"},
-       {"residual", "what is not sent is added to the next gradient"},
-       {"momentum", "DGC's momentum correction: velocities are what is kept and added"}}};
+  static const std::vector<FeedbackDescriptor> kFeedbacks = {
+      {"none", "what is not sent is lost"},
+      {"residual", "what is not sent is added to the next gradient"},
+      {"momentum", "DGC's momentum correction: velocities are what is kept and added"}};
   return kFeedbacks;
 }
 
@@ -96,6 +99,8 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
       return kResidual;
     case FeedbackKind::kMomentum:
       return kMomentum;
+    case FeedbackKind::kOwn:
+      return Outside::Find(kind)->options;
   }
   return {};
 }
@@ -104,6 +109,12 @@ Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   Feedback feedback;
   feedback.kind = KindOf(kind);
   if (feedback.kind == FeedbackKind::kNone) return feedback;
+  if (feedback.kind == FeedbackKind::kOwn) {
+    feedback.make_rule = [outside = Outside::Find(kind), resolved] {
+      return outside->make(resolved);
+    };
+    return feedback;
+  }
   feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
   feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
   if (feedback.kind == FeedbackKind::kResidual) {

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/base/options.hpp"
 #include "core/feedback/momentum/momentum.hpp"
@@ -28,6 +31,22 @@ enum class FeedbackKind : std::uint8_t {
   kNone,      // it is lost
   kResidual,  // it is added to the next gradient
   kMomentum,  // DGC's momentum correction: velocities are what is added
+  kOwn,       // by a rule from outside
+};
+
+// What a part from outside does with what is not sent, on the host. Of one rank; used by one thread
+// at a time for each tensor. Its errors are Error{kConfig} that name it.
+class FeedbackRule {
+ public:
+  virtual ~FeedbackRule() = default;
+  // Residual + what is sent stays x, bit for bit.
+  virtual bool conserves() const noexcept = 0;
+  // x: [n] what is selected from. residual: [n] what Keep left, zeros at first.
+  virtual void Compensate(std::string_view name, std::span<const float> gradient,
+                          std::span<const float> residual, std::span<float> x) const = 0;
+  // indices: of x, increasing; what is sent of it. Overwrites the residual.
+  virtual void Keep(std::string_view name, std::span<const float> x,
+                    std::span<const std::uint32_t> indices, std::span<float> residual) const = 0;
 };
 
 struct Feedback {
@@ -45,18 +64,25 @@ struct Feedback {
   std::size_t warmup_epochs = 0;
   std::size_t epoch_steps = 1;
 
+  // kOwn: makes a rank's rule, and the rule, where this is a rank's.
+  std::function<std::shared_ptr<const FeedbackRule>()> make_rule = {};
+  std::shared_ptr<const FeedbackRule> rule = {};
+
   // What densities are multiplied with in a step, for a method of this density.
   double DensityFactor(std::uint64_t step, double density) const;
 };
 
 struct FeedbackDescriptor {
   std::string_view name, summary;
+  // Of one from outside.
+  std::vector<OptionSpec> options = {};
+  std::function<std::shared_ptr<const FeedbackRule>(const Options& resolved)> make = {};
 };
 // "none", "residual" and "momentum", in the order of FeedbackKind.
 std::span<const FeedbackDescriptor> Feedbacks();
 
-// `kind`: one of their names. Throws Error{kConfig} naming the nearest known name, and for a decay
-// outside (0, 1].
+// `kind`: one of their names, or of one from outside (core/base/outside_parts.hpp). Throws
+// Error{kConfig} naming the nearest known name, and for a decay outside (0, 1].
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind);
 Feedback MakeFeedback(std::string_view kind, const Options& resolved);
 

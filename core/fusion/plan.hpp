@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -106,7 +107,7 @@ struct PlannerDescriptor {
   std::string_view source;
   int revision;
   std::vector<OptionSpec> options;
-  std::unique_ptr<Planner> (*make)(const Options& resolved);
+  std::function<std::unique_ptr<Planner>(const Options& resolved)> make;
   // With these options it looks at backward and cost, which must then be there; null: it never
   // does.
   bool (*needs_profile)(const Options& resolved) = nullptr;

@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/collective/even_rounds.hpp"
 #include "core/payload/payload.hpp"
 #include "core/sparsify/sparsifier.hpp"
 
@@ -38,11 +39,27 @@ namespace {
 // `elements`: what is exchanged covers so many.
 double SecondsOf(const CostModel& cost, const Collective& collective, std::size_t elements,
                  std::uint64_t bytes, const Topology& topology) {
+  thread_local RoundPlan even;  // planners ask for millions of sizes
+  even.rounds.clear();
+  if (AddModelledEvenRounds(collective, bytes, topology, cost.all_gather, even)) {
+    return cost.PhasesOf(even, collective, bytes).alone();
+  }
   const ExchangeSizes sizes = ExpectedSizes(
       collective, {elements, bytes / kSparseElementBytes, 1},
       std::vector<std::uint64_t>(static_cast<std::size_t>(topology.ranks), bytes), {}, topology);
   const RoundPlan rounds = ModelledRounds(collective, sizes, topology, cost.all_gather);
   return cost.PhasesOf(rounds, collective, bytes).alone();
+}
+
+CostModel::Growth GrowthOf(const CostModel& cost, const Collective& collective,
+                           const Topology& topology) {
+  // So many that every rank has as many elements.
+  const std::uint64_t bytes =
+      (std::uint64_t{1} << 20) * kSparseElementBytes * static_cast<std::uint64_t>(topology.ranks);
+  RoundPlan plan;
+  return AddModelledEvenRounds(collective, bytes, topology, cost.all_gather, plan)
+             ? cost.GrowthOf(plan, collective, bytes)
+             : CostModel::Growth{0, HUGE_VAL};
 }
 
 }  // namespace
@@ -98,6 +115,17 @@ double PlanTimes::Reduce(std::size_t elements) const {
 double PlanTimes::HostSecondsPerExchange(std::size_t elements) const {
   return input_.cost->ExchangeHostSeconds(input_.topology.ranks) +
          input_.cost->HostElementSeconds(static_cast<double>(elements), input_.topology.ranks);
+}
+
+CostModel::Growth PlanTimes::GatherGrowth() const {
+  return GrowthOf(*input_.cost, *input_.sparse_collective, input_.topology);
+}
+
+CostModel::Growth PlanTimes::ReduceGrowth() const {
+  CostModel::Growth growth = GrowthOf(*input_.cost, *input_.dense_collective, input_.topology);
+  // Ranks have whole elements each: sizes are rounded up to as many as there are ranks.
+  growth.fall += growth.seconds_per_byte * sizeof(float) * input_.topology.ranks;
+  return growth;
 }
 
 double PlanTimes::Decompress(std::size_t elements, std::size_t entries) const {

@@ -53,6 +53,11 @@ class PlanTimes {
   // Host time of an exchange of so many elements, independent of how they are sent: add it to
   // Gather or Reduce when absolute times matter.
   double HostSecondsPerExchange(std::size_t elements) const;
+  // An exchange of b bytes more takes at least seconds_per_byte * b - fall longer; of Gather by the
+  // bytes of its payload, of Reduce by those of its elements. fall: infinity where that is not
+  // known.
+  CostModel::Growth GatherGrowth() const;
+  CostModel::Growth ReduceGrowth() const;
   // Decompression of `entries` received from all ranks into `elements`.
   double Decompress(std::size_t elements, std::size_t entries) const;
 

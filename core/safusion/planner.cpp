@@ -1,13 +1,13 @@
 #include "core/safusion/planner.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/cost/authors_tables.hpp"
 #include "core/fusion/plan_times.hpp"
+#include "core/safusion/earliest_buffers.hpp"
 
 namespace sparfuse {
 
@@ -141,7 +141,10 @@ class BufferTimes {
       backward_.push_back(backward_.back() + times_.Backward(t));
       sparsify_.push_back(sparsify_.back() + times_.Sparsify(t, density));
       bytes_.push_back(bytes_.back() + PlannedPayloadBytes(input.layout, t, density));
+      elements_.push_back(elements_.back() + input.layout.RangeOf(t, t + 1).size());
     }
+    growth_ =
+        input.sparsified == Sparsified::kNever ? times_.ReduceGrowth() : times_.GatherGrowth();
   }
 
   std::size_t tensors() const { return input_.layout.tensors(); }
@@ -153,11 +156,20 @@ class BufferTimes {
     return Backward(first, last) + (sparsify_[last] - sparsify_[first]);
   }
   double Exchange(std::size_t first, std::size_t last) const {
-    const std::size_t elements = input_.layout.RangeOf(first, last).size();
+    const std::size_t elements = elements_[last] - elements_[first];
     return times_.HostSecondsPerExchange(elements) +
            (input_.sparsified == Sparsified::kNever ? times_.Reduce(elements)
                                                     : times_.Gather(bytes_[last] - bytes_[first]));
   }
+  // Exchange(first, last) is at least GrowsTo(j) - GrowsTo(last) - fall() shorter than
+  // Exchange(first, j), and GrowsTo(first) - GrowsTo(i) - fall() than Exchange(i, last).
+  double GrowsTo(std::size_t tensors) const {
+    const double bytes = input_.sparsified == Sparsified::kNever
+                             ? sizeof(float) * static_cast<double>(elements_[tensors])
+                             : static_cast<double>(bytes_[tensors]);
+    return growth_.seconds_per_byte * bytes;
+  }
+  double fall() const { return growth_.fall; }
 
  private:
   const PlanInput& input_;
@@ -166,6 +178,8 @@ class BufferTimes {
   std::vector<double> backward_ = {0};
   std::vector<double> sparsify_ = {0};
   std::vector<std::uint64_t> bytes_ = {0};
+  std::vector<std::size_t> elements_ = {0};  // of GradientLayout::RangeOf
+  CostModel::Growth growth_;
 };
 
 // Both forms return the number of tensors of each buffer.
@@ -217,49 +231,17 @@ double EndOf(const BufferTimes& times, const std::vector<std::size_t>& lengths, 
   return end;
 }
 
-// With e(u, j) the earliest end of u exchanges that hold the first j tensors together,
-//   e(u, j) = min over i < j of max(e(u - 1, i), ready(j)) + exchange(i, j),
-// because an exchange that can begin earlier never ends later. Quadratic in tensors for each u.
 std::vector<std::size_t> EarliestLengths(const BufferTimes& times, double slowness) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  constexpr double kSame = 1 + 1e-9;  // above the rounding of sums in another order
-  const std::size_t tensors = times.tensors();
-  const std::size_t row = tensors + 1;
-  std::vector<double> exchange(row * row);
-  std::vector<double> earliest(row, kNever);  // e(u, j) minimised over u
-  earliest[0] = 0;
-  for (std::size_t j = 1; j < row; ++j) {
-    for (std::size_t i = 0; i < j; ++i) {
-      exchange[j * row + i] = slowness * times.Exchange(i, j);
-      earliest[j] =
-          std::min(earliest[j], std::max(earliest[i], times.Compute(0, j)) + exchange[j * row + i]);
-    }
+  std::vector<double> ready;
+  std::vector<double> grows;
+  for (std::size_t j = 0; j <= times.tensors(); ++j) {
+    ready.push_back(times.Compute(0, j));
+    grows.push_back(slowness * times.GrowsTo(j));
   }
-
-  std::vector<std::vector<std::size_t>> begins;  // [buffers][j] where the last of them begins
-  std::vector<double> ends(row, kNever);         // e(number of buffers, j)
-  ends[0] = 0;
-  while (ends[tensors] > earliest[tensors] * kSame) {
-    std::vector<double> longer(row, kNever);
-    std::vector<std::size_t>& begin = begins.emplace_back(row, 0);
-    for (std::size_t j = 1; j < row; ++j) {
-      for (std::size_t i = 0; i < j; ++i) {
-        const double end = std::max(ends[i], times.Compute(0, j)) + exchange[j * row + i];
-        if (end < longer[j]) {
-          longer[j] = end;
-          begin[j] = i;
-        }
-      }
-    }
-    ends = std::move(longer);
-  }
-
-  std::vector<std::size_t> lengths(begins.size());
-  for (std::size_t u = begins.size(), last = tensors; u-- > 0;) {
-    lengths[u] = last - begins[u][last];
-    last = begins[u][last];
-  }
-  return lengths;
+  return EarliestBuffers(
+      ready,
+      [&](std::size_t first, std::size_t last) { return slowness * times.Exchange(first, last); },
+      {grows, slowness * times.fall()});
 }
 
 std::vector<std::size_t> ProfiledLengths(const BufferTimes& times, double tolerance) {

@@ -374,7 +374,12 @@ Advice Adviser::Answer() {
   AddDeciding(advice);
   advice.request = request_;
   advice.declared = cluster_.declared() != nullptr;
-  const std::string& workload = advice.rankings.front().methods.front().cell.workload;
+  const CellConfig& cell = advice.rankings.front().methods.front().cell;
+  const std::string& workload = cell.workload;
+  if (advice.declared) {
+    advice.memory = MemoryOf(workloads::LayersOf(workload), cluster_.declared()->card_gbytes,
+                             cell.batch_per_worker);
+  }
   advice.unit = workloads::FindWorkload(workload).unit;
   advice.label = WorkloadLabel(workload);
   return advice;

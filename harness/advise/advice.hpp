@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/thread_pool.hpp"
+#include "harness/advise/card_memory.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/catalog/catalog.hpp"
@@ -87,6 +88,7 @@ struct Advice {
   std::vector<Sweep> sweeps;
   std::vector<WinnerChange> changes;
   std::string fixed_bandwidth;  // why it is not swept, or ""
+  CardMemory memory;            // of a declared cluster's card; else of no card
 };
 
 // A point of a phase diagram.

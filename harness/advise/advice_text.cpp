@@ -153,6 +153,8 @@ std::string AdviceText(const Advice& advice) {
           ? fmt::format("bands are all of {} draws of {} but one on either side, paired by draw",
                         kDraws, advice.declared ? "the cluster's inputs" : "measured times")
           : "without bands, for nothing says how well the profile is known");
+  if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
+    text += "note: " + note + "\n\n";
   for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
   for (const Ranking& ranking : advice.rankings) {
     text += "\n" + Render(RankingTable(ranking, advice.unit), TableFormat::kMarkdown);
@@ -175,6 +177,13 @@ json SubjectJson(const Advice& advice) {
   return {{"workload", cell.workload},
           {"cluster", cell.cluster},
           {"batch_per_worker", cell.batch_per_worker}};
+}
+
+json MemoryJson(const CardMemory& memory) {
+  if (memory.card_gbytes <= 0) return {};
+  return {{"card_gbytes", memory.card_gbytes},
+          {"filled_gbytes", memory.filled_gbytes},
+          {"batch_that_fills_half", memory.larger_batch > 0 ? json(memory.larger_batch) : json()}};
 }
 
 json DiagramJson(const Advice& advice, const PhaseDiagram& phase) {
@@ -255,6 +264,7 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
                  {"rankings", std::move(rankings)},
                  {"sweeps", std::move(sweeps)},
                  {"bandwidth_not_varied", advice.fixed_bandwidth},
+                 {"card_memory", MemoryJson(advice.memory)},
                  {"left_out", std::move(left_out)}});
   if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
   return TextOf(answer);

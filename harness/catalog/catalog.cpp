@@ -11,6 +11,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/records/record.hpp"
 #include "workloads/optimizer/optimizer.hpp"
 
@@ -60,13 +61,39 @@ bool IsOfRecipe(const OptionSpec& option) {
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
-// A sparsifier that is written in Python gets an absolute path; the file gives one from its folder.
+// Its parts that may be written in Python, by kind.
+std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
+  return {{"strategy", &method.strategy},
+          {"planner", &method.planner},
+          {"sparsifier", &method.sparsifier},
+          {"feedback", &method.feedback},
+          {"collective", &method.collective}};
+}
+
+// The entry, or what Python has of this name, which becomes what cells call it.
+template <class Entries, class Descriptor>
+const Descriptor& NeedPart(const Catalog& catalog, const Entries& entries, const char* kind,
+                           std::string& name, const Descriptor& (*find)(std::string_view)) {
+  name = PartOfPlugins(catalog, kind, name, FindEntry(entries, name) != nullptr);
+  if (!IsPythonPart(name)) return NeedEntry(entries, kind, name);
+  name = PythonPartName(kind, name, "");
+  return find(name);
+}
+
+// Parts that are written in Python get an absolute path; the file gives one from its folder.
 Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
                      std::string_view text) {
   Method method = ParseMethodFile(path.string(), text);
   try {
-    if (IsPythonSparsifier(method.sparsifier))
-      method.sparsifier = WithFolder(method.sparsifier, path.parent_path());
+    for (const auto& [kind, part] : PartsOf(method)) {
+      if (IsPythonPart(*part)) *part = WithFolder(kind, *part, path.parent_path());
+    }
+    if (const auto quantizer = method.sending.find("payload_dense");
+        quantizer != method.sending.end()) {
+      auto* const name = std::get_if<std::string>(&quantizer->second);
+      if (name != nullptr && IsPythonPart(*name))
+        *name = WithFolder("quantizer", *name, path.parent_path());
+    }
     CheckMethod(catalog, method);
   } catch (const Error& error) {
     throw Error(error.kind(), path.string() + ": " + error.what());
@@ -90,12 +117,20 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy = method.strategy;
   choice.planner = given.contains("plan") ? std::string(kGivenPlanner) : method.planner;
   choice.collective = method.collective;
-  const auto& strategy = NeedEntry(catalog.strategies, "strategy", choice.strategy);
-  const auto& planner = NeedEntry(catalog.planners, "planner", choice.planner);
+  const auto& strategy =
+      NeedPart(catalog, catalog.strategies, "strategy", choice.strategy, &FindStrategy);
+  const bool own_planner = !given.contains("plan") && !given.contains("planner");
+  if (const auto own = given.find("planner"); own != given.end() && own->is_string()) {
+    choice.planner = own->get<std::string>();
+  }
+  const auto& planner =
+      NeedPart(catalog, catalog.planners, "planner", choice.planner, &FindPlanner);
   if (const auto own = given.find("collective"); own != given.end() && own->is_string()) {
     choice.collective = own->get<std::string>();
   }
-  const auto& collective = NeedEntry(catalog.collectives, "collective", choice.collective);
+  const bool own_collective = choice.collective == method.collective;
+  const auto& collective =
+      NeedPart(catalog, catalog.collectives, "collective", choice.collective, &FindCollective);
   const MethodOptions takes{strategy.options, planner.options, collective.options,
                             SendingOptions()};
   using enum MethodOptions::Owner;
@@ -105,7 +140,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   }
   for (const auto& [key, value] : given.items()) {
     if (IsGroup(key) && value.is_object()) continue;
-    if (key == "collective" && value.is_string()) continue;
+    if ((key == "collective" || key == "planner") && value.is_string()) continue;
     if (key == "plan") {
       alone[kPlanner].update(GivenUnits(value));
       continue;
@@ -114,6 +149,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
     if (!owner) {
       std::vector<std::string> known = takes.Names();
       known.emplace_back("collective");
+      known.emplace_back("planner");
       known.emplace_back("plan");
       SPARFUSE_THROW(kConfig, fmt::format("method {}: unknown option \"{}\" = {}{}", method.name,
                                           key, value.dump(), Suggestion(key, known)));
@@ -124,29 +160,32 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
               method.strategy_options, given, "strategy_options", alone[kStrategy]);
   // The options of the method's file are those of its own planner and collective.
-  choice.planner_options =
-      Resolve(fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
-              choice.planner == method.planner ? method.planner_options : Options{}, given,
-              "planner_options", alone[kPlanner]);
-  choice.collective_options = Resolve(
-      fmt::format("collective {} of method {}", collective.name, method.name), collective.options,
-      choice.collective == method.collective ? method.collective_options : Options{}, given,
-      "collective_options", alone[kCollective]);
+  choice.planner_options = Resolve(
+      fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
+      own_planner ? method.planner_options : Options{}, given, "planner_options", alone[kPlanner]);
+  choice.collective_options =
+      Resolve(fmt::format("collective {} of method {}", collective.name, method.name),
+              collective.options, own_collective ? method.collective_options : Options{}, given,
+              "collective_options", alone[kCollective]);
   choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
                            alone[kSending]);
+  if (auto quantizer = choice.quantizer(); quantizer && IsPythonPart(*quantizer)) {
+    choice.sending["payload_dense"] = PythonPartName("quantizer", *quantizer, "");
+  }
   return choice;
 }
 
 void CheckMethod(const Catalog& catalog, const Method& method) {
   CellConfig config;
   config.sparsifier = method.sparsifier;
-  if (IsPythonSparsifier(method.sparsifier)) {
-    config.sparsifier = PythonSparsifierName(method.sparsifier, "");
+  if (IsPythonPart(method.sparsifier)) {
+    config.sparsifier = PythonPartName("sparsifier", method.sparsifier, "");
   } else if (!method.dense()) {
     NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }
   config.method_options = ResolveMethodOptions(catalog, method, json::object());
-  config.feedback = method.feedback;
+  config.feedback = IsPythonPart(method.feedback) ? PythonPartName("feedback", method.feedback, "")
+                                                  : method.feedback;
   Compose(config);
 }
 
@@ -154,10 +193,37 @@ std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::strin
                                         const std::filesystem::path& folder) {
   const bool is_file = IsMethodFile(given);
   const std::filesystem::path beside = folder / given;
-  if (is_file && (catalog.own_methods.empty() || SomethingIsAt(beside))) return beside;
-  if (catalog.own_methods.empty() || FindEntry(catalog.methods, given) != nullptr) return {};
+  if (is_file && SomethingIsAt(beside)) return beside;
+  if (FindEntry(catalog.methods, given) != nullptr) return {};
+  for (const auto& plugins : catalog.plugins) {
+    const auto file = plugins / (is_file ? given : given + ".toml");
+    if (SomethingIsAt(file) && HasFormOfMethod(file)) return file;
+  }
+  if (catalog.own_methods.empty()) return is_file ? beside : std::filesystem::path();
   const auto own = catalog.own_methods / (is_file ? given : given + ".toml");
   return SomethingIsAt(own) ? own : is_file ? beside : std::filesystem::path();
+}
+
+std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
+                          bool built_in) {
+  if (IsPythonPart(name)) return name;
+  std::string place = built_in ? "sparfuse itself" : "";
+  std::string found = name;
+  for (const auto& folder : catalog.plugins) {
+    const auto path = folder / (name + ".toml");
+    if (!SomethingIsAt(path)) continue;
+    const TomlFile file = TomlFile::Read(path);
+    const json* part = file.Find("/part");
+    if (part == nullptr) continue;
+    if (!part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
+    if (!place.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\" is in {} and in {}; expected one of each name",
+                                          kind, name, place, path.string()));
+    }
+    place = path.string();
+    found = WithFolder(kind, part->get<std::string>(), folder);
+  }
+  return found;
 }
 
 OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path) {

@@ -21,7 +21,7 @@ namespace sparfuse::harness {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
-inline constexpr int kModelEngineRevision = 6;
+inline constexpr int kModelEngineRevision = 7;
 inline constexpr int kProfileRevision = 5;  // of what profile trials measure
 
 struct Catalog {
@@ -32,6 +32,8 @@ struct Catalog {
   std::span<const CollectiveDescriptor> collectives;
   std::span<const workloads::WorkloadDescriptor> workloads;
   std::filesystem::path own_methods = {};  // a folder of the user's with methods' files, or ""
+  // Folders with NAME.toml: the file of a method, or part = "python:FILE.py:Class".
+  std::vector<std::filesystem::path> plugins = {};
 };
 
 // The registries that this program was built with, each method checked against the parts it names.
@@ -50,10 +52,16 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method,
 void CheckMethod(const Catalog& catalog, const Method& method);
 
 // The file that `given`, a method of an experiment in `folder` or of a command line, means: a path
-// that ends in .toml, or a name of no method of the catalog that has a file in its own_methods.
+// that ends in .toml, or a name of no method of the catalog that has a file in its own_methods or
+// plugins.
 // "": it means none. A path that is not there from `folder` is looked for among these, too.
 std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
                                         const std::filesystem::path& folder);
+
+// `name`, or what NAME.toml in one of the catalog's plugins says, as from here. Throws
+// Error{kConfig} naming both places where two have it, or one of them and this program.
+std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
+                          bool built_in);
 
 struct OutsideMethod {
   Method method;

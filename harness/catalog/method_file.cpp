@@ -23,9 +23,10 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
       Given<&M::deviations>("deviations", "\"\"", "what differs from the paper"),
       Given<&M::strategy>("strategy", "", "a name of `sparfuse list strategies`"),
       Given<&M::planner>("planner", "", "a name of `sparfuse list planners`"),
-      Given<&M::sparsifier>("sparsifier", "",
-                            "a name of `sparfuse list sparsifiers`, \"none\", or\n                 "
-                            "          \"python:FILE.py:Class\" from the file's folder"),
+      Given<&M::sparsifier>(
+          "sparsifier", "",
+          "a name of `sparfuse list sparsifiers`, \"none\", or, as any part,\n     "
+          "                      \"python:FILE.py:Class\" from the file's folder"),
       Given<&M::feedback>("feedback", "\"none\"", "a name of `sparfuse list feedback`"),
       Given<&M::collective>("collective", "", "a name of `sparfuse list collectives`"),
       Given<&M::sparsifier_fixed>("sparsifier_fixed", "false",

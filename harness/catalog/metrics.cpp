@@ -41,6 +41,9 @@ std::span<const Metric> Metrics() {
       {"exchanges", "exchanges", "exchanges of a step"},
       {"loader_wait_seconds", "s",
        "that a step waits for prepared data, mean over steps of the rank that waits longest"},
+      {"python_seconds", "s",
+       "in parts of the method that are written in Python, waiting for one another included: mean "
+       "per step of rank 0's process; nothing where there are none"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
       {"final_exact_match", "", "convergence: of questions, answers that are right as a whole"},

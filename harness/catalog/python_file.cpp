@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
 #include "harness/catalog/python_plugin.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -19,48 +21,16 @@ namespace sparfuse::harness {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kPrefix = "python:";
-
-// "python:FILE:CLASS" of an experiment file, or "python:CLASS@HASH" of a cell.
-struct Parsed {
-  fs::path file;  // empty in cells
-  std::string class_name;
-  std::string hash;  // empty in experiment files
-};
-
-bool InIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-
-Parsed Parse(std::string_view name) {
-  const std::string_view rest = name.substr(kPrefix.size());
-  const std::size_t colon = rest.rfind(':');
-  const std::size_t at = rest.rfind('@');
-  Parsed parsed;
-  if (colon != std::string_view::npos) {
-    parsed.file = rest.substr(0, colon);
-    parsed.class_name = rest.substr(colon + 1);
-  } else if (at != std::string_view::npos) {
-    parsed.class_name = rest.substr(0, at);
-    parsed.hash = rest.substr(at + 1);
-  }
-  if (parsed.class_name.empty() || (parsed.file.empty() && parsed.hash.empty()) ||
-      !std::all_of(parsed.class_name.begin(), parsed.class_name.end(), InIdentifier)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"", name));
-  }
-  return parsed;
-}
-
 // Of an experiment's or a method's file.
-Parsed ParseGiven(std::string_view name) {
-  Parsed parsed = Parse(name);
+OutsideName ParseGiven(std::string_view kind, std::string_view name) {
+  OutsideName parsed = ParseOutsideName(kind, name);
   if (parsed.hash.empty()) return parsed;
-  SPARFUSE_THROW(kConfig,
-                 fmt::format("sparsifier \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
-                             "is worked out",
-                             name));
+  SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
+                                      "is worked out",
+                                      kind, name));
 }
 
-fs::path AbsoluteFile(const Parsed& parsed, const fs::path& folder) {
+fs::path AbsoluteFile(const OutsideName& parsed, const fs::path& folder) {
   return fs::absolute(folder / parsed.file).lexically_normal();
 }
 
@@ -76,7 +46,7 @@ class KnownFiles {
     const std::lock_guard lock(mutex_);
     const auto found = files_.find(name);
     if (found == files_.end()) {
-      SPARFUSE_THROW(kInternal, fmt::format("sparsifier \"{}\": its file is not known", name));
+      SPARFUSE_THROW(kInternal, fmt::format("\"{}\": its file is not known", name));
     }
     return found->second;
   }
@@ -91,15 +61,16 @@ KnownFiles& Files() {
   return files;
 }
 
-std::string ReadSource(std::string_view name, const fs::path& file) {
+std::string ReadSource(std::string_view kind, std::string_view name, const fs::path& file) {
   std::error_code failed;
   if (!fs::is_regular_file(file, failed)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("sparsifier \"{}\": {} is not there; expected a Python file", name,
-                               file.string()));
+    SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {} is not there; expected a Python file", kind,
+                                        name, file.string()));
   }
   return ReadFile(file);
 }
+
+bool InIdentifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 std::vector<std::string> ClassesIn(const std::string& text) {
   std::vector<std::string> classes;
@@ -114,87 +85,164 @@ std::vector<std::string> ClassesIn(const std::string& text) {
   return classes;
 }
 
-MakePythonSparsifier& LoadPlugin(const std::string& name) {
+const PythonPlugin& LoadPlugin(const std::string& who) {
   const fs::path folder = fs::read_symlink("/proc/self/exe").parent_path();
   fs::path plugin = folder / kPythonPlugin;
   if (!fs::exists(plugin)) plugin = folder / "worker" / kPythonPlugin;  // seen from sparfuse
   if (!fs::exists(plugin)) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("sparsifier \"{}\": {} is not in {}, and Python needs it; install "
-                               "python3-dev, then run scripts/setup",
-                               name, kPythonPlugin, folder.string()));
+    SPARFUSE_THROW(kConfig, fmt::format("{}: {} is not in {}, and Python needs it; install "
+                                        "python3-dev, then run scripts/setup",
+                                        who, kPythonPlugin, folder.string()));
   }
   void* const library = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  void* const make = library == nullptr ? nullptr : dlsym(library, kMakePythonSparsifier);
-  if (make == nullptr) {
-    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": cannot load {}: {}", name,
-                                        plugin.string(), dlerror()));
+  void* const function = library == nullptr ? nullptr : dlsym(library, kPythonPluginFunction);
+  if (function == nullptr) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}: cannot load {}: {}", who, plugin.string(), dlerror()));
   }
-  return *reinterpret_cast<MakePythonSparsifier*>(make);
+  return *reinterpret_cast<PythonPluginFunction*>(function)();
+}
+
+const PythonPlugin* loaded_plugin = nullptr;
+
+const PythonPlugin& Plugin(const std::string& who) {
+  static const PythonPlugin& plugin = LoadPlugin(who);
+  loaded_plugin = &plugin;
+  return plugin;
+}
+
+// The class that a cell's name means, with the content that the name has the hash of.
+PartSource SourceOf(const std::string& kind, const std::string& name) {
+  const OutsideName parsed = ParseOutsideName(kind, name);
+  const fs::path file = PythonFileOf(name);
+  // Errors of the class name its file.
+  std::string shown = fmt::format("{}{}:{}", kOutsidePrefix, file.string(), parsed.class_name);
+  std::string text = ReadSource(kind, name, file);
+  if (const std::string hash = ShortHash(text); hash != parsed.hash) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {} was edited since: its content is now {}; "
+                                        "run the experiment again",
+                                        kind, name, file.string(), hash));
+  }
+  return {kind, name, std::move(shown), file, std::move(text), parsed.class_name};
 }
 
 std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options,
                                  std::uint64_t seed) {
-  const Parsed parsed = Parse(name);
-  const fs::path file = PythonFileOf(name);
-  // Errors of the class name its file.
-  const std::string shown = fmt::format("{}{}:{}", kPrefix, file.string(), parsed.class_name);
-  PythonClass given{name, shown, file, ReadSource(name, file), parsed.class_name, options, seed};
-  if (const std::string hash = ShortHash(given.text); hash != parsed.hash) {
-    SPARFUSE_THROW(kConfig, fmt::format("sparsifier \"{}\": {} was edited since: its content is "
-                                        "now {}; run the experiment again",
-                                        name, file.string(), hash));
+  const PartSource source = SourceOf("sparsifier", name);
+  return std::unique_ptr<Sparsifier>(Plugin(source.shown).sparsifier(source, options, seed));
+}
+
+// What the plugin has made of a name, once.
+template <class Descriptor>
+const Descriptor& Found(const char* kind, const std::string& name,
+                        const Descriptor* (*PythonPlugin::*make)(const PartSource&)) {
+  static std::mutex mutex;
+  static std::map<std::string, const Descriptor*> known;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace(name);
+  try {
+    if (is_new) {
+      const PartSource source = SourceOf(kind, name);
+      found->second = (Plugin(source.shown).*make)(source);
+    }
+  } catch (...) {
+    known.erase(found);
+    throw;
   }
-  static MakePythonSparsifier& make = LoadPlugin(shown);
-  return std::unique_ptr<Sparsifier>(make(given));
+  return *found->second;
+}
+
+void SetFinders() {
+  OutsideParts<PlannerDescriptor>::SetFinder(
+      [](const std::string& name) -> const PlannerDescriptor& {
+        return Found("planner", name, &PythonPlugin::planner);
+      });
+  OutsideParts<StrategyDescriptor>::SetFinder(
+      [](const std::string& name) -> const StrategyDescriptor& {
+        return Found("strategy", name, &PythonPlugin::strategy);
+      });
+  OutsideParts<FeedbackDescriptor>::SetFinder(
+      [](const std::string& name) -> const FeedbackDescriptor& {
+        return Found("feedback", name, &PythonPlugin::feedback);
+      });
+  OutsideParts<CollectiveDescriptor>::SetFinder(
+      [](const std::string& name) -> const CollectiveDescriptor& {
+        return Found("collective", name, &PythonPlugin::collective);
+      });
+  OutsideParts<QuantizerDescriptor>::SetFinder(
+      [](const std::string& name) -> const QuantizerDescriptor& {
+        return Found("quantizer", name, &PythonPlugin::quantizer);
+      });
 }
 
 }  // namespace
 
-std::string WithFolder(std::string_view given, const fs::path& folder) {
-  const Parsed parsed = ParseGiven(given);
-  return fmt::format("{}{}:{}", kPrefix, AbsoluteFile(parsed, folder).string(), parsed.class_name);
+std::string WithFolder(std::string_view kind, std::string_view given, const fs::path& folder) {
+  const OutsideName parsed = ParseGiven(kind, given);
+  return fmt::format("{}{}:{}", kOutsidePrefix, AbsoluteFile(parsed, folder).string(),
+                     parsed.class_name);
 }
 
-std::string PythonSparsifierName(std::string_view given, const fs::path& folder) {
-  const Parsed parsed = ParseGiven(given);
+std::string PythonPartName(std::string_view kind, std::string_view given, const fs::path& folder) {
+  const OutsideName parsed = ParseGiven(kind, given);
   const fs::path file = AbsoluteFile(parsed, folder);
-  const std::string text = ReadSource(given, file);
+  const std::string text = ReadSource(kind, given, file);
   const std::vector<std::string> classes = ClassesIn(text);
   if (std::find(classes.begin(), classes.end(), parsed.class_name) == classes.end()) {
     SPARFUSE_THROW(kConfig,
-                   fmt::format("sparsifier \"{}\": {} has no \"class {}\"{}", given, file.string(),
+                   fmt::format("{} \"{}\": {} has no \"class {}\"{}", kind, given, file.string(),
                                parsed.class_name,
                                classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
   }
-  const std::string name = fmt::format("{}{}@{}", kPrefix, parsed.class_name, ShortHash(text));
+  const std::string name =
+      fmt::format("{}{}@{}", kOutsidePrefix, parsed.class_name, ShortHash(text));
   KnowPythonFile(name, file);
   return name;
 }
 
 fs::path PythonFileOf(const std::string& name) { return Files().Of(name); }
 
+std::vector<PartOfCell> PythonPartsOf(const CellConfig& config) {
+  std::vector<PartOfCell> parts;
+  const auto add = [&](const char* kind, const std::string& name) {
+    if (IsPythonPart(name)) parts.push_back({kind, name});
+  };
+  for (const std::string& name : config.sparsifiers) add("sparsifier", name);
+  for (const std::string& name : config.quantizers) add("quantizer", name);
+  if (config.is_profile()) return parts;
+  const MethodChoice& method = config.method_options;
+  add("strategy", method.strategy);
+  add("planner", method.planner);
+  add("sparsifier", config.sparsifier);
+  add("feedback", config.feedback);
+  add("collective", method.collective);
+  if (const auto quantizer = method.quantizer()) add("quantizer", *quantizer);
+  return parts;
+}
+
 std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
   std::map<std::string, std::string> files;
-  std::vector<std::string> sparsifiers = config.sparsifiers;
-  sparsifiers.push_back(config.sparsifier);
-  for (const std::string& name : sparsifiers) {
-    if (IsPythonSparsifier(name)) files[name] = PythonFileOf(name).string();
-  }
+  for (const PartOfCell& part : PythonPartsOf(config))
+    files[part.name] = PythonFileOf(part.name).string();
   return files;
 }
 
-void KnowPythonFile(const std::string& name, const fs::path& file) { Files().Add(name, file); }
+void KnowPythonFile(const std::string& name, const fs::path& file) {
+  Files().Add(name, file);
+  static const bool found = (SetFinders(), true);
+  (void)found;
+}
 
-bool MeansPythonSparsifier(std::string_view given, std::string_view resolved) {
-  if (!IsPythonSparsifier(given) || !IsPythonSparsifier(resolved)) return false;
-  const Parsed wanted = Parse(given);
-  const Parsed cell = Parse(resolved);
+double SecondsInPython() { return loaded_plugin == nullptr ? 0.0 : loaded_plugin->seconds(); }
+
+bool MeansPythonPart(std::string_view given, std::string_view resolved) {
+  if (!IsPythonPart(given) || !IsPythonPart(resolved)) return false;
+  const OutsideName wanted = ParseOutsideName("part", given);
+  const OutsideName cell = ParseOutsideName("part", resolved);
   return wanted.class_name == cell.class_name && (wanted.hash.empty() || wanted.hash == cell.hash);
 }
 
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
-  if (!IsPythonSparsifier(name)) return FindSparsifier(name);
+  if (!IsPythonPart(name)) return FindSparsifier(name);
   static std::mutex mutex;
   static std::map<std::string, SparsifierDescriptor> known;  // its keys back the names
   const std::lock_guard lock(mutex);
@@ -202,7 +250,7 @@ const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
   if (is_new) {
     found->second = {.name = found->first,
                      .paper = "",
-                     .revision = kPythonSparsifierRevision,
+                     .revision = kPythonPartRevision,
                      .exact_count = false,  // the class says so only where it runs
                      .index_shared = false,
                      .selection_model = {},

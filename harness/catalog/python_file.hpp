@@ -1,44 +1,62 @@
-// Finds sparsifiers written in Python. An experiment file says "python:FILE.py:ClassName"; a cell's
-// configuration has the class and the head of the hash of the file's content,
-// "python:ClassName@0123456789ab": an edited file is another cell, a moved one is not.
+// Finds parts of methods that are written in Python. An experiment file says
+// "python:FILE.py:ClassName"; a cell's configuration has the class and the head of the hash of the
+// file's content, "python:ClassName@0123456789ab": an edited file is another cell, a moved one is
+// not.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/base/outside_parts.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "harness/records/cell_config.hpp"
 
 namespace sparfuse::harness {
 
-// Raised when the results of sparsifiers written in Python may change though their files do not.
-inline constexpr int kPythonSparsifierRevision = 1;
+// Raised when the results of parts written in Python may change though their files do not.
+inline constexpr int kPythonPartRevision = 1;
 
-inline bool IsPythonSparsifier(std::string_view name) { return name.starts_with("python:"); }
+inline bool IsPythonPart(std::string_view name) { return IsOutsidePart(name); }
 
 // From what an experiment file in `folder` says to what its cells say; the process then knows the
-// file of this name. Throws Error{kConfig} naming what is missing: the file, or the class in it.
-std::string PythonSparsifierName(std::string_view given, const std::filesystem::path& folder);
+// file of this name. kind: "planner", for errors. Throws Error{kConfig} naming what is missing: the
+// file, or the class in it.
+std::string PythonPartName(std::string_view kind, std::string_view given,
+                           const std::filesystem::path& folder);
 
 // `given`, of a file in `folder`, with an absolute path. Throws Error{kConfig} for another form.
-std::string WithFolder(std::string_view given, const std::filesystem::path& folder);
+std::string WithFolder(std::string_view kind, std::string_view given,
+                       const std::filesystem::path& folder);
 
-// The file of a cell's sparsifier. Precondition: PythonSparsifierName returned the name in this
-// process, or KnowPythonFile got it.
+// The file of a cell's part. Precondition: PythonPartName returned the name in this process, or
+// KnowPythonFile got it.
 std::filesystem::path PythonFileOf(const std::string& name);
+// FindPlanner and its like find the parts of known files, too. Finding one starts Python in this
+// process, once, and throws Error{kConfig} where the file was edited since, this build lacks the
+// plugin, or Python refuses the file or the class.
 void KnowPythonFile(const std::string& name, const std::filesystem::path& file);
 
-// The files of a cell's sparsifiers, or of those that a profile measures, by name.
+struct PartOfCell {
+  const char* kind;
+  std::string name;
+};
+// The parts of a cell, or of a profile, that are written in Python.
+std::vector<PartOfCell> PythonPartsOf(const CellConfig& config);
+
+// The files of a cell's parts, or of those that a profile measures, by name.
 std::map<std::string, std::string> PythonFilesOf(const CellConfig& config);
 
-// Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
-bool MeansPythonSparsifier(std::string_view given, std::string_view resolved);
+// That this process has spent in calls of parts so far.
+double SecondsInPython();
 
-// FindSparsifier for these names too. Making one starts Python in this process, once; its options
-// are keywords of the class's constructor. Making throws Error{kConfig} where the file was edited
-// since, this build lacks the plugin, or Python refuses the file, the class or the keywords.
+// Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
+bool MeansPythonPart(std::string_view given, std::string_view resolved);
+
+// FindSparsifier for these names too. What a sparsifier says of itself is known only where it runs:
+// making one finds it, with its options as keywords of the class's constructor.
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name);
 
 }  // namespace sparfuse::harness

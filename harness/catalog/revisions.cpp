@@ -71,7 +71,7 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
       {"workload:" + config.workload, HashOfAll("workloads")}};
   const auto add = [&](const std::string& kind, const std::string& name) {
     // The content of a Python file is in its name.
-    if (IsPythonSparsifier(name) || name == "none") return;
+    if (IsPythonPart(name) || name == "none") return;
     sources[kind + ":" + name] = HashOf(SourceFolderOf(kind, name));
   };
   for (const std::string& name : config.sparsifiers) add("sparsifier", name);
@@ -79,7 +79,7 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
   add("sparsifier", config.sparsifier);
   add("strategy", config.method_options.strategy);
   add("planner", config.method_options.planner);
-  if (const auto name = config.method_options.quantizer())
+  if (const auto name = config.method_options.quantizer(); name && !IsPythonPart(*name))
     sources["quantizer:" + *name] = HashOf("core/coding/quantizers");
   add("collective", config.method_options.collective);
   if (config.method_content.empty())
@@ -93,12 +93,13 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   std::map<std::string, std::int64_t> revisions;
   revisions[config.modelled() ? "engine:model" : "engine:live"] =
       config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
+  // The content of a Python file is in its name.
   const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {
-    revisions[what + ":" + name] = NeedEntry(entries, what, name).revision;
+    revisions[what + ":" + name] =
+        IsPythonPart(name) ? kPythonPartRevision : NeedEntry(entries, what, name).revision;
   };
   const auto add_sparsifier = [&](const std::string& name) {
-    if (!IsPythonSparsifier(name)) return add(catalog.sparsifiers, "sparsifier", name);
-    revisions["sparsifier:" + name] = kPythonSparsifierRevision;
+    add(catalog.sparsifiers, "sparsifier", name);
   };
   // The content of a table is part of its name.
   if (workloads::IsTable(config.workload)) {
@@ -116,8 +117,7 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   add(catalog.strategies, "strategy", config.method_options.strategy);
   add(catalog.planners, "planner", config.method_options.planner);
   add(catalog.collectives, "collective", config.method_options.collective);
-  if (const auto name = config.method_options.quantizer())
-    revisions["quantizer:" + *name] = FindQuantizer(*name).revision;
+  if (const auto name = config.method_options.quantizer()) add(Quantizers(), "quantizer", *name);
   if (config.sparsifier != "none") add_sparsifier(config.sparsifier);
   return revisions;
 }

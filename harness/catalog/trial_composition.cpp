@@ -20,7 +20,7 @@ Composition Compose(const CellConfig& config) {
   if (config.sparsifier != "none") {
     parts.sparsifier = &ResolveSparsifier(config.sparsifier);
     parts.sparsifier_options =
-        IsPythonSparsifier(config.sparsifier)  // its constructor checks them
+        IsPythonPart(config.sparsifier)  // its constructor checks them
             ? config.sparsifier_options
             : ResolveOptions("sparsifier " + config.sparsifier, parts.sparsifier->options,
                              config.sparsifier_options);

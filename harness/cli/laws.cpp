@@ -6,6 +6,8 @@
 
 #include "baselines/registry.hpp"
 #include "core/adtopk/proofs/proofs.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
+#include "core/feedback/feedback.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/catalog/python_file.hpp"
 #include "harness/cli/verbs.hpp"
@@ -21,14 +23,21 @@ namespace fs = std::filesystem;
 struct Laws {
   std::string kind;
   std::string program;  // its target in the build
-  // Which of the program's tests are about a part; @ stands for its name. "": names are arguments.
+  // Which of the program's tests are about a part; @ stands for its name. "": the name is an
+  // argument, behind the kind for a program of several kinds.
   std::string filter;
 };
+
+constexpr const char* kLawsByKind = "part-conformance";
 
 const std::vector<Laws>& AllLaws() {
   static const std::vector<Laws> kLaws = {{"method", "harness_method_conformance_test", "*/@_?"},
                                           {"sparsifier", "sparsifier-conformance", ""},
                                           {"collective", "collective_conformance_test", "*/@_*"},
+                                          {"planner", kLawsByKind, ""},
+                                          {"strategy", kLawsByKind, ""},
+                                          {"feedback", kLawsByKind, ""},
+                                          {"quantizer", kLawsByKind, ""},
                                           {"workload", "workload_training_step_test", "*/@"}};
   return kLaws;
 }
@@ -36,7 +45,17 @@ const std::vector<Laws>& AllLaws() {
 // Throws Error{kConfig} where no registered part has the name, or no law runs on it in seconds.
 void CheckName(const Catalog& catalog, const std::string& kind, const std::string& name) {
   if (kind == "method") NeedEntry(catalog.methods, kind, name);
-  if (kind == "sparsifier" && !IsPythonSparsifier(name)) FindSparsifier(name);
+  if (kind == "sparsifier" && !IsPythonPart(name)) FindSparsifier(name);
+  if (IsPythonPart(name)) {
+    SPARFUSE_REQUIRE(kind != "method" && kind != "workload",
+                     fmt::format("check {} {}: expected the name of a registered one", kind, name));
+    PythonPartName(kind, name, fs::current_path());  // throws
+    return;
+  }
+  if (kind == "planner") FindPlanner(name);
+  if (kind == "strategy") FindStrategy(name);
+  if (kind == "quantizer") FindQuantizer(name);
+  if (kind == "feedback") FeedbackOptions(name);
   if (kind == "collective" && FindCollective(name).native) {
     SPARFUSE_THROW(kConfig, fmt::format("check collective {}: it is a transport's own, which its "
                                         "transport's tests run; expected one of this project",
@@ -107,7 +126,9 @@ int CheckVerb(Program& program, const std::string& kind, const std::string& name
                                 Suggestion(kind, CheckableKinds()));
   }
   CheckName(program.catalog(), kind, name);
-  const std::string test = Built(program, laws->program).string();
+  const bool by_kind = laws->program == kLawsByKind || (IsPythonPart(name) && kind != "sparsifier");
+  const std::string test = Built(program, by_kind ? kLawsByKind : laws->program).string();
+  if (by_kind) return RunCommand({test, kind, name}) == 0 ? kDone : kTrialFailed;
   const std::string choice = laws->filter.empty() ? name : FilterOf(*laws, name);
   if (!laws->filter.empty()) {
     bool ok = false;

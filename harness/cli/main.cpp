@@ -89,6 +89,10 @@ int Main(int argc, char** argv) {
                   "systems/, looked in first")
       ->envname("SPARFUSE_OWN")
       ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
+  line.app
+      .add_option("--plugins", settings.plugins,
+                  "folders with NAME.toml of methods and parts; beside those of SPARFUSE_PATH")
+      ->check(CLI::ExistingDirectory);
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));
   for (const VerbGroup& group : VerbsInOrderOfUse()) {

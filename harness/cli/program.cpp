@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/experiment/experiment.hpp"
@@ -104,6 +106,13 @@ const Catalog& Program::catalog() {
   if (!catalog_) {
     catalog_ = BuiltInCatalog();
     if (!settings_.own.empty()) catalog_->own_methods = fs::absolute(settings_.own) / "methods";
+    for (const fs::path& folder : settings_.plugins)
+      catalog_->plugins.push_back(fs::absolute(folder));
+    const char* const path = std::getenv("SPARFUSE_PATH");
+    std::istringstream folders(path == nullptr ? "" : path);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      if (!folder.empty()) catalog_->plugins.push_back(fs::absolute(folder));
+    }
   }
   return *catalog_;
 }

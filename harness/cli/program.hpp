@@ -40,7 +40,8 @@ class Program {
     std::filesystem::path root, results, worker;
     // A folder of the user's with experiments/, methods/, profiles/ and systems/, or "".
     std::filesystem::path own;
-    bool json = false;  // print JSON
+    std::vector<std::filesystem::path> plugins;  // folders with methods and parts of others
+    bool json = false;                           // print JSON
     // kCount: --keep-disturbed. Of runs: no trial runs again because it was disturbed.
     DisturbedTrials disturbed = DisturbedTrials::kApart;
   };

@@ -92,7 +92,7 @@ int PrintStore(const Program& program) {
     ++stored.trials;
     stored.failed += row.status != "ok";
     stored.disturbed += row.disturbed();
-    stored.left_out += !row.annotations.empty();
+    stored.left_out += row.is_left_out();
     stored.cells.insert(row.config_hash);
     if (const std::string machine = MachineOf(row); !machine.empty())
       stored.systems.insert(ShownMachine(machine));
@@ -121,7 +121,7 @@ int PrintStore(const Program& program) {
     };
     add(stored.failed, "failed");
     add(stored.disturbed, "disturbed");
-    add(stored.left_out, "called bad");
+    add(stored.left_out, "left out");
     fmt::print("{:32} {} trial(s) of {} cell(s) on {} system(s){}; the newest of {}\n", id,
                stored.trials, stored.cells.size(), stored.systems.size(), apart, stored.newest);
   }
@@ -169,7 +169,7 @@ int StatusVerb(Program& program, const std::string& name) {
                       {"seconds", row.seconds},
                       {"failure", MessageOf(program, row)},
                       {"disturbed", row.WhyDisturbed()},
-                      {"annotations", row.annotations}});
+                      {"annotations", row.WhyLeftOut()}});
   }
   json submitted = json::array();
   try {

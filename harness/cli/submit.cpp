@@ -87,7 +87,7 @@ std::set<int> BlocksToRepeat(const TrialPlan& all, const std::vector<TrialRow>& 
     for (const TrialRow& row : rows) {
       if (row.config_hash != trial.config_hash || row.block != trial.block) continue;
       stands = stands || row.counts();
-      called_bad = called_bad || !row.annotations.empty();
+      called_bad = called_bad || row.is_left_out();
     }
     if (called_bad && !stands) blocks.insert(trial.block);
   }

@@ -70,7 +70,9 @@ double ModelledWith(const ReferenceStep& step, Simulate simulate) {
   return step.over ? value / PartOf(simulate(*step.over), step.over->part) : value;
 }
 
-// Levenberg-Marquardt on logarithms of inputs and of modelled over measured times.
+// Levenberg-Marquardt on logarithms of inputs and of modelled over measured times. Slopes are
+// simulated where it begins and where it seems to end, and between follow what each step found
+// (Broyden, by row): a slope costs as much as a step does for each input.
 class LeastSquares {
  public:
   explicit LeastSquares(DeclaredCluster& cluster) : cluster_(cluster) {
@@ -87,28 +89,28 @@ class LeastSquares {
       most_.push_back(std::log(std::min(values.most, input.value * kWay)));
       at_.push_back(std::log(input.value));
       solved_.push_back(&input);
+      std::vector<bool> affected;
+      for (const ReferenceStep& step : cluster.references) affected.push_back(Affects(input, step));
+      affects_.push_back(std::move(affected));
     }
   }
 
-  // From where the inputs are.
-  void Solve() { Take(Descend(at_)); }
+  // From where the inputs are, where slopes are like these.
+  void Solve(const CalibrationSlopes& near) { Take(Descend(at_, near)); }
+
+  // Where the inputs are.
+  CalibrationSlopes SlopesHere() {
+    const Vector off = Residuals(at_);
+    return Slopes(off);
+  }
 
   // The same, and where that is not near every reference, from other beginnings, too.
   void SolveFromSeveral() {
     const Vector declared = at_;
     Solution best = Descend(declared);
-    if (std::vector<std::size_t> far = FarOff(best); !far.empty()) {
-      constexpr std::size_t kMostBeginnings = 3;
-      std::vector<Solution> grid = Grid(declared);
-      // A beginning that changes nothing of them leads nowhere either.
-      std::erase_if(grid, [&](const Solution& each) {
-        return std::ranges::none_of(
-            far, [&](std::size_t r) { return std::abs(each.off[r] - best.off[r]) > kFlat; });
-      });
-      std::ranges::sort(grid, {}, [](const Solution& each) { return Squares(each.off); });
-      grid.resize(std::min(grid.size(), kMostBeginnings));
-      for (const Solution& begin : grid) {
-        Solution found = Descend(begin.at);
+    if (const std::vector<std::size_t> far = FarOff(best); !far.empty()) {
+      for (const Vector& begin : Grid(declared, best, far)) {
+        Solution found = Descend(begin);
         if (Squares(found.off) < Squares(best.off)) best = std::move(found);
       }
     }
@@ -139,14 +141,17 @@ class LeastSquares {
     return far;
   }
 
-  // All inputs, and those of one name, so many times as large or small.
-  std::vector<Solution> Grid(const Vector& declared) {
+  // All inputs, and those of one name, so many times as large or small: the best of the beginnings
+  // that move one of the references that `best` is far off. One that moves none leads nowhere.
+  std::vector<Vector> Grid(const Vector& declared, const Solution& best,
+                           const std::vector<std::size_t>& far) {
     std::vector<std::string> names = {""};
     for (const DeclaredInput* input : solved_) {
       if (std::ranges::find(names, input->name) == names.end()) names.push_back(input->name);
     }
     if (names.size() == 2) names.pop_back();  // of the only one
-    std::vector<Solution> grid;
+    const auto is_far = [&](std::size_t r) { return std::ranges::count(far, r) > 0; };
+    std::vector<std::pair<double, Vector>> grid;
     for (const double factor :
          {1.0 / 4096, 1.0 / 512, 1.0 / 64, 1.0 / 8, 8.0, 64.0, 512.0, 4096.0}) {
       for (const std::string& name : names) {
@@ -155,39 +160,65 @@ class LeastSquares {
           if (name.empty() || solved_[i]->name == name)
             at[i] = std::clamp(at[i] + std::log(factor), least_[i], most_[i]);
         }
-        Vector off = Residuals(at);
-        grid.push_back({std::move(at), std::move(off)});
+        const Vector off = Residuals(at, best.off, is_far);
+        if (std::ranges::none_of(
+                far, [&](std::size_t r) { return std::abs(off[r] - best.off[r]) > kFlat; })) {
+          continue;
+        }
+        grid.emplace_back(Squares(Residuals(at, off, [&](std::size_t r) { return !is_far(r); })),
+                          std::move(at));
       }
     }
-    return grid;
+    std::ranges::stable_sort(grid, {}, &std::pair<double, Vector>::first);
+    constexpr std::size_t kMostBeginnings = 3;
+    std::vector<Vector> beginnings;
+    for (auto& [squares, at] : grid) {
+      if (beginnings.size() < kMostBeginnings) beginnings.push_back(std::move(at));
+    }
+    return beginnings;
   }
 
-  Solution Descend(const Vector& begin) {
+  // slopes: some of near by; none where they are to be simulated.
+  Solution Descend(const Vector& begin, CalibrationSlopes slopes = {}) {
     at_ = begin;
     constexpr int kMostSteps = 60;
     constexpr double kDone = 1e-7;
-    // Of the squares: references that nothing meets leave so much that the rest is none.
-    constexpr double kNoBetter = 1e-10;
+    // Of the squares: references that nothing meets leave so much that the rest is none, and where
+    // a planner's choice jumps, ever shorter steps find ever less. Steps are judged where slopes
+    // are simulated, so that what can be met is met by one more of them.
+    constexpr double kNoBetter = 1e-6;
+    constexpr double kDamping = 1e-3;
     Vector off = Residuals(at_);
-    double damping = 1e-3;
+    bool simulated = slopes.size() != at_.size();  // the slopes are those of here
+    if (simulated) slopes = Slopes(off);
+    double damping = kDamping;
     for (int step = 0; step < kMostSteps && Squares(off) > kDone * kDone; ++step) {
-      const std::vector<Vector> slopes = Slopes(off);
       const double before = Squares(off);
+      const bool by_simulated = simulated;
       double moved = 0;
       bool better = false;
       for (; damping < 1e8 && !better; damping *= 4) {
-        Vector next = Step(slopes, off, damping);
+        const Vector next = Step(slopes, off, damping);
         moved = 0;
         for (std::size_t i = 0; i < at_.size(); ++i) moved += std::abs(next[i] - at_[i]);
         if (moved < kDone) break;
         Vector next_off = Residuals(next);
         better = Squares(next_off) < before;
+        Follow(slopes, next, off, next_off);
+        simulated = false;
+        if (!better && !by_simulated) break;  // slopes of elsewhere: a shorter step is no cure
         if (!better) continue;
-        at_ = std::move(next);
+        at_ = next;
         off = std::move(next_off);
       }
-      if (!better || before - Squares(off) < kNoBetter * before) break;
-      damping = std::max(1e-9, damping / 40);
+      if (better && before - Squares(off) >= kNoBetter * before) {
+        damping = std::max(1e-9, damping / 40);
+        continue;
+      }
+      if (by_simulated) break;
+      slopes = Slopes(off);
+      simulated = true;
+      damping = kDamping;
     }
     return {at_, std::move(off)};
   }
@@ -202,7 +233,7 @@ class LeastSquares {
   void Remark(const Solution& solution) {
     constexpr double kAtEnd = 1e-9;
     at_ = solution.at;
-    const std::vector<Vector> slopes = Slopes(solution.off);
+    const CalibrationSlopes slopes = Slopes(solution.off);
     for (std::size_t i = 0; i < at_.size(); ++i) {
       DeclaredInput& input = *solved_[i];
       const bool flat =
@@ -216,16 +247,21 @@ class LeastSquares {
   }
 
   // Whether the input stands for the reference's workload.
-  bool Affects(std::size_t input, const ReferenceStep& step) const {
+  bool Affects(const DeclaredInput& input, const ReferenceStep& step) const {
     const std::string_view family = workloads::FindWorkload(step.workload).family();
-    return std::as_const(cluster_).Find(solved_[input]->name, family) == solved_[input];
+    return std::as_const(cluster_).Find(input.name, family) == &input;
   }
 
-  // moved: the one input that differs from what `before` are the residuals of.
-  Vector Residuals(const Vector& at, std::optional<std::size_t> moved = {},
-                   const Vector& before = {}) {
+  Vector Residuals(const Vector& at) {
+    return Residuals(at, {}, [](std::size_t) { return true; });
+  }
+
+  // Of the references that are asked for; the others' are those of `before`.
+  template <class Asked>
+  Vector Residuals(const Vector& at, Vector before, Asked asked) {
     for (std::size_t i = 0; i < at.size(); ++i) solved_[i]->value = std::exp(at[i]);
-    Vector off;
+    Vector off = std::move(before);
+    off.resize(cluster_.references.size());
     std::vector<std::pair<const ReferenceStep*, StepRecord>> simulated;
     const auto simulate = [&](const ReferenceStep& step) {
       for (const auto& [known, record] : simulated) {
@@ -233,36 +269,48 @@ class LeastSquares {
       }
       return simulated.emplace_back(&step, SimulateReference(cluster_, step)).second;
     };
-    for (std::size_t r = 0; r < cluster_.references.size(); ++r) {
+    for (std::size_t r = 0; r < off.size(); ++r) {
+      if (!asked(r)) continue;
       ReferenceStep& step = cluster_.references[r];
-      if (moved && !Affects(*moved, step)) {
-        off.push_back(before[r]);
-        continue;
-      }
       step.modelled = ModelledWith(step, simulate);
       constexpr double kNothing = 1e-12;  // seconds
-      off.push_back(std::log(std::max(step.modelled, kNothing) / step.measured));
+      off[r] = std::log(std::max(step.modelled, kNothing) / step.measured);
     }
     return off;
   }
 
-  // slopes[i][r]: of residual r over input i.
-  std::vector<Vector> Slopes(const Vector& off) {
+  CalibrationSlopes Slopes(const Vector& off) {
     constexpr double kStep = 1e-3;
-    std::vector<Vector> slopes;
+    CalibrationSlopes slopes;
     for (std::size_t i = 0; i < at_.size(); ++i) {
       Vector moved = at_;
       const double way = moved[i] + kStep <= most_[i] ? kStep : -kStep;
       moved[i] += way;
-      Vector slope = Residuals(moved, i, off);
+      Vector slope = Residuals(moved, off, [&](std::size_t r) { return affects_[i][r]; });
       for (std::size_t r = 0; r < slope.size(); ++r) slope[r] = (slope[r] - off[r]) / way;
       slopes.push_back(std::move(slope));
     }
     return slopes;
   }
 
+  // The least change of each residual's slopes with which they say what the step from at_ to `next`
+  // made of it.
+  void Follow(CalibrationSlopes& slopes, const Vector& next, const Vector& off,
+              const Vector& next_off) const {
+    for (std::size_t r = 0; r < off.size(); ++r) {
+      double missing = next_off[r] - off[r], squares = 0;
+      const auto way = [&](std::size_t i) { return affects_[i][r] ? next[i] - at_[i] : 0.0; };
+      for (std::size_t i = 0; i < at_.size(); ++i) {
+        missing -= slopes[i][r] * way(i);
+        squares += way(i) * way(i);
+      }
+      if (squares == 0) continue;
+      for (std::size_t i = 0; i < at_.size(); ++i) slopes[i][r] += missing / squares * way(i);
+    }
+  }
+
   // From at_, by the damped normal equations, within the inputs' ranges.
-  Vector Step(const std::vector<Vector>& slopes, const Vector& off, double damping) const {
+  Vector Step(const CalibrationSlopes& slopes, const Vector& off, double damping) const {
     const std::size_t n = at_.size();
     std::vector<Vector> rows(n, Vector(n + 1));
     const auto dot = [](const Vector& a, const Vector& b) {
@@ -299,7 +347,8 @@ class LeastSquares {
 
   DeclaredCluster& cluster_;
   std::vector<DeclaredInput*> solved_;
-  Vector at_, least_, most_;  // logarithms
+  std::vector<std::vector<bool>> affects_;  // by input and reference
+  Vector at_, least_, most_;                // logarithms
 };
 
 [[noreturn]] void FailToMeet(const DeclaredCluster& cluster, const ReferenceStep& step) {
@@ -366,9 +415,10 @@ void CalibrateOnSteps(DeclaredCluster& cluster) {
   }
 }
 
-void RecalibrateOnSteps(DeclaredCluster& cluster) {
-  if (std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated))
-    LeastSquares(cluster).Solve();
+CalibrationSlopes SlopesOf(DeclaredCluster cluster) { return LeastSquares(cluster).SlopesHere(); }
+
+void RecalibrateOnSteps(DeclaredCluster& cluster, const CalibrationSlopes& near) {
+  LeastSquares(cluster).Solve(near);
 }
 
 namespace {

@@ -24,9 +24,17 @@ double Modelled(const DeclaredCluster& cluster, const ReferenceStep& step);
 // the first beginning does not do.
 void CalibrateOnSteps(DeclaredCluster& cluster);
 
-// The same of a drawn cluster, from where its inputs are; what cannot be met stays as near as it
-// comes.
-void RecalibrateOnSteps(DeclaredCluster& cluster);
+// slopes[i][r]: of the modelled reference r over calibrated input i, both as logarithms, in their
+// orders.
+using CalibrationSlopes = std::vector<std::vector<double>>;
+
+// Where the cluster's inputs are.
+CalibrationSlopes SlopesOf(DeclaredCluster cluster);
+
+// CalibrateOnSteps of a drawn cluster with calibrated inputs, from where its inputs are; what
+// cannot be met stays as near as it comes. `near`: the slopes of the cluster that it is drawn from,
+// which it begins with.
+void RecalibrateOnSteps(DeclaredCluster& cluster, const CalibrationSlopes& near);
 
 // At what rate bytes left a node, each way, 10^9 bit/s. `least`: no fewer bytes than any all-reduce
 // sends, over the longest that they can have taken. `most`: those of a ring over the shortest, what

@@ -246,7 +246,7 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 }
 
 std::span<const InputSpec> InputSpecs() {
-  static const std::array<InputSpec, 30> kSpecs = {{
+  static const std::array<InputSpec, 31> kSpecs = {{
       {"inter_node_gbps", "bandwidth", kPositive, {}, "of one network card, each way"},
       {"network_cards", "bandwidth", kCards, 1, "of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
@@ -268,6 +268,9 @@ std::span<const InputSpec> InputSpecs() {
        "seconds of forward and backward here for one on the reference_cluster"},
       {"host_link_gbytes_per_s", "host", kPositive, {}, "from the device to its host"},
       {"host_memory_gbytes_per_s", "host", kPositive, {}, "of the host"},
+      {"host_selection_ns_an_element", "sparsify", kTimes, 0,
+       "that the host's processors select or encode, where the [[coder]] does not say; never less "
+       "than reading its memory takes"},
       {"exchange_host_us",
        "host_overhead",
        kTimes,

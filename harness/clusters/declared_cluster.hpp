@@ -147,6 +147,7 @@ inline constexpr const char* kHostNames[] = {"beside", kInLine};
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
+  double card_gbytes = 0;             // of memory, 10^9 bytes; 0: not stated
   std::vector<DeclaredInput> inputs;  // those calibrated among them
   std::vector<ComputeTime> compute;
   std::vector<Coder> coders;

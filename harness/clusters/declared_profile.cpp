@@ -345,10 +345,12 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
                        {"merge", kEntryBytes / host_memory},
                        {"to_host", kFloatBytes / host_link},
                        {"to_device", kFloatBytes / host_link}};
-  Selections on_host;
-  for (const auto& [name, curves] : *profile.selection) {
-    on_host[name] = SelectionThrough(kernel, kFloatBytes / host_link + kFloatBytes / host_memory);
-  }
+  Selections on_host;  // and encodings
+  const auto by_processors = SelectionThrough(
+      kernel, kFloatBytes / host_link + std::max(kFloatBytes / host_memory,
+                                                 1e-9 * input("host_selection_ns_an_element")));
+  for (const auto& [name, curves] : *profile.selection) on_host[name] = by_processors;
+  for (const auto& [name, curve] : *profile.encode) on_host[name] = by_processors;
   for (const Coder& coder : cluster.coders) {
     if (!coder.encodes_on_host) continue;
     const double factor = input.Factor("sparsify");

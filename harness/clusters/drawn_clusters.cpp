@@ -63,12 +63,21 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
   return chosen;
 }
 
-// Solves again for what is calibrated: on the cluster's own steps, or by what became of it on the
-// cluster that it is taken from, before and after the same choice there.
-void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster* before,
-                    const DeclaredCluster* after) {
+// Of a cluster that LoadDeclaredCluster has given.
+const CalibrationSlopes& SlopesOfLoaded(const DeclaredCluster& declared) {
+  static std::map<const DeclaredCluster*, CalibrationSlopes> known;
+  const auto found = known.find(&declared);
+  return found != known.end() ? found->second
+                              : known.emplace(&declared, SlopesOf(declared)).first->second;
+}
+
+// Solves again for what is calibrated of a choice from `declared`: on the cluster's own steps, or
+// by what became of it on the cluster that it is taken from, before and after the same choice
+// there.
+void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster& declared,
+                    const DeclaredCluster* before, const DeclaredCluster* after) {
   if (before == nullptr) {
-    RecalibrateOnSteps(chosen);
+    if (IsCalibrated(chosen)) RecalibrateOnSteps(chosen, SlopesOfLoaded(declared));
     return;
   }
   for (DeclaredInput& input : chosen.inputs) {
@@ -104,7 +113,7 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
           PerturbedOutcomes(declared.card->outcomes, static_cast<std::uint64_t>(draw));
     }
     const std::string& other = declared.calibrated_on;
-    CalibrateAgain(read, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
+    CalibrateAgain(read, declared, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
                    other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));
   }
   return loaded.emplace(std::pair(file, draw), std::move(read)).first->second;
@@ -132,10 +141,10 @@ DeclaredCluster ClusterAtEnd(const ProfileFolders& profiles, const std::string& 
   };
   DeclaredCluster moved = ChosenFrom(declared, choose);
   if (declared.calibrated_on.empty()) {
-    CalibrateAgain(moved, nullptr, nullptr);
+    CalibrateAgain(moved, declared, nullptr, nullptr);
   } else {
     const DeclaredCluster after = ClusterAtEnd(profiles, declared.calibrated_on, input, end);
-    CalibrateAgain(moved, &LoadDeclaredCluster(profiles, declared.calibrated_on), &after);
+    CalibrateAgain(moved, declared, &LoadDeclaredCluster(profiles, declared.calibrated_on), &after);
   }
   return moved;
 }

@@ -243,7 +243,7 @@ bool Matches(const json& wanted, const json& given) {
   if (wanted.is_string() && given.is_string()) {
     const auto& name = wanted.get_ref<const std::string&>();
     const auto& resolved = given.get_ref<const std::string&>();
-    if (MeansPythonSparsifier(name, resolved) || MeansMethodFile(name, resolved) ||
+    if (MeansPythonPart(name, resolved) || MeansMethodFile(name, resolved) ||
         MeansTable(name, resolved)) {
       return true;
     }

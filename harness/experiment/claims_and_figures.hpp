@@ -25,9 +25,9 @@ struct FigureKind {
 const std::vector<FigureKind>& FigureKinds();
 
 // Checks the entries at `pointer` ("" or "/part/2") and fills part.figures, whose cells are known;
-// docs/experiment-files.md, "Figures", has the keys. Each entry gets `cells`, the positions of the
-// cells that it shows, and the published rows that it draws where it asks for some. Throws
-// Error{kConfig}.
+// docs/experiments/claims-and-figures.md, "Figures", has the keys. Each entry gets `cells`, the
+// positions of the cells that it shows, and the published rows that it draws if it asks for some.
+// Throws Error{kConfig}.
 void ReadFigures(const TomlFile& file, const std::string& pointer,
                  const std::optional<Published>& published, Part& part);
 

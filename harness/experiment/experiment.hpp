@@ -40,7 +40,7 @@ struct ExcludedCell {
 // What a claim is about: `of`'s metric divided by `over`'s, less it, or alone.
 enum class Compared { kRatio, kDifference, kValue };
 
-// One pair of cells, or one cell, of a [[claim]]; docs/experiment-files.md, "Claims".
+// One pair of cells, or one cell, of a [[claim]]; docs/experiments/claims-and-figures.md, "Claims".
 struct Claim {
   std::string quote, metric;
   std::string sentence, setting;  // of the quote: less the combination of for_each, and that alone

@@ -32,20 +32,17 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
       Given<&H::minutes>("minutes", "none",
                          "what the trials take on two cores, for `sparfuse list experiments`",
                          {.range = {0.001, 1e6}, .unit = "minutes"}),
-      Given<&H::calibration>(
-          "calibration", "[]",
-          "the published numbers that the file's declared clusters were calibrated with, each "
-          "\"PAPER/ARTIFACT/METHOD\", or that and /MODEL/WORKERS/NETWORK of one row of many; no "
-          "claim may be about them"),
+      Given<&H::calibration>("calibration", "[]",
+                             "published numbers that calibrated clusters: "
+                             "\"PAPER/ARTIFACT/METHOD\", or that with /MODEL/WORKERS/NETWORK"),
       Given<&H::published>("published", "none", "[published]: the paper's own numbers",
                            {.type = "table"}),
       Given<&H::not_run>("not_run", "none",
                          "[[not_run]]: what the paper has and no cell stands for",
                          {.type = "tables"}),
       Given<&H::part>("part", "one part, \"main\"",
-                      "[[part]]: the experiment's parts; in a file that has them, reference, axis, "
-                      "exclude, claim and figure stand in a part, and defaults, repeat and quiet "
-                      "of the file hold for every part",
+                      "[[part]]: has its reference, axis, exclude, claim and figure; the file's "
+                      "defaults, repeat and quiet hold in all parts",
                       {.type = "tables"})};
   return kKeys;
 }
@@ -64,8 +61,8 @@ template <>
 const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
   using P = GivenPart;
   static const std::string kAxis = fmt::format(
-      "[[axis]]: lists of values of keys of a cell; lists of one axis move together, axes "
-      "multiply, the first outermost; at most {} cells in a file",
+      "[[axis]]: lists of values that move together; axes multiply, the first outermost; at most "
+      "{} cells in a file",
       kMostCells);
   static const std::vector<RecordKey<P>> kKeys = {
       Given<&P::reference>("reference", "\"dense\" where a cell has it",
@@ -162,8 +159,8 @@ const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
                           {.type = "list of keys of a cell"}),
       Given<&C::difference>("difference", "false", "of less over, instead of their ratio"),
       Given<&C::stated>("stated", "none",
-                        "the number that the paper states; exactly one of stated, expect, equals, "
-                        "less_than, at_most, at_least and more_than is given",
+                        "the paper's number; a claim has one of stated, expect, equals, less_than, "
+                        "at_most, at_least and more_than",
                         {.unit = "the metric's"}),
       Given<&C::figure>("figure", "none", "beside stated: the number in the paper's figure",
                         {.unit = "the metric's"}),
@@ -201,8 +198,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
                          {.type = "list of methods"}),
       Given<&F::link_gbps>("link_gbps", "all", "chooses cells by their link",
                            {.type = "number or list", .unit = "Gbit/s"}),
-      Given<&F::x>("x", "workers",
-                   "what runs along the axis: \"method_options.planner_options.degree\"",
+      Given<&F::x>("x", "workers", "runs along the axis: \"method_options.planner_options.degree\"",
                    {.type = "a key of cells, or a way into a table of one"}),
       Given<&F::y>("y", "throughput; of trained models final_metric", "what is drawn",
                    {.type = "name of a metric"}),
@@ -220,7 +216,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
       Given<&F::modelled>("modelled", "none",
                           "the part that models steps of these methods on other clusters",
                           {.type = "id of a part"}),
-      Given<&F::published>("published", "none", "[published] values that stand beside ours",
+      Given<&F::published>("published", "none", "[published] values beside ours",
                            {.type = "table"})};
   return kKeys;
 }

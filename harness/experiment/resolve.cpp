@@ -424,7 +424,7 @@ void CheckGivenPlan(const CellConfig& config) {
 }
 
 void CheckSparsifierOptions(const CellConfig& config) {
-  if (config.sparsifier == "none" || IsPythonSparsifier(config.sparsifier)) return;
+  if (config.sparsifier == "none" || IsPythonPart(config.sparsifier)) return;
   Compose(config).MakeSparsifier(0);
 }
 

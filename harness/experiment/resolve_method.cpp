@@ -40,6 +40,7 @@ void Resolver::Method() {
   if (config_.mode == Mode::kMeasured && !options.contains("collective")) {
     if (const auto* own = BackendsOwn(method.collective)) options["collective"] = own->name;
   }
+  At({"method_options"}, [&] { return GiveFolder(options), 0; });
   config_.method_options = At({"method_options", "method"}, [&] {
     return ResolveMethodOptions(source_.catalog, method, options);
   });
@@ -54,9 +55,20 @@ void Resolver::Method() {
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
 }
 
+// Parts written in Python get an absolute path; the file gives one from its own folder.
+void Resolver::GiveFolder(json& options) const {
+  for (const auto& [key, kind] :
+       {std::pair("planner", "planner"), std::pair("collective", "collective"),
+        std::pair("payload_dense", "quantizer")}) {
+    const auto given = options.find(key);
+    if (given == options.end() || !given->is_string()) continue;
+    const auto name = given->get<std::string>();
+    if (IsPythonPart(name)) *given = WithFolder(kind, name, FolderOfFile());
+  }
+}
+
 void Resolver::CheckCollective() const {
-  const CollectiveDescriptor& collective =
-      NeedEntry(source_.catalog.collectives, "collective", config_.method_options.collective);
+  const CollectiveDescriptor& collective = FindCollective(config_.method_options.collective);
   const bool lacking = (Has("transport") || !config_.modelled()) && !HasTransport(collective);
   if (collective.native && (config_.mode == Mode::kEmulated || lacking)) {
     Fail({"method_options", "method"},
@@ -140,6 +152,10 @@ double Resolver::UsualDensity() const {
 
 void Resolver::FeedbackOf(const harness::Method& method) {
   config_.feedback = Given("feedback", method.feedback);
+  if (const std::string name = config_.feedback; IsPythonPart(name)) {
+    config_.feedback =
+        At({"feedback"}, [&] { return PythonPartName("feedback", name, FolderOfFile()); });
+  }
   config_.feedback_options =
       ResolveTable("feedback_options", "feedback " + config_.feedback,
                    At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));
@@ -149,9 +165,9 @@ void Resolver::FeedbackOf(const harness::Method& method) {
 
 void Resolver::ChosenSparsifier() {
   const std::string name = config_.sparsifier;
-  if (IsPythonSparsifier(name)) {
+  if (IsPythonPart(name)) {
     config_.sparsifier =
-        At({"sparsifier"}, [&] { return PythonSparsifierName(name, FolderOfFile()); });
+        At({"sparsifier"}, [&] { return PythonPartName("sparsifier", name, FolderOfFile()); });
     config_.sparsifier_options = At({"sparsifier_options"}, [&] {  // the constructor knows them
       return OptionsFromJson(name, Given("sparsifier_options", json::object()));
     });
@@ -180,8 +196,7 @@ void Resolver::TensorsTreatedApart(const harness::Method& method) {
     }
   }
   config_.no_feedback_tensors = Given("no_feedback_tensors", std::vector<std::string>());
-  if (NeedEntry(source_.catalog.strategies, "strategy", method.strategy).sparsified !=
-          Sparsified::kBehind ||
+  if (FindStrategy(config_.method_options.strategy).sparsified != Sparsified::kBehind ||
       config_.no_feedback_tensors.empty()) {
     return;
   }

@@ -142,11 +142,12 @@ class Collector {
       }
       found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
     }
-    const bool timed = step.seconds || step.rate;
+    const bool timed = step.seconds || step.rate, has_step = given.Find("step") != nullptr;
     if (timed || (step.loss && given.Find("metric") == nullptr)) {
       found_.steps.push_back(step);
-      places_.push_back({where, given.Find("step") != nullptr, timed});
+      places_.push_back({where, has_step, timed});
     }
+    if (has_step && elapsed && HasClock(given)) clocked_.push_back({where, step, *elapsed});
   }
 
   LoggedTraining Take() {
@@ -157,6 +158,7 @@ class Collector {
       found_.notes.push_back(
           fmt::format("{} times or rates are NaN or infinite: left out", untimed_));
     }
+    TakeTimesBetween();
     TakeStepsFromBehind();
     TakeStepsOnce();
     return std::move(found_);
@@ -166,6 +168,11 @@ class Collector {
   struct Place {
     std::string where;
     bool has_step = false, timed = false;  // itself
+  };
+  struct ClockedLine {
+    std::string where;
+    ImportedStep step;
+    double elapsed = 0;
   };
 
   static bool IsTime(const std::string& key) {
@@ -179,6 +186,35 @@ class Collector {
     const std::string_view word =
         std::string_view(small).substr(small.starts_with('-') || small.starts_with('+') ? 1 : 0);
     return word == "nan" || word == "inf" || word == "infinity";
+  }
+
+  static bool HasClock(const GivenValues& given) {
+    return given.Find("clock_s") != nullptr || given.Find("clock_ms") != nullptr ||
+           (given.Find("elapsed") != nullptr && NumberIn(given.Find("elapsed")->text));
+  }
+
+  // Where lines have the time of day, or since training began, and none has a time of a step or an
+  // evaluation: what passed since the line before is of the steps in between.
+  void TakeTimesBetween() {
+    if (std::ranges::any_of(places_, &Place::timed) || !found_.evaluations.empty() ||
+        clocked_.size() < 2)
+      return;
+    found_.steps.clear();
+    places_.clear();
+    for (std::size_t i = 1; i < clocked_.size(); ++i) {
+      const ClockedLine &line = clocked_[i], &before = clocked_[i - 1];
+      const double steps = *line.step.step - *before.step.step;
+      const double seconds = line.elapsed - before.elapsed;
+      if (steps > 0 && seconds <= 0) {
+        problems_->push_back(fmt::format(
+            "{}: {:g} s since {}, which is {:g} step(s) before: expected times that grow",
+            line.where, seconds, before.where, steps));
+      }
+      found_.steps.push_back(line.step);
+      if (steps > 0) found_.steps.back().seconds = seconds / steps;
+      places_.push_back({line.where, true, true});
+    }
+    found_.notes.emplace_back("times of steps are those between lines");
   }
 
   // Where the first time has no step before it and the last one has one behind it, each step stands
@@ -310,6 +346,7 @@ class Collector {
   const ImportMap* map_;
   Problems* problems_;
   std::vector<Place> places_;  // of found_.steps
+  std::vector<ClockedLine> clocked_;
   std::size_t left_out_ = 0, lost_ = 0, untimed_ = 0, wrong_before_ = 0;
   LoggedTraining found_;
   std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;

@@ -117,8 +117,8 @@ const std::vector<RecordKey<GivenPublished>>& KeysOf<GivenPublished>() {
   static const std::vector<RecordKey<P>> kKeys = {
       Given<&P::paper>("paper", "", "the paper, as a file of results/published names it"),
       Given<&P::methods>("methods", "{}",
-                         "what the paper calls our methods: { our-method = \"its name\" } or a "
-                         "list of names; of a method's file its path, as where a cell names it",
+                         "the paper's names of our methods: { our-method = \"its name\" } or a "
+                         "list of names; a method's file goes by its path",
                          {.type = "table"})};
   return kKeys;
 }

@@ -7,7 +7,10 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/base/outside_parts.hpp"
 #include "harness/python/arrays.hpp"
+#include "harness/python/parts/file_parts.hpp"
+#include "harness/python/parts/parts.hpp"
 #include "harness/python/python_sparsifier.hpp"
 
 namespace sparfuse::python {
@@ -166,6 +169,14 @@ void ConfigurePython(ConfiguredSparsifier& configured, const std::string& name,
       name, object, configured.descriptor["exact_count"].cast<bool>());
 }
 
+void ConfigureFile(ConfiguredSparsifier& configured, const std::string& name,
+                   const py::dict& options) {
+  const PartClass part(ReadPartFile("sparsifier", name), {"select(g, k)"});
+  configured.descriptor = DescribePython(part.source().name, part.type());
+  configured.options = options.attr("copy")();
+  configured.sparsifier = SparsifierOf(part.source(), ToOptions(name, options), configured.seed);
+}
+
 }  // namespace
 
 py::object ToPython(const OptionValue& value) {
@@ -218,6 +229,8 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
   } else if (InCore(name)) {
     configured->sparsifier =
         MakeDescribed("sparsifier", *configured, FindSparsifier(name), options);
+  } else if (IsOutsidePart(name)) {
+    ConfigureFile(*configured, name, options);
   } else {
     std::vector<std::string> known;
     for (const py::handle entry : ListSparsifiers()) {

@@ -6,6 +6,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
 #include "core/cost/cost_model.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/module.hpp"
@@ -133,6 +134,7 @@ ConfiguredMethod::ConfiguredMethod(const MethodSettings& settings)
       topology_{settings.world_size, settings.ranks_per_node},
       seed_(settings.seed),
       layout_(ReadLayout(settings)),
+      cost_(CostOf(settings)),
       plan_(PlanOf(settings)) {}
 
 std::optional<std::size_t> ConfiguredMethod::PositionOf(const std::string& tensor) const {
@@ -147,14 +149,9 @@ std::vector<std::string> ConfiguredMethod::TensorNames() const {
   return names;
 }
 
-std::vector<LiveConfig> ConfiguredMethod::MakeConfigs() const {
-  std::vector<LiveConfig> configs;
-  for (int rank = 0; rank < topology_.ranks; ++rank) {
-    const bool dense = composition_.dense_warmup_steps > 0;
-    configs.push_back(
-        MakeLiveConfig(composition_, layout_, dense ? DensePlan(plan_) : plan_, topology_, seed_));
-  }
-  return configs;
+LiveConfig ConfiguredMethod::MakeConfig() const {
+  const bool dense = composition_.dense_warmup_steps > 0;
+  return MakeLiveConfig(composition_, layout_, dense ? DensePlan(plan_) : plan_, topology_, seed_);
 }
 
 Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
@@ -221,7 +218,12 @@ GradientLayout ConfiguredMethod::ReadLayout(const MethodSettings& given) {
   return MakeLayout(tensors, choice, "the layout");
 }
 
-Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
+ModelConfig ConfiguredMethod::MakeModel(BackwardProfile backward, CostModel cost) const {
+  return MakeModelConfig(composition_, layout_, topology_, std::move(backward), std::move(cost),
+                         seed_);
+}
+
+CostModel ConfiguredMethod::CostOf(const MethodSettings& given) const {
   // As in an experiment file.
   SPARFUSE_REQUIRE(
       given.gbps >= 0.001 && given.gbps <= 1e5,
@@ -229,6 +231,13 @@ Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
   SPARFUSE_REQUIRE(given.alpha_us >= 0 && given.alpha_us <= 1e6,
                    "link: alpha_us = " + std::to_string(given.alpha_us) +
                        ": expected a number from 0 to 1000000");
+  CostModel cost = DeclaredCost(given.gbps, 1e-6 * given.alpha_us, sparsifier_name_);
+  const std::string& quantizer = StringOption(composition_.sending, "payload_dense");
+  if (IsOutsidePart(quantizer)) cost.encode_seconds[quantizer] = cost.pack_seconds;
+  return cost;
+}
+
+Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
   BackwardProfile backward;
   if (given.backward_seconds) {
     SPARFUSE_REQUIRE(given.backward_seconds->size() == layout_.tensors(),
@@ -245,8 +254,7 @@ Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
                                           static_cast<double>(layout_.tensor(t).numel));
     }
   }
-  const CostModel cost = DeclaredCost(given.gbps, 1e-6 * given.alpha_us, sparsifier_name_);
-  return MakePlan(composition_, layout_, topology_, &backward, &cost);
+  return MakePlan(composition_, layout_, topology_, &backward, &cost_);
 }
 
 }  // namespace sparfuse::python

@@ -45,6 +45,10 @@ struct MethodSettings {
   std::optional<std::vector<double>> backward_seconds;  // [tensors]; by default declared, too
 };
 
+// What sparfuse.Method gives to _core: dicts and the layout are the package's own. Throws TypeError
+// and Error{kConfig} for the rest.
+MethodSettings ReadSettings(const pybind11::kwargs& given);
+
 // Methods that send dense gradients have no sparsifier, no feedback and density 1, whatever the
 // settings.
 class ConfiguredMethod {
@@ -63,13 +67,18 @@ class ConfiguredMethod {
   // In ready order; nothing where there is no such tensor.
   std::optional<std::size_t> PositionOf(const std::string& tensor) const;
   std::vector<std::string> TensorNames() const;
-  // One a rank. They use sparsifiers that this object keeps, and must not outlive it.
-  std::vector<LiveConfig> MakeConfigs() const;
+  // A rank's. It uses sparsifiers that this object keeps, and must not outlive it.
+  LiveConfig MakeConfig() const;
+  // A modelled step of these times, planned with them. `cost` has a curve for everything local.
+  ModelConfig MakeModel(BackwardProfile backward, CostModel cost) const;
+  // What plans of live ranks go by: the declared link, and 1 us and 1 ns an element of local work.
+  const CostModel& declared_cost() const { return cost_; }
 
  private:
   Composition ComposeOf(const MethodSettings& settings);
   void ChooseSparsifier(const MethodSettings& settings, MethodParts& parts);
   GradientLayout ReadLayout(const MethodSettings& settings);
+  CostModel CostOf(const MethodSettings& settings) const;
   Plan PlanOf(const MethodSettings& settings) const;
 
   pybind11::dict sparsifier_options_;
@@ -81,6 +90,7 @@ class ConfiguredMethod {
   Topology topology_;
   std::uint64_t seed_;
   GradientLayout layout_;
+  CostModel cost_;
   Plan plan_;
 };
 

@@ -10,8 +10,10 @@
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace sparfuse::python {
 
@@ -51,6 +53,26 @@ class GilHeld {
  private:
   std::optional<pybind11::gil_scoped_acquire> held_;
 };
+
+// Whether the interpreter is ending, when no other thread gets the lock any more.
+inline bool InterpreterEnds() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+// An object of Python that any thread may copy and free, with the GIL or without. One that is left
+// when the interpreter ends is the process's to free. Needs the GIL.
+using KeptObject = std::shared_ptr<pybind11::object>;
+inline KeptObject Keep(pybind11::object object) {
+  return KeptObject(new pybind11::object(std::move(object)), [](pybind11::object* kept) {
+    if (InterpreterEnds()) return;
+    const GilHeld gil;
+    delete kept;
+  });
+}
 
 // callable(*arguments, **keywords). Throws what it raises.
 inline pybind11::object CallWithKeywords(const pybind11::object& callable,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/fnv.hpp"
 #include "core/collective/collective.hpp"
 #include "core/sparsify/scan/scan.hpp"
 
@@ -26,12 +27,18 @@ void Scale(ThreadPool& pool, std::span<const float> from, float factor, float* t
 
 }  // namespace
 
+Error ErrorOfRanks(const Error& error, const std::string& prefix) {
+  const bool lost = error.kind() == FailureKind::kComm;
+  return Error(lost ? FailureKind::kInternal : error.kind(), prefix + error.what());
+}
+
 MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses,
-                       int rank, int threads, std::chrono::milliseconds deadline,
+                       int rank, int threads, std::chrono::milliseconds deadline, bool verify,
                        std::function<void()> while_waiting)
     : process_(getpid()),
       while_waiting_(std::move(while_waiting)),
       pool_(threads),
+      verify_(verify),
       grace_(std::min(std::chrono::milliseconds(2000), deadline / 3)) {
   const int ranks_per_node = config.topology.ranks_per_node;
   all_.resize(addresses.size());
@@ -98,9 +105,7 @@ auto MethodRank::OrFail(const Run& run) {
     fail(error.what());
     if (error.kind() == FailureKind::kTimeout)
       answers_until_ = std::chrono::steady_clock::now() + grace_;
-    // core's kind of an error of communication is Python's for a payload that is corrupt.
-    const bool lost = error.kind() == FailureKind::kComm;
-    throw Error(lost ? FailureKind::kInternal : error.kind(), error.what());
+    throw ErrorOfRanks(error);
   } catch (const std::exception& error) {
     fail(error.what());
     throw;
@@ -116,7 +121,9 @@ void MethodRank::Begin(double density_factor, float scale, bool keep) {
     std::ranges::fill(pending_, std::span<const float>());
     if (keep) engine_->SaveState(before_);
     engine_->SetDensity(density_factor);
-    engine_->BeginStep(steps_, false);
+    if (verify_) mass_.emplace(*loop_);
+    if (mass_ && engine_->KeepsMass()) mass_->Begin(*engine_);
+    engine_->BeginStep(steps_, verify_);
     in_step_ = true;
   });
 }
@@ -155,7 +162,34 @@ void MethodRank::AnnounceNext() {
       gradient = zeros;
     }
   }
+  if (mass_ && mass_->active()) mass_->Announce(*engine_, t, gradient);
   engine_->AnnounceGradient(t, gradient);
+}
+
+// Of a step that has ended.
+void MethodRank::Check() {
+  const std::string step = "step " + std::to_string(steps_);
+  if (mass_->active() && mass_->Violations(*engine_) > 0)
+    SPARFUSE_THROW(kInternal, "an exchange of " + step + " lost mass");
+  if (engine_->mass_violations() > 0)
+    SPARFUSE_THROW(kInternal, "a selection of " + step + " lost mass");
+  const GradientLayout& layout = engine_->layout();
+  std::vector<std::uint64_t> own, all(layout.tensors() * all_.size());
+  for (std::size_t t = 0; t < layout.tensors(); ++t) {
+    const auto average = std::as_bytes(engine_->Averaged(t));
+    own.push_back(FnvOf({reinterpret_cast<const char*>(average.data()), average.size()}));
+  }
+  loop_->RunBlocking([&](Communicator&) {
+    return AllGather(*control_, std::as_bytes(std::span(own)),
+                     std::as_writable_bytes(std::span(all)), 1);
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t t = i % layout.tensors();
+    if (all[i] == all[t]) continue;
+    SPARFUSE_THROW(kInternal, "rank " + std::to_string(i / layout.tensors()) +
+                                  " has another average of " + layout.tensor(t).name +
+                                  " than rank 0 at " + step);
+  }
 }
 
 void MethodRank::Announce(std::size_t tensor, std::span<const float> gradient) {
@@ -187,6 +221,7 @@ void MethodRank::EndBackward(const std::string& refusal) {
 StepVerdict MethodRank::Finish() {
   return OrFail([&] {
     engine_->FinishStep();
+    if (verify_) Check();
     engine_->BeginUpdate();
     record_ = engine_->EndStep();
     while (gathered_.wait_for(std::chrono::milliseconds(100)) == std::future_status::timeout)

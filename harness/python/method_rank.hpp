@@ -9,12 +9,15 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/base/thread_pool.hpp"
 #include "core/engine/live/live_engine.hpp"
+#include "core/engine/live/mass_check.hpp"
 #include "core/transport/progress.hpp"
 #include "core/transport/tcp/tcp.hpp"
 
@@ -28,14 +31,20 @@ struct StepVerdict {
   std::string text;  // of it
 };
 
+// core's kind of an error of communication is Python's for a payload that is corrupt, which no
+// caller of a rank has given: another kind.
+Error ErrorOfRanks(const Error& error, const std::string& prefix = "");
+
 // One thread at a time uses it, without the GIL. Calls in the order Begin, Announce...,
 // EndBackward, Finish, then CopyAverage. What goes wrong on the way is thrown, as LiveEngine and
 // MakeTcpWorld throw it; afterwards the rank takes no more steps and says so.
 class MethodRank {
  public:
-  // while_waiting: LiveConfig's.
+  // verify: check in each step that nothing is lost and that all ranks have the same averages, bit
+  // for bit. while_waiting: LiveConfig's.
   MethodRank(LiveConfig config, TcpListener listener, std::vector<std::string> addresses, int rank,
-             int threads, std::chrono::milliseconds deadline, std::function<void()> while_waiting);
+             int threads, std::chrono::milliseconds deadline, bool verify,
+             std::function<void()> while_waiting);
   ~MethodRank();
   MethodRank(const MethodRank&) = delete;
   MethodRank& operator=(const MethodRank&) = delete;
@@ -81,12 +90,14 @@ class MethodRank {
   template <class Run>
   auto OrFail(const Run& run);
   void AnnounceNext();
+  void Check();
   std::span<const float> Unscaled(std::size_t tensor, std::span<const float> gradient);
   void Write(StepVerdict::Kind kind, const std::string& text);
 
   const pid_t process_;
   const std::function<void()> while_waiting_;
   ThreadPool pool_;
+  const bool verify_;
   std::unique_ptr<ProgressLoop> loop_;
   std::unique_ptr<Communicator> control_;  // communication thread
   std::unique_ptr<LiveEngine> engine_;     // null after a failure
@@ -105,6 +116,7 @@ class MethodRank {
   std::size_t next_ = 0;                         // tensor that the engine hears of
   std::vector<std::span<const float>> pending_;  // [tensors]
   EngineState before_;
+  std::optional<MassCheck> mass_;  // where it is verified
   std::vector<float> unscaled_;
   std::vector<float> zeros_;
   Note own_;

@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/engine/live/mass_check.hpp"
 #include "core/transport/threads.hpp"
+#include "harness/python/method_rank.hpp"
 
 namespace sparfuse::python {
 namespace {
@@ -20,9 +21,7 @@ constexpr std::chrono::milliseconds kCancelEvery{1};
   try {
     std::rethrow_exception(error);
   } catch (const Error& known) {
-    const FailureKind kind =
-        known.kind() == FailureKind::kComm ? FailureKind::kInternal : known.kind();
-    throw Error(kind, "rank " + std::to_string(rank) + ": " + known.what());
+    throw ErrorOfRanks(known, "rank " + std::to_string(rank) + ": ");
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/python/bindings/given.hpp"
+#include "harness/python/parts/file_parts.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -100,7 +101,9 @@ PYBIND11_MODULE(_core, module) {
   BindMethod(module);
   BindPlan(module);
   BindRank(module);
+  BindModel(module);
   BindThreads(module);
+  FindPartsInFiles();
   for (const char* name : {"Sparsifier", "Quantizer", "ErrorFeedback", "PowerSGD"}) {
     module.attr(name).attr("__module__") = "sparfuse";  // where users find them
   }

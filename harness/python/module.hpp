@@ -58,5 +58,6 @@ void BindPowerSgd(pybind11::module_& module);
 void BindMethod(pybind11::module_& module);
 void BindPlan(pybind11::module_& module);
 void BindRank(pybind11::module_& module);
+void BindModel(pybind11::module_& module);
 
 }  // namespace sparfuse::python

@@ -203,18 +203,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::method_options>(
           {.name = "method_options",
            .fallback = "the method's",
-           .meaning = "options of the method's strategy, planner, collective and sending by name, "
-                      "and `collective`; `plan`, units of given sizes in the place of the "
-                      "planner's: { units = [3, 8] }, numbers of tensors in ready order, or { "
-                      "bytes = [...] }; `strategy_options`, `planner_options`, "
-                      "`collective_options` where two take a name",
+           .meaning = "options of strategy, planner, collective and payloads; `collective`, `plan` "
+                      "(docs/experiments/method-options.md)",
            .leaves = Leaves::kOption,
            .cell = {.part = kMethod, .telling = 17}})
           .If(IsCell),
       Key<&C::workload>({.name = "workload",
-                         .meaning = "what is trained: a name of `sparfuse list workloads`, or in "
-                                    "mode modelled a model table, relative to this file: "
-                                    "\"table:FILE.json\"",
+                         .meaning = "a name of `sparfuse list workloads`; in mode modelled also a "
+                                    "model table, relative to this file: \"table:FILE.json\"",
                          .leaves = Leaves::kOption,
                          .cell = {.telling = 1, .column = "workload", .named = true}}),
       Key<&C::workload_options>({.name = "workload_options",
@@ -271,19 +267,17 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::link>({.name = "link",
                      .unit = "Gbit/s, microseconds",
                      .fallback = "\"none\"",
-                     .meaning =
-                         "the link of a node, which a shaped transport emulates or the model "
-                         "takes, and intra_node_* those of its ranks to one another; none: "
-                         "the machine's own",
+                     .meaning = "the link of a node, emulated or modelled, and intra_node_* those "
+                                "of its ranks to one another; none: the machine's own",
                      .leaves = Leaves::kOption,
                      .cell = {.telling = 3, .column = "link", .named = true}}),
-      Key<&C::cluster>({.name = "cluster",
-                        .meaning = "mode modelled only, and needed there: \"this-machine\", "
-                                   "\"machines-like-this\" (one for every rank) or a file of "
-                                   "results/profiles, measured or declared",
-                        .leaves = Leaves::kOption,
-                        .empty_is_null = true,
-                        .cell = {.launch = true, .telling = 18, .column = "cluster"}})
+      Key<&C::cluster>(
+          {.name = "cluster",
+           .meaning = "needed in mode modelled: \"this-machine\", \"machines-like-this\" (one a "
+                      "rank), or a file of results/profiles",
+           .leaves = Leaves::kOption,
+           .empty_is_null = true,
+           .cell = {.launch = true, .telling = 18, .column = "cluster"}})
           .If(IsCell),
       Key<&C::inputs>({.name = "inputs",
                        .unit = "factors",
@@ -295,10 +289,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::sparsifier>(
           {.name = "sparsifier",
            .fallback = "the method's",
-           .meaning = "a name of `sparfuse list sparsifiers`, or a class of a "
-                      "Python file relative to this one: "
-                      "\"python:FILE.py:ClassName\"; methods that send dense "
-                      "gradients ignore it",
+           .meaning = "a name of `sparfuse list sparsifiers`, or \"python:FILE.py:ClassName\", "
+                      "relative to this file; dense methods ignore it",
            .leaves = Leaves::kOption,
            .cell = {.part = kSparsity, .telling = 6, .column = "sparsifier", .named = true}})
           .If(IsCell),
@@ -334,13 +326,12 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .leaves = Leaves::kOption,
                                  .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),
-      Key<&C::dense_tensors>({.name = "dense_tensors",
-                              .fallback = "{ max_ndim = 0, names = [] }",
-                              .meaning =
-                                  "tensors that are never sparsified: those of at most "
-                                  "max_ndim dimensions, and those named; a name is a "
-                                  "tensor's, or a regular expression that is found in theirs",
-                              .cell = {.launch = true, .telling = 15}})
+      Key<&C::dense_tensors>(
+          {.name = "dense_tensors",
+           .fallback = "{ max_ndim = 0, names = [] }",
+           .meaning = "never sparsified: tensors of at most max_ndim dimensions; those in names, "
+                      "by name or regular expression",
+           .cell = {.launch = true, .telling = 15}})
           .If(IsCell),
       Key<&C::no_feedback_tensors>({.name = "no_feedback_tensors",
                                     .fallback = "[]",
@@ -373,8 +364,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::transport>({.name = "transport",
                           .fallback = "\"mpi\"",
                           .meaning = "how ranks exchange: processes over MPI, threads of one "
-                                     "process, or a card for each rank over NCCL (mode measured "
-                                     "with device cuda)",
+                                     "process, or a card a rank over NCCL (mode measured, cuda)",
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
@@ -387,18 +377,15 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                        .cell = {.telling = 21, .column = "device", .named = true}}),
       Key<&C::precision>({.name = "precision",
                           .fallback = "\"fp32\"",
-                          .meaning = "of products of matrices and convolutions: IEEE float32, TF32 "
-                                     "(cards only), or bfloat16 by autocast; parameters, gradients "
-                                     "and optimizer are float32 always",
+                          .meaning = "of matrix products and convolutions; tf32: cards only; bf16: "
+                                     "autocast; parameters, gradients, optimizer: float32",
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
                        .fallback = "the workload's",
-                       .meaning = "learning rate, optimizer, schedule: what the workload trains "
-                                  "with; or \"NAME\" of `sparfuse list recipes`, which also says "
-                                  "workload and batch, or { name = \"NAME\", KEY = ... } to change "
-                                  "some of its keys",
+                       .meaning = "learning rate, optimizer, schedule; or \"NAME\" of `sparfuse "
+                                  "list recipes`, or { name = \"NAME\", KEY = ... } to change keys",
                        .leaves = Leaves::kOption,
                        .or_name = true,
                        .cell = {.launch = true, .telling = 23}}),

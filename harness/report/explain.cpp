@@ -280,9 +280,11 @@ void NeedResult(const ExplainRequest& request, const Side& side,
     what = "has not run";
   } else if (result.failure == "stale") {
     what = "has run only with older revisions of its parts";
-  } else if (result.failure == "called bad") {
-    what = fmt::format("has only trials that were called bad ({})",
-                       fmt::join(last->annotations, "; "));
+  } else if (last->status == "ok" && last->is_left_out()) {
+    what = fmt::format(
+        "has only trials that were called bad, or whose numbers are not those of "
+        "their series ({})",
+        fmt::join(last->WhyLeftOut(), "; "));
   } else {
     what = fmt::format("has no result: {}: {} ({}; its log.txt has the rest)", result.failure,
                        FailureMessageIn(request.results / last->directory), last->trial_id);

@@ -102,7 +102,8 @@ std::vector<PartResult> ResultsOf(const std::vector<Part>& parts, const Catalog&
 // declared cluster, which is a setting and no machine, and for what was imported.
 std::string MachineOf(const TrialRow& row);
 
-// "timeout", "invalid (replicas_equal)", "called bad": why a trial does not count.
+// "timeout", "invalid (replicas_equal)", "called bad", "numbers not of its series": why a trial
+// does not count.
 std::string FailureOf(const TrialRow& trial);
 
 // "Intel Xeon ..., 2 cores", of a description of a machine or of a node, as trials keep it; "nodes

@@ -158,7 +158,7 @@ json SetAsideJson(const CellResult& cell) {
                     {"block", trial->paired_block()},
                     {"started_utc", trial->started_utc},
                     {"failure", FailureOf(*trial)},
-                    {"annotations", trial->annotations}});
+                    {"annotations", trial->WhyLeftOut()}});
   }
   return list;
 }

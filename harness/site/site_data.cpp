@@ -179,9 +179,10 @@ json TrialsJson(const CellResult& cell) {
 json FailedJson(const CellResult& cell) {
   json failed = json::array();
   for (const TrialRow* trial : cell.set_aside) {
+    const std::vector<std::string> why = trial->WhyLeftOut();
     failed.push_back({{"trial", trial->trial_id},
                       {"why", FailureOf(*trial)},
-                      {"message", trial->annotations.empty() ? "" : trial->annotations.back()}});
+                      {"message", why.empty() ? "" : why.back()}});
   }
   return failed;
 }

@@ -16,8 +16,9 @@ namespace {
 
 using nlohmann::json;
 
-// Raised where the tables change: an index with another number is made again.
-constexpr int kIndexVersion = 8;
+// Raised where the tables change, or what is found to contradict a trial: an index with another
+// number is made again.
+constexpr int kIndexVersion = 9;
 
 constexpr const char* kSchema = R"(
 CREATE TABLE IF NOT EXISTS trial(trial_id TEXT PRIMARY KEY, experiment TEXT, part TEXT, kind TEXT,
@@ -212,9 +213,7 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
   const std::string launch = LaunchText(row.launch);  // bound text must live until Run
-  // Of a row that was just read: no other annotation is there yet.
-  const std::string contradiction = row.annotations.empty() ? "" : row.annotations.front();
-  writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(contradiction);
+  writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(row.contradiction);
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();
   for (const auto& [name, value] : row.metrics) {

@@ -120,8 +120,7 @@ std::vector<TrialRow> Index::Rows() const {
     row.revisions = texts.Of(trial.View(column++), "revisions_json");
     row.launch = LaunchIn(texts.Own(trial.View(column++), "launch_json"));
     row.quiet = texts.Own(trial.View(column++), "quiet_json");
-    if (const auto contradiction = trial.View(column++); !contradiction.empty())
-      row.annotations.emplace_back(contradiction);
+    row.contradiction = trial.View(column++);
     row.stamp = StampIn(trial, column);
   }
   std::sort(rows.begin(), rows.end(),

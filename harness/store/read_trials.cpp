@@ -55,8 +55,7 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
       leave_out(directory.string(), wrong);
     } else {
       read.row = RowOf(trial);
-      const std::string differs = RecomputeMetrics(trial, directory).differs;
-      if (!differs.empty()) read.row.annotations.push_back(std::string(kNotOfItsSeries) + differs);
+      read.row.contradiction = RecomputeMetrics(trial, directory).differs;
       read.row.stamp = file.stamp;
       // What the index wants is made here, where there are several threads.
       for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,

@@ -5,16 +5,11 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "harness/store/trial_files.hpp"
 #include "harness/store/trial_row.hpp"
 
 namespace sparfuse::harness {
-
-// Begins the annotation of a trial whose numbers its series contradict: nobody called it bad, but
-// it counts no more than if somebody had. It is kept in the index, so that series are read once.
-inline constexpr std::string_view kNotOfItsSeries = "its numbers are not those of its series: ";
 
 struct ReadTrial {
   TrialRow row;         // where `problem` is "" and `older` false

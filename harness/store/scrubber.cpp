@@ -301,6 +301,7 @@ void MakeShareable(std::vector<TrialRow>& rows, const std::filesystem::path& res
       scrubber.Replace(*value, ScrubbedTexts);
     for (std::string& reason : row.annotations)
       reason = scrubber.texts().Scrubbed(reason, Leaves::kWords);
+    row.contradiction = scrubber.texts().Scrubbed(row.contradiction, Leaves::kWords);
   }
 }
 

@@ -104,8 +104,7 @@ std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> i
   for (const Annotation& annotation : annotations)
     reasons[annotation.trial_id].push_back(annotation.reason);
   for (TrialRow& row : indexed) {
-    std::erase_if(row.annotations,
-                  [](const auto& reason) { return !reason.starts_with(kNotOfItsSeries); });
+    row.annotations.clear();
     if (const auto found = reasons.find(row.trial_id); found != reasons.end())
       Append(found->second, row.annotations);
   }

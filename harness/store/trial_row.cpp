@@ -157,6 +157,13 @@ TrialRow RowOf(const Trial& trial) {
   return row;
 }
 
+std::vector<std::string> TrialRow::WhyLeftOut() const {
+  std::vector<std::string> why = annotations;
+  if (!contradiction.empty())
+    why.push_back("its numbers are not those of its series: " + contradiction);
+  return why;
+}
+
 int HostsOf(const TrialRow& trial) {
   std::set<std::string> hosts;
   for (const json& host : Member(Member(trial.provenance, "machine"), "placement"))

@@ -143,9 +143,15 @@ struct TrialRow {
   std::vector<std::string> checks;      // those that passed
   std::vector<std::string> failed_checks;
   std::vector<std::string> annotations;  // reasons why readers leave it out
-  FileStamp stamp;                       // of the trial.json that it was read from
+  // The first number that its series do not give: nobody called the trial bad, but it counts no
+  // more than if somebody had. Kept in the index, so that series are read once.
+  std::string contradiction;
+  FileStamp stamp;  // of the trial.json that it was read from
 
-  bool counts() const { return status == "ok" && annotations.empty(); }
+  bool counts() const { return status == "ok" && !is_left_out(); }
+  bool is_left_out() const { return !annotations.empty() || !contradiction.empty(); }
+  // Sentences: what was said of it, and what it contradicts.
+  std::vector<std::string> WhyLeftOut() const;
   bool imported() const { return mode == kImported; }
   int paired_block() const { return block_apart.value_or(block); }
   bool disturbed() const;

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
-#include <regex>
 
 #include "core/base/error.hpp"
 #include "harness/catalog/catalog.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/imported/without_input.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/statistics/statistics.hpp"
@@ -640,14 +640,16 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
   std::string body;
   for (const DeclaredInput& input : inputs) {
     const std::string at = "/input/" + input.name;
-    if (TomlFile::Parse(text, file).Find(at) != nullptr && stated == StatedInputs::kReplaced) {
-      const std::regex line("(^|\\n)([ \\t]*" + input.name + "[ \\t]*=[ \\t]*\\{[^\\n]*)");
-      text = std::regex_replace(text, line, "$1# $2", std::regex_constants::format_first_only);
-    }
-    if (TomlFile::Parse(text, file).Find(at) != nullptr) {
+    if (stated == StatedInputs::kReplaced) text = WithoutInput(text, input.name);
+    const TomlFile left = TomlFile::Parse(text, file);
+    if (left.Find(at) == nullptr) {
+      body += InputText(input);
+    } else if (stated == StatedInputs::kStay) {
       made.stated.push_back(input);
     } else {
-      body += InputText(input);
+      left.Fail(at,
+                "it stands within the one table of all inputs: expected [input], and a line an "
+                "input, so that the trace's can stand in its place");
     }
   }
   body += ComputeText(model, table);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/device/runtime.hpp"
+#include "harness/catalog/python_file.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
@@ -107,6 +108,7 @@ void Training::TrainOn(std::uint64_t step) {
   const std::uint64_t dense = composition_.dense_warmup_steps;
   const bool verified = step < kVerifiedSteps || (step >= dense && step - dense < kVerifiedSteps);
   if (verified && engine_->KeepsMass()) mass_.Begin(*engine_);
+  python_before_ = SecondsInPython();
   engine_->BeginStep(step, verified);
   workload_->ClearGradients();
   for (int micro = 0; micro < micro_steps; ++micro) {
@@ -144,6 +146,7 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   log_.push_back(logged);
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
+  python_seconds_ += SecondsInPython() - python_before_;
   if (measured_++ + kTracedSteps >= static_cast<std::size_t>(config_.steps)) {
     traced_.push_back(
         {logged.step, {engine_->timeline().Sorted()}, {engine_->timeline_began_seconds()}});
@@ -201,6 +204,10 @@ void Training::Finish(double turn_seconds) {
   if (engine_->fibres_checked() > 0) {
     outcome.metrics["fibres_missing"] = {
         static_cast<double>(fibres) / static_cast<double>(engine_->fibres_checked()), "of fibres"};
+  }
+  if (python_seconds_ > 0) {
+    outcome.metrics["python_seconds"] = {python_seconds_ / static_cast<double>(measured_),
+                                         "seconds"};
   }
   outcome.checks = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
   if (composition_.sparsifier != nullptr) outcome.checks["mass_conserved"] = violations == 0;

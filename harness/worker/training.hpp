@@ -83,8 +83,9 @@ class Training {
   std::uint64_t next_step_ = 0;
   std::size_t measured_ = 0;  // steps
   std::vector<LoggedStep> log_;
-  std::vector<TracedStep> traced_;          // of this rank only, until gathered
-  std::vector<EvaluatedStep> evaluations_;  // rank 0
+  std::vector<TracedStep> traced_;                 // of this rank only, until gathered
+  std::vector<EvaluatedStep> evaluations_;         // rank 0
+  double python_before_ = 0, python_seconds_ = 0;  // in the process: of the step, of measured ones
   double training_seconds_ = 0;
   double evaluation_seconds_ = 0;  // rank 0
   bool reached_target_ = false;

@@ -7,8 +7,10 @@
 #include <string>
 
 #include "baselines/registry.hpp"
+#include "core/base/outside_parts.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
+#include "tests/support/methods/named_part.hpp"
 #include "tests/support/sanitizers.hpp"
 #include "tests/support/transport_cases.hpp"
 
@@ -129,7 +131,12 @@ std::vector<std::pair<std::string, Options>> VariantsOf(const CollectiveDescript
 
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
-  for (const CollectiveDescriptor& each : Collectives()) {
+  if (!ThePart().name.empty() && !IsNamed("collective")) return cases;
+  std::vector<std::string> names;
+  for (const CollectiveDescriptor& each : Collectives()) names.emplace_back(each.name);
+  if (IsNamed("collective")) names = {ThePart().name};
+  for (const std::string& name : names) {
+    const CollectiveDescriptor& each = FindCollective(name);
     if (each.native) continue;
     for (const auto& [variant, options] : VariantsOf(each)) {
       if (!each.WhyOnlyModelled(ResolveOptions(each.name, each.options, options)).empty()) continue;
@@ -206,6 +213,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   const auto ranks = static_cast<std::size_t>(rank_count);
   const std::string why =
       descriptor.WhyNot(ResolveOptions(name, descriptor.options, options), topology);
+  ASSERT_FALSE(IsOutsidePart(name) && !why.empty()) << why;
   if (!why.empty()) GTEST_SKIP() << why;
   const auto collective = MakeCollective(descriptor, options);
   if (descriptor.payload == PayloadKind::kDense) {
@@ -262,12 +270,12 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   }
 }
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectiveRounds);
 INSTANTIATE_TEST_SUITE_P(All, CollectiveRounds, ::testing::ValuesIn(AllCases()),
                          [](const auto& info) {
                            const Case& each = info.param;
-                           std::string name =
-                               each.collective + (each.variant.empty() ? "" : "_") + each.variant;
-                           std::replace(name.begin(), name.end(), '-', '_');
+                           const std::string name = InTestName(
+                               each.collective + (each.variant.empty() ? "" : "_") + each.variant);
                            return name + "_" + std::to_string(each.ranks) + "_" +
                                   std::to_string(each.ranks_per_node);
                          });

@@ -9,6 +9,7 @@
 #include "core/fusion/plan.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
+#include "tests/support/methods/named_part.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitizers.hpp"
 
@@ -78,7 +79,12 @@ TEST_P(EveryStrategyOnADevice, LosesNothingAndLeavesReplicasEqual) {
 
 std::vector<Pair> PairsThatFit() {
   std::vector<Pair> pairs;
-  for (const StrategyDescriptor& strategy : Strategies()) {
+  if (!ThePart().name.empty() && !IsNamed("strategy")) return pairs;
+  std::vector<std::string> names;
+  for (const StrategyDescriptor& each : Strategies()) names.emplace_back(each.name);
+  if (IsNamed("strategy")) names = {ThePart().name};
+  for (const std::string& name : names) {
+    const StrategyDescriptor& strategy = FindStrategy(name);
     for (const PlannerDescriptor& planner : Planners()) {
       if (planner.name == kGivenPlanner && !strategy.dense_units) continue;
       if (planner.ahead_only && strategy.sparsified != Sparsified::kAhead) continue;
@@ -90,13 +96,13 @@ std::vector<Pair> PairsThatFit() {
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Pair, int>>& info) {
   const auto& [strategy, planner] = std::get<0>(info.param);
-  std::string name = strategy + "_" + planner + "_" + std::to_string(std::get<1>(info.param));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+  return InTestName(strategy + "_" + planner + "_" + std::to_string(std::get<1>(info.param)));
 }
 
 const std::vector<int> kWorkers = kSanitized ? std::vector{3} : std::vector{1, 2, 3};
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryStrategy);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EveryStrategyOnADevice);
 INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategy,
                          ::testing::Combine(::testing::ValuesIn(PairsThatFit()),
                                             ::testing::ValuesIn(kWorkers)),

@@ -8,6 +8,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <new>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,17 +79,38 @@ inline Floats Gaussian(std::size_t n, std::uint64_t seed) {
   return x;
 }
 
-inline const Floats& Data(const std::string& name, std::size_t n) {
-  static std::map<std::pair<std::string, std::size_t>, Floats> cache;
-  auto [it, fresh] = cache.try_emplace({name, n});
+// turn: another tensor of the same kind, as the next step's gradient is.
+inline const Floats& Data(const std::string& name, std::size_t n, std::size_t turn = 0) {
+  static std::map<std::tuple<std::string, std::size_t, std::size_t>, Floats> cache;
+  auto [it, fresh] = cache.try_emplace({name, n, turn});
   if (!fresh) return it->second;
   Floats& x = it->second;
   if (name == "equal") {
     x.assign(n, 0.25f);
     return x;
   }
-  x = Gaussian(n, 1);
-  if (name == "layers") {  // 32 neighbouring layers, their scales over four decades
+  if (name == "ulps" || name == "staircase") {  // neighbours in magnitude; few of them, each often
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto step =
+          static_cast<std::uint32_t>(name == "ulps" ? i * 2654435761u % n : i * 64 / n);
+      const std::uint32_t bits = 0x3f000000u + (name == "ulps" ? step : step << 16);
+      x.push_back(std::bit_cast<float>(bits | static_cast<std::uint32_t>(i % 2) << 31));
+    }
+    return x;
+  }
+  x = Gaussian(n, 1 + turn);
+  if (name == "sorted" || name == "reversed") {
+    std::sort(x.begin(), x.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+    if (name == "reversed") std::reverse(x.begin(), x.end());
+  } else if (name == "two") {
+    for (float& each : x) each = each < 0 ? 0.5f : 1.0f;
+  } else if (name == "clustered") {  // all that is large lies together
+    for (std::size_t i = 0; i < n; ++i) x[i] *= i / (n / 50 + 1) == 20 ? 1.0f : 1e-3f;
+  } else if (name == "outlier") {
+    x[n / 3] = 1e38f;
+  } else if (name == "denormal") {  // and zeros of both signs
+    for (float& each : x) each *= 1e-39f;
+  } else if (name == "layers") {  // 32 neighbouring layers, their scales over four decades
     for (std::size_t i = 0; i < n; ++i) {
       x[i] *= std::pow(10.0f, -4.0f * static_cast<float>((i * 32 / n) * 7 % 32) / 32.0f);
     }
@@ -105,6 +128,13 @@ inline std::vector<double> Densities(std::size_t n) {
 inline std::vector<std::string> DataNames(std::size_t n) {
   if (n >= kHuge) return {"gaussian"};
   return {"gaussian", "layers", "equal", "sparse"};
+}
+
+// Kinds of data that selections have been slow on, here or elsewhere.
+inline const std::vector<std::string>& HardDataNames() {
+  static const std::vector<std::string> names = {"sorted", "reversed",  "two",     "clustered",
+                                                 "ulps",   "staircase", "outlier", "denormal"};
+  return names;
 }
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -154,20 +184,22 @@ inline const Payload& MakePayload(std::size_t n, double density) {
 }
 
 // The limit of a selection: one read of the tensor.
-inline void SumAbs(::benchmark::State& state, std::size_t n) {
-  const Floats& x = Data("gaussian", n);
+inline void SumAbs(::benchmark::State& state, std::size_t n, std::size_t turns = 1) {
+  std::size_t step = 0;
+  for (std::size_t turn = 0; turn < turns; ++turn) Data("gaussian", n, turn);
   for (auto _ : state) {
-    ::benchmark::DoNotOptimize(SumAbsOnce(x.data(), n));
+    ::benchmark::DoNotOptimize(SumAbsOnce(Data("gaussian", n, step++ % turns).data(), n));
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
 }
 
 // The limit of a selection with error feedback: residual += gradient.
-inline void AddResidual(::benchmark::State& state, std::size_t n) {
-  const Floats& x = Data("gaussian", n);
+inline void AddResidual(::benchmark::State& state, std::size_t n, std::size_t turns = 1) {
+  std::size_t step = 0;
+  for (std::size_t turn = 0; turn < turns; ++turn) Data("gaussian", n, turn);
   Floats residual(n, 0.0f);
   for (auto _ : state) {
-    AddOnce(x.data(), n, residual.data());
+    AddOnce(Data("gaussian", n, step++ % turns).data(), n, residual.data());
     ::benchmark::DoNotOptimize(residual.data());
     ::benchmark::ClobberMemory();
   }
@@ -176,11 +208,16 @@ inline void AddResidual(::benchmark::State& state, std::size_t n) {
 
 enum class Start { kCold, kWarm, kFeedback };
 
-// Selects from the same tensor again and again; cold without the state of the step before.
+// Selects from `turns` tensors in turn, again and again: from one, whose selection is the same in
+// every step, or from several, as a training step selects from a gradient that it has not seen.
+// Cold: without the state of the step before.
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
                    std::size_t n, double density, const std::string& data, Start start,
-                   const std::vector<std::int64_t>& shape = {}) {
-  const Floats& x = Data(data, n);
+                   const std::vector<std::int64_t>& shape = {}, std::size_t turns = 1) {
+  std::vector<const float*> gradients;
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    gradients.push_back(Data(data, n, turn).data());
+  }
   const SparsifierDescriptor& descriptor = FindSparsifier(sparsifier);
   const auto method = descriptor.make(ResolveOptions(sparsifier, descriptor.options, options), 1);
   const auto memory = start == Start::kCold ? nullptr : method->MakeState(n);
@@ -195,8 +232,8 @@ inline void Select(::benchmark::State& state, const std::string& sparsifier, con
   std::uint64_t step = 0;
   const auto run = [&] {
     method->Select({&pool, &workspace, &counters, {}},
-                   {{x.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
-                   {1, "tensor", shape, step++}, memory.get(), slot);
+                   {{gradients[step % turns], n, {}}, {residual.data(), residual.size(), {}}},
+                   density, {1, "tensor", shape, step++}, memory.get(), slot);
   };
   // A residual takes a while to settle: at first the k-th magnitude grows from step to step.
   for (int warm_up = 0; warm_up < (start == Start::kFeedback ? 50 : 3); ++warm_up) run();
@@ -225,13 +262,15 @@ void Register(const std::string& name, Body body) {
       ->MinTime(0.1);
 }
 
+inline void RegisterLimits(std::size_t n, std::size_t turns = 1) {
+  Register("limit/sum_abs/n:" + std::to_string(n),
+           [=](::benchmark::State& state) { SumAbs(state, n, turns); });
+  Register("limit/add/n:" + std::to_string(n),
+           [=](::benchmark::State& state) { AddResidual(state, n, turns); });
+}
+
 inline void RegisterLimits() {
-  for (const std::size_t n : Sizes()) {
-    Register("limit/sum_abs/n:" + std::to_string(n),
-             [n](::benchmark::State& state) { SumAbs(state, n); });
-    Register("limit/add/n:" + std::to_string(n),
-             [n](::benchmark::State& state) { AddResidual(state, n); });
-  }
+  for (const std::size_t n : Sizes()) RegisterLimits(n);
 }
 
 // torch.topk as a peer, where LibTorch is built in: of n elements as rows of `length`.

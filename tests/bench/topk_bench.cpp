@@ -5,8 +5,8 @@
 namespace sparfuse::bench {
 namespace {
 
-void NthElement(::benchmark::State& state, std::size_t n, double density) {
-  const Floats& x = Data("gaussian", n);
+void NthElement(::benchmark::State& state, std::size_t n, double density, const std::string& data) {
+  const Floats& x = Data(data, n);
   const auto k = static_cast<std::ptrdiff_t>(KeptCount(n, density));
   std::vector<float> magnitudes(n);
   for (auto _ : state) {
@@ -25,7 +25,16 @@ void RegisterAll() {
     for (const double density : Densities(n)) {
       Register(
           "nth_element/n:" + std::to_string(n) + "/density:" + Number(density) + "/data:gaussian",
-          [=](::benchmark::State& state) { NthElement(state, n, density); });
+          [=](::benchmark::State& state) { NthElement(state, n, density, "gaussian"); });
+    }
+    if (n == kHuge) continue;
+    for (const std::string& data : HardDataNames()) {
+      const std::string keys = "/n:" + std::to_string(n) + "/density:0.01/data:" + data;
+      Register("topk" + keys + "/cold", [=](::benchmark::State& state) {
+        Select(state, "topk", {}, n, 0.01, data, Start::kCold);
+      });
+      Register("nth_element" + keys,
+               [=](::benchmark::State& state) { NthElement(state, n, 0.01, data); });
     }
   }
 }

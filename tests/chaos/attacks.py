@@ -5,6 +5,7 @@ does its harm, lets the calls that it started end, and returns what it saw that 
 what holds after every attack is checked by the arena.
 """
 
+import json
 import os
 import random
 import shutil
@@ -13,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+import forgery
 import invariants
 
 SIGNALS = (signal.SIGKILL,) * 3 + (signal.SIGSTOP,) * 2 + (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -275,8 +277,70 @@ def lost_index(sandbox, rng):
     return harm
 
 
+def forged_bundle(sandbox, rng):
+    """A bundle of the store in which a number is another, and all hashes agree."""
+    whole, file = sandbox.folder / "whole.sparfuse", sandbox.folder / "forged.sparfuse"
+    made = sandbox.finish(sandbox.start("export", "chaos/store", "--out", whole))
+    harm = Harm()
+    harm.saw(made)
+    forged = forgery.forged(whole, rng) if made.code == 0 else None
+    if forged is None:
+        raise Skipped("a forged bundle: the store has no number to forge")
+    content, harm.words = forged
+    file.write_bytes(content)
+    trial = harm.words.split(":")[0].removeprefix("trials/").rpartition("/")[0]
+    for call in (("verify", file), ("merge", file)):
+        done = sandbox.finish(sandbox.start(*call))
+        harm.saw(done)
+        said = done.output + done.errors
+        # The table may be what tells first; then nothing of the bundle is merged.
+        if done.code != 1 or not (trial in said or "table.json" in said):
+            harm.violations.append(f"a forgery: {done.verb}: exit {done.code}: {said.strip()[-300:]}")
+    for each in (whole, file):
+        each.unlink()
+    return harm
+
+
+HOSTILE = ("\x1b]0;title\x07", "\u202eevil", "<textarea><script>", "two\rlines", None, [], {"x": [1]}, -1, 1e308, 2**63)
+
+
+def _leaves(value, at=()):
+    if isinstance(value, dict) and value:
+        for key, each in value.items():
+            yield from _leaves(each, (*at, key))
+    elif isinstance(value, list) and value:
+        for index, each in enumerate(value):
+            yield from _leaves(each, (*at, index))
+    else:
+        yield at
+
+
+def hostile_record(sandbox, rng):
+    """A key of a finished trial's records is another type, markup or a control character."""
+    trial_id, folder = rng.choice(sorted(sandbox.trials().items()))
+    file = rng.choice([each for each in (folder / "trial.json", folder / "outcome.json") if each.exists()])
+    record, value = json.loads(file.read_text()), rng.choice(HOSTILE)
+    path = rng.choice(list(_leaves(record)))
+    at = record
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    file.write_text(json.dumps(record))
+    harm = Harm(f"{file.name}: {'.'.join(map(str, path))} = {value!r}"[:120], tampered={trial_id}, index_may_differ=True)
+    for verb, *options in (*READERS, ("export", "--out", sandbox.folder / "whole.sparfuse")):
+        named = ("chaos/store",) if verb == "export" else (sandbox.file,)
+        done = sandbox.finish(sandbox.start(verb, *named, *options))
+        harm.saw(done)
+        shown = [each for each in ("\x1b]", "\u202e", "\r") if each in done.output + done.errors]
+        if shown:
+            harm.violations.append(f"a hostile record: {done.verb} prints {shown}")
+    (sandbox.folder / "whole.sparfuse").unlink(missing_ok=True)
+    return harm
+
+
 ATTACKS = {attack.__name__: attack for attack in
-           (signals, two_controllers, readers, full_disk, foreign_links, tampering, lost_index)}
+           (signals, two_controllers, readers, full_disk, foreign_links, tampering, lost_index,
+            forged_bundle, hostile_record)}
 # How often each comes, in any order, before all come again.
 DECK = {"signals": 5, "two_controllers": 1, "readers": 1, "full_disk": 1, "foreign_links": 1,
-        "tampering": 3, "lost_index": 1}
+        "tampering": 3, "lost_index": 1, "forged_bundle": 2, "hostile_record": 2}

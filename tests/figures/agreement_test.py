@@ -54,6 +54,11 @@ class Agreement(unittest.TestCase):
         self.assertTrue(drawn.title.endswith("median error 5.0 % (n = 2)"))
         self.assertEqual(drawn.tables[0].groups, table["groups"])
         self.assertEqual(drawn.tables[0].notes, ["note"])
+        # Formulas are not set: a power of ten would stand there as it is written for them.
+        drawn.figure.canvas.draw()
+        ticks = [tick.get_text() for axes in drawn.figure.axes for tick in axes.get_xticklabels()]
+        self.assertNotIn("$", "".join(ticks))
+        self.assertTrue(any(ticks))
 
     def test_nothing_published_is_no_figure(self):
         with self.assertRaises(cells.NoData):

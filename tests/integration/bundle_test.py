@@ -4,21 +4,21 @@ trials are whose, and what a kill, a full disk or a hand does.
   bundle_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
-import hashlib
 import json
 import random
 import resource
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 import unittest
 from pathlib import Path
 
 import harness_test
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench" / "store"))
+for folder in ("bench/store", "chaos"):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+import forgery  # noqa: E402  (found by the path above)
 import make_store  # noqa: E402  (found by the path above)
 
 SECRETS = {
@@ -71,10 +71,6 @@ class BundleTest(unittest.TestCase):
         folder = self.folder / results
         return {str(file.relative_to(folder)): file.read_bytes()
                 for part in ("trials", "annotations") for file in (folder / part).rglob("*") if file.is_file()}
-
-    def unpacked(self, file):
-        with tarfile.open(file) as archive:
-            return {member.name: archive.extractfile(member).read() for member in archive}
 
     def test_two_machines_share_their_trials(self):
         self.make_store("a", blocks=2)
@@ -139,6 +135,7 @@ class BundleTest(unittest.TestCase):
             if "safusion" in file.parent.name:
                 outcome = file.with_name("outcome.json")
                 outcome.write_text(json.dumps({**json.loads(outcome.read_text()), "plans": [plan], "layout": layout}))
+                self.edit(file, lambda trial: trial.update(layout=layout))
 
     def test_plans_of_one_system_are_measured_on_another(self):
         methods = '"dense", "safusion-inter"'
@@ -257,7 +254,7 @@ class BundleTest(unittest.TestCase):
         (folder / "steps.npy").write_text(SECRETS["token"])
         (folder / SECRETS["password"]).write_text(SECRETS["password"])
         bundle = self.export("a")
-        for member, content in [("the file", bundle.read_bytes()), *self.unpacked(bundle).items()]:
+        for member, content in [("the file", bundle.read_bytes()), *forgery.unpacked(bundle).items()]:
             for name, secret in SECRETS.items():
                 self.assertNotIn(secret.encode(), content, f"{name} in {member}")
                 self.assertNotIn(secret, member)
@@ -400,56 +397,19 @@ class BundleTest(unittest.TestCase):
         self.make_store("a", blocks=3, methods='"dense", "wfbp"')
         whole = self.export("a")
         # A bundle of a program that does not look: the table is that of its trials.
-        members = self.unpacked(whole)
+        members = forgery.unpacked(whole)
         name = next(each for each in members if each.endswith("outcome.json") and "wfbp" in each)
         outcome = json.loads(members[name])
         outcome["metrics"]["step_seconds"]["value"] = 0.5
         members[name] = (json.dumps(outcome, indent=1, sort_keys=True) + "\n").encode()
         forged = self.folder / "forged.sparfuse"
-        forged.write_bytes(bundled(members))
+        forged.write_bytes(forgery.bundled(members))
         self.assertIn("outcome.json has", self.call("verify", forged, code=1))
         said = self.call("compare", whole, forged)
         self.assertIn(f"trials/{name.removeprefix('trials/').removesuffix('/outcome.json')}: metrics: trial.json has", said)
         self.assertIn("; left out", said)
         self.assertIn("1 refused", self.call("merge", forged, results="c", code=1))
         self.assertEqual(len(self.trial_files("c")), 5)
-
-
-def bundled(members):
-    """A bundle of these members, with the hashes that it has to have."""
-    manifest = json.loads(members["manifest.json"])
-    for name, content in members.items():
-        digest = hashlib.sha256(content).hexdigest()
-        if name == "table.json":
-            manifest["table"] = digest
-        elif name.startswith("trials/"):
-            trial, _, file = name.removeprefix("trials/").rpartition("/")
-            manifest["trials"][trial][file] = digest
-    del manifest["manifest_sha256"]
-    manifest["manifest_sha256"] = make_store.content_hash(manifest)
-    members["manifest.json"] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    made = b""
-    for name in ("manifest.json", *sorted(set(members) - {"manifest.json"})):
-        if len(name) > 100:
-            length = next(n for n in range(200) if len(f"{n} path={name}\n") == n)
-            record = f"{length} path={name}\n".encode()
-            made += header("path", len(record), b"x") + padded(record)
-        made += header(name[:100], len(members[name]), b"0") + padded(members[name])
-    return made + bytes(1024)
-
-
-def padded(content):
-    return content + bytes(-len(content) % 512)
-
-
-def header(name, size, kind):
-    fields = [(0, name.encode()), (100, b"0000644"), (108, b"0000000"), (116, b"0000000"), (124, b"%011o" % size),
-              (136, b"00000000000"), (148, b"        "), (156, kind), (257, b"ustar\x0000")]
-    block = bytearray(512)
-    for at, field in fields:
-        block[at : at + len(field)] = field
-    block[148:156] = b"%06o\0 " % sum(block)
-    return bytes(block)
 
 
 if __name__ == "__main__":

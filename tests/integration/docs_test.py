@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs/examples"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"),
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"),
                 ROOT / "harness/python/README.md", ROOT / "tests/bench/README.md"])
 SPARFUSE = None
 
@@ -46,6 +46,14 @@ def with_tables(text):
     return PRINTED.sub(lambda block: block[1] + printed(block[3]) + block[5], text)
 
 
+def commands(text):
+    """What follows the program's name in the lines of code, up to a shell's sign or an explanation."""
+    for code in CODE.findall(text):
+        for line in code.replace("\\\n", " ").strip("`").splitlines():
+            for command in re.findall(r"(?:^|[\s/])sparfuse ((?:--[\w-]+ \S+ )*[a-z][^&|;#`]*)", line):
+                yield re.split(r"\s{3,}", command.strip())[0]
+
+
 class Pages(unittest.TestCase):
     def test_links_lead_to_files(self):
         for page in PAGES:
@@ -61,6 +69,26 @@ class Pages(unittest.TestCase):
                 for verb in re.findall(r"\bsparfuse ([a-z]+)", code):
                     with self.subTest(page=page.name, code=code):
                         self.assertIn(verb, verbs)
+
+    def test_options_are_the_verb_s(self):
+        helps = {}
+
+        def knows(words, option):
+            words = tuple(words)
+            if words not in helps:
+                asked = run(SPARFUSE, *words, "--help")
+                helps[words] = asked.stdout if asked.returncode == 0 else ""
+            return re.search(re.escape(option) + r"(?![\w-])", helps[words]) is not None
+
+        checked = 0
+        for page in PAGES:
+            for command in commands(page.read_text()):
+                words = re.findall(r"^[a-z-]+|(?<=\s)[a-z-]+(?=\s|$)", command)[:2]
+                for option in re.findall(r"(?<=\s)--[a-z][\w-]*", command):
+                    checked += 1
+                    with self.subTest(page=page.name, command=command, option=option):
+                        self.assertTrue(any(knows(words[:n], option) for n in (0, 1, 2)))
+        self.assertGreater(checked, 50)
 
     def test_tables_are_what_the_program_prints(self):
         self.maxDiff = None

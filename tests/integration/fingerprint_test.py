@@ -1,4 +1,4 @@
-"""Tests fingerprints as their user takes and compares them, with real ranks (docs/comparing.md).
+"""Tests fingerprints as their user takes and compares them, with real ranks (docs/comparing/systems.md).
 
   fingerprint_test.py PATH/TO/sparfuse [unittest arguments]
 """

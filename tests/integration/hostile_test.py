@@ -153,6 +153,37 @@ class HostileTest(unittest.TestCase):
         if pages:
             self.check_pages()
 
+    def test_controls_and_markup_of_every_key_of_outcomes(self):
+        """What a run takes from outcome.json, and what reports read there, is no safer."""
+        good = self.good_trial()
+        trial, config = json.loads(good.read_text()), json.loads(good.with_name("config.json").read_text())
+        outcome = json.loads(good.with_name("outcome.json").read_text())
+        shown, _ = self.call("export", "t", "--show", "--json")
+        paths = {path for path in places(outcome) if path}
+        for key in json.loads(shown)["leaves"]:
+            head, _, rest = key.partition(": ")
+            if head == "outcome.json":
+                paths.add(tuple("x" if part == "*" else part for part in rest.split(".")))
+        self.assertGreater(len(paths), 40)
+        harms = [(path, value) for path in sorted(paths, key=str) for value in (MARKUP, CONTROLS[1], [{"x": None}])]
+        for number, (path, value) in enumerate(harms):
+            name = f"{trial['experiment']}/{trial['part']}/hostile-b{number}-1"
+            folder, own = self.results / "trials" / name, copy.deepcopy(outcome)
+            put(own, path, value)
+            folder.mkdir()
+            for file, content in (("trial.json", {**trial, "trial_id": name, "block": number}),
+                                  ("config.json", {**config, "trial_id": name, "block": number}),
+                                  ("outcome.json", own)):
+                (folder / file).write_text(json.dumps(content, indent=1, sort_keys=True))
+        bundle = self.folder / "t.sparfuse"
+        for verb, *options in (*VERBS, ("report",), ("explain", "--of", "method=wfbp", "--over", "method=wfbp")):
+            self.call(verb, self.file, *options, codes=(0, 1, 2))
+        self.call("export", "t", "--out", bundle)
+        self.call("verify", bundle)
+        self.call("compare", bundle, bundle, codes=(0, 1, 2))
+        if harness_test.HAS_MATPLOTLIB:
+            self.check_pages()
+
     def test_controls_and_markup_of_every_key(self):
         self.check((MARKUP, CONTROLS[1]), pages=False)
 

@@ -140,7 +140,7 @@ class ImportTest(unittest.TestCase):
         table = self.call("table", self.file)
         self.assertIn("imported: results of others, compared with nothing", table)
         self.assertIn("± 1.0 % as stated", table)
-        self.assertIn("columns not read: rho", self.import_table())
+        self.assertIn('columns not read: "rho"', self.import_table())
         self.assertIn("3 imported result(s) beside", self.call("status", self.file))
         self.assertEqual(len(json.loads(self.call("import", "list", "--json"))), 3)
         # Of the machine at hand, theirs stay beside.

@@ -1,4 +1,4 @@
-"""Tests how a user describes a system, as docs/comparing.md says.
+"""Tests how a user describes a system, as docs/comparing/systems.md says.
 
   system_test.py PATH/TO/sparfuse [unittest arguments]
 """

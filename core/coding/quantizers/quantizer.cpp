@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
 #include "core/coding/quantizers/encode.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 
@@ -20,6 +21,10 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
 std::size_t BitsOfElement(const Quantizer& quantizer) {
   const std::string_view name = quantizer.name();
   return name == "sign" ? 1 : name == "qsgd" ? 8 : name == "fp16" ? 16 : 32;
+}
+
+[[noreturn]] void FailOf(std::size_t payload, const std::string& what) {
+  SPARFUSE_THROW(kComm, "quantized payload " + std::to_string(payload) + " is corrupt: " + what);
 }
 
 // Payloads are whole words: behind the last element, in the highest bits of the last word, are
@@ -70,31 +75,34 @@ void CheckScale(const Quantizer& quantizer, float scale) {
 void AccumulateQuantized(const Quantizer& quantizer,
                          std::span<const std::span<const std::byte>> payloads, float scale,
                          std::span<float> out, ThreadPool& pool) {
-  const auto fail = [](std::size_t payload, const std::string& what) {
-    SPARFUSE_THROW(kComm, "quantized payload " + std::to_string(payload) + " is corrupt: " + what);
-  };
   const std::size_t n = out.size();
   for (std::size_t p = 0; p < payloads.size(); ++p) {
     if (payloads[p].size() == quantizer.EncodedBytes(n)) {
       if (!PaddingIsZero(quantizer, payloads[p], n)) {
-        fail(p, std::string(quantizer.name()) + ": it has more than " + std::to_string(n) +
-                    " elements; expected the number that was encoded");
+        FailOf(p, std::string(quantizer.name()) + ": it has more than " + std::to_string(n) +
+                      " elements; expected the number that was encoded");
       }
       continue;
     }
-    fail(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
-                " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
-                std::to_string(n) + " elements");
+    FailOf(p, std::string(quantizer.name()) + ": " + std::to_string(payloads[p].size()) +
+                  " bytes; expected " + std::to_string(quantizer.EncodedBytes(n)) + " for " +
+                  std::to_string(n) + " elements");
   }
+  quantizer.Accumulate(payloads, scale, out, pool);
+}
+
+void Quantizer::Accumulate(std::span<const std::span<const std::byte>> payloads, float scale,
+                           std::span<float> out, ThreadPool& pool) const {
+  const std::size_t n = out.size();
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
   ForBlocks(n, pool, [&](std::size_t begin, std::size_t size) {
     const std::span<float> block = out.subspan(begin, size);
     std::fill(block.begin(), block.end(), 0.0f);
     for (std::size_t p = 0; p < payloads.size(); ++p) {
       try {
-        quantizer.AddDecoded(payloads[p], n, begin, block);
+        AddDecoded(payloads[p], n, begin, block);
       } catch (const Error& error) {
-        fail(p, error.what());
+        FailOf(p, error.what());
       }
     }
     if (scale != 1.0f) kernels.scale(block.data(), size, scale);
@@ -112,6 +120,7 @@ std::span<const QuantizerDescriptor> Quantizers() {
 }
 
 const QuantizerDescriptor& FindQuantizer(std::string_view name) {
+  if (const auto* outside = OutsideParts<QuantizerDescriptor>::Find(name)) return *outside;
   std::vector<std::string> known;
   for (const QuantizerDescriptor& descriptor : Quantizers()) {
     if (descriptor.name == name) return descriptor;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -82,14 +83,18 @@ class Quantizer {
                                   std::span<const std::byte* const> payloads, float scale,
                                   DeviceSpan<float> out, std::uint64_t* fault) const;
 
+  // AccumulateQuantized, of payloads that have the right number of bytes. By default block by block
+  // in cache: the payloads are read and `out` is written once.
+  virtual void Accumulate(std::span<const std::span<const std::byte>> payloads, float scale,
+                          std::span<float> out, ThreadPool& pool) const;
+
   // There are kernels for devices.
   virtual bool WorksOnDevice() const noexcept { return false; }
 };
 
 // out[i] = scale * sum over payloads of their element i; added in the order given, so that equal
-// payloads give equal bits on every rank, whatever the pool's size. Works block by block in cache:
-// the payloads are read and `out` is written once. Throws Error{kComm} naming the payload that is
-// corrupt.
+// payloads give equal bits on every rank, whatever the pool's size. Throws Error{kComm} naming the
+// payload that is corrupt.
 void AccumulateQuantized(const Quantizer& quantizer,
                          std::span<const std::span<const std::byte>> payloads, float scale,
                          std::span<float> out, ThreadPool& pool);
@@ -102,13 +107,14 @@ struct QuantizerDescriptor {
   bool needs_feedback;          // does not converge without a residual
   std::string_view deviations;  // "" or what differs from the paper, one sentence each
   std::vector<OptionSpec> options;
-  std::unique_ptr<Quantizer> (*make)(const Options& resolved, std::uint64_t seed);
+  std::function<std::unique_ptr<Quantizer>(const Options& resolved, std::uint64_t seed)> make;
 };
 
 // Every quantizer of core: fp32, fp16, qsgd, sign.
 std::span<const QuantizerDescriptor> Quantizers();
 
-// Throws Error{kConfig} naming the nearest known name.
+// Also one from outside (core/base/outside_parts.hpp). Throws Error{kConfig} naming the nearest
+// known name.
 const QuantizerDescriptor& FindQuantizer(std::string_view name);
 
 }  // namespace sparfuse

@@ -4,8 +4,8 @@
 // Source:      Y. Jiang, Y. Zhu, C. Lan, B. Yi, Y. Cui & C. Guo, A Unified Architecture for
 //              Accelerating Distributed DNN Training in Heterogeneous GPU/CPU Clusters (BytePS),
 //              OSDI 2020; M. Li et al., Scaling Distributed Machine Learning with the Parameter
-//              Server, OSDI 2014. The stages, and partitions of 4096000 bytes: BytePS,
-//              docs/architecture.md and docs/env.md.
+//              Server, OSDI 2014. The stages, and partitions of 4096000 bytes: BytePS' pages
+//              architecture.md and env.md.
 // Deviations:  stated in the descriptor.
 #include "core/collective/servers/parameter_server.hpp"
 

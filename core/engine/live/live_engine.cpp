@@ -41,6 +41,11 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\" "
                    "or \"delta\" and payload_values \"f32\" or \"f16\"");
   }
+  if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
+    SPARFUSE_THROW(kUnsupported,
+                   "feedback from outside works in host memory, and the gradients lie on a device; "
+                   "expected device \"cpu\"");
+  }
   try {
     loop_.RunBlocking([this](Communicator& world) { return SplitChannels(world); });
     event_thread_ = std::thread([this] { RunEvents(); });

@@ -251,7 +251,8 @@ double ModelRank::LocalSeconds(Handle handle) {
     elements = Selecting(to_owners->selections[PartOf(exchange)]).range.size();
   }
   return cost.dispatch_seconds +
-         (DecodingSeconds(exchange) + cost.DecompressSeconds(Coder(), elements, result.entries,
+         (DecodingSeconds(exchange) + cost.DecompressSeconds(CoderOf(exchange), elements,
+                                                             result.entries,
                                                              TopologyOf(exchange.channel).ranks));
 }
 
@@ -267,7 +268,13 @@ std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, int ran
 double ModelRank::SelectionSeconds(const SparsifyRequest& sparsify) const {
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
-  if (IsWhole(sparsify)) return config.cost.EncodeSeconds(config.dense_quantizer->name(), n);
+  if (IsWhole(sparsify)) {
+    const std::string_view quantizer = config.dense_quantizer->name();
+    const auto on_host = config.cost.host_selection.find(quantizer);
+    return sparsify.lane == Lane::kHost && on_host != config.cost.host_selection.end()
+               ? on_host->second(n, sparsify.density)
+               : config.cost.EncodeSeconds(quantizer, n);
+  }
   if (config.sparse_collective->traits().selects || sparsify.density >= 1) {  // a checked copy
     return config.cost.pack_seconds(static_cast<double>(n));
   }
@@ -309,11 +316,15 @@ double ModelRank::DecodingSeconds(const ExchangeRequest& exchange) const {
   return seconds * TopologyOf(exchange.channel).ranks;
 }
 
-std::string_view ModelRank::Coder() const {
+std::string_view ModelRank::CoderOf(const ExchangeRequest& exchange) const {
   const ModelConfig& config = cluster_.config();
-  return config.sparsifier.empty() && config.dense_quantizer != nullptr
-             ? config.dense_quantizer->name()
-             : std::string_view(config.sparsifier);
+  if (config.dense_quantizer == nullptr) return config.sparsifier;
+  const auto is_whole = [&](Handle selection) { return IsWhole(Selecting(selection)); };
+  const bool whole = exchange.shared() != nullptr
+                         ? exchange.shared()->density >= 1
+                         : std::ranges::all_of(exchange.selections(), is_whole);
+  return whole || config.sparsifier.empty() ? config.dense_quantizer->name()
+                                            : std::string_view(config.sparsifier);
 }
 
 bool ModelRank::IsWhole(const SparsifyRequest& sparsify) const {

@@ -91,7 +91,9 @@ class ModelRank final : public StepScheduler {
   double DecodingSeconds(const ExchangeRequest& exchange) const;
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
   bool IsWhole(const SparsifyRequest& sparsify) const;
-  std::string_view Coder() const;
+  // Which decodes what an exchange brings: the quantizer of ranges that are sent whole, else the
+  // sparsifier's.
+  std::string_view CoderOf(const ExchangeRequest& exchange) const;
 
   // One piece of forward, backward or update on the compute lane, then `next`.
   void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next);

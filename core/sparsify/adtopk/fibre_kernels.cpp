@@ -21,6 +21,8 @@ const FibreKernels& FibreKernelsFor(Isa isa) {
   // As in SelectKernelsFor.
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kFibreKernelsAvx512;
   if (isa != Isa::kPortable) return kFibreKernelsAvx2;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return kFibreKernelsNeon;
 #endif
   (void)isa;
   return kFibreKernelsPortable;

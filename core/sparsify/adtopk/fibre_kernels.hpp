@@ -45,6 +45,8 @@ extern const FibreKernels kFibreKernelsPortable;
 #if defined(__x86_64__)
 extern const FibreKernels kFibreKernelsAvx2;
 extern const FibreKernels kFibreKernelsAvx512;
+#elif defined(__aarch64__)
+extern const FibreKernels kFibreKernelsNeon;
 #endif
 
 }  // namespace sparfuse

@@ -9,6 +9,7 @@
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/clusters/imported/imported_links.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/report/tables/table.hpp"
 #include "harness/traces/nccl_logs.hpp"
 #include "harness/traces/trace_model.hpp"
@@ -149,7 +150,8 @@ Table RateTable(const ImportedLinks& links) {
   table.title = "Rates against what the file declares";
   table.columns = {"log", "of", "largest", "delivered", "nominal", "share", "declared"};
   for (const DeliveredRate& rate : links.rates) {
-    table.rows.push_back({rate.log->file, rate.log->program, fmt::format("{:.0f} B", rate.bytes),
+    table.rows.push_back({Visible(rate.log->file), rate.log->program,
+                          fmt::format("{:.0f} B", rate.bytes),
                           fmt::format("{:.4g} Gbit/s", rate.delivered),
                           fmt::format("{:g}: {}", rate.nominal, rate.label),
                           fmt::format("{:.3g}", rate.delivered / rate.nominal),
@@ -174,7 +176,11 @@ int ClusterImportVerb(Program& program, const ClusterImport& asked) {
     NeedOwn(profiles, file);
     WriteFileDurably(file, WithCurves(profiles, file, links));
   }
-  fmt::print("{}\n", Render(RateTable(links), TableFormat::kMarkdown));
+  if (links.rates.empty()) {  // of latencies alone
+    for (const std::string& note : links.notes) fmt::print("note: {}\n", Visible(note));
+  } else {
+    fmt::print("{}\n", Render(RateTable(links), TableFormat::kMarkdown));
+  }
   for (const LinkLog* log : links.curves) {
     if (writes) {
       fmt::print("wrote the all-reduces of {} ranks into {}: {} sizes\n", log->ranks, file.string(),

@@ -6,6 +6,7 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/log_text.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/imports/imports.hpp"
 #include "harness/report/tables/table.hpp"
 
@@ -22,9 +23,13 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
   auto results = request.form == ImportForm::kTable
                      ? ReadResultTable(text, name, map, program.catalog(), &unread, &notes)
                      : ReadTrainingLog(text, name, map, program.catalog(), &notes);
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}: {}\n", name, note);
-  if (!unread.empty())
-    fmt::print(stderr, "note: {}: columns not read: {}\n", name, fmt::join(unread, ", "));
+  if (!unread.empty()) {
+    for (std::string& column : unread)
+      column = fmt::format("\"{}\"", column);  // or one without a name
+    notes.push_back(fmt::format("columns not read: {}", fmt::join(unread, ", ")));
+  }
+  for (const std::string& note : notes)
+    fmt::print(stderr, "note: {}: {}\n", Visible(name), Visible(note));
   const std::string sha256 = Sha256Hex(text);
   for (ImportedResult& result : results) {
     result.file = AsUtf8(request.file.filename().string());

@@ -82,9 +82,10 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
     }
   } else {
     for (const std::string& name : request.sparsifiers) {
-      const bool python = IsPythonSparsifier(name);
+      const bool python = IsPythonPart(name);
       if (!python) NeedEntry(catalog.sparsifiers, "sparsifier", name);
-      needs.sparsifiers.push_back(python ? PythonSparsifierName(name, fs::current_path()) : name);
+      needs.sparsifiers.push_back(python ? PythonPartName("sparsifier", name, fs::current_path())
+                                         : name);
     }
   }
   if (IsAll(request.quantizers)) {

@@ -97,6 +97,7 @@ class ClusterParser {
                 "hardware",
                 "nodes",
                 "ranks_per_node",
+                "card_gbytes",
                 "reference",
                 "reference_cluster",
                 "input",
@@ -118,6 +119,8 @@ class ClusterParser {
     cluster_.hardware = file_->RequiredString("", "hardware");
     cluster_.nodes = file_.Count("", "nodes", kNodes);
     cluster_.ranks_per_node = file_.Count("", "ranks_per_node", kRanksPerNode);
+    if (file_->Find("/card_gbytes") != nullptr)
+      cluster_.card_gbytes = file_.Needed("", "card_gbytes", {0.1, 1e5});
     FindCard();
     FindStack();
     TakeOver();
@@ -265,8 +268,7 @@ class ClusterParser {
     const json* names = file_->Find(at + "/names");
     if (names == nullptr || !names->is_array())
       file_->Fail(at, "names is missing: expected a list of sparsifiers or quantizers");
-    const std::vector<std::string> sparsifiers = Names(Sparsifiers());
-    std::vector<std::string> known = sparsifiers;
+    std::vector<std::string> known = Names(Sparsifiers());
     for (std::string& name : Names(Quantizers())) known.push_back(std::move(name));
     Coder coder;
     for (const auto& [key, unit, seconds, stated] : kCoderTimes) {
@@ -284,13 +286,6 @@ class ClusterParser {
                         name.is_string() ? Suggestion(name.get<std::string>(), known) : ""));
       }
       coder.name = name;
-      if (coder.encodes_on_host &&
-          std::ranges::find(sparsifiers, coder.name) == sparsifiers.end()) {
-        file_->Fail(at + "/names",
-                    fmt::format("quantizer {} has host_encode times: expected names of sparsifiers "
-                                "alone, since quantizers encode on the card",
-                                Shown(name)));
-      }
       std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
       cluster_.coders.push_back(coder);
     }

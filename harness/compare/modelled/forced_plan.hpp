@@ -17,9 +17,9 @@
 namespace sparfuse::harness {
 
 // The cell with the last plan of `outcome`, a trial of it, given in the place of its planner
-// (docs/experiment-files.md), without what would change that plan again. Throws Error{kConfig}
-// saying why not: the outcome has no plan or no tensors, the method does not send the units of a
-// plan, or the plan says more than its units, which is named.
+// (docs/experiments/method-options.md), without the options that would change that plan again.
+// Throws Error{kConfig} saying why not: the outcome has no plan or no tensors, the method does not
+// send the units of a plan, or the plan says more than its units, which is named.
 CellConfig WithPlanOf(const CellConfig& cell, const nlohmann::json& outcome);
 
 // Sets `forced` of every cell of the comparison, for each side with the plan that `giver`, a

@@ -185,10 +185,10 @@ def thousands(axis):
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(words))
 
 
-def few_ticks(axis):
-    """Numbers at 1, 2, 5 on a logarithmic axis with its limits set; more where it is less than a decade."""
+def few_ticks(axis, of_decade=(1, 2, 5)):
+    """Numbers at those of each decade on a logarithmic axis with its limits set; more where it is less than one."""
     low, high = axis.get_view_interval()
-    subs = (1, 2, 5) if high >= 10 * low else (1, 1.5, 2, 3, 4, 5, 7)
+    subs = of_decade if high >= 10 * low else (1, 1.5, 2, 3, 4, 5, 7)
     axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=subs))
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
     thousands(axis)

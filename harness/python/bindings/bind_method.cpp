@@ -27,7 +27,8 @@ class BoundMethod : public MadeByInit {
       : name_(settings.name), verify_(verify), method_(settings) {
     CheckedThreads(threads);
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
-    std::vector<LiveConfig> configs = method_.MakeConfigs();
+    std::vector<LiveConfig> configs;
+    for (int rank = 0; rank < settings.world_size; ++rank) configs.push_back(method_.MakeConfig());
     const GilReleased no_gil;
     try {
       ranks_ = std::make_unique<MethodRanks>(std::move(configs), threads, deadline);

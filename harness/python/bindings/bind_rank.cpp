@@ -10,12 +10,11 @@
 #include "harness/python/configured_method.hpp"
 #include "harness/python/method_rank.hpp"
 #include "harness/python/module.hpp"
+#include "harness/python/parts/part_class.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
-namespace {
 
-// What sparfuse.Method gives to _core._Method. Dicts and the layout are the package's own.
 MethodSettings ReadSettings(const py::kwargs& given) {
   const auto read = [&]<class T>(const char* key, const T&) {
     return ReadAs<T>(py::object(given[key]), key);
@@ -40,6 +39,8 @@ MethodSettings ReadSettings(const py::kwargs& given) {
           read("alpha_us", double()),
           read("backward_seconds", std::optional<std::vector<double>>())};
 }
+
+namespace {
 
 // Raises KeyboardInterrupt, say, while the main thread waits for other ranks.
 void LookAtSignals() {
@@ -67,16 +68,16 @@ class BoundRank : public MadeByInit {
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     const int threads = CheckedThreads(
         ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));
-    std::vector<LiveConfig> configs = method_.MakeConfigs();
+    const bool verify = ReadAs<bool>(py::object(settings["verify"]), "verify");
+    LiveConfig config = method_.MakeConfig();
     TcpListener taken = listener.Take();
     const GilReleased no_gil;
     try {
-      rank_ = std::make_unique<MethodRank>(std::move(configs.at(static_cast<std::size_t>(rank))),
-                                           std::move(taken), std::move(addresses), rank, threads,
-                                           deadline, &LookAtSignals);
+      rank_ =
+          std::make_unique<MethodRank>(std::move(config), std::move(taken), std::move(addresses),
+                                       rank, threads, deadline, verify, &LookAtSignals);
     } catch (const Error& error) {
-      if (error.kind() != FailureKind::kComm) throw;
-      throw Error(FailureKind::kInternal, error.what());
+      throw ErrorOfRanks(error);
     }
   }
   ~BoundRank() { Close(); }
@@ -94,6 +95,7 @@ class BoundRank : public MadeByInit {
     rank().RequireUsable();
     if (made.dense_warmup_steps > 0 && rank().steps() == made.dense_warmup_steps)
       rank().Replan(method_.plan());
+    python_before_ = PythonSeconds();
     rank().Begin(made.feedback.DensityFactor(rank().steps(), made.density), scale, keep);
   }
   // pointer: of float32 in row-major order.
@@ -110,6 +112,7 @@ class BoundRank : public MadeByInit {
     {
       const GilReleased no_gil;
       verdict = rank().Finish();
+      python_seconds_ = PythonSeconds() - python_before_;
     }
     static constexpr const char* kKinds[] = {"fine", "nonfinite", "refused"};
     return py::make_tuple(kKinds[static_cast<std::size_t>(verdict.kind)], verdict.rank,
@@ -137,6 +140,7 @@ class BoundRank : public MadeByInit {
     report["payload_bytes"] = record.payload_bytes;
     report["selected"] = record.selected;
     report["exposed_seconds"] = record.exposed_communication_seconds;
+    report["python_seconds"] = python_seconds_;
     return report;
   }
 
@@ -222,7 +226,8 @@ class BoundRank : public MadeByInit {
 
   int number_;
   int ranks_;
-  ConfiguredMethod method_;  // outlives the rank, which uses what it keeps
+  double python_before_ = 0, python_seconds_ = 0;  // of the step
+  ConfiguredMethod method_;                        // outlives the rank, which uses what it keeps
   std::unique_ptr<MethodRank> rank_;
 };
 

@@ -26,6 +26,7 @@ class Macs:
         self._applied = [[]]  # of each module that is running: [(parameter, its macs)] so far
         self._looked_up = set()
         self._nobodys = 0
+        self._scripted = 0
         self._uncounted = {}  # how often, by function
 
     def enter(self, *_):
@@ -48,6 +49,8 @@ class Macs:
             yield f"no product was counted, macs are 0: {', '.join(without)}"
         if self._nobodys:
             yield f"{self._nobodys} macs of the pass stand before any parameter's, and are left out"
+        if self._scripted:
+            yield f"{self._scripted} scripted module(s) are not counted"
         for function, times in self._uncounted.items():
             yield f"{function} was called {times} times and is not counted"
 
@@ -64,6 +67,9 @@ class Macs:
     def leave_out(self, function):
         self._uncounted[function] = self._uncounted.get(function, 0) + 1
 
+    def leave_out_scripted(self):
+        self._scripted += 1
+
     def _owner(self, tensor):
         """The name of the parameter that `tensor` is, or is a view of; None for others."""
         return next((self._names[each] for each in _ids(tensor) if each in self._names), None)
@@ -78,6 +84,7 @@ class Macs:
 
     def product(self, one, other, macs):
         """A product of two tensors: a parameter's, or of activations and then shared."""
+        macs *= (1 + one.is_complex()) * (1 + other.is_complex())
         if self.give(other, macs) or self.give(one, macs):
             return
         if self._frozen.intersection(_ids(one) + _ids(other)):
@@ -188,6 +195,7 @@ _UNCOUNTED = ("addbmm", "tensordot", "chain_matmul", "cdist")
 @contextlib.contextmanager
 def watching(module, counted):
     """Tells `counted` of every call of a function of torch, and of which modules are running."""
+    from torch.jit import ScriptModule
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):
@@ -199,6 +207,9 @@ def watching(module, counted):
 
     handles = []
     for each in module.modules():
+        if isinstance(each, ScriptModule):  # which takes no hooks, and calls nothing that is seen
+            counted.leave_out_scripted()
+            continue
         handles.append(each.register_forward_pre_hook(counted.enter))
         handles.append(each.register_forward_hook(counted.leave))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -13,7 +14,7 @@ try:
 except ImportError:  # before Python 3.11
     import tomli as tomllib
 
-from sparfuse import _core
+from sparfuse import _core, _found
 
 if TYPE_CHECKING:
     from sparfuse._core import Sparsifier, _Array, _Floats, _Layout, _Option, _Out
@@ -30,6 +31,13 @@ def _method_file(name):
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()
+    found = _found.method(name)
+    if found is not None and name in files:
+        raise _core.ConfigError(
+            f'method "{name}" is in sparfuse itself and in {found}; expected one of each name'
+        )
+    if found is not None:
+        return _written_method(found)
     if name not in files:
         raise _core.ConfigError(f'unknown method "{name}"{_core._suggestion(name, list(files))}')
     return files[name]
@@ -46,7 +54,17 @@ def _written_method(given):
     for key in ("strategy", "planner", "sparsifier", "collective"):
         if key not in given:
             raise _core.ConfigError(f'{what} has no "{key}"; expected the name of one')
-    return {"name": "given", **given}
+    return _with_folder({"name": "given", **given}, what)
+
+
+def _with_folder(file, of):
+    """Parts in Python files get an absolute path; the file of a method gives one from its folder."""
+    folder = os.getcwd() if of == "method" else os.path.dirname(os.path.abspath(of))
+    for key in ("strategy", "planner", "sparsifier", "feedback", "collective", "payload_dense"):
+        name = file.get(key)
+        if isinstance(name, str) and name.startswith("python:"):
+            file[key] = "python:" + os.path.join(folder, name[len("python:") :])
+    return file
 
 
 def list_methods() -> list[dict[str, Any]]:
@@ -131,6 +149,7 @@ class Method:
     sparsifier      a name (those of register_sparsifier, too) or a Sparsifier, which brings its
                     density, seed and options; by default the method's own
     sparsifier_options  dict of its options
+    planner         a name, in the place of the method's own
     feedback        "none", "residual" or "momentum"; by default the method's own. With "momentum":
                     momentum, nesterov, masking, clip. With "residual": decay in (0, 1], what a
                     residual is multiplied with before the next gradient is added; below 1 mass is
@@ -152,6 +171,9 @@ class Method:
     plan            what is sent together, in the place of the method's planner: a list of units,
                     each a list of tensors by name or by position in the layout. Each tensor is in
                     one unit, and a unit is a run of tensors in ready order.
+    Parts may also be classes of Python files, "python:FILE.py:Class": sparsifier, planner, feedback,
+    collective and payload_dense, a quantizer; and in a method's file or dict also the strategy.
+
     options         of the method's strategy, planner and payload, and collective: see
                     list_methods(). The first dense_warmup_steps steps send everything.
 
@@ -188,7 +210,8 @@ class Method:
         density: float | None = None,
         sparsifier: str | Sparsifier | None = None,
         sparsifier_options: Mapping[str, _Option] | None = None,
-        feedback: Literal["none", "residual", "momentum"] | None = None,
+        planner: str | None = None,
+        feedback: Literal["none", "residual", "momentum"] | str | None = None,
         momentum: float | None = None,
         nesterov: bool | None = None,
         masking: bool | None = None,
@@ -216,6 +239,15 @@ class Method:
         forward = order == "forward"
         self._name = name = file["name"]
         self._names, ready = _read_layout(layout, forward)
+        if planner is not None:
+            if plan is not None:
+                raise _core.ConfigError(f"planner = {planner!r} beside a plan; expected one")
+            file = {**file, "planner": planner, "planner_options": {}}
+        file, options = _found.parts(file), _found.parts(options)
+        if feedback is not None:
+            feedback = _found.part("feedback", feedback)
+        if isinstance(sparsifier, str):
+            sparsifier = _found.part("sparsifier", sparsifier)
         if plan is not None:
             for key in ("units", "bytes"):
                 if key in options:

@@ -23,6 +23,7 @@ import re
 import statistics
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ def describe(
     source: str | None = None,
     loss: Callable[[Any], Any] | None = None,
     samples: int | None = None,
+    sample_axis: int | None = None,
     measure: int = 0,
     note: Callable[[str], object] | None = None,
 ) -> dict[str, Any]:
@@ -65,7 +67,9 @@ def describe(
     source            where the table is from; by default the module's class and PyTorch's version
     loss              takes the module's output and returns a scalar; by default the output's own
                       `loss`, where it has one, or the sum of its floating tensors
-    samples           in the example; by default the first dimension of its first tensor
+    samples           in the example; by default its first tensor's along `sample_axis`
+    sample_axis       the axis of samples of the example's first tensor; by default the first, where
+                      no part of the module takes time first (batch_first=False)
     measure           steps to time on the module's device (CPU or CUDA), after 3 others; 0: none.
                       Adds medians in microseconds: to each tensor backward_us, since the gradient
                       before it (of the first: since backward began); to the table those of forward
@@ -84,10 +88,12 @@ def describe(
     proportion to theirs; of torch.nn.MultiheadAttention, queries times keys belong to both
     projections by halves and the mixing of values to the values'. What is computed in another way
     (scripted modules, kernels of other libraries) is not counted; a parameter of two dimensions or
-    more that is left without any is noted.
+    more that is left without any is noted. An element of a complex parameter is two floats, in a
+    last dimension of its shape, and a product of two complex numbers four multiply-accumulates.
 
     The module runs forward and backward; its gradients and buffers are put back as they were.
-    Raises ValueError for an output or a loss that no gradient comes from.
+    Raises ValueError for an output or a loss that no gradient comes from, and where samples may be
+    on either of two axes and neither `samples` nor `sample_axis` is given.
 
     >>> import torch
     >>> from sparfuse.describe import describe
@@ -102,7 +108,8 @@ def describe(
 
     note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # names the caller
     arguments, keywords = _arguments(example_inputs)
-    samples = _samples(torch, arguments, keywords) if samples is None else samples
+    if samples is None:
+        samples = _samples(torch, module, arguments, keywords, sample_axis)
     parameters = {each: p for each, p in module.named_parameters() if p.requires_grad}
     if not parameters:
         raise ValueError("no parameter of the module is trained: expected one with requires_grad")
@@ -125,6 +132,9 @@ def describe(
         note(f"no gradient, therefore left out: {', '.join(missing)}")
     for sentence in counted.sentences(order):
         note(sentence)
+    pairs = [each for each in order if parameters[each].is_complex()]
+    if pairs:
+        note(f"complex, an element is two floats: {', '.join(pairs)}")
 
     table = {
         "name": name,
@@ -144,7 +154,7 @@ def describe(
     for each in order:
         tensor = {
             "name": each,
-            "shape": list(parameters[each].shape) or [1],
+            "shape": _shape(parameters[each]),
             "macs": _number(counted.macs[each] / samples),
         }
         if times is not None:
@@ -170,6 +180,10 @@ def dumps(table: dict[str, Any]) -> str:
     return "{\n" + "".join(head) + ' "tensors": [\n' + tensors + "\n ]\n}\n"
 
 
+def _shape(parameter):
+    return [*parameter.shape, 2] if parameter.is_complex() else list(parameter.shape) or [1]
+
+
 def _number(value):
     return int(value) if value == int(value) else round(value, 3)
 
@@ -187,11 +201,35 @@ def _arguments(example):
     return (tuple(example), {}) if isinstance(example, (tuple, list)) else ((example,), {})
 
 
-def _samples(torch, arguments, keywords):
+def _samples(torch, module, arguments, keywords, axis):
     for value in (*arguments, *keywords.values()):
-        if isinstance(value, torch.Tensor) and value.ndim > 0:
+        if not isinstance(value, torch.Tensor) or value.ndim == 0:
+            continue
+        if axis is None:
+            time_first = _takes_time_first(torch, module)
+            if time_first and value.ndim > 1 and value.shape[0] != value.shape[1]:
+                raise ValueError(
+                    f"{time_first} takes time first (batch_first=False), and the first input is of "
+                    f"shape {list(value.shape)}: expected --sample-axis 0 or 1 (sample_axis = ...), "
+                    f"of {value.shape[0]} or {value.shape[1]} samples"
+                )
             return value.shape[0]
+        if not 0 <= axis < value.ndim:
+            raise ValueError(
+                f"--sample-axis {axis}: expected 0 to {value.ndim - 1}, an axis of the first input, "
+                f"which is of shape {list(value.shape)}"
+            )
+        return value.shape[axis]
     raise ValueError("the example inputs have no tensor with a dimension: expected samples = ...")
+
+
+def _takes_time_first(torch, module):
+    """The name and the class of a part whose first axis is time, or ""."""
+    kinds = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
+    for name, part in module.named_modules():
+        if isinstance(part, kinds) and not part.batch_first:
+            return f'"{name}", of {type(part).__name__},' if name else type(part).__name__
+    return ""
 
 
 def _tensors_in(torch, value):
@@ -210,6 +248,8 @@ def _scalar(torch, output, loss):
     own = getattr(output, "loss", None)
     if loss is not None:
         value = loss(output)
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"the loss is of type {type(value).__name__}: expected a tensor")
     elif isinstance(own, torch.Tensor):
         value = own
     else:
@@ -351,6 +391,44 @@ def _processor():
 # ---- the command
 
 
+@contextlib.contextmanager
+def _own_arguments(factory):
+    """What parses the command line in the file of the factory finds the file's name alone."""
+    ours, sys.argv = sys.argv, [factory.rpartition(":")[0]]
+    try:
+        yield
+    except SystemExit as ended:
+        raise ValueError(f'"{factory}" ended the program: exit {ended.code}') from ended
+    finally:
+        sys.argv = ours
+
+
+def _raised(error):
+    """What the user's code raised, in a line with its place; our own sentences as they are."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = Path(__file__).resolve().parent
+    if isinstance(error, (ImportError, ValueError)) and Path(frames[-1].filename).parent == own:
+        return str(error)
+    lines = str(error).splitlines()
+    said = type(error).__name__ + (f": {lines[0]}" if lines else "")
+    theirs = [f for f in frames if not _is_of_a_library(Path(f.filename), own)]
+    if isinstance(error, ImportError) and not theirs:
+        return str(error)
+    place = f"{theirs[-1].filename}:{theirs[-1].lineno}: " if theirs else ""
+    return f"{place}{said} (--traceback shows the rest)"
+
+
+def _is_of_a_library(file, own):
+    folders = {"site-packages", "dist-packages"}
+    is_frozen = str(file).startswith("<")
+    return (
+        is_frozen
+        or file.parent == own
+        or file == Path(importlib.__file__)
+        or bool(folders.intersection(file.parts))
+    )
+
+
 def _load(factory):
     where, colon, name = factory.rpartition(":")
     if not colon or not where or not name:
@@ -373,14 +451,16 @@ def _load(factory):
     return found
 
 
-def _example(torch, shapes, batch, device):
-    """Tensors of [batch, *shape]: normal numbers, or below "SHAPE:N" integers from 0 to N - 1."""
+def _example(torch, shapes, batch, axis, device):
+    """Tensors of [batch, *shape], or with the batch at another axis: normal numbers, or below
+    "SHAPE:N" integers from 0 to N - 1."""
     inputs = []
     for given in shapes:
         if not re.fullmatch(r"\d+(,\d+)*(:\d+)?", given):
             raise ValueError(f"--input-shape {given}: expected 3,224,224; of integers 128:30522")
         sizes, _, below = given.partition(":")
-        shape = [batch, *map(int, sizes.split(","))]
+        shape = [*map(int, sizes.split(","))]
+        shape.insert(axis or 0, batch)
         if below:
             inputs.append(torch.randint(int(below), shape, device=device))
         else:
@@ -408,11 +488,18 @@ def _parser():
         help="of a sample, for each input in order: 3,224,224; of integers below 30522: 128:30522",
     )
     add("--batch", type=int, default=8, help="samples of such inputs (default: 8)")
+    add(
+        "--sample-axis",
+        type=int,
+        metavar="AXIS",
+        help="of the first input, where it is not the first: 1 of [time, batch, features]",
+    )
     add("--unit", default="samples", help="what throughput counts (default: samples)")
     add("--units-per-sample", type=int, default=1, help="how many of it (default: 1)")
     add("--family", help="resnet, vgg, vit, bert, gpt, lstm, transformer or ngram")
     add("--source", help="where the model is from")
     add("--measure", type=int, default=0, metavar="N", help="steps to time (default: none)")
+    add("--traceback", action="store_true", help="show where the model's own code raised")
     return parser
 
 
@@ -422,7 +509,8 @@ def _run(arguments):
         raise ValueError(f"-o {output}: expected NAME.json, of letters, digits, '-', '_' and '.'")
     import torch
 
-    made = _load(arguments.factory)()
+    with _own_arguments(arguments.factory):
+        made = _load(arguments.factory)()
     module, *rest = made if isinstance(made, (tuple, list)) else (made,)
     if not isinstance(module, torch.nn.Module) or len(rest) > 2:
         raise ValueError(
@@ -434,8 +522,16 @@ def _run(arguments):
             f'"{arguments.factory}" returned {"inputs" if rest else "no inputs"}: expected '
             f"{'no ' if rest else ''}--input-shape"
         )
+    if len(rest) == 2 and not callable(rest[1]):
+        raise ValueError(
+            f'"{arguments.factory}" returned a loss of type {type(rest[1]).__name__}: expected a '
+            "callable of the module's output"
+        )
     device = next((p.device for p in module.parameters()), None)
-    inputs = rest[0] if rest else _example(torch, arguments.input_shape, arguments.batch, device)
+    axis = arguments.sample_axis
+    inputs = (
+        rest[0] if rest else _example(torch, arguments.input_shape, arguments.batch, axis, device)
+    )
     table = describe(
         module,
         inputs,
@@ -445,6 +541,7 @@ def _run(arguments):
         family=arguments.family,
         source=arguments.source or f"sparfuse.describe {arguments.factory}, {_version(torch)}",
         loss=rest[1] if len(rest) > 1 else None,
+        sample_axis=axis,
         measure=arguments.measure,
         note=lambda sentence: print(f"note: {sentence}", file=sys.stderr),
     )
@@ -459,10 +556,13 @@ def _run(arguments):
 
 def _main(arguments=None):
     parser = _parser()
+    asked = parser.parse_args(arguments)
     try:
-        _run(parser.parse_args(arguments))
-    except (ImportError, ValueError) as error:
-        parser.exit(2, f"describe: {error}\n")
+        _run(asked)
+    except Exception as error:  # whatever the model's own code raises
+        if asked.traceback:
+            traceback.print_exception(error)
+        parser.exit(2, f"describe: {_raised(error)}\n")
 
 
 if __name__ == "__main__":

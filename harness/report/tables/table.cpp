@@ -8,6 +8,7 @@
 #include <set>
 
 #include "harness/catalog/metrics.hpp"
+#include "harness/catalog/python_file.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 
@@ -154,6 +155,16 @@ std::string Caption(const PartResult& result) {
   return caption;
 }
 
+// The method; with a note where parts of it are written in Python, which takes its time.
+std::string MethodText(const Cell& cell, Table& table) {
+  std::string kinds;
+  for (const PartOfCell& part : PythonPartsOf(cell.config))
+    kinds += (kinds.empty() ? "" : ", ") + std::string(part.kind);
+  const auto method = cell.json["method"].get<std::string>();
+  if (kinds.empty()) return method;
+  return fmt::format("{} [{}]", method, table.NoteOf("in Python: " + kinds));
+}
+
 }  // namespace
 
 Table ResultTable(const PartResult& result, const Catalog& catalog) {
@@ -175,7 +186,7 @@ Table ResultTable(const PartResult& result, const Catalog& catalog) {
   for (const auto& metric : metrics) scales[metric.metric] = ScaleOfColumn(result, metric);
   for (std::size_t i = 0; i < result.cells.size(); ++i) {
     const auto& cell = result.cells[i];
-    std::vector<std::string> row = {cell.cell->json["method"].get<std::string>()};
+    std::vector<std::string> row = {MethodText(*cell.cell, table)};
     for (const auto& key : keys) row.push_back(KeyText(cell.cell->json, key));
     for (const auto& metric : metrics) {
       const bool first = &metric == &metrics.front();

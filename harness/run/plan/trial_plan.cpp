@@ -48,8 +48,8 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
       if (!why) why = "its block is of another results folder, which has not all of it";
     } else if (row->revisions != revisions) {
       why = "revision differs: " + WhatDiffers(row->revisions, revisions);
-    } else if (!row->annotations.empty()) {
-      why = "called bad: " + row->annotations.back();
+    } else if (row->is_left_out()) {
+      why = (row->annotations.empty() ? "" : "called bad: ") + row->WhyLeftOut().front();
     } else if (row->status != "ok") {
       why = fmt::format("{} before ({}): {}", row->status, row->failure_kind,
                         FailureMessageIn(results / row->directory));

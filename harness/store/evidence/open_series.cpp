@@ -21,11 +21,22 @@ bool HasTexts(const SeriesColumn& column) { return column.type.starts_with("<U")
 std::optional<std::string> UnitOf(const std::string& file, const std::string& column,
                                   const std::string& metric_unit) {
   if (file == "steps.npy") return UnitOfStepColumn(column);
-  if (column.ends_with("seconds")) return "seconds";
-  if (column == "bytes") return "bytes";
-  if (column == "loss") return "nats";
-  if (column != "metric") return "";
-  return metric_unit.empty() ? std::nullopt : std::optional(metric_unit);
+  if (column == "metric") return metric_unit.empty() ? std::nullopt : std::optional(metric_unit);
+  static const std::map<std::string_view, std::string> kUnits = {
+      {"step", ""},
+      {"rank", ""},
+      {"epoch", "epochs"},
+      {"samples", "samples"},
+      {"seconds", "seconds"},
+      {"seconds_with_evaluation", "seconds"},
+      {"begin_seconds", "seconds"},
+      {"end_seconds", "seconds"},
+      {"learning_rate", ""},
+      {"loss", "nats"},
+      {"bytes", "bytes"},
+  };
+  const auto found = kUnits.find(column);
+  return found == kUnits.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace

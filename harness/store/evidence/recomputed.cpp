@@ -24,18 +24,18 @@ using nlohmann::json;
 
 constexpr double kMostRelative = 1e-9;
 
-struct Evaluated {
+struct MetricOfColumn {
   const char* metric;
   std::string_view column;  // of evaluations.npy
 };
 constexpr std::array kEvaluated = {
-    Evaluated{"final_metric", "metric"},
-    Evaluated{"final_loss", "loss"},
-    Evaluated{"steps_to_target", "step"},
-    Evaluated{"seconds_to_target", "seconds"},
-    Evaluated{"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
-    Evaluated{"epochs_to_target", "epoch"},
-    Evaluated{"samples_to_target", "samples"}};
+    MetricOfColumn{"final_metric", "metric"},
+    MetricOfColumn{"final_loss", "loss"},
+    MetricOfColumn{"steps_to_target", "step"},
+    MetricOfColumn{"seconds_to_target", "seconds"},
+    MetricOfColumn{"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
+    MetricOfColumn{"epochs_to_target", "epoch"},
+    MetricOfColumn{"samples_to_target", "samples"}};
 
 // Columns that are held to something in every row, without a metric of their name.
 bool IsOfEveryRow(std::string_view column) {
@@ -319,7 +319,7 @@ std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesBy
   }
   if (const auto found = opened.find("evaluations.npy"); found != opened.end()) {
     for (const SeriesColumn& column : found->second.header.columns) {
-      const auto of = std::ranges::find(kEvaluated, column.name, &Evaluated::column);
+      const auto of = std::ranges::find(kEvaluated, column.name, &MetricOfColumn::column);
       const bool has_metric = of != kEvaluated.end() && trial.metrics.contains(of->metric);
       if (!has_metric || found->second.header.rows > 1) add(found->first, column.name);
     }

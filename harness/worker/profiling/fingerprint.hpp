@@ -1,4 +1,4 @@
-// Measures the quantities of a fingerprint (docs/comparing.md).
+// Measures the quantities of a fingerprint (docs/comparing/systems.md).
 #pragma once
 
 #include <functional>

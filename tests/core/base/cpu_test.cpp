@@ -18,7 +18,7 @@ TEST(Cpu, EveryMachineRunsThePortableKernels) {
 }
 
 TEST(Cpu, TheEnvironmentChoosesAmongWhatTheMachineHas) {
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
     setenv("SPARFUSE_ISA", std::string(IsaName(isa)).c_str(), 1);
     const auto supported = SupportedIsas();
     if (std::find(supported.begin(), supported.end(), isa) != supported.end()) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/strategies.hpp"
@@ -324,6 +325,24 @@ TEST(NodeShards, TimeByHand) {
   const double byte = 8e-9, start = 1e-4;
   const double within = 2 * (start + 2000 * byte), between = start + 2 * 400 * byte;
   EXPECT_NEAR(step.records[0].exposed_communication_seconds, within + between, 1e-6);
+}
+
+// Shards that are sent whole are decoded by their quantizer, others by the sparsifier.
+TEST(NodeShards, DecodeByWhatEncodedThem) {
+  const auto decompress = [](double density) {
+    ModelConfig model =
+        EvenModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kBehind, density}}}, {4, 2});
+    model.make_strategy = [] { return StrategyOf(Chain::kNodeShards); };
+    model.backward = {0, 0, {0}, 0, 0};
+    model.sparsifier = "topk";
+    model.dense_quantizer = FindQuantizer("sign").make({}, 1);
+    model.cost.encode_seconds["sign"] = PiecewiseLinear({{0, 0}});
+    model.cost.decode["sign"] = {.per_call = 2};
+    model.cost.decode["topk"] = {.per_call = 30};
+    return SimulateStep(model, 0, 0).records[0].decompress_seconds;
+  };
+  EXPECT_NEAR(decompress(1), 2, 0.1);
+  EXPECT_NEAR(decompress(0.1), 30, 0.1);
 }
 
 }  // namespace

@@ -254,6 +254,19 @@ TEST_F(Advising, TheExperimentThatKeepsItHasTheRankedCells) {
   EXPECT_EQ(kept, ranked);
 }
 
+// A convolution of 2 x 3 x 3 to 8 channels on 10 x 10 positions gives 800 elements a sample.
+TEST(CardMemory, CountsWhatWeightsAndOutputsTake) {
+  const workloads::LayerTable layers{{{"c.weight", {8, 2, 3, 3}, 144, 144 * 100.0}, {"b", {8}, 8}},
+                                     {}};
+  const CardMemory memory = MemoryOf(layers, 0.001, 10);
+  EXPECT_NEAR(memory.filled_gbytes, 1e-9 * (16 * 152 + 10 * 8 * 800), 1e-12);
+  EXPECT_EQ(memory.larger_batch, 64);  // 0.41 of the 1 MB; 128 fill 0.82
+  EXPECT_TRUE(memory.mostly_empty());
+  EXPECT_NE(NoteOn(memory, 10).find("--batch 64"), std::string::npos) << NoteOn(memory, 10);
+  EXPECT_EQ(NoteOn(MemoryOf(layers, 0.001, 64), 64), "");
+  EXPECT_EQ(NoteOn(MemoryOf(layers, 0, 10), 10), "");
+}
+
 TEST_F(Advising, MistakesNameWhatWasExpected) {
   Write("c", kCluster);
   const auto error = [&](auto change) {

@@ -253,5 +253,20 @@ TEST(ImportLogCases, ClocksInSecondsBeginAtTheFirst) {
   EXPECT_NEAR(results[0].curve[1].seconds.value_or(0), 94.2, 1e-3);
 }
 
+TEST(ImportLogCases, ClocksBesideStepsGiveTheirTimes) {
+  std::vector<std::string> notes;
+  const auto results = ReadTrainingLog(
+      CaseText("log-18-tensorboard-scalar.csv"), "scalar.csv",
+      ParseImportMap(kSetting + std::string("workers = 1\nwarmup = 0\n[columns]\n"
+                                            "clock_s = \"Wall time\"\nstep = \"Step\"\n"
+                                            "loss = \"Value\"\n"),
+                     "m.toml", ImportForm::kLog),
+      OurCatalog(), &notes);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].steps, 11u);
+  EXPECT_NE(results[0].stated.find("18.84 s a step"), std::string::npos) << results[0].stated;
+  EXPECT_EQ(notes, std::vector<std::string>{"times of steps are those between lines"});
+}
+
 }  // namespace
 }  // namespace sparfuse::harness

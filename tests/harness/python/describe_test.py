@@ -198,6 +198,38 @@ class Describe(unittest.TestCase):
         macs = macs_of(self.describe(cell, torch.randn(3, 6)))
         self.assertEqual((macs["weight_ih"], macs["weight_hh"]), (12 * 6, 12 * 4))
 
+    def test_samples_on_another_axis_are_asked_for(self):
+        for model in (nn.LSTM(5, 10), nn.Sequential(nn.TransformerEncoderLayer(5, 1, 8))):
+            inputs = torch.randn(7, 4, 5)
+            with self.assertRaisesRegex(ValueError, r"sample-axis 0 or 1 .*, of 7 or 4 samples"):
+                self.describe(model, inputs)
+            with self.assertRaisesRegex(ValueError, "sample-axis 3: expected 0 to 2"):
+                self.describe(model, inputs, sample_axis=3)
+            whole = {axis: sum(macs_of(self.describe(model, inputs, sample_axis=axis)).values()) for axis in (0, 1)}
+            self.assertAlmostEqual(whole[1], whole[0] * 7 / 4, places=2)
+        self.assertEqual(sum(macs_of(self.describe(nn.LSTM(5, 10), inputs, sample_axis=1)).values()), 7 * 40 * 15)
+
+    def test_scripted_modules_are_noted(self):
+        notes = []
+        model = nn.Sequential(torch.jit.script(nn.Linear(5, 3)), nn.Linear(3, 2))
+        table = describe(model, torch.randn(4, 5), note=notes.append)
+        self.assertEqual(macs_of(table)["1.weight"], 6)
+        self.assertEqual(notes, ["no product was counted, macs are 0: 0.weight", "1 scripted module(s) are not counted"])
+
+    def test_an_element_of_a_complex_parameter_is_two_floats(self):
+        class Spectral(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(4, 4, 5, dtype=torch.cfloat))
+
+            def forward(self, x):
+                return torch.fft.irfft(torch.einsum("bix,iox->box", torch.fft.rfft(x), self.weight))
+
+        notes = []
+        table = describe(Spectral(), torch.randn(2, 4, 8), note=notes.append)
+        self.assertEqual(table["tensors"], [{"name": "weight", "shape": [4, 4, 5, 2], "macs": 4 * 80}])
+        self.assertEqual(notes, ["complex, an element is two floats: weight"])
+
     def test_convolutions_in_groups_and_transposed(self):
         model = nn.Sequential(nn.Conv1d(4, 8, 3, groups=2), nn.ConvTranspose1d(8, 2, 5))
         macs = macs_of(self.describe(model, torch.randn(2, 4, 10)))
@@ -388,6 +420,21 @@ class Command(unittest.TestCase):
             with self.subTest(arguments):
                 self.assertIn(expected, self.refusal(*arguments, "-o", "t.json"))
                 self.assertFalse((self.folder / "t.json").exists())
+        Path("theirs.py").write_text(
+            "import sys, torch\nclass Boom(torch.nn.Linear):\n    def forward(self, x):\n"
+            "        raise ValueError('no such\\nluck')\n"
+            "def boom(): return Boom(3, 2), torch.randn(4, 3)\n"
+            "def shapes(): return torch.nn.Linear(3, 2), torch.randn(4, 5)\n"
+            "def ends(): sys.exit(4)\ndef three(): return torch.nn.Linear(3, 2), torch.randn(4, 3), 3\n"
+            "def argv():\n    assert sys.argv == ['theirs.py'], sys.argv\n    raise KeyError('argv')\n")
+        for factory, expected in (
+                ("boom", "theirs.py:4: ValueError: no such (--traceback shows the rest)\n"),
+                ("shapes", "RuntimeError: mat1 and mat2"), ("ends", "ended the program: exit 4"),
+                ("three", "returned a loss of type int"), ("argv", "KeyError: 'argv'")):
+            with self.subTest(factory):
+                said = self.refusal(f"theirs.py:{factory}", "-o", "t.json")
+                self.assertIn(expected, said)
+                self.assertEqual(said.count("\n"), 1, said)
         plain = ("mine.py:plain", "--input-shape", "12")
         self.assertIn("expected NAME.json", self.refusal(*plain, "-o", "my model.json"))
 

@@ -1,4 +1,4 @@
-"""Tests the examples of every docstring and of the README."""
+"""Tests the examples of every docstring, of the README and of the pages that continue it."""
 
 import contextlib
 import doctest
@@ -44,10 +44,11 @@ class Documentation(unittest.TestCase):
             with self.subTest(name):
                 self.assertGreater(self.run_examples(inspect.getdoc(thing), name), 0)
 
-    def test_the_examples_of_the_page_run(self):
-        page = (ROOT / "harness/python/README.md").read_text()
-        blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        self.assertGreaterEqual(len(blocks), 5)
+    def test_the_examples_of_the_pages_run(self):
+        pages = [(ROOT / page).read_text() for page in ("harness/python/README.md", "docs/how-to/python-methods.md",
+                                                        "docs/how-to/python-sparsifier.md")]
+        blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+        self.assertGreaterEqual(len(blocks), 12)
         for number, block in enumerate(blocks):
             with self.subTest(number):
                 if "import torch" in block and torch is None:

@@ -580,6 +580,188 @@ def local_steps():
 
 
 @case
+def replicas_of_shards():
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    ranks = dist.get_world_size()
+    mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("replica", "shard"))
+    torch.manual_seed(0)
+    whole, sharded = mlp(), None
+    sharded = copy.deepcopy(whole)
+    fully_shard(sharded[0], mesh=mesh["shard"])
+    fully_shard(sharded, mesh=mesh["shard"])
+    raises(
+        sparfuse.ConfigError, "group is None", lambda: sf.compress_replicas(sharded, None)
+    )
+    raises(
+        sparfuse.ConfigError,
+        "not sharded by fully_shard",
+        lambda: sf.compress_replicas(whole, mesh["replica"].get_group()),
+    )
+    sf.compress_replicas(sharded, mesh["replica"].get_group(), "wfbp", density=1.0, threads=1)
+    for batch in batches("mlp", dist.get_rank(), 3):
+        whole.zero_grad()
+        sharded.zero_grad()
+        loss_of(whole, batch).backward()
+        loss_of(sharded, batch).backward()
+        for (name, p), q in zip(whole.named_parameters(), sharded.parameters()):
+            expected = sum(gathered(p.grad)) / ranks
+            assert torch.allclose(q.grad.to_local(), expected, atol=1e-6), name
+
+
+@case
+def part_in_python():
+    part = write_parts(
+        "class Pairs:\n"
+        "    def plan(self, layout, given):\n"
+        "        return [2] * (len(layout) // 2) + [1] * (len(layout) % 2)\n"
+        "class Fade:\n"
+        "    def compensate(self, name, g, r): return g + r\n"
+        "    def keep(self, name, x, indices, r): r[:] = x; r[indices] = 0\n"
+    )
+    path = part("")[len("python:") : -1]
+    options = {"planner": f"python:{path}:Pairs", "feedback": f"python:{path}:Fade", "density": 0.05}
+    equals_method("mlp", {"method": "wfbp", **options})
+    model = made(method="wfbp", **options)
+    loss_of(model, batches("mlp", dist.get_rank(), 1)[0]).backward()
+    assert sf.report(model)["python_seconds"] > 0
+    sf.detach(model)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        with open(path, "a") as file:
+            file.write("# edited\n")
+    own = path if dist.get_rank() == 0 else path + ".other.py"
+    if dist.get_rank() == 1:
+        with open(own, "w") as file:
+            file.write("class Pairs:\n    def plan(self, layout, given): return [len(layout)]\n")
+    dist.barrier()
+    if dist.get_world_size() > 1:
+        raises(
+            sparfuse.ConfigError,
+            "expected the same model, method, options and versions on all ranks",
+            lambda: made(method="wfbp", planner=f"python:{own}:Pairs"),
+        )
+    raises(
+        sparfuse.ConfigError,
+        "absent.py is not there",
+        lambda: made(method="wfbp", planner="python:absent.py:Pairs"),
+    )
+
+
+BAD_PARTS = """
+import time, torch.distributed as dist
+class Planner:
+    def plan(self, layout, given):
+        if dist.get_rank() == 1: raise RuntimeError("no plan here")
+        return [len(layout)]
+class Differs:
+    def plan(self, layout, given):
+        return [len(layout)] if dist.get_rank() == 1 else [1, len(layout) - 1]
+class Late:
+    sparsified = "ahead"
+    calls = 0
+    def ready(self, e, tensor):
+        Late.calls += 1
+        if dist.get_rank() == 1 and Late.calls > len(e.layout): self.end_it()
+        e.apply(e.exchange([e.sparsify(tensor)]))
+class Raises(Late):
+    def end_it(self): raise RuntimeError("no good")
+class Hangs(Late):
+    def end_it(self): time.sleep(6)
+"""
+
+
+def write_parts(text):
+    folder = gathered(tempfile.mkdtemp())[0]
+    path = os.path.join(folder, "mine.py")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            file.write(text)
+    dist.barrier()
+    return lambda name: f"python:{path}:{name}"
+
+
+@case
+def bad_parts_are_named_on_all_ranks():
+    part = write_parts(BAD_PARTS)
+    raises(
+        sparfuse.ConfigError,
+        r"rank 1: planner .*mine.py:Planner.*RuntimeError: no plan here \(.*mine.py, line 5\)",
+        lambda: made(method="wfbp", planner=part("Planner")),
+    )
+    raises(
+        sparfuse.ConfigError,
+        r'plan: rank 0 has "1,5", rank 1 "6"',
+        lambda: made(method="wfbp", planner=part("Differs")),
+    )
+
+
+def part_that_ends_midway(name, own, theirs):
+    parts = {"planner": "layer-wise", "sparsifier": "topk", "feedback": "residual"}
+    parts |= {"strategy": write_parts(BAD_PARTS)(name), "collective": "sparse-allgather"}
+    model = sf.distribute(mlp(), parts, density=0.05, threads=1, deadline_seconds=2)
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    loss_of(model, batch).backward()
+    model.zero_grad()
+    said = raises(sparfuse.Error, "", loss_of(model, batch).backward)
+    assert re.search(own if dist.get_rank() == 1 else theirs, said), said
+    raises(sparfuse.Error, "failed", loss_of(model, batch).backward)
+    sf.detach(model)
+
+
+@case
+def part_that_raises_on_one_rank():
+    part_that_ends_midway("Raises", r"mine.py:Raises.*RuntimeError: no good", "rank 1 is lost")
+
+
+@case
+def part_that_hangs_on_one_rank():
+    part_that_ends_midway("Hangs", ".", "rank 1")
+
+
+@case
+def group_of_some_ranks():
+    alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
+    model = made(group=alone[dist.get_rank()], method="dense")
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    local = local_gradients(model, loss)
+    loss.backward()
+    require_equal(model, {name: gradient.numpy() for name, gradient in local.items()})
+    sf.detach(model)
+
+
+@case
+def verified_steps():
+    for method in ("safusion", "dense", "gtopk"):
+        model = made(method=method, verify=True)
+        for batch in batches("mlp", dist.get_rank(), 2):
+            model.zero_grad()
+            loss_of(model, batch).backward()
+        sf.detach(model)
+
+
+@case
+def advice_without_a_training():
+    advice = sf.advise(
+        mlp(),
+        torch.randn(8, 24),
+        link="0.001Gbit/s:100us",
+        world_size=8,
+        methods=["dense", "wfbp", "safusion"],
+        repeats=3,
+    )
+    assert advice.best != "dense", advice
+    assert all(r["low_seconds"] <= r["step_seconds"] <= r["high_seconds"] for r in advice.rows)
+    assert "modelled" in str(advice)
+    raises(
+        sparfuse.ConfigError,
+        'link = "fast": expected "1Gbit/s:100us"',
+        lambda: sf.advise(mlp(), torch.randn(8, 24), link="fast", world_size=2),
+    )
+
+
+@case
 def detached_many_times():
     model = mlp()
 
@@ -612,6 +794,9 @@ def refusals_at_the_start():
     ddp = nn.parallel.DistributedDataParallel(mlp())
     raises(sparfuse.ConfigError, "register_comm_hook", lambda: sf.distribute(ddp, "wfbp"))
     raises(sparfuse.ConfigError, "unknown method", lambda: sf.distribute(mlp(), "safusionn"))
+    complex_ = mlp()
+    complex_[0].weight = nn.Parameter(complex_[0].weight.to(torch.complex64))
+    raises(sparfuse.ConfigError, "complex64; expected float32", lambda: sf.distribute(complex_))
     raises(sparfuse.ConfigError, "no parameter", lambda: sf.distribute(nn.ReLU(), "wfbp"))
     raises(
         sparfuse.ConfigError,
@@ -723,16 +908,11 @@ def killed_rank():
     victim = dist.get_world_size() - 1
     pids = gathered(os.getpid())
     if dist.get_rank() == 0:
-        threading.Timer(
-            0.5, lambda: (gathered_at.append(time.time()), os.kill(pids[victim], signal.SIGKILL))
-        ).start()
-    gathered_at = []
+        threading.Timer(0.5, os.kill, (pids[victim], signal.SIGKILL)).start()
     try:
         long_training(model)
     except sparfuse.Error as error:
         assert str(error) == f"rank {victim} is lost", error
-        if gathered_at:
-            assert time.time() - gathered_at[0] < 5  # a busy machine: a second on a quiet one
         raises(
             sparfuse.Error, "is lost", lambda: loss_of(model, batches("mlp", 0, 1)[0]).backward()
         )

@@ -10,7 +10,9 @@
 #include "core/engine/model/model_engine.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/clusters/cluster_calibration.hpp"
+#include "harness/clusters/imported/without_input.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/files/toml_file.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/traces/kineto_trace.hpp"
 #include "tests/support/errors.hpp"
@@ -192,6 +194,26 @@ TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
   EXPECT_EQ(placed.cluster.Find("kernel_us")->kind, kTraceKind);
   const CellConfig cell = CellOf(placed.cluster, DenseStep(placed.workload, 32, 2));
   EXPECT_EQ(DeclaredProfile(placed.cluster, cell)[0].kind, "declared, measured: trace");
+}
+
+// An input may stand in any form that TOML has for it.
+TEST(WithoutInput, TakesEveryForm) {
+  const std::string others = "kernel_us = { value = 4 }\n[selection_costs]\nhost_us = 1\n";
+  for (const std::string form :
+       {"host_us = { value = 12, source = \"a } b\" }\n",
+        "  host_us  = { value = 12, of = [ 1,\n 2 ] }\n",
+        "\"host_us\" = { value = 12, source = \"\"\"two\n[input]\nlines\"\"\" }\n",
+        "host_us.value = 12\nhost_us.source = 't'\n"}) {
+    const std::string left = WithoutInput("[input]\n" + form + others, "host_us");
+    EXPECT_TRUE(left.ends_with(others)) << left;
+    const TomlFile toml = TomlFile::Parse(left, "t.toml");
+    EXPECT_EQ(toml.Find("/input/host_us"), nullptr) << left;
+    EXPECT_NE(toml.Find("/input/kernel_us"), nullptr) << left;
+  }
+  const std::string own = "[input.host_us]\nvalue = 12\n[input.host_us_more]\nvalue = 1\n";
+  const TomlFile toml = TomlFile::Parse(WithoutInput(own, "host_us"), "t.toml");
+  EXPECT_EQ(toml.Find("/input/host_us"), nullptr);
+  EXPECT_NE(toml.Find("/input/host_us_more"), nullptr);
 }
 
 TEST_F(TraceOnCluster, IsCorrectedByTheStepWithoutTheProfiler) {

@@ -1,6 +1,7 @@
 #include "core/engine/live/lanes/host_work.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,22 +52,24 @@ void HostWork::Pack(std::size_t tensor) {
 // --- selection ---
 
 std::uint64_t HostWork::Sparsify(Selection& selection) {
-  const bool verify = setup_.step.verify;
   if (selection.velocity.size > 0) CorrectMomentum(selection);
   if (setup_.config.feedback.decay != 1) {
     const std::span<float> residual = selection.residual.host();
     ScaleDense(residual, static_cast<float>(setup_.config.feedback.decay), residual, pool_);
   }
+  const FeedbackRule* const rule = RuleOf(selection);
+  if (rule != nullptr) Compensate(*rule, selection);
   const std::span<const float> source = selection.source.host();
   const std::span<const float> residual = selection.residual.host();
+  const bool verify = setup_.step.verify && (rule == nullptr || rule->conserves());
   std::vector<float> x;
   if (verify) {
     x.assign(source.begin(), source.end());
-    for (std::size_t i = 0; i < residual.size(); ++i) x[i] += residual[i];
+    for (std::size_t i = 0; rule == nullptr && i < residual.size(); ++i) x[i] += residual[i];
   }
   if (selection.whole) {
     Encode(selection);
-    if (verify) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
+    if (verify && rule == nullptr) setup_.checks.CheckWhole(x, selection.encoded.host(), residual);
     return selection.encoded.size();
   }
   if (selection.accumulated) {
@@ -96,12 +99,32 @@ void HostWork::CorrectMomentum(Selection& selection) {
   selection.source = {grown.data(), grown.size(), {}};
 }
 
+const FeedbackRule* HostWork::RuleOf(const Selection& selection) const {
+  return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
+}
+
+// The source becomes what the rule makes of gradient and residual.
+void HostWork::Compensate(const FeedbackRule& rule, Selection& selection) {
+  const std::size_t n = selection.source.size;
+  if (compensated_.size() < n) compensated_ = Buffer<float>(n);
+  const std::span<float> x = compensated_.host().first(n);
+  rule.Compensate(selection.name, selection.source.host(), selection.residual.host(), x);
+  selection.source = {x.data(), n, {}};
+}
+
 void HostWork::Select(Selection& selection) {
   const LiveConfig& config = setup_.config;
   const SelectContext context{&pool_, &workspace_, &counters_, {}};
-  const SelectSource source{selection.source, selection.residual};
+  const FeedbackRule* const rule = RuleOf(selection);
+  SelectSource source{selection.source, selection.residual};
+  if (rule != nullptr) source.residual = {};
   config.sparsifier->Select(context, source, selection.density, selection.info,
                             selection.state.get(), selection.slot);
+  if (rule != nullptr) {
+    rule->Keep(selection.name, selection.source.host(),
+               selection.slot.indices.host().first(selection.slot.count),
+               selection.residual.host());
+  }
   Code(selection);
   selection.missing = CountMissing(selection);
   if (selection.velocity.size > 0) {
@@ -138,8 +161,15 @@ void HostWork::Accumulate(Selection& selection) {
 
 void HostWork::Encode(Selection& selection) {
   const QuantizeContext context{&pool_, &workspace_, setup_.rank};
-  const SelectSource source{selection.source, selection.residual};
+  const FeedbackRule* const rule = RuleOf(selection);
+  SelectSource source{selection.source, selection.residual};
+  if (rule != nullptr) source.residual = {};
   setup_.config.dense_quantizer->Encode(context, source, selection.info, selection.encoded.host());
+  if (rule != nullptr) {  // all of it is sent
+    std::vector<std::uint32_t> all(selection.source.size);
+    std::iota(all.begin(), all.end(), 0u);
+    rule->Keep(selection.name, selection.source.host(), all, selection.residual.host());
+  }
   selection.missing = 0;
   if (selection.velocity.size > 0 && setup_.config.feedback.momentum.masking) {
     std::fill_n(selection.velocity.data, selection.velocity.size, 0.0f);

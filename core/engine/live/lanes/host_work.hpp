@@ -25,6 +25,8 @@ class HostWork {
   void Pack(std::size_t tensor);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
   void CorrectMomentum(Selection& selection);
+  const FeedbackRule* RuleOf(const Selection& selection) const;  // null: none from outside
+  void Compensate(const FeedbackRule& rule, Selection& selection);
   void Select(Selection& selection);
   void Code(Selection& selection);
   void Accumulate(Selection& selection);
@@ -51,7 +53,8 @@ class HostWork {
   SelectCounters counters_;
   Elements decoded_;
   SelectionCoder coder_;
-  Buffer<float> growth_;  // of velocities, with nesterov
+  Buffer<float> growth_;       // of velocities, with nesterov
+  Buffer<float> compensated_;  // by a rule from outside
 };
 
 }  // namespace sparfuse

@@ -58,6 +58,8 @@ const SelectKernels& SelectKernelsFor(Isa isa) {
   // They need VBMI2 beside what the instruction set stands for: Ice Lake, Zen 4 or later.
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kSelectKernelsAvx512;
   if (isa != Isa::kPortable) return kSelectKernelsAvx2;
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return kSelectKernelsNeon;
 #endif
   (void)isa;
   return kSelectKernelsPortable;

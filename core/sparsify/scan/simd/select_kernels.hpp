@@ -99,6 +99,8 @@ extern const SelectKernels kSelectKernelsPortable;
 #if defined(__x86_64__)
 extern const SelectKernels kSelectKernelsAvx2;
 extern const SelectKernels kSelectKernelsAvx512;
+#elif defined(__aarch64__)
+extern const SelectKernels kSelectKernelsNeon;
 #endif
 
 }  // namespace sparfuse

@@ -47,6 +47,7 @@ def agreement(experiment, part, figure, styles):
             axes.plot(pair["theirs"], 100 * pair["error"], linestyle="", marker=marker, markersize=5.4,
                       color=look.colour, zorder=4)
         axes.set_xscale("log")
+        style.few_ticks(axes.xaxis, of_decade=(1, 3))
         axes.set_xlabel(wording.axis("published", found[0][1]["unit"]))
         style.panel_title(axes, str(cluster or ""), "")
     grid[0][0].set_ylabel(wording.axis("off_published", "%"))

@@ -22,14 +22,19 @@ import torch.distributed as dist
 
 from sparfuse import _core
 from sparfuse.torch import _start, _state
+from sparfuse.torch._advise import Advice, advise_for
 from sparfuse.torch._hook import comm_hook
 from sparfuse.torch._local import local_steps
 from sparfuse.torch._model import DistributedModel
+from sparfuse.torch._replicas import compress
 from sparfuse.torch._report import Report, report_of, trace_of
 
 __all__ = [
+    "Advice",
     "Report",
+    "advise",
     "comm_hook",
+    "compress_replicas",
     "detach",
     "distribute",
     "load_state_dict",
@@ -204,6 +209,7 @@ def report(model: torch.nn.Module | None = None) -> Report:
     payload_bytes               what this rank contributed
     density                     of the elements, those that this rank sent
     exposed_seconds             that backward() waited for other ranks
+    python_seconds              spent in parts of the method that are written in Python
     residual_norm               of what was not sent yet
     steps, plan, method         the plan as tensors of each unit
     total                       of all steps: a dict of the first ones
@@ -218,6 +224,53 @@ def trace(
     """Writes what the next steps did, and when, for Perfetto or chrome://tracing."""
     with trace_of(_of(model, "trace"), path, ranks, steps, dist.get_rank()):
         yield
+
+
+def compress_replicas(
+    model: torch.nn.Module, group: Any, method: Any = "wfbp", **options: Any
+) -> torch.nn.Module:
+    """Averages the shards' gradients of a model over its replicas, by any method.
+
+    model   after fully_shard on a mesh of one dimension, the ranks that share one replica
+    group   of the ranks that have the same shard of other replicas
+
+    Each parameter group is exchanged by itself, as a unit, when torch has reduced it over shards;
+    backward waits for it. All ranks of `group` call it with the same arguments.
+    """
+    return compress(model, group, method, options)
+
+
+def advise(
+    model: torch.nn.Module,
+    example_inputs: Any,
+    *,
+    link: str,
+    world_size: int,
+    loss: Any = None,
+    methods: Sequence[Any] | None = None,
+    density: float = 0.01,
+    repeats: int = 5,
+) -> Advice:
+    """Which methods would make the steps of a training short, before it begins; no process group.
+
+    Times forward, backward and selections on this machine, and models a step of each method with
+    so many ranks on the link, "1Gbit/s:100us".
+
+    example_inputs  what the model is called with, a tuple of several
+    loss            of what the model returns; by default the mean square of its first tensor
+    methods         names, or dicts of parts; by default all that can be modelled
+
+    Returns an Advice: it prints as a table with bands, has rows, and best, a method's name.
+
+    >>> import torch, sparfuse.torch as sf
+    >>> model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+    >>> advice = sf.advise(
+    ...     model, torch.randn(8, 64), link="0.01Gbit/s:100us", world_size=8, methods=["dense", "wfbp"]
+    ... )
+    >>> advice.best          # on so slow a link
+    'wfbp'
+    """
+    return advise_for(model, example_inputs, link, world_size, loss, methods, density, repeats)
 
 
 def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:

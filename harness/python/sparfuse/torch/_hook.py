@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sparfuse import _core
-from sparfuse.torch import _start
+from sparfuse.torch import _staging, _start
 
 
 class HookState:
@@ -59,7 +59,7 @@ class HookState:
                     f"DDP gives a parameter of shape {tuple(parameter.shape)} that the hook's model "
                     "has not; give sf.comm_hook the model that DDP wraps"
                 )
-            plain = grad.to(torch.float32).contiguous()
+            plain = _staging.plain(grad)
             self._staged.append(plain)
             self.rank.announce(place, plain.data_ptr(), plain.numel())
 
@@ -76,22 +76,14 @@ class HookState:
                 raise _core.NumericError(f"rank {rank}: {text}")
             if kind == "refused":
                 raise _core.ConfigError(f"rank {rank}: {text}")
-            for parameter, grad in self._given:
-                self._write(self.places[id(parameter)], grad)
+            places = [(self.places[id(parameter)], grad) for parameter, grad in self._given]
+            _staging.write_averages(self.rank, places)
             for future, buffer in self._waiting:
                 future.set_result(buffer)
         finally:
             self._waiting.clear()
             self._given.clear()
             self._staged.clear()
-
-    def _write(self, place: int, grad: torch.Tensor) -> None:
-        if grad.dtype is torch.float32 and grad.is_contiguous():
-            self.rank.copy_averages([(place, grad.data_ptr())])
-            return
-        plain = torch.empty(grad.shape, dtype=torch.float32)
-        self.rank.copy_averages([(place, plain.data_ptr())])
-        grad.copy_(plain)
 
 
 def _hook(state, bucket):  # type: ignore[no-untyped-def]  # DDP reads annotations, as objects

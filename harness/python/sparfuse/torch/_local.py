@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sparfuse import _core
-from sparfuse.torch import _start
+from sparfuse.torch import _staging, _start
 
 
 class _Round:
@@ -24,7 +24,7 @@ class _Round:
     @torch.no_grad()
     def exchange(self) -> None:
         moved = [
-            (anchor - parameter).to(torch.float32).contiguous()
+            _staging.plain(anchor - parameter)
             for anchor, parameter in zip(self.anchors, self.parameters)
         ]
         self.rank.begin(1.0, self.rank.keeps_something)
@@ -34,7 +34,7 @@ class _Round:
         kind, rank, text = self.rank.finish()
         if kind != "fine":
             raise _core.NumericError(f"rank {rank}: {text}")
-        self.rank.copy_averages([(i, tensor.data_ptr()) for i, tensor in enumerate(moved)])
+        _staging.write_averages(self.rank, enumerate(moved))
         for parameter, anchor, average in zip(self.parameters, self.anchors, moved):
             parameter.copy_(anchor)
             parameter.grad = average.to(parameter.dtype)

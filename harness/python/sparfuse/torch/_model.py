@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sparfuse import _core
-from sparfuse.torch import _autograd
+from sparfuse.torch import _autograd, _staging
 
 _numbers = itertools.count()
 _open: dict[int, list[DistributedModel]] = {}  # by backward pass: those that it gave gradients
@@ -122,7 +122,7 @@ class DistributedModel:
         self._refusal = self._refusal_of(index, parameter, grad)
         if self._refusal:
             return
-        plain = grad.detach().to(torch.float32).contiguous()
+        plain = _staging.plain(grad)
         self._staged.append(plain)
         self.rank.announce(index, plain.data_ptr(), plain.numel())
 
@@ -286,18 +286,7 @@ class DistributedModel:
             yield index, parameter.grad
 
     def _write(self) -> None:
-        direct, others = [], []
-        for index, grad in self._targets():
-            if grad.dtype is torch.float32 and grad.is_contiguous():
-                direct.append((index, grad.data_ptr()))
-            else:
-                plain = torch.empty(grad.shape, dtype=torch.float32)
-                direct.append((index, plain.data_ptr()))
-                others.append((grad, plain))
-        self.rank.copy_averages(direct)
-        with torch.no_grad():
-            for grad, plain in others:
-                grad.copy_(plain)
+        _staging.write_averages(self.rank, self._targets())
         smallest = self.parameters[self._smallest].grad
         if smallest is not None:
             self._averaged = (smallest, smallest._version)

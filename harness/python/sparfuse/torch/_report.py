@@ -33,6 +33,7 @@ def report_of(model: DistributedModel) -> Report:
         payload_bytes=record["payload_bytes"],
         density=record["selected"] / elements,
         exposed_seconds=record["exposed_seconds"],
+        python_seconds=record["python_seconds"],
         residual_norm=model.rank.residual_norm(),
         steps=steps,
         plan=model.rank.plan(),

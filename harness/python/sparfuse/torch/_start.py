@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Mapping
@@ -10,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sparfuse import _core
-from sparfuse._method import Method
+from sparfuse import _core, _found
+from sparfuse._method import Method, _method_file
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -25,6 +26,15 @@ class _MethodOfRank(Method):
 
     def _make(self, **settings: Any) -> Any:
         return _core._Rank(**self._place, **settings)
+
+
+class _Planned(Method):
+    """A Method of which there is nothing but the plan."""
+
+    def _make(self, **settings: Any) -> Any:
+        for key in ("threads", "deadline_seconds", "verify"):
+            settings.pop(key)
+        return _core._plan_of(**settings)
 
 
 def refusal_of(name: str, parameter: torch.Tensor) -> str:
@@ -91,20 +101,21 @@ def _shown(value: Any) -> str:
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """What differs first of what ranks said: what it is, and both values."""
-    for key in ("sparfuse", "torch", "method", "options", "layout"):
+    for key in ("sparfuse", "torch", "method", "options", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
-        if key == "options":
-            for option in sorted({*a, *b}):
-                if a.get(option) != b.get(option):
-                    return option, a.get(option), b.get(option)
+        if key in ("options", "parts"):
+            for name in sorted({*a, *b}):
+                if a.get(name) != b.get(name):
+                    what = name if key == "options" else f"the content of {name}"
+                    return what, a.get(name), b.get(name)
         if key == "layout":
             for place, (x, y) in enumerate(zip(a, b)):
                 if x != y:
                     return f"tensor {place} of the layout", x, y
             return "tensors in the layout", len(a), len(b)
-        return key if key == "method" else f"version of {key}", a, b
+        return key if key in ("method", "plan") else f"version of {key}", a, b
     return None
 
 
@@ -145,6 +156,24 @@ def _one_by_one(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
+def _contents(*given: Any) -> dict[str, str]:
+    """The parts in Python files that a method and its options name, with hashes of the files."""
+    found: dict[str, str] = {}
+    for value in given:
+        if isinstance(value, Mapping):
+            found.update(_contents(*_found.parts(value).values()))
+        elif isinstance(value, str) and value.startswith("python:"):
+            path, _, name = value[len("python:") :].rpartition(":")
+            try:
+                with open(path, "rb") as file:
+                    text = file.read()
+            except OSError:
+                continue  # whoever makes the method says so
+            digest = hashlib.sha256(text).hexdigest()[:12]
+            found[f"{os.path.basename(path)}:{name}"] = digest
+    return found
+
+
 def start_rank(
     method: Any,
     layout: list[tuple[str, torch.nn.Parameter]],
@@ -158,6 +187,16 @@ def start_rank(
         refusal = refusal or refusal_of(name, parameter)
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
+    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
+    shapes = [(name, tuple(p.shape)) for name, p in layout]
+    parts: dict[str, str] = {}
+    plan = ""
+    try:
+        parts = _contents(_method_file(method), options)
+        if not refusal:
+            plan = _Planned(method, world_size, shapes, **options)._ranks
+    except _core.Error as raised:
+        refusal = refusal or str(raised)
     own_host = socket.gethostname()
     everybody = _agree(
         {
@@ -167,14 +206,14 @@ def start_rank(
             "torch": torch.__version__,
             "method": _one_by_one(method),
             "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
+            "parts": parts,
             "layout": [(name, tuple(p.shape), str(p.dtype)) for name, p in layout],
+            "plan": plan,
         },
         group,
     )
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     if options.get("threads") is None:
         options = {**options, "threads": torch.get_num_threads()}
-    shapes = [(name, tuple(p.shape)) for name, p in layout]
     error: BaseException | None = None
     address = ""
     try:

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "baselines/registry.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
 #include "core/engine/model/model_cluster.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
@@ -210,6 +211,25 @@ TEST(ModelEngine, AddsUpOneTensorByHand) {
 
 // Both gradients ready at 31 ms, 6 ms an exchange: the host prepares the second one while the first
 // is on the way.
+// A whole tensor on the host lane takes what the host takes to encode it, where that is known.
+TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
+  const auto step = [](bool offloaded, bool known) {
+    ModelConfig model = EvenModelOf(
+        LayoutOf({1000}),
+        {.units = {Unit{0, 1, Sparsified::kAhead, 1}}, .tensors = {{1, offloaded}}}, {2, 1});
+    model.make_strategy = [] { return FindStrategy("ahead").make({}); };
+    model.backward = {0, 0, {0}, 0, 0};
+    model.dense_quantizer = FindQuantizer("sign").make({}, 1);
+    model.cost.encode_seconds["sign"] = PiecewiseLinear({{0, 2}});
+    if (known) model.cost.host_selection["sign"].Add(1, PiecewiseLinear({{0, 30}}));
+    model.cost.decode["sign"] = {};
+    return SimulateStep(model, 0, 0).records[0].step_seconds;
+  };
+  EXPECT_NEAR(step(false, true), 2, 0.1);
+  EXPECT_NEAR(step(true, true), 30, 0.1);
+  EXPECT_NEAR(step(true, false), 2, 0.1);
+}
+
 TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
   ModelConfig config = OneTensor(2);
   config.layout.Add("bias", {1000}, 1000);

@@ -82,10 +82,11 @@ void TestThese(const std::vector<std::string>& given) {
   std::map<std::string, std::string> resolved;
   bool python = false;
   for (const std::string& name : given) {
-    const bool of_python = harness::IsPythonSparsifier(name);
+    const bool of_python = harness::IsPythonPart(name);
     python |= of_python;
     resolved[name] =
-        of_python ? harness::PythonSparsifierName(name, std::filesystem::current_path()) : name;
+        of_python ? harness::PythonPartName("sparsifier", name, std::filesystem::current_path())
+                  : name;
     harness::ResolveSparsifier(resolved[name]).make({}, 0);
   }
   testing::Subjects& subjects = testing::UnderTest();

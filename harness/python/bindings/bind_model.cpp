@@ -1,0 +1,88 @@
+// Binds one modelled step of a method for sparfuse/torch, which advises before a training.
+#include <pybind11/stl.h>
+
+#include <map>
+#include <utility>
+
+#include "baselines/registry.hpp"
+#include "core/base/error.hpp"
+#include "core/coding/quantizers/quantizer.hpp"
+#include "core/engine/model/model_engine.hpp"
+#include "core/feedback/feedback.hpp"
+#include "harness/python/configured_method.hpp"
+#include "harness/python/gil.hpp"
+#include "harness/python/module.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+using Points = std::vector<std::pair<double, double>>;
+
+// selection: seconds of a selection, by elements; empty: those of declared_cost.
+py::dict ModelOneStep(double forward_seconds, const Points& selection, const py::kwargs& settings) {
+  const MethodSettings given = ReadSettings(settings);
+  SPARFUSE_REQUIRE(given.backward_seconds.has_value(),
+                   "backward_seconds is None; expected the seconds of each tensor");
+  const ConfiguredMethod method(given);
+  BackwardProfile backward;
+  backward.forward_seconds = forward_seconds;
+  backward.backward_seconds = *given.backward_seconds;
+  CostModel cost = method.declared_cost();
+  if (!selection.empty()) {
+    for (auto& [name, curve] : cost.selection) {
+      curve = {};
+      curve.Add(given.density, PiecewiseLinear(selection));
+    }
+  }
+  const ModelConfig model = method.MakeModel(std::move(backward), std::move(cost));
+  ModelStep step;
+  {
+    const GilReleased no_gil;  // parts in Python take it
+    step = SimulateStep(model, method.composition().dense_warmup_steps, 0);
+  }
+  py::dict result;
+  double slowest = 0;
+  for (const StepRecord& record : step.records) slowest = std::max(slowest, record.step_seconds);
+  const StepRecord& first = step.records.front();
+  result["step_seconds"] = slowest;
+  result["exposed_seconds"] = first.exposed_communication_seconds;
+  result["sparsify_seconds"] = first.sparsify_seconds;
+  result["sent_bytes"] = first.sent_bytes;
+  result["payload_bytes"] = first.payload_bytes;
+  result["plan"] = model.plan.UnitSizes();
+  return result;
+}
+
+// The numbers of tensors of its units: what is wrong with a method is found before ranks connect.
+std::string PlanOfMethod(const py::kwargs& settings) {
+  return ConfiguredMethod(ReadSettings(settings)).plan().UnitSizes();
+}
+
+template <class Descriptors>
+py::list NamesOf(const Descriptors& descriptors) {
+  py::list names;
+  for (const auto& descriptor : descriptors) names.append(descriptor.name);
+  return names;
+}
+
+py::dict PartNames() {
+  py::dict names;
+  names["strategy"] = NamesOf(Strategies());
+  names["planner"] = NamesOf(Planners());
+  names["sparsifier"] = NamesOf(Sparsifiers());
+  names["feedback"] = NamesOf(Feedbacks());
+  names["collective"] = NamesOf(Collectives());
+  names["quantizer"] = NamesOf(Quantizers());
+  return names;
+}
+
+}  // namespace
+
+void BindModel(py::module_& module) {
+  module.def("_plan_of", &PlanOfMethod);
+  module.def("_part_names", &PartNames);
+  module.def("_model_step", &ModelOneStep, py::arg("forward_seconds"), py::arg("selection"));
+}
+
+}  // namespace sparfuse::python

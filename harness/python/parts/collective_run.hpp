@@ -1,0 +1,76 @@
+// Drives the generator of a collective that is written in Python, over messages of any kind.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+#include "harness/python/parts/part_class.hpp"
+
+namespace sparfuse::python {
+
+struct WorkNote {
+  Work kind;
+  std::uint64_t elements;
+};
+
+// What a generator asks for, by numbers from 0. Send, Receive, Work and ResultOf are called with
+// the GIL.
+class Messages {
+ public:
+  virtual ~Messages() = default;
+  virtual std::size_t Send(int to, pybind11::bytes data) = 0;
+  virtual std::size_t Receive(int from, std::size_t most) = 0;
+  virtual void Work(WorkNote note) = 0;
+  // Of a message that was waited for: what came, None of a send.
+  virtual pybind11::object ResultOf(std::size_t number) = 0;
+  virtual std::vector<std::size_t> NotWaitedFor(bool receives) const = 0;
+  virtual int PeerOf(std::size_t number) const = 0;
+  virtual std::size_t size() const = 0;
+};
+
+struct RunPlace {
+  int rank;
+  int size;
+  std::size_t elements;
+  PayloadKind payload;
+  bool sums;
+  std::size_t most_bytes;     // of a message
+  std::size_t element_bytes;  // of a payload; 1 where it is coded
+};
+
+// One exchange of one rank. Takes the GIL for what it does. Throws Error{kConfig} naming the class
+// for what it raises, asks for or returns wrongly.
+class CollectiveRun {
+ public:
+  // object, part and messages outlive it; own is copied.
+  CollectiveRun(const PartClass& part, const pybind11::object& object, const RunPlace& place,
+                std::span<const std::byte> own, Messages& messages);
+  CollectiveRun(const CollectiveRun&) = delete;
+  CollectiveRun& operator=(const CollectiveRun&) = delete;
+  ~CollectiveRun();
+
+  // The numbers of what it waits for; nothing where it has ended.
+  std::optional<std::vector<std::size_t>> Start();
+  std::optional<std::vector<std::size_t>> Resume();
+
+  // Precondition: it has ended.
+  void TakeResult(ExchangeBuffers& buffers);
+
+ private:
+  struct State;
+  std::optional<std::vector<std::size_t>> Advance(bool first);
+  pybind11::object Results() const;
+  void WaitFor(const pybind11::object& yielded);
+  void RequireAllReceived(const PartCall& call) const;
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sparfuse::python

@@ -1,0 +1,93 @@
+// Keeps what is not sent by a class that is written in Python.
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "harness/python/arrays.hpp"
+#include "harness/python/parts/parts.hpp"
+#include "harness/python/parts/views.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+class PythonFeedback final : public FeedbackRule {
+ public:
+  PythonFeedback(const PartClass& part, KeptObject object, bool conserves)
+      : part_(part), object_(std::move(object)), conserves_(conserves) {}
+
+  bool conserves() const noexcept override { return conserves_; }
+
+  void Compensate(std::string_view name, std::span<const float> gradient,
+                  std::span<const float> residual, std::span<float> x) const override {
+    const PartCall call(part_, "compensate(name, g, r) of \"" + std::string(name) + "\"");
+    call([&] {
+      const py::array g = ReadOnlyView(gradient), r = ReadOnlyView(residual);
+      const py::object returned = CallPython(object_->attr("compensate"), Name(name), g, r);
+      ReadFloatsOf(returned, x, call);
+      RequireLetGo(g, "g", returned, call);
+      RequireLetGo(r, "r", returned, call);
+    });
+    RequireFinite(x, call);
+  }
+
+  void Keep(std::string_view name, std::span<const float> x, std::span<const std::uint32_t> indices,
+            std::span<float> residual) const override {
+    const PartCall call(part_, "keep(name, x, indices, r) of \"" + std::string(name) + "\"");
+    call([&] {
+      const py::array given = ReadOnlyView(x), sent = ReadOnlyView(indices);
+      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)}, residual.data(),
+                        py::none());
+      const py::object returned = CallPython(object_->attr("keep"), Name(name), given, sent, r);
+      if (!returned.is_none()) {
+        call.Returned("a " + TypeText(returned) + "; expected that r is written to, r[:] = ...");
+      }
+      for (const auto& [view, what] :
+           {std::pair(&given, "x"), std::pair(&sent, "indices"), std::pair(&r, "r")}) {
+        RequireLetGo(*view, what, returned, call);
+      }
+    });
+    RequireFinite(residual, call);
+  }
+
+ private:
+  static py::str Name(std::string_view name) { return {name.data(), name.size()}; }
+
+  static void RequireFinite(std::span<const float> values, const PartCall& call) {
+    const auto bad = std::ranges::find_if_not(values, [](float x) { return std::isfinite(x); });
+    if (bad == values.end()) return;
+    call.Returned("element " + std::to_string(bad - values.begin()) + " = " + std::to_string(*bad) +
+                  "; expected finite numbers");
+  }
+
+  const PartClass& part_;
+  KeptObject object_;
+  bool conserves_;
+};
+
+struct FeedbackPart {
+  PartClass part;
+  FeedbackDescriptor descriptor = {};
+};
+
+}  // namespace
+
+const FeedbackDescriptor& FeedbackOf(PartSource source) {
+  auto made = std::make_unique<FeedbackPart>(FeedbackPart{
+      PartClass(std::move(source), {"compensate(name, g, r)", "keep(name, x, indices, r)"})});
+  const PartClass& part = made->part;
+  made->descriptor = {.name = part.source().name,
+                      .summary = "written in Python",
+                      .options = part.options(),
+                      .make = [&part, conserves = part.Flag("conserves", true)](
+                                  const Options& resolved) -> std::shared_ptr<const FeedbackRule> {
+                        return std::make_shared<PythonFeedback>(part, part.Make(resolved),
+                                                                conserves);
+                      }};
+  return made.release()->descriptor;
+}
+
+}  // namespace sparfuse::python

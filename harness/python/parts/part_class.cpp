@@ -1,0 +1,158 @@
+#include "harness/python/parts/part_class.hpp"
+
+#include <atomic>
+#include <chrono>
+
+#include "core/base/error.hpp"
+#include "harness/python/arrays.hpp"
+
+namespace sparfuse::python {
+namespace py = pybind11;
+namespace {
+
+std::atomic<std::int64_t> python_nanoseconds{0};
+
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The text is what was hashed; the file may be another by now.
+py::object ModuleOf(const PartSource& source) {
+  const py::module_ sys = py::module_::import("sys");
+  const py::str folder = source.file.parent_path().string();
+  py::list path = sys.attr("path");
+  if (!path.contains(folder)) path.insert(0, folder);
+  const std::string name = "sparfuse_part_" + source.file.stem().string();
+  const py::object module = py::module_::import("types").attr("ModuleType")(name);
+  module.attr("__file__") = source.file.string();
+  sys.attr("modules")[name.c_str()] = module;  // where classes look for what they were defined in
+  const py::module_ builtins = py::module_::import("builtins");
+  const py::object code =
+      builtins.attr("compile")(py::bytes(source.text), source.file.string(), "exec");
+  builtins.attr("exec")(code, module.attr("__dict__"));
+  return module;
+}
+
+std::optional<OptionValue> AsOption(py::handle value) {
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::int_>(value)) return value.cast<std::int64_t>();
+  if (py::isinstance<py::float_>(value)) return value.cast<double>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string LastLine(const py::error_already_set& error) {
+  const py::module_ traceback = py::module_::import("traceback");
+  const py::list lines = traceback.attr("format_exception_only")(error.type(), error.value());
+  std::string text = py::cast<std::string>(lines[lines.size() - 1].attr("strip")());
+  if (!error.trace()) return text;
+  const py::list frames = traceback.attr("extract_tb")(error.trace());
+  if (frames.empty()) return text;
+  const py::object frame = frames[frames.size() - 1];
+  return text + " (" + py::cast<std::string>(frame.attr("filename")) + ", line " +
+         py::cast<std::string>(py::str(frame.attr("lineno"))) + ")";
+}
+
+double PythonSeconds() { return 1e-9 * static_cast<double>(python_nanoseconds.load()); }
+
+PythonTime::PythonTime() : begin_(Now()) {}
+PythonTime::~PythonTime() { python_nanoseconds += Now() - begin_; }
+
+PartClass::PartClass(PartSource source, const std::vector<std::string>& methods)
+    : source_(std::move(source)) {
+  try {
+    type_ = py::getattr(ModuleOf(source_), source_.class_name.c_str(), py::none());
+    if (PyType_Check(type_.ptr()) == 0) {
+      Refuse(source_.file.string() + " defines no class \"" + source_.class_name +
+             "\" when it is run");
+    }
+    const std::string kind = Text("kind");
+    if (!kind.empty() && kind != source_.kind) {
+      Refuse("the class says kind = \"" + kind + "\"; expected \"" + source_.kind + "\"");
+    }
+    for (const std::string& method : methods) {
+      const std::string name = method.substr(0, method.find('('));
+      if (!py::hasattr(type_, name.c_str())) Refuse("the class has no method " + method);
+    }
+    ReadOptions();
+  } catch (const py::error_already_set& error) {
+    Refuse("running the file raised " + LastLine(error));
+  }
+}
+
+std::string PartClass::Who() const { return source_.kind + " \"" + source_.shown + "\""; }
+
+void PartClass::Refuse(const std::string& what) const {
+  SPARFUSE_THROW(kConfig, Who() + ": " + what);
+}
+
+std::string PartClass::Text(const char* attribute) const {
+  const py::object value = py::getattr(type_, attribute, py::str(""));
+  if (!py::isinstance<py::str>(value)) {
+    Refuse(std::string(attribute) + " is a " + TypeText(value) + "; expected a str");
+  }
+  return value.cast<std::string>();
+}
+
+bool PartClass::Flag(const char* attribute, bool fallback) const {
+  const py::object value = py::getattr(type_, attribute, py::bool_(fallback));
+  if (!py::isinstance<py::bool_>(value)) {
+    Refuse(std::string(attribute) + " is a " + TypeText(value) + "; expected True or False");
+  }
+  return value.cast<bool>();
+}
+
+void PartClass::ReadOptions() {
+  const py::object inspect = py::module_::import("inspect");
+  const py::object kinds = inspect.attr("Parameter");
+  const py::object parameters = inspect.attr("signature")(type_).attr("parameters");
+  for (const py::handle parameter : parameters.attr("values")()) {
+    const py::object kind = parameter.attr("kind");
+    if (!kind.equal(kinds.attr("POSITIONAL_OR_KEYWORD")) &&
+        !kind.equal(kinds.attr("KEYWORD_ONLY"))) {
+      continue;
+    }
+    const auto name = parameter.attr("name").cast<std::string>();
+    if (name == "seed") {
+      takes_seed_ = true;
+      continue;
+    }
+    const auto fallback = AsOption(parameter.attr("default"));
+    if (!fallback) {
+      no_option_ = name;
+      continue;
+    }
+    options_.push_back({name, *fallback, 0, 0, {}, "of the class's constructor"});
+  }
+}
+
+const std::vector<OptionSpec>& PartClass::options() const {
+  if (!no_option_.empty()) {
+    Refuse("its constructor's \"" + no_option_ +
+           "\" has no default that is a bool, int, float or str; expected one, by which the "
+           "option is known");
+  }
+  return options_;
+}
+
+KeptObject PartClass::Make(const Options& resolved, std::optional<std::uint64_t> seed) const {
+  return PartCall(*this, "making a " + source_.class_name)([&] {
+    py::dict keywords;
+    for (const auto& [key, value] : resolved) {
+      keywords[key.c_str()] =
+          std::visit([](const auto& held) -> py::object { return py::cast(held); }, value);
+    }
+    if (takes_seed_) keywords["seed"] = seed.value_or(0);
+    return Keep(CallWithKeywords(type_, {}, keywords));
+  });
+}
+
+void PartCall::Raised(const py::error_already_set& error) const {
+  part_.Refuse(called_ + " raised " + LastLine(error));
+}
+
+}  // namespace sparfuse::python

@@ -1,0 +1,105 @@
+// Loads a class of a Python file that is a part of methods, and reads what it says of itself.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/options.hpp"
+#include "harness/catalog/part_source.hpp"
+#include "harness/python/gil.hpp"
+
+namespace sparfuse::python {
+
+using harness::PartSource;
+
+// The last line of what Python would print of an error, and its place: "ValueError: no good
+// (FILE.py, line 7)". Needs the GIL.
+std::string LastLine(const pybind11::error_already_set& error);
+
+// Seconds that this process has spent in calls of parts written in Python, their waiting for
+// Python's lock included.
+double PythonSeconds();
+
+class PartClass {
+ public:
+  // Runs the file's text, and checks the attribute `kind`, where the class has it, and that there
+  // is each of `methods`, written as "plan(layout, given)". Needs the GIL. Throws Error{kConfig}
+  // naming file, class and what was expected.
+  PartClass(PartSource source, const std::vector<std::string>& methods);
+
+  const PartSource& source() const { return source_; }
+  const pybind11::object& type() const { return type_; }
+  // "planner "python:FILE.py:Class"": how errors begin.
+  std::string Who() const;
+  [[noreturn]] void Refuse(const std::string& what) const;
+
+  // Attributes of the class. Need the GIL. Throw Error{kConfig} for one of another type.
+  std::string Text(const char* attribute) const;  // "" where there is none
+  bool Flag(const char* attribute, bool fallback) const;
+  // The keywords of the constructor but for "seed". Throws Error{kConfig} for one without a default
+  // that is an option.
+  const std::vector<OptionSpec>& options() const;
+
+  // An object of the class. seed: for a constructor that takes one. Takes the GIL. Throws
+  // Error{kConfig} with what the constructor raises.
+  KeptObject Make(const Options& resolved, std::optional<std::uint64_t> seed = {}) const;
+
+ private:
+  void ReadOptions();
+
+  PartSource source_;
+  pybind11::object type_;
+  std::vector<OptionSpec> options_;
+  std::string no_option_;  // a keyword that has no such default
+  bool takes_seed_ = false;
+};
+
+// Runs `call` with the GIL, and counts its time. What Python raises in it is thrown as
+// Error{kConfig}: who, what was called with which tensor or step, and the error's last line.
+class PartCall {
+ public:
+  PartCall(const PartClass& part, std::string called) : part_(part), called_(std::move(called)) {}
+
+  template <class Call>
+  auto operator()(const Call& call) const;
+
+  // What it returned is not what was expected.
+  [[noreturn]] void Returned(const std::string& what) const {
+    part_.Refuse(called_ + " returned " + what);
+  }
+
+ private:
+  [[noreturn]] void Raised(const pybind11::error_already_set& error) const;
+
+  const PartClass& part_;
+  std::string called_;
+};
+
+// Adds what it lives to PythonSeconds.
+class PythonTime {
+ public:
+  PythonTime();
+  ~PythonTime();
+  PythonTime(const PythonTime&) = delete;
+  PythonTime& operator=(const PythonTime&) = delete;
+
+ private:
+  std::int64_t begin_;
+};
+
+template <class Call>
+auto PartCall::operator()(const Call& call) const {
+  const PythonTime time;
+  const GilHeld gil;
+  try {
+    return call();
+  } catch (const pybind11::error_already_set& error) {
+    Raised(error);
+  }
+}
+
+}  // namespace sparfuse::python

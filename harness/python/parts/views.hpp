@@ -1,0 +1,45 @@
+// Shows layouts, plans and arrays to classes that are written in Python. All functions need the
+// GIL.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <span>
+
+#include "core/fusion/plan.hpp"
+#include "harness/python/parts/part_class.hpp"
+
+namespace sparfuse::python {
+
+// An object with these attributes.
+pybind11::object NamespaceOf(const pybind11::dict& members);
+
+// A tuple of the tensors in ready order: name, shape, numel, dense.
+pybind11::tuple LayoutView(const GradientLayout& layout);
+
+// "never", "ahead", "behind".
+const char* SparsifiedName(Sparsified sparsified);
+
+// A tuple of units: first, last, sparsified, density, lane, path, partitions.
+pybind11::tuple PlanView(const Plan& plan);
+
+// A read-only view that owns nothing.
+template <class T>
+pybind11::array ReadOnlyView(std::span<const T> values) {
+  // The base that is no owner keeps NumPy from copying.
+  pybind11::array view(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)}, values.data(),
+                       pybind11::none());
+  view.attr("flags").attr("writeable") = false;
+  return view;
+}
+
+// Throws Error{kConfig} where the class keeps the view beyond the call, but for what it returned.
+void RequireLetGo(const pybind11::array& view, const char* what, const pybind11::object& returned,
+                  const PartCall& call);
+
+// Copies the float32 array of one dimension that a call returned. Throws Error{kConfig} for
+// another type, dtype or size.
+void ReadFloatsOf(const pybind11::object& returned, std::span<float> to, const PartCall& call);
+
+}  // namespace sparfuse::python

@@ -1,0 +1,104 @@
+"""Finds parts and methods of other places by name: folders of SPARFUSE_PATH, installed packages."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+from collections.abc import Mapping
+from typing import Any
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11
+    import tomli as tomllib
+
+from sparfuse import _core
+
+_GROUP = "sparfuse.parts"
+
+
+def _files(name):
+    """Paths and contents of NAME.toml in the folders of SPARFUSE_PATH."""
+    for folder in os.environ.get("SPARFUSE_PATH", "").split(os.pathsep):
+        path = os.path.join(folder, name + ".toml")
+        if not folder or not os.path.isfile(path):
+            continue
+        try:
+            with open(path, "rb") as file:
+                yield path, tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            raise _core.ConfigError(f"{path}: {error}; expected a method's file, or part = ...") from None
+
+
+@functools.cache
+def _entries():
+    """(name, "package.module:Class", distribution) of installed packages."""
+    found = []
+    for distribution in importlib.metadata.distributions():
+        for entry in distribution.entry_points:
+            if entry.group == _GROUP:
+                of = f"{distribution.metadata['Name']} {distribution.version}"
+                found.append((entry.name, entry.value, of))
+    return sorted(set(found))
+
+
+def _part_of_package(name, value, of):
+    module, _, attribute = value.partition(":")
+    try:
+        spec = importlib.util.find_spec(module)
+    except ImportError:
+        spec = None
+    if spec is None or spec.origin is None or not attribute.isidentifier():
+        raise _core.ConfigError(
+            f'entry point {name} = "{value}" of {of} names no class in a module; expected '
+            '"package.module:Class"'
+        )
+    return f"python:{spec.origin}:{attribute}"
+
+
+def part(kind: str, name: str) -> str:
+    """What a name of a part stands for: itself, or the class of another place."""
+    if not isinstance(name, str) or name.startswith("python:"):
+        return name
+    places = [("sparfuse itself", name)] if name in _core._part_names()[kind] else []
+    for path, content in _files(name):
+        if "part" not in content:
+            continue
+        given = content["part"]
+        if not isinstance(given, str) or not given.startswith("python:"):
+            raise _core.ConfigError(f'{path}: part = {given!r}: expected "python:FILE.py:Class"')
+        file = os.path.join(os.path.dirname(os.path.abspath(path)), given[len("python:") :])
+        places.append((path, "python:" + file))
+    for entry, value, of in _entries():
+        if entry == name:
+            places.append((of, _part_of_package(entry, value, of)))
+    if len(places) > 1:
+        where = " and in ".join(place for place, _ in places)
+        raise _core.ConfigError(f'{kind} "{name}" is in {where}; expected one of each name')
+    return places[0][1] if places else name
+
+
+_KINDS = {
+    **{kind: kind for kind in ("strategy", "planner", "sparsifier", "feedback", "collective")},
+    "payload_dense": "quantizer",
+}
+
+
+def parts(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The same table, of a method's file or of options, with each part that it names found."""
+    found = dict(table)
+    for key, kind in _KINDS.items():
+        name = table.get(key)
+        if isinstance(name, str) and name not in ("none", "indexed"):
+            found[key] = part(kind, name)
+    return found
+
+
+def method(name: str) -> str | None:
+    """The path of a method's file of that name."""
+    paths = [path for path, content in _files(name) if "strategy" in content]
+    if len(paths) > 1:
+        raise _core.ConfigError(f'method "{name}" is in {" and in ".join(paths)}; expected one of each name')
+    return paths[0] if paths else None

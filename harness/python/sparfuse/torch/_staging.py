@@ -1,0 +1,28 @@
+"""Moves gradients of any dtype and strides to a rank, and averages back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+def plain(gradient: torch.Tensor) -> torch.Tensor:
+    """float32 in row-major order: the same tensor where it is that."""
+    return gradient.detach().to(torch.float32).contiguous()
+
+
+def write_averages(rank: Any, gradients: Iterable[tuple[int, torch.Tensor]]) -> None:
+    """Each tensor, with its place in the layout, becomes its average."""
+    pointers, others = [], []
+    for place, gradient in gradients:
+        to = gradient
+        if gradient.dtype is not torch.float32 or not gradient.is_contiguous():
+            to = torch.empty(gradient.shape, dtype=torch.float32)
+            others.append((gradient, to))
+        pointers.append((place, to.data_ptr()))
+    rank.copy_averages(pointers)
+    with torch.no_grad():
+        for gradient, staged in others:
+            gradient.copy_(staged)
