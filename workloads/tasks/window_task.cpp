@@ -6,19 +6,19 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "workloads/data/answers.hpp"
 #include "workloads/tasks/answer_score.hpp"
 #include "workloads/tasks/task.hpp"
 
 namespace sparfuse::workloads {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t kEvaluationBatch = 32;  // windows
 constexpr std::size_t kBest = 20;
@@ -69,24 +69,18 @@ class WindowTask final : public Task {
   WindowTask(std::shared_ptr<const PreparedData> data, const BertSize& size, ForwardPass logits)
       : data_(std::move(data)),
         window_(static_cast<std::size_t>(size.window)),
-        logits_(std::move(logits)) {
+        logits_(std::move(logits)),
+        key_(ReadAnswerKey(data_->Key("test"))) {
     if (data_->meta().window != window_) {
       SPARFUSE_THROW(kConfig, "the data has windows of " + std::to_string(data_->meta().window) +
                                   " pieces, and the workload takes " + std::to_string(window_) +
                                   ": `sparfuse data prepare NAME --window " +
                                   std::to_string(window_) + "` makes them");
     }
-    try {
-      key_ = json::parse(data_->Key("test"));
-      for (const json& question : key_.at("questions")) {
-        std::vector<std::vector<std::string>> answers;
-        for (const json& answer : question.at("normal"))
-          answers.push_back(WordsThatCount(answer.get<std::string>()));
-        answers_.push_back(std::move(answers));
-      }
-    } catch (const json::exception& error) {
-      SPARFUSE_THROW(kData, std::string("test.json of prepared questions: ") + error.what() +
-                                "; prepare them again");
+    for (const AskedQuestion& question : key_.questions) {
+      std::vector<std::vector<std::string>> answers;
+      for (const std::string& answer : question.answers) answers.push_back(WordsThatCount(answer));
+      answers_.push_back(std::move(answers));
     }
     for (std::size_t i = 0; i < data_->count("test"); ++i) {
       const std::size_t question = WindowOf("test", i).Get(Window::kQuestion);
@@ -137,7 +131,7 @@ class WindowTask final : public Task {
       }
     }
     double f1 = 0, exact = 0;
-    predictions_ = json::object();
+    predictions_.clear();
     for (std::size_t i = 0; i < total; ++i) {
       const std::size_t question = i * available / total;
       const AnswerScore score = Score(question, found[question]);
@@ -153,7 +147,7 @@ class WindowTask final : public Task {
 
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
-  std::string Predictions() const override { return predictions_.dump() + "\n"; }
+  std::string Predictions() const override { return PredictionsText(predictions_); }
 
  private:
   // The best answer so far: pieces of the context.
@@ -217,21 +211,20 @@ class WindowTask final : public Task {
 
   // Keeps the answer's text, too.
   AnswerScore Score(std::size_t question, const Found& found) {
-    const json& asked = key_["questions"][question];
+    const AskedQuestion& asked = key_.questions[question];
     std::string text, normal;
     if (found.any) {
-      const json& context = key_["contexts"].at(asked["context"].get<std::size_t>());
-      const json& first = context["pieces"].at(found.first);
-      const json& last = context["pieces"].at(found.last);
-      const auto part = [&](const char* of, int begin, int end) {
-        const auto from = first.at(static_cast<std::size_t>(begin)).get<std::size_t>();
-        const auto to = last.at(static_cast<std::size_t>(end)).get<std::size_t>();
-        return context[of].get_ref<const std::string&>().substr(from, to - from);
-      };
-      text = part("text", 0, 1);
-      normal = part("normal", 2, 3);
+      const QuestionContext& context = key_.contexts[asked.context];
+      if (found.last >= context.pieces.size()) {
+        SPARFUSE_THROW(kData, "test.records: a window of question " + asked.id + " has piece " +
+                                  std::to_string(found.last) + " of its context's " +
+                                  std::to_string(context.pieces.size()));
+      }
+      const TextPiece &first = context.pieces[found.first], &last = context.pieces[found.last];
+      text = context.text.substr(first.begin, last.end - first.begin);
+      normal = context.normal.substr(first.normal_begin, last.normal_end - first.normal_begin);
     }
-    predictions_[asked["id"].get<std::string>()] = text;
+    predictions_[asked.id] = text;
     const std::vector<std::string> words = WordsThatCount(normal);
     AnswerScore best;
     for (const std::vector<std::string>& answer : answers_[question]) {
@@ -245,10 +238,10 @@ class WindowTask final : public Task {
   const std::shared_ptr<const PreparedData> data_;
   const std::size_t window_;
   const ForwardPass logits_;
-  json key_;                                                    // test.json
+  const AnswerKey key_;
   std::vector<std::vector<std::vector<std::string>>> answers_;  // words, by question
-  std::vector<std::size_t> first_window_;  // by question, and behind the last one
-  json predictions_ = json::object();
+  std::vector<std::size_t> first_window_;           // by question, and behind the last one
+  std::map<std::string, std::string> predictions_;  // by the id of the question
 };
 
 }  // namespace

@@ -122,8 +122,8 @@ TEST_F(TimeToTarget, RatiosOfEpochsAndOfSecondsAnEpochMultiplyOut) {
                                                "–", "–", "0.9 [0.9, 0.9]"}));
   EXPECT_EQ(rows[1][2], "3 [3, 3]");
   EXPECT_EQ(rows[1][4], "1.50x [1.50, 1.50]");
-  EXPECT_EQ(rows[1][5], "0.250x [0.250, 0.250]");
-  EXPECT_EQ(rows[1][6], "0.375x [0.375, 0.375]");
+  EXPECT_EQ(rows[1][5], "0.25x [0.25, 0.25]");
+  EXPECT_EQ(rows[1][6], "0.38x [0.38, 0.38]");
 }
 
 TEST_F(TimeToTarget, RunsThatNeverCameThereLeaveABound) {
@@ -163,7 +163,7 @@ TEST_F(TimeToTarget, SecondsElsewhereAreEpochsTimesModelledSteps) {
   const Rows rows = RowsIn(found, 1);
   EXPECT_EQ(rows[0], (std::vector<std::string>{"dense", "far", "4", "8 [8, 8]", "–"}));
   EXPECT_EQ(rows[1],
-            (std::vector<std::string>{"wfbp", "far", "1", "3 [3, 3]", "0.375x [0.375, 0.375]"}));
+            (std::vector<std::string>{"wfbp", "far", "1", "3 [3, 3]", "0.38x [0.38, 0.38]"}));
 }
 
 TEST_F(TimeToTarget, TimesOfDisturbedRunsDoNotCountAndTheirEpochsDo) {

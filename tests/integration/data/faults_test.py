@@ -156,8 +156,9 @@ class Faults(unittest.TestCase):
             done = self.run_program("data", "show", "set", names.index(f"a-{name}.jpg"), "--out", shown)
             self.assertEqual(done.returncode, 0, done.stderr)
             expected = Image.open(io.BytesIO(data)).convert("RGB")
-            self.assertEqual(Image.open(shown).tobytes(), expected.tobytes(), name)
-            self.assertEqual(Image.open(shown).size, (24, 20), name)
+            with Image.open(shown) as image:
+                self.assertEqual(image.tobytes(), expected.tobytes(), name)
+                self.assertEqual(image.size, (24, 20), name)
 
     def test_images_beyond_the_limit_are_refused(self):
         self.folder()

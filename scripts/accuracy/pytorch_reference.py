@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the dense reference of `experiments/accuracy/cifar10.toml` in plain PyTorch, for its curve.
 
-  scripts/pytorch_reference.py IMAGEFOLDER [--trials FOLDER...] [--seeds N] [--epochs E] [--out FILE.csv]
+  scripts/accuracy/pytorch_reference.py IMAGEFOLDER [--trials FOLDER...] [--seeds N] [--epochs E] [--out FILE.csv]
 
 Needs a Python with torch, numpy and Pillow; nothing of sparfuse is imported, and images are read from
 the ImageFolder itself. Ranks are four parts of a batch whose gradients are averaged, each normalised

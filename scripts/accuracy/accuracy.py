@@ -19,9 +19,9 @@ import sys
 try:
     import tomllib
 except ImportError:
-    sys.exit("scripts/accuracy.py: needs Python 3.11 or newer")
+    sys.exit("scripts/accuracy/accuracy.py: needs Python 3.11 or newer")
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 MINUTE = 60  # seconds that a part's measurement may take, about
 MEASURED_STEPS = 5
 
