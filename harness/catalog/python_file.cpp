@@ -228,8 +228,8 @@ std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
 
 void KnowPythonFile(const std::string& name, const fs::path& file) {
   Files().Add(name, file);
-  static const bool found = (SetFinders(), true);
-  (void)found;
+  static std::once_flag once;
+  std::call_once(once, SetFinders);
 }
 
 double SecondsInPython() { return loaded_plugin == nullptr ? 0.0 : loaded_plugin->seconds(); }

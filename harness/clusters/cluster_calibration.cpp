@@ -95,16 +95,13 @@ class LeastSquares {
     }
   }
 
-  // From where the inputs are, where slopes are like these.
+  // Begins where the inputs are, at which slopes are like `near`.
   void Solve(const CalibrationSlopes& near) { Take(Descend(at_, near)); }
 
-  // Where the inputs are.
-  CalibrationSlopes SlopesHere() {
-    const Vector off = Residuals(at_);
-    return Slopes(off);
-  }
+  // The slopes where the inputs are.
+  CalibrationSlopes SlopesHere() { return Slopes(Residuals(at_)); }
 
-  // The same, and where that is not near every reference, from other beginnings, too.
+  // Begins where the inputs are and, if that leaves a reference far off, also elsewhere.
   void SolveFromSeveral() {
     const Vector declared = at_;
     Solution best = Descend(declared);

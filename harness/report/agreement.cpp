@@ -15,6 +15,7 @@
 #include "harness/catalog/model_table.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
+#include "harness/wording/table.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -23,17 +24,6 @@ using nlohmann::json;
 
 constexpr double kApart = 0.03;  // published numbers that differ by less have no order
 constexpr double kMiss = 0.10;   // errors beyond it are listed one by one
-
-// A table in groups of rows.
-struct GroupedTable {
-  std::vector<std::string> columns;
-  std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> groups;
-  std::vector<std::string> notes = {};
-};
-
-json ToJson(const GroupedTable& table) {
-  return {{"columns", table.columns}, {"groups", table.groups}, {"notes", table.notes}};
-}
 
 std::string Percent(double value) { return fmt::format("{:.1f} %", 100 * value); }
 

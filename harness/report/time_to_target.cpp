@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
 
 #include "harness/files/durable_file.hpp"
-#include "harness/store/evidence/series_file.hpp"
+#include "harness/store/evidence/open_series.hpp"
 #include "harness/wording/numbers.hpp"
+#include "harness/wording/table.hpp"
 #include "workloads/catalog/catalog.hpp"
 
 namespace sparfuse::harness {
@@ -22,7 +22,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kPairsForARatio = 3;
 constexpr std::size_t kOlympicFrom = 5;
-constexpr double kOneSided = 0.95;
+constexpr double kNoChance = 0.05;  // of a one-sided test
 
 // What a cell's run of one block says.
 struct TargetRun {
@@ -35,17 +35,15 @@ std::vector<Evaluated> EvaluationsIn(const std::filesystem::path& directory) {
   const auto path = directory / "evaluations.npy";
   std::vector<Evaluated> found;
   if (!SomethingIsAt(path)) return found;
-  const std::string bytes = ReadFile(path);
-  SeriesHeader header;
-  if (!WhatIsWrongWithSeries("evaluations.npy", bytes, &header).empty()) return found;
-  const SeriesColumn* columns[4];
-  for (std::size_t i = 0; const char* name : {"step", "epoch", "seconds", "metric"}) {
-    columns[i] = header.Find(name);
-    if (columns[i++] == nullptr) return found;
-  }
-  for (std::uint64_t row = 0; row < header.rows; ++row) {
-    const auto at = [&](int i) { return NumberIn(bytes, header, *columns[i], row); };
-    found.push_back({.step = at(0), .epoch = at(1), .seconds = at(2), .metric = at(3)});
+  const std::map<std::string, std::string> files = {{"evaluations.npy", ReadFile(path)}};
+  for (const auto& [file, series] : OpenAll(files)) {
+    for (std::uint64_t row = 0; row < series.header.rows; ++row) {
+      const auto at = [&](const char* column) { return series.Number(column, row); };
+      const auto step = at("step"), epoch = at("epoch"), seconds = at("seconds"),
+                 metric = at("metric");
+      if (!step || !epoch || !seconds || !metric) return {};
+      found.push_back({.step = *step, .epoch = *epoch, .seconds = *seconds, .metric = *metric});
+    }
   }
   return found;
 }
@@ -88,14 +86,14 @@ UntilThere UntilTarget(const std::map<int, TargetRun>& runs, double target, bool
 // censored ones leave. Runs are paired by block.
 std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
   std::vector<double> ratios;
-  bool above = false, below = false;
   const auto pair = [&](const std::map<int, double>& a, const std::map<int, double>& b) {
+    const std::size_t before = ratios.size();
     for (const auto& [block, ratio] : RatiosByBlock(a, b)) ratios.push_back(ratio);
-    return !RatiosByBlock(a, b).empty();
+    return ratios.size() > before;
   };
   pair(ours.reached, other.reached);
-  above = pair(ours.censored, other.reached);
-  below = pair(ours.reached, other.censored);
+  const bool above = pair(ours.censored, other.reached);
+  const bool below = pair(ours.reached, other.censored);
   const bool open = !RatiosByBlock(ours.censored, other.censored).empty();
   if (ratios.size() < kPairsForARatio || open || (above && below)) return kNone;
   const auto interval = LogInterval(ratios);
@@ -106,16 +104,8 @@ std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
 // Whether fewer epochs than the reference's are no chance: a one-sided t-test of paired runs.
 bool SignificantlyFewer(const UntilThere& ours, const UntilThere& other) {
   if (!ours.censored.empty() || !other.censored.empty()) return false;
-  std::vector<double> logs;
-  for (const auto& [block, ratio] : RatiosByBlock(ours.reached, other.reached))
-    logs.push_back(std::log(ratio));
-  if (logs.size() < kPairsForARatio) return false;
-  const auto n = static_cast<double>(logs.size());
-  const double mean = std::accumulate(logs.begin(), logs.end(), 0.0) / n;
-  double squares = 0;
-  for (const double log : logs) squares += (log - mean) * (log - mean);
-  const double error = std::sqrt(squares / (n - 1) / n);
-  return mean + StudentTQuantile(kOneSided, n - 1) * error < 0;
+  const std::vector<double> ratios = OfBlocks(RatiosByBlock(ours.reached, other.reached));
+  return ratios.size() >= kPairsForARatio && LogInterval(ratios, 1 - 2 * kNoChance)->high < 1;
 }
 
 UntilThere Divided(const UntilThere& seconds, const UntilThere& epochs) {
@@ -125,11 +115,6 @@ UntilThere Divided(const UntilThere& seconds, const UntilThere& epochs) {
 
 std::string ReachedText(const std::map<int, TargetRun>& runs, const UntilThere& epochs) {
   return fmt::format("{} of {}", epochs.reached.size(), runs.size());
-}
-
-json GroupedJson(const std::vector<std::string>& columns, const json& groups,
-                 const std::vector<std::string>& notes) {
-  return {{"columns", columns}, {"groups", groups}, {"notes", notes}};
 }
 
 json BlocksJson(const std::map<int, double>& values) {
@@ -152,45 +137,45 @@ class Targets {
   }
 
   json Found() const {
-    json groups = json::array(), elsewhere = json::array(), rows = json::array();
+    json rows = json::array();
+    GroupedTable here, there;
     for (const auto& [setting, cells] : Settings()) {
+      const auto reference = ReferenceOf(cells);
       for (const double target : TargetsOf(cells)) {
-        Rows here, there;
+        Rows measured, modelled;
         for (const std::size_t i : cells) {
-          const auto reference = ReferenceOf(cells);
-          here.push_back(RowOf(i, reference, target, rows));
-          for (auto& row : ModelledRows(i, reference, target)) there.push_back(std::move(row));
+          measured.push_back(RowOf(i, reference, target, rows));
+          for (auto& row : ModelledRows(i, reference, target)) modelled.push_back(std::move(row));
         }
-        const std::string heading =
-            fmt::format("{}{} {:g}", setting.empty() ? "" : setting + ", ", "target", target);
-        groups.push_back({heading, here});
-        if (!there.empty()) elsewhere.push_back({heading, there});
+        const std::string heading = fmt::format("{}, target {:g}", setting, target);
+        here.groups.emplace_back(heading, std::move(measured));
+        if (!modelled.empty()) there.groups.emplace_back(heading, std::move(modelled));
       }
     }
     json tables = json::array();
     const std::string over = " / " + reference_;
-    if (!groups.empty()) {
-      tables.push_back(GroupedJson(
-          {"method", "reached", "epochs", "seconds", "epochs" + over, "seconds an epoch" + over,
-           "time" + over, "final metric"},
-          groups,
-          {"The first evaluation at or past the target counts" + Resolution() +
-               "; from five runs on the mean without the least and the greatest, below the median; "
-               "in brackets the range.",
-           fmt::format(
-               "Ratios are geometric means over runs of one seed, from {} pairs on; of runs "
-               "that never came to the target a bound, until their end.",
-               kPairsForARatio),
-           "*: significantly fewer epochs than " + reference_ +
-               "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."}));
+    if (!here.groups.empty()) {
+      here.columns = {"method",      "reached",       "epochs",
+                      "seconds",     "epochs" + over, "seconds an epoch" + over,
+                      "time" + over, "final metric"};
+      here.notes = {
+          "The first evaluation at or past the target counts" + Resolution() +
+              "; from five runs on the mean without the least and the greatest, below the median; "
+              "in brackets the range.",
+          fmt::format("Ratios are geometric means over runs of one seed, from {} pairs on; of runs "
+                      "that never came to the target a bound, until their end.",
+                      kPairsForARatio),
+          "*: significantly fewer epochs than " + reference_ +
+              "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."};
+      tables.push_back(ToJson(here));
     }
-    if (!elsewhere.empty()) {
-      tables.push_back(GroupedJson(
-          {"method", "cluster", "seconds an epoch (modelled)", "seconds to target (modelled)",
-           "time" + over + " (modelled)"},
-          elsewhere,
-          {"Epochs are those that runs here needed; step times are modelled, nothing was timed "
-           "there."}));
+    if (!there.groups.empty()) {
+      there.columns = {"method", "cluster", "seconds an epoch (modelled)",
+                       "seconds to target (modelled)", "time" + over + " (modelled)"};
+      there.notes = {
+          "Epochs are those that runs here needed; step times are modelled, nothing was timed "
+          "there."};
+      tables.push_back(ToJson(there));
     }
     return {{"reference", reference_}, {"rows", rows}, {"tables", tables}};
   }

@@ -40,7 +40,7 @@ Estimate MedianEstimate(std::span<const double> values) {
   return estimate;
 }
 
-std::optional<Interval> LogInterval(std::span<const double> values) {
+std::optional<Interval> LogInterval(std::span<const double> values, double confidence) {
   if (values.empty()) return std::nullopt;
   const auto n = static_cast<double>(values.size());
   const double unit = values.front();  // so that equal values, say counts, come out as they are
@@ -56,7 +56,7 @@ std::optional<Interval> LogInterval(std::span<const double> values) {
   for (const double value : values) {
     variance += std::pow(std::log(value / unit) - mean, 2) / (n - 1);
   }
-  const double half = StudentTQuantile(0.5 + kConfidence / 2, n - 1) * std::sqrt(variance / n);
+  const double half = StudentTQuantile(0.5 + confidence / 2, n - 1) * std::sqrt(variance / n);
   interval.low = unit * std::exp(mean - half);
   interval.high = unit * std::exp(mean + half);
   return interval;

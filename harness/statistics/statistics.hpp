@@ -49,7 +49,9 @@ struct Interval {
 };
 
 // Geometric mean with the t interval of the logarithms; none for an empty span or a value <= 0.
-std::optional<Interval> LogInterval(std::span<const double> values);
+// One end of the interval of confidence 1 - 2 p is the limit of a one-sided test at p.
+std::optional<Interval> LogInterval(std::span<const double> values,
+                                    double confidence = kConfidence);
 
 // Mean with its t interval; none for an empty span.
 std::optional<Interval> MeanInterval(std::span<const double> values);

@@ -41,6 +41,10 @@ nlohmann::json ToJson(const Table& table) {
           {"notes", table.notes}};
 }
 
+nlohmann::json ToJson(const GroupedTable& table) {
+  return {{"columns", table.columns}, {"groups", table.groups}, {"notes", table.notes}};
+}
+
 namespace {
 
 // Characters, not bytes: columns line up in a terminal.

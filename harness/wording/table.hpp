@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace sparfuse::harness {
@@ -32,6 +33,15 @@ struct Table {
 };
 
 nlohmann::json ToJson(const Table& table);  // for spec.json and --json
+
+// Numbers beside a figure: rows in groups, each with a heading.
+struct GroupedTable {
+  std::vector<std::string> columns = {};
+  std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> groups = {};
+  std::vector<std::string> notes = {};
+};
+
+nlohmann::json ToJson(const GroupedTable& table);  // for spec.json
 
 // kText: columns side by side, for a terminal. kAligned: Markdown without the title, whose numbers
 // stand to the right. kLatex: rules of the package booktabs.

@@ -1,6 +1,7 @@
 // Implements a communicator over the connections of a TcpSession.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,17 +21,17 @@ constexpr int kSplitTag = 1 << 15;  // above those of callers
 class TcpRequest final : public Request {
  public:
   // `traffic` of a receive that is counted, or null.
-  TcpRequest(TcpSession& session, TcpOperationPointer operation, Traffic* traffic)
-      : session_(session), operation_(std::move(operation)), traffic_(traffic) {}
+  TcpRequest(std::shared_ptr<TcpSession> session, TcpOperationPointer operation, Traffic* traffic)
+      : session_(std::move(session)), operation_(std::move(operation)), traffic_(traffic) {}
   ~TcpRequest() override {
-    if (!operation_->done) session_.Abandon(*operation_);
+    if (!operation_->done) session_->Abandon(*operation_);
   }
 
   bool Test() override {
     if (complete_) return true;
-    if (!operation_->done) session_.Progress();
+    if (!operation_->done) session_->Progress();
     if (!operation_->done) {
-      const int lost = session_.LostFor(peer());
+      const int lost = session_->LostFor(peer());
       if (lost >= 0) SPARFUSE_THROW(kComm, "rank " + std::to_string(lost) + " is lost");
       return false;
     }
@@ -50,7 +51,8 @@ class TcpRequest final : public Request {
   int peer() const noexcept override { return operation_->peer; }
 
  private:
-  TcpSession& session_;
+  // Its own share: a receive that is given up may outlive the communicator.
+  std::shared_ptr<TcpSession> session_;
   TcpOperationPointer operation_;
   Traffic* traffic_;
   bool complete_ = false;
@@ -109,12 +111,12 @@ class TcpCommunicator final : public GroupCommunicator {
  private:
   std::unique_ptr<Request> StartSend(int destination, int tag, std::span<const std::byte> data) {
     return std::make_unique<TcpRequest>(
-        *session_, session_->Send(WorldRank(destination), id_, tag, data), nullptr);
+        session_, session_->Send(WorldRank(destination), id_, tag, data), nullptr);
   }
   std::unique_ptr<Request> StartReceive(int source, int tag, std::span<std::byte> buffer,
                                         Traffic* traffic) {
     return std::make_unique<TcpRequest>(
-        *session_, session_->Receive(WorldRank(source), id_, tag, buffer), traffic);
+        session_, session_->Receive(WorldRank(source), id_, tag, buffer), traffic);
   }
 
   std::shared_ptr<TcpSession> session_;  // shared with the communicators split from this one

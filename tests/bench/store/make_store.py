@@ -26,7 +26,7 @@ LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dens
               *(("recipe", key) for key in (
                   "learning_rate_per_worker", "warmup_from", "warmup_epochs", "warmup_fraction", "epochs",
                   "boundaries", "decay_factor", "patience", "schedule_span", "no_decay", "clip_norm", "clip",
-                  "remainder", "initial_values", "attention_dropout", "augmentation", "metric_form")))
+                  "remainder", "initial_values", "attention_dropout", "augmentation", "metric_form", "state")))
 
 EXPERIMENT = """id = "large"
 [defaults]

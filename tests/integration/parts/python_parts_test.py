@@ -85,7 +85,7 @@ LIVE = """
 id = "t"
 [defaults]
 mode = "measured"
-workload = "digits-mlp"
+workload = "digits-resnet"
 workers = 2
 batch_per_worker = 4
 warmup_steps = 1

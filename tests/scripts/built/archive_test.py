@@ -16,7 +16,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUILD = None
 NAMESPACE = ["unshare", "--mount", "--map-root-user"]
 # Of this machine's own, what no other program of a test needs.
