@@ -22,6 +22,7 @@
 #include "baselines/zen/zen.hpp"
 #include "core/adtopk/planner.hpp"
 #include "core/base/outside_parts.hpp"
+#include "core/localsteps/strategies.hpp"
 #include "core/safusion/naive_strategy.hpp"
 #include "core/safusion/planner.hpp"
 #include "core/ssfusion/planner.hpp"
@@ -47,6 +48,8 @@ const Descriptor& Find(std::span<const Descriptor> table, std::string_view kind,
 std::span<const StrategyDescriptor> Strategies() {
   static const std::vector<StrategyDescriptor> kTable = [] {
     std::vector<StrategyDescriptor> table(CoreStrategies().begin(), CoreStrategies().end());
+    table.push_back(kLocalSteps);
+    table.push_back(kSparseLocalSteps);
     table.push_back(kSafusionNaive);
     table.push_back(baselines::kHorovodCycle);
     table.push_back(baselines::kEspressoPaths);

@@ -2,8 +2,7 @@
 // what each rank has of shard j goes to rank j, which adds it up and sends the sum to all.
 //
 // Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
-// model
-//              training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
+//              model training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
 // Deviations:  the sum is encoded a second time and gathered, and all ranks, the one that made it
 //              too, go on with what its codes say. What rounding takes is lost.
 #include "core/collective/block_allreduce.hpp"

@@ -8,7 +8,6 @@
 
 #include "core/collective/algorithms.hpp"
 #include "core/engine/unit_strategy.hpp"
-#include "core/localsteps/sparse_local_steps.hpp"
 
 namespace sparfuse {
 
@@ -169,8 +168,6 @@ std::span<const StrategyDescriptor> CoreStrategies() {
        true},
       kNodeShards,
       kOwnedParts,
-      kLocalSteps,
-      kSparseLocalSteps,
   };
   return kStrategies;
 }

@@ -22,7 +22,7 @@ void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
   });
 }
 
-struct Elements {
+struct StepArrays {
   const float* sum;
   float* anchor;
   float* outer;          // null without state
@@ -35,7 +35,7 @@ float Mixed(const LocalSteps& steps, float anchor, float own) {
   return steps.mix == 1 ? own : anchor + steps.mix * (own - anchor);
 }
 
-void StepElement(const LocalSteps& steps, float average, std::size_t i, const Elements& of) {
+void StepElement(const LocalSteps& steps, float average, std::size_t i, const StepArrays& of) {
   float& a = of.anchor[i];
   switch (steps.outer) {
     case OuterRule::kAverage:
@@ -127,9 +127,9 @@ bool Anchors::Pack(std::size_t tensor, PackSource source, std::span<float> to, T
 void Anchors::Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool) {
   assert(sum.size() == range.size());
   ForTensors(range, [&](float* parameters, std::size_t begin, std::size_t count) {
-    const Elements of{sum.data() + (begin - range.begin), anchor_.data() + begin,
-                      outer_.size() > 0 ? outer_.data() + begin : nullptr,
-                      elastic_.size() > 0 ? elastic_.data() + begin : nullptr, parameters};
+    const StepArrays of{sum.data() + (begin - range.begin), anchor_.data() + begin,
+                        outer_.size() > 0 ? outer_.data() + begin : nullptr,
+                        elastic_.size() > 0 ? elastic_.data() + begin : nullptr, parameters};
     const float factor = steps_.outer == OuterRule::kElastic ? 1.0f : scale;
     ForChunks(count, pool, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i) StepElement(steps_, of.sum[i] * factor, i, of);

@@ -12,8 +12,6 @@
 
 namespace sparfuse {
 
-struct StrategyDescriptor;  // core/engine/engine.hpp
-
 // What becomes of the anchor a and the parameters w of a rank when D, the average over ranks of the
 // pseudo-gradients a - w, has come; b is the outer state:
 //
@@ -74,8 +72,5 @@ class FragmentDates {
   std::uint64_t fragments_;
   std::uint64_t period_;
 };
-
-// The strategy "local-steps", dense.
-extern const StrategyDescriptor kLocalSteps;
 
 }  // namespace sparfuse

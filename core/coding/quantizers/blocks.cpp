@@ -1,8 +1,7 @@
 // Quantizes in blocks that share a scale (block_codes.hpp): int8-blocks, int4-blocks, fp8-blocks.
 //
 // Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
-// model
-//              training", 2023, section 3 (blocks of integers); P. Micikevicius et al., "FP8
+//              model training", 2023, section 3 (blocks of integers); P. Micikevicius et al., "FP8
 //              formats for deep learning", 2022 (E4M3).
 // Deviations:  none known of the codes. Scales are float32 and symmetric.
 #include "core/coding/quantizers/blocks.hpp"

@@ -1,0 +1,183 @@
+#include "core/localsteps/strategies.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sparfuse {
+namespace {
+
+// Takes each rank's own gradients, and sends and receives fragments behind the update.
+class LocalStepsStrategy final : public Strategy {
+ public:
+  explicit LocalStepsStrategy(const LocalSteps& steps) : steps_(steps) {}
+
+  void StepBegin(Engine& engine) override {
+    if (dates_ && plan_ == engine.plan()) return;
+    plan_ = engine.plan();
+    units_.clear();
+    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+      const std::size_t date = plan_.units[u].date;
+      if (units_.size() <= date) units_.resize(date + 1);
+      units_[date].push_back(u);
+    }
+    dates_.emplace(steps_, units_.size());
+  }
+
+  void GradientReady(Engine&, std::size_t) override {}
+
+  void BackwardEnd(Engine& engine) override {
+    engine.Apply({.own = Range{0, engine.layout().numel()}});
+  }
+
+  // A fragment that is sent comes first: its difference is from the anchor before the one that is
+  // received moves it.
+  void Updated(Engine& engine) override {
+    const std::uint64_t step = engine.step() + 1;
+    std::vector<Handle> packed;
+    std::vector<Handle> under_way = std::exchange(sent_, {});
+    const auto sent = dates_->SentAt(step);
+    if (sent) packed = Send(engine, *sent, under_way);
+    if (steps_.delay == 0) {
+      if (sent) Receive(engine, std::exchange(sent_, {}), {});
+    } else if (dates_->ReceivedAt(step)) {
+      Receive(engine, under_way, packed);
+    } else if (dates_->RestartsAt(step)) {
+      engine.Apply({.own = Range{0, engine.layout().numel()},
+                    .to = ApplyTo::kAnchor,
+                    .order = {.after = packed}});
+    } else if (!sent) {
+      sent_ = std::move(under_way);
+    }
+  }
+
+  void Finish(Engine& engine) override { Receive(engine, std::exchange(sent_, {}), {}); }
+
+ private:
+  // Each fragment is sent from the memory of the one before, which must have been received.
+  std::vector<Handle> Send(Engine& engine, std::size_t fragment,
+                           const std::vector<Handle>& under_way) {
+    std::vector<Handle> all;
+    const PackSource source = steps_.outer == OuterRule::kAverage   ? PackSource::kParameters
+                              : steps_.outer == OuterRule::kElastic ? PackSource::kElastic
+                                                                    : PackSource::kDifference;
+    for (const std::size_t u : units_[fragment]) {
+      const Unit& unit = plan_.units[u];
+      std::vector<Handle> packed;
+      DenseSum sum;
+      SparseSum selected;
+      for (std::size_t t = unit.first; t < unit.last; ++t) {
+        const TensorEntry& tensor = engine.layout().tensor(t);
+        if (tensor.numel == 0) continue;
+        const Handle pack =
+            engine.Pack({.tensor = t, .source = source, .order = {.after = under_way}});
+        all.push_back(pack);
+        if (unit.sparsified == Sparsified::kNever || tensor.dense) {
+          packed.push_back(pack);
+          sum.ranges.push_back(tensor.range());
+          continue;
+        }
+        selected.selections.push_back(
+            engine.Sparsify({.range = tensor.range(),
+                             .density = plan_.TensorOf(engine.layout(), t).density,
+                             .order = {.after = {pack}}}));
+        all.push_back(selected.selections.back());
+      }
+      const bool background = steps_.delay > 0;
+      ExchangeRequest exchange{.pattern = {},
+                               .channel = background ? Channel::kBackground : Channel::kData,
+                               .label = "fragment " + std::to_string(fragment) + ", unit " +
+                                        std::to_string(u) + " of step " +
+                                        std::to_string(engine.step() + 1),
+                               .background = background};
+      if (!sum.ranges.empty()) {
+        std::ranges::sort(sum.ranges, {}, &Range::begin);
+        exchange.pattern = std::move(sum);
+        exchange.order.after = std::move(packed);
+        sent_.push_back(engine.Exchange(exchange));
+      }
+      if (!selected.selections.empty()) {
+        exchange.pattern = std::move(selected);
+        exchange.order.after.clear();
+        sent_.push_back(engine.Exchange(std::move(exchange)));
+      }
+    }
+    return all;
+  }
+
+  static void Receive(Engine& engine, const std::vector<Handle>& exchanges,
+                      const std::vector<Handle>& after) {
+    for (const Handle exchange : exchanges) {
+      engine.Apply({.exchange = exchange, .to = ApplyTo::kAnchor, .order = {.after = after}});
+    }
+  }
+
+  LocalSteps steps_;
+  Plan plan_;                                    // that the units were made for
+  std::vector<std::vector<std::size_t>> units_;  // [fragments] of the plan
+  std::optional<FragmentDates> dates_;
+  std::vector<Handle> sent_;  // exchanges that have not been received
+};
+
+std::vector<OptionSpec> LocalStepsOptions() {
+  return {
+      WholeOption("every", 32, 1, 1e6, "steps of a window: H"),
+      WholeOption("delay", 0, 0, 1e6,
+                  "steps from the send of a fragment to its receipt, in which its exchange goes on "
+                  "beside training; below every / fragments, or with one fragment `every`"),
+      NumberOption("mix", 0.0, 0, 1,
+                   "weight of the rank's own parameters when the anchor is received: 0 takes the "
+                   "anchor, 1 ignores it"),
+      ChoiceOption("outer", "average", {"average", "sgd", "momentum", "nesterov", "elastic"},
+                   "what moves the anchor: the average of parameters, an optimizer of the average "
+                   "of differences, or an elastic force"),
+      NumberOption("outer_rate", 1.0, 0, 1e3,
+                   "learning rate of the outer optimizer; of elastic the strength of the force, at "
+                   "most 1 / workers"),
+      NumberOption("outer_momentum", 0.0, 0, 1, "momentum of the outer optimizer"),
+      ChoiceOption("first", "short", {"short", "long"},
+                   "the first window of a fragment: until its first date, or that and a window "
+                   "more")};
+}
+
+std::unique_ptr<Strategy> Make(const Options& options) {
+  return std::make_unique<LocalStepsStrategy>(LocalStepsOf(options));
+}
+
+}  // namespace
+
+const StrategyDescriptor kLocalSteps = {
+    .name = "local-steps",
+    .summary =
+        "ranks train by themselves for a window of steps; then fragments of their "
+        "parameters, or what these have moved by, are averaged",
+    .source =
+        "Stich, ICLR 2019; Douillard et al., DiLoCo, arXiv 2311.08105, and Streaming DiLoCo, "
+        "arXiv 2501.18512",
+    .revision = 1,
+    .deviations =
+        "A rank that is lost is an error; there is no quorum. Exchanges beside training are "
+        "received at a step that is set, not when they have come.",
+    .sparsified = Sparsified::kNever,
+    .options = LocalStepsOptions(),
+    .make = Make,
+    .dense_units = true,
+    .local_steps = LocalStepsOf};
+
+const StrategyDescriptor kSparseLocalSteps = {
+    .name = "sparse-local-steps",
+    .summary = "as local-steps, of what selections keep of the differences of each tensor",
+    .source = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
+    .revision = 1,
+    .deviations = "As local-steps'.",
+    .sparsified = Sparsified::kAhead,
+    .options = LocalStepsOptions(),
+    .make = Make,
+    .dense_units = true,
+    .local_steps = LocalStepsOf};
+
+}  // namespace sparfuse

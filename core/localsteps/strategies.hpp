@@ -1,0 +1,13 @@
+// Declares the strategies of methods that synchronise once in a window of steps.
+#pragma once
+
+#include "core/engine/engine.hpp"
+
+namespace sparfuse {
+
+// "local-steps", dense.
+extern const StrategyDescriptor kLocalSteps;
+// "sparse-local-steps", which selects from differences tensor by tensor.
+extern const StrategyDescriptor kSparseLocalSteps;
+
+}  // namespace sparfuse
