@@ -224,7 +224,10 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
                    "the collective \"" + std::string(collective.name) +
                        "\" chooses by itself what it sends of gradients: expected another one "
                        "with local steps");
-  for (const char* key : {"dense_fallback", "dense_warmup_steps"}) {
+  SPARFUSE_REQUIRE(made.feedback.warmup_epochs == 0,
+                   "warmup_epochs = " + std::to_string(made.feedback.warmup_epochs) +
+                       " with local steps, whose windows are of one density: expected 0");
+  for (const char* key : {"dense_fallback", "dense_warmup_steps", "replan_every"}) {
     SPARFUSE_REQUIRE(made.sending.at(key) == FallbackOf(key),
                      std::string(key) + " = " + ToString(made.sending.at(key)) +
                          " with local steps, which send no gradients: expected " +

@@ -22,7 +22,7 @@ std::string Quoted(std::string_view text) {
 std::string_view SpanKindName(SpanKind kind) {
   static constexpr std::string_view kNames[] = {"forward",  "backward",  "pack",       "sparsify",
                                                 "exchange", "negotiate", "decompress", "update",
-                                                "wait",     "wait"};
+                                                "wait",     "wait",      "outer"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -19,7 +19,8 @@ enum class SpanKind : std::uint8_t {
   kDecompress,
   kUpdate,
   kExposed,  // the compute lane waits for communication
-  kAlign     // the method waits for other ranks
+  kAlign,    // the method waits for other ranks
+  kOuter     // with local steps: what is sent of parameters is packed, the outer rule applied
 };
 // kExposed and kAlign are both "wait": the lane tells them apart.
 std::string_view SpanKindName(SpanKind kind);
@@ -62,6 +63,7 @@ struct StepRecord {
   double exposed_communication_seconds = 0;
   double decompress_seconds = 0;
   double update_seconds = 0;
+  double outer_seconds = 0;  // of kOuter on the compute lane
   double align_wait_seconds = 0;
   std::uint64_t payload_bytes = 0;
   std::uint64_t sent_bytes = 0;

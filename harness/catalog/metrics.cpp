@@ -15,12 +15,21 @@ std::span<const Metric> Metrics() {
        "time in which the rank waits for exchanges, median of the slowest rank"},
       {"decompress_seconds", "s", "adding up what arrived, median of the slowest rank"},
       {"update_seconds", "s", "update of the parameters, median of the slowest rank"},
+      {"outer_seconds", "s",
+       "with local steps: packing of what is sent of parameters, and the outer rule; mean over a "
+       "window's steps, median of the slowest rank"},
       {"other_seconds", "s", "rest of the step, median of the slowest rank"},
       {"align_wait_seconds", "s",
        "waiting that belongs to the method, as for other ranks to close a buffer; median of the "
        "slowest rank"},
+      {"window_seconds", "s",
+       "with local steps: from one window's end to the next, median of the slowest rank; "
+       "step_seconds is its part of a step"},
+      {"compute_utilisation", "",
+       "forward, backward and update over the step time, median of the slowest rank"},
       {"payload_bytes", "B", "bytes that a rank contributes to exchanges, mean per step and rank"},
       {"sent_bytes", "B", "bytes that a rank sends, forwards included, mean per step and rank"},
+      {"window_bytes", "B", "with local steps: bytes that a rank sends in a window, mean"},
       {"sent_over_payload", "", "sent_bytes over payload_bytes"},
       {"received_bytes", "B", "bytes that a rank receives, mean per step and rank"},
       {"messages_sent", "messages", "messages that a rank sends, mean per step and rank"},
@@ -39,6 +48,15 @@ std::span<const Metric> Metrics() {
        "nothing "
        "was sent, over the steps in which mass is checked"},
       {"exchanges", "exchanges", "exchanges of a step"},
+      {"replica_divergence", "",
+       "with local steps: root mean square distance of ranks' parameters from their average over "
+       "the norm of that, before the last exchange of the first windows, mean"},
+      {"anchor_distance", "", "the same from the anchor, over the norm of the anchor"},
+      {"method_memory_bytes", "B",
+       "with local steps: what a rank keeps beside the workload, the anchor, the outer state and "
+       "what is sent"},
+      {"unsynchronised_steps", "steps",
+       "with local steps: the last steps of the trial, behind its last date"},
       {"loader_wait_seconds", "s",
        "that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"python_seconds", "s",
@@ -67,7 +85,8 @@ std::span<const std::string> MetricNames() {
 }
 
 bool IsTimed(const std::string& metric) {
-  return metric == "throughput" || metric.find("seconds") != std::string::npos;
+  return metric == "throughput" || metric == "compute_utilisation" ||
+         metric.find("seconds") != std::string::npos;
 }
 
 }  // namespace sparfuse::harness

@@ -275,17 +275,28 @@ void Resolver::Place() {
   }
 }
 
+namespace {
+
+// Whole windows, of which the first, from the initial parameters, is not like the others.
+int InWindows(int steps, const MethodChoice& method) {
+  if (!method.has_local_steps()) return steps;
+  const int every = method.window_steps();
+  return every * std::max(1, (steps + every - 1) / every);
+}
+
+}  // namespace
+
 void Resolver::Length() {
   if (config_.kind == TrialKind::kThroughput) {
-    for (const char* key : {"evaluate_every", "target"}) {
+    for (const char* key : {"evaluate_every", "target", "evaluate"}) {
       if (!Has(key)) continue;
       Fail({key},
            fmt::format("{} = {} in kind throughput: expected it with kind = \"convergence\" only",
                        key, Shown(given_.at(key).value)));
     }
     const int dense = config_.modelled() ? 0 : DenseWarmupSteps(config_);
-    config_.warmup_steps = Given("warmup_steps", 5 + dense);
-    config_.steps = Given("steps", 15);
+    config_.warmup_steps = InWindows(Given("warmup_steps", 5 + dense), config_.method_options);
+    config_.steps = InWindows(Given("steps", 15), config_.method_options);
     if (dense > 0 && config_.warmup_steps < dense + kVerifiedSteps) {
       Fail({"warmup_steps", "method_options", "method"},
            fmt::format("warmup_steps = {} with dense_warmup_steps = {}: steps that are sent "
@@ -323,6 +334,14 @@ void Resolver::Length() {
   config_.evaluate_every = Given(
       "evaluate_every", epochs > 0 ? static_cast<int>(epoch) : std::max(1, target_steps / 20));
   if (const double target = Given("target", workload_->target); target > 0) config_.target = target;
+  if (config_.method_options.has_local_steps()) {
+    config_.evaluate = Given<std::string>("evaluate", "anchor");
+  } else if (Has("evaluate")) {
+    Fail({"evaluate"},
+         fmt::format("evaluate = {} with method {}, whose ranks have equal parameters: expected a "
+                     "method with local steps",
+                     Shown(given_.at("evaluate").value), config_.method));
+  }
 }
 
 namespace {

@@ -44,20 +44,13 @@ void Resolver::Method() {
   config_.method_options = At({"method_options", "method"}, [&] {
     return ResolveMethodOptions(source_.catalog, method, options);
   });
-  if (FindStrategy(config_.method_options.strategy).local_steps != nullptr) {
-    Fail({"method"},
-         fmt::format(
-             "{} synchronises once in a window of steps, and trials take all steps as alike; "
-             "expected a method that synchronises in every step, or sparfuse.Method of the "
-             "Python module, which has local_step",
-             config_.method));
-  }
   // A dense method has one cell however many densities an axis lists.
   if (!method.dense()) Sparsity(method);
   if (method.sends_payloads()) FeedbackOf(method);
   At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
   At({"sparsifier_options", "sparsifier"}, [&] { return CheckSparsifierOptions(config_), 0; });
   CheckCollective();
+  CheckLocalSteps();
   TensorsTreatedApart(method);
   At({"dense_tensors", "no_feedback_tensors"}, [&] { return CheckTensorNames(config_), 0; });
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
@@ -114,6 +107,15 @@ void Resolver::CheckCollective() const {
   At({"workers", "ranks_per_node", "method"}, [&] {
     return CheckTopology(Compose(config_), {config_.workers, config_.ranks_per_node}), 0;
   });
+}
+
+void Resolver::CheckLocalSteps() const {
+  if (!config_.method_options.has_local_steps() || config_.device == Place::kCpu) return;
+  Fail(
+      {"device", "method"},
+      fmt::format("device = \"cuda\" with method {}: anchors lie in host memory, parameters on the "
+                  "card; expected device \"cpu\"",
+                  config_.method));
 }
 
 bool Resolver::HasTransport(const CollectiveDescriptor& collective) const {

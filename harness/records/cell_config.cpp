@@ -417,6 +417,17 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .meaning = "kind convergence only: training stops when the metric reaches it",
            .cell = {.launch = true, .telling = 26}})
           .If(IsCell),
+      Key<&C::evaluate>(
+          {.name = "evaluate",
+           .choices = {"anchor", "average", "own"},
+           .fallback = "\"anchor\"",
+           .meaning = "kind convergence, methods with local steps: what is evaluated: the anchor, "
+                      "the average of the ranks' parameters, or rank 0's own",
+           .leaves = Leaves::kOption,
+           .later = true,
+           .empty_is_null = true,
+           .cell = {.telling = 32, .column = "evaluated"}})
+          .If(IsCell),
       Key<&C::deadline_seconds>({.name = "deadline_seconds",
                                  .range = {0.001, 86400},
                                  .unit = "seconds",
@@ -518,6 +529,34 @@ bool IsBesideCell(const std::string& key) {
 std::optional<std::string> MethodChoice::quantizer() const {
   const std::string& name = StringOption(sending, "payload_dense");
   return name == "indexed" ? std::nullopt : std::optional(name);
+}
+
+namespace {
+
+// Of strategies with local steps, the only ones with such options.
+std::optional<std::int64_t> StepsOf(const MethodChoice& choice, const char* option) {
+  const auto found = choice.strategy_options.find(option);
+  if (found == choice.strategy_options.end()) return std::nullopt;
+  return std::get<std::int64_t>(found->second);
+}
+
+}  // namespace
+
+int MethodChoice::window_steps() const {
+  return static_cast<int>(StepsOf(*this, "every").value_or(1));
+}
+
+bool MethodChoice::has_local_steps() const { return StepsOf(*this, "every").has_value(); }
+
+bool MethodChoice::exchanges_beside_steps() const {
+  return StepsOf(*this, "delay").value_or(0) > 0;
+}
+
+int WindowSteps(const json& config) {
+  static const json::json_pointer kEvery("/method_options/strategy_options/every");
+  if (!config.is_object() || !config.contains(kEvery)) return 1;
+  const json& every = config.at(kEvery);
+  return every.is_number_integer() ? std::clamp(every.get<int>(), 1, 1'000'000) : 1;
 }
 
 json ToJson(const std::optional<LinkShape>& link) { return link ? WriteRecord(*link) : json(); }

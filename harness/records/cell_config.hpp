@@ -61,6 +61,10 @@ struct MethodChoice {
 
   // What dense tensors are encoded with; nothing where they are sent as they are.
   std::optional<std::string> quantizer() const;
+  // Of a window, at whose end ranks have synchronised; 1 but for methods with local steps.
+  int window_steps() const;
+  bool has_local_steps() const;
+  bool exchanges_beside_steps() const;  // which another trial's turn would hide
   bool operator==(const MethodChoice&) const = default;
 };
 
@@ -93,8 +97,10 @@ struct CellConfig {
   Options feedback_options;
   DenseTensors dense_tensors;
   std::vector<std::string> no_feedback_tensors;
-  std::optional<int> evaluate_every;     // kind convergence
-  std::optional<double> target;          // kind convergence
+  std::optional<int> evaluate_every;  // kind convergence
+  std::optional<double> target;       // kind convergence
+  // Kind convergence, with local steps: of what. "anchor", "average" or "own"; else "".
+  std::string evaluate;
   std::string cluster;                   // mode modelled; else ""
   std::map<std::string, double> inputs;  // factors that are not 1
 
@@ -139,6 +145,9 @@ TrialConfig TrialConfigOf(const nlohmann::json& json, std::string_view whole = "
 // same cells: all of them are then stale. A key that is added needs no new schema: it is `later` in
 // the table. Keys that are removed, or whose meaning changes, do.
 inline constexpr int kConfigSchema = 2;
+
+// The same of a configuration as it is stored: 1 where it does not say.
+int WindowSteps(const nlohmann::json& config);
 
 // The identity of a cell: the hash of its schema and configuration.
 std::string ConfigHash(const CellConfig& config);

@@ -28,6 +28,7 @@ constexpr std::array kDurations = {
     Duration{"exposed_communication_seconds", &StepRecord::exposed_communication_seconds},
     Duration{"decompress_seconds", &StepRecord::decompress_seconds},
     Duration{"update_seconds", &StepRecord::update_seconds},
+    Duration{"outer_seconds", &StepRecord::outer_seconds},
     Duration{"align_wait_seconds", &StepRecord::align_wait_seconds},
 };
 
@@ -50,15 +51,70 @@ constexpr std::array kCounters = {
 
 double AccountedSeconds(const StepRecord& record) {
   return record.forward_seconds + record.backward_seconds + record.sparsify_seconds +
-         record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds;
+         record.exposed_communication_seconds + record.decompress_seconds + record.update_seconds +
+         record.outer_seconds;
 }
 
-// What the busiest rank of a step has served over what the average rank has; 0 where none has.
-double ServedImbalance(const StepLog& log, std::size_t step) {
+// Methods with an outer optimizer have it.
+bool IsThere(const Duration& duration, const StepLog& log) {
+  if (duration.member != &StepRecord::outer_seconds) return true;
+  return std::ranges::any_of(log, [](const auto& rank) {
+    return std::ranges::any_of(
+        rank, [](const LoggedStep& step) { return step.record.outer_seconds > 0; });
+  });
+}
+
+// Measured steps of every rank that a synchronisation ends: [begin, end).
+struct Window {
+  std::size_t begin = 0, end = 0;
+  std::size_t size() const { return end - begin; }
+};
+
+// The whole ones, or all where none is: a trial may end before its first window does.
+std::vector<Window> MeasuredWindows(const std::vector<LoggedStep>& steps, int every) {
+  std::vector<Window> windows;
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    if (!steps[s].measured) continue;
+    const bool goes_on = every > 1 && !windows.empty() && windows.back().end == s &&
+                         steps[s].step % every != 0 && steps[s].round == steps[s - 1].round;
+    if (!goes_on) windows.push_back({s, s});
+    windows.back().end = s + 1;
+  }
+  const auto is_whole = [every](const Window& window) {
+    return window.size() == static_cast<std::size_t>(every);
+  };
+  if (std::ranges::any_of(windows, is_whole)) std::erase_if(windows, std::not_fn(is_whole));
+  return windows;
+}
+
+// The durations of a window's mean step.
+StepRecord MeanStep(const std::vector<LoggedStep>& steps, const Window& window) {
+  StepRecord mean;
+  for (const Duration& duration : kDurations) {
+    double sum = 0;
+    for (std::size_t s = window.begin; s < window.end; ++s) sum += steps[s].record.*duration.member;
+    mean.*duration.member = sum / static_cast<double>(window.size());
+  }
+  return mean;
+}
+
+StepRecord MeanStepOfSlowest(const StepLog& log, const Window& window) {
+  StepRecord slowest = MeanStep(log.front(), window);
+  for (const auto& rank : log) {
+    const StepRecord mean = MeanStep(rank, window);
+    if (mean.step_seconds > slowest.step_seconds) slowest = mean;
+  }
+  return slowest;
+}
+
+// What the busiest rank of a window has served over what the average rank has; 0 where none has.
+double ServedImbalance(const StepLog& log, const Window& window) {
   double most = 0;
   double all = 0;
   for (const auto& rank : log) {
-    const auto served = static_cast<double>(rank[step].record.served);
+    double served = 0;
+    for (std::size_t s = window.begin; s < window.end; ++s)
+      served += static_cast<double>(rank[s].record.served);
     most = std::max(most, served);
     all += served;
   }
@@ -111,36 +167,35 @@ void WriteTrace(const std::filesystem::path& directory, const TracedStep& traced
 }  // namespace
 
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
-  std::vector<const LoggedStep*> slowest;  // of each measured step
+  std::vector<StepRecord> slowest;  // of each measured window
   double measured = 0;
   double loss = 0;
   double residual_norm = 0;
   double imbalance = 0;
   double loader_wait = 0;
   std::array<double, kCounters.size()> sums{};
-  for (std::size_t s = 0; s < log.front().size(); ++s) {
-    if (!log.front()[s].measured) continue;
-    const LoggedStep* slow = &log.front()[s];
-    double longest_wait = 0;
-    for (const auto& rank : log) {
-      if (rank[s].record.step_seconds > slow->record.step_seconds) slow = &rank[s];
-      for (std::size_t c = 0; c < kCounters.size(); ++c) {
-        sums[c] += static_cast<double>(rank[s].record.*kCounters[c].member);
+  for (const Window& window : MeasuredWindows(log.front(), context.every)) {
+    for (std::size_t s = window.begin; s < window.end; ++s) {
+      double longest_wait = 0;
+      for (const auto& rank : log) {
+        for (std::size_t c = 0; c < kCounters.size(); ++c) {
+          sums[c] += static_cast<double>(rank[s].record.*kCounters[c].member);
+        }
+        residual_norm += rank[s].record.residual_norm;
+        longest_wait = std::max(longest_wait, rank[s].loader_wait_seconds);
+        loss += rank[s].loss;
+        ++measured;
       }
-      residual_norm += rank[s].record.residual_norm;
-      longest_wait = std::max(longest_wait, rank[s].loader_wait_seconds);
-      loss += rank[s].loss;
-      ++measured;
+      loader_wait += longest_wait;
     }
-    slowest.push_back(slow);
-    loader_wait += longest_wait;
-    imbalance += ServedImbalance(log, s);
+    slowest.push_back(MeanStepOfSlowest(log, window));
+    imbalance += ServedImbalance(log, window);
   }
   MetricValues metrics;
   if (slowest.empty()) return metrics;
   const auto median = [&](const std::function<double(const StepRecord&)>& of) {
     std::vector<double> values;
-    for (const LoggedStep* step : slowest) values.push_back(of(step->record));
+    for (const StepRecord& step : slowest) values.push_back(of(step));
     return Median(values);
   };
   const auto add = [&](const char* name, double value, std::string unit) {
@@ -149,6 +204,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   };
   std::map<std::string_view, double> numbers;
   for (const Duration& duration : kDurations) {
+    if (!IsThere(duration, log)) continue;
     numbers[duration.name] =
         add(duration.name,
             median([&](const StepRecord& record) { return record.*duration.member; }), "seconds");
@@ -157,20 +213,29 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
         return record.step_seconds - AccountedSeconds(record);
       }),
       "seconds");
+  add("compute_utilisation", median([](const StepRecord& record) {
+        const double computes =
+            record.forward_seconds + record.backward_seconds + record.update_seconds;
+        return record.step_seconds > 0 ? computes / record.step_seconds : 0;
+      }),
+      "");
+  if (context.every > 1) add("window_seconds", context.every * numbers["step_seconds"], "seconds");
   add("throughput", context.units_per_step / numbers["step_seconds"], context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {
     if (kCounters[c].member == &StepRecord::tensors_missing && !context.knows_missing) continue;
     numbers[kCounters[c].name] = add(kCounters[c].name, sums[c] / measured, kCounters[c].unit);
   }
+  if (context.every > 1) add("window_bytes", context.every * numbers["sent_bytes"], "bytes");
   add("achieved_density", numbers["selected"] / context.dense_elements, "");
   if (const double payload = numbers["payload_bytes"]; payload > 0)
     add("sent_over_payload", numbers["sent_bytes"] / payload, "");
   // gamma(P): of collectives that sum on the way.
   if (const double summed = numbers["summed"]; summed > 0)
     add("densification", summed / numbers["selected"], "");
-  if (loader_wait > 0)
-    add("loader_wait_seconds", loader_wait / static_cast<double>(slowest.size()), "seconds");
-  if (imbalance > 0) add("imbalance", imbalance / static_cast<double>(slowest.size()), "");
+  if (loader_wait > 0) {
+    const double steps = measured / static_cast<double>(log.size());
+    add("loader_wait_seconds", loader_wait / steps, "seconds");
+  }
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     add("residual_norm", residual_norm / measured, "");
     add("loss", loss / measured, "nats");
@@ -178,14 +243,11 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   return metrics;
 }
 
-std::vector<double> RoundSeconds(const StepLog& log) {
+std::vector<double> RoundSeconds(const StepLog& log, int every) {
   std::map<std::int32_t, std::vector<double>> rounds;
-  for (std::size_t s = 0; s < log.front().size(); ++s) {
-    const LoggedStep& first = log.front()[s];
-    if (!first.measured || first.round == 0) continue;
-    double slowest = 0;
-    for (const auto& rank : log) slowest = std::max(slowest, rank[s].record.step_seconds);
-    rounds[first.round].push_back(slowest);
+  for (const Window& window : MeasuredWindows(log.front(), every)) {
+    const std::int32_t round = log.front()[window.begin].round;
+    if (round > 0) rounds[round].push_back(MeanStepOfSlowest(log, window).step_seconds);
   }
   std::vector<double> medians;
   for (const auto& [round, seconds] : rounds) medians.push_back(Median(seconds));
@@ -229,8 +291,10 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
   add("loss", [](const Row& row) { return row.logged->loss; });
   if (std::ranges::any_of(rows, [](const Row& row) { return row.logged->loader_wait_seconds > 0; }))
     add("loader_wait_seconds", [](const Row& row) { return row.logged->loader_wait_seconds; });
-  for (const Duration& duration : kDurations)
+  for (const Duration& duration : kDurations) {
+    if (!IsThere(duration, log)) continue;
     add(duration.name, [&](const Row& row) { return row.logged->record.*duration.member; });
+  }
   for (const Counter& counter : kCounters) {
     add(counter.name, [&](const Row& row) {
       return static_cast<std::int64_t>(row.logged->record.*counter.member);
@@ -265,8 +329,29 @@ LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) 
   return logged;
 }
 
+namespace {
+
+// The last steps of a window as one: spans of each rank behind one another.
+TracedStep LastWindow(std::span<const TracedStep> steps, std::size_t every) {
+  steps = steps.last(std::min(every, steps.size()));
+  TracedStep window = steps.front();
+  for (const TracedStep& step : steps.subspan(1)) {
+    for (std::size_t r = 0; r < window.by_rank.size() && r < step.began_seconds.size(); ++r) {
+      const double behind = step.began_seconds[r] - window.began_seconds[r];
+      for (Span span : step.by_rank[r]) {
+        span.begin_seconds += behind;
+        span.end_seconds += behind;
+        window.by_rank[r].push_back(std::move(span));
+      }
+    }
+  }
+  return window;
+}
+
+}  // namespace
+
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
-                SeriesByFile& series) {
+                SeriesByFile& series, int every) {
   struct Row {
     std::int64_t step, rank;
     const Span* span;
@@ -294,7 +379,7 @@ void WriteSpans(const std::filesystem::path& directory, std::span<const TracedSt
   add("bytes", "bytes", [](const Row& row) { return static_cast<std::int64_t>(row.span->bytes); });
   table.Write(directory / "spans.npy");
   series["spans.npy"] = SeriesOf(table);
-  if (!steps.empty()) WriteTrace(directory, steps.back());
+  if (!steps.empty()) WriteTrace(directory, LastWindow(steps, static_cast<std::size_t>(every)));
 }
 
 }  // namespace sparfuse::harness

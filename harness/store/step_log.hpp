@@ -31,15 +31,17 @@ struct StepLogContext {
   double units_per_step = 0;  // workers * batch * accumulation * units per sample
   std::string unit;           // of throughput
   bool knows_missing = true;  // false where tensors_missing is unknown (modelled)
+  int every = 1;              // steps of a window (CellConfig::window_steps)
 };
 
-// The metrics of docs/results-format.md over the measured steps. step_seconds is the median over
-// steps of the maximum over ranks; the breakdown is that of the slowest rank.
+// The metrics of docs/metrics.md over the measured steps, or over the whole windows of them where
+// there are any. step_seconds is the median over windows of the maximum over ranks of a window's
+// mean; the breakdown is that of the slowest rank.
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context);
 
-// Of each round the median over its measured steps of step_seconds, the slowest rank's; empty where
-// there are no rounds.
-std::vector<double> RoundSeconds(const StepLog& log);
+// Of each round the median over its measured windows of step_seconds, the slowest rank's; empty
+// where there are no rounds.
+std::vector<double> RoundSeconds(const StepLog& log, int every = 1);
 
 // Writes steps.npy and adds to `series` what trial.json says of it (docs/results-format.md).
 void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
@@ -61,11 +63,11 @@ struct TracedStep {
   double clock_uncertainty_seconds = 0;
 };
 
-// Likewise spans.npy; and, of the last traced step, trace.json, in which ranks stand beside one
-// another. Where that could say of two exchanges that one came before the other though it did not
+// Likewise spans.npy; and, of the last traced step, or window of `every` steps, trace.json, in which
+// ranks stand beside one another. Where that could say of two exchanges that one came before the other though it did not
 // (the uncertainty is half of the shortest exchange or more), each rank has a trace of its own,
 // trace-rankR.json.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
-                SeriesByFile& series);
+                SeriesByFile& series, int every = 1);
 
 }  // namespace sparfuse::harness

@@ -26,7 +26,7 @@ void TakeTurns(std::span<const Rank> trials, std::span<const std::unique_ptr<Tra
   std::vector<std::vector<int>> steps;  // [trials][rounds]; longer trials have more rounds
   std::size_t rounds = 0;
   for (const Rank& trial : trials) {
-    steps.push_back(StepsOfRounds(trial.config.steps));
+    steps.push_back(StepsOfRounds(trial.config.steps, trial.config.method_options.window_steps()));
     rounds = std::max(rounds, steps.back().size());
   }
   const auto orders = OrderOfRounds(trials.size(), rounds, trials.front().seed);

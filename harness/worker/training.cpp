@@ -19,6 +19,7 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr std::size_t kTracedSteps = 3;
+constexpr std::size_t kMostTracedSteps = 64;  // of a window
 
 }  // namespace
 
@@ -28,6 +29,8 @@ Training::Training(const Rank& rank)
       descriptor_(workloads::FindWorkload(config_.workload)),
       workload_(MakeTrialWorkload(rank)),
       composition_(Compose(config_)),
+      local_steps_(composition_.local_steps()),
+      window_(local_steps_ ? local_steps_->every : 1),
       topology_{rank.size(), config_.ranks_per_node},
       mass_(rank.loop),
       monitor_(rank, config_.steps) {
@@ -42,7 +45,7 @@ void Training::WarmUp() {
 }
 
 void Training::Measure(int steps, int round) {
-  if (round > 0) Step({.round = round});
+  for (std::uint64_t step = 0; round > 0 && step < window_; ++step) Step({.round = round});
   monitor_.Begin();
   for (int step = 0; step < steps && !reached_target_; ++step) {
     Step({.measured = true, .round = round});
@@ -69,6 +72,7 @@ void Training::Build() {
   live.device = rank_.device;
   live.compute = rank_.compute;
   engine_.emplace(std::move(live), rank_.loop, rank_.pool);
+  if (local_steps_) engine_->BeginWindows(ParametersOf(*workload_, ready_order_));
 
   std::vector<std::size_t> position(workload_->Parameters().size(), kNotInLayout);
   for (std::size_t t = 0; t < ready_order_.size(); ++t) position[ready_order_[t]] = t;
@@ -90,6 +94,7 @@ void Training::Step(StepPlace place) {
   PrepareStep(rank_, *workload_, step);
   TrainOn(step);
   Log(step, place, engine_->EndStep());
+  if (local_steps_) CheckAnchors(step);
   if (step == 0) SayThatStepsRun();
   const auto every = static_cast<std::uint64_t>(config_.evaluate_every.value_or(0));
   const auto last = static_cast<std::uint64_t>(config_.warmup_steps + config_.steps);
@@ -129,6 +134,29 @@ void Training::TrainOn(std::uint64_t step) {
   }
   engine_->BeginUpdate();
   workload_->Update(step);
+  if (local_steps_) Synchronise(step);
+}
+
+// At the last date of a window at which something is sent, parameters are farthest from one
+// another.
+void Training::Synchronise(std::uint64_t step) {
+  const std::uint64_t ahead = local_steps_->lags() ? 0 : local_steps_->delay;
+  if (step / window_ < verified_windows() && (step + 1 + ahead) % window_ == 0) {
+    divergences_.push_back(DivergenceOf(rank_, *engine_, ParametersOf(*workload_, ready_order_)));
+  }
+  engine_->Synchronise();
+}
+
+void Training::CheckAnchors(std::uint64_t step) {
+  if (anchors_differ_ || step / window_ >= verified_windows() || (step + 1) % window_ != 0) return;
+  if (!AnchorsEqualRankZero(rank_, *engine_)) anchors_differ_ = step;
+}
+
+// Where time is measured, only those of the warm-up: looking at all ranks takes time.
+std::uint64_t Training::verified_windows() const {
+  if (config_.kind == TrialKind::kConvergence) return kVerifiedSteps;
+  return std::min<std::uint64_t>(kVerifiedSteps,
+                                 static_cast<std::uint64_t>(config_.warmup_steps) / window_);
 }
 
 void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record) {
@@ -147,15 +175,33 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   planning_->Observe(step, engine_->timeline());
   if (!place.measured) return;
   python_seconds_ += SecondsInPython() - python_before_;
-  if (measured_++ + kTracedSteps >= static_cast<std::size_t>(config_.steps)) {
+  const std::size_t traced =
+      std::max(kTracedSteps, std::min<std::size_t>(window_, kMostTracedSteps));
+  if (measured_++ + traced >= static_cast<std::size_t>(config_.steps)) {
     traced_.push_back(
         {logged.step, {engine_->timeline().Sorted()}, {engine_->timeline_began_seconds()}});
   }
 }
 
-// Rank 0 evaluates, the others wait; replicas are equal, and running statistics their mean.
 void Training::Evaluate(std::uint64_t step) {
   AverageStatistics(rank_, *workload_);
+  if (config_.evaluate == "anchor") {
+    engine_->SwapAnchor();
+    EvaluateHere(step);
+    engine_->SwapAnchor();
+  } else if (config_.evaluate == "average") {
+    std::vector<float> own(workload_->State().front().size());
+    workload_->CopyState(0, own);
+    AverageParameters(rank_, ParametersOf(*workload_, ready_order_));
+    EvaluateHere(step);
+    workload_->SetState(0, own);
+  } else {
+    EvaluateHere(step);
+  }
+}
+
+// Rank 0 evaluates, the others wait; running statistics are their mean.
+void Training::EvaluateHere(std::uint64_t step) {
   std::int64_t reached = 0;
   double loss = 0;
   if (rank_.rank() == 0) {
@@ -186,7 +232,12 @@ void Training::Evaluate(std::uint64_t step) {
 
 void Training::Finish(double turn_seconds) {
   const auto begun = std::chrono::steady_clock::now();
-  const bool replicas_equal = StateEqualsRankZero(rank_, *workload_);
+  if (local_steps_) {
+    engine_->FinishWindows();
+    if (!anchors_differ_ && !AnchorsEqualRankZero(rank_, *engine_))
+      anchors_differ_ = next_step_ - 1;
+  }
+  const bool equal = local_steps_ ? !anchors_differ_ : StateEqualsRankZero(rank_, *workload_);
   const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];
   const auto fibres = rank_.Max({static_cast<std::int64_t>(engine_->fibres_missing())})[0];
   const StepLog log = GatherSteps(rank_, log_);
@@ -209,13 +260,16 @@ void Training::Finish(double turn_seconds) {
     outcome.metrics["python_seconds"] = {python_seconds_ / static_cast<double>(measured_),
                                          "seconds"};
   }
-  outcome.checks = {{"replicas_equal", replicas_equal}, {"loss_finite", true}};
+  if (local_steps_) AddLocalSteps(outcome.metrics);
+  outcome.checks = {{local_steps_ ? "anchors_equal" : "replicas_equal", equal},
+                    {"loss_finite", true}};
   if (composition_.sparsifier != nullptr) outcome.checks["mass_conserved"] = violations == 0;
   if (engine_->KeepsMass()) outcome.checks["mass_conserved_over_ranks"] = lost_elements_ == 0;
-  const bool passed = replicas_equal && violations == 0 && lost_elements_ == 0;
+  const bool passed = equal && violations == 0 && lost_elements_ == 0;
   outcome.status = passed ? TrialStatus::kOk : TrialStatus::kInvalid;
   outcome.reason = passed            ? ""
-                   : !replicas_equal ? "replicas differ at the end"
+                   : anchors_differ_ ? "anchors differ at step " + std::to_string(*anchors_differ_)
+                   : !equal          ? "replicas differ at the end"
                    : violations > 0  ? "a selection lost mass"
                                      : "an exchange lost mass: " + std::to_string(lost_elements_) +
                                           " elements of sums and residuals do not add up";
@@ -226,9 +280,9 @@ void Training::Finish(double turn_seconds) {
   planning_->Describe(outcome);
   outcome.layout = LayoutOf(engine_->layout());
   AddSelection(outcome);
-  outcome.rounds = RoundSeconds(log);
+  outcome.rounds = RoundSeconds(log, context.every);
   WriteSteps(rank_.directory, log, context, outcome.series);
-  WriteSpans(rank_.directory, traced, outcome.series);
+  WriteSpans(rank_.directory, traced, outcome.series, context.every);
   if (!evaluations_.empty()) WriteEvaluations(outcome.series);
   if (const std::string said = workload_->Predictions(); !said.empty())
     WriteFileDurably(rank_.directory / "predictions.json", said);
@@ -255,7 +309,28 @@ StepLogContext Training::LogContext() const {
   context.units_per_step = static_cast<double>(rank_.size()) * config_.batch_per_worker *
                            config_.accumulation * static_cast<double>(descriptor_.units_per_sample);
   context.unit = descriptor_.unit;
+  context.every = static_cast<int>(window_);
   return context;
+}
+
+void Training::AddLocalSteps(MetricValues& metrics) const {
+  if (!divergences_.empty()) {
+    Divergence sum;
+    for (const Divergence& each : divergences_) {
+      sum.from_average += each.from_average;
+      sum.from_anchor += each.from_anchor;
+    }
+    const auto windows = static_cast<double>(divergences_.size());
+    metrics["replica_divergence"] = {sum.from_average / windows, ""};
+    metrics["anchor_distance"] = {sum.from_anchor / windows, ""};
+  }
+  metrics["method_memory_bytes"] = {static_cast<double>(engine_->method_memory_bytes()), "bytes"};
+  if (config_.kind != TrialKind::kConvergence) return;
+  std::uint64_t fragments = 1;
+  for (const Unit& unit : engine_->plan().units)
+    fragments = std::max(fragments, std::uint64_t{unit.date} + 1);
+  metrics["unsynchronised_steps"] = {static_cast<double>(next_step_ % (window_ / fragments)),
+                                     "steps"};
 }
 
 void Training::AddConvergence(MetricValues& metrics) const {

@@ -14,6 +14,7 @@
 #include "harness/records/trial.hpp"
 #include "harness/store/step_log.hpp"
 #include "harness/worker/planning.hpp"
+#include "harness/worker/rank/anchors_over_ranks.hpp"
 #include "harness/worker/rank/quiet_monitor.hpp"
 #include "harness/worker/rank/rank.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -31,12 +32,12 @@ class Training {
 
   void WarmUp();
 
-  // A segment: `steps` measured steps in a row. Of round 1, 2, ...: after a step that is discarded.
-  // Round 0: of a trial that takes no turns.
+  // A segment: `steps` measured steps in a row. Of round 1, 2, ...: after a step, or a window of
+  // local steps, that is discarded. Round 0: of a trial that takes no turns.
   void Measure(int steps, int round);
 
-  // Compares the replicas and, on rank 0, leaves outcome.json and the series in the trial's
-  // directory. turn_seconds: what the trial took until now.
+  // Compares the replicas, or their anchors, and, on rank 0, leaves outcome.json and the series in
+  // the trial's directory. turn_seconds: what the trial took until now.
   void Finish(double turn_seconds);
 
  private:
@@ -61,6 +62,13 @@ class Training {
   void TrainOn(std::uint64_t step);
   void Log(std::uint64_t step, StepPlace place, const StepRecord& record);
   void Evaluate(std::uint64_t step);
+  // Rank 0's workload, with the parameters that the cell wants evaluated. Collective.
+  void EvaluateHere(std::uint64_t step);
+  // With local steps, behind the update of a step, and behind the step.
+  void Synchronise(std::uint64_t step);
+  void CheckAnchors(std::uint64_t step);
+  std::uint64_t verified_windows() const;
+  void AddLocalSteps(MetricValues& metrics) const;
   void AddSelection(Outcome& outcome) const;
   StepLogContext LogContext() const;
   void AddConvergence(MetricValues& metrics) const;
@@ -73,12 +81,16 @@ class Training {
   const workloads::WorkloadDescriptor& descriptor_;
   std::unique_ptr<workloads::TrainingWorkload> workload_;
   Composition composition_;
+  const std::optional<LocalSteps> local_steps_;
+  const std::uint64_t window_;  // steps; 1 without local steps
   Topology topology_;
   std::vector<std::size_t> ready_order_;  // parameters
   std::optional<Planning> planning_;
   std::optional<LiveEngine> engine_;
   MassCheck mass_;
-  std::uint64_t lost_elements_ = 0;  // in verified steps
+  std::uint64_t lost_elements_ = 0;              // in verified steps
+  std::vector<Divergence> divergences_;          // of verified windows
+  std::optional<std::uint64_t> anchors_differ_;  // since this step, with local steps
   QuietMonitor monitor_;
   std::uint64_t next_step_ = 0;
   std::size_t measured_ = 0;  // steps

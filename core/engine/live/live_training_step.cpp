@@ -181,6 +181,7 @@ StepRecord LiveEngine::EndStep() {
   record.exposed_communication_seconds = spans.Total(SpanKind::kExposed, compute);
   record.decompress_seconds = spans.Total(SpanKind::kDecompress, compute);
   record.update_seconds = spans.Total(SpanKind::kUpdate, compute);
+  record.outer_seconds = spans.Total(SpanKind::kOuter, compute);
   record.align_wait_seconds = spans.Total(SpanKind::kAlign);
   return record;
 }

@@ -406,14 +406,17 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
   SpanKind kind = SpanKind::kDecompress;
   std::string label;
   if (const auto* pack = done.If<PackRequest>()) {
-    kind = SpanKind::kPack;
+    kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
     label = layout().tensor(pack->tensor).name;
   } else if (done.If<SparsifyRequest>()) {
     kind = SpanKind::kSparsify;
+  } else if (const auto* apply = done.If<ApplyRequest>(); apply && apply->to == ApplyTo::kAnchor) {
+    kind = SpanKind::kOuter;
   }
   if (lane == Lane::kCompute) {
-    (kind == SpanKind::kDecompress ? record_.decompress_seconds : record_.sparsify_seconds) +=
-        Now() - began;
+    (kind == SpanKind::kDecompress ? record_.decompress_seconds
+     : kind == SpanKind::kOuter    ? record_.outer_seconds
+                                   : record_.sparsify_seconds) += Now() - began;
     idle_since_ = Now();
   }
   Trace(kind, std::string(LaneName(lane)), std::move(label), began, done.payload_bytes);

@@ -144,6 +144,44 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
   return warnings;
 }
 
+namespace {
+
+// What the file gives of a key, in defaults and axes.
+json GivenOf(const Part& part, const char* key) {
+  json given = json::array();
+  if (part.defaults.contains(key)) given.push_back(part.defaults[key]);
+  for (const json& axis : part.axes) {
+    if (!axis.contains(key)) continue;
+    const json& values = axis[key];
+    if (!values.is_array()) given.push_back(values);
+    for (const json& value : values.is_array() ? values : json::array()) given.push_back(value);
+  }
+  return given;
+}
+
+}  // namespace
+
+std::vector<std::string> LengthsInWindows(const Experiment& experiment) {
+  std::set<std::string> warnings;
+  for (const Part& part : experiment.parts) {
+    for (const auto& [key, member] : {std::pair("warmup_steps", &CellConfig::warmup_steps),
+                                      std::pair("steps", &CellConfig::steps)}) {
+      const json given = GivenOf(part, key);
+      if (given.empty()) continue;
+      for (const Cell& cell : part.cells) {
+        const MethodChoice& method = cell.config.method_options;
+        const int steps = cell.config.*member;
+        if (!method.has_local_steps() || std::ranges::find(given, json(steps)) != given.end())
+          continue;
+        warnings.insert(fmt::format("part {}: {} of method {} is {}: whole windows of {} steps",
+                                    part.id, key, cell.config.method, steps,
+                                    method.window_steps()));
+      }
+    }
+  }
+  return {warnings.begin(), warnings.end()};
+}
+
 std::vector<std::string> MissingData(const Experiment& experiment) {
   std::vector<const CellConfig*> cells;
   for (const Part& part : experiment.parts) {

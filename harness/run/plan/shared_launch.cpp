@@ -56,15 +56,20 @@ bool MayShareALaunch(const CellConfig& a, const CellConfig& b) {
                     config.ranks_per_node, config.threads_per_worker, config.transport,
                     config.device, config.precision, config.deadline_seconds);
   };
-  return (&a == &b) || (a.kind == TrialKind::kThroughput && !a.modelled() &&
-                        of_process(a) == of_process(b) && a.link == b.link);
+  const auto takes_turns = [](const CellConfig& config) {
+    return config.kind == TrialKind::kThroughput && !config.modelled() &&
+           !config.method_options.exchanges_beside_steps();
+  };
+  return (&a == &b) ||
+         (takes_turns(a) && takes_turns(b) && of_process(a) == of_process(b) && a.link == b.link);
 }
 
 double BytesBetweenTurns(const CellConfig& config) {
   const auto elements = static_cast<double>(workloads::LayersOf(config.workload).numel());
-  // Parameters, gradient, two moments of the optimizer; flat gradient and average; where something
-  // is kept back, residual and velocity.
-  const double copies = 6 + (config.feedback == "none" ? 0 : 2);
+  // Parameters, gradient, two moments of the optimizer; flat gradient and average, or anchor and
+  // outer state; where something is kept back, residual and velocity.
+  const double copies =
+      6 + (config.method_options.has_local_steps() ? 1 : 0) + (config.feedback == "none" ? 0 : 2);
   // Indices and values: a slot has room for four times what is asked for, on either side of an
   // exchange in which every rank's payload arrives; a dense exchange works on the flat gradient.
   const double payload = config.sparsifier == "none"

@@ -11,7 +11,8 @@
 namespace sparfuse::harness {
 
 // Whether one set of processes can run both: throughput trials of one workload, alike in what a
-// process has one of (ranks, threads, transport, link, device, precision, deadline).
+// process has one of (ranks, threads, transport, link, device, precision, deadline). What goes on
+// beside steps would go on in another trial's turn, too: its trial has a launch of its own.
 bool MayShareALaunch(const CellConfig& a, const CellConfig& b);
 
 // What a trial keeps on this machine's ranks between its turns, from the workload's parameters:

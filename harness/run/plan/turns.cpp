@@ -1,15 +1,18 @@
 #include "harness/run/plan/turns.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 namespace sparfuse::harness {
 
-std::vector<int> StepsOfRounds(int steps) {
-  constexpr int kMostAtOnce = 3;
-  const int rounds = (steps + kMostAtOnce - 1) / kMostAtOnce;
+std::vector<int> StepsOfRounds(int steps, int every) {
+  constexpr int kMostAtOnce = 3;  // steps
+  const int windows = steps / every;
+  const int most = std::max(1, kMostAtOnce / every);
+  const int rounds = (windows + most - 1) / most;
   std::vector<int> of_rounds;
   for (int round = 0; round < rounds; ++round) {
-    of_rounds.push_back(steps / rounds + (round < steps % rounds ? 1 : 0));
+    of_rounds.push_back(every * (windows / rounds + (round < windows % rounds ? 1 : 0)));
   }
   return of_rounds;
 }

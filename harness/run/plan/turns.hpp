@@ -18,7 +18,7 @@ void Shuffle(std::vector<T>& values, std::mt19937_64& random) {
 // The measured steps of each round of a trial that takes `steps` of them in turn with others: at
 // most three, since a burst that lasts longer meets the others too, and as evenly as they divide.
 // Each round begins with a step more, which is discarded: caches hold another trial's data.
-std::vector<int> StepsOfRounds(int steps);
+std::vector<int> StepsOfRounds(int steps, int every = 1);
 
 // The positions [0, trials) in the order of their turns, for each of `rounds`; equal for equal
 // seeds.

@@ -22,7 +22,7 @@ std::size_t PartOf(std::string_view kind) {
       {SpanKindName(SpanKind::kForward), 0}, {SpanKindName(SpanKind::kBackward), 1},
       {SpanKindName(SpanKind::kPack), 2},    {SpanKindName(SpanKind::kSparsify), 2},
       {SpanKindName(SpanKind::kExposed), 3}, {SpanKindName(SpanKind::kDecompress), 4},
-      {SpanKindName(SpanKind::kUpdate), 5},
+      {SpanKindName(SpanKind::kUpdate), 5},  {SpanKindName(SpanKind::kOuter), 6},
   };
   const auto found = kParts.find(kind);
   return found == kParts.end() ? kPartsOfAStep.size() : found->second;

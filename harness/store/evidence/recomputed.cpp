@@ -220,6 +220,7 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
                                 std::set<std::string>& open) {
   StepLogContext context;
   context.dense_elements = DenseElements(trial, series);
+  context.every = WindowSteps(trial.config);
   const MetricValues computed = MetricsOf(log, context);
   for (const auto& [name, metric] : trial.metrics) {
     const auto given = computed.find(name);
@@ -245,7 +246,7 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
     return fmt::format("steps.npy: achieved_density = {} in row {}: {} of {} elements are selected",
                        *density, row, selected, context.dense_elements);
   }
-  const std::vector<double> rounds = RoundSeconds(log);
+  const std::vector<double> rounds = RoundSeconds(log, context.every);
   if (!std::ranges::equal(trial.rounds, rounds, AreEqual))
     return SaidAndGiven("rounds", trial.rounds, rounds);
   return "";

@@ -19,7 +19,7 @@ double HostWork::Do(LiveOp& local) {
   SpanKind kind = SpanKind::kDecompress;
   std::string label;
   if (const auto* pack = op.If<PackRequest>()) {
-    kind = SpanKind::kPack;
+    kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
     label = step.layout.tensor(pack->tensor).name;
     Pack(*pack);
   } else if (op.If<SparsifyRequest>()) {
@@ -29,6 +29,7 @@ double HostWork::Do(LiveOp& local) {
   } else if (op.If<MergeRequest>()) {
     TakeSum(*local.exchange, {step.flat.host(), 1.0f});
   } else if (const auto* apply = op.If<ApplyRequest>(); apply->to == ApplyTo::kAnchor) {
+    kind = SpanKind::kOuter;
     MoveAnchor(*apply, local.exchange);
   } else {
     TakeSum(*local.exchange, {step.averaged.host(), 1.0f / static_cast<float>(setup_.workers)});

@@ -1,0 +1,34 @@
+// Looks at what ranks with local steps share, over all of them: whether anchors are equal, and how
+// far parameters have come apart.
+#pragma once
+
+#include <span>
+
+#include "core/engine/live/live_engine.hpp"
+#include "core/localsteps/anchors.hpp"
+#include "harness/worker/rank/rank.hpp"
+#include "workloads/workload.hpp"
+
+namespace sparfuse::harness {
+
+// Where the workload, which trains on the host, keeps the parameters of a layout's tensors.
+// ready_order: of each tensor, its number among the workload's parameters.
+ParameterView ParametersOf(workloads::TrainingWorkload& workload,
+                           std::span<const std::size_t> ready_order);
+
+// All that follow are collective, and give the same on all ranks.
+
+// Whether every rank's anchor and outer state equal rank 0's bit for bit.
+bool AnchorsEqualRankZero(const Rank& rank, const LiveEngine& engine);
+
+// Root mean square distances over ranks, relative to the norm of what they are from.
+struct Divergence {
+  double from_average = 0, from_anchor = 0;
+};
+Divergence DivergenceOf(const Rank& rank, const LiveEngine& engine,
+                        const ParameterView& parameters);
+
+// Every rank's parameters become their average over ranks, added up in rank order.
+void AverageParameters(const Rank& rank, const ParameterView& parameters);
+
+}  // namespace sparfuse::harness
