@@ -145,7 +145,7 @@ const std::vector<RecordKey<Explanation>>& KeysOf<Explanation>() {
 namespace {
 
 constexpr const char* kParts[] = {"forward",    "backward", "sparsify", "exposed_communication",
-                                  "decompress", "update",   "other"};
+                                  "decompress", "update",   "outer",    "other"};
 constexpr const char* kFacts[] = {"exchanges", "messages_sent", "payload_bytes", "sent_bytes",
                                   "achieved_density"};
 
@@ -165,7 +165,11 @@ std::vector<int> BlocksIn(const StepsByBlock& steps) {
 std::map<int, double> PartByBlock(const StepsByBlock& steps, const std::string& part,
                                   const std::vector<int>& blocks) {
   std::map<int, double> values;
-  for (const int block : blocks) values[block] = steps.at(block).parts.at(part);
+  for (const int block : blocks) {
+    const auto& parts = steps.at(block).parts;
+    const auto found = parts.find(part);
+    values[block] = found == parts.end() ? 0 : found->second;
+  }
   return values;
 }
 
@@ -315,7 +319,11 @@ ComparedSteps CompareSteps(const ExplainedSteps& steps, bool same_mode) {
                         std::back_inserter(common));
   compared.paired = same_mode && !common.empty();
   if (compared.paired) compared.of_blocks = compared.over_blocks = common;
-  for (const auto& [name, unused] : steps.of.begin()->second.parts) {
+  std::set<std::string> names;  // only steps with local steps have an outer one
+  for (const auto* side : {&steps.of, &steps.over}) {
+    for (const auto& [name, unused] : side->begin()->second.parts) names.insert(name);
+  }
+  for (const std::string& name : names) {
     const auto ours = PartByBlock(steps.of, name, compared.of_blocks);
     const auto other = PartByBlock(steps.over, name, compared.over_blocks);
     PartOfStep part{.name = name, .of = MeanOf(ours), .over = MeanOf(other)};
@@ -353,7 +361,10 @@ Explanation Explain(const std::string& experiment, const std::vector<PartResult>
     else
       found.unlike_in[key] = json::array({Of(of, key), Of(over, key)});
   }
-  for (const char* name : kParts) found.parts.push_back(compared.parts.at(name));
+  for (const char* name : kParts) {
+    const auto part = compared.parts.find(name);
+    if (part != compared.parts.end()) found.parts.push_back(part->second);
+  }
   return found;
 }
 

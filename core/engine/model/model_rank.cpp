@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -458,6 +459,28 @@ void ModelRank::Compute(double seconds, SpanKind kind, double* total, std::strin
   }
 }
 
+// With local steps nothing happens when a gradient is ready: windows of many steps are simulated in
+// a time that does not depend on how many tensors there are.
+void ModelRank::ComputeBackwardAtOnce() {
+  const std::vector<double>& each = cluster_.config().backward.backward_seconds;
+  const double all = std::accumulate(each.begin(), each.end(), 0.0);
+  Compute(all, SpanKind::kBackward, nullptr, "", [this, &each, all, began = Now()] {
+    const double took = Now() - began;
+    record_.backward_seconds += took;
+    phase_ = Phase::kTail;
+    if (!traced_) return;
+    const double from = began - step_began_;
+    double before = 0;
+    for (std::size_t tensor = 0; tensor < each.size(); ++tensor) {
+      const double after = before + (all > 0 ? each[tensor] / all : 0);
+      spans_[static_cast<std::size_t>(index_)].push_back(
+          {SpanKind::kBackward, std::string(LaneName(Lane::kCompute)), layout().tensor(tensor).name,
+           from + took * before, from + took * after, 0});
+      before = after;
+    }
+  });
+}
+
 void ModelRank::RunProgram() {
   const BackwardProfile& profile = cluster_.config().backward;
   switch (phase_) {
@@ -468,6 +491,7 @@ void ModelRank::RunProgram() {
       return Compute(profile.forward_seconds, SpanKind::kForward, &record_.forward_seconds, "",
                      [this] { phase_ = Phase::kBackward; });
     case Phase::kBackward: {
+      if (cluster_.config().local_steps) return ComputeBackwardAtOnce();
       const std::size_t tensor = next_tensor_++;
       return Compute(profile.backward_seconds[tensor], SpanKind::kBackward,
                      &record_.backward_seconds, layout().tensor(tensor).name, [this, tensor] {

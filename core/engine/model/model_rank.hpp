@@ -115,6 +115,7 @@ class ModelRank final : public StepScheduler {
 
   // One piece of forward, backward or update on the compute lane, then `next`.
   void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next);
+  void ComputeBackwardAtOnce();
   void RunProgram();
 
   ModelCluster& cluster_;

@@ -151,6 +151,13 @@ class ReferenceReader {
       step.method_options = file_.At(at + "/method_options", [&] {
         return ResolveMethodOptions(catalog, method, options ? *options : json::object());
       });
+      if (step.method_options.has_local_steps()) {
+        file_->Fail(
+            at + "/method",
+            fmt::format("method = \"{}\": its steps are unlike one another; expected a method "
+                        "that synchronises in every step",
+                        step.method));
+      }
     }
     const std::string like =
         step.sparsifier.empty() || step.sparsifier == "none" ? "dgc" : step.sparsifier;

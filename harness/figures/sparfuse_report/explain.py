@@ -13,6 +13,7 @@ import numpy as np
 from sparfuse_report import exposure, plain, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
+OUTER = "outer"  # of methods with local steps
 
 
 def _slowest(steps, step):
@@ -29,17 +30,39 @@ def _steps_of(trial):
     return steps
 
 
-def parts_of(trial):
+def _mean_steps(steps, every):
+    """Each whole measured window of `every` steps as its mean step, which has the window's number."""
+    rows = []
+    for rank in np.unique(steps["rank"]):
+        own = steps[steps["measured"] & (steps["rank"] == rank)]
+        for window in np.unique(own["step"] // every):
+            inside = own[own["step"] // every == window]
+            if len(inside) < every:
+                continue
+            row = inside[0].copy()
+            row["step"] = window
+            for name in steps.dtype.names:
+                if name.endswith("_seconds"):
+                    row[name] = inside[name].mean()
+            rows.append(row)
+    return np.array(rows, dtype=steps.dtype) if rows else steps
+
+
+def parts_of(trial, every=1):
     """Seconds of the median step's parts, `other` included, which add up to `step`, and what of
-    `other` is only the median's distance (`remainder`); the quartiles of the steps' durations."""
+    `other` is only the median's distance (`remainder`); the quartiles of the steps' durations. With
+    local steps the steps are the mean ones of windows of `every`."""
     steps = _steps_of(trial)
+    if every > 1:
+        steps = _mean_steps(steps, every)
     rows = np.array(
         [_slowest(steps, step) for step in np.unique(steps["step"][steps["measured"]])]
     )
     seconds = steps["step_seconds"][rows]
     drop = len(rows) // 3
     middle = rows[np.argsort(seconds, kind="stable")][drop : len(rows) - drop]
-    parts = {part: float(steps[f"{part}_seconds"][middle].mean()) for part in PARTS}
+    named = PARTS + ((OUTER,) if f"{OUTER}_seconds" in steps.dtype.names else ())
+    parts = {part: float(steps[f"{part}_seconds"][middle].mean()) for part in named}
     step = float(np.median(seconds))
     return {
         "parts": {
@@ -127,6 +150,11 @@ def _traces_of(trial, outcome):
     }
 
 
+def _steps_of_a_window(cell):
+    options = cell.config.get("method_options") or {}
+    return (options.get("strategy_options") or {}).get("every", 1)
+
+
 def steps_by_block(cell):
     """{block: steps}: what the harness (harness/report/explanation.hpp) makes means, differences
     and words of."""
@@ -134,7 +162,7 @@ def steps_by_block(cell):
     for block, trial in cell.trials.items():
         outcome = _outcome(trial)
         found[block] = {
-            **parts_of(trial),
+            **parts_of(trial, _steps_of_a_window(cell)),
             "plan": outcome.get("plan"),
             "traces": _traces_of(trial, outcome),
         }

@@ -81,6 +81,7 @@ _WORK = {
     "exposed_communication": ("#b3362b", "\\\\\\"),
     "negotiate": ("#5d2a7a", ""),
     "update": ("#4f8a5b", "xxx"),
+    "outer": ("#9fc9a5", "..."),
     "wait": ("#ffffff", "////"),
     "other": ("#e6e8eb", ""),
 }

@@ -3,7 +3,8 @@
 from sparfuse_report import series, style, wording
 
 FIRST_LANES = ("compute", "side", "host")
-KINDS = ("forward", "backward", "pack", "sparsify", "exchange", "negotiate", "decompress", "update", "wait")
+KINDS = ("forward", "backward", "pack", "sparsify", "exchange", "negotiate", "decompress", "update",
+         "outer", "wait")
 NARROW = 0.004  # of the step
 BACKWARD_END = {"color": style.INK, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 STEP_END = {"color": style.INK, "linewidth": 1.3}

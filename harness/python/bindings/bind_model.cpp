@@ -25,6 +25,9 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   SPARFUSE_REQUIRE(given.backward_seconds.has_value(),
                    "backward_seconds is None; expected the seconds of each tensor");
   const ConfiguredMethod method(given);
+  SPARFUSE_REQUIRE(!method.composition().local_steps(),
+                   "the method exchanges parameters once in a window of steps, and a step is "
+                   "asked for; expected a method that exchanges gradients in every step");
   BackwardProfile backward;
   backward.forward_seconds = forward_seconds;
   backward.backward_seconds = *given.backward_seconds;

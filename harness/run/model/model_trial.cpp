@@ -18,21 +18,22 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTracedRanks = 4;
+constexpr std::size_t kMostTracedSteps = 64;  // of a window
 
 // Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
-// leave: the first step of the same plan again with other draws of what was measured. Nothing where
-// the profiles do not say how well they are known.
+// leave: the first step, or window, of the same plan again with other draws of what was measured.
+// Nothing where the profiles do not say how well they are known.
 std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOutcomes& profiles,
                                       const ModelConfig& model) {
   constexpr int kProfileDraws = 12;
   if (!KnowsErrors(profiles)) return std::nullopt;
-  const double expected = std::log(StepSeconds(SimulateStep(model, 0, 0)));
+  const double expected = std::log(FirstStepSeconds(trial.cell, model));
   double squares = 0;
   for (int draw = 1; draw <= kProfileDraws; ++draw) {
     ModelConfig drawn =
         ConfigureModel(trial, PerturbedOutcomes(profiles, static_cast<std::uint64_t>(draw)));
     drawn.plan = model.plan;
-    const double off = std::log(StepSeconds(SimulateStep(drawn, 0, 0))) - expected;
+    const double off = std::log(FirstStepSeconds(trial.cell, drawn)) - expected;
     squares += off * off;
   }
   return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
@@ -67,22 +68,30 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   }();
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(config.workload);
   const int ranks = model.topology.ranks;
-  const int steps = SimulatedSteps(config, model);
-  const int first = DenseWarmupSteps(config);
+  const bool windows = config.method_options.has_local_steps();
+  const int every = config.method_options.window_steps();
+  const int first = windows ? every : DenseWarmupSteps(config);
   const ProfileOutcome& first_profile = profiles.front();
 
   StepLog log(static_cast<std::size_t>(ranks));
   std::vector<TracedStep> traced;
-  Formulas formulas;
-  for (int step = 0; step < steps; ++step) {
-    ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step),
-                                       std::min(ranks, kTracedRanks));
-    if (step == 0) formulas = FormulasOf(simulated);
+  const int tracing = std::min(ranks, kTracedRanks);
+  std::vector<ModelStep> steps = SimulateCell(config, model, true, tracing);
+  const Formulas formulas = FormulasOf(std::span(steps).first(static_cast<std::size_t>(every)));
+  std::vector<double> now(static_cast<std::size_t>(tracing));  // of traced ranks
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    ModelStep& simulated = steps[step];
+    const std::int64_t number = first + static_cast<std::int64_t>(step);
     for (std::size_t r = 0; r < log.size(); ++r)
-      log[r].push_back({first + step, true, 0, simulated.records[r]});
-    if (step + 1 < steps) continue;
-    simulated.spans.resize(static_cast<std::size_t>(std::min(ranks, kTracedRanks)));
-    traced.push_back({first + step, std::move(simulated.spans)});
+      log[r].push_back({number, true, 0, simulated.records[r]});
+    const std::vector<double> began = now;
+    for (std::size_t r = 0; r < now.size(); ++r) now[r] += simulated.records[r].step_seconds;
+    if (step + std::min<std::size_t>(static_cast<std::size_t>(every), kMostTracedSteps) <
+        steps.size())
+      continue;
+    simulated.spans.resize(now.size());
+    traced.push_back({number, std::move(simulated.spans), began});
+    if (!windows) traced.back().began_seconds.clear();
   }
 
   StepLogContext context;
@@ -91,12 +100,17 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
                            config.accumulation * static_cast<double>(workload.units_per_sample);
   context.unit = workload.unit;
   context.knows_missing = false;
+  context.every = every;
   Outcome outcome;
   WriteSteps(directory, log, context, outcome.series);
-  WriteSpans(directory, traced, outcome.series);
+  WriteSpans(directory, traced, outcome.series, every);
   outcome.metrics = MetricsOf(log, context);
   outcome.metrics["local_seconds"] = {formulas.local_seconds, "s"};
   outcome.metrics["wire_seconds"] = {formulas.wire_seconds, "s"};
+  if (windows) {
+    outcome.metrics["method_memory_bytes"] = {static_cast<double>(MethodMemoryBytes(model)),
+                                              "bytes"};
+  }
   outcome.plan = model.plan.UnitSizes();
   outcome.plans = json::array({ToJson(SummaryOf(model.plan, model.layout, 0))});
   outcome.layout = LayoutOf(model.layout);

@@ -157,19 +157,35 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 
 namespace {
 
+// Durations of the first rank's mean step.
+StepRecord MeanOfFirstRank(std::span<const ModelStep> window) {
+  StepRecord mean;
+  for (double StepRecord::*member :
+       {&StepRecord::step_seconds, &StepRecord::forward_seconds, &StepRecord::backward_seconds,
+        &StepRecord::sparsify_seconds, &StepRecord::exposed_communication_seconds,
+        &StepRecord::decompress_seconds, &StepRecord::update_seconds, &StepRecord::outer_seconds}) {
+    double sum = 0;
+    for (const ModelStep& step : window) sum += step.records.front().*member;
+    mean.*member = sum / static_cast<double>(window.size());
+  }
+  return mean;
+}
+
 StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, bool all) {
   const ModelConfig model = ConfigureModel(trial, profiles);
-  const int first = DenseWarmupSteps(trial.cell);
-  const int steps = all ? SimulatedSteps(trial.cell, model) : 1;
-  std::vector<double> seconds, exposed;
-  std::optional<Formulas> formulas;
-  for (int step = 0; step < steps; ++step) {
-    const ModelStep simulated = SimulateStep(model, static_cast<std::uint64_t>(first + step), 0);
-    seconds.push_back(StepSeconds(simulated));
-    exposed.push_back(simulated.records.front().exposed_communication_seconds);
-    if (!formulas) formulas = FormulasOf(simulated);
+  const auto every = static_cast<std::size_t>(trial.cell.method_options.window_steps());
+  const std::vector<ModelStep> steps = SimulateCell(trial.cell, model, all, 0);
+  std::vector<double> seconds, exposed, utilisation;
+  for (std::span<const ModelStep> left = steps; !left.empty(); left = left.subspan(every)) {
+    const auto window = left.first(every);
+    const StepRecord first = MeanOfFirstRank(window);
+    seconds.push_back(StepSeconds(window));
+    exposed.push_back(first.exposed_communication_seconds);
+    utilisation.push_back((first.forward_seconds + first.backward_seconds + first.update_seconds) /
+                          first.step_seconds);
   }
-  return {Median(seconds), Median(exposed), *formulas};
+  return {Median(seconds), Median(exposed), Median(utilisation),
+          FormulasOf(std::span(steps).first(every))};
 }
 
 }  // namespace
@@ -182,22 +198,49 @@ StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profil
   return ModelSome(trial, profiles, false);
 }
 
-int SimulatedSteps(const CellConfig& config, const ModelConfig& model) {
+std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
+                                    int traced_ranks) {
   const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
-  return varies ? config.steps : 1;
+  const int every = config.method_options.window_steps();
+  const int windows = all && varies ? std::max(1, config.steps / every) : 1;
+  if (config.method_options.has_local_steps()) {
+    auto steps = SimulateSteps(model, 0, (1 + windows) * every, traced_ranks);
+    steps.erase(steps.begin(), steps.begin() + every);
+    return steps;
+  }
+  std::vector<ModelStep> steps;
+  const int first = DenseWarmupSteps(config);
+  for (int step = 0; step < windows; ++step) {
+    steps.push_back(SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks));
+    if (step + 1 < windows) steps.back().spans.clear();
+  }
+  return steps;
 }
 
-Formulas FormulasOf(const ModelStep& step) {
-  const StepRecord& first = step.records.front();
+Formulas FormulasOf(std::span<const ModelStep> window) {
+  const StepRecord first = MeanOfFirstRank(window);
+  double wire = 0;
+  for (const ModelStep& step : window) wire += step.wire_seconds;
   return {first.forward_seconds + first.backward_seconds + first.update_seconds +
-              first.sparsify_seconds + first.decompress_seconds,
-          step.wire_seconds};
+              first.sparsify_seconds + first.decompress_seconds + first.outer_seconds,
+          wire / static_cast<double>(window.size())};
 }
 
-double StepSeconds(const ModelStep& step) {
+double StepSeconds(std::span<const ModelStep> window) {
   double longest = 0;
-  for (const StepRecord& record : step.records) longest = std::max(longest, record.step_seconds);
-  return longest;
+  for (std::size_t rank = 0; rank < window.front().records.size(); ++rank) {
+    double sum = 0;
+    for (const ModelStep& step : window) sum += step.records[rank].step_seconds;
+    longest = std::max(longest, sum);
+  }
+  return longest / static_cast<double>(window.size());
+}
+
+double FirstStepSeconds(const CellConfig& config, const ModelConfig& model) {
+  if (config.method_options.has_local_steps())
+    return StepSeconds(SimulateCell(config, model, false, 0));
+  const ModelStep first = SimulateStep(model, 0, 0);
+  return StepSeconds({&first, 1});
 }
 
 }  // namespace sparfuse::harness

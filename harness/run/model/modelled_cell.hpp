@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "core/engine/model/model_engine.hpp"
 #include "harness/records/profile.hpp"
@@ -15,28 +17,33 @@ inline constexpr int kDraws = 32;
 // naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
 ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles);
 
-// How many steps of a cell's trial are simulated: those after the dense ones where they vary, else
-// one, which all are like.
-int SimulatedSteps(const CellConfig& config, const ModelConfig& model);
+// The steps of a cell's trial that are simulated: those after the dense ones where they vary, else
+// one, which all are like. With local steps whole windows behind the first one, which is not like
+// the others. all: of what varies as many as the trial has; else one step, or window.
+std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
+                                    int traced_ranks);
 
-// Of the slowest rank.
-double StepSeconds(const ModelStep& step);
+// Of the slowest rank: a step, or the mean step of a window.
+double StepSeconds(std::span<const ModelStep> window);
+// Of the first step or window.
+double FirstStepSeconds(const CellConfig& config, const ModelConfig& model);
 
-// What a step takes where nothing but its bounds is known, to be shown beside a prediction: what
-// the first rank computes, selects, encodes and decodes within it, and what its exchanges occupy
-// links.
+// What a step, or the mean step of a window, takes where nothing but its bounds is known, to be
+// shown beside a prediction: what the first rank computes, selects, encodes and decodes within it,
+// and what its exchanges occupy links.
 struct Formulas {
   double local_seconds = 0, wire_seconds = 0;
   double longest() const { return std::max(local_seconds, wire_seconds); }  // all of one is hidden
   double sum() const { return local_seconds + wire_seconds; }               // nothing is
 };
-Formulas FormulasOf(const ModelStep& step);
+Formulas FormulasOf(std::span<const ModelStep> window);
 
 // What a step takes with one set of profiles.
 struct StepModel {
   double seconds = 0;          // of the slowest rank
   double exposed_seconds = 0;  // communication, on the first rank
-  Formulas formulas;           // of its first step
+  double utilisation = 0;      // what of a step the first rank computes
+  Formulas formulas;           // of its first step, or window
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.

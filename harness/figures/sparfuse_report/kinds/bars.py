@@ -17,6 +17,7 @@ BREAKDOWN = (  # metric, the kind of work whose look it has, words
     ("decompress_seconds", "decompress", "decompression"),
     ("exposed_communication_seconds", "exposed_communication", "exposed communication"),
     ("update_seconds", "update", "update"),
+    ("outer_seconds", "outer", "outer step"),
     ("other_seconds", "other", "other"),
 )
 PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our metric
