@@ -37,13 +37,21 @@ void Resolver::Method() {
   const harness::Method method = FindMethod();
   config_.method = method.name;
   json options = Given("method_options", json::object());
-  if (config_.mode == Mode::kMeasured && !options.contains("collective")) {
-    if (const auto* own = BackendsOwn(method.collective)) options["collective"] = own->name;
-  }
   At({"method_options"}, [&] { return GiveFolder(options), 0; });
-  config_.method_options = At({"method_options", "method"}, [&] {
-    return ResolveMethodOptions(source_.catalog, method, options);
-  });
+  const auto resolve = [&] {
+    config_.method_options = At({"method_options", "method"}, [&] {
+      return ResolveMethodOptions(source_.catalog, method, options);
+    });
+  };
+  resolve();
+  // The backend's own need not go on beside steps.
+  if (config_.mode == Mode::kMeasured && !options.contains("collective") &&
+      !config_.method_options.exchanges_beside_steps()) {
+    if (const auto* own = BackendsOwn(method.collective)) {
+      options["collective"] = own->name;
+      resolve();
+    }
+  }
   // A dense method has one cell however many densities an axis lists.
   if (!method.dense()) Sparsity(method);
   if (method.sends_payloads()) FeedbackOf(method);

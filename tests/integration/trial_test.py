@@ -96,14 +96,14 @@ class Trials(unittest.TestCase):
                 found[rank] = min(pid, found.get(rank, pid))  # on other hosts it has a guardian, its child
         return found
 
-    def disturb(self, rank, what, workers=3, **experiment):
+    def disturb(self, rank, what, workers=3, warmup=2, **experiment):
         """Runs a long trial and sends `what` to a rank in the middle of its steps."""
         self.write(workers=workers, steps=100000, deadline=8, **experiment)
         controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT)
         self.addCleanup(controller.kill)
         until = time.monotonic() + 120
-        while not any("measuring 100002 steps" in log.read_text() for log in self.results.rglob("log.txt")):
+        while not any(f"measuring {100000 + warmup} steps" in log.read_text() for log in self.results.rglob("log.txt")):
             self.assertLess(time.monotonic(), until, "no step was made")
             self.assertIsNone(controller.poll(), "the run ended before a step was made")
             time.sleep(0.05)

@@ -43,6 +43,66 @@ TEST(MetricsOf, SentOverPayloadIsOfAllRanks) {
                    3.0 * (40 + 80) / (80 + 80));
 }
 
+// Steps of one rank from `first` on, each with its seconds, the half of them forward.
+std::vector<LoggedStep> Lasting(std::int64_t first, std::vector<double> seconds) {
+  std::vector<LoggedStep> steps;
+  for (const double each : seconds) {
+    LoggedStep step{first++, true};
+    step.record.step_seconds = each;
+    step.record.forward_seconds = each / 2;
+    step.record.sent_bytes = static_cast<std::uint64_t>(10 * each);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+// Windows of three steps: [3, 6) and [6, 9), and before and behind them what is not whole. Rank 1
+// is the slower one in the second. A median over steps would be 1.
+TEST(MetricsOf, WindowsCountAsAWhole) {
+  const StepLog log = {Lasting(2, {90, 1, 1, 10, 1, 1, 4, 50}),
+                       Lasting(2, {90, 1, 1, 10, 1, 1, 7, 50})};
+  StepLogContext context;
+  context.units_per_step = 1;
+  context.dense_elements = 1;
+  context.every = 3;
+  const MetricValues metrics = MetricsOf(log, context);
+  EXPECT_DOUBLE_EQ(*metrics.at("step_seconds").value, (12.0 / 3 + 9.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(*metrics.at("window_seconds").value, 3 * *metrics.at("step_seconds").value);
+  EXPECT_DOUBLE_EQ(*metrics.at("forward_seconds").value, *metrics.at("step_seconds").value / 2);
+  EXPECT_DOUBLE_EQ(*metrics.at("compute_utilisation").value, 0.5);
+  EXPECT_DOUBLE_EQ(*metrics.at("window_bytes").value, 10 * (12 + 12 + 6 + 9) / 4.0);
+  EXPECT_FALSE(metrics.contains("outer_seconds"));
+}
+
+TEST(MetricsOf, StepsAreAllThereIsWhereNoWindowIsWhole) {
+  StepLogContext context;
+  context.units_per_step = 1;
+  context.dense_elements = 1;
+  context.every = 8;
+  EXPECT_DOUBLE_EQ(*MetricsOf({Lasting(0, {1, 2, 6})}, context).at("step_seconds").value, 3);
+}
+
+TEST(MetricsOf, OuterStepsAreAPartOfTheirOwn) {
+  std::vector<LoggedStep> steps = Lasting(0, {2, 4});
+  steps[1].record.outer_seconds = 1;
+  StepLogContext context;
+  context.units_per_step = 1;
+  context.dense_elements = 1;
+  context.every = 2;
+  const MetricValues metrics = MetricsOf({steps}, context);
+  EXPECT_DOUBLE_EQ(*metrics.at("outer_seconds").value, 0.5);
+  EXPECT_DOUBLE_EQ(*metrics.at("other_seconds").value, 3 - 1.5 - 0.5);
+}
+
+TEST(RoundSeconds, AreOfWholeWindows) {
+  std::vector<LoggedStep> steps = Lasting(0, {1, 5, 2, 8, 3, 9});
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].round = i < 2 ? 1 : 2;
+    steps[i].measured = i < 2 || i > 3;  // a window is discarded when a turn begins
+  }
+  EXPECT_EQ(RoundSeconds({steps}, 2), (std::vector<double>{3, 6}));
+}
+
 // Two ranks, whose exchanges take 4 and 2 ms; rank 1's step begins 10 ms after rank 0's.
 TracedStep Traced(double uncertainty) {
   const Span exchange{SpanKind::kExchange, "data", "", 0.001, 0.005, 8};

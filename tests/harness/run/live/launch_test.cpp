@@ -31,6 +31,12 @@ TEST(Rounds, OfAtMostThreeMeasuredStepsEach) {
   EXPECT_EQ(StepsOfRounds(1), (std::vector<int>{1}));
 }
 
+TEST(Rounds, AreOfWholeWindows) {
+  EXPECT_EQ(StepsOfRounds(24, 8), (std::vector<int>{8, 8, 8}));
+  EXPECT_EQ(StepsOfRounds(6, 1), StepsOfRounds(6));
+  EXPECT_EQ(StepsOfRounds(4, 2), (std::vector<int>{2, 2}));
+}
+
 TEST(Rounds, EachHasEveryTrialOnceInAnOrderThatTheSeedShuffles) {
   const auto orders = OrderOfRounds(6, 5, 3);
   ASSERT_EQ(orders.size(), 5u);

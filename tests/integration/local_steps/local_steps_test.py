@@ -1,0 +1,144 @@
+"""Tests real trials of methods that synchronise once in a window of steps.
+
+  local_steps_test.py PATH/TO/sparfuse [unittest arguments]
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import trial_test
+
+THREADS = 'transport = "threads"\n'
+# Method, its options, the steps at which it sends: 4 a window, of two fragments every second one.
+METHODS = (
+    ("local-sgd", "every = 4", [4, 8, 12]),
+    ("diloco", "every = 4", [4, 8, 12]),
+    ("streaming-diloco", "every = 4, fragments = 2, stripes = 1, delay = 1", [2, 4, 6, 8, 10, 12]),
+    ("shadowsync", "every = 4, delay = 2", [4, 8, 12]),
+    ("sparseloco", "every = 4", [4, 8, 12]),
+)
+BESIDE = "every = 4, delay = 3"  # an exchange is nearly always under way
+
+
+def with_options(options, more=""):
+    return f"method_options = {{ {options} }}\n{more}"
+
+
+class LocalStepsTest(trial_test.Trials):
+    def outcome(self):
+        return json.loads(next(self.results.rglob("outcome.json")).read_text())
+
+    def rank_zero(self, trial):
+        steps = self.series(trial, "steps.npy")
+        return steps[steps["rank"] == 0]
+
+    def test_each_method_sends_at_its_dates_alone(self):
+        for method, options, dates in METHODS:
+            with self.subTest(method):
+                trial = self.run_trial(method=method, steps=8, more=with_options(options, THREADS))
+                self.assertEqual(trial["status"], "ok", trial)
+                checks = {"anchors_equal": True, "loss_finite": True}
+                self.assertEqual(trial["checks"], checks | ({"mass_conserved": True} if method == "sparseloco" else {}))
+                steps = self.rank_zero(trial)
+                self.assertEqual(steps["measured"].tolist(), [False] * 4 + [True] * 8)  # 2 are a window
+                counted = (steps["step"][steps["messages_sent"] > 0] + 1).tolist()
+                self.assertEqual(counted, dates)
+                self.assertTrue(((steps["exchanges"] > 0) == (steps["messages_sent"] > 0)).all())
+                metrics = {name: metric["value"] for name, metric in trial["metrics"].items()}
+                elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
+                if method != "sparseloco":  # a ring of two ranks sends as much as there is
+                    self.assertEqual(metrics["window_bytes"], 4 * elements)
+                self.assertGreater(metrics["replica_divergence"], 0)
+                self.assertGreater(metrics["outer_seconds"], 0)
+                self.assertAlmostEqual(metrics["window_seconds"], 4 * metrics["step_seconds"])
+                # Anchor and what is sent; DiLoCo's keep a momentum, too.
+                arrays = 3 if "diloco" in method else 2
+                self.assertEqual(metrics["method_memory_bytes"], 4 * arrays * elements)
+            shutil.rmtree(self.results)
+
+    def test_the_metrics_of_a_trial_are_what_its_series_gives(self):
+        for transport in ("mpi", "threads"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            more = with_options("every = 3", f'transport = "{transport}"\n')
+            trial = self.run_trial(method="diloco", steps=6, more=more)
+            steps = self.series(trial, "steps.npy")
+            windows = steps["step_seconds"].reshape(2, 3, 3).sum(axis=2)[:, 1:]  # the first is the warm-up
+            self.assertAlmostEqual(trial["metrics"]["window_seconds"]["value"], float(np.median(windows.max(axis=0))))
+            done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
+            self.assertNotIn("diloco", done.stdout + done.stderr)
+
+    def test_windows_of_one_step_train_as_dense_does(self):
+        losses = {}
+        for method, more in (("dense", THREADS), ("local-sgd", with_options("every = 1", THREADS))):
+            shutil.rmtree(self.results, ignore_errors=True)
+            trial = self.run_trial(method=method, steps=6, more=more)
+            losses[method] = self.rank_zero(trial)["loss"]
+        np.testing.assert_allclose(losses["dense"], losses["local-sgd"], rtol=1e-4)
+
+    def test_convergence_evaluates_what_it_says(self):
+        found = {}
+        for evaluate in ("anchor", "average", "own"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            more = with_options("every = 4, outer_rate = 1, outer_momentum = 0", THREADS)
+            more += f'kind = "convergence"\nevaluate = "{evaluate}"\nevaluate_every = 4\ntarget = 1\n'
+            trial = self.run_trial(method="diloco", steps=10, more=more)
+            self.assertEqual((trial["status"], trial["config"]["evaluate"]), ("ok", evaluate))
+            self.assertEqual(trial["metrics"]["unsynchronised_steps"]["value"], 0)
+            found[evaluate] = self.series(trial, "evaluations.npy")
+        steps = found["anchor"]["step"].tolist()
+        self.assertEqual(steps, [4, 8, 12])
+        # Behind a date all three are the anchor.
+        for evaluate in ("average", "own"):
+            np.testing.assert_allclose(found[evaluate]["loss"], found["anchor"]["loss"], rtol=1e-5)
+
+    def test_within_a_window_the_anchor_is_none_of_the_ranks_own(self):
+        losses = {}
+        for evaluate in ("anchor", "average", "own"):
+            shutil.rmtree(self.results, ignore_errors=True)
+            more = with_options("every = 8", THREADS)
+            more += f'kind = "convergence"\nevaluate = "{evaluate}"\nevaluate_every = 3\ntarget = 1\n'
+            trial = self.run_trial(method="diloco", steps=5, more=more)
+            self.assertEqual(trial["metrics"]["unsynchronised_steps"]["value"], 2 + 5)
+            losses[evaluate] = self.series(trial, "evaluations.npy")["loss"].tolist()
+            trained = self.rank_zero(trial)["loss"].tolist()
+            losses.setdefault("trained", trained)
+            self.assertEqual(trained, losses["trained"])  # evaluating changes nothing
+        self.assertEqual(len({tuple(losses[evaluate]) for evaluate in ("anchor", "average", "own")}), 3)
+        # The anchor is where all began until the first date.
+        self.assertEqual(losses["anchor"][0], losses["anchor"][1])
+
+    def test_turns_are_whole_windows(self):
+        self.write(method="local-sgd", steps=4, more=THREADS)
+        text = self.file.read_text().replace('method = "local-sgd"\n', "")
+        axis = '[[axis]]\nmethod = ["dense", "local-sgd"]\nmethod_options = [{}, { every = 2 }]\n[repeat]'
+        self.file.write_text(text.replace("[repeat]", axis))
+        done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=200, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for path in self.results.rglob("trial.json"):
+            trial = trial_test.read_trial(path)
+            self.assertEqual((trial["status"], trial["launch"]["trials"]), ("ok", 2))
+            steps = np.load(path.parent / "steps.npy")
+            one = steps[steps["rank"] == 0]
+            if trial["config"]["method"] == "local-sgd":
+                self.assertEqual(one["round"].tolist(), [0, 0, 1, 1, 1, 1, 2, 2, 2, 2])
+                self.assertEqual(one["measured"].tolist(), [False] * 2 + 2 * [False, False, True, True])
+
+    def test_a_rank_killed_beside_an_exchange_is_named(self):
+        trial, output = self.disturb(1, signal.SIGKILL, warmup=4, method="shadowsync", more=with_options(BESIDE))
+        self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
+        self.assertIn("shadowsync", output)
+        self.assertEqual(self.ranks(), {})
+
+
+if __name__ == "__main__":
+    trial_test.SPARFUSE = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
