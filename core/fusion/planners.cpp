@@ -169,6 +169,32 @@ class ByBytes final : public Planner {
   double threshold_bytes_;
 };
 
+// Closes a bucket with the tensor that brings it to its size or beyond; the first one has a size of
+// its own, so that communication begins early.
+class DdpBuckets final : public Planner {
+ public:
+  DdpBuckets(double bytes, double first_bytes) : bytes_(bytes), first_bytes_(first_bytes) {}
+  std::string_view name() const noexcept override { return "ddp-buckets"; }
+  Plan MakePlan(const PlanInput& input) const override {
+    Plan plan;
+    std::size_t first = 0;
+    double bytes = 0;
+    for (std::size_t i = 0; i < input.layout.tensors(); ++i) {
+      bytes += sizeof(float) * static_cast<double>(input.layout.tensor(i).numel);
+      if (bytes < (first == 0 ? first_bytes_ : bytes_)) continue;
+      plan.units.push_back(MakeUnit(input, first, i + 1));
+      first = i + 1;
+      bytes = 0;
+    }
+    if (first < input.layout.tensors())
+      plan.units.push_back(MakeUnit(input, first, input.layout.tensors()));
+    return plan;
+  }
+
+ private:
+  double bytes_, first_bytes_;
+};
+
 // ceil(L / units) tensors in every unit, the last one takes what is left: SAFusion section 3.2, and
 // SSFusion with `tensors_per_unit`.
 class ByCount final : public Planner {
@@ -346,6 +372,21 @@ std::span<const PlannerDescriptor> CorePlanners() {
        [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
        }},
+      {.name = "ddp-buckets",
+       .summary =
+           "closes a bucket with the tensor that reaches its dense bytes, the first one early",
+       .source = "PyTorch, torch/csrc/distributed/c10d/reducer.cpp",
+       .revision = 1,
+       .options = {NumberOption("bucket_bytes", 26214400.0, 1, 1e15,
+                                "dense bytes of a bucket: DDP's bucket_cap_mb"),
+                   NumberOption("first_bucket_bytes", 1048576.0, 1, 1e15,
+                                "dense bytes of the first bucket")},
+       .make = [](const Options& options) -> std::unique_ptr<Planner> {
+         return std::make_unique<DdpBuckets>(DoubleOption(options, "bucket_bytes"),
+                                             DoubleOption(options, "first_bucket_bytes"));
+       },
+       .deviations = "Buckets are in ready order from the first step on. DDP's are so from the "
+                     "second; in its first step they follow the order of registration."},
       {"by-count",
        "the same number of tensors in every unit",
        "SAFusion, HPDC 2025, section 3.2",

@@ -35,6 +35,20 @@ TEST(Planners, CutAsTheirNamesSay) {
   EXPECT_EQ(PlanOf("by-bytes", layout, {{"threshold_bytes", 200.0}}).UnitSizes(), "2,2,1,2");
 }
 
+// Sizes as PyTorch's compute_bucket_assignment_by_size gives them for limits of (first, cap) bytes.
+TEST(Planners, DdpClosesABucketWithTheTensorThatReachesItsSize) {
+  const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
+  const auto plan = [&](double first, double cap) {
+    return PlanOf("ddp-buckets", layout, {{"first_bucket_bytes", first}, {"bucket_bytes", cap}})
+        .UnitSizes();
+  };
+  EXPECT_EQ(plan(40, 200), "1,2,2,2");  // 40; 80 + 120; 20 + 400; what is left
+  EXPECT_EQ(plan(41, 120), "2,1,2,2");  // 40 + 80; 120; 20 + 400; what is left
+  EXPECT_EQ(plan(1, 1), "1,1,1,1,1,1,1");
+  EXPECT_EQ(plan(668, 1), "7");  // all 167 floats
+  EXPECT_EQ(plan(1e6, 1e6), "7");
+}
+
 TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
   const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
   const auto plan = [&](double degree) {
