@@ -21,6 +21,10 @@ LiveConfig Configure(const StrategyDescriptor& strategy, const PlannerDescriptor
   LiveConfig config = DenseLive({}, {workers, 1}, device);
   Options planner_options;
   if (planner.name == "by-bytes") planner_options["threshold_bytes"] = 3000.0;
+  if (planner.name == "ddp-buckets") {
+    planner_options["first_bucket_bytes"] = 1000.0;
+    planner_options["bucket_bytes"] = 3000.0;
+  }
   if (planner.name == "by-count") planner_options["units"] = std::int64_t{3};
   if (planner.ahead_only) planner_options["tensors_per_unit"] = std::int64_t{4};
   if (planner.name == "ssfusion") {
