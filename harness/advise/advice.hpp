@@ -106,6 +106,18 @@ struct PhaseDiagram {
   std::vector<PhasePoint> points;
 };
 
+// What of a step, or of a window's mean step, is to be computing.
+inline constexpr double kUtilisations[] = {0.5, 0.75, 0.9, 0.95, 0.99};
+
+// The least rates of network cards at which a method computes for so much of its time.
+struct NeededRates {
+  std::string method;
+  int window_steps = 1;
+  std::vector<std::optional<double>> gbps;  // [kUtilisations]; none where no rate suffices
+  // The same where bytes alone took time, and all of it were waited for.
+  std::vector<double> naive_gbps;
+};
+
 // done of total modelled cells.
 using AdviceProgress =
     std::function<void(const std::string& doing, std::size_t done, std::size_t total)>;
@@ -124,6 +136,10 @@ class Adviser {
   // most twice as slow as the winner. Throws Error{kConfig} where bandwidths cannot change.
   std::vector<PhasePoint> Phase(const std::vector<double>& bandwidths,
                                 const std::vector<int>& workers);
+
+  // Of the methods that can be modelled, with the most workers and the first density. To 1 %, by
+  // bisection. Throws Error{kConfig} where bandwidths cannot change.
+  std::vector<NeededRates> Rates();
 
   const AdviceRequest& request() const noexcept { return request_; }
   // The cell of a method. Throws Error{kConfig} saying why there is none.

@@ -169,6 +169,32 @@ std::string AdviceText(const Advice& advice) {
   return text;
 }
 
+std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates) {
+  Table table;
+  table.title =
+      fmt::format("Gbit/s of a network card for a utilisation, {}",
+                  SettingOf(advice.request.workers.back(), advice.request.densities.front()));
+  table.columns = {"method", "synchronises"};
+  for (const double wanted : kUtilisations)
+    table.columns.push_back(fmt::format("{:g} %", 100 * wanted));
+  table.columns.push_back("95 %, by bytes alone");
+  const auto words = [](const std::optional<double>& gbps) {
+    return gbps ? fmt::format("{:.3g}", *gbps) : "never";
+  };
+  for (const NeededRates& each : rates) {
+    std::vector<std::string> row = {
+        each.method, each.window_steps > 1 ? fmt::format("once in {} steps", each.window_steps)
+                                           : "in every step"};
+    for (const auto& gbps : each.gbps) row.push_back(words(gbps));
+    row.push_back(words(each.naive_gbps.at(3)));
+    table.rows.push_back(std::move(row));
+  }
+  return "\n" + Render(table, TableFormat::kMarkdown) +
+         "\nUtilisation is what forward, backward and update are of a step. By bytes alone: all "
+         "that is sent is waited for, and nothing else. Methods with local steps do not learn the "
+         "same in a step.\n";
+}
+
 namespace {
 
 // What every answer says of the cells that it is about.
@@ -213,7 +239,8 @@ std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase) {
   return TextOf(DiagramJson(advice, phase));
 }
 
-std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
+std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
+                       const std::vector<NeededRates>* rates) {
   json rankings = json::array();
   for (const Ranking& ranking : advice.rankings) {
     json methods = json::array();
@@ -267,6 +294,20 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase) {
                  {"card_memory", MemoryJson(advice.memory)},
                  {"left_out", std::move(left_out)}});
   if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
+  if (rates != nullptr) {
+    json methods = json::array();
+    for (const NeededRates& each : *rates) {
+      json gbps = json::array();
+      for (const auto& rate : each.gbps) gbps.push_back(rate ? json(*rate) : json());
+      methods.push_back({{"method", each.method},
+                         {"window_steps", each.window_steps},
+                         {"gbps", std::move(gbps)},
+                         {"naive_gbps", each.naive_gbps}});
+    }
+    answer["needed_rates"] = {{"workers", advice.request.workers.back()},
+                              {"utilisations", kUtilisations},
+                              {"methods", std::move(methods)}};
+  }
   return TextOf(answer);
 }
 

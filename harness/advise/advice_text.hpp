@@ -10,8 +10,12 @@ namespace sparfuse::harness {
 // Markdown: a table a ranking, what decides beneath it, then where the order changes.
 std::string AdviceText(const Advice& advice);
 
-// As JSON, as --json prints it; phase: null where no diagram was asked for.
-std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase);
+// Markdown: the rates that utilisations need, a row a method.
+std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rates);
+
+// As JSON, as --json prints it; phase, rates: null where they were not asked for.
+std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
+                       const std::vector<NeededRates>* rates = nullptr);
 // A diagram alone, as it is drawn.
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase);
 

@@ -173,11 +173,13 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   ProfileOutcomes measured = MeasuredOutcomes(program, request.cluster);
   Advice advice;
   std::optional<PhaseDiagram> phase;
+  std::optional<std::vector<NeededRates>> rates;
   {
     ProgressLine shown;
     Adviser adviser(program.catalog(), profiles, request, std::move(measured), std::ref(shown));
     advice = adviser.Answer();
     if (asked.phase) phase = PhaseOf(program, asked, advice, adviser);
+    if (asked.utilisation) rates = adviser.Rates();
   }
   const DeclaredCluster* declared = IsDeclared(profiles, request.cluster)
                                         ? &LoadDeclaredCluster(profiles, request.cluster)
@@ -185,12 +187,12 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   if (asked.toml) {
     fmt::print("{}", AdviceToml(advice, declared));
   } else if (program.json()) {
-    fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr));
+    fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr));
   } else {
     fmt::print(
-        "{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes the "
+        "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes the "
         "experiment that keeps it, for `sparfuse run advice.toml`.\n",
-        AdviceText(advice));
+        AdviceText(advice), rates ? RatesText(advice, *rates) : "");
   }
   std::fflush(stdout);
   if (!phase) return kDone;

@@ -111,6 +111,7 @@ struct AdviseOptions {
   std::optional<int> batch;
   bool toml = false;          // print the experiment in the place of the answer
   bool phase = false;         // draw the phase diagram
+  bool utilisation = false;   // find the rates that utilisations need
   std::filesystem::path out;  // of it: a folder; "": the working directory
   TraceImport trace;          // files: none, or of the training whose step it is
 };

@@ -246,6 +246,9 @@ void AddAdvise(CommandLine& line) {
   toml->excludes(verb->get_option("--json"));
   verb->add_flag("--phase", asked->phase,
                  "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
+  verb->add_flag("--utilisation", asked->utilisation,
+                 "also the rates of network cards at which methods compute for 50 to 99 % of a "
+                 "step");
   verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
 }
 

@@ -175,17 +175,25 @@ StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, b
   const ModelConfig model = ConfigureModel(trial, profiles);
   const auto every = static_cast<std::size_t>(trial.cell.method_options.window_steps());
   const std::vector<ModelStep> steps = SimulateCell(trial.cell, model, all, 0);
-  std::vector<double> seconds, exposed, utilisation;
+  std::vector<double> seconds, exposed, compute, utilisation;
   for (std::span<const ModelStep> left = steps; !left.empty(); left = left.subspan(every)) {
     const auto window = left.first(every);
     const StepRecord first = MeanOfFirstRank(window);
     seconds.push_back(StepSeconds(window));
     exposed.push_back(first.exposed_communication_seconds);
-    utilisation.push_back((first.forward_seconds + first.backward_seconds + first.update_seconds) /
-                          first.step_seconds);
+    compute.push_back(first.forward_seconds + first.backward_seconds + first.update_seconds);
+    utilisation.push_back(compute.back() / first.step_seconds);
   }
-  return {Median(seconds), Median(exposed), Median(utilisation),
-          FormulasOf(std::span(steps).first(every))};
+  const auto first_window = std::span(steps).first(every);
+  double sent = 0;
+  for (const ModelStep& step : first_window)
+    sent += static_cast<double>(step.records.front().sent_bytes);
+  return {Median(seconds),
+          Median(exposed),
+          Median(compute),
+          Median(utilisation),
+          sent / static_cast<double>(every),
+          FormulasOf(first_window)};
 }
 
 }  // namespace

@@ -42,7 +42,9 @@ Formulas FormulasOf(std::span<const ModelStep> window);
 struct StepModel {
   double seconds = 0;          // of the slowest rank
   double exposed_seconds = 0;  // communication, on the first rank
-  double utilisation = 0;      // what of a step the first rank computes
+  double compute_seconds = 0;  // forward, backward and update, on the first rank
+  double utilisation = 0;      // what these are of its step
+  double sent_bytes = 0;       // by the first rank, in the first step or the mean one of a window
   Formulas formulas;           // of its first step, or window
 };
 

@@ -1,0 +1,77 @@
+// Finds the rate of the network that a method needs to compute for a part of its time.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "core/base/error.hpp"
+#include "harness/advise/advice.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+// Of the declared rate: what lies beyond is no network.
+constexpr double kLeast = 1e-4, kMost = 1e4;
+constexpr double kClose = 0.01;
+
+// The least x from kLeast to kMost with utilisation(x) >= wanted, where that grows with x.
+template <class Utilisation>
+std::optional<double> LeastFor(double wanted, Utilisation utilisation) {
+  if (utilisation(kMost) < wanted) return std::nullopt;
+  double low = std::log(kLeast), high = std::log(kMost);
+  while (high - low > kClose / 2) {
+    const double middle = (low + high) / 2;
+    (utilisation(std::exp(middle)) >= wanted ? high : low) = middle;
+  }
+  return std::exp(high);
+}
+
+}  // namespace
+
+std::vector<NeededRates> Adviser::Rates() {
+  const std::string why = cluster_.WhyFixedBandwidth();
+  if (!why.empty() || cluster_.declared() == nullptr) {
+    SPARFUSE_THROW(kConfig, "--utilisation on cluster " + cluster_.name() +
+                                ": its links have one rate each" + (why.empty() ? "" : ": " + why) +
+                                "; expected a declared cluster, without --link");
+  }
+  const double declared = cluster_.declared()->Value("inter_node_gbps");
+  const int workers = request_.workers.back();
+  std::vector<std::optional<NeededRates>> found(asked_.size());
+  std::mutex mutex;
+  std::size_t done = 0;
+  pool_.ParallelFor(asked_.size(), [&](std::size_t i, int) {
+    try {
+      const CellConfig cell = CellOf(asked_[i], workers, request_.densities.front());
+      std::map<double, StepModel> modelled;  // one method's bisections begin alike
+      const auto at = [&](double factor) -> const StepModel& {
+        const auto known = modelled.find(factor);
+        if (known != modelled.end()) return known->second;
+        return modelled[factor] = ModelSteps(FirstTrial(cell), cluster_.Profiles(cell, 0, factor));
+      };
+      NeededRates rates{asked_[i], cell.method_options.window_steps(), {}, {}};
+      for (const double wanted : kUtilisations) {
+        const auto factor = LeastFor(wanted, [&](double x) { return at(x).utilisation; });
+        rates.gbps.push_back(factor ? std::optional(declared * *factor) : std::nullopt);
+        const StepModel& as_declared = at(1);
+        rates.naive_gbps.push_back(8e-9 * as_declared.sent_bytes / as_declared.compute_seconds *
+                                   wanted / (1 - wanted));
+      }
+      found[i] = std::move(rates);
+    } catch (const Error&) {  // the ranking says what is left out, and why
+    }
+    const std::lock_guard lock(mutex);
+    if (progress_) progress_("rates for utilisations", ++done, asked_.size());
+  });
+  std::vector<NeededRates> all;
+  for (auto& each : found) {
+    if (each) all.push_back(*std::move(each));
+  }
+  std::ranges::stable_sort(all, {}, [](const NeededRates& each) {
+    return each.gbps.front().value_or(std::numeric_limits<double>::infinity());
+  });
+  return all;
+}
+
+}  // namespace sparfuse::harness
