@@ -223,6 +223,44 @@ TEST_F(Advising, PhasePointsHaveTheWinnersOfTheRanking) {
   }
 }
 
+// On links that take no time to start, what synchronises behind the update is what its bytes say:
+// 8 B / c * U / (1 - U); what synchronises seldom needs less.
+TEST_F(Advising, UtilisationsNeedTheRatesThatBytesSayWhereNothingElseTakesTime) {
+  const auto instant = [](const std::string& input, double value) {
+    return input + " = { value = " + std::to_string(value) + ", low = " + std::to_string(value) +
+           ", high = " + std::to_string(value) + ", kind = \"declared\", source = \"t\" }\n";
+  };
+  std::string text =
+      "title = \"t\"\nsource = \"t\"\nhardware = \"none\"\nnodes = 4\nranks_per_node = "
+      "1\n[input]\n";
+  for (const char* time : {"inter_node_us", "intra_node_us", "kernel_us", "exchange_host_us"})
+    text += instant(time, 0);
+  for (const char* rate : {"memory_gbytes_per_s", "host_link_gbytes_per_s",
+                           "host_memory_gbytes_per_s", "intra_node_gbps"})
+    text += instant(rate, 1e8);
+  Write("c", text + instant("inter_node_gbps", 10) + instant("compute_tflops", 0.1));
+  const ProfileFolders folders = profiles();
+  AdviceRequest request = Ask("c", {"dense", "diloco", "local-sgd"});
+  request.workers = {4};
+  Adviser adviser(catalog_, folders, request, {}, nullptr);
+  std::map<std::string, NeededRates> rates;
+  for (NeededRates& each : adviser.Rates()) rates[each.method] = std::move(each);
+  ASSERT_EQ(rates.size(), 3u);
+  for (const char* method : {"diloco", "local-sgd"}) {
+    const NeededRates& each = rates.at(method);
+    for (std::size_t u = 0; u < each.gbps.size(); ++u) {
+      ASSERT_TRUE(each.gbps[u]) << method;
+      EXPECT_NEAR(*each.gbps[u] / each.naive_gbps[u], 1, 0.02) << method << " " << u;
+    }
+  }
+  // As often as 500 steps and as 32, the same bytes.
+  EXPECT_EQ(rates["diloco"].window_steps, 500);
+  EXPECT_NEAR(*rates["local-sgd"].gbps[2] / *rates["diloco"].gbps[2], 500.0 / 32, 0.3);
+  // Dense hides what it sends under backward.
+  EXPECT_LT(*rates["dense"].gbps[0], rates["dense"].naive_gbps[0]);
+  EXPECT_GT(*rates["dense"].gbps[4], *rates["dense"].gbps[0]);
+}
+
 TEST_F(Advising, SaysWhichMethodsAreLeftOutAndWhy) {
   Write("c", kCluster);
   const Advice advice = Answer(Ask("c"));
