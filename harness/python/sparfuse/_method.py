@@ -478,7 +478,7 @@ class Method:
         """What the ranks did in the last step, and when: a list of dicts, rank by rank.
 
         rank           whose span it is
-        kind           "pack", "sparsify", "exchange", "negotiate", "decompress" or "wait"
+        kind           "pack", "sparsify", "exchange", "negotiate", "decompress", "outer" or "wait"
         lane           "compute", "side" or "host", or a channel: "control", "data", ...
         label          of the tensor or the unit
         begin_seconds, end_seconds  since this rank's step began
