@@ -49,7 +49,7 @@ ParameterView ParametersOf(workloads::TrainingWorkload& workload,
 }
 
 bool AnchorsEqualRankZero(const Rank& rank, const LiveEngine& engine) {
-  const Range all{0, engine.layout().numel()};
+  const sparfuse::Range all{0, engine.layout().numel()};
   std::int64_t differs = 0;
   for (const std::span<const float> own : {engine.Anchor(all), engine.OuterState(all)}) {
     for (std::size_t begin = 0; begin < own.size(); begin += kGathered) {
