@@ -138,6 +138,12 @@ def main():
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
+    theirs = {}  # before training, which takes minutes
+    for trial in asked.trials:
+        if not (trial / "evaluations.npy").exists():
+            sys.exit(f"{trial}: has no evaluations.npy; expected the folder of a convergence trial")
+        for row in np.load(trial / "evaluations.npy"):
+            theirs.setdefault(int(row["step"]), []).append(float(row["metric"]))
     torch.set_num_threads(1)
     train_set, (images, labels) = read(asked.folder / "train"), read(asked.folder / "test")
     spread = torch.arange(EVALUATED) * len(images) // EVALUATED
@@ -145,10 +151,6 @@ def main():
     begun = time.process_time()
     curves = [train(seed, train_set, test_set, asked.epochs, asked.every, asked.width)
               for seed in range(1, asked.seeds + 1)]
-    theirs = {}
-    for trial in asked.trials:
-        for row in np.load(trial / "evaluations.npy"):
-            theirs.setdefault(int(row["step"]), []).append(float(row["metric"]))
     rows = []
     for at, (step, _) in enumerate(curves[0]):
         rows.append([step, *(curve[at][1] for curve in curves), *theirs.get(step, [])])

@@ -24,7 +24,8 @@ void AddData(CommandLine& line) {
       ->check(NotEmpty("a folder"));
   prepare
       ->add_option("--val-labels", wanted->val_labels,
-                   "a file of lines \"IMAGE CLASS\", of validation images that lie flat")
+                   "of validation images that lie flat: a file of lines \"IMAGE CLASS\", or ImageNet's "
+                   "development kit")
       ->check(NotEmpty("a file"));
   prepare
       ->add_option("--tokenizer", wanted->tokenizer,

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -10,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 
+from . import devkit
 from .errors import DataError
 
 TEST_FOLDERS = ("val", "test", "validation", "valid")
@@ -17,7 +19,7 @@ HELD_OUT = 10  # of images without a test split every so-manieth, by the hash of
 MOST_PIXELS = 1 << 28
 IMAGE_NAME = re.compile(r"\.(jpe?g|png|ppm|bmp|gif|tiff?|webp)$", re.IGNORECASE)
 FLAT = ("{0}: images lie flat in it, and nothing says of which class each is; expected a folder for "
-        "each class, or --val-labels FILE with a line \"NAME CLASS\" for each image")
+        "each class, or --val-labels FILE with a line \"NAME CLASS\" for each image or ImageNet's development kit")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,12 +82,12 @@ class _Tree:
 
 
 def _labelled(tree, split, labels):
-    """Files that lie flat, by a file of "NAME CLASS" lines."""
-    classes = {}
-    for line in pathlib.Path(labels).read_text().splitlines():
-        words = line.split()
-        if len(words) == 2:
-            classes[words[0]] = words[1]
+    """Files that lie flat, by a file of "NAME CLASS" lines or the development kit."""
+    if devkit.is_kit(labels):
+        classes = devkit.classes(labels)
+    else:
+        lines = (line.split() for line in pathlib.Path(labels).read_text().splitlines())
+        classes = {words[0]: words[1] for words in lines if len(words) == 2}
     for name, size, at in tree.flat.pop(split):
         if name not in classes:
             raise DataError(f"{labels}: says nothing of {name}; expected a line \"{name} CLASS\"")
@@ -298,17 +300,15 @@ def from_shards(place, paths):
             parts[extension] = (path, offset, size)
         for key, parts in by_key.items():
             image = next((parts[e] for e in ("jpg", "jpeg", "png") if e in parts), None)
-            if image is None or "cls" not in parts:
+            if image is None or not {"cls", "json"} & set(parts):
                 raise DataError(f"{path}: the key {key} has .{', .'.join(sorted(parts))}; expected "
-                                "an image (.jpg, .jpeg, .png) and its class (.cls)")
+                                "an image (.jpg, .jpeg, .png) and its class (.cls, or .json with label)")
             if (split, key) in keys:
                 raise DataError(f"{path}: the key {key} is in another shard, too; expected it once")
             keys.add((split, key))
-            text = read(parts["cls"]).strip()
-            if not text.isdigit() or int(text) > 65534:
-                raise DataError(f"{path}: {key}.cls = {text[:40]!r}; expected a class number")
-            classes.add(int(text))
-            splits[split].append(Entry(int(text), key, image[2], image))
+            label = _class_of(path, key, parts, read)
+            classes.add(label)
+            splits[split].append(Entry(label, key, image[2], image))
     last = max(classes)
     if not splits["test"]:
         raise DataError(f"{place}: no shard is of a test split; expected some named val or test")
@@ -316,6 +316,21 @@ def from_shards(place, paths):
     for entries in splits.values():
         entries.sort(key=lambda entry: (entry.label, entry.name))
     return Images("webdataset shards", names, splits, read)
+
+
+def _class_of(path, key, parts, read):
+    part = "cls" if "cls" in parts else "json"
+    text = read(parts[part]).strip().decode("utf-8", "replace")
+    if part == "json":
+        try:
+            given = json.loads(text)
+            text = str(next(given[name] for name in ("label", "cls", "class") if name in given))
+        except (ValueError, TypeError, StopIteration) as error:
+            raise DataError(f"{path}: {key}.json = {text[:40]!r}; expected an object with the key label"
+                            ) from error
+    if not text.isdecimal() or int(text) > 65534:
+        raise DataError(f"{path}: {key}.{part} = {text[:40]!r}; expected a class number")
+    return int(text)
 
 
 # ---- What becomes of a file --------------------------------------------------------------------------

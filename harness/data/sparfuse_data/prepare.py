@@ -7,7 +7,7 @@ import os
 import pathlib
 import time
 
-from . import cifar, images, squad, texts, wordpiece, writing
+from . import cifar, gcide, image_rows, images, squad, texts, tfrecords, wordnet, wordpiece, writing
 from .errors import DataError
 
 # What data sets of these names have; others of the name are refused unless they are accepted.
@@ -35,21 +35,24 @@ def recognise(place, labels=None):
     if place.is_file():
         if place.suffix == ".zip":
             return images.from_zip(place, labels)
-        if found := cifar.find(place):
+        if found := cifar.find(place) or gcide.find(place):
             return found
         if place.suffix == ".tar":
             return images.from_tars(place, [place], labels)
         if place.suffix in (".gz", ".tgz"):
             raise DataError(f"{place}: is compressed, and no part of it can be read by itself; "
                             "expected a plain tar or a zip: gunzip it first")
-        raise DataError(f"{place}: expected a folder, a zip, a tar, or CIFAR's tar.gz")
-    if found := cifar.find(place):
+        raise DataError(f"{place}: expected a folder, a zip, a tar, CIFAR's tar.gz, or "
+                        f"{gcide.NAME}")
+    if found := cifar.find(place) or wordnet.find(place) or gcide.find(place):
         return found
     tars = sorted(p for p in place.iterdir() if p.suffix == ".tar")
     if tars:
-        shards = any(name.endswith(".cls") for name, _, _ in _first(images._members_of_tar(tars[0]), 8))
+        shards = any(name.endswith((".cls", ".json")) for name, _, _ in _first(images._members_of_tar(tars[0]), 8))
         return (images.from_shards(place, tars) if shards else
                 images.from_tars(place, tars, labels))
+    if found := image_rows.find(place, texts.parquet) or tfrecords.find(place):
+        return found
     if found := squad.find(place):
         return found
     if found := texts.find(place):
@@ -151,6 +154,8 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
     with writing.Folder(out, {**source, "run": time.time_ns()}) as folder, \
             writing.naming_full_disks(folder.partial):
         if tokenizer is None:
+            if isinstance(found, gcide.Dictionary):
+                found = found.of_words()
             numbers, counts = texts.count_words(found)
             size = len(numbers)
             facts = {"vocabulary": size, **counts}

@@ -166,7 +166,7 @@ class Data(unittest.TestCase):
         shard("train-0001.tar", [("x.jpg", jpeg)])
         self.refused(self.source, "the key x has .jpg", "expected an image", "and its class")
         shard("train-0001.tar", [("y.jpg", jpeg), ("y.cls", b"bird")])
-        self.refused(self.source, "y.cls = b'bird'", "expected a class number")
+        self.refused(self.source, "y.cls = 'bird'", "expected a class number")
 
     def cifar(self, classes):
         """{(split, i): (label, pixels)} of 40 images."""

@@ -183,7 +183,7 @@ class Faults(unittest.TestCase):
         (self.source / "train-0.tar").write_bytes(whole[:len(whole) // 2 + 100])
         self.refused("train-0.tar", "was it copied to its end?")
         self.shard("train-0.tar", [*keys[:7], ("0007", b"70000")])
-        self.refused("train-0.tar: 0007.cls = b'70000'", "expected a class number")
+        self.refused("train-0.tar: 0007.cls = '70000'", "expected a class number")
         self.shard("train-0.tar", [*keys[:7], ("0007", b"-1")])
         self.refused("0007.cls = b'-1'")
 

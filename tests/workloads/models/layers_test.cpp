@@ -92,7 +92,8 @@ TEST(Layers, HaveAsManyParametersAsPublished) {
 
 TEST(Layers, OfBertAreThoseOfBertModelAndAHead) {
   const std::map<std::string, std::size_t> published = {{"bert-base-squad", 109482240},
-                                                        {"bert-large-squad", 335141888}};
+                                                        {"bert-large-squad", 335141888},
+                                                        {"minilm-questions", 22713216}};
   for (const auto& [name, bert_model] : published) {
     const LayerTable& table = LayersOf(name);
     const std::size_t width = NumelOf(table, "embeddings.LayerNorm.bias");
