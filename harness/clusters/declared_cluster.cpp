@@ -262,15 +262,15 @@ std::span<const InputSpec> InputSpecs() {
       {"memory_gbytes_per_s", "memory", kPositive, {}, "of the device"},
       {"kernel_us", "kernel", kTimes, {}, "any kernel on the device, however small"},
       {"compute_tflops", "compute", kPositive, 0,
-       "that forward and backward reach, two operations a multiply-accumulate, for workloads of "
-       "which no [[compute]] or [[reference]] is"},
+       "rate of forward and backward, two operations a multiply-accumulate, without [[compute]] or "
+       "[[reference]]"},
       {"compute_ratio", "compute", kPositive, 1,
        "seconds of forward and backward here for one on the reference_cluster"},
       {"host_link_gbytes_per_s", "host", kPositive, {}, "from the device to its host"},
       {"host_memory_gbytes_per_s", "host", kPositive, {}, "of the host"},
       {"host_selection_ns_an_element", "sparsify", kTimes, 0,
-       "that the host's processors select or encode, where the [[coder]] does not say; never less "
-       "than reading its memory takes"},
+       "the host's processors select or encode, unless a [[coder]] says; at least the time to read "
+       "its memory"},
       {"exchange_host_us",
        "host_overhead",
        kTimes,

@@ -16,7 +16,7 @@ struct SiteCatalog {
   nlohmann::json methods, workloads;
 };
 
-// What docs/results-format.md describes as data.json. Equal trials give equal JSON, in whatever
+// The data.json of docs/reference/site-data.md. Equal trials give equal JSON, in whatever
 // order they were merged. Of `compare`, experiments is without effect.
 nlohmann::json SiteData(const std::vector<SiteSystem>& systems, const SiteCatalog& catalog,
                         const CompareRequest& compare);

@@ -26,7 +26,7 @@ the series that it names; nothing else of the store is read.
   sparfuse_report compare --data FILE.json --out DIR [--quiet]
       a figure a part of what `sparfuse compare` found; likewise.
   sparfuse_report site    --data FILE.json --out DIR
-      the pages of `sparfuse site`: FILE.json as docs/results-format.md has it.
+      the pages of `sparfuse site`: FILE.json as docs/reference/site-data.md has it.
 
 Needs Python 3.11 and what scripts/requirements.txt has. Exit codes: 0 done, 1 nothing of what
 --part or --figure asked for could be drawn, 2 usage or input.

@@ -1,5 +1,5 @@
 """Reads the series of a trial: NumPy files, of which trial.json has units and sampling
-(docs/results-format.md)."""
+(docs/reference/series.md)."""
 
 import json
 from pathlib import Path
