@@ -236,6 +236,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
     const double steps = measured / static_cast<double>(log.size());
     add("loader_wait_seconds", loader_wait / steps, "seconds");
   }
+  if (imbalance > 0) add("imbalance", imbalance / static_cast<double>(slowest.size()), "");
   if (context.knows_missing) {  // a model moves no data, so that it has neither of these
     add("residual_norm", residual_norm / measured, "");
     add("loss", loss / measured, "nats");

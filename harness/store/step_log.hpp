@@ -63,10 +63,10 @@ struct TracedStep {
   double clock_uncertainty_seconds = 0;
 };
 
-// Likewise spans.npy; and, of the last traced step, or window of `every` steps, trace.json, in which
-// ranks stand beside one another. Where that could say of two exchanges that one came before the other though it did not
-// (the uncertainty is half of the shortest exchange or more), each rank has a trace of its own,
-// trace-rankR.json.
+// Likewise spans.npy; and, of the last traced step, or window of `every` steps, trace.json, in
+// which ranks stand beside one another. Where that could say of two exchanges that one came before
+// the other though it did not (the uncertainty is half of the shortest exchange or more), each rank
+// has a trace of its own, trace-rankR.json.
 void WriteSpans(const std::filesystem::path& directory, std::span<const TracedStep> steps,
                 SeriesByFile& series, int every = 1);
 

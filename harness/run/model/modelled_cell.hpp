@@ -45,7 +45,7 @@ struct StepModel {
   double compute_seconds = 0;  // forward, backward and update, on the first rank
   double utilisation = 0;      // what these are of its step
   double sent_bytes = 0;       // by the first rank, in the first step or the mean one of a window
-  Formulas formulas;           // of its first step, or window
+  Formulas formulas = {};      // of its first step, or window
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.

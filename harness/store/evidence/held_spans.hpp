@@ -9,10 +9,9 @@
 namespace sparfuse::harness {
 
 // Columns of steps.npy: times of spans that follow one another on the compute lane of a rank.
-inline constexpr std::array kPartsOfAStep = {"forward_seconds",    "backward_seconds",
-                                             "sparsify_seconds",   "exposed_communication_seconds",
-                                             "decompress_seconds", "update_seconds",
-                                             "outer_seconds"};
+inline constexpr std::array kPartsOfAStep = {
+    "forward_seconds",    "backward_seconds", "sparsify_seconds", "exposed_communication_seconds",
+    "decompress_seconds", "update_seconds",   "outer_seconds"};
 
 // "" or the first part of a traced step that its spans do not add up to; "" where steps were
 // recorded without parts.

@@ -65,7 +65,7 @@ TEST(LocalSteps, ThePlanSaysWhatIsRoundedUp) {
   const std::string text = Text("method_options = { every = 4 }\nsteps = 9\nwarmup_steps = 4");
   EXPECT_EQ(
       LengthsInWindows(Read(text)),
-      std::vector<std::string>{"part t: steps of method local is 12: whole windows of 4 steps"});
+      std::vector<std::string>{"part main: steps of method local is 12: whole windows of 4 steps"});
   EXPECT_TRUE(LengthsInWindows(Read(Text("method_options = { every = 3 }\nsteps = 9"))).empty());
   EXPECT_TRUE(LengthsInWindows(Read(Text("steps = 9", "dense"))).empty());
 }
@@ -80,7 +80,8 @@ TEST(LocalSteps, ConvergenceEndsAnywhereAndEvaluatesTheAnchorUnlessItIsSaid) {
   EXPECT_SAYS(WhatIsWrong(convergence + "evaluate = \"anchor\"", "dense"),
               "whose ranks have equal parameters");
   EXPECT_SAYS(WhatIsWrong("evaluate = \"anchor\""), "kind = \"convergence\" only");
-  EXPECT_SAYS(WhatIsWrong(convergence + "evaluate = \"all\""), "\"average\"");
+  EXPECT_SAYS(WhatIsWrong(convergence + "evaluate = \"all\""),
+              "expected one of anchor, average, own");
 }
 
 // Other cells hash as they did before there was the key.
@@ -127,7 +128,8 @@ TEST(LocalSteps, PairsWithoutMeaningAreRefused) {
                           "sparse-local"),
               "windows are of one density");
   EXPECT_SAYS(WhatIsWrong("device = \"cuda\""), "anchors lie in host memory");
-  EXPECT_SAYS(with("dense_warmup_steps = 3", "sparse-local"), "which send no gradients");
+  EXPECT_SAYS(with("outer = \"sgd\", dense_warmup_steps = 3", "sparse-local"),
+              "which send no gradients");
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ CellConfig Cell() {
   config.no_feedback_tensors = {"norm"};
   config.evaluate_every = 9;
   config.target = 0.9;
+  config.evaluate = "own";
   config.cluster = "somewhere";
   config.data = "pictures";
   config.data_id = "0123456789abcdef";
