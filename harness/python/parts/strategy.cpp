@@ -97,8 +97,9 @@ using Handles = std::vector<Handle>;
 
 Handle Packed(const View& view, std::size_t tensor, const std::string& lane, Handles after,
               const py::object& then) {
-  PackRequest request{TensorOf(*view, tensor), LaneOf(*view, lane),
-                      OrderOf(view, std::move(after), then, "then of pack")};
+  PackRequest request{.tensor = TensorOf(*view, tensor),
+                      .lane = LaneOf(*view, lane),
+                      .order = OrderOf(view, std::move(after), then, "then of pack")};
   const Range range = view->there().layout().tensor(tensor).range();
   const Handle handle = view->Do([&](Engine& engine) { return engine.Pack(std::move(request)); });
   view->asked[handle] = {false, range};
@@ -221,8 +222,9 @@ py::object EngineObject(const View& view) {
       arg("exchange"), lane(), after(), then());
   members["apply"] = py::cpp_function(
       [view](Handle exchange, const std::string& on, Handles first, const py::object& next) {
-        ApplyRequest request{exchange, LaneOf(*view, on),
-                             OrderOf(view, std::move(first), next, "then of apply")};
+        ApplyRequest request{.exchange = exchange,
+                             .lane = LaneOf(*view, on),
+                             .order = OrderOf(view, std::move(first), next, "then of apply")};
         return view->Do([&](Engine& engine) { return engine.Apply(std::move(request)); });
       },
       arg("exchange"), lane(), after(), then());
