@@ -213,12 +213,12 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
         return record.step_seconds - AccountedSeconds(record);
       }),
       "seconds");
-  add("compute_utilisation", median([](const StepRecord& record) {
-        const double computes =
-            record.forward_seconds + record.backward_seconds + record.update_seconds;
-        return record.step_seconds > 0 ? computes / record.step_seconds : 0;
-      }),
-      "");
+  const double utilisation = median([](const StepRecord& record) {
+    const double computes =
+        record.forward_seconds + record.backward_seconds + record.update_seconds;
+    return record.step_seconds > 0 ? computes / record.step_seconds : 0;
+  });
+  if (utilisation > 0) add("compute_utilisation", utilisation, "");  // where parts are recorded
   if (context.every > 1) add("window_seconds", context.every * numbers["step_seconds"], "seconds");
   add("throughput", context.units_per_step / numbers["step_seconds"], context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {

@@ -146,6 +146,7 @@ TEST(ConfigHash, IsTheSameWhereConfigurationsSayTheSame) {
 TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
   CellConfig on_own_data = Cell();  // as all were before there were prepared data and weights
   on_own_data.data = on_own_data.data_id = on_own_data.weights = on_own_data.weights_id = "";
+  on_own_data.evaluate = "";  // a later key, too
   EXPECT_EQ(ConfigHash(on_own_data),
             "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
   EXPECT_EQ(ConfigHash(CellConfig()),
