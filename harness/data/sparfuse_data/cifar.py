@@ -14,21 +14,21 @@ _ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("n
             ("_codecs", "encode"), ("numpy._core.multiarray", "_reconstruct")}
 
 # {form: ({split: files}, meta file, key of the labels, key of the class names)}
-_PICKLES = {
+_PICKLES: dict[str, tuple[dict[str, list[str]], str, str, str]] = {
     "CIFAR-10, Python pickles": ({"train": [f"data_batch_{i}" for i in range(1, 6)],
                                   "test": ["test_batch"]}, "batches.meta", "labels", "label_names"),
     "CIFAR-100, Python pickles": ({"train": ["train"], "test": ["test"]}, "meta", "fine_labels",
                                   "fine_label_names"),
 }
 # {form: ({split: files}, file of class names, bytes of labels)}; of two the second is the fine one
-_BINARY = {
+_BINARY: dict[str, tuple[dict[str, list[str]], str, int]] = {
     "CIFAR-10, binary": ({"train": [f"data_batch_{i}.bin" for i in range(1, 6)],
                           "test": ["test_batch.bin"]}, "batches.meta.txt", 1),
     "CIFAR-100, binary": ({"train": ["train.bin"], "test": ["test.bin"]}, "fine_label_names.txt", 2),
 }
 # All of these files.
-_NAMES = {name for splits, meta, *_ in (*_PICKLES.values(), *_BINARY.values())
-          for name in (meta, *(name for batch in splits.values() for name in batch))}
+_FILES = [(form[0], form[1]) for form in _PICKLES.values()] + [(form[0], form[1]) for form in _BINARY.values()]
+_NAMES = {name for splits, meta in _FILES for name in (meta, *(name for batch in splits.values() for name in batch))}
 
 
 class _OfArrays(pickle.Unpickler):

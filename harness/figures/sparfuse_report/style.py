@@ -124,7 +124,7 @@ RC = {
     "svg.fonttype": "path",
     "path.simplify": True,
 }
-matplotlib.rcParams.update(RC)
+matplotlib.rcParams.update(RC)  # type: ignore[arg-type]
 
 WIDTH = 7.2  # inches: two columns of a paper
 

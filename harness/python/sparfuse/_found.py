@@ -12,7 +12,7 @@ from typing import Any
 try:
     import tomllib
 except ImportError:  # before Python 3.11
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[no-redef]
 
 from sparfuse import _core
 

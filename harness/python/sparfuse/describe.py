@@ -32,7 +32,7 @@ from typing import Any
 if __package__:
     from sparfuse import _macs
 else:  # as a script
-    import _macs
+    import _macs  # type: ignore[no-redef]
 
 __all__ = ["describe", "dumps"]
 
@@ -150,16 +150,17 @@ def describe(
         table["batch"] = samples
         table["measured_on"] = _hardware(torch, parameters, measure)
         table["forward_us"], table["update_us"], backward_us = times
-    table["tensors"] = []
+    tensors: list[dict[str, Any]] = []
+    table["tensors"] = tensors
     for each in order:
-        tensor = {
+        tensor: dict[str, Any] = {
             "name": each,
             "shape": _shape(parameters[each]),
             "macs": _number(counted.macs[each] / samples),
         }
         if times is not None:
             tensor["backward_us"] = backward_us[each]
-        table["tensors"].append(tensor)
+        tensors.append(tensor)
     return table
 
 

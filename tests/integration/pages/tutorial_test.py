@@ -20,6 +20,8 @@ FIRST, SECOND = ROOT / "docs/tutorial.md", ROOT / "docs/tutorial/live.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"# ([\w.]+\.(?:py|toml))\n")
 NUMBER = re.compile(r"\s*\d[\d .]*")
+# Within numbers.
+SPACES = str.maketrans(dict.fromkeys("\N{NO-BREAK SPACE}\N{THIN SPACE}\N{NARROW NO-BREAK SPACE}", " "))
 # `check` builds the laws before it runs them; the test takes those that are built.
 LAWS = {"planner": ("part-conformance", "planner"), "sparsifier": ("sparsifier-conformance",)}
 
@@ -65,7 +67,7 @@ class Tutorial(ProgramTest):
         done = subprocess.run(command, shell=True, cwd=self.folder, text=True, capture_output=True, timeout=900,
                               check=False)
         self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}{done.stderr}")
-        return done.stdout.replace(f"{self.folder}/", "")
+        return done.stdout.replace(f"{self.folder}/", "").translate(SPACES)
 
     def read(self, page, numbers=False):
         """Does all that the page says; numbers: those of tables may be others."""
