@@ -21,7 +21,7 @@ namespace {
 
 // Paths of files are in that folder. Texts: as Filled takes them.
 
-constexpr std::string_view kMethod = R"(name        = "@name@"
+constexpr std::string_view kOutsideMethod = R"(name        = "@name@"
 title       = "@Type@"
 paper       = "unpublished"
 summary     = "so many tensors are merged, sparsified tensor by tensor and sent at a time"
@@ -159,7 +159,7 @@ std::string Word(const fs::path& path) {
 }
 
 std::string MethodWith(const std::string& planner, const std::string& name) {
-  std::string text = Filled(kMethod, name);
+  std::string text = Filled(kOutsideMethod, name);
   return text.replace(text.find("PLANNER"), 7, planner);
 }
 
