@@ -1,4 +1,5 @@
-// Finds parts that no table of this program has: those whose names begin with "python:".
+// Finds parts that no table of this program has: classes of Python files, whose names begin with
+// "python:", and parts of plugins, whose names begin with "library:".
 #pragma once
 
 #include <string>
@@ -6,13 +7,20 @@
 
 namespace sparfuse {
 
-inline constexpr std::string_view kOutsidePrefix = "python:";
-inline bool IsOutsidePart(std::string_view name) { return name.starts_with(kOutsidePrefix); }
+inline constexpr std::string_view kPythonPrefix = "python:";
+inline constexpr std::string_view kLibraryPrefix = "library:";
+inline bool IsPythonPart(std::string_view name) { return name.starts_with(kPythonPrefix); }
+inline bool IsLibraryPart(std::string_view name) { return name.starts_with(kLibraryPrefix); }
+inline bool IsOutsidePart(std::string_view name) {
+  return IsPythonPart(name) || IsLibraryPart(name);
+}
 
-// What a name says: "python:FILE.py:Class", or in cells "python:Class@HASH".
+// What a name says: "python:FILE.py:Class" or "library:FILE.so:NAME", in cells "python:Class@HASH"
+// or "library:NAME@HASH".
 struct OutsideName {
+  std::string_view prefix;
   std::string file;  // empty in cells
-  std::string class_name;
+  std::string part;  // the class, or the name that the plugin gives it
   std::string hash;  // of the file's content; empty but in cells
 };
 // Throws Error{kConfig} naming `kind`, the name and what was expected.

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "baselines/composition.hpp"
+#include "baselines/plugin_library.hpp"
 #include "core/fusion/plan.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/installed_parts.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -61,7 +64,7 @@ bool IsOfRecipe(const OptionSpec& option) {
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
-// Its parts that may be written in Python, by kind.
+// Its parts that may be from outside, by kind.
 std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
   return {{"strategy", &method.strategy},
           {"planner", &method.planner},
@@ -70,29 +73,37 @@ std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
           {"collective", &method.collective}};
 }
 
-// The entry, or what Python has of this name, which becomes what cells call it.
+// The entry, or what a file has of this name, which becomes what cells call it.
 template <class Entries, class Descriptor>
 const Descriptor& NeedPart(const Catalog& catalog, const Entries& entries, const char* kind,
                            std::string& name, const Descriptor& (*find)(std::string_view)) {
-  name = PartOfPlugins(catalog, kind, name, FindEntry(entries, name) != nullptr);
-  if (!IsPythonPart(name)) return NeedEntry(entries, kind, name);
-  name = PythonPartName(kind, name, "");
+  name = FoundPart(catalog, kind, name, "");
+  if (!IsOutsidePart(name)) return NeedEntry(entries, kind, name);
+  name = OutsidePartName(kind, name, "");
   return find(name);
 }
 
-// Parts that are written in Python get an absolute path; the file gives one from its folder.
+bool IsBuiltIn(std::string_view kind, std::string_view name) {
+  return name == "none" || name == "indexed" ||
+         (kind == "strategy"     ? FindEntry(Strategies(), name) != nullptr
+          : kind == "planner"    ? FindEntry(Planners(), name) != nullptr
+          : kind == "collective" ? FindEntry(Collectives(), name) != nullptr
+          : kind == "feedback"   ? FindEntry(Feedbacks(), name) != nullptr
+          : kind == "quantizer"  ? FindEntry(Quantizers(), name) != nullptr
+                                 : FindEntry(Sparsifiers(), name) != nullptr);
+}
+
+// Parts from outside get an absolute path; the file gives one from its folder.
 Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
                      std::string_view text) {
   Method method = ParseMethodFile(path.string(), text);
   try {
-    for (const auto& [kind, part] : PartsOf(method)) {
-      if (IsPythonPart(*part)) *part = WithFolder(kind, *part, path.parent_path());
-    }
+    for (const auto& [kind, part] : PartsOf(method))
+      *part = FoundPart(catalog, kind, *part, path.parent_path());
     if (const auto quantizer = method.sending.find("payload_dense");
         quantizer != method.sending.end()) {
       auto* const name = std::get_if<std::string>(&quantizer->second);
-      if (name != nullptr && IsPythonPart(*name))
-        *name = WithFolder("quantizer", *name, path.parent_path());
+      if (name != nullptr) *name = FoundPart(catalog, "quantizer", *name, path.parent_path());
     }
     CheckMethod(catalog, method);
   } catch (const Error& error) {
@@ -169,8 +180,8 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
               "collective_options", alone[kCollective]);
   choice.sending = Resolve("method " + method.name, SendingOptions(), method.sending, given, "",
                            alone[kSending]);
-  if (auto quantizer = choice.quantizer(); quantizer && IsPythonPart(*quantizer)) {
-    choice.sending["payload_dense"] = PythonPartName("quantizer", *quantizer, "");
+  if (auto quantizer = choice.quantizer(); quantizer && IsOutsidePart(*quantizer)) {
+    choice.sending["payload_dense"] = OutsidePartName("quantizer", *quantizer, "");
   }
   return choice;
 }
@@ -178,14 +189,15 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
 void CheckMethod(const Catalog& catalog, const Method& method) {
   CellConfig config;
   config.sparsifier = method.sparsifier;
-  if (IsPythonPart(method.sparsifier)) {
-    config.sparsifier = PythonPartName("sparsifier", method.sparsifier, "");
+  if (IsOutsidePart(method.sparsifier)) {
+    config.sparsifier = OutsidePartName("sparsifier", method.sparsifier, "");
   } else if (!method.dense()) {
     NeedEntry(catalog.sparsifiers, "sparsifier", method.sparsifier);
   }
   config.method_options = ResolveMethodOptions(catalog, method, json::object());
-  config.feedback = IsPythonPart(method.feedback) ? PythonPartName("feedback", method.feedback, "")
-                                                  : method.feedback;
+  config.feedback = IsOutsidePart(method.feedback)
+                        ? OutsidePartName("feedback", method.feedback, "")
+                        : method.feedback;
   Compose(config);
 }
 
@@ -204,26 +216,66 @@ std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::strin
   return SomethingIsAt(own) ? own : is_file ? beside : std::filesystem::path();
 }
 
-std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
-                          bool built_in) {
-  if (IsPythonPart(name)) return name;
+std::string FoundPart(const Catalog& catalog, const std::string& kind, const std::string& name,
+                      const std::filesystem::path& folder) {
+  if (IsOutsidePart(name)) return WithFolder(kind, name, folder);
+  const bool built_in = IsBuiltIn(kind, name);
   std::string place = built_in ? "sparfuse itself" : "";
   std::string found = name;
-  for (const auto& folder : catalog.plugins) {
-    const auto path = folder / (name + ".toml");
+  const auto take = [&](const std::string& where, const std::string& part,
+                        const std::filesystem::path& from) {
+    if (!place.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\" is in {} and in {}; expected one of each name",
+                                          kind, name, place, where));
+    }
+    place = where;
+    found = WithFolder(kind, part, from);
+  };
+  for (const auto& plugins : catalog.plugins) {
+    const auto path = plugins / (name + ".toml");
     if (!SomethingIsAt(path)) continue;
     const TomlFile file = TomlFile::Read(path);
     const json* part = file.Find("/part");
-    if (part == nullptr) continue;
-    if (!part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
-    if (!place.empty()) {
-      SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\" is in {} and in {}; expected one of each name",
-                                          kind, name, place, path.string()));
+    if (part != nullptr && !part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
+    if (part != nullptr) take(path.string(), part->get<std::string>(), plugins);
+    const json* library = file.Find("/library");
+    if (library != nullptr && !library->is_string()) file.FailValue("/library", "\"FILE.so\"");
+    if (library != nullptr) {
+      const auto given = library->get<std::string>();
+      take(path.string(), fmt::format("{}{}:{}", kLibraryPrefix, given, name), plugins);
     }
-    place = path.string();
-    found = WithFolder(kind, part->get<std::string>(), folder);
+  }
+  // What is built in is not worth asking Python for each time.
+  if (built_in || catalog.python.empty()) return found;
+  for (const InstalledPart& part : InstalledParts(catalog.python)) {
+    if (part.name != name) continue;
+    if (part.part.empty()) {
+      SPARFUSE_THROW(kConfig, fmt::format("entry point {} = \"{}\" of {} names no class in a "
+                                          "module; expected \"package.module:Class\"",
+                                          part.name, part.value, part.package));
+    }
+    take(part.package, part.part, {});
   }
   return found;
+}
+
+std::vector<NamedPlugin> PluginsOf(const Catalog& catalog) {
+  std::vector<NamedPlugin> plugins;
+  for (const auto& folder : catalog.plugins) {
+    std::set<std::filesystem::path> files;  // in one order
+    std::error_code absent;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+      if (entry.path().extension() == ".toml") files.insert(entry.path());
+    }
+    for (const auto& path : files) {
+      const TomlFile file = TomlFile::Read(path);
+      const json* library = file.Find("/library");
+      if (library == nullptr) continue;
+      if (!library->is_string()) file.FailValue("/library", "\"FILE.so\"");
+      plugins.push_back({path, &OpenPlugin(folder / library->get<std::string>())});
+    }
+  }
+  return plugins;
 }
 
 OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path) {

@@ -13,6 +13,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/plugin/plugin.hpp"
 #include "harness/catalog/method_file.hpp"
 #include "harness/records/cell_config.hpp"
 #include "workloads/catalog/catalog.hpp"
@@ -32,8 +33,11 @@ struct Catalog {
   std::span<const CollectiveDescriptor> collectives;
   std::span<const workloads::WorkloadDescriptor> workloads;
   std::filesystem::path own_methods = {};  // a folder of the user's with methods' files, or ""
-  // Folders with NAME.toml: the file of a method, or part = "python:FILE.py:Class".
+  // Folders with NAME.toml: the file of a method, part = "python:FILE.py:Class" or, where a plugin
+  // has it, library = "FILE.so".
   std::vector<std::filesystem::path> plugins = {};
+  // The Python whose packages may name parts, or "".
+  std::filesystem::path python = {};
 };
 
 // The registries that this program was built with, each method checked against the parts it names.
@@ -58,10 +62,19 @@ void CheckMethod(const Catalog& catalog, const Method& method);
 std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
                                         const std::filesystem::path& folder);
 
-// `name`, or what NAME.toml in one of the catalog's plugins says, as from here. Throws
+// What `name`, of a file in `folder`, means: a part from outside with an absolute path, itself or
+// the one that NAME.toml in one of the catalog's plugins or an installed Python package names, or
+// else `name`. Throws
 // Error{kConfig} naming both places where two have it, or one of them and this program.
-std::string PartOfPlugins(const Catalog& catalog, const std::string& kind, const std::string& name,
-                          bool built_in);
+std::string FoundPart(const Catalog& catalog, const std::string& kind, const std::string& name,
+                      const std::filesystem::path& folder);
+
+// The plugins that NAME.toml of the catalog's folders name, opened; each with that file.
+struct NamedPlugin {
+  std::filesystem::path file;
+  const PluginParts* parts;
+};
+std::vector<NamedPlugin> PluginsOf(const Catalog& catalog);
 
 struct OutsideMethod {
   Method method;

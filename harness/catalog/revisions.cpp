@@ -5,7 +5,7 @@
 #include "baselines/registry.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/toml_file.hpp"
 
@@ -70,8 +70,8 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
   std::map<std::string, std::string> sources = {
       {"workload:" + config.workload, HashOfAll("workloads")}};
   const auto add = [&](const std::string& kind, const std::string& name) {
-    // The content of a Python file is in its name.
-    if (IsPythonPart(name) || name == "none") return;
+    // The content of a file from outside is in the part's name.
+    if (IsOutsidePart(name) || name == "none") return;
     sources[kind + ":" + name] = HashOf(SourceFolderOf(kind, name));
   };
   for (const std::string& name : config.sparsifiers) add("sparsifier", name);
@@ -79,7 +79,7 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
   add("sparsifier", config.sparsifier);
   add("strategy", config.method_options.strategy);
   add("planner", config.method_options.planner);
-  if (const auto name = config.method_options.quantizer(); name && !IsPythonPart(*name))
+  if (const auto name = config.method_options.quantizer(); name && !IsOutsidePart(*name))
     sources["quantizer:" + *name] = HashOf("core/coding/quantizers");
   add("collective", config.method_options.collective);
   if (config.method_content.empty())
@@ -93,10 +93,10 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   std::map<std::string, std::int64_t> revisions;
   revisions[config.modelled() ? "engine:model" : "engine:live"] =
       config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
-  // The content of a Python file is in its name.
+  // The content of a file from outside is in the part's name.
   const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {
     revisions[what + ":" + name] =
-        IsPythonPart(name) ? kPythonPartRevision : NeedEntry(entries, what, name).revision;
+        IsOutsidePart(name) ? kOutsidePartRevision : NeedEntry(entries, what, name).revision;
   };
   const auto add_sparsifier = [&](const std::string& name) {
     add(catalog.sparsifiers, "sparsifier", name);

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "baselines/registry.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 
 namespace sparfuse::harness {
 

@@ -9,7 +9,7 @@
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/feedback/feedback.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/machine/system.hpp"
 
@@ -45,11 +45,11 @@ const std::vector<Laws>& AllLaws() {
 // Throws Error{kConfig} where no registered part has the name, or no law runs on it in seconds.
 void CheckName(const Catalog& catalog, const std::string& kind, const std::string& name) {
   if (kind == "method") NeedEntry(catalog.methods, kind, name);
-  if (kind == "sparsifier" && !IsPythonPart(name)) FindSparsifier(name);
-  if (IsPythonPart(name)) {
+  if (kind == "sparsifier" && !IsOutsidePart(name)) FindSparsifier(name);
+  if (IsOutsidePart(name)) {
     SPARFUSE_REQUIRE(kind != "method" && kind != "workload",
                      fmt::format("check {} {}: expected the name of a registered one", kind, name));
-    PythonPartName(kind, name, fs::current_path());  // throws
+    OutsidePartName(kind, name, fs::current_path());  // throws
     return;
   }
   if (kind == "planner") FindPlanner(name);
@@ -118,15 +118,19 @@ std::vector<std::string> CheckableKinds() {
   return kinds;
 }
 
-int CheckVerb(Program& program, const std::string& kind, const std::string& name) {
+int CheckVerb(Program& program, const std::string& kind, const std::string& given) {
   const auto laws = std::find_if(AllLaws().begin(), AllLaws().end(),
                                  [&](const Laws& each) { return each.kind == kind; });
   if (laws == AllLaws().end()) {
     SPARFUSE_THROW(kConfig, "no laws of a kind of part named \"" + kind + "\"" +
                                 Suggestion(kind, CheckableKinds()));
   }
+  const std::string name = kind == "method" || kind == "workload"
+                               ? given
+                               : FoundPart(program.catalog(), kind, given, fs::current_path());
   CheckName(program.catalog(), kind, name);
-  const bool by_kind = laws->program == kLawsByKind || (IsPythonPart(name) && kind != "sparsifier");
+  const bool by_kind =
+      laws->program == kLawsByKind || (IsOutsidePart(name) && kind != "sparsifier");
   const std::string test = Built(program, by_kind ? kLawsByKind : laws->program).string();
   if (by_kind) return RunCommand({test, kind, name}) == 0 ? kDone : kTrialFailed;
   const std::string choice = laws->filter.empty() ? name : FilterOf(*laws, name);

@@ -1,6 +1,8 @@
 // Writes the files of a new baseline, a method, a planner of its own, the planner's test, and its
 // line in the registry: `sparfuse new baseline`.
 
+#include "harness/cli/new_baseline.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,15 +21,9 @@ namespace sparfuse::harness {
 
 namespace {
 
-struct SourceFile {
-  std::string path;  // in the project's folder
-  std::string text;
-};
-
 constexpr std::size_t kLongestName = 24;  // what is written keeps to 100 columns
 
-// In the texts that follow @name@ stands for my-method, @stem@ for my_method and @Type@ for
-// MyMethod.
+// Paths of files are in the project's folder. Texts: as Filled takes them.
 
 constexpr std::string_view kMethod = R"(name        = "@name@"
 title       = "@Type@"
@@ -120,11 +116,6 @@ TEST(@Type@, ClosesAUnitAfterSoManyTensors) {
 }  // namespace sparfuse
 )";
 
-std::string StemOf(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 std::string TypeOf(const std::string& name) {
   std::string type;
   bool begins = true;
@@ -134,20 +125,6 @@ std::string TypeOf(const std::string& name) {
     begins = c == '-';
   }
   return type;
-}
-
-std::string Filled(std::string_view text, const std::string& name) {
-  std::string filled;
-  while (!text.empty()) {
-    const std::size_t at = text.find('@');
-    filled += text.substr(0, at);
-    if (at == std::string_view::npos) break;
-    const std::size_t end = text.find('@', at + 1);
-    const std::string_view field = text.substr(at + 1, end - at - 1);
-    filled += field == "name" ? name : field == "stem" ? StemOf(name) : TypeOf(name);
-    text.remove_prefix(end + 1);
-  }
-  return filled;
 }
 
 [[noreturn]] void FailRegistry(const std::string& missing) {
@@ -173,21 +150,6 @@ std::string WithPlanner(std::string text, const std::string& line) {
   if (table == std::string::npos || last == std::string::npos || last < table)
     FailRegistry("line of Planners()");
   return text.insert(text.find('\n', last) + 1, line + "\n");
-}
-
-// "" where a baseline may have the name, else what was expected. It is a folder, a method, and with
-// '_' for '-' the stem of C++ files.
-std::string WhatIsWrongWithBaselineName(const std::string& name) {
-  const auto good = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  };
-  const bool fits = !name.empty() && name.size() <= kLongestName &&
-                    std::isalpha(static_cast<unsigned char>(name.front())) && name.back() != '-' &&
-                    name.find("--") == std::string::npos &&
-                    std::all_of(name.begin(), name.end(), good);
-  return fits ? ""
-              : "a name of at most " + std::to_string(kLongestName) +
-                    " small letters, digits and single '-' that begins with a letter";
 }
 
 // NAME.toml, the planner's header and source, and its test. They build and pass the conformance
@@ -231,8 +193,7 @@ void RefuseTakenNames(Program& program, const std::string& name,
 // folder. CMake calls the ninja that configured the build: one of another version cannot read the
 // build's log and compiles all of it again.
 std::string BuildLine(const Program& program, const std::string& test) {
-  fs::path build = ProgramFolder().parent_path();
-  if (!fs::exists(build / "CMakeCache.txt")) build = program.root() / "build" / "release";
+  const fs::path build = BuildFolderOf(program);
   const fs::path own = program.root() / ".venv" / "bin" / "cmake";
   return fmt::format("{} --build {} --target sparfuse {}{}",
                      fs::exists(own) ? ".venv/bin/cmake" : "cmake",
@@ -242,9 +203,46 @@ std::string BuildLine(const Program& program, const std::string& test) {
 
 }  // namespace
 
+std::string StemOf(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::string Filled(std::string_view text, const std::string& name) {
+  std::string filled;
+  while (!text.empty()) {
+    const std::size_t at = text.find('@');
+    filled += text.substr(0, at);
+    if (at == std::string_view::npos) break;
+    const std::size_t end = text.find('@', at + 1);
+    const std::string_view field = text.substr(at + 1, end - at - 1);
+    filled += field == "name" ? name : field == "stem" ? StemOf(name) : TypeOf(name);
+    text.remove_prefix(end + 1);
+  }
+  return filled;
+}
+
+void CheckBaselineName(const std::string& name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  const bool fits = !name.empty() && name.size() <= kLongestName &&
+                    std::isalpha(static_cast<unsigned char>(name.front())) && name.back() != '-' &&
+                    name.find("--") == std::string::npos &&
+                    std::all_of(name.begin(), name.end(), good);
+  if (fits) return;
+  SPARFUSE_THROW(kConfig, fmt::format("new baseline \"{}\": expected a name of at most {} small "
+                                      "letters, digits and single '-' that begins with a letter",
+                                      name, kLongestName));
+}
+
+fs::path BuildFolderOf(const Program& program) {
+  const fs::path build = ProgramFolder().parent_path();
+  return fs::exists(build / "CMakeCache.txt") ? build : program.root() / "build" / "release";
+}
+
 int NewBaselineVerb(Program& program, const std::string& name) {
-  if (const std::string wrong = WhatIsWrongWithBaselineName(name); !wrong.empty())
-    SPARFUSE_THROW(kConfig, fmt::format("new baseline \"{}\": expected {}", name, wrong));
+  CheckBaselineName(name);
   const fs::path registry = program.root() / "baselines" / "registry.cpp";
   if (!fs::exists(registry))
     SPARFUSE_THROW(kConfig,

@@ -108,6 +108,7 @@ const Catalog& Program::catalog() {
     if (!settings_.own.empty()) catalog_->own_methods = fs::absolute(settings_.own) / "methods";
     for (const fs::path& folder : settings_.plugins)
       catalog_->plugins.push_back(fs::absolute(folder));
+    catalog_->python = Python();
     const char* const path = std::getenv("SPARFUSE_PATH");
     std::istringstream folders(path == nullptr ? "" : path);
     for (std::string folder; std::getline(folders, folder, ':');) {

@@ -101,6 +101,9 @@ std::vector<std::string> CheckableKinds();
 
 // Writes the files of a method with a planner of its own into the project's folder.
 int NewBaselineVerb(Program& program, const std::string& name);
+// The same, in C++ or in Python, into a folder of the user's.
+int NewOutsideBaselineVerb(Program& program, const std::string& name,
+                           const std::filesystem::path& folder, bool python);
 
 // As typed; numbers are lists with commas.
 struct AdviseOptions {

@@ -9,7 +9,7 @@
 
 #include "harness/catalog/method_file.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/experiment/experiment_keys.hpp"
 #include "harness/records/cell_keys.hpp"
 
@@ -243,7 +243,7 @@ bool Matches(const json& wanted, const json& given) {
   if (wanted.is_string() && given.is_string()) {
     const auto& name = wanted.get_ref<const std::string&>();
     const auto& resolved = given.get_ref<const std::string&>();
-    if (MeansPythonPart(name, resolved) || MeansMethodFile(name, resolved) ||
+    if (MeansOutsidePart(name, resolved) || MeansMethodFile(name, resolved) ||
         MeansTable(name, resolved)) {
       return true;
     }

@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/fusion/plan.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/recipe_file.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/cells.hpp"

@@ -6,7 +6,7 @@
 
 #include "core/feedback/feedback.hpp"
 #include "core/sparsify/descriptors.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/experiment/resolver.hpp"
 #include "harness/records/record.hpp"
@@ -64,7 +64,7 @@ void Resolver::Method() {
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
 }
 
-// Parts written in Python get an absolute path; the file gives one from its own folder.
+// Parts from outside get an absolute path; the file gives one from its own folder.
 void Resolver::GiveFolder(json& options) const {
   for (const auto& [key, kind] :
        {std::pair("planner", "planner"), std::pair("collective", "collective"),
@@ -72,7 +72,8 @@ void Resolver::GiveFolder(json& options) const {
     const auto given = options.find(key);
     if (given == options.end() || !given->is_string()) continue;
     const auto name = given->get<std::string>();
-    if (IsPythonPart(name)) *given = WithFolder(kind, name, FolderOfFile());
+    *given = At({"method_options"},
+                [&] { return FoundPart(source_.catalog, kind, name, FolderOfFile()); });
   }
 }
 
@@ -169,11 +170,11 @@ double Resolver::UsualDensity() const {
 }
 
 void Resolver::FeedbackOf(const harness::Method& method) {
-  config_.feedback = Given("feedback", method.feedback);
-  if (const std::string name = config_.feedback; IsPythonPart(name)) {
-    config_.feedback =
-        At({"feedback"}, [&] { return PythonPartName("feedback", name, FolderOfFile()); });
-  }
+  config_.feedback = At({"feedback"}, [&] {
+    const std::string name =
+        FoundPart(source_.catalog, "feedback", Given("feedback", method.feedback), FolderOfFile());
+    return IsOutsidePart(name) ? OutsidePartName("feedback", name, "") : name;
+  });
   config_.feedback_options =
       ResolveTable("feedback_options", "feedback " + config_.feedback,
                    At({"feedback"}, [&] { return FeedbackOptions(config_.feedback); }));
@@ -182,10 +183,18 @@ void Resolver::FeedbackOf(const harness::Method& method) {
 }
 
 void Resolver::ChosenSparsifier() {
-  const std::string name = config_.sparsifier;
-  if (IsPythonPart(name)) {
+  const std::string name = At({"sparsifier"}, [&] {
+    return FoundPart(source_.catalog, "sparsifier", config_.sparsifier, FolderOfFile());
+  });
+  if (IsOutsidePart(name)) {
     config_.sparsifier =
-        At({"sparsifier"}, [&] { return PythonPartName("sparsifier", name, FolderOfFile()); });
+        At({"sparsifier"}, [&] { return OutsidePartName("sparsifier", name, ""); });
+    if (IsLibraryPart(name)) {
+      config_.sparsifier_options = ResolveTable(
+          "sparsifier_options", "sparsifier " + config_.sparsifier,
+          At({"sparsifier"}, [&] { return ResolveSparsifier(config_.sparsifier).options; }));
+      return;
+    }
     config_.sparsifier_options = At({"sparsifier_options"}, [&] {  // the constructor knows them
       return OptionsFromJson(name, Given("sparsifier_options", json::object()));
     });

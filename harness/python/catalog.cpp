@@ -3,8 +3,10 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
+#include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
 #include "core/base/outside_parts.hpp"
@@ -230,6 +232,12 @@ std::shared_ptr<ConfiguredSparsifier> ConfigureSparsifier(const std::string& nam
   } else if (InCore(name)) {
     configured->sparsifier =
         MakeDescribed("sparsifier", *configured, FindSparsifier(name), options);
+  } else if (IsLibraryPart(name)) {
+    const OutsideName given = ParseOutsideName("sparsifier", name);
+    configured->sparsifier = MakeDescribed(
+        "sparsifier", *configured,
+        FindInPlugin<SparsifierDescriptor>(std::filesystem::absolute(given.file), given.part, name),
+        options);
   } else if (IsOutsidePart(name)) {
     ConfigureFile(*configured, name, options);
   } else {

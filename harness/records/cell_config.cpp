@@ -30,7 +30,7 @@ std::span<const std::string> NamesOf<Mode>() {
 }
 template <>
 std::span<const std::string> NamesOf<Transport>() {
-  static const std::string kNames[] = {"mpi", "threads", "nccl"};
+  static const std::string kNames[] = {"mpi", "threads", "nccl", "tcp"};
   return kNames;
 }
 template <>
@@ -364,7 +364,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::transport>({.name = "transport",
                           .fallback = "\"mpi\"",
                           .meaning = "how ranks exchange: processes over MPI, threads of one "
-                                     "process, or a card a rank over NCCL (mode measured, cuda)",
+                                     "process, a card a rank over NCCL (mode measured, cuda), or "
+                                     "processes over TCP, without MPI",
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),

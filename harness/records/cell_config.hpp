@@ -22,7 +22,7 @@ namespace sparfuse::harness {
 // kFingerprint: of a launch that is no trial (harness/run/fingerprint).
 enum class TrialKind : std::uint8_t { kThroughput, kConvergence, kProfile, kFingerprint };
 enum class Mode : std::uint8_t { kMeasured, kEmulated, kModelled };
-enum class Transport : std::uint8_t { kMpi, kThreads, kNccl };
+enum class Transport : std::uint8_t { kMpi, kThreads, kNccl, kTcp };
 enum class Place : std::uint8_t { kCpu, kCuda };
 using workloads::Precision;
 

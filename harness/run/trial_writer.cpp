@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/plain_text.hpp"
@@ -50,7 +50,7 @@ TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
   // First: by it an unfinished trial is known for one.
   WriteFileDurably(directory / "config.json", ToJson(config).dump(1) + "\n");
   PrivateFacts facts;
-  facts.python_files = PythonFilesOf(trial.config);
+  facts.python_files = FilesOfParts(trial.config);
   WritePrivateFacts(directory, facts);
   return config;
 }

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -24,17 +26,20 @@
 #include "core/transport/shaped/shaped.hpp"
 #include "core/transport/sleep.hpp"
 #include "core/transport/threads.hpp"
+#include "core/transport/world/folder_meeting.hpp"
 #include "core/transport/world/world_check.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/run/live/hosts/preflight.hpp"
+#include "harness/run/live/launch/launch_command.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/run/plan/shared_launch.hpp"
 #include "harness/worker/guardian.hpp"
 #include "harness/worker/hosts/launch_record.hpp"
 #include "harness/worker/hosts/preflight.hpp"
 #include "harness/worker/launch.hpp"
+#include "harness/worker/local_ranks.hpp"
 #include "harness/worker/rank/rank.hpp"
 
 namespace sparfuse::harness {
@@ -50,6 +55,10 @@ void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind 
 
 std::chrono::milliseconds Deadline(const CellConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * config.deadline_seconds));
+}
+
+bool UsesMpi(const CellConfig& config) {
+  return config.transport == Transport::kMpi || config.transport == Transport::kNccl;
 }
 
 // What is launched at once: one trial, or several whose configurations MayShareALaunch.
@@ -97,7 +106,7 @@ bool RunRank(const LaunchedTrials& launched,
     }
     record.Finish();
     ranks.front().Synchronise();
-    if (config.transport != Transport::kThreads) FinalizeMpiOnClose();
+    if (UsesMpi(config)) FinalizeMpiOnClose();
     return true;
   } catch (const Error& error) {
     return fail(error.kind(), error.what());
@@ -124,6 +133,13 @@ std::unique_ptr<Communicator> OverNccl(const CellConfig& config, std::unique_ptr
   setup.card = CardOf(device.index).uuid;
   setup.deadline = Deadline(config);
   return MakeNcclWorld(LinkedNccl(), std::move(setup));
+}
+
+std::unique_ptr<Communicator> OverTcp(const std::filesystem::path& folder, const CellConfig& config,
+                                      const ExpectedWorld& expected, int rank) {
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");  // of --interface
+  return MeetInFolder(folder, expected, rank, config.ranks_per_node,
+                      interface == nullptr ? "" : interface, Deadline(config));
 }
 
 int RunThreads(const LaunchedTrials& launched) {
@@ -161,7 +177,7 @@ LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
     const std::filesystem::path file = directory / "config.json";
     launched.trials.push_back(TrialConfigOf(ReadJsonFile(file), file.string()));
     for (const auto& [name, source] : ReadPrivateFacts(directory).python_files)
-      KnowPythonFile(name, source);
+      KnowPartFile(name, source);
     if (!MayShareALaunch(launched.config(), launched.trials.back().cell)) {
       SPARFUSE_THROW(kInternal, directory.string() + " needs another process than " +
                                     launched.directories.front().string());
@@ -193,15 +209,21 @@ int Run(const std::vector<std::filesystem::path>& directories) {
   ExpectedWorld expected;
   try {
     expected = WorldOf(config);
-    CheckLauncherOf(expected);
+    if (UsesMpi(config)) {
+      CheckLauncherOf(expected);
+    } else if (expected.ranks > 1) {
+      NeedRankOfEnvironment();
+    }
   } catch (const Error& error) {
     return fail(error.kind(), error.what());
   }
   const bool passed = RunRank(
       launched,
       [&](Device device) {
-        std::unique_ptr<Communicator> world = MakeMpiWorld(config.ranks_per_node);
-        CheckWorld(*world, expected, Deadline(config));
+        std::unique_ptr<Communicator> world =
+            UsesMpi(config) ? MakeMpiWorld(config.ranks_per_node)
+                            : OverTcp(launched.directories.front(), config, expected, rank);
+        if (UsesMpi(config)) CheckWorld(*world, expected, Deadline(config));
         if (world->rank() == 0) {
           std::printf("%s%d\n", kMetLine, world->size());
           std::fflush(stdout);
@@ -221,9 +243,12 @@ int Run(const std::vector<std::filesystem::path>& directories) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: sparfuse-worker TRIAL_DIRECTORY... (made by sparfuse run)\n");
+    std::fprintf(stderr,
+                 "usage: sparfuse-worker [--ranks N] TRIAL_DIRECTORY... (made by sparfuse run)\n");
     return 2;
   }
+  if (argc > 3 && std::string_view(argv[1]) == sparfuse::harness::kRanksArgument)
+    return sparfuse::harness::StartRanks(std::atoi(argv[2]), {argv + 3, argv + argc});
   // Streams that share one of CUDA's queues wait for one another. The engine, LibTorch and NCCL
   // have more of them together than the 8 queues that CUDA makes by default; 32 is its most.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/device/runtime.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/npy.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"

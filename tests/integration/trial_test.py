@@ -91,8 +91,9 @@ class Trials(unittest.TestCase):
                 variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
             except OSError:
                 continue
-            if b"OMPI_COMM_WORLD_RANK" in variables:
-                rank, pid = int(variables[b"OMPI_COMM_WORLD_RANK"]), int(entry.name)
+            number = variables.get(b"OMPI_COMM_WORLD_RANK", variables.get(b"SPARFUSE_RANK"))
+            if number is not None:
+                rank, pid = int(number), int(entry.name)
                 found[rank] = min(pid, found.get(rank, pid))  # on other hosts it has a guardian, its child
         return found
 

@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kMostNonce = 32;
 constexpr const char* kRanksOfSrun[] = {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
 // What a launcher leaves where it offers MPI a way to find the other ranks: mpirun, PMIx, PMI.
+constexpr const char* kRankVariables[] = {kRankVariable, "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                          "PMI_RANK",    "SLURM_PROCID",         "FLUX_TASK_RANK"};
 constexpr const char* kMeans[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
 
 bool IsSet(const char* name) { return std::getenv(name) != nullptr; }
@@ -56,10 +58,18 @@ std::optional<ExpectedWorld> WorldOfEnvironment() {
 }
 
 int RankOfEnvironment() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+  for (const char* name : kRankVariables) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return 0;
+}
+
+int NeedRankOfEnvironment() {
+  if (std::ranges::any_of(kRankVariables, IsSet)) return RankOfEnvironment();
+  std::string names;
+  for (const char* name : kRankVariables) names += (names.empty() ? "" : ", ") + std::string(name);
+  SPARFUSE_THROW(kConfig,
+                 "nothing says which rank this is: expected a launcher that sets one of " + names);
 }
 
 void CheckLauncherOf(const ExpectedWorld& expected) {

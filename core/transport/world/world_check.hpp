@@ -28,9 +28,14 @@ struct ExpectedWorld {
 // Throws Error{kConfig} naming it and its value.
 std::optional<ExpectedWorld> WorldOfEnvironment();
 
-// This process's number among those launched together, as mpirun, PMIx or srun tell it before MPI
-// is there; 0 where none does.
+// A rank's number, where who starts it is not mpirun, PMIx or Slurm.
+inline constexpr const char* kRankVariable = "SPARFUSE_RANK";
+
+// This process's number among those launched together, as kRankVariable, mpirun, PMIx, Slurm or
+// Flux tell it before there is a world; 0 where none does.
 int RankOfEnvironment();
+// Throws Error{kConfig} naming the variables where none of them is set.
+int NeedRankOfEnvironment();
 
 // Before MPI is initialised, which would abort or make a world of one. Throws Error{kConfig} where
 // srun started this rank and gave it no way to find the others, naming --mpi=pmix.

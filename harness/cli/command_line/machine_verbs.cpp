@@ -42,23 +42,36 @@ void AddCheck(CommandLine& line) {
               [=](Program& program) { return CheckVerb(program, request->kind, request->name); });
   verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
       ->required();
-  verb->add_option("name", request->name,
-                   "as `sparfuse list` has it; sparsifiers also python:FILE:CLASS")
+  verb->add_option(
+          "name", request->name,
+          "as `sparfuse list` has it; of parts also python:FILE.py:Class or library:FILE.so:NAME")
       ->required();
 }
 
 void AddNew(CommandLine& line) {
   struct Request {
-    std::string what, name;
+    std::string what, name, folder;
+    bool python = false, cpp = false;
   };
   const auto request = std::make_shared<Request>();
-  auto* verb = AddVerb(line, "new", "write the files of a new baseline", Speaks::kText,
-                       [=](Program& program) { return NewBaselineVerb(program, request->name); });
+  auto* verb = AddVerb(
+      line, "new", "write the files of a new baseline", Speaks::kText, [=](Program& program) {
+        if (request->folder.empty()) return NewBaselineVerb(program, request->name);
+        return NewOutsideBaselineVerb(program, request->name, request->folder, request->python);
+      });
   verb->add_option("what", request->what, "baseline")
       ->required()
       ->check(CLI::IsMember({"baseline"}));
   verb->add_option("name", request->name, "of the method: small letters, digits and '-'")
       ->required();
+  auto* outside =
+      verb->add_option("--out-of-tree", request->folder,
+                       "a folder of your own that gets the files, in place of the project's tree")
+          ->check(NotEmpty("a folder"));
+  auto* python = verb->add_flag("--python", request->python, "a planner in Python")->needs(outside);
+  verb->add_flag("--cpp", request->cpp, "a plugin in C++ (the default)")
+      ->needs(outside)
+      ->excludes(python);
 }
 
 namespace {

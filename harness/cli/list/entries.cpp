@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "baselines/plugin_library.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/collective/collective.hpp"
 #include "core/feedback/feedback.hpp"
@@ -79,6 +80,9 @@ json PartJson(const CollectiveDescriptor& part) {
       {"revision", part.revision},
       {"deviations", part.deviations},
       {"options", OptionsJson(part.options)},
+      {"payload", part.payload == PayloadKind::kSparse ? "sparse" : "dense"},
+      {"native", part.native},
+      {"sums_on_host", part.sums_on_host},
       {"traits", TraitsJson(part.TraitsOf(ResolveOptions(part.name, part.options, Options{})))}};
 }
 
@@ -92,10 +96,40 @@ json PartJson(const workloads::WorkloadDescriptor& part) {
           {"recipe", OptionsJson(RecipeOf(part))}};
 }
 
+json PartJson(const QuantizerDescriptor& part) {
+  return {{"name", part.name},
+          {"summary", part.paper},
+          {"revision", part.revision},
+          {"unbiased", part.unbiased},
+          {"needs_feedback", part.needs_feedback},
+          {"deviations", part.deviations},
+          {"options", OptionsJson(part.options)}};
+}
+
+json PartJson(const FeedbackDescriptor& part) {
+  return {{"name", part.name},
+          {"summary", part.summary},
+          {"options", OptionsJson(part.make ? part.options : FeedbackOptions(part.name))}};
+}
+
 template <class Part>
 json PartsJson(std::span<const Part> parts) {
   json list = json::array();
   for (const auto& part : parts) list.push_back(PartJson(part));
+  return list;
+}
+
+// Also the parts of plugins that are found by name.
+template <class Part>
+json PartsJson(std::span<const Part> parts, const Catalog& catalog) {
+  json list = PartsJson(parts);
+  for (const NamedPlugin& plugin : PluginsOf(catalog)) {
+    for (const Part& part : PartsOfKind<Part>(*plugin.parts)) {
+      if (part.name != plugin.file.stem().string()) continue;
+      list.push_back(PartJson(part));
+      list.back()["plugin"] = plugin.file.string();
+    }
+  }
   return list;
 }
 
@@ -190,30 +224,6 @@ json ExperimentsJson(Program& program) {
       entry["summary"] = std::string("cannot be read: ") + error.what();
     }
     list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-json QuantizersJson() {
-  json list = json::array();
-  for (const QuantizerDescriptor& quantizer : Quantizers()) {
-    list.push_back({{"name", quantizer.name},
-                    {"summary", quantizer.paper},
-                    {"revision", quantizer.revision},
-                    {"unbiased", quantizer.unbiased},
-                    {"needs_feedback", quantizer.needs_feedback},
-                    {"deviations", quantizer.deviations},
-                    {"options", OptionsJson(quantizer.options)}});
-  }
-  return list;
-}
-
-json FeedbackJson() {
-  json list = json::array();
-  for (const FeedbackDescriptor& feedback : Feedbacks()) {
-    list.push_back({{"name", feedback.name},
-                    {"summary", feedback.summary},
-                    {"options", OptionsJson(FeedbackOptions(feedback.name))}});
   }
   return list;
 }
@@ -375,14 +385,10 @@ json RoundsJson(const CollectiveDescriptor& descriptor) {
 }
 
 json CollectivesJson(const Catalog& catalog, bool rounds) {
-  json list = PartsJson(catalog.collectives);
+  json list = PartsJson(catalog.collectives, catalog);
   for (json& entry : list) {
-    const CollectiveDescriptor& collective =
-        FindCollective(entry["name"].get_ref<const std::string&>());
-    entry["payload"] = collective.payload == PayloadKind::kSparse ? "sparse" : "dense";
-    entry["native"] = collective.native;
-    entry["sums_on_host"] = collective.sums_on_host;
-    if (rounds) entry["rounds"] = RoundsJson(collective);
+    if (rounds && !entry.contains("plugin"))
+      entry["rounds"] = RoundsJson(FindCollective(entry["name"].get_ref<const std::string&>()));
   }
   return list;
 }
@@ -405,11 +411,14 @@ using Maker = std::function<json(Program&, const ListRequest&)>;
 const std::vector<std::pair<std::string, Maker>>& Makers() {
   static const std::vector<std::pair<std::string, Maker>> kMakers = {
       {"methods", [](Program& p, const auto&) { return MethodsJson(p.catalog()); }},
-      {"strategies", [](Program& p, const auto&) { return PartsJson(p.catalog().strategies); }},
-      {"planners", [](Program& p, const auto&) { return PartsJson(p.catalog().planners); }},
-      {"sparsifiers", [](Program& p, const auto&) { return PartsJson(p.catalog().sparsifiers); }},
-      {"quantizers", [](Program&, const auto&) { return QuantizersJson(); }},
-      {"feedback", [](Program&, const auto&) { return FeedbackJson(); }},
+      {"strategies",
+       [](Program& p, const auto&) { return PartsJson(p.catalog().strategies, p.catalog()); }},
+      {"planners",
+       [](Program& p, const auto&) { return PartsJson(p.catalog().planners, p.catalog()); }},
+      {"sparsifiers",
+       [](Program& p, const auto&) { return PartsJson(p.catalog().sparsifiers, p.catalog()); }},
+      {"quantizers", [](Program& p, const auto&) { return PartsJson(Quantizers(), p.catalog()); }},
+      {"feedback", [](Program& p, const auto&) { return PartsJson(Feedbacks(), p.catalog()); }},
       {"collectives",
        [](Program& p, const auto& request) {
          return CollectivesJson(p.catalog(), request.rounds);

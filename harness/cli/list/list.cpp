@@ -166,6 +166,8 @@ std::string ListText(const std::string& what, const json& entries) {
     text += fmt::format("{:{}}  {}\n", Text(entry, "name"), width, Summary(what, entry));
     if (const std::string line = DetailLine(what, entry); !line.empty())
       text += indent + line + "\n";
+    if (const std::string plugin = Text(entry, "plugin"); !plugin.empty())
+      text += fmt::format("{}of the plugin {}\n", indent, plugin);
     if (const std::string deviations = Text(entry, "deviations"); !deviations.empty())
       text += fmt::format("{}deviates: {}\n", indent, deviations);
     if (!entry.contains("options") || !entry["options"].is_array()) continue;

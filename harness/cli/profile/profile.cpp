@@ -6,7 +6,7 @@
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/device/card.hpp"
 #include "harness/catalog/model_table.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/files/canonical.hpp"
@@ -82,10 +82,10 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
     }
   } else {
     for (const std::string& name : request.sparsifiers) {
-      const bool python = IsPythonPart(name);
-      if (!python) NeedEntry(catalog.sparsifiers, "sparsifier", name);
-      needs.sparsifiers.push_back(python ? PythonPartName("sparsifier", name, fs::current_path())
-                                         : name);
+      const bool outside = IsOutsidePart(name);
+      if (!outside) NeedEntry(catalog.sparsifiers, "sparsifier", name);
+      needs.sparsifiers.push_back(outside ? OutsidePartName("sparsifier", name, fs::current_path())
+                                          : name);
     }
   }
   if (IsAll(request.quantizers)) {

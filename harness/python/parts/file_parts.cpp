@@ -3,24 +3,43 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <type_traits>
+#include <utility>
 
+#include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
-#include "core/base/outside_parts.hpp"
+#include "core/plugin/part_kinds.hpp"
 #include "harness/python/parts/parts.hpp"
 
 namespace sparfuse::python {
 namespace {
 
-template <const auto& Make>
-const auto& Found(const char* kind, const std::string& name) {
-  const GilHeld gil;  // guards the table, too
-  PartSource source = ReadPartFile(kind, name);
-  using Descriptor = std::remove_cvref_t<decltype(Make(source))>;
-  static std::map<std::pair<std::string, std::string>, const Descriptor*> known;
-  const auto key = std::pair(source.shown, source.text);
-  if (const auto found = known.find(key); found != known.end()) return *found->second;
-  return *(known[key] = &Make(std::move(source)));
-}
+// Each class once, as its file is now.
+struct FindInFiles {
+  template <class Descriptor>
+  static const Descriptor& Part(const std::string& name) {
+    if (IsLibraryPart(name)) {
+      const OutsideName given = ParseOutsideName(kKindOf<Descriptor>, name);
+      return FindInPlugin<Descriptor>(std::filesystem::absolute(given.file), given.part, name);
+    }
+    const GilHeld gil;  // guards the table, too
+    PartSource source = ReadPartFile(kKindOf<Descriptor>, name);
+    static std::map<std::pair<std::string, std::string>, const Descriptor*> known;
+    const auto key = std::pair(source.shown, source.text);
+    if (const auto found = known.find(key); found != known.end()) return *found->second;
+    return *(known[key] = &Made<Descriptor>(std::move(source)));
+  }
+
+ private:
+  template <class Descriptor>
+  static const Descriptor& Made(PartSource source) {
+    if constexpr (std::is_same_v<Descriptor, StrategyDescriptor>) return StrategyOf(source);
+    if constexpr (std::is_same_v<Descriptor, PlannerDescriptor>) return PlannerOf(source);
+    if constexpr (std::is_same_v<Descriptor, CollectiveDescriptor>) return CollectiveOf(source);
+    if constexpr (std::is_same_v<Descriptor, FeedbackDescriptor>) return FeedbackOf(source);
+    if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return QuantizerOf(source);
+  }
+};
 
 }  // namespace
 
@@ -34,31 +53,10 @@ PartSource ReadPartFile(const std::string& kind, const std::string& name) {
   }
   std::ostringstream text;
   text << stream.rdbuf();
-  std::string shown = std::string(kOutsidePrefix) + file.string() + ":" + given.class_name;
-  return {kind, shown, shown, file, std::move(text).str(), given.class_name};
+  std::string shown = std::string(kPythonPrefix) + file.string() + ":" + given.part;
+  return {kind, shown, shown, file, std::move(text).str(), given.part};
 }
 
-void FindPartsInFiles() {
-  OutsideParts<PlannerDescriptor>::SetFinder(
-      [](const std::string& name) -> const PlannerDescriptor& {
-        return Found<PlannerOf>("planner", name);
-      });
-  OutsideParts<StrategyDescriptor>::SetFinder(
-      [](const std::string& name) -> const StrategyDescriptor& {
-        return Found<StrategyOf>("strategy", name);
-      });
-  OutsideParts<FeedbackDescriptor>::SetFinder(
-      [](const std::string& name) -> const FeedbackDescriptor& {
-        return Found<FeedbackOf>("feedback", name);
-      });
-  OutsideParts<CollectiveDescriptor>::SetFinder(
-      [](const std::string& name) -> const CollectiveDescriptor& {
-        return Found<CollectiveOf>("collective", name);
-      });
-  OutsideParts<QuantizerDescriptor>::SetFinder(
-      [](const std::string& name) -> const QuantizerDescriptor& {
-        return Found<QuantizerOf>("quantizer", name);
-      });
-}
+void FindPartsInFiles() { FindPartsBy<FindInFiles>(); }
 
 }  // namespace sparfuse::python

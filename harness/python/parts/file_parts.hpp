@@ -1,4 +1,5 @@
-// Lets methods of this module be made of classes in Python files, "python:FILE.py:Class".
+// Lets methods of this module be made of classes in Python files, "python:FILE.py:Class", and of
+// plugins, "library:FILE.so:NAME".
 #pragma once
 
 #include <string>

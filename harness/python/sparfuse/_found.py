@@ -17,6 +17,7 @@ except ImportError:  # before Python 3.11
 from sparfuse import _core
 
 _GROUP = "sparfuse.parts"
+PREFIXES = ("python:", "library:")  # of parts in files
 
 
 def _files(name):
@@ -60,17 +61,20 @@ def _part_of_package(name, value, of):
 
 def part(kind: str, name: str) -> str:
     """What a name of a part stands for: itself, or the class of another place."""
-    if not isinstance(name, str) or name.startswith("python:"):
+    if not isinstance(name, str) or name.startswith(PREFIXES):
         return name
     places = [("sparfuse itself", name)] if name in _core._part_names()[kind] else []
     for path, content in _files(name):
+        folder = os.path.dirname(os.path.abspath(path))
+        if "library" in content:
+            library = os.path.join(folder, str(content["library"]))
+            places.append((path, f"library:{library}:{name}"))
         if "part" not in content:
             continue
         given = content["part"]
         if not isinstance(given, str) or not given.startswith("python:"):
             raise _core.ConfigError(f'{path}: part = {given!r}: expected "python:FILE.py:Class"')
-        file = os.path.join(os.path.dirname(os.path.abspath(path)), given[len("python:") :])
-        places.append((path, "python:" + file))
+        places.append((path, "python:" + os.path.join(folder, given[len("python:") :])))
     for entry, value, of in _entries():
         if entry == name:
             places.append((of, _part_of_package(entry, value, of)))

@@ -58,12 +58,13 @@ def _written_method(given):
 
 
 def _with_folder(file, of):
-    """Parts in Python files get an absolute path; the file of a method gives one from its folder."""
+    """Parts in files get an absolute path; the file of a method gives one from its folder."""
     folder = os.getcwd() if of == "method" else os.path.dirname(os.path.abspath(of))
     for key in ("strategy", "planner", "sparsifier", "feedback", "collective", "payload_dense"):
         name = file.get(key)
-        if isinstance(name, str) and name.startswith("python:"):
-            file[key] = "python:" + os.path.join(folder, name[len("python:") :])
+        if isinstance(name, str) and name.startswith(_found.PREFIXES):
+            prefix, _, rest = name.partition(":")
+            file[key] = f"{prefix}:{os.path.join(folder, rest)}"
     return file
 
 

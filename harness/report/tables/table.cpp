@@ -8,7 +8,7 @@
 #include <set>
 
 #include "harness/catalog/metrics.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/report/tables/columns.hpp"
 #include "harness/wording/numbers.hpp"
 
@@ -158,8 +158,9 @@ std::string Caption(const PartResult& result) {
 // The method; with a note where parts of it are written in Python, which takes its time.
 std::string MethodText(const Cell& cell, Table& table) {
   std::string kinds;
-  for (const PartOfCell& part : PythonPartsOf(cell.config))
-    kinds += (kinds.empty() ? "" : ", ") + std::string(part.kind);
+  for (const PartOfCell& part : OutsidePartsOf(cell.config)) {
+    if (IsPythonPart(part.name)) kinds += (kinds.empty() ? "" : ", ") + std::string(part.kind);
+  }
   const auto method = cell.json["method"].get<std::string>();
   if (kinds.empty()) return method;
   return fmt::format("{} [{}]", method, table.NoteOf("in Python: " + kinds));

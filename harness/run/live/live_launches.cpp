@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/machine/network.hpp"
 #include "harness/machine/system.hpp"
@@ -57,6 +58,11 @@ EndedLaunch LiveLaunches::Run(const std::vector<LiveTrial>& trials, int number,
   }
   const LaunchMethod method = Method(directories.front() / "hostfile", NodesOf(config));
   const bool away = shipping_ && config.transport != Transport::kThreads;
+  if (away && config.transport == Transport::kTcp) {
+    SPARFUSE_THROW(kConfig,
+                   "transport = \"tcp\" with --ship: ranks leave their addresses in the trial's "
+                   "folder; expected a results folder that all hosts see, or transport = \"mpi\"");
+  }
   const std::string nonce = Nonce();
   request.log = directories.front() / "log.txt";
   std::string not_sent;  // why
@@ -87,7 +93,7 @@ EndedLaunch LiveLaunches::Run(const std::vector<LiveTrial>& trials, int number,
     return watch.WhyToEnd(elapsed, said);
   };
   // A folder of this host's memory is not there on others.
-  if (config.transport != Transport::kThreads && !method.across_hosts())
+  if (!StartsItsRanks(config, method) && !method.across_hosts())
     request.session = directories.front() / kSessionRecord;
   EndedLaunch ended;
   HowItRan& how = ended.how;

@@ -118,7 +118,8 @@ std::optional<ProfileOutcome> TakeFingerprint(
     return watch.WhyToEnd(elapsed, said);
   };
   request.log = folder / "log.txt";
-  if (!threads && !options.launch.across_hosts()) request.session = folder / kSessionRecord;
+  if (!StartsItsRanks(config, options.launch) && !options.launch.across_hosts())
+    request.session = folder / kSessionRecord;
   const std::string started = UtcNow();
   const LaunchResult end =
       Launch(request, interrupted, [&](double elapsed) { tick(elapsed, WhatItDoes(request.log)); });

@@ -10,7 +10,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/clock.hpp"
 #include "core/collective/collective.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/systems/fingerprint.hpp"
 #include "harness/worker/profiling/links.hpp"
 #include "harness/worker/profiling/timed_kernels.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/clock.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/run/live/launch/launch_watch.hpp"
 #include "harness/worker/profiling/fingerprint.hpp"
 #include "harness/worker/profiling/links.hpp"

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/experiment/cells.hpp"
 #include "tests/support/experiment_text.hpp"
@@ -132,7 +132,7 @@ TEST_F(OutsideMethodTest, NamesASparsifierInPythonFromItsOwnFolder) {
   Write("there/mine.toml", Edited(FileOf("mine", 100), "\"topk\"", "\"python:own.py:Own\""));
   const Cell cell = ParseBeside("there/mine.toml").parts[0].cells.at(1);
   EXPECT_TRUE(cell.config.sparsifier.starts_with("python:Own@")) << cell.config.sparsifier;
-  EXPECT_EQ(PythonFileOf(cell.config.sparsifier), folder_.path() / "there/own.py");
+  EXPECT_EQ(FileOfPart(cell.config.sparsifier), folder_.path() / "there/own.py");
   Write("there/own.py", "class Own:\n    def select(self, g, k): return [0]\n");
   EXPECT_NE(ParseBeside("there/mine.toml").parts[0].cells.at(1).config_hash, cell.config_hash);
   Write("there/own.py", "class Owner: pass\n");

@@ -10,7 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/feedback/feedback.hpp"
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "tests/support/live_run.hpp"
 #include "tests/support/methods/named_part.hpp"
 #include "tests/support/planning.hpp"
@@ -187,7 +187,7 @@ std::string TestOne(const std::string& kind, const std::string& given) {
                    "no laws of a kind of part named \"" + kind + "\"" + Suggestion(kind, kinds));
   }
   const std::string name =
-      IsOutsidePart(given) ? harness::PythonPartName(kind, given, std::filesystem::current_path())
+      IsOutsidePart(given) ? harness::OutsidePartName(kind, given, std::filesystem::current_path())
                            : given;
   ThePart() = {kind, name};
   if (kind == "planner") FindPlanner(name);

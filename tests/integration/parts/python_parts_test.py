@@ -142,6 +142,23 @@ class Parts(ProgramTest):
         self.assertRegex(named, "^python:LayerWise@[0-9a-f]{12}$")
         self.assertIn(f"planner:{named}", trials["planner_copy"]["revisions"])
 
+    def test_parts_that_packages_name_are_modelled(self):
+        info = self.folder / "packaged-1.5.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged\nVersion: 1.5\n")
+        (info / "entry_points.txt").write_text("[sparfuse.parts]\nown-feedback = mine:Residual\nbad = mine\n")
+        os.environ["PYTHONPATH"] = str(self.folder)
+        self.addCleanup(os.environ.pop, "PYTHONPATH")
+        self.method("copy", feedback="own-feedback")
+        self.assertRegex(self.trials(MODELLED, "copy")["copy"]["config"]["feedback"], "^python:Residual@[0-9a-f]{12}$")
+        self.method("copy", planner="bad")
+        (self.folder / "t.toml").write_text(MODELLED.format(methods='"copy.toml"', more=""))
+        self.assertIn('entry point bad = "mine" of packaged 1.5 names no class', self.call("plan", "t.toml", code=2))
+        (self.folder / "own-feedback.toml").write_text('part = "python:mine.py:Residual"\n')
+        self.method("copy", feedback="own-feedback")
+        self.assertRegex(self.call("--plugins", ".", "plan", "t.toml", code=2),
+                         'feedback "own-feedback" is in .*own-feedback.toml and in packaged 1.5; expected one')
+
     def test_what_is_wrong_is_said_before_anything_runs(self):
         for part, expected in (({"planner": "python:absent.py:LayerWise"}, "absent.py is not there"),
                                ({"planner": "python:mine.py:LayerWide"}, 'did you mean "LayerWise"?'),

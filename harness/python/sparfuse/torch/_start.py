@@ -157,13 +157,13 @@ def _one_by_one(value: Any) -> Any:
 
 
 def _contents(*given: Any) -> dict[str, str]:
-    """The parts in Python files that a method and its options name, with hashes of the files."""
+    """The parts in files that a method and its options name, with hashes of the files."""
     found: dict[str, str] = {}
     for value in given:
         if isinstance(value, Mapping):
             found.update(_contents(*_found.parts(value).values()))
-        elif isinstance(value, str) and value.startswith("python:"):
-            path, _, name = value[len("python:") :].rpartition(":")
+        elif isinstance(value, str) and value.startswith(_found.PREFIXES):
+            path, _, name = value.partition(":")[2].rpartition(":")
             try:
                 with open(path, "rb") as file:
                     text = file.read()

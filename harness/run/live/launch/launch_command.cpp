@@ -142,6 +142,11 @@ int NodesOf(const CellConfig& config) {
   return (config.workers + config.ranks_per_node - 1) / config.ranks_per_node;
 }
 
+bool StartsItsRanks(const CellConfig& config, const LaunchMethod& method) {
+  return config.transport == Transport::kThreads ||
+         (config.transport == Transport::kTcp && method.kind == Kind::kLocal);
+}
+
 void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
   if (!method.across_hosts()) return;
   if (config.link) {
@@ -166,13 +171,17 @@ void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
 Words LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,
                     const Environment& environment) {
   Words command;
-  if (work.config.transport != Transport::kThreads) {  // NCCL's ranks find one another over MPI
+  if (StartsItsRanks(work.config, method)) {
+    command = {work.worker.string()};
+    if (work.config.transport == Transport::kTcp)
+      Append(command, {kRanksArgument, std::to_string(work.config.workers)});
+  } else {  // NCCL's ranks find one another over MPI
     if (method.kind == Kind::kTemplate)
       return method.form.Fill(ValuesOf(work, method, environment));
     command =
         method.kind == Kind::kSrun ? Srun(work, method) : Mpirun(work.config, method, environment);
+    command.push_back(work.worker.string());
   }
-  command.push_back(work.worker.string());
   for (const fs::path& directory : work.directories) command.push_back(directory.string());
   return command;
 }

@@ -30,6 +30,11 @@ void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method);
 // That its ranks are on where nodes are several.
 int NodesOf(const CellConfig& config);
 
+// The worker itself starts the ranks on this host, without mpirun: threads, or processes over TCP.
+bool StartsItsRanks(const CellConfig& config, const LaunchMethod& method);
+// Before their number, on a command line of the worker that starts processes.
+inline constexpr const char* kRanksArgument = "--ranks";
+
 // environment: LaunchEnvironment's, which ranks on other hosts get by the command. Ranks of a host
 // are consecutive, config.ranks_per_node each, as the topology numbers them; ranks that are threads
 // of one process start here, whatever the method.

@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #ifdef SPARFUSE_PYTHON_NAMES
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 #endif
 #include "tests/support/device_selection.hpp"
 
@@ -80,14 +80,15 @@ void TestOn(const std::string& device) {
 // refuses, and not law by law.
 void TestThese(const std::vector<std::string>& given) {
   std::map<std::string, std::string> resolved;
-  bool python = false;
+  bool outside = false;
   for (const std::string& name : given) {
-    const bool of_python = harness::IsPythonPart(name);
-    python |= of_python;
+    const bool from_outside = IsOutsidePart(name);
+    outside |= from_outside;
     resolved[name] =
-        of_python ? harness::PythonPartName("sparsifier", name, std::filesystem::current_path())
-                  : name;
-    harness::ResolveSparsifier(resolved[name]).make({}, 0);
+        from_outside ? harness::OutsidePartName("sparsifier", name, std::filesystem::current_path())
+                     : name;
+    const SparsifierDescriptor& descriptor = harness::ResolveSparsifier(resolved[name]);
+    descriptor.make(ResolveOptions(name, descriptor.options, {}), 0);
   }
   testing::Subjects& subjects = testing::UnderTest();
   subjects.names.clear();
@@ -97,7 +98,7 @@ void TestThese(const std::vector<std::string>& given) {
     return harness::ResolveSparsifier(found == resolved.end() ? name : found->second);
   };
   // The plugin's kernels are its own: no scope of this program changes what they run on.
-  if (python) subjects.isas = {ActiveIsa()};
+  if (outside) subjects.isas = {ActiveIsa()};
 }
 #else
 void TestThese(const std::vector<std::string>& given) {

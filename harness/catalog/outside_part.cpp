@@ -1,4 +1,4 @@
-#include "harness/catalog/python_file.hpp"
+#include "harness/catalog/outside_part.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -11,8 +11,10 @@
 #include <sstream>
 #include <vector>
 
+#include "baselines/plugin_library.hpp"
 #include "core/base/error.hpp"
 #include "core/base/outside_parts.hpp"
+#include "core/plugin/part_kinds.hpp"
 #include "harness/catalog/python_plugin.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -25,9 +27,10 @@ namespace {
 OutsideName ParseGiven(std::string_view kind, std::string_view name) {
   OutsideName parsed = ParseOutsideName(kind, name);
   if (parsed.hash.empty()) return parsed;
-  SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": expected \"python:FILE.py:ClassName\"; the hash "
-                                      "is worked out",
-                                      kind, name));
+  SPARFUSE_THROW(
+      kConfig,
+      fmt::format("{} \"{}\": expected \"{}\"; the hash is worked out", kind, name,
+                  IsLibraryPart(name) ? "library:FILE.so:NAME" : "python:FILE.py:ClassName"));
 }
 
 fs::path AbsoluteFile(const OutsideName& parsed, const fs::path& folder) {
@@ -64,8 +67,9 @@ KnownFiles& Files() {
 std::string ReadSource(std::string_view kind, std::string_view name, const fs::path& file) {
   std::error_code failed;
   if (!fs::is_regular_file(file, failed)) {
-    SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {} is not there; expected a Python file", kind,
-                                        name, file.string()));
+    SPARFUSE_THROW(
+        kConfig, fmt::format("{} \"{}\": {} is not there; expected a {}", kind, name, file.string(),
+                             IsLibraryPart(name) ? "plugin" : "Python file"));
   }
   return ReadFile(file);
 }
@@ -83,6 +87,16 @@ std::vector<std::string> ClassesIn(const std::string& text) {
     classes.emplace_back(name.begin(), end);
   }
   return classes;
+}
+
+void CheckHasClass(std::string_view kind, std::string_view given, const fs::path& file,
+                   const std::string& text) {
+  const std::string name = ParseOutsideName(kind, given).part;
+  const std::vector<std::string> classes = ClassesIn(text);
+  if (std::find(classes.begin(), classes.end(), name) != classes.end()) return;
+  SPARFUSE_THROW(
+      kConfig, fmt::format("{} \"{}\": {} has no \"class {}\"{}", kind, given, file.string(), name,
+                           classes.empty() ? "" : Suggestion(name, classes)));
 }
 
 const PythonPlugin& LoadPlugin(const std::string& who) {
@@ -110,19 +124,20 @@ const PythonPlugin& Plugin(const std::string& who) {
   return plugin;
 }
 
-// The class that a cell's name means, with the content that the name has the hash of.
+// The class that a cell's name means, or a plugin's part, with the content that the name has the
+// hash of.
 PartSource SourceOf(const std::string& kind, const std::string& name) {
   const OutsideName parsed = ParseOutsideName(kind, name);
-  const fs::path file = PythonFileOf(name);
+  const fs::path file = FileOfPart(name);
   // Errors of the class name its file.
-  std::string shown = fmt::format("{}{}:{}", kOutsidePrefix, file.string(), parsed.class_name);
+  std::string shown = fmt::format("{}{}:{}", parsed.prefix, file.string(), parsed.part);
   std::string text = ReadSource(kind, name, file);
   if (const std::string hash = ShortHash(text); hash != parsed.hash) {
     SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": {} was edited since: its content is now {}; "
                                         "run the experiment again",
                                         kind, name, file.string(), hash));
   }
-  return {kind, name, std::move(shown), file, std::move(text), parsed.class_name};
+  return {kind, name, std::move(shown), file, std::move(text), parsed.part};
 }
 
 std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options,
@@ -131,80 +146,67 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
   return std::unique_ptr<Sparsifier>(Plugin(source.shown).sparsifier(source, options, seed));
 }
 
-// What the plugin has made of a name, once.
+// Python's part of the kind.
 template <class Descriptor>
-const Descriptor& Found(const char* kind, const std::string& name,
-                        const Descriptor* (*PythonPlugin::*make)(const PartSource&)) {
-  static std::mutex mutex;
-  static std::map<std::string, const Descriptor*> known;
-  const std::lock_guard lock(mutex);
-  const auto [found, is_new] = known.try_emplace(name);
-  try {
-    if (is_new) {
-      const PartSource source = SourceOf(kind, name);
-      found->second = (Plugin(source.shown).*make)(source);
-    }
-  } catch (...) {
-    known.erase(found);
-    throw;
-  }
-  return *found->second;
+const Descriptor& MadeByPython(const PartSource& source) {
+  const PythonPlugin& plugin = Plugin(source.shown);
+  if constexpr (std::is_same_v<Descriptor, StrategyDescriptor>) return *plugin.strategy(source);
+  if constexpr (std::is_same_v<Descriptor, PlannerDescriptor>) return *plugin.planner(source);
+  if constexpr (std::is_same_v<Descriptor, CollectiveDescriptor>) return *plugin.collective(source);
+  if constexpr (std::is_same_v<Descriptor, FeedbackDescriptor>) return *plugin.feedback(source);
+  if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return *plugin.quantizer(source);
 }
 
-void SetFinders() {
-  OutsideParts<PlannerDescriptor>::SetFinder(
-      [](const std::string& name) -> const PlannerDescriptor& {
-        return Found("planner", name, &PythonPlugin::planner);
-      });
-  OutsideParts<StrategyDescriptor>::SetFinder(
-      [](const std::string& name) -> const StrategyDescriptor& {
-        return Found("strategy", name, &PythonPlugin::strategy);
-      });
-  OutsideParts<FeedbackDescriptor>::SetFinder(
-      [](const std::string& name) -> const FeedbackDescriptor& {
-        return Found("feedback", name, &PythonPlugin::feedback);
-      });
-  OutsideParts<CollectiveDescriptor>::SetFinder(
-      [](const std::string& name) -> const CollectiveDescriptor& {
-        return Found("collective", name, &PythonPlugin::collective);
-      });
-  OutsideParts<QuantizerDescriptor>::SetFinder(
-      [](const std::string& name) -> const QuantizerDescriptor& {
-        return Found("quantizer", name, &PythonPlugin::quantizer);
-      });
-}
+// Finds each name once.
+struct FindInFiles {
+  template <class Descriptor>
+  static const Descriptor& Part(const std::string& name) {
+    static std::mutex mutex;
+    static std::map<std::string, const Descriptor*> known;
+    const std::lock_guard lock(mutex);
+    const auto [found, is_new] = known.try_emplace(name);
+    try {
+      if (is_new) {
+        const PartSource source = SourceOf(kKindOf<Descriptor>, name);
+        found->second = IsLibraryPart(name)
+                            ? &FindInPlugin<Descriptor>(source.file, source.class_name, name)
+                            : &MadeByPython<Descriptor>(source);
+      }
+    } catch (...) {
+      known.erase(found);
+      throw;
+    }
+    return *found->second;
+  }
+};
 
 }  // namespace
 
 std::string WithFolder(std::string_view kind, std::string_view given, const fs::path& folder) {
   const OutsideName parsed = ParseGiven(kind, given);
-  return fmt::format("{}{}:{}", kOutsidePrefix, AbsoluteFile(parsed, folder).string(),
-                     parsed.class_name);
+  return fmt::format("{}{}:{}", parsed.prefix, AbsoluteFile(parsed, folder).string(), parsed.part);
 }
 
-std::string PythonPartName(std::string_view kind, std::string_view given, const fs::path& folder) {
+std::string OutsidePartName(std::string_view kind, std::string_view given, const fs::path& folder) {
   const OutsideName parsed = ParseGiven(kind, given);
   const fs::path file = AbsoluteFile(parsed, folder);
   const std::string text = ReadSource(kind, given, file);
-  const std::vector<std::string> classes = ClassesIn(text);
-  if (std::find(classes.begin(), classes.end(), parsed.class_name) == classes.end()) {
-    SPARFUSE_THROW(kConfig,
-                   fmt::format("{} \"{}\": {} has no \"class {}\"{}", kind, given, file.string(),
-                               parsed.class_name,
-                               classes.empty() ? "" : Suggestion(parsed.class_name, classes)));
+  if (IsLibraryPart(given)) {
+    CheckPluginAbi(file);
+  } else {
+    CheckHasClass(kind, given, file, text);
   }
-  const std::string name =
-      fmt::format("{}{}@{}", kOutsidePrefix, parsed.class_name, ShortHash(text));
-  KnowPythonFile(name, file);
+  const std::string name = fmt::format("{}{}@{}", parsed.prefix, parsed.part, ShortHash(text));
+  KnowPartFile(name, file);
   return name;
 }
 
-fs::path PythonFileOf(const std::string& name) { return Files().Of(name); }
+fs::path FileOfPart(const std::string& name) { return Files().Of(name); }
 
-std::vector<PartOfCell> PythonPartsOf(const CellConfig& config) {
+std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config) {
   std::vector<PartOfCell> parts;
   const auto add = [&](const char* kind, const std::string& name) {
-    if (IsPythonPart(name)) parts.push_back({kind, name});
+    if (IsOutsidePart(name)) parts.push_back({kind, name});
   };
   for (const std::string& name : config.sparsifiers) add("sparsifier", name);
   for (const std::string& name : config.quantizers) add("quantizer", name);
@@ -219,30 +221,34 @@ std::vector<PartOfCell> PythonPartsOf(const CellConfig& config) {
   return parts;
 }
 
-std::map<std::string, std::string> PythonFilesOf(const CellConfig& config) {
+std::map<std::string, std::string> FilesOfParts(const CellConfig& config) {
   std::map<std::string, std::string> files;
-  for (const PartOfCell& part : PythonPartsOf(config))
-    files[part.name] = PythonFileOf(part.name).string();
+  for (const PartOfCell& part : OutsidePartsOf(config))
+    files[part.name] = FileOfPart(part.name).string();
   return files;
 }
 
-void KnowPythonFile(const std::string& name, const fs::path& file) {
+void KnowPartFile(const std::string& name, const fs::path& file) {
   Files().Add(name, file);
   static std::once_flag once;
-  std::call_once(once, SetFinders);
+  std::call_once(once, FindPartsBy<FindInFiles>);
 }
 
 double SecondsInPython() { return loaded_plugin == nullptr ? 0.0 : loaded_plugin->seconds(); }
 
-bool MeansPythonPart(std::string_view given, std::string_view resolved) {
-  if (!IsPythonPart(given) || !IsPythonPart(resolved)) return false;
+bool MeansOutsidePart(std::string_view given, std::string_view resolved) {
+  if (!IsOutsidePart(given) || !IsOutsidePart(resolved)) return false;
   const OutsideName wanted = ParseOutsideName("part", given);
   const OutsideName cell = ParseOutsideName("part", resolved);
-  return wanted.class_name == cell.class_name && (wanted.hash.empty() || wanted.hash == cell.hash);
+  return wanted.part == cell.part && (wanted.hash.empty() || wanted.hash == cell.hash);
 }
 
 const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
-  if (!IsPythonPart(name)) return FindSparsifier(name);
+  if (!IsOutsidePart(name)) return FindSparsifier(name);
+  if (IsLibraryPart(name)) {
+    const PartSource source = SourceOf("sparsifier", name);
+    return FindInPlugin<SparsifierDescriptor>(source.file, source.class_name, name);
+  }
   static std::mutex mutex;
   static std::map<std::string, SparsifierDescriptor> known;  // its keys back the names
   const std::lock_guard lock(mutex);
@@ -250,7 +256,7 @@ const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
   if (is_new) {
     found->second = {.name = found->first,
                      .paper = "",
-                     .revision = kPythonPartRevision,
+                     .revision = kOutsidePartRevision,
                      .exact_count = false,  // the class says so only where it runs
                      .index_shared = false,
                      .selection_model = {},

@@ -1,7 +1,7 @@
-// Finds parts of methods that are written in Python. An experiment file says
-// "python:FILE.py:ClassName"; a cell's configuration has the class and the head of the hash of the
-// file's content, "python:ClassName@0123456789ab": an edited file is another cell, a moved one is
-// not.
+// Finds parts of methods that are written in Python, and those of plugins. An experiment file says
+// "python:FILE.py:ClassName" or "library:FILE.so:NAME"; a cell's configuration has the class, or
+// NAME, and the head of the hash of the file's content, "python:ClassName@0123456789ab": an edited
+// file is another cell, a moved one is not.
 #pragma once
 
 #include <filesystem>
@@ -16,44 +16,43 @@
 
 namespace sparfuse::harness {
 
-// Raised when the results of parts written in Python may change though their files do not.
-inline constexpr int kPythonPartRevision = 1;
-
-inline bool IsPythonPart(std::string_view name) { return IsOutsidePart(name); }
+// Raised when the results of such parts may change though their files do not.
+inline constexpr int kOutsidePartRevision = 1;
 
 // From what an experiment file in `folder` says to what its cells say; the process then knows the
 // file of this name. kind: "planner", for errors. Throws Error{kConfig} naming what is missing: the
 // file, or the class in it.
-std::string PythonPartName(std::string_view kind, std::string_view given,
-                           const std::filesystem::path& folder);
+std::string OutsidePartName(std::string_view kind, std::string_view given,
+                            const std::filesystem::path& folder);
 
 // `given`, of a file in `folder`, with an absolute path. Throws Error{kConfig} for another form.
 std::string WithFolder(std::string_view kind, std::string_view given,
                        const std::filesystem::path& folder);
 
-// The file of a cell's part. Precondition: PythonPartName returned the name in this process, or
-// KnowPythonFile got it.
-std::filesystem::path PythonFileOf(const std::string& name);
-// FindPlanner and its like find the parts of known files, too. Finding one starts Python in this
+// The file of a cell's part. Precondition: OutsidePartName returned the name in this process, or
+// KnowPartFile got it.
+std::filesystem::path FileOfPart(const std::string& name);
+// FindPlanner and its like find the parts of known files, too. Finding one opens its plugin, or
+// starts Python in this
 // process, once, and throws Error{kConfig} where the file was edited since, this build lacks the
 // plugin, or Python refuses the file or the class.
-void KnowPythonFile(const std::string& name, const std::filesystem::path& file);
+void KnowPartFile(const std::string& name, const std::filesystem::path& file);
 
 struct PartOfCell {
   const char* kind;
   std::string name;
 };
-// The parts of a cell, or of a profile, that are written in Python.
-std::vector<PartOfCell> PythonPartsOf(const CellConfig& config);
+// The parts of a cell, or of a profile, that are not this program's.
+std::vector<PartOfCell> OutsidePartsOf(const CellConfig& config);
 
 // The files of a cell's parts, or of those that a profile measures, by name.
-std::map<std::string, std::string> PythonFilesOf(const CellConfig& config);
+std::map<std::string, std::string> FilesOfParts(const CellConfig& config);
 
 // That this process has spent in calls of parts so far.
 double SecondsInPython();
 
 // Whether `given`, of an experiment file, may mean the cell's `resolved`: the class is the same.
-bool MeansPythonPart(std::string_view given, std::string_view resolved);
+bool MeansOutsidePart(std::string_view given, std::string_view resolved);
 
 // FindSparsifier for these names too. What a sparsifier says of itself is known only where it runs:
 // making one finds it, with its options as keywords of the class's constructor.

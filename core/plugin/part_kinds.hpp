@@ -1,0 +1,42 @@
+// Names the kinds of parts, and says for all of them at once how those from outside are found.
+#pragma once
+
+#include <string>
+
+#include "core/base/outside_parts.hpp"
+#include "core/plugin/plugin.hpp"
+
+namespace sparfuse {
+
+template <class Descriptor>
+inline constexpr const char* kKindOf = nullptr;
+template <>
+inline constexpr const char* kKindOf<StrategyDescriptor> = "strategy";
+template <>
+inline constexpr const char* kKindOf<PlannerDescriptor> = "planner";
+template <>
+inline constexpr const char* kKindOf<SparsifierDescriptor> = "sparsifier";
+template <>
+inline constexpr const char* kKindOf<CollectiveDescriptor> = "collective";
+template <>
+inline constexpr const char* kKindOf<FeedbackDescriptor> = "feedback";
+template <>
+inline constexpr const char* kKindOf<QuantizerDescriptor> = "quantizer";
+
+// Find::Part<Descriptor>(name) finds a part from outside, of every kind but sparsifiers, which are
+// looked for by who has a name.
+template <class Find>
+void FindPartsBy() {
+  const auto set = []<class Descriptor>(const Descriptor*) {
+    OutsideParts<Descriptor>::SetFinder([](const std::string& name) -> const Descriptor& {
+      return Find::template Part<Descriptor>(name);
+    });
+  };
+  set(static_cast<const StrategyDescriptor*>(nullptr));
+  set(static_cast<const PlannerDescriptor*>(nullptr));
+  set(static_cast<const CollectiveDescriptor*>(nullptr));
+  set(static_cast<const FeedbackDescriptor*>(nullptr));
+  set(static_cast<const QuantizerDescriptor*>(nullptr));
+}
+
+}  // namespace sparfuse

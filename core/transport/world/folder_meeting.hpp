@@ -1,0 +1,23 @@
+// Makes a world over TCP of ranks that share a folder and nothing else.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/transport/communicator.hpp"
+#include "core/transport/world/world_check.hpp"
+
+namespace sparfuse {
+
+// Each rank leaves its host's name and its address in `folder`, reads the others', and takes its
+// own away when all are connected. `interface`: TcpListener's; "": the one that reaches the other
+// hosts, on one host the loopback interface. Throws Error{kTimeout} past the deadline naming the
+// ranks that left none, and as MakeTcpWorld does.
+std::unique_ptr<Communicator> MeetInFolder(const std::filesystem::path& folder,
+                                           const ExpectedWorld& world, int rank, int ranks_per_node,
+                                           const std::string& interface,
+                                           std::chrono::milliseconds deadline);
+
+}  // namespace sparfuse

@@ -1,0 +1,21 @@
+// Finds parts that installed Python packages name: entry points of the group `sparfuse.parts`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace sparfuse::harness {
+
+struct InstalledPart {
+  std::string name;
+  std::string part;     // "python:FILE.py:Class", or "" where the entry point names no class
+  std::string value;    // of the entry point
+  std::string package;  // "mypackage 1.0"
+};
+
+// Asks `python`, the first time; takes the fifth of a second. Where it does not start there are
+// none.
+const std::vector<InstalledPart>& InstalledParts(const std::filesystem::path& python);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,29 @@
+// What the two forms of a new baseline share: in the tree (new_baseline.cpp) and out of it
+// (new_outside_baseline.cpp).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "harness/cli/program.hpp"
+
+namespace sparfuse::harness {
+
+struct SourceFile {
+  std::string path;
+  std::string text;
+};
+
+// `text` with my-method for @name@, my_method for @stem@ and MyMethod for @Type@.
+std::string Filled(std::string_view text, const std::string& name);
+std::string StemOf(std::string name);
+
+// The name is a folder, a method, and with '_' for '-' the stem of source files. Throws
+// Error{kConfig} saying what was expected.
+void CheckBaselineName(const std::string& name);
+
+// The one that the program is in, or the project's.
+std::filesystem::path BuildFolderOf(const Program& program);
+
+}  // namespace sparfuse::harness

@@ -1,0 +1,79 @@
+// Tests what is refused as a plugin before anything of it is loaded; tests/integration/parts has
+// plugins.
+#include "baselines/plugin_library.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "core/base/error.hpp"
+#include "core/base/outside_parts.hpp"
+
+namespace sparfuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is at the section of the same name in a plugin; this program is no plugin of these headers.
+[[gnu::section(".sparfuse_abi"), gnu::used]] constexpr char kAbi[] = "headers of another time";
+
+class PluginLibrary : public ::testing::Test {
+ protected:
+  PluginLibrary() {
+    std::string name = (fs::temp_directory_path() / "sparfuse-plugin-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~PluginLibrary() override { fs::remove_all(folder_); }
+
+  fs::path Write(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+    return folder_ / name;
+  }
+
+  static std::string WhatIsSaidOf(const fs::path& file) {
+    try {
+      OpenPlugin(file);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(PluginLibrary, AnotherHashIsRefusedByName) {
+  const fs::path own = fs::read_symlink("/proc/self/exe");
+  const std::string said = WhatIsSaidOf(own);
+  EXPECT_NE(said.find(own.string() + " was built against "), std::string::npos) << said;
+  EXPECT_NE(said.find("(headers of another time), and this program is "), std::string::npos)
+      << said;
+}
+
+TEST_F(PluginLibrary, WhatIsNoLibraryIsRefused) {
+  std::ifstream stream("/proc/self/exe", std::ios::binary);
+  const std::string own{std::istreambuf_iterator<char>(stream), {}};
+  EXPECT_NE(WhatIsSaidOf(folder_ / "absent.so").find("is not there"), std::string::npos);
+  for (const std::string& content :
+       {std::string(), std::string("text"), own.substr(0, 40), own.substr(0, own.size() / 2)}) {
+    const std::string said = WhatIsSaidOf(Write("no.so", content));
+    EXPECT_NE(said.find("no.so is no plugin"), std::string::npos) << content.size() << said;
+  }
+}
+
+TEST(OutsideNames, OfPluginsMayHaveHyphens) {
+  const OutsideName name = ParseOutsideName("planner", "library:/a:b/mine.so:my-part");
+  EXPECT_EQ(name.prefix, kLibraryPrefix);
+  EXPECT_EQ(name.file, "/a:b/mine.so");
+  EXPECT_EQ(name.part, "my-part");
+  EXPECT_EQ(ParseOutsideName("planner", "library:my-part@0123456789ab").hash, "0123456789ab");
+  EXPECT_THROW(ParseOutsideName("planner", "python:mine.py:My-Part"), Error);
+  EXPECT_THROW(ParseOutsideName("planner", "library:mine.so"), Error);
+}
+
+}  // namespace
+}  // namespace sparfuse
