@@ -20,7 +20,9 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
 // Of an element of a payload, behind what heads it.
 std::size_t BitsOfElement(const Quantizer& quantizer) {
   const std::string_view name = quantizer.name();
-  return name == "sign" ? 1 : name == "qsgd" ? 8 : name == "fp16" ? 16 : 32;
+  if (name == "sign") return 1;
+  if (name == "qsgd" || name == "sign-bytes") return 8;
+  return name == "fp16" ? 16 : 32;
 }
 
 [[noreturn]] void FailOf(std::size_t payload, const std::string& what) {
@@ -115,6 +117,7 @@ std::span<const QuantizerDescriptor> Quantizers() {
       Fp16Descriptor(),
       QsgdDescriptor(),
       SignDescriptor(),
+      SignBytesDescriptor(),
   };
   return table;
 }

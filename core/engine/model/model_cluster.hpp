@@ -164,7 +164,9 @@ class ModelCluster {
   void Start(const GroupKey& group, std::vector<Member> members);
   std::vector<Contribution> GivenBy(const GroupKey& group, std::span<const Member> members);
   RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
-  CostModel::Phases PhasesOf(const Op& exchange, const RoundPlan& rounds) const;
+  // That the host moves, or as many bytes of payloads.
+  double StagedElements(const Meeting& meeting, const RoundPlan& rounds) const;
+  CostModel::Phases PhasesOf(const Meeting& meeting, const RoundPlan& rounds) const;
   // What of it goes on while ranks compute.
   double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);

@@ -122,6 +122,10 @@ void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
+  if (started.lane == Lane::kSide && cluster_.config().cost.side_within_backward) {
+    started.lane = Lane::kCompute;
+    if (auto* sparsify = started.If<SparsifyRequest>()) sparsify->lane = Lane::kCompute;
+  }
   const Lane lane = started.lane;
   lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
   lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
