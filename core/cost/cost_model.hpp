@@ -127,8 +127,9 @@ struct CostModel {
   // What the side lane does takes so many times as long as these curves say, since it shares the
   // memory with backward; 1: they do not disturb one another.
   double side_slowdown = 1;
-  // Nothing is done beside backward: what is asked of the side lane waits for the compute lane.
-  bool side_within_backward = false;
+  // Selections synchronise with the device within backward's hooks: what is asked of the side lane
+  // waits for the compute lane, and no exchange goes on while one runs.
+  bool selects_in_hooks = false;
   std::map<std::string, PiecewiseLinear, std::less<>> encode_seconds;  // by quantizer; by elements
   PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum

@@ -94,7 +94,7 @@ double PlanTimes::SparsifyOnHost(std::size_t tensor, double density) const {
 
 double PlanTimes::SparsifyFused(std::size_t elements, double density, Lane lane) const {
   const CostModel& cost = *input_.cost;
-  const bool beside = lane == Lane::kSide && !cost.side_within_backward;
+  const bool beside = lane == Lane::kSide && !cost.selects_in_hooks;
   const double work = density >= 1 ? cost.pack_seconds(static_cast<double>(elements))
                       : beside     ? cost.SideSelectionSeconds(input_.sparsifier, elements, density)
                                    : cost.SelectionSeconds(input_.sparsifier, elements, density);

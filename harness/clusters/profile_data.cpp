@@ -271,7 +271,7 @@ CostModel KernelCosts(const Profile& profile) {
   cost.exchange_host_seconds = profile.exchange_host_seconds.value_or(0);
   cost.exchange_host_seconds_per_rank = profile.exchange_host_seconds_per_rank.value_or(0);
   cost.host_in_line = profile.host == kInLine;
-  cost.side_within_backward = profile.selections == kInHooks;
+  cost.selects_in_hooks = profile.selections == kInHooks;
   cost.stages_payloads = profile.staging == kPayloads;
   cost.host_growth = profile.host_growth.value_or(0);
   cost.host_growth_from = profile.host_growth_from.value_or(1);

@@ -337,6 +337,14 @@ void ModelCluster::ComputeEnded() {
   for (const auto& link : intra_node_) link->Release();
 }
 
+void ModelCluster::SelectingInHooks(int change) {
+  selecting_ += change;
+  const double speed = selecting_ > 0 ? 0 : 1;
+  starting_.SetSpeed(speed);
+  inter_node_.SetSpeed(speed);
+  for (const auto& link : intra_node_) link->SetSpeed(speed);
+}
+
 void ModelCluster::ExchangesUnderWay(int change) {
   under_way_ += change;
   const double speed = under_way_ > 0 ? 1 / config_.cost.compute_slowdown : 1;

@@ -138,6 +138,8 @@ class ModelCluster {
   void Arrive(int rank, Handle handle, Op& op);
   // A rank has no forward or backward left.
   void ComputeEnded();
+  // A rank begins (1) or ends (-1) a selection within a hook: exchanges pause.
+  void SelectingInHooks(int change);
   // A rank's strategy looks at how much that rank has selected.
   void PayloadAskedFor();
 
@@ -182,6 +184,7 @@ class ModelCluster {
   int needed_;
   int compute_ended_ = 0;  // ranks
   int under_way_ = 0;      // exchanges
+  int selecting_ = 0;      // ranks, within hooks
   double wire_seconds_ = 0;
   Simulation simulation_;
   std::vector<std::unique_ptr<SharedResource>> machines_;

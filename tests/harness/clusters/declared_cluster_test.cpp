@@ -519,6 +519,13 @@ TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   // All within a node: nothing crosses to another.
   EXPECT_SAYS(remark("inter_node_us", StepOf(8, "step_ms = 170")), "its slope is 0");
   EXPECT_SAYS(remark("network_cards", StepOf(16, "step_ms = 165")), "the end of what it may be");
+  // A time that would have to be less than nothing comes near to it and stays there.
+  const DeclaredCluster least = Parse("calibrate = [\"exchange_host_us\"]\n" +
+                                      Replaced(text, "exchange_host_us         = { value = 20",
+                                               "exchange_host_us         = { value = 2000") +
+                                      StepOf(16, "step_ms = 165"));
+  EXPECT_LT(least.Value("exchange_host_us"), 100);
+  EXPECT_SAYS(least.Find("exchange_host_us")->remark, "as good as 0, the end of what it may be");
 }
 
 TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
@@ -615,7 +622,7 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   EXPECT_EQ(taken.at("host"), "in-line");
   EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).host_in_line);
   EXPECT_EQ(taken.at("selections"), "in-hooks");
-  EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).side_within_backward);
+  EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).selects_in_hooks);
   for (const char* key : {"host", "host_growth", "host_growth_from", "payload_overlap",
                           "fused_overlap", "entry_bytes", "selections"}) {
     EXPECT_TRUE(taken.contains(key)) << key;

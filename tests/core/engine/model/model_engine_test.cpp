@@ -298,6 +298,22 @@ TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
   EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
 }
 
+// Two tensors of 1 s of backward each, both selected from ahead in 0.5 s: the first one's exchange
+// of 1.2 s goes on beside the second one's backward and selection, or its backward alone.
+TEST(ModelEngine, ExchangesPauseWhileSelectionsSynchroniseWithinHooks) {
+  ModelConfig config =
+      ModelOf(LayoutOf({1000, 1000}),
+              {{Unit{0, 1, Sparsified::kAhead, 0.1}, Unit{1, 2, Sparsified::kAhead, 0.1}}}, {2, 1});
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0.5}}));
+  config.cost.links.fill(LinkCost::FromAlphaBeta(1.2, 0));
+  config.backward.backward_seconds = {1, 1};
+  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
+  EXPECT_NEAR(step_seconds(), 3 + 1.2, 1e-9);  // 1.5 to 2.7, 3 to 4.2
+  config.cost.selects_in_hooks = true;
+  EXPECT_NEAR(step_seconds(), 3.2 + 1.2, 1e-9);  // 1.5 to 2.5, 3 to 3.2, to 4.4
+}
+
 // Two tensors of 1 s of backward each, the first selected from beside the second one's, in 0.5 s,
 // and gathered in 0.8; within hooks the second waits for it.
 TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
@@ -314,7 +330,7 @@ TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
   EXPECT_NEAR(record().backward_seconds, 2, 1e-9);
   EXPECT_NEAR(record().step_seconds, 2 + 1.2 * 0.5 + 0.8, 1e-9);
   EXPECT_NEAR(record().sparsify_seconds, 0, 1e-9);
-  config.cost.side_within_backward = true;
+  config.cost.selects_in_hooks = true;
   EXPECT_NEAR(record().step_seconds, 2 + 2 * 0.5 + 0.8, 1e-9);
   EXPECT_NEAR(record().sparsify_seconds, 2 * 0.5, 1e-9);
 }
