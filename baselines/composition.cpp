@@ -84,7 +84,7 @@ std::span<const OptionSpec> SendingOptions() {
        "indexed",
        0,
        0,
-       {"indexed", "fp32", "fp16", "qsgd", "sign"},
+       {"indexed", "fp32", "fp16", "qsgd", "sign", "sign-bytes"},
        "tensors of density 1: with indices like others, or without, coded by this quantizer, which "
        "may be a python:FILE.py:Class",
        true},

@@ -62,7 +62,8 @@ class Cupcake final : public Planner {
   std::string_view name() const noexcept override { return kName; }
 
   Plan MakePlan(const PlanInput& input) const override {
-    const bool beside = lane_ == Lane::kSide && input.sparsified == Sparsified::kBehind;
+    const bool possible = input.cost == nullptr || !input.cost->selects_in_hooks;
+    const bool beside = lane_ == Lane::kSide && input.sparsified == Sparsified::kBehind && possible;
     Plan plan = PlanOfLengths(
         timed_ ? TimedUnits(input, beside) : CupcakeUnitsByCount(input.layout.tensors()), input);
     for (Unit& unit : plan.units) unit.lane = beside ? Lane::kSide : Lane::kCompute;

@@ -145,8 +145,10 @@ class Planning {
     const std::size_t entries = EntriesOf(unit);
     if (reduced > 0)
       work.reduce = times_->Reduce(reduced) + times_->HostSecondsPerExchange(reduced);
-    if (entries > 0)
-      work.gather = GatherSeconds(entries) + times_->HostSecondsPerExchange(gathered);
+    if (entries > 0) {
+      work.gather = GatherSeconds(entries) +
+                    times_->HostSecondsPerExchange(gathered, entries * kSparseElementBytes);
+    }
     return work;
   }
 

@@ -127,6 +127,9 @@ struct CostModel {
   // What the side lane does takes so many times as long as these curves say, since it shares the
   // memory with backward; 1: they do not disturb one another.
   double side_slowdown = 1;
+  // Selections synchronise with the device within backward's hooks: what is asked of the side lane
+  // waits for the compute lane, and no exchange goes on while one runs.
+  bool selects_in_hooks = false;
   std::map<std::string, PiecewiseLinear, std::less<>> encode_seconds;  // by quantizer; by elements
   PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
@@ -147,8 +150,10 @@ struct CostModel {
   double exchange_host_seconds = 0;
   double exchange_host_seconds_per_rank = 0;
   bool host_in_line = false;
-  // What an exchange takes of the host for each element that it covers, sent or not, on top.
+  // What an exchange takes of the host for each element that it covers, sent or not, on top; of
+  // payloads for what they have of it, where the host moves these (StagedElements).
   double exchange_seconds_per_element = 0;
+  bool stages_payloads = false;
   // All that an exchange takes of the host grows with ranks as (ranks / host_growth_from) to this
   // power: waiting for the slowest of them.
   double host_growth = 0;
@@ -171,6 +176,11 @@ struct CostModel {
   // Of preparing an exchange, and of moving the elements that it covers.
   double ExchangeHostSeconds(int ranks) const;
   double HostElementSeconds(double elements, int ranks) const;
+  // Elements whose way to the host and back is as many bytes as those of payloads that a rank sends
+  // and gets.
+  static double StagedElements(double sent_bytes, double received_bytes) {
+    return (sent_bytes + received_bytes) / (2 * sizeof(float));
+  }
   // Throws Error{kConfig} when there is no curve for `sparsifier`.
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
   double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,

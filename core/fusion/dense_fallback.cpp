@@ -91,10 +91,10 @@ class Prediction {
                                       ? payload.kept * kSparseElementBytes
                                       : ExpectedPayloadBytes(form_.coding, payload.kept, range);
       const std::size_t entries = payload.kept + payload.run_elements;
+      const std::uint64_t bytes = payload.whole_bytes + (payload.kept > 0 ? indexed : 0);
       times.messages.push_back(
           {payload.ready, side,
-           times_.Gather(payload.whole_bytes + (payload.kept > 0 ? indexed : 0)) +
-               times_.HostSecondsPerExchange(payload.elements),
+           times_.Gather(bytes) + times_.HostSecondsPerExchange(payload.elements, bytes),
            cost_.dispatch_seconds + input_.topology.ranks * payload.decode_seconds +
                times_.Decompress(payload.elements,
                                  static_cast<std::size_t>(input_.topology.ranks) * entries)});

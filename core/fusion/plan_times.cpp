@@ -94,7 +94,7 @@ double PlanTimes::SparsifyOnHost(std::size_t tensor, double density) const {
 
 double PlanTimes::SparsifyFused(std::size_t elements, double density, Lane lane) const {
   const CostModel& cost = *input_.cost;
-  const bool beside = lane == Lane::kSide;
+  const bool beside = lane == Lane::kSide && !cost.selects_in_hooks;
   const double work = density >= 1 ? cost.pack_seconds(static_cast<double>(elements))
                       : beside     ? cost.SideSelectionSeconds(input_.sparsifier, elements, density)
                                    : cost.SelectionSeconds(input_.sparsifier, elements, density);
@@ -112,9 +112,14 @@ double PlanTimes::Reduce(std::size_t elements) const {
                    input_.topology);
 }
 
-double PlanTimes::HostSecondsPerExchange(std::size_t elements) const {
-  return input_.cost->ExchangeHostSeconds(input_.topology.ranks) +
-         input_.cost->HostElementSeconds(static_cast<double>(elements), input_.topology.ranks);
+double PlanTimes::HostSecondsPerExchange(std::size_t elements, std::uint64_t payload_bytes) const {
+  const CostModel& cost = *input_.cost;
+  const int ranks = input_.topology.ranks;
+  const auto sent = static_cast<double>(payload_bytes);
+  const double moved = payload_bytes > 0 && cost.stages_payloads
+                           ? CostModel::StagedElements(sent, ranks * sent)
+                           : static_cast<double>(elements);
+  return cost.ExchangeHostSeconds(ranks) + cost.HostElementSeconds(moved, ranks);
 }
 
 CostModel::Growth PlanTimes::GatherGrowth() const {
@@ -162,11 +167,10 @@ double MergedTimes::Select(std::size_t elements, Lane lane) const {
 }
 
 double MergedTimes::Exchange(std::size_t elements) const {
-  const double seconds =
-      input_.sparsified == Sparsified::kNever
-          ? times_.Reduce(elements)
-          : times_.Gather(kSparseElementBytes * KeptCount(elements, input_.density));
-  return seconds + times_.HostSecondsPerExchange(elements);
+  if (input_.sparsified == Sparsified::kNever)
+    return times_.Reduce(elements) + times_.HostSecondsPerExchange(elements);
+  const std::uint64_t bytes = kSparseElementBytes * KeptCount(elements, input_.density);
+  return times_.Gather(bytes) + times_.HostSecondsPerExchange(elements, bytes);
 }
 
 Plan PlanOfLengths(std::span<const std::size_t> lengths, const PlanInput& input) {

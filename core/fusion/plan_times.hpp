@@ -51,8 +51,8 @@ class PlanTimes {
   // All-reduce of this many elements.
   double Reduce(std::size_t elements) const;
   // Host time of an exchange of so many elements, independent of how they are sent: add it to
-  // Gather or Reduce when absolute times matter.
-  double HostSecondsPerExchange(std::size_t elements) const;
+  // Gather or Reduce when absolute times matter. payload_bytes: of each rank, where it gathers.
+  double HostSecondsPerExchange(std::size_t elements, std::uint64_t payload_bytes = 0) const;
   // An exchange of b bytes more takes at least seconds_per_byte * b - fall longer; of Gather by the
   // bytes of its payload, of Reduce by those of its elements. fall: infinity where that is not
   // known.

@@ -157,9 +157,10 @@ class BufferTimes {
   }
   double Exchange(std::size_t first, std::size_t last) const {
     const std::size_t elements = elements_[last] - elements_[first];
-    return times_.HostSecondsPerExchange(elements) +
-           (input_.sparsified == Sparsified::kNever ? times_.Reduce(elements)
-                                                    : times_.Gather(bytes_[last] - bytes_[first]));
+    if (input_.sparsified == Sparsified::kNever)
+      return times_.HostSecondsPerExchange(elements) + times_.Reduce(elements);
+    const std::uint64_t bytes = bytes_[last] - bytes_[first];
+    return times_.HostSecondsPerExchange(elements, bytes) + times_.Gather(bytes);
   }
   // Exchange(first, last) is at least GrowsTo(j) - GrowsTo(last) - fall() shorter than
   // Exchange(first, j), and GrowsTo(first) - GrowsTo(i) - fall() than Exchange(i, last).

@@ -82,7 +82,7 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
     if (effect.input == "compute/" + time.workload) factor(time);
   }
   for (const Coder& coder : cluster.coders) {
-    if (effect.input == "coder/" + coder.name) factor(coder);
+    if (effect.input == NameOfInput(coder)) factor(coder);
   }
   for (const ReferenceStep& step : cluster.references) {
     if (effect.input != NameOfInput(step)) continue;
@@ -174,7 +174,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   if (begins("coder/") || begins("selection_")) {
     std::string what;
     if (begins("coder/")) {
-      what = input.substr(6);
+      what = input.substr(6, input.find('/', 6) - 6);
     } else if (cell.sparsifier != "none") {
       what = cell.sparsifier;
     }

@@ -88,6 +88,7 @@ class LeastSquares {
       least_.push_back(std::log(std::max(values.least, input.value / kWay)));
       most_.push_back(std::log(std::min(values.most, input.value * kWay)));
       at_.push_back(std::log(input.value));
+      begin_.push_back(at_.back());
       solved_.push_back(&input);
       std::vector<bool> affected;
       for (const ReferenceStep& step : cluster.references) affected.push_back(Affects(input, step));
@@ -235,12 +236,29 @@ class LeastSquares {
       DeclaredInput& input = *solved_[i];
       const bool flat =
           std::ranges::all_of(slopes[i], [](double slope) { return std::abs(slope) < kFlat; });
-      if (flat) {
+      // A logarithm never comes to 0: it stays where the rest of the way changes nothing.
+      const bool to_nothing = SpecOf(input.name).values.least <= 0 && at_[i] < begin_[i] &&
+                              Moves(solution, i, begin_[i]) && !Moves(solution, i, least_[i]);
+      if (to_nothing) {
+        input.remark = "as good as 0, the end of what it may be: the references ask for less";
+      } else if (flat) {
         input.remark = "no reference depends on it: its slope is 0 here";
       } else if (at_[i] <= least_[i] + kAtEnd || at_[i] >= most_[i] - kAtEnd) {
         input.remark = "at the end of what it may be: the references ask for more";
       }
     }
+  }
+
+  // Whether a reference notices input i elsewhere than in the solution.
+  bool Moves(const Solution& solution, std::size_t i, double where) {
+    constexpr double kNoticed = 1e-3;  // of a logarithm
+    Vector at = solution.at;
+    at[i] = where;
+    const Vector off = Residuals(at, solution.off, [&](std::size_t r) { return affects_[i][r]; });
+    for (std::size_t r = 0; r < off.size(); ++r) {
+      if (std::abs(off[r] - solution.off[r]) > kNoticed) return true;
+    }
+    return false;
   }
 
   // Whether the input stands for the reference's workload.
@@ -345,7 +363,7 @@ class LeastSquares {
   DeclaredCluster& cluster_;
   std::vector<DeclaredInput*> solved_;
   std::vector<std::vector<bool>> affects_;  // by input and reference
-  Vector at_, least_, most_;                // logarithms
+  Vector at_, begin_, least_, most_;        // logarithms
 };
 
 [[noreturn]] void FailToMeet(const DeclaredCluster& cluster, const ReferenceStep& step) {

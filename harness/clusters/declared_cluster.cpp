@@ -195,11 +195,12 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
 
 void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
   if (sparsifier == "none" || selection_costs.contains(sparsifier) ||
-      std::ranges::count(coders, sparsifier, &Coder::name) > 0) {
+      std::ranges::any_of(
+          coders, [&](const Coder& each) { return each.encodes && each.name == sparsifier; })) {
     return;
   }
   SPARFUSE_THROW(kConfig, fmt::format("sparsifier = \"{}\" on cluster {}: neither its "
-                                      "[selection_costs] nor a [[coder]] has it",
+                                      "[selection_costs] nor the encode_* of a [[coder]] has it",
                                       sparsifier, name));
 }
 
@@ -242,7 +243,7 @@ const workloads::MeasuredTimes* MeasuredTimesOf(const std::string& workload) {
 }
 
 bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
-  return profiles.Has(cluster + ".toml");
+  return profiles.Has(ClusterName::Of(cluster).file + ".toml");
 }
 
 std::span<const InputSpec> InputSpecs() {

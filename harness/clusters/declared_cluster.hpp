@@ -74,11 +74,13 @@ struct ComputeTime {
   std::string kind, source;
 };
 
-// What a selection, or an encoding, and its decoding take.
+// What a selection, or an encoding, and its decoding take: what of these a table states. Tables of
+// one name that state different directions stand beside each other.
 struct Coder {
-  std::string name;  // of a sparsifier or a quantizer
+  std::string name;      // of a sparsifier or a quantizer
+  bool encodes = false;  // else as [selection_costs], or device memory, say
   double encode_seconds = 0, encode_seconds_per_element = 0;
-  bool encodes_on_host = false;  // else as host memory streams
+  bool encodes_on_host = false;  // else at host_selection_ns_an_element, or as host memory streams
   double host_encode_seconds = 0, host_encode_seconds_per_element = 0;
   bool decodes = false;  // else as device memory streams
   double decode_seconds = 0, decode_seconds_per_rank = 0;
@@ -144,6 +146,16 @@ inline constexpr const char* kAllGatherNames[] = {"ring", "two-level"};  // of A
 enum class HostBy : std::uint8_t { kBeside, kInLine };
 inline constexpr const char* kHostNames[] = {"beside", kInLine};
 
+// Whether what a method selects beside backward runs there, or synchronises with the device within
+// backward's hooks, as all of its selections do.
+enum class SelectionsBy : std::uint8_t { kBeside, kInHooks };
+inline constexpr const char* kSelectionsNames[] = {"beside", kInHooks};
+
+// What exchange_host_ns_an_element is of where an exchange carries payloads: each element that it
+// covers, or each 8 bytes that a rank sends or gets.
+enum class StagingOf : std::uint8_t { kElements, kPayloads };
+inline constexpr const char* kStagingNames[] = {"elements", kPayloads};
+
 struct DeclaredCluster {
   std::string name, title, source, hardware;
   int nodes = 1, ranks_per_node = 1;
@@ -154,6 +166,8 @@ struct DeclaredCluster {
   AllReduceBy all_reduce = AllReduceBy::kRing;
   AllGatherBy all_gather = AllGatherBy::kRing;
   HostBy host = HostBy::kBeside;
+  SelectionsBy selections = SelectionsBy::kBeside;
+  StagingOf staging = StagingOf::kElements;
   NcclMachine nccl;  // links apart; of kNccl*
   std::vector<OperationCurve> curves;
   std::vector<ReferenceStep> references;
@@ -232,7 +246,10 @@ inline constexpr const char* kPresetsFolder = "presets";
 const DeclaredCluster& LoadDeclaredCluster(const ProfileFolders& profiles,
                                            const std::string& cluster);
 // The same of a file that is read already; `profiles` has the cluster that it may refer to.
-DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles);
+// left_out: workloads whose references, here or of that cluster, calibrate nothing. What no other
+// reference determines stays as declared; their families take what the first one left gives.
+DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles,
+                                     const std::vector<std::string>& left_out = {});
 
 // The cluster as its inputs' ranges allow it to be: each value drawn between its ends, the median
 // of draws being the declared one, and the times of its card within their errors of measurement;
@@ -243,8 +260,10 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
 
 // What draws vary: inputs whose ends differ, of the cluster and of the one that its calibration is
 // from; among them "compute/WORKLOAD", "coder/NAME", and the steps that calibration must meet,
-// "reference/WORKLOAD/METHOD/WORKERS/PART".
+// "reference/WORKLOAD/METHOD/WORKERS/PART". A coder that does not encode is
+// "coder/NAME/host_encode" or "coder/NAME/decode".
 std::string NameOfInput(const ReferenceStep& step);
+std::string NameOfInput(const Coder& coder);
 std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster);
 
 // The cluster with one of its open inputs at an end of its range and the others as declared; then

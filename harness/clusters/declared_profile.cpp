@@ -235,9 +235,10 @@ void AddCoders(const DeclaredCluster& cluster, const Scaled& input, Profile& pro
   for (const Coder& coder : cluster.coders) {
     const double encode = factor * coder.encode_seconds;
     const double encode_each = factor * coder.encode_seconds_per_element;
-    if (std::ranges::count(quantizers, coder.name) > 0) {
+    const bool quantizes = std::ranges::count(quantizers, coder.name) > 0;
+    if (coder.encodes && quantizes) {
       (*profile.encode)[coder.name] = CurveThrough(encode, encode_each);
-    } else {
+    } else if (coder.encodes) {
       select(coder.name, encode, encode_each);
     }
     if (!coder.decodes) continue;
@@ -323,6 +324,8 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   if (cluster.Find("entry_bytes", workloads::FindWorkload(config.workload).family()) != nullptr)
     profile.entry_bytes = input.Stated("entry_bytes");
   if (cluster.host == HostBy::kInLine) profile.host = kInLine;
+  if (cluster.selections == SelectionsBy::kInHooks) profile.selections = kInHooks;
+  if (cluster.staging == StagingOf::kPayloads) profile.staging = kPayloads;
   if (const double growth = input.Stated("exchange_growth"); growth > 0) {
     profile.host_growth = growth;
     profile.host_growth_from = input.Stated("exchange_growth_from");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/base/fnv.hpp"
@@ -32,7 +33,6 @@ double Draw(double value, double low, double high, const std::string& name, int 
 using Choice = std::function<double(const std::string&, double, double, double)>;
 
 std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
-std::string NameOfInput(const Coder& coder) { return "coder/" + coder.name; }
 bool IsCalibrated(const DeclaredCluster& cluster) {
   return std::ranges::any_of(cluster.inputs, &DeclaredInput::calibrated);
 }
@@ -89,6 +89,11 @@ void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster& declared,
 
 }  // namespace
 
+std::string NameOfInput(const Coder& coder) {
+  const char* direction = coder.encodes ? "" : coder.encodes_on_host ? "/host_encode" : "/decode";
+  return fmt::format("coder/{}{}", coder.name, direction);
+}
+
 std::string NameOfInput(const ReferenceStep& step) {
   return fmt::format("reference/{}/{}/{}/{}", step.workload, step.method, step.workers,
                      step.over ? "ratio" : kStepPartNames[static_cast<std::size_t>(step.part)]);
@@ -97,13 +102,16 @@ std::string NameOfInput(const ReferenceStep& step) {
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw) {
   // Calibration simulates; an experiment asks once a cell.
-  static std::map<std::pair<std::filesystem::path, int>, DeclaredCluster> loaded;
-  const std::filesystem::path file = std::filesystem::absolute(profiles.File(cluster + ".toml"));
-  const auto found = loaded.find({file, draw});
+  using Key = std::tuple<std::filesystem::path, std::vector<std::string>, int>;
+  static std::map<Key, DeclaredCluster> loaded;
+  const ClusterName name = ClusterName::Of(cluster);
+  const std::filesystem::path file = std::filesystem::absolute(profiles.File(name.file + ".toml"));
+  const Key key{file, name.left_out, draw};
+  const auto found = loaded.find(key);
   if (found != loaded.end()) return found->second;
   DeclaredCluster read;
   if (draw == 0) {
-    read = ParseDeclaredCluster(TomlFile::Read(file), profiles);
+    read = ParseDeclaredCluster(TomlFile::Read(file), profiles, name.left_out);
   } else {
     const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
     read = ChosenFrom(declared, [&](const std::string& name, double value, double low,
@@ -116,7 +124,7 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
     CalibrateAgain(read, declared, other.empty() ? nullptr : &DrawnCluster(profiles, other, 0),
                    other.empty() ? nullptr : &DrawnCluster(profiles, other, draw));
   }
-  return loaded.emplace(std::pair(file, draw), std::move(read)).first->second;
+  return loaded.emplace(key, std::move(read)).first->second;
 }
 
 std::vector<std::string> OpenInputs(const ProfileFolders& profiles, const std::string& cluster) {

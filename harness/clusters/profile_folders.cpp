@@ -1,5 +1,8 @@
 #include "harness/clusters/profile_folders.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -47,7 +50,25 @@ std::string ProfileFolders::Text() const {
   return text;
 }
 
-void NeedCluster(const ProfileFolders& profiles, const std::string& cluster) {
+ClusterName ClusterName::Of(const std::string& cluster) {
+  constexpr std::string_view kWithout = " without ", kComma = ", ";
+  const auto at = cluster.find(kWithout);
+  if (at == std::string::npos) return {cluster, {}};
+  ClusterName name{cluster.substr(0, at), {}};
+  for (std::size_t begin = at + kWithout.size(); begin <= cluster.size();) {
+    const std::size_t end = std::min(cluster.find(kComma, begin), cluster.size());
+    name.left_out.push_back(cluster.substr(begin, end - begin));
+    begin = end + kComma.size();
+  }
+  return name;
+}
+
+std::string ClusterName::Rest() const {
+  return left_out.empty() ? "" : fmt::format(" without {}", fmt::join(left_out, ", "));
+}
+
+void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
+  const std::string cluster = ClusterName::Of(name).file;
   std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
   for (const char* extension : {".json", ".toml"}) {
     for (std::string& name : profiles.Names(extension)) known.push_back(std::move(name));

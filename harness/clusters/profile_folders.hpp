@@ -52,8 +52,19 @@ class ProfileFolders {
   std::vector<std::filesystem::path> folders_;
 };
 
+// A cluster's file and, where its name goes on " without WORKLOAD, WORKLOAD", of which workloads
+// the references of that file do not calibrate.
+struct ClusterName {
+  std::string file;  // without extension
+  std::vector<std::string> left_out;
+
+  static ClusterName Of(const std::string& cluster);
+  // " without ...", or "".
+  std::string Rest() const;
+};
+
 // Throws Error{kConfig} where no file is of this name and it is none of the machine's own.
-void NeedCluster(const ProfileFolders& profiles, const std::string& cluster);
+void NeedCluster(const ProfileFolders& profiles, const std::string& name);
 
 // The file of a declared cluster. Throws Error{kConfig} where there is none of the name.
 std::filesystem::path FileOfDeclared(const ProfileFolders& profiles, const std::string& cluster);

@@ -226,6 +226,8 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::fused_overlap>(part("fused_overlap", "of payloads selected from several tensors")),
       Key<&P::entry_bytes>(part("entry_bytes", "an element with its index, as it travels")),
       Key<&P::host>(part("host", "declared: in line with the network or beside it")),
+      Key<&P::selections>(part("selections", "declared: within hooks of backward or beside it")),
+      Key<&P::staging>(part("staging", "declared: what the host moves of payloads' exchanges")),
       Key<&P::host_growth>(part("host_growth", "the host's share with ranks, a power")),
       Key<&P::host_growth_from>(part("host_growth_from", "ranks at which it is as stated")),
       Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "of an exchange")),

@@ -16,7 +16,9 @@
 namespace sparfuse::harness {
 
 inline constexpr const char* kMeasured = "measured";
-inline constexpr const char* kInLine = "in-line";  // Profile::host
+inline constexpr const char* kInLine = "in-line";     // Profile::host
+inline constexpr const char* kInHooks = "in-hooks";   // Profile::selections
+inline constexpr const char* kPayloads = "payloads";  // Profile::staging
 
 // [elements or bytes, seconds], of selections with the shape.
 struct ProfilePoint {
@@ -121,6 +123,8 @@ struct Profile {
   std::optional<AllReduceCurves> all_reduce;
   std::string all_gather;  // "two-level", or "": a ring
   std::string host;        // "in-line", or "": beside the network
+  std::string selections;  // "in-hooks", or "": beside backward, where a method asks for that
+  std::string staging;     // "payloads", or "": the elements that an exchange covers
   std::optional<double> side_slowdown, compute_slowdown, overlap, payload_overlap, fused_overlap;
   std::optional<double> exchange_host_seconds, exchange_host_seconds_per_rank;
   std::optional<double> exchange_seconds_per_element, host_growth, host_growth_from, entry_bytes;

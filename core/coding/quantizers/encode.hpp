@@ -18,6 +18,7 @@ QuantizerDescriptor Fp32Descriptor();
 QuantizerDescriptor Fp16Descriptor();
 QuantizerDescriptor QsgdDescriptor();
 QuantizerDescriptor SignDescriptor();
+QuantizerDescriptor SignBytesDescriptor();
 
 constexpr std::size_t RoundUp(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;

@@ -23,7 +23,8 @@ std::size_t BitsOfElement(const Quantizer& quantizer) {
   const std::string_view name = quantizer.name();
   if (name == "sign") return 1;
   if (name == "int4-blocks") return 4;
-  if (name == "qsgd" || name == "int8-blocks" || name == "fp8-blocks") return 8;
+  if (name == "qsgd" || name == "sign-bytes" || name == "int8-blocks" || name == "fp8-blocks")
+    return 8;
   return name == "fp16" ? 16 : 32;
 }
 
@@ -115,10 +116,7 @@ void Quantizer::Accumulate(std::span<const std::span<const std::byte>> payloads,
 
 std::span<const QuantizerDescriptor> Quantizers() {
   static const std::vector<QuantizerDescriptor> table = {
-      Fp32Descriptor(),
-      Fp16Descriptor(),
-      QsgdDescriptor(),
-      SignDescriptor(),
+      Fp32Descriptor(), Fp16Descriptor(), QsgdDescriptor(), SignDescriptor(), SignBytesDescriptor(),
   };
   return table;
 }

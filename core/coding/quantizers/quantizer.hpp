@@ -110,7 +110,7 @@ struct QuantizerDescriptor {
   std::function<std::unique_ptr<Quantizer>(const Options& resolved, std::uint64_t seed)> make;
 };
 
-// Every quantizer of core: fp32, fp16, qsgd, sign.
+// Every quantizer of core: fp32, fp16, qsgd, sign, sign-bytes.
 std::span<const QuantizerDescriptor> Quantizers();
 
 // Also one from outside (core/base/outside_parts.hpp). Throws Error{kConfig} naming the nearest

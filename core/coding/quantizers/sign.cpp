@@ -1,9 +1,11 @@
-// Quantizes by EF-signSGD: sends signs, a bit each, and their common magnitude mean(|x|).
+// Quantizes by EF-signSGD: sends signs, a bit or a byte each, and their common magnitude mean(|x|).
 //
 // Source:      S. P. Karimireddy, Q. Rebjock, S. U. Stich, M. Jaggi, "Error feedback fixes SignSGD
 //              and other gradient compression schemes", ICML 2019, algorithm 1.
 // Deviations:  none known. A zero counts as positive.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/coding/quantizers/encode.hpp"
@@ -68,6 +70,61 @@ class Sign final : public Quantizer {
   }
 };
 
+// The sign of the lowest bit of `word` that is left, as a byte.
+std::byte TakeSign(std::uint32_t& word) {
+  const auto sign = static_cast<std::byte>(word & 1);
+  word >>= 1;
+  return sign;
+}
+
+// As published code that has no packed signs sends them. Wire form: the scale, then a byte a sign,
+// 1 for x >= 0.
+class SignBytes final : public Quantizer {
+ public:
+  std::string_view name() const noexcept override { return "sign-bytes"; }
+
+  std::size_t EncodedBytes(std::size_t n) const override { return sizeof(float) + RoundUp(n, 4); }
+
+  double ErrorBound(std::size_t n) const override { return signs_.ErrorBound(n); }
+
+  void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,
+              std::span<std::byte> out) const override {
+    CheckEncodeArguments(*this, source, info, out.size());
+    const std::size_t n = source.gradient.size;
+    std::vector<std::uint32_t> packed(signs_.EncodedBytes(n) / sizeof(std::uint32_t));
+    signs_.Encode(context, source, info, std::as_writable_bytes(std::span(packed)));
+    *reinterpret_cast<std::uint32_t*>(out.data()) = packed.front();
+    std::byte* const bytes = out.data() + sizeof(float);
+    std::fill(bytes + n, out.data() + out.size(), std::byte{0});
+    ForBlocks(n, *context.pool, [&](std::size_t begin, std::size_t size) {
+      std::uint32_t word = 0;
+      for (std::size_t i = begin; i < begin + size; ++i) {
+        if (i % 32 == 0) word = packed[1 + i / 32];
+        bytes[i] = TakeSign(word);
+      }
+    });
+  }
+
+  void AddDecoded(std::span<const std::byte> payload, std::size_t /*n*/, std::size_t begin,
+                  std::span<float> out) const override {
+    const float scale = *reinterpret_cast<const float*>(payload.data());
+    CheckScale(*this, scale);
+    const std::span<const std::byte> signs = payload.subspan(sizeof scale + begin, out.size());
+    std::byte any{0};
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      any |= signs[i];
+      out[i] += signs[i] != std::byte{0} ? scale : -scale;
+    }
+    if (any <= std::byte{1}) return;
+    SPARFUSE_THROW(kComm, std::string(name()) +
+                              ": a sign that is neither 0 nor 1: expected what "
+                              "was encoded");
+  }
+
+ private:
+  Sign signs_;
+};
+
 std::unique_ptr<Quantizer> Make(const Options& /*resolved*/, std::uint64_t /*seed*/) {
   return std::make_unique<Sign>();
 }
@@ -83,6 +140,15 @@ QuantizerDescriptor SignDescriptor() {
           .deviations = "",
           .options = {},
           .make = Make};
+}
+
+QuantizerDescriptor SignBytesDescriptor() {
+  QuantizerDescriptor descriptor = SignDescriptor();
+  descriptor.name = "sign-bytes";
+  descriptor.make = [](const Options&, std::uint64_t) -> std::unique_ptr<Quantizer> {
+    return std::make_unique<SignBytes>();
+  };
+  return descriptor;
 }
 
 }  // namespace sparfuse

@@ -309,8 +309,29 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
   return *intra_node_[node];
 }
 
-CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& rounds) const {
+double ModelCluster::StagedElements(const Meeting& meeting, const RoundPlan& rounds) const {
+  const Op& first = *meeting.members.front().op;
+  if (!first.sparse() || !config_.cost.stages_payloads)
+    return static_cast<double>(first.elements());
+  double most = 0, all = 0;
+  for (const Contribution& given : meeting.given) {
+    const std::uint64_t stated = given.payload_bytes + given.chosen_bytes;
+    const auto bytes =
+        static_cast<double>(stated > 0 ? stated : given.elements * kSparseElementBytes);
+    most = std::max(most, bytes);
+    all += bytes;
+  }
+  const bool in_parts = !meeting.given.front().part_bytes.empty();
+  const double received =
+      rounds.sums ? static_cast<double>(*rounds.sums *
+                                        (rounds.dense_sums ? sizeof(float) : kSparseElementBytes))
+                  : all / (in_parts ? static_cast<double>(meeting.given.size()) : 1.0);
+  return CostModel::StagedElements(most, received);
+}
+
+CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting, const RoundPlan& rounds) const {
   const CostModel& cost = config_.cost;
+  const Op& exchange = *meeting.members.front().op;
   const auto* asked = exchange.If<ExchangeRequest>();
   const auto* halves = asked != nullptr ? std::get_if<HalvesSum>(&asked->pattern) : nullptr;
   // A library adds halves as it adds floats. What keeps the rest of rounding is a ring of ours.
@@ -325,8 +346,7 @@ CostModel::Phases ModelCluster::PhasesOf(const Op& exchange, const RoundPlan& ro
                                                      config_.sparse_collective))
                                                : 1);
   const int ranks = config_.topology.ranks;
-  phases.latency_seconds +=
-      cost.HostElementSeconds(static_cast<double>(exchange.elements()), ranks);
+  phases.latency_seconds += cost.HostElementSeconds(StagedElements(meeting, rounds), ranks);
   if (cost.host_in_line) phases.latency_seconds += cost.ExchangeHostSeconds(ranks);
   return phases;
 }
@@ -363,6 +383,14 @@ void ModelCluster::Taken(int rank, Handle handle, int index) {
   untaken_.erase(counts);
 }
 
+void ModelCluster::SelectingInHooks(int change) {
+  selecting_ += change;
+  const double speed = selecting_ > 0 ? 0 : 1;
+  starting_.SetSpeed(speed);
+  inter_node_.SetSpeed(speed);
+  for (const auto& link : intra_node_) link->SetSpeed(speed);
+}
+
 void ModelCluster::ExchangesUnderWay(int change) {
   under_way_ += change;
   const double speed = under_way_ > 0 ? 1 / config_.cost.compute_slowdown : 1;
@@ -382,7 +410,7 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   const Topology topology = ranks_[simulated]->TopologyOf(group.first);
   const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
   const Op& first = *meeting->members.front().op;
-  const CostModel::Phases phases = PhasesOf(first, *rounds);
+  const CostModel::Phases phases = PhasesOf(*meeting, *rounds);
   if (simulated == 0) {
     wire_seconds_[static_cast<std::size_t>(ranks_.front()->index())] += phases.on_links();
   }

@@ -143,6 +143,8 @@ class ModelCluster {
   void ComputeBegins();
   // A rank has taken an exchange of the background in its step `index`.
   void Taken(int rank, Handle handle, int index);
+  // A rank begins (1) or ends (-1) a selection within a hook: exchanges pause.
+  void SelectingInHooks(int change);
   // A rank's strategy looks at how much that rank has selected.
   void PayloadAskedFor();
 
@@ -170,7 +172,9 @@ class ModelCluster {
   void Start(const GroupKey& group, std::vector<Member> members);
   std::vector<Contribution> GivenBy(const GroupKey& group, std::span<const Member> members);
   RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
-  CostModel::Phases PhasesOf(const Op& exchange, const RoundPlan& rounds) const;
+  // That the host moves, or as many bytes of payloads.
+  double StagedElements(const Meeting& meeting, const RoundPlan& rounds) const;
+  CostModel::Phases PhasesOf(const Meeting& meeting, const RoundPlan& rounds) const;
   // What of it goes on while ranks compute.
   double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);
@@ -190,6 +194,7 @@ class ModelCluster {
   int needed_;
   int compute_ended_ = 0;             // ranks
   int under_way_ = 0;                 // exchanges
+  int selecting_ = 0;                 // ranks, within hooks
   std::vector<double> wire_seconds_;  // [steps] of the first rank
   Simulation simulation_;
   std::vector<std::unique_ptr<SharedResource>> machines_;

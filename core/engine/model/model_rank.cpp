@@ -179,6 +179,10 @@ void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
+  if (started.lane == Lane::kSide && cluster_.config().cost.selects_in_hooks) {
+    started.lane = Lane::kCompute;
+    if (auto* sparsify = started.If<SparsifyRequest>()) sparsify->lane = Lane::kCompute;
+  }
   const Lane lane = started.lane;
   lanes_[static_cast<std::size_t>(lane)].queue.push_back(handle);
   lane == Lane::kCompute ? WakeCompute() : WakeLane(lane);
@@ -282,7 +286,11 @@ void ModelRank::Work(Lane which) {
   lane.queue.pop_front();
   lane.busy = true;
   const double began = Now();
-  cluster_.MachineOf(rank()).Use(LocalSeconds(handle), [this, which, handle, began] {
+  const bool in_hook = which == Lane::kCompute && cluster_.config().cost.selects_in_hooks &&
+                       op(handle).If<SparsifyRequest>();
+  if (in_hook) cluster_.SelectingInHooks(1);
+  cluster_.MachineOf(rank()).Use(LocalSeconds(handle), [this, which, handle, began, in_hook] {
+    if (in_hook) cluster_.SelectingInHooks(-1);
     lanes_[static_cast<std::size_t>(which)].busy = false;
     EndWork(which, handle, began);
     which == Lane::kCompute ? WakeCompute() : WakeLane(which);

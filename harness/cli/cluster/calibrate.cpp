@@ -35,11 +35,26 @@ Table InputTable(const DeclaredCluster& cluster) {
                           "sparsify", "[selection_costs], of the selection_* inputs"});
   }
   for (const Coder& coder : cluster.coders) {
-    table.rows.push_back(
-        {"coding by " + coder.name,
-         fmt::format("{:.4g} us + {:.4g} ns an element", 1e6 * coder.encode_seconds,
-                     1e9 * coder.encode_seconds_per_element),
-         "–", fmt::format("{:.4g} x", coder.spread), coder.kind, "sparsify", coder.source});
+    const auto add = [&](const char* direction, std::string times) {
+      table.rows.push_back({fmt::format("{} by {}", direction, coder.name), std::move(times), "–",
+                            fmt::format("{:.4g} x", coder.spread), coder.kind, "sparsify",
+                            coder.source});
+    };
+    const auto line = [](double once, double each) {
+      return fmt::format("{:.4g} us + {:.4g} ns an element", 1e6 * once, 1e9 * each);
+    };
+    if (coder.encodes) add("coding", line(coder.encode_seconds, coder.encode_seconds_per_element));
+    if (coder.encodes_on_host) {
+      add("coding on the host",
+          line(coder.host_encode_seconds, coder.host_encode_seconds_per_element));
+    }
+    if (coder.decodes) {
+      add("decoding", fmt::format("{} + {} a rank + {:.4g} ns an entry",
+                                  line(coder.decode_seconds, coder.decode_seconds_per_element),
+                                  line(coder.decode_seconds_per_rank,
+                                       coder.decode_seconds_per_element_and_rank),
+                                  1e9 * coder.decode_seconds_per_entry));
+    }
   }
   for (const OperationCurve& curve : cluster.curves) {
     table.rows.push_back({fmt::format("all-reduce of {} ranks", curve.ranks),

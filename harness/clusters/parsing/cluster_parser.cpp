@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/coding/quantizers/quantizer.hpp"
@@ -27,11 +28,11 @@ struct CoderTime {
   const char* key;
   double unit;
   double Coder::*seconds;
-  bool Coder::*stated = nullptr;
+  bool Coder::*stated;
 };
 constexpr CoderTime kCoderTimes[] = {
-    {"encode_us", 1e-6, &Coder::encode_seconds},
-    {"encode_ns_an_element", 1e-9, &Coder::encode_seconds_per_element},
+    {"encode_us", 1e-6, &Coder::encode_seconds, &Coder::encodes},
+    {"encode_ns_an_element", 1e-9, &Coder::encode_seconds_per_element, &Coder::encodes},
     {"host_encode_us", 1e-6, &Coder::host_encode_seconds, &Coder::encodes_on_host},
     {"host_encode_ns_an_element", 1e-9, &Coder::host_encode_seconds_per_element,
      &Coder::encodes_on_host},
@@ -71,7 +72,9 @@ struct Stack {
 Stack ReadStack(const fs::path& path) {
   Stack stack{TomlFile::Read(path), {}};
   const ClusterFile file(stack.toml);
-  file.Keys("", "stack", {"title", "source", "all_reduce", "all_gather", "host", "input"});
+  file.Keys(
+      "", "stack",
+      {"title", "source", "all_reduce", "all_gather", "host", "selections", "staging", "input"});
   file->RequiredString("", "title");
   file->RequiredString("", "source");
   std::vector<std::string> known;
@@ -87,33 +90,24 @@ Stack ReadStack(const fs::path& path) {
 
 class ClusterParser {
  public:
-  ClusterParser(const TomlFile& file, const ProfileFolders& profiles)
-      : file_(file), profiles_(profiles) {}
+  ClusterParser(const TomlFile& file, const ProfileFolders& profiles,
+                const std::vector<std::string>& left_out)
+      : file_(file), profiles_(profiles), left_out_{"", left_out} {}
 
   DeclaredCluster Parse() {
-    file_.Keys("", "cluster",
-               {"title",
-                "source",
-                "hardware",
-                "nodes",
-                "ranks_per_node",
-                "card_gbytes",
-                "reference",
-                "reference_cluster",
-                "input",
-                "selection_costs",
-                "compute",
-                "coder",
-                "curve",
-                "all_reduce",
-                "all_gather",
-                "nccl",
-                "calibrate",
-                "calibrate_by_family",
-                "stack",
-                "card",
-                "host"});
-    cluster_.name = fs::path(file_->name()).stem().string();
+    file_.Keys("", "cluster", {"title",          "source",
+                               "hardware",       "nodes",
+                               "ranks_per_node", "card_gbytes",
+                               "reference",      "reference_cluster",
+                               "input",          "selection_costs",
+                               "compute",        "coder",
+                               "curve",          "all_reduce",
+                               "all_gather",     "nccl",
+                               "calibrate",      "calibrate_by_family",
+                               "stack",          "card",
+                               "host",           "selections",
+                               "staging"});
+    cluster_.name = fs::path(file_->name()).stem().string() + left_out_.Rest();
     cluster_.title = file_->RequiredString("", "title");
     cluster_.source = file_->RequiredString("", "source");
     cluster_.hardware = file_->RequiredString("", "hardware");
@@ -131,8 +125,11 @@ class ClusterParser {
     AllReduce();
     cluster_.all_gather = OfStack<AllGatherBy>("all_gather", kAllGatherNames);
     cluster_.host = OfStack<HostBy>("host", kHostNames);
+    cluster_.selections = OfStack<SelectionsBy>("selections", kSelectionsNames);
+    cluster_.staging = OfStack<StagingOf>("staging", kStagingNames);
     file_.ForEach("curve", [&](const std::string& at) { Curve(at); });
     ReadReferences(file_, profiles_, cluster_);
+    if (other_ == nullptr) LeaveOut();
     Calibrate();
     return std::move(cluster_);
   }
@@ -168,9 +165,9 @@ class ClusterParser {
       file_->FailValue("/reference_cluster", "a declared cluster in " + profiles_.Text());
     }
     CheckNoCircle(name);
-    const DeclaredCluster& other = LoadDeclaredCluster(profiles_, name);
+    cluster_.calibrated_on = name + left_out_.Rest();
+    const DeclaredCluster& other = LoadDeclaredCluster(profiles_, cluster_.calibrated_on);
     other_ = &other;
-    cluster_.calibrated_on = name;
     cluster_.compute = other.compute;
     const double ratio = !file_.Has("/input/compute_ratio")
                              ? 1
@@ -261,6 +258,20 @@ class ClusterParser {
     }
   }
 
+  // A later table counts for the directions that it states.
+  void Replace(const Coder& by) {
+    for (Coder& each : cluster_.coders) {
+      if (each.name != by.name) continue;
+      for (const CoderTime& time : kCoderTimes) {
+        if (by.*time.stated) each.*time.stated = false;
+      }
+    }
+    std::erase_if(cluster_.coders, [](const Coder& each) {
+      return !each.encodes && !each.encodes_on_host && !each.decodes;
+    });
+    cluster_.coders.push_back(by);
+  }
+
   void ReadCoder(const std::string& at) {
     std::vector<std::string> keys = {"names", "spread", "kind", "source"};
     for (const CoderTime& time : kCoderTimes) keys.emplace_back(time.key);
@@ -273,8 +284,10 @@ class ClusterParser {
     Coder coder;
     for (const auto& [key, unit, seconds, stated] : kCoderTimes) {
       coder.*seconds = unit * file_->Number(at, key, 0, kCodingTimes);
-      if (stated != nullptr && file_.Has(fmt::format("{}/{}", at, key))) coder.*stated = true;
+      if (file_.Has(fmt::format("{}/{}", at, key))) coder.*stated = true;
     }
+    if (!coder.encodes && !coder.encodes_on_host && !coder.decodes)
+      file_->Fail(at, "expected one of encode_*, host_encode_* and decode_* at least");
     coder.kind = file_.Kind(at);
     coder.source = file_->RequiredString(at, "source");
     coder.spread = file_.Spread(at, coder.kind);
@@ -286,8 +299,7 @@ class ClusterParser {
                         name.is_string() ? Suggestion(name.get<std::string>(), known) : ""));
       }
       coder.name = name;
-      std::erase_if(cluster_.coders, [&](const Coder& each) { return each.name == coder.name; });
-      cluster_.coders.push_back(coder);
+      Replace(coder);
     }
   }
 
@@ -399,6 +411,35 @@ class ClusterParser {
     return wanted->get<std::vector<std::string>>();
   }
 
+  // References of workloads that are not to calibrate; what they say of computation stays.
+  void LeaveOut() {
+    std::vector<std::string> known;
+    for (const ReferenceStep& step : cluster_.references) {
+      if (std::ranges::find(known, step.workload) == known.end()) known.push_back(step.workload);
+    }
+    for (const std::string& workload : left_out_.left_out) {
+      if (std::ranges::find(known, workload) == known.end()) {
+        file_->Fail("/reference",
+                    fmt::format("\"{}\": no reference is of workload {}{}: expected some of {}",
+                                cluster_.name, workload, Suggestion(workload, known),
+                                fmt::join(known, ", ")));
+      }
+      std::erase_if(cluster_.references, [&](const ReferenceStep& step) {
+        if (step.workload != workload) return false;
+        families_left_out_.insert(step.families.begin(), step.families.end());
+        return true;
+      });
+    }
+    if (!left_out_.left_out.empty() && cluster_.references.empty()) {
+      file_->Fail("/reference", fmt::format("\"{}\" leaves none to calibrate with: expected "
+                                            "some of {} to be left",
+                                            cluster_.name, fmt::join(known, ", ")));
+    }
+    for (const ReferenceStep& step : cluster_.references) {
+      for (const std::string& family : step.families) families_left_out_.erase(family);
+    }
+  }
+
   void Calibrate() {
     std::size_t count = 0;
     for (const std::string& name : ToCalibrate("calibrate")) {
@@ -422,12 +463,15 @@ class ClusterParser {
         cluster_.inputs.push_back(input);
         ++count;
       }
+      for (const std::string& family : families_left_out_)
+        cluster_.Find(name, cluster_.references.front().families.front())
+            ->families.push_back(family);
     }
     if (count == 0) {
       if (other_ == nullptr) Predict();
       return;
     }
-    if (count > cluster_.references.size()) {
+    if (count > cluster_.references.size() && left_out_.left_out.empty()) {
       file_->Fail("/calibrate",
                   fmt::format("{} inputs, and [[reference]] has {} times to reproduce: expected at "
                               "most as many inputs",
@@ -445,6 +489,8 @@ class ClusterParser {
 
   const ClusterFile file_;
   const ProfileFolders& profiles_;
+  const ClusterName left_out_;
+  std::set<std::string> families_left_out_;  // of which no reference is left
   const DeclaredCluster* other_ = nullptr;
   std::optional<Stack> stack_;
   DeclaredCluster cluster_;
@@ -452,8 +498,9 @@ class ClusterParser {
 
 }  // namespace
 
-DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles) {
-  return ClusterParser(file, profiles).Parse();
+DeclaredCluster ParseDeclaredCluster(const TomlFile& file, const ProfileFolders& profiles,
+                                     const std::vector<std::string>& left_out) {
+  return ClusterParser(file, profiles, left_out).Parse();
 }
 
 }  // namespace sparfuse::harness

@@ -520,6 +520,23 @@ TEST(Sign, SendsSignsAtTheMeanMagnitude) {
             (std::vector<float>{1.0f - 1.6f, -2.0f + 1.6f, -1.6f, -1.6f, 5.0f - 1.6f}));
 }
 
+TEST(SignBytes, SendsAByteASignAndOtherwiseWhatSignSends) {
+  for (const std::size_t n : {1, 5, 32, 33, 20'000}) {
+    const auto x = MakeData("gaussian", n, 1);
+    const auto bits = MakeQuantizer("sign"), bytes = MakeQuantizer("sign-bytes");
+    const Encoded packed = Encode(*bits, x, std::vector<float>(n, 0.0f));
+    Encoded encoded = Encode(*bytes, x, std::vector<float>(n, 0.0f));
+    ASSERT_EQ(encoded.bytes.size(), 4 + (n + 3) / 4 * 4);
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_EQ(encoded.bytes[4 + i], std::byte{x[i] >= 0}) << n << ", " << i;
+    EXPECT_EQ(encoded.residual, packed.residual);
+    EXPECT_EQ(Decode(*bytes, encoded.bytes, n), Decode(*bits, packed.bytes, n));
+    encoded.bytes[4 + n / 2] = std::byte{2};
+    ExpectError(FailureKind::kComm, {"a sign that is neither 0 nor 1"},
+                [&] { Decode(*bytes, encoded.bytes, n); });
+  }
+}
+
 // Karimireddy et al., lemma 8: |x - C(x)|^2 = (1 - |x|_1^2 / (n |x|_2^2)) |x|_2^2.
 TEST(Sign, ContractsByTheDensityOfTheVector) {
   for (const std::string& data : DataNames()) {

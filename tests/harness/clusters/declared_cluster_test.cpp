@@ -215,6 +215,42 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   }
 }
 
+// A later table counts for the directions that it states, and each direction is drawn by itself.
+TEST(DeclaredCluster, ACoderIsStatedDirectionByDirection) {
+  const auto coder = [](const std::string& lines) {
+    return "[[coder]]\nnames = [\"sign\", \"topk\"]\n" + lines +
+           "spread = 2\nkind = \"declared\"\nsource = \"s\"\n";
+  };
+  const auto with = [](const std::string& tables) {
+    return Parse(LocalWith("[selection_costs]", tables + "[selection_costs]"));
+  };
+  const auto cost = [](const DeclaredCluster& cluster) {
+    return KernelCosts(ProfileOn(cluster, ConfigOf("bert-large-squad", 4)));
+  };
+  const CostModel plain = cost(with(""));
+  const CostModel decodes = cost(with(coder("decode_us = 7\n")));
+  constexpr std::size_t kElements = 1'000'000;
+  for (const char* name : {"sign", "topk"})
+    EXPECT_NEAR(decodes.DecompressSeconds(name, kElements, 10, 4), 7e-6, 1e-12) << name;
+  EXPECT_EQ(decodes.EncodeSeconds("sign", kElements), plain.EncodeSeconds("sign", kElements));
+  EXPECT_EQ(decodes.SelectionSeconds("topk", kElements, 0.01),
+            plain.SelectionSeconds("topk", kElements, 0.01));
+  const DeclaredCluster apart = with(coder("encode_us = 1\ndecode_us = 2\n") +
+                                     coder("decode_us = 7\n") + coder("host_encode_us = 3\n"));
+  const CostModel both = cost(apart);
+  EXPECT_NEAR(both.EncodeSeconds("sign", kElements), 1e-6, 1e-12);
+  EXPECT_NEAR(both.SelectionSeconds("topk", kElements, 0.01), 1e-6, 1e-12);
+  EXPECT_NEAR(both.DecompressSeconds("topk", kElements, 10, 4), 7e-6, 1e-12);
+  EXPECT_GT(both.HostSelectionSeconds("sign", kElements, 0.01), 3e-6);
+  std::set<std::string> names;
+  for (const Coder& each : apart.coders) names.insert(NameOfInput(each));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"coder/sign", "coder/sign/decode", "coder/sign/host_encode",
+                                   "coder/topk", "coder/topk/decode", "coder/topk/host_encode"}));
+  EXPECT_SAYS(ErrorOf([&] { with(coder("")); }),
+              "expected one of encode_*, host_encode_* and decode_* at least");
+}
+
 // Without the input, of 0 and of 12 us a message, of both classes of links.
 TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   const std::string line = "message_us               = { value = 0,";
@@ -254,6 +290,36 @@ TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
             there.at("profile").at("exchange_host_seconds"));
   EXPECT_NEAR(cloud.Value("selection_ns_an_element") * cloud.Value("memory_gbytes_per_s"),
               local.Value("selection_ns_an_element") * local.Value("memory_gbytes_per_s"), 1e-9);
+}
+
+// What BERT-large's bars say of computation stays; what its exchanges take of the host is what
+// ResNet-152's bars gave, here and on the cluster that takes it over.
+TEST(DeclaredCluster, ItsNameLeavesAWorkloadsReferencesOut) {
+  const std::string rest = " without bert-large-squad";
+  const DeclaredCluster& all = LoadDeclaredCluster(kProfiles, "safusion-local");
+  const DeclaredCluster& local = LoadDeclaredCluster(kProfiles, "safusion-local" + rest);
+  EXPECT_EQ(local.name, "safusion-local" + rest);
+  EXPECT_FALSE(local.references.empty());
+  for (const ReferenceStep& step : local.references) EXPECT_EQ(step.workload, "resnet152-imagenet");
+  EXPECT_EQ(local.ComputeOf("bert-large-squad")->backward_seconds,
+            all.ComputeOf("bert-large-squad")->backward_seconds);
+  const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud" + rest);
+  EXPECT_EQ(cloud.calibrated_on, local.name);
+  for (const char* input : {"exchange_host_us", "exchange_host_ns_an_element"}) {
+    EXPECT_EQ(local.Value(input, "vit"), local.Value(input, "resnet")) << input;
+    EXPECT_EQ(cloud.Value(input, "vit"), local.Value(input, "resnet")) << input;
+    EXPECT_NE(all.Value(input, "vit"), all.Value(input, "resnet")) << input;
+  }
+  EXPECT_TRUE(IsDeclared(kProfiles, cloud.name));
+  NeedCluster(kProfiles, cloud.name);
+  EXPECT_SAYS(
+      ErrorOf([&] { LoadDeclaredCluster(kProfiles, "safusion-local without bert-base-squad"); }),
+      "no reference is of workload bert-base-squad");
+  EXPECT_SAYS(ErrorOf([&] {
+                LoadDeclaredCluster(kProfiles,
+                                    "safusion-local without bert-large-squad, resnet152-imagenet");
+              }),
+              "leaves none to calibrate with");
 }
 
 TEST(DeclaredCluster, DrawsKeepWithinTheirRangesAndAreTheSameEverywhere) {
@@ -453,6 +519,13 @@ TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   // All within a node: nothing crosses to another.
   EXPECT_SAYS(remark("inter_node_us", StepOf(8, "step_ms = 170")), "its slope is 0");
   EXPECT_SAYS(remark("network_cards", StepOf(16, "step_ms = 165")), "the end of what it may be");
+  // A time that would have to be less than nothing comes near to it and stays there.
+  const DeclaredCluster least = Parse("calibrate = [\"exchange_host_us\"]\n" +
+                                      Replaced(text, "exchange_host_us         = { value = 20",
+                                               "exchange_host_us         = { value = 2000") +
+                                      StepOf(16, "step_ms = 165"));
+  EXPECT_LT(least.Value("exchange_host_us"), 100);
+  EXPECT_SAYS(least.Find("exchange_host_us")->remark, "as good as 0, the end of what it may be");
 }
 
 TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
@@ -548,13 +621,29 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   const json taken = ToJson(ProfileOn(Parse(stack + kAlone), config));
   EXPECT_EQ(taken.at("host"), "in-line");
   EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).host_in_line);
+  EXPECT_EQ(taken.at("selections"), "in-hooks");
+  EXPECT_TRUE(KernelCosts(ProfileOf(taken, "profile")).selects_in_hooks);
   for (const char* key : {"host", "host_growth", "host_growth_from", "payload_overlap",
-                          "fused_overlap", "entry_bytes"}) {
+                          "fused_overlap", "entry_bytes", "selections"}) {
     EXPECT_TRUE(taken.contains(key)) << key;
     EXPECT_FALSE(ToJson(ProfileOn(Parse(kAlone), config)).contains(key)) << key;
   }
   EXPECT_SAYS(ErrorOf([&] { Parse("host = \"inline\"\n" + std::string(kAlone)); }),
               "host = \"inline\": expected one of beside, in-line");
+}
+
+// Gradients that are copied to the host are copied as they are sent.
+TEST(ClusterStacks, CopyPayloadsToTheHostWhereTheySendThose) {
+  const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  std::set<std::string> staged;
+  for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
+    const json profile = ToJson(ProfileOn(
+        Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone)), config));
+    if (KernelCosts(ProfileOf(profile, "profile")).stages_payloads) staged.insert(name);
+  }
+  EXPECT_EQ(staged, (std::set<std::string>{"gloo", "mpi-staged"}));
+  EXPECT_SAYS(ErrorOf([&] { Parse("staging = \"payload\"\n" + std::string(kAlone)); }),
+              "staging = \"payload\": expected one of elements, payloads");
 }
 
 TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {

@@ -8,6 +8,7 @@
 #include "baselines/registry.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
 #include "core/engine/model/model_cluster.hpp"
+#include "core/fusion/plan_times.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/timed_tensors.hpp"
@@ -295,6 +296,74 @@ TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
   config.cost.payload_overlap = 1;
   config.cost.fused_overlap = 0;
   EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
+}
+
+// Two tensors of 1 s of backward each, both selected from ahead in 0.5 s: the first one's exchange
+// of 1.2 s goes on beside the second one's backward and selection, or its backward alone.
+TEST(ModelEngine, ExchangesPauseWhileSelectionsSynchroniseWithinHooks) {
+  ModelConfig config =
+      ModelOf(LayoutOf({1000, 1000}),
+              {{Unit{0, 1, Sparsified::kAhead, 0.1}, Unit{1, 2, Sparsified::kAhead, 0.1}}}, {2, 1});
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0.5}}));
+  config.cost.links.fill(LinkCost::FromAlphaBeta(1.2, 0));
+  config.backward.backward_seconds = {1, 1};
+  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
+  EXPECT_NEAR(step_seconds(), 3 + 1.2, 1e-9);  // 1.5 to 2.7, 3 to 4.2
+  config.cost.selects_in_hooks = true;
+  EXPECT_NEAR(step_seconds(), 3.2 + 1.2, 1e-9);  // 1.5 to 2.5, 3 to 3.2, to 4.4
+}
+
+// Two tensors of 1 s of backward each, the first selected from beside the second one's, in 0.5 s,
+// and gathered in 0.8; within hooks the second waits for it.
+TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
+  ModelConfig config = ModelOf(LayoutOf({1000, 1000}),
+                               {{Unit{0, 1, Sparsified::kBehind, 0.1, Lane::kSide},
+                                 Unit{1, 2, Sparsified::kBehind, 0.1, Lane::kSide}}},
+                               {2, 1});
+  config.make_strategy = [] { return FindStrategy("behind").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0.5}}));
+  config.cost.side_slowdown = 1.2;
+  config.cost.links.fill(LinkCost::FromAlphaBeta(0.8, 0));
+  config.backward.backward_seconds = {1, 1};
+  const auto record = [&] { return SimulateStep(config, 0, 0).records.front(); };
+  EXPECT_NEAR(record().backward_seconds, 2, 1e-9);
+  EXPECT_NEAR(record().step_seconds, 2 + 1.2 * 0.5 + 0.8, 1e-9);
+  EXPECT_NEAR(record().sparsify_seconds, 0, 1e-9);
+  config.cost.selects_in_hooks = true;
+  EXPECT_NEAR(record().step_seconds, 2 + 2 * 0.5 + 0.8, 1e-9);
+  EXPECT_NEAR(record().sparsify_seconds, 2 * 0.5, 1e-9);
+}
+
+// 100 of 1,000 elements on two ranks: 800 bytes to the host and 1,600 back are those of 300.
+TEST(ModelEngine, StagesOfPayloadsWhatTheyHaveAndOfDenseSumsAllOfThem) {
+  ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
+  config.make_strategy = [] { return FindStrategy("ahead").make({}); };
+  config.cost.selection["topk"].Add(0.1, PiecewiseLinear({{0, 0}}));
+  config.cost.links.fill(LinkCost::FromAlphaBeta(0, 0));
+  config.backward.backward_seconds = {1};
+  config.cost.exchange_seconds_per_element = 1e-3;
+  const auto step_seconds = [&] { return SimulateStep(config, 0, 0).records.front().step_seconds; };
+  EXPECT_NEAR(step_seconds(), 2, 1e-9);
+  config.cost.stages_payloads = true;
+  EXPECT_NEAR(step_seconds(), 1.3, 1e-9);
+  const PlanInput input{config.layout,
+                        config.topology,
+                        0.1,
+                        Sparsified::kAhead,
+                        &config.backward,
+                        &config.cost,
+                        "topk",
+                        config.dense_collective.get(),
+                        config.sparse_collective.get()};
+  const PlanTimes times(input, "test");
+  EXPECT_NEAR(times.HostSecondsPerExchange(1000, 800), 0.3, 1e-9);
+  EXPECT_NEAR(times.HostSecondsPerExchange(1000), 1, 1e-9);
+  ModelConfig dense = OneTensor(2);
+  dense.cost.exchange_seconds_per_element = 1e-3;
+  const double before = SimulateStep(dense, 0, 0).records.front().step_seconds;
+  dense.cost.stages_payloads = true;
+  EXPECT_EQ(SimulateStep(dense, 0, 0).records.front().step_seconds, before);
 }
 
 // 100 of 1,000 elements at 1 ms a byte around a ring of two: 0.8 s, with indices of 8 bytes 1.2 s.
