@@ -422,8 +422,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
           {.name = "evaluate",
            .choices = {"anchor", "average", "own"},
            .fallback = "\"anchor\"",
-           .meaning = "kind convergence, methods with local steps: what is evaluated: the anchor, "
-                      "the average of the ranks' parameters, or rank 0's own",
+           .meaning = "kind convergence, with local steps: the evaluated parameters, of the "
+                      "anchor, the ranks' average or rank 0",
            .leaves = Leaves::kOption,
            .later = true,
            .empty_is_null = true,
