@@ -420,7 +420,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::evaluate>(
           {.name = "evaluate",
            .choices = {"anchor", "average", "own"},
-           .fallback = "\"anchor\"",
+           .fallback = "the anchor",
            .meaning = "kind convergence, methods with local steps: what is evaluated: the anchor, "
                       "the average of the ranks' parameters, or rank 0's own",
            .leaves = Leaves::kOption,
