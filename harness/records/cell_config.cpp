@@ -421,7 +421,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::evaluate>(
           {.name = "evaluate",
            .choices = {"anchor", "average", "own"},
-           .fallback = "\"anchor\"",
+           .fallback = "the anchor",
            .meaning = "kind convergence, with local steps: the evaluated parameters, of the "
                       "anchor, the ranks' average or rank 0",
            .leaves = Leaves::kOption,
