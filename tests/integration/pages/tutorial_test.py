@@ -1,4 +1,4 @@
-"""Goes through docs/tutorial.md as its reader does: writes its files, types its commands, compares what they print.
+"""Goes through docs/tutorial/README.md as its reader does: writes its files, types its commands, compares what they print.
 
   tutorial_test.py PATH/TO/sparfuse [unittest arguments]
 
@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from program import ROOT, ProgramTest
 
-FIRST, SECOND = ROOT / "docs/tutorial.md", ROOT / "docs/tutorial/live.md"
+FIRST, SECOND = ROOT / "docs/tutorial/README.md", ROOT / "docs/tutorial/live.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"# ([\w.]+\.(?:py|toml))\n")
 NUMBER = re.compile(r"\s*\d[\d .]*")
