@@ -113,11 +113,7 @@ void Quantizer::Accumulate(std::span<const std::span<const std::byte>> payloads,
 
 std::span<const QuantizerDescriptor> Quantizers() {
   static const std::vector<QuantizerDescriptor> table = {
-      Fp32Descriptor(),
-      Fp16Descriptor(),
-      QsgdDescriptor(),
-      SignDescriptor(),
-      SignBytesDescriptor(),
+      Fp32Descriptor(), Fp16Descriptor(), QsgdDescriptor(), SignDescriptor(), SignBytesDescriptor(),
   };
   return table;
 }
