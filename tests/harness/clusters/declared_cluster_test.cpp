@@ -523,7 +523,7 @@ TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   const DeclaredCluster least = Parse("calibrate = [\"exchange_host_us\"]\n" +
                                       Replaced(text, "exchange_host_us         = { value = 20",
                                                "exchange_host_us         = { value = 2000") +
-                                      StepOf(16, "step_ms = 165"));
+                                      StepOf(16, "step_ms = 150"));
   EXPECT_LT(least.Value("exchange_host_us"), 100);
   EXPECT_SAYS(least.Find("exchange_host_us")->remark, "as good as 0, the end of what it may be");
 }
