@@ -363,9 +363,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                    .cell = {.launch = true, .telling = 11, .column = "threads"}}),
       Key<&C::transport>({.name = "transport",
                           .fallback = "\"mpi\"",
-                          .meaning = "how ranks exchange: processes over MPI, threads of one "
-                                     "process, a card a rank over NCCL (mode measured, cuda), or "
-                                     "processes over TCP, without MPI",
+                          .meaning = "processes over MPI or TCP, threads of one process, or a card a "
+                                     "rank over NCCL (mode measured, cuda)",
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
