@@ -7,7 +7,6 @@
 #include <string>
 
 #include "core/base/cpu.hpp"
-#include "core/base/stream_store.hpp"
 #include "core/sparsify/scan/statistics.hpp"
 
 namespace sparfuse {
@@ -20,8 +19,6 @@ std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask
 constexpr std::size_t kHistogramStride = kBins + 16;
 constexpr std::size_t kHistogramMax = kBins + 1;
 constexpr std::size_t kHistogramUsed = kBins + 2;
-
-constexpr std::size_t kLineBytes = 64;
 
 void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32_t* histogram) {
   ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
@@ -43,7 +40,7 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
   return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
-          feedback, source.updated.size != 0 ? source.updated.data : nullptr};
+          feedback};
 }
 
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
@@ -56,7 +53,6 @@ void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
 
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
-  input.BringOver();
   const std::size_t chunk_size = ChunkSize(input.n);
   float* residual = input.pending ? input.residual : nullptr;
   const float* from = input.pending ? input.gradient : input.x();
@@ -123,13 +119,9 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   }
   const auto offsets = WorkspaceArray<std::uint16_t>(workspace, kUseOffsets, workers * kOffsetRoom);
 
-  const float* const residual = input.pending ? input.residual : nullptr;
+  float* const residual = input.pending ? input.residual : nullptr;
   const float* const from = input.pending ? input.gradient : input.x();
-  float* const apart = input.pending ? input.updated : nullptr;
-  // Sums that go elsewhere, past the caches: of a block while the next one is read, so that memory
-  // never waits for the core.
-  const bool stream = apart != nullptr && StreamingPays(input.n) &&
-                      reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
+  const float* const x = input.x();  // after the scan of a block, in L1
   std::atomic<std::size_t> arena{0};
   // Where all is measured, nothing added and nothing finite reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
@@ -142,11 +134,20 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
     CandidateChunk chunk{segments + c * chunk_blocks, 0};
     std::uint32_t largest = 0;
-    // Candidates of the elements from `begin` on: what the scan of a block, now in L1, found.
-    const auto keep = [&](const float* block, std::size_t begin, std::size_t count) {
+    if (statistics != nullptr) parts[c] = *statistics;
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      const std::size_t size = std::min(kBlock, end - begin);
+      const std::size_t count =
+          skip ? 0
+               : kernels.scan(from + begin, residual == nullptr ? nullptr : residual + begin, size,
+                              lo, at);
+      if (statistics != nullptr) MeasureBlock(kernels, x + begin, size, parts[c]);
+      if (count == 0) continue;
       // Which block comes first into the arena depends on timing; what a block holds, the order in
       // which blocks are read back and the total do not.
       const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
+      const float* const block = x + begin;
       if (offset + count > capacity) {
         if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
         for (std::size_t j = 0; j < count; ++j) {
@@ -154,11 +155,15 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
           largest = std::max(largest, key);
           AddToHistogram(key, found, histogram);
         }
-        return false;
+        continue;
       }
+      float* const values = found.values + offset;
       largest =
           std::max(largest, kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
-                                           found.indices + offset, found.values + offset));
+                                           found.indices + offset, values));
+      if (found.cleared != kNoKey) {
+        kernels.clear(at, values, count, found.cleared, input.residual + begin);
+      }
       CandidateSegment* const last =
           chunk.segment_count == 0 ? nullptr : chunk.segments + chunk.segment_count - 1;
       if (last != nullptr && last->offset + last->count == offset) {
@@ -166,45 +171,12 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
       } else {
         chunk.segments[chunk.segment_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
       }
-      return true;
-    };
-    if (statistics != nullptr) parts[c] = *statistics;
-    alignas(kLineBytes) float sums[2][kBlock];  // of two blocks whose sums go elsewhere
-    const float* before = nullptr;              // those of the block before, not yet written
-    float* next = sums[0];
-    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
-    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
-      const std::size_t size = std::min(kBlock, end - begin);
-      float* const block = apart != nullptr            ? next
-                           : input.residual != nullptr ? input.residual + begin
-                                                       : nullptr;
-      const float* const x = block != nullptr ? block : from + begin;
-      const float* const added = residual == nullptr ? nullptr : residual + begin;
-      const std::size_t count = skip ? 0
-                                : before == nullptr
-                                    ? kernels.scan(from + begin, added, block, size, lo, at)
-                                    : kernels.scan_and_copy(from + begin, added, block, size, lo,
-                                                            at, before, apart + begin - kBlock);
-      if (statistics != nullptr) MeasureBlock(kernels, x, size, parts[c]);
-      if (count > 0 && keep(x, begin, count) && found.cleared != kNoKey) {
-        const CandidateSegment& run = chunk.segments[chunk.segment_count - 1];
-        kernels.clear(at, found.values + run.offset + run.count - count, count, found.cleared,
-                      block);
-      }
-      if (apart == nullptr) continue;
-      if (stream && begin + size < end) {
-        before = block;
-        next = block == sums[0] ? sums[1] : sums[0];
-      } else {
-        std::copy_n(block, size, apart + begin);
-      }
     }
-    if (stream) EndStreaming();
     found.chunks[c] = chunk;
     histogram[kHistogramMax] = std::max(histogram[kHistogramMax], largest);
   });
 
-  input.Added();
+  input.pending = false;
   std::uint32_t largest = 0;
   for (std::size_t w = 0; w < workers; ++w) {
     largest = std::max(largest, histograms[w * kHistogramStride + kHistogramMax]);

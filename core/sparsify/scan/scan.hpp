@@ -2,7 +2,6 @@
 // their magnitudes; and holds what the sparsifiers that are built on it share.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,18 +20,6 @@ struct SelectInput {
   float* residual = nullptr;  // null without error feedback
   std::size_t n = 0;
   bool pending = false;
-  float* updated = nullptr;  // where x goes, instead of over the residual; or null
-
-  // What is pending has been done.
-  void Added() {
-    if (pending && updated != nullptr) residual = updated;
-    pending = false;
-  }
-  // The addition may be done in place.
-  void BringOver() {
-    if (pending && updated != nullptr) residual = std::copy_n(residual, n, updated) - n;
-    updated = nullptr;
-  }
 
   // x, once nothing is pending.
   const float* x() const { return residual == nullptr ? gradient : residual; }

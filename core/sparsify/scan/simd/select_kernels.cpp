@@ -10,11 +10,11 @@ namespace {
 #include "core/sparsify/scan/simd/select_kernels_scalar.inc"
 #include "core/sparsify/scan/simd/select_kernels_statistics.inc"
 
-std::size_t Scan(const float* gradient, const float* residual, float* sum, std::size_t n,
-                 std::uint32_t lo, std::uint16_t* offsets) {
+std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
+                 std::uint16_t* offsets) {
   if (residual != nullptr) {
-    for (std::size_t i = 0; i < n; ++i) sum[i] = gradient[i] + residual[i];
-    gradient = sum;
+    for (std::size_t i = 0; i < n; ++i) residual[i] += gradient[i];
+    gradient = residual;
   }
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -22,12 +22,6 @@ std::size_t Scan(const float* gradient, const float* residual, float* sum, std::
     count += static_cast<std::size_t>(Key(gradient[i]) >= lo);
   }
   return count;
-}
-
-std::size_t ScanAndCopy(const float* gradient, const float* residual, float* sum, std::size_t n,
-                        std::uint32_t lo, std::uint16_t* offsets, const float* before, float* to) {
-  __builtin_memcpy(to, before, kBlock * sizeof(float));
-  return Scan(gradient, residual, sum, n, lo, offsets);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
@@ -49,9 +43,9 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 }  // namespace
 
 const SelectKernels kSelectKernelsPortable = {
-    Scan,        ScanAndCopy,       Positions,    Gather,      Clear, Put,
-    Add,         MakeKeys,          CountAtLeast, KeysInRange, Emit,  Measure,
-    MeasureTail, MultiplyMantissas, CountReaching};
+    Scan,         Gather,      Clear, Put,     Add,         MakeKeys,
+    CountAtLeast, KeysInRange, Emit,  Measure, MeasureTail, MultiplyMantissas,
+    CountReaching};
 
 #if defined(__x86_64__)
 const bool kPrefetchPays = !__builtin_cpu_is("amd");

@@ -19,8 +19,7 @@ inline constexpr std::size_t kOffsetRoom = kBlock + 64;     // of Scan's output
 inline constexpr std::size_t kSumLanes = 16;
 inline constexpr std::size_t kCountedKeys = 8;
 
-// Sums over a block, the same on every instruction set. What is not wanted is any number.
-enum Wanted : unsigned { kWantSum = 1, kWantAbs = 2, kWantSquares = 4 };
+// Sums over a block, the same on every instruction set.
 struct BlockSums {
   double sum;
   double sum_abs;
@@ -36,21 +35,11 @@ struct TailSums {
 
 struct SelectKernels {
   // Finds the elements of a block with key >= lo. n <= kBlock. Adds the residual first, where there
-  // is one: sum[i] = gradient[i] + residual[i], which is what is compared. `sum` may be `residual`.
+  // is one: residual[i] = gradient[i] + residual[i], and that sum is what is compared.
   // offsets: [kOffsetRoom], the positions found, increasing; what follows them is overwritten.
   // Returns how many were found.
-  std::size_t (*scan)(const float* gradient, const float* residual, float* sum, std::size_t n,
-                      std::uint32_t lo, std::uint16_t* offsets);
-
-  // The same with a residual, while it copies the kBlock floats `before` to `to`: past the caches
-  // where there are such stores. Both at the begin of a line.
-  std::size_t (*scan_and_copy)(const float* gradient, const float* residual, float* sum,
-                               std::size_t n, std::uint32_t lo, std::uint16_t* offsets,
-                               const float* before, float* to);
-
-  // The positions of the bits that are set in words of 64, at most kBlock bits in all; otherwise as
-  // scan.
-  std::size_t (*positions)(const std::uint64_t* words, std::size_t count, std::uint16_t* offsets);
+  std::size_t (*scan)(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
+                      std::uint16_t* offsets);
 
   // What a scan found of a block x whose element 0 has index `base`: indices[j] = base + offsets[j]
   // and values[j] = x[offsets[j]]. Returns the largest key of the values.
@@ -78,14 +67,12 @@ struct SelectKernels {
   std::size_t (*keys_in_range)(const float* values, std::size_t n, std::uint32_t lo,
                                std::uint32_t last, std::uint32_t* keys, std::size_t* above);
 
-  // Copies the pairs with key >= lo, in order, the first `most` of them, and returns how many. The
-  // outputs have room for `most`; what lies behind the pairs there may be overwritten.
+  // Copies the pairs with key >= lo, in order, and writes nothing past the last of them.
   std::size_t (*emit)(const std::uint32_t* indices, const float* values, std::size_t n,
-                      std::uint32_t lo, std::size_t most, std::uint32_t* out_indices,
-                      float* out_values);
+                      std::uint32_t lo, std::uint32_t* out_indices, float* out_values);
 
-  // Of a block: n <= kBlock. wanted: of Wanted, any of them together; the largest key in any case.
-  void (*measure)(const float* x, std::size_t n, unsigned wanted, BlockSums* sums);
+  // Of a block: n <= kBlock.
+  void (*measure)(const float* x, std::size_t n, BlockSums* sums);
 
   // Adds to *sums what a block's elements with key >= `key` hold; their squares only with
   // `squares`. max_key: the block's largest.

@@ -13,9 +13,9 @@ namespace {
 #include "core/sparsify/scan/simd/select_kernels_scan.inc"
 #include "core/sparsify/scan/simd/select_kernels_statistics.inc"
 
-template <bool kResidual, bool kPrefetch, bool kCopy>
-std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, std::size_t n,
-                     std::uint32_t lo, std::uint16_t* offsets, const float* before, float* to) {
+template <bool kResidual, bool kPrefetch>
+std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
+                     std::uint16_t* offsets) {
   const uint32x4_t bound = vdupq_n_u32(lo);
   const uint32x4_t abs = vdupq_n_u32(kAbsMask);
   std::size_t count = 0;
@@ -26,12 +26,12 @@ std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, s
       const std::size_t at = i + 4 * v;
       if (kPrefetch && v % 4 == 0) {
         __builtin_prefetch(gradient + at + kPrefetchFloats);
-        if (kResidual) __builtin_prefetch(residual + at + kPrefetchFloats);
+        if (kResidual) __builtin_prefetch(residual + at + kPrefetchFloats, 1);
       }
       float32x4_t x = vld1q_f32(gradient + at);
       if (kResidual) {
         x = vaddq_f32(x, vld1q_f32(residual + at));
-        vst1q_f32(sum + at, x);
+        vst1q_f32(residual + at, x);
       }
       kept[v] = vcgeq_u32(vandq_u32(vreinterpretq_u32_f32(x), abs), bound);
     }
@@ -39,8 +39,7 @@ std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, s
     Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
     count += static_cast<std::size_t>(__builtin_popcountll(mask));
   }
-  if (kCopy) __builtin_memcpy(to, before, kBlock * sizeof(float));
-  return ScanRest<kResidual>(gradient, residual, sum, i, n, lo, offsets, count);
+  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
@@ -66,10 +65,10 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsNeon = {
-    Scan,        ScanAndCopy,       Positions,    Gather,      Clear, Put,
-    Add,         MakeKeys,          CountAtLeast, KeysInRange, Emit,  Measure,
-    MeasureTail, MultiplyMantissas, CountReaching};
+const SelectKernels kSelectKernelsNeon = {Scan,         Gather,   Clear,        Put,
+                                          Add,          MakeKeys, CountAtLeast, KeysInRange,
+                                          Emit,         Measure,  MeasureTail,  MultiplyMantissas,
+                                          CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -83,23 +82,8 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
   for (const bool feedback : {false, true}) {
     std::vector<float> residual = carried;
     std::vector<std::uint16_t> offsets(kOffsetRoom);
-    float* const sum = feedback ? residual.data() : nullptr;
-    const std::size_t count = kernels.scan(gradient.data(), sum, sum, n, lo, offsets.data());
-    if (feedback) {
-      std::vector<float> apart(n);
-      kernels.scan(gradient.data(), carried.data(), apart.data(), n, lo, offsets.data());
-      digest.Add(apart.data(), n);
-      struct alignas(64) Block {
-        float at[kBlock];
-      };
-      const auto before = std::make_unique<Block>();
-      const auto to = std::make_unique<Block>();
-      for (std::size_t i = 0; i < kBlock; ++i) before->at[i] = carried.empty() ? 1 : carried[i % n];
-      digest.Add(kernels.scan_and_copy(gradient.data(), carried.data(), apart.data(), n, lo,
-                                       offsets.data(), before->at, to->at));
-      digest.Add(apart.data(), n);
-      digest.Add(to->at, kBlock);
-    }
+    const std::size_t count =
+        kernels.scan(gradient.data(), feedback ? residual.data() : nullptr, n, lo, offsets.data());
     digest.Add(offsets.data(), count);
     digest.Add(residual.data(), n);
     std::vector<float> x = feedback ? residual : gradient;
@@ -108,12 +92,10 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
     digest.Add(kernels.gather(x.data(), offsets.data(), count, 5, indices.data(), values.data()));
     digest.Add(indices.data(), count);
     digest.Add(values.data(), count);
-    for (const std::size_t most : {count, count / 2}) {
-      const std::size_t emitted = kernels.emit(indices.data(), values.data(), count, lo + 100, most,
-                                               out_indices.data(), out_values.data());
-      digest.Add(out_indices.data(), emitted);
-      digest.Add(out_values.data(), emitted);
-    }
+    const std::size_t emitted = kernels.emit(indices.data(), values.data(), count, lo + 100,
+                                             out_indices.data(), out_values.data());
+    digest.Add(out_indices.data(), emitted);
+    digest.Add(out_values.data(), emitted);
     std::vector<std::uint32_t> inside(count);
     std::size_t above = 0;
     digest.Add(inside.data(),
@@ -132,13 +114,11 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
   digest.Add(kernels.make_keys(gradient.data(), n, keys.data()));
   digest.Add(kernels.count_at_least(keys.data(), n, lo));
   BlockSums sums{};
-  for (unsigned wanted = 1; wanted < 8; ++wanted) {
-    kernels.measure(gradient.data(), n, wanted, &sums);
-    if ((wanted & kWantSum) != 0) digest.Add(sums.sum);
-    if ((wanted & kWantAbs) != 0) digest.Add(sums.sum_abs);
-    if ((wanted & kWantSquares) != 0) digest.Add(sums.sum_squares);
-    digest.Add(sums.max_key);
-  }
+  kernels.measure(gradient.data(), n, &sums);
+  digest.Add(sums.sum);
+  digest.Add(sums.sum_abs);
+  digest.Add(sums.sum_squares);
+  digest.Add(sums.max_key);
   TailSums tail{};
   kernels.measure_tail(gradient.data(), n, lo, sums.max_key, true, &tail);
   digest.Add(tail.count);
