@@ -281,7 +281,7 @@ class BundleTest(unittest.TestCase):
         self.make_store("a", blocks=2)
         bundle = self.export("a")
         self.assertEqual(bundle.read_bytes(), self.export("a", "again").read_bytes())
-        self.assertIn("all hashes agree", self.call("verify", bundle, results="nowhere"))
+        self.assertIn("every byte is as it was exported", self.call("verify", bundle, results="nowhere"))
         self.assertFalse((self.folder / "nowhere").exists())
         table = json.loads(self.call("verify", bundle, "--json"))["table"]
         self.assertEqual(table[0]["metrics"]["step_seconds"]["value"], 0.25)

