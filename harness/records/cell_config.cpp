@@ -363,8 +363,9 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                    .cell = {.launch = true, .telling = 11, .column = "threads"}}),
       Key<&C::transport>({.name = "transport",
                           .fallback = "\"mpi\"",
-                          .meaning = "processes over MPI or TCP, threads of one process, or a card a "
-                                     "rank over NCCL (mode measured, cuda)",
+                          .meaning =
+                              "processes over MPI or TCP, threads of one process, or a card a "
+                              "rank over NCCL (mode measured, cuda)",
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
@@ -417,16 +418,16 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .meaning = "kind convergence only: training stops when the metric reaches it",
            .cell = {.launch = true, .telling = 26}})
           .If(IsCell),
-      Key<&C::evaluate>(
-          {.name = "evaluate",
-           .choices = {"anchor", "average", "own"},
-           .fallback = "the anchor",
-           .meaning = "kind convergence, with local steps: the evaluated parameters, of the "
-                      "anchor, the ranks' average or rank 0",
-           .leaves = Leaves::kOption,
-           .later = true,
-           .empty_is_null = true,
-           .cell = {.telling = 32, .column = "evaluated"}})
+      Key<&C::evaluate>({.name = "evaluate",
+                         .choices = {"anchor", "average", "own"},
+                         .fallback = "the anchor",
+                         .meaning =
+                             "kind convergence, with local steps: the evaluated parameters, of the "
+                             "anchor, the ranks' average or rank 0",
+                         .leaves = Leaves::kOption,
+                         .later = true,
+                         .empty_is_null = true,
+                         .cell = {.telling = 32, .column = "evaluated"}})
           .If(IsCell),
       Key<&C::deadline_seconds>({.name = "deadline_seconds",
                                  .range = {0.001, 86400},

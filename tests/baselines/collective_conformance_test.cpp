@@ -225,8 +225,12 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
         counted.push_back(outcome.traffic);
         ASSERT_EQ(outcome.sum, outcomes[0].sum);
       }
+      // Blocks of eight or four bits round what a rank sends, and the sum again: of largest values 999.
+      const bool exact = collective->traits().mass == Conservation::kExact;
+      const double most = static_cast<double>(ranks * (ranks + 1) / 2) * 999;
       for (std::size_t i = 0; i < n; ++i) {
-        ASSERT_EQ(outcomes[0].sum[i], static_cast<float>(ranks * (ranks + 1) / 2 * (i % 1000)));
+        const auto sum = static_cast<double>(ranks * (ranks + 1) / 2 * (i % 1000));
+        ASSERT_NEAR(outcomes[0].sum[i], sum, exact ? 0 : most / 7) << i;
       }
       ExpectCounted(collective->Rounds(
                         SizesOf(std::vector<std::uint64_t>(ranks, n * sizeof(float))), topology),

@@ -23,9 +23,10 @@ void AddData(CommandLine& line) {
   prepare->add_option("--out", wanted->out, "its folder (default: NAME in results/data)")
       ->check(NotEmpty("a folder"));
   prepare
-      ->add_option("--val-labels", wanted->val_labels,
-                   "of validation images that lie flat: a file of lines \"IMAGE CLASS\", or ImageNet's "
-                   "development kit")
+      ->add_option(
+          "--val-labels", wanted->val_labels,
+          "of validation images that lie flat: a file of lines \"IMAGE CLASS\", or ImageNet's "
+          "development kit")
       ->check(NotEmpty("a file"));
   prepare
       ->add_option("--tokenizer", wanted->tokenizer,
