@@ -60,6 +60,8 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name) {
       return std::string(folder);
     }
   }
+  // Of windows, whatever else they do.
+  if (kind == "strategy" && name.ends_with("local-steps")) return "core/localsteps";
   return sparsifier             ? "core/sparsify"
          : kind == "planner"    ? "core/fusion"
          : kind == "collective" ? "core/collective"

@@ -225,7 +225,8 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
         counted.push_back(outcome.traffic);
         ASSERT_EQ(outcome.sum, outcomes[0].sum);
       }
-      // Blocks of eight or four bits round what a rank sends, and the sum again: of largest values 999.
+      // Blocks of eight or four bits round what a rank sends, and the sum again: of largest values
+      // 999.
       const bool exact = collective->traits().mass == Conservation::kExact;
       const double most = static_cast<double>(ranks * (ranks + 1) / 2) * 999;
       for (std::size_t i = 0; i < n; ++i) {

@@ -87,9 +87,12 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
                   3e-6 * static_cast<double>(backward["tensors"].size()),
               1e-12);
   for (const char* key : {"pack", "scale", "clear", "seconds_per_entry", "dispatch_seconds",
-                          "seconds_per_reduced_element", "selection", "encode"}) {
+                          "seconds_per_reduced_element", "selection"}) {
     EXPECT_EQ(profile[key], measured[key]) << key;
   }
+  // A quantizer that is younger than the measurement encodes as memory streams.
+  for (const auto& [name, curve] : measured["encode"].items())
+    EXPECT_EQ(profile["encode"][name], curve) << name;
   const std::set<std::string> of_cards = {
       "backward",         "pack",      "scale",  "clear",           "seconds_per_entry",
       "dispatch_seconds", "selection", "encode", "collective_work", "seconds_per_reduced_element",
