@@ -14,15 +14,15 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 import unittest
 import zipfile
 
 import numpy
+from data_case import DataCase
 from PIL import Image
 
-PROGRAM = sys.argv.pop(1)
+DataCase.program = sys.argv.pop(1)
 CLASSES = ("bird", "cat", "cow", "dog")
 
 
@@ -67,21 +67,7 @@ def make_folder(top, per_class=16, side=None, splits=("train", "val")):
     return files
 
 
-class Data(unittest.TestCase):
-    def setUp(self):
-        self.home = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.home)
-        self.data = self.home / "data"
-        self.data.mkdir()
-        self.source = self.home / "source"
-
-    def run_program(self, *words, check=None, **more):
-        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300,
-                              env=os.environ | {"SPARFUSE_DATA": str(self.data)}, **more)
-        if check is not None:
-            self.assertEqual(done.returncode, check, done.stdout + done.stderr)
-        return done
-
+class Data(DataCase):
     def prepare(self, name, source, *more, check=0):
         return self.run_program("data", "prepare", name, "--from", source, *more, check=check)
 
@@ -145,8 +131,6 @@ class Data(unittest.TestCase):
                          self.meta("c")["content"]["splits"]["train"])
 
     def test_shards_have_an_image_and_a_class_for_each_key(self):
-        self.source.mkdir()
-
         def shard(name, members):
             with tarfile.open(self.source / name, "w") as tar:
                 for path, data in members:
@@ -212,7 +196,6 @@ class Data(unittest.TestCase):
         self.refused(binary, "expected a multiple of 3074")
 
     def test_wikitext_is_words_in_order_of_appearance(self):
-        self.source.mkdir()
         (self.source / "wiki.train.tokens").write_text(" \n = A = \n \n the <unk> of the \n")
         (self.source / "wiki.valid.tokens").write_text("of a\n")
         (self.source / "wiki.test.tokens").write_text("the end\n")
@@ -284,7 +267,7 @@ class Data(unittest.TestCase):
         make_folder(self.source, per_class=400, side=64)
         self.prepare("whole", self.source)
         folder = self.data / "killed.partial"
-        run = subprocess.Popen([PROGRAM, "data", "prepare", "killed", "--from", self.source],
+        run = subprocess.Popen([self.program, "data", "prepare", "killed", "--from", self.source],
                                env=os.environ | {"SPARFUSE_DATA": str(self.data)},
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)

@@ -9,18 +9,17 @@ import os
 import pathlib
 import pickle
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import unittest
 
 import numpy
+from data_case import DataCase
 from PIL import Image
 
-PROGRAM = sys.argv.pop(1)
+DataCase.program = sys.argv.pop(1)
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 # Runs the preparation in this process, after `change`, a piece of Python.
@@ -57,18 +56,10 @@ def saved(image, form, **more):
     return file.getvalue()
 
 
-class Faults(unittest.TestCase):
+class Faults(DataCase):
     def setUp(self):
-        self.home = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.home)
-        self.data, self.source = self.home / "data", self.home / "source"
-        self.data.mkdir()
-        self.source.mkdir()
+        super().setUp()
         self.rng = random.Random(7)
-
-    def run_program(self, *words):
-        return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300,
-                              env=os.environ | {"SPARFUSE_DATA": str(self.data)})
 
     def prepare(self, name, source=None, *more):
         return self.run_program("data", "prepare", name, "--from", source or self.source, *more)

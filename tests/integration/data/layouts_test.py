@@ -8,22 +8,18 @@ Parquet needs pyarrow and the development kit scipy; without them it is tested t
 import importlib.util
 import io
 import json
-import os
-import pathlib
 import pickle
 import random
-import shutil
 import struct
-import subprocess
 import sys
 import tarfile
-import tempfile
 import unittest
 
 import numpy
+from data_case import DataCase
 from PIL import Image
 
-PROGRAM = sys.argv.pop(1)
+DataCase.program = sys.argv.pop(1)
 CLASSES = ("n01440764", "n01443537", "n01484850")
 HAS_PYARROW = importlib.util.find_spec("pyarrow") is not None
 HAS_SCIPY = importlib.util.find_spec("scipy") is not None
@@ -79,20 +75,13 @@ def record(data):
     return struct.pack("<QI", len(data), 7) + data + struct.pack("<I", 7)
 
 
-class Layouts(unittest.TestCase):
+class Layouts(DataCase):
     def setUp(self):
-        self.home = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.home)
-        self.data, self.source = self.home / "data", self.home / "source"
-        self.data.mkdir()
-        self.source.mkdir()
+        super().setUp()
         self.images = images()
 
     def prepare(self, name, source, *more, check=0):
-        done = subprocess.run([PROGRAM, "data", "prepare", name, "--from", str(source), *map(str, more)],
-                              capture_output=True, text=True, timeout=300,
-                              env=os.environ | {"SPARFUSE_DATA": str(self.data)})
-        self.assertEqual(done.returncode, check, done.stdout + done.stderr)
+        done = self.run_program("data", "prepare", name, "--from", source, *more, check=check)
         return done.stdout + done.stderr
 
     def meta(self, name):

@@ -5,19 +5,17 @@
 
 import collections
 import json
-import os
-import pathlib
 import random
 import re
 import shutil
 import string
 import struct
-import subprocess
 import sys
-import tempfile
 import unittest
 
-PROGRAM = sys.argv.pop(1)
+from data_case import DataCase
+
+DataCase.program = sys.argv.pop(1)
 TRIALS_RUN = len(sys.argv) < 2 or sys.argv.pop(1) != "OFF"
 WINDOW, STRIDE, QUESTION = 37, 9, 8  # of bert-small
 WORDS = ["the", "a", "an", "river", "stone", "of", "bright", "An", "The", "ünder", "naïve", "東京",
@@ -76,13 +74,9 @@ def f1(prediction, answer):
     return 2 * same / (len(ours) + len(theirs)) if same else 0.0
 
 
-class Squad(unittest.TestCase):
+class Squad(DataCase):
     def setUp(self):
-        self.home = pathlib.Path(tempfile.mkdtemp())
-        self.addCleanup(shutil.rmtree, self.home)
-        self.data, self.source = self.home / "data", self.home / "source"
-        self.data.mkdir()
-        self.source.mkdir()
+        super().setUp()
         self.vocabulary = self.home / "vocab.txt"
         self.vocabulary.write_text("".join(f"{piece}\n" for piece in vocabulary()), encoding="utf-8")
         self.train, _ = made_squad(40, 1)
@@ -93,13 +87,6 @@ class Squad(unittest.TestCase):
         for name, squad in (("train-v1.1", self.train), ("dev-v1.1", self.dev)):
             (self.source / f"{name}.json").write_text(json.dumps(squad, ensure_ascii=False),
                                                       encoding="utf-8")
-
-    def run_program(self, *words, check=None):
-        done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300,
-                              env=os.environ | {"SPARFUSE_DATA": str(self.data)})
-        if check is not None:
-            self.assertEqual(done.returncode, check, done.stdout + done.stderr)
-        return done
 
     def prepare(self, name, *more, check=0):
         return self.run_program("data", "prepare", name, "--from", self.source, "--tokenizer",
