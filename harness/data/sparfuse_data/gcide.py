@@ -6,6 +6,7 @@ of its headword, so that no word is defined in two.
 
 import collections
 import dataclasses
+import functools
 import gzip
 import hashlib
 import re
@@ -25,9 +26,7 @@ class Dictionary(texts.Texts):
     """Raw lines for a tokenizer, or words with <unk> in the place of rare ones."""
 
     def lines(self, split):
-        for splits, line in _entries(self.files[split][0]):
-            if splits == split:
-                yield line
+        yield from _by_split(self.files[split][0])[split]
 
     def of_words(self):
         """The same text as words between blanks, of a limited vocabulary."""
@@ -56,6 +55,15 @@ def find(place):
 
 def _words(line):
     return re.findall(r"\w+|[^\w\s]", line)
+
+
+@functools.lru_cache(maxsize=1)
+def _by_split(path):
+    """{split: paragraphs}: each split is read several times, the file once."""
+    paragraphs = {"train": [], "valid": [], "test": []}
+    for split, paragraph in _entries(path):
+        paragraphs[split].append(paragraph)
+    return paragraphs
 
 
 def _entries(path):

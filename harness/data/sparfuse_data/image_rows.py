@@ -1,5 +1,6 @@
 """Finds images in parquet, as Hugging Face's data sets have them. Rows stay in the order of their files."""
 
+import io
 import json
 
 from .errors import DataError
@@ -55,8 +56,6 @@ def _columns(file):
 
 
 def _is_cifar(data):
-    import io
-
     from PIL import Image
     try:
         image = Image.open(io.BytesIO(data))
@@ -110,8 +109,6 @@ class _Rows:
 
     def planes(self, at):
         """Red, green and blue, each row after row, as CIFAR's own files have them."""
-        import io
-
         from PIL import Image
         try:
             image = Image.open(io.BytesIO(self.read(at)))
