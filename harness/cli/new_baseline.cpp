@@ -31,34 +31,14 @@ paper       = "unpublished"
 summary     = "so many tensors are merged, sparsified tensor by tensor and sent at a time"
 revision    = 1
 strategy    = "ahead"
-planner     = "@name@"
+planner     = "PLANNER"
 sparsifier  = "topk"
 feedback    = "residual"
 collective  = "sparse-allgather"
 deviations  = ""
 )";
 
-constexpr std::string_view kHeader = R"(// Decides which tensors the method @name@ sends together.
-#pragma once
-
-#include "core/fusion/plan.hpp"
-
-namespace sparfuse::baselines {
-
-// Closes a unit after `tensors_per_unit` tensors in ready order.
-extern const PlannerDescriptor k@Type@;
-
-}  // namespace sparfuse::baselines
-)";
-
-constexpr std::string_view kSource = R"(#include "baselines/@name@/@stem@.hpp"
-
-#include <algorithm>
-
-namespace sparfuse::baselines {
-namespace {
-
-class @Type@ final : public Planner {
+constexpr std::string_view kPlannerClass = R"(class @Type@ final : public Planner {
  public:
   explicit @Type@(std::size_t tensors_per_unit) : per_unit_(tensors_per_unit) {}
 
@@ -79,7 +59,31 @@ class @Type@ final : public Planner {
   const std::size_t per_unit_;
 };
 
-}  // namespace
+)";
+
+constexpr std::string_view kHeader = R"(// Decides which tensors the method @name@ sends together.
+#pragma once
+
+#include "core/fusion/plan.hpp"
+
+namespace sparfuse::baselines {
+
+// Closes a unit after `tensors_per_unit` tensors in ready order.
+extern const PlannerDescriptor k@Type@;
+
+}  // namespace sparfuse::baselines
+)";
+
+constexpr std::string_view kSourceHead = R"(#include "baselines/@name@/@stem@.hpp"
+
+#include <algorithm>
+
+namespace sparfuse::baselines {
+namespace {
+
+)";
+
+constexpr std::string_view kDescriptor = R"(}  // namespace
 
 const PlannerDescriptor k@Type@ = {
     "@name@",
@@ -156,10 +160,11 @@ std::string WithPlanner(std::string text, const std::string& line) {
 // suites as they are: the planner closes a unit after a number of tensors.
 std::vector<SourceFile> BaselineFiles(const std::string& name) {
   const std::string code = "baselines/" + name + "/" + StemOf(name);
-  return {{"baselines/" + name + "/" + name + ".toml", Filled(kMethod, name)},
-          {code + ".hpp", Filled(kHeader, name)},
-          {code + ".cpp", Filled(kSource, name)},
-          {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
+  return {
+      {"baselines/" + name + "/" + name + ".toml", MethodText(name, name)},
+      {code + ".hpp", Filled(kHeader, name)},
+      {code + ".cpp", Filled(kSourceHead, name) + PlannerClass(name) + Filled(kDescriptor, name)},
+      {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
 }
 
 // baselines/registry.cpp with the planner's include and its line. Throws Error{kData} where the
@@ -221,6 +226,13 @@ std::string Filled(std::string_view text, const std::string& name) {
   }
   return filled;
 }
+
+std::string MethodText(const std::string& planner, const std::string& name) {
+  std::string text = Filled(kMethod, name);
+  return text.replace(text.find("PLANNER"), 7, planner);
+}
+
+std::string PlannerClass(const std::string& name) { return Filled(kPlannerClass, name); }
 
 void CheckBaselineName(const std::string& name) {
   const auto good = [](char c) {

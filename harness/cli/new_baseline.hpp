@@ -1,5 +1,5 @@
-// What the two forms of a new baseline share: in the tree (new_baseline.cpp) and out of it
-// (new_outside_baseline.cpp).
+// Declares the texts and checks that both forms of a new baseline share: the one in the tree
+// (new_baseline.cpp) and the one out of it (new_outside_baseline.cpp).
 #pragma once
 
 #include <filesystem>
@@ -18,6 +18,11 @@ struct SourceFile {
 // `text` with my-method for @name@, my_method for @stem@ and MyMethod for @Type@.
 std::string Filled(std::string_view text, const std::string& name);
 std::string StemOf(std::string name);
+
+// NAME.toml, of a method that merges by `planner`.
+std::string MethodText(const std::string& planner, const std::string& name);
+// The planner's class, which closes a unit after a number of tensors, and an empty line.
+std::string PlannerClass(const std::string& name);
 
 // The name is a folder, a method, and with '_' for '-' the stem of source files. Throws
 // Error{kConfig} saying what was expected.

@@ -21,19 +21,6 @@ namespace {
 
 // Paths of files are in that folder. Texts: as Filled takes them.
 
-constexpr std::string_view kOutsideMethod = R"(name        = "@name@"
-title       = "@Type@"
-paper       = "unpublished"
-summary     = "so many tensors are merged, sparsified tensor by tensor and sent at a time"
-revision    = 1
-strategy    = "ahead"
-planner     = "PLANNER"
-sparsifier  = "topk"
-feedback    = "residual"
-collective  = "sparse-allgather"
-deviations  = ""
-)";
-
 constexpr std::string_view kCMake = R"(cmake_minimum_required(VERSION 3.27)
 project(@stem@ LANGUAGES C CXX)
 if(NOT CMAKE_BUILD_TYPE)
@@ -49,7 +36,8 @@ target_link_libraries(@stem@_test PRIVATE sparfuse::baselines)
 add_test(NAME @stem@ COMMAND @stem@_test $<TARGET_FILE:@name@>)
 )";
 
-constexpr std::string_view kPlugin = R"(// Decides which tensors the method @name@ sends together.
+constexpr std::string_view kPluginHead =
+    R"(// Decides which tensors the method @name@ sends together.
 #include <sparfuse/plugin.hpp>
 
 #include <algorithm>
@@ -59,28 +47,9 @@ namespace {
 using namespace sparfuse;
 
 // Closes a unit after `tensors_per_unit` tensors in ready order.
-class @Type@ final : public Planner {
- public:
-  explicit @Type@(std::size_t tensors_per_unit) : per_unit_(tensors_per_unit) {}
+)";
 
-  std::string_view name() const noexcept override { return "@name@"; }
-
-  Plan MakePlan(const PlanInput& input) const override {
-    const std::size_t tensors = input.layout.tensors();
-    const double density = input.sparsified == Sparsified::kNever ? 1.0 : input.density;
-    Plan plan;
-    for (std::size_t first = 0; first < tensors; first += per_unit_) {
-      const std::size_t last = std::min(tensors, first + per_unit_);
-      plan.units.push_back({first, last, input.sparsified, density});
-    }
-    return plan;
-  }
-
- private:
-  const std::size_t per_unit_;
-};
-
-const PlannerDescriptor kPlanners[] = {
+constexpr std::string_view kPluginParts = R"(const PlannerDescriptor kPlanners[] = {
     {"@name@",
      "the same number of tensors in every unit",
      "unpublished",
@@ -158,11 +127,6 @@ std::string Word(const fs::path& path) {
   return plain ? word : ShellQuoted(word);
 }
 
-std::string MethodWith(const std::string& planner, const std::string& name) {
-  std::string text = Filled(kOutsideMethod, name);
-  return text.replace(text.find("PLANNER"), 7, planner);
-}
-
 }  // namespace
 
 int NewOutsideBaselineVerb(Program& program, const std::string& name, const fs::path& folder,
@@ -177,13 +141,14 @@ int NewOutsideBaselineVerb(Program& program, const std::string& name, const fs::
   const std::string stem = StemOf(name);
   const std::string part = python ? Filled("python:@stem@.py:@Type@", name)
                                   : Filled("library:build/@name@.so:@name@", name);
-  std::vector<SourceFile> files = {{name + ".toml", MethodWith(part, name)}};
+  std::vector<SourceFile> files = {{name + ".toml", MethodText(part, name)}};
   if (python) {
     files.push_back({stem + ".py", Filled(kClass, name)});
     files.push_back({stem + "_test.py", Filled(kClassTest, name)});
   } else {
     files.push_back({"CMakeLists.txt", Filled(kCMake, name)});
-    files.push_back({stem + ".cpp", Filled(kPlugin, name)});
+    files.push_back({stem + ".cpp",
+                     Filled(kPluginHead, name) + PlannerClass(name) + Filled(kPluginParts, name)});
     files.push_back({stem + "_test.cpp", Filled(kPluginTest, name)});
   }
   for (const SourceFile& file : files) {
