@@ -2,7 +2,7 @@
 """Runs built benchmark programs and prints their tables: what `scripts/bench` and an archive's `run bench`
 have in common.
 
-    scripts/bench_programs.py FOLDER --out FOLDER [--quick] [--gpu] [NAME...]
+    scripts/bench_programs.py FOLDER --out FOLDER [--quick] [--gpu] [--page] [NAME...]
 """
 
 import argparse
@@ -20,6 +20,9 @@ FULL = ["--benchmark_repetitions=15"]
 QUICK = ["--benchmark_repetitions=3", "--benchmark_filter=-data:(layers|equal|sparse)"]
 STEP_QUICK = ["--elements", "1000000", "--repetitions", "3"]
 SHAPED_GBPS = ("1", "10")
+# Of a tree with a build: what is timed through the Python module.
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TRAINING = ROOT / "tests" / "bench" / "turns" / "training_bench.py"
 
 
 def say(text):
@@ -29,7 +32,27 @@ def say(text):
 def names_in(folder, gpu):
     """Of the benchmarks in `folder`, sorted."""
     names = sorted(path.name.removesuffix(SUFFIX[gpu]) for path in folder.glob(f"*{SUFFIX[gpu]}"))
+    if not gpu and TRAINING.is_file() and any(module_in(folder).glob("_core.*")):
+        names.append("training")
     return [name for name in names if gpu or not name.endswith("_gpu")]
+
+
+def module_in(folder):
+    """Where a build has the Python package, `folder` being that of its benchmarks."""
+    return folder.parent / "harness" / "python" / "sparfuse"
+
+
+def run_training(folder, options, out, environment):
+    """Selections as a training step calls them, which prints tables of its own; kept in training.md."""
+    more = ["--quick"] if options.quick else []
+    if options.page:
+        more += ["--page", ROOT / "docs" / "performance.md"]
+    command = [sys.executable, TRAINING, module_in(folder).parent, *more]
+    done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    text = "\n## training\n\n" + done.stdout
+    print(text, flush=True)
+    (out / "training.md").write_text(text)
+    return done.returncode == 0
 
 
 def run_step(program, options, out, environment):
@@ -87,6 +110,9 @@ def run(options, folder, out, environment):
     outputs = []
     for name in options.names or known:
         program = folder / (name + SUFFIX[options.gpu])
+        if name == "training":
+            whole = run_training(folder, options, out, environment) and whole
+            continue
         if program.name == "step_bench":
             whole = run_step(program, options, out, environment) and whole
             continue
@@ -106,6 +132,7 @@ def parse(arguments, prog, folder=False):
         parser.add_argument("--out", type=pathlib.Path, required=True, help="a folder for raw data and logs")
     parser.add_argument("--quick", action="store_true", help="to see that they run, not to quote")
     parser.add_argument("--gpu", action="store_true", help="kernels on a CUDA card")
+    parser.add_argument("--page", action="store_true", help="training: write docs/performance.md's tables")
     parser.add_argument("names", nargs="*", metavar="NAME", help="topk, accumulate, ... (default: all)")
     return parser.parse_intermixed_args(arguments)
 

@@ -57,6 +57,10 @@ void CheckSelectArguments(std::string_view sparsifier, const SelectSource& sourc
   SPARFUSE_REQUIRE(source.residual.size == 0 || source.residual.size == n,
                    who + "the residual has " + std::to_string(source.residual.size) +
                        " elements; expected 0 or " + std::to_string(n));
+  SPARFUSE_REQUIRE(source.updated.size == 0 || source.updated.size == source.residual.size,
+                   who + "the updated residual has " + std::to_string(source.updated.size) +
+                       " elements; expected 0 or the residual's " +
+                       std::to_string(source.residual.size));
 }
 
 void RequireRoom(std::string_view sparsifier, const TensorInfo& info, std::size_t capacity,

@@ -50,9 +50,13 @@ struct Slot {
 //   gradient  [n] float32, not modified.
 //   residual  [n] float32 or size 0. Overwritten: x with the selected entries zeroed, so that
 //             sent + new residual = gradient + old residual, bit for bit in x.
+//   updated   [n] float32 or size 0, on the host. Where given it is overwritten so and `residual`
+//             is left as it was: an x that is refused has changed nothing. Needs a residual, and
+//             a sparsifier that SelectsApart().
 struct SelectSource {
   DeviceSpan<const float> gradient;
   DeviceSpan<float> residual;
+  DeviceSpan<float> updated = {};
 };
 
 struct TensorInfo {
@@ -153,10 +157,13 @@ class Sparsifier {
   // Determinism: equal inputs, state history and seed give equal slots, whatever the pool's size.
   // Guarantee:   a source with a non-zero x sends at least one element; never more than capacity.
   // Errors:      Error{kNumeric} naming the tensor if x has a NaN or an infinity (the residual is
-  //              then unspecified); Error{kConfig} if n == 0 or n >= 2^32.
+  //              then unspecified; but see refuses_unsent); Error{kConfig} if n == 0 or n >= 2^32.
   // Cost:        O(n), no allocation after the first call for a given n.
   virtual void Select(const SelectContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* state, Slot& slot) const = 0;
+
+  // Select takes a SelectSource::updated.
+  virtual bool SelectsApart() const noexcept { return false; }
 
   // The same on a device, in the order of context.stream: returns before it is done. gradient,
   // residual and slot are there; the count stays there, in slot.report, which is zero before.
@@ -208,6 +215,9 @@ struct SparsifierDescriptor {
   // for (reused_threshold.hpp). Not so where the threshold is given or the position decides. An
   // exact count is exact no more between its steps, so that a period is not its default.
   bool reusable_threshold = false;
+  // Without a residual, an x that is not finite may be selected from on the host where what is not
+  // finite is not sent. (With one, what is not sent is added to the next x.)
+  bool refuses_unsent = true;
 };
 
 inline std::size_t SlotCapacityFor(const SparsifierDescriptor& descriptor, std::size_t n,

@@ -122,6 +122,9 @@ namespace {
 constexpr std::chrono::milliseconds kIdleLimit{1};
 // How often probes are looked at while something is active.
 constexpr std::chrono::milliseconds kServiceInterval{5};
+// Both of this many ranks. More look less often: they may share a machine, and each looks at all
+// others.
+constexpr int kFewRanks = 16;
 // How late a probe may be answered while nothing is active.
 constexpr std::chrono::milliseconds kProbeInterval{50};
 constexpr std::chrono::milliseconds kLongestGrace{2000};
@@ -129,6 +132,14 @@ constexpr std::chrono::milliseconds kLongestGrace{2000};
 // The last part of the deadline, in which probes must be answered.
 std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
   return std::min(kLongestGrace, deadline / 3);
+}
+
+// An interval of few ranks, for this many: as much longer, and a tenth of the grace at most.
+std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
+                                   std::chrono::milliseconds deadline) {
+  if (ranks <= kFewRanks) return interval;
+  return std::clamp(interval * ranks / kFewRanks, interval,
+                    std::max(interval, Grace(deadline) / 10));
 }
 
 }  // namespace
@@ -221,14 +232,20 @@ void ProgressLoop::Run(Setup setup) {
 
 void ProgressLoop::Serve() {
   Clock::time_point serviced{};
+  const auto service_interval = ForRanks(kServiceInterval, size_, deadline_);
+  // Threads ring whenever an operation ends; others' messages may have to be looked for.
+  const bool rung = world_->host().backend() == "threads";
+  const auto idle_limit = rung ? ForRanks(kIdleLimit, size_, deadline_) : kIdleLimit;
+  const bool few = size_ <= kFewRanks;
   while (!TakeCommands()) {
     const bool moved = Advance();
     const auto now = Clock::now();
-    if (liveness_ && (active_.empty() || now - serviced >= kServiceInterval)) {
+    const bool due = now - serviced >= service_interval;
+    if (liveness_ && (due || (few && active_.empty()))) {
       liveness_->Service(WaitingFor());
       serviced = now;
     }
-    if (!moved && !active_.empty()) world_->Idle(kIdleLimit);
+    if (!moved && !active_.empty()) world_->Idle(idle_limit);
   }
 }
 

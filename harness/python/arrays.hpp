@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
-#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "harness/python/result_memory.hpp"
 
 namespace sparfuse::python {
 
@@ -21,9 +22,7 @@ template <class T>
 class ArrayMemory {
  public:
   explicit ArrayMemory(std::size_t size)
-      : data_(static_cast<T*>(std::malloc(Bytes(size)))), size_(size) {
-    if (data_ == nullptr) throw std::bad_alloc();
-  }
+      : data_(static_cast<T*>(TakeMemory(size * sizeof(T)))), size_(size) {}
   explicit ArrayMemory(std::span<const T> copied) : ArrayMemory(copied.size()) {
     std::ranges::copy(copied, data());
   }
@@ -31,11 +30,12 @@ class ArrayMemory {
   T* data() const noexcept { return data_.get(); }
   std::span<T> span() const noexcept { return {data_.get(), size_}; }
 
-  // Gives the memory behind the first `size` elements back; they stay where they are, as a rule.
+  // Keeps the first `size` elements. What lies behind them has taken no memory if it is untouched,
+  // but for that of a small array.
   void Shrink(std::size_t size) {
-    if (auto* moved = static_cast<T*>(std::realloc(data_.get(), Bytes(size)))) {
-      (void)data_.release();
-      data_.reset(moved);
+    if (size * sizeof(T) <= kCopied && size < size_ / 2) {
+      ArrayMemory copy(std::span<const T>(data(), size));
+      std::swap(data_, copy.data_);
     }
     size_ = size;
   }
@@ -43,7 +43,7 @@ class ArrayMemory {
   // shape: its product is the size. The array owns the memory from then on.
   pybind11::array_t<T> Release(const std::vector<std::int64_t>& shape) && {
     T* const data = data_.get();
-    const pybind11::capsule owner(data, [](void* memory) { std::free(memory); });
+    const pybind11::capsule owner(data, [](void* memory) { ReturnMemory(memory); });
     (void)data_.release();
     return pybind11::array_t<T>(shape, data, owner);
   }
@@ -53,11 +53,11 @@ class ArrayMemory {
   }
 
  private:
-  static std::size_t Bytes(std::size_t size) { return size == 0 ? sizeof(T) : size * sizeof(T); }
-  struct Free {
-    void operator()(T* memory) const noexcept { std::free(memory); }
+  static constexpr std::size_t kCopied = 32 * 1024;  // bytes
+  struct Return {
+    void operator()(T* memory) const noexcept { ReturnMemory(memory); }
   };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<T, Return> data_;
   std::size_t size_;
 };
 

@@ -135,7 +135,7 @@ TensorSteps::Tensor& TensorSteps::TensorOf(const std::string& name,
 
 SelectedArrays Selector::Compress(const std::string& name, std::span<const std::int64_t> shape,
                                   std::span<const float> gradient, std::span<float> residual,
-                                  std::optional<std::uint64_t> step) {
+                                  std::optional<std::uint64_t> step, std::span<float> updated) {
   const Sparsifier& sparsifier = *configured_->sparsifier;
   const std::size_t n = gradient.size();
   Tensor& tensor = TensorOf(name, shape);
@@ -150,8 +150,10 @@ SelectedArrays Selector::Compress(const std::string& name, std::span<const std::
   const std::shared_ptr<ThreadPool> pool = ModulePool();
   const std::uint64_t at = step.value_or(tensor.next_step);
   sparsifier.Select({pool.get(), &workspace_, &counters_, {}},
-                    {{gradient.data(), n, {}}, {residual.data(), residual.size(), {}}}, density,
-                    {TensorId(name), name, shape, at}, tensor.state.get(), slot);
+                    {{gradient.data(), n, {}},
+                     {residual.data(), residual.size(), {}},
+                     {updated.data(), updated.size(), {}}},
+                    density, {TensorId(name), name, shape, at}, tensor.state.get(), slot);
   tensor.next_step = at + 1;
   selected.indices.Shrink(slot.count);
   selected.values.Shrink(slot.count);

@@ -99,11 +99,15 @@ class Selector : public TensorSteps {
   explicit Selector(std::shared_ptr<ConfiguredSparsifier> configured)
       : configured_(std::move(configured)) {}
 
-  // gradient: [product of shape]; residual: the same size, or empty. step: as in StepOf. Throws
-  // what Sparsifier::Select and TensorOf do. After an error the step is not counted.
+  // gradient: [product of shape]; residual: the same size, or empty; updated: as in SelectSource.
+  // step: as in StepOf. Throws what Sparsifier::Select and TensorOf do. After an error the step is
+  // not counted.
   SelectedArrays Compress(const std::string& tensor, std::span<const std::int64_t> shape,
                           std::span<const float> gradient, std::span<float> residual,
-                          std::optional<std::uint64_t> step);
+                          std::optional<std::uint64_t> step, std::span<float> updated = {});
+
+  // A step of Compress may be given `updated`.
+  bool SelectsApart() const { return configured_->sparsifier->SelectsApart(); }
 
  private:
   std::shared_ptr<ConfiguredSparsifier> configured_;

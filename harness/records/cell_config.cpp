@@ -486,6 +486,7 @@ const std::vector<LaterOption>& LaterOptions() {
       {Pointer("/method_options/bloom_policy"), "leftmost"},
       {Pointer("/method_options/bloom_fpr"), 0},
       {Pointer("/feedback_options/decay"), 1},
+      {Pointer("/sparsifier_options/check_unsent"), false},
       {Pointer("/recipe/learning_rate_per_worker"), false},
       {Pointer("/recipe/warmup_from"), "first-step"},
       {Pointer("/recipe/warmup_epochs"), 0},

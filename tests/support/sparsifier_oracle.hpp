@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/base/cpu.hpp"
+#include "core/device/device.hpp"
 #include "core/sparsify/sparsifier.hpp"
 #include "tests/support/bits.hpp"
 #include "tests/support/sanitizers.hpp"
@@ -81,6 +82,13 @@ inline const std::vector<std::string>& DataNames() {
   return names;
 }
 
+// Beside these, what is made to mislead a sample or the threshold of the step before.
+inline const std::vector<std::string>& AdversarialNames() {
+  static const std::vector<std::string> names = {"one-ulp-apart", "staircase", "outlier",
+                                                 "both-zeros"};
+  return names;
+}
+
 // n elements of `name`, drawn from `seed`. One element is `draw(i)`; the choice is made once, not
 // for each of a million.
 inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint32_t seed) {
@@ -119,6 +127,20 @@ inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::
     fill([](std::size_t i) { return i % 2 == 0 ? 1.0f : -1.0f; });
   } else if (name == "ascending") {
     fill([](std::size_t i) { return static_cast<float>(i); });
+  } else if (name == "one-ulp-apart") {
+    fill([&](std::size_t i) {
+      const std::uint64_t at = (i * 2654435761u + seed) % n;
+      const auto bits = static_cast<std::uint32_t>(0x3f000000u + at);
+      return std::bit_cast<float>(bits | static_cast<std::uint32_t>(i % 2) << 31);
+    });
+  } else if (name == "staircase") {
+    fill([n](std::size_t i) {
+      return std::bit_cast<float>(0x3f000000u + (static_cast<std::uint32_t>(i * 64 / n) << 16));
+    });
+  } else if (name == "outlier") {
+    fill([&](std::size_t i) { return i == n / 3 ? 1e38f : 1e-20f * normal(random); });
+  } else if (name == "both-zeros") {
+    fill([&](std::size_t i) { return i % 2 == 0 ? 0.0f : -0.0f; });
   } else if (name == "clustered") {  // large values side by side: a hard case for samples
     fill([&](std::size_t i) { return normal(random) * ((i / 700) % 50 == 3 ? 100.0f : 1.0f); });
   }
@@ -204,15 +226,20 @@ class Selection {
     owned_ = std::move(sparsifier);
   }
 
+  // From now on the residual goes to other memory first (SelectSource::updated).
+  void SelectApart() { updated_ = Buffer<float>(residual_.size()); }
+
   Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
     std::fill(indices_.begin(), indices_.end(), kGuardIndex);
     std::fill(values_.begin(), values_.end(), kGuardValue);
     Slot slot{{indices_.data(), capacity_, {}}, {values_.data(), capacity_, {}}, capacity_, 0};
     const SelectContext context{&pool_, &workspace_, &counters_, {}};
     const SelectSource source{{gradient.data(), gradient.size(), {}},
-                              {residual_.data(), residual_.size(), {}}};
+                              {residual_.data(), residual_.size(), {}},
+                              updated_.view()};
     sparsifier_.Select(context, source, density_, {id, "conv1.weight", shape_, step}, state_.get(),
                        slot);
+    std::ranges::copy(updated_.host(), residual_.begin());
     Selected selected;
     selected.indices.assign(indices_.begin(), indices_.begin() + static_cast<long>(slot.count));
     selected.values.assign(values_.begin(), values_.begin() + static_cast<long>(slot.count));
@@ -254,6 +281,7 @@ class Selection {
   SelectCounters counters_;
   std::unique_ptr<SparsifierState> state_;
   std::vector<float> residual_;
+  Buffer<float> updated_;  // or empty
   std::size_t capacity_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;

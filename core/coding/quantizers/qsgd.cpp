@@ -48,7 +48,7 @@ class Qsgd final : public Quantizer {
         for (std::size_t at = begin; at < begin + size; at += bucket_) {
           const std::size_t count = std::min(bucket_, begin + size - at);
           BlockSums sums;
-          select.measure(input.x() + at, count, &sums);
+          select.measure(input.x() + at, count, kWantSquares, &sums);
           norms[at / bucket_] = Norm(sums.sum_squares, sums.max_key);
           EncodeRange(input, at, count, norms[at / bucket_], stream, codes);
         }
@@ -58,7 +58,7 @@ class Qsgd final : public Quantizer {
     const std::size_t blocks = (input.n + kBlock - 1) / kBlock;
     const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseChunkParts, blocks);
     ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
-      select.measure(input.x() + begin, size, &sums[begin / kBlock]);
+      select.measure(input.x() + begin, size, kWantSquares, &sums[begin / kBlock]);
     });
     double squares = 0;
     std::uint32_t largest = 0;

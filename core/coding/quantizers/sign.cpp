@@ -36,7 +36,7 @@ class Sign final : public Quantizer {
     const std::size_t blocks = (input.n + kBlock - 1) / kBlock;
     const auto sums = WorkspaceArray<BlockSums>(*context.workspace, kUseChunkParts, blocks);
     ForInputBlocks(context, input, info, [&](std::size_t begin, std::size_t size) {
-      select.measure(input.x() + begin, size, &sums[begin / kBlock]);
+      select.measure(input.x() + begin, size, kWantAbs, &sums[begin / kBlock]);
       kernels.sign_pack(input.x() + begin, size, words + begin / 32);
     });
     double sum = 0;

@@ -270,7 +270,7 @@ class FibreSelection {
 
   void Emit(Scratch& s, std::size_t count, bool ties, std::uint32_t* indices, float* values) const {
     if (s.side == 1 && !ties) {
-      kernels_.emit(s.indices, s.values, count, s.verdicts[0].key, indices, values);
+      kernels_.emit(s.indices, s.values, count, s.verdicts[0].key, k_, indices, values);
       return;
     }
     const std::size_t total = k_ * s.side;

@@ -6,6 +6,7 @@
 // Deviations:  stated in the descriptor. Ties go to the lower block, so the result is unique.
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <numeric>
 
@@ -67,10 +68,10 @@ class BlockTopK final : public ScanSparsifier {
       const std::size_t end = std::min(input.n, (c + 1) * chunk);
       for (std::size_t begin = c * chunk; begin < end; begin += piece) {
         const std::size_t size = std::min(piece, end - begin);
-        float* const sum = residual == nullptr ? nullptr : residual + begin;
-        largest = std::max(largest, kernels.add(from + begin, sum, size));
+        if (residual != nullptr) kernels.add(from + begin, residual + begin, size);
         for (std::size_t at = begin; at < begin + size; at += block_) {
-          energies[at / block_] = Energy(kernels, x + at, std::min(block_, begin + size - at));
+          energies[at / block_] =
+              Energy(kernels, x + at, std::min(block_, begin + size - at), &largest);
         }
       }
       if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
@@ -80,14 +81,21 @@ class BlockTopK final : public ScanSparsifier {
     return energies;
   }
 
-  static double Energy(const SelectKernels& kernels, const float* x, std::size_t n) {
+  static double Energy(const SelectKernels& kernels, const float* x, std::size_t n,
+                       std::uint32_t* largest) {
     double energy = 0;
     for (std::size_t at = 0; at < n; at += kBlock) {
       BlockSums sums;
-      kernels.measure(x + at, std::min(kBlock, n - at), &sums);
+      kernels.measure(x + at, std::min(kBlock, n - at), kWantSquares, &sums);
       energy += sums.sum_squares;
+      *largest = std::max(*largest, sums.max_key);
     }
     return energy;
+  }
+
+  // The upper half of an energy: energies are in its order but for those that it is equal for.
+  static std::uint32_t KeyOf(double energy) {
+    return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(energy) >> 32);
   }
 
   // The first `many` blocks by (energy descending, number ascending), in the order of their
@@ -95,24 +103,48 @@ class BlockTopK final : public ScanSparsifier {
   std::span<const Run> Largest(const SelectContext& context, std::span<const double> energies,
                                std::size_t n, std::size_t many) const {
     Workspace& workspace = *context.workspace;
-    const auto order = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
-    std::iota(order.begin(), order.end(), 0u);
-    const auto next = order.begin() + static_cast<std::ptrdiff_t>(many);
-    std::nth_element(order.begin(), next, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const auto keys = WorkspaceArray<std::uint32_t>(workspace, kUseKeys, energies.size());
+    std::ranges::transform(energies, keys.begin(), KeyOf);
+    const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, many, 0, 31);
+    // Blocks above the cut are chosen, and of those at it, by number, the first in order.
+    const auto at_cut = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
+    std::size_t above = 0;
+    std::size_t equal = 0;
+    for (std::size_t b = 0; b < keys.size(); ++b) {
+      at_cut[equal] = static_cast<std::uint32_t>(b);
+      equal += static_cast<std::size_t>(keys[b] == cut.key);
+      above += static_cast<std::size_t>(keys[b] > cut.key);
+    }
+    const auto first = at_cut.first(many - above);
+    const auto larger = [&](std::uint32_t a, std::uint32_t b) {
       return energies[a] != energies[b] ? energies[a] > energies[b] : a < b;
-    });
+    };
+    if (first.size() < equal) {
+      std::ranges::nth_element(at_cut.first(equal), first.end(), larger);
+      std::ranges::sort(first);
+    }
     const auto runs = WorkspaceArray<Run>(workspace, kUseChunkParts, many + 1);
     std::size_t used = 0;
     std::size_t missing = 0;
-    for (; used < many; ++used) {
-      const std::size_t size = std::min(block_, n - order[used] * block_);
-      runs[used] = {order[used], static_cast<std::uint32_t>(size), 0};
+    std::uint32_t next = kNoKey;  // the largest of the others
+    auto tie = first.begin();
+    for (std::uint32_t b = 0; b < keys.size(); ++b) {
+      const bool tied = tie != first.end() && *tie == b;
+      if (keys[b] <= cut.key && !tied) {
+        if (next == kNoKey || larger(b, next)) next = b;
+        continue;
+      }
+      if (tied) ++tie;
+      const std::size_t size = std::min(block_, n - b * block_);
+      runs[used++] = {b, static_cast<std::uint32_t>(size), 0};
       missing += block_ - size;
     }
-    // The last block is shorter and among them: the block that comes next fills up the count.
-    if (missing > 0) runs[used++] = {*next, static_cast<std::uint32_t>(missing), 0};
-    const std::span<Run> chosen = runs.first(used);
-    std::ranges::sort(chosen, {}, &Run::block);
+    const std::span<Run> chosen = runs.first(used + (missing > 0 ? 1 : 0));
+    if (missing > 0) {
+      // The last block is shorter and among them: the block that comes next fills up the count.
+      runs[used] = {next, static_cast<std::uint32_t>(missing), 0};
+      std::ranges::sort(chosen, {}, &Run::block);
+    }
     std::size_t at = 0;
     for (Run& run : chosen) {
       run.at = at;

@@ -163,8 +163,84 @@ class Dgc final : public DeviceScanSparsifier {
 
   std::size_t Kept(std::size_t n, double density) const override { return CeilProduct(n, density); }
 
+  bool SelectsApart() const noexcept override { return true; }
+
   void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
+    if (!SelectInOnePass(context, input, info, aim, slot)) {
+      SelectByRule(context, input, info, aim, slot);
+    }
+  }
+
+  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
+                                                   Device device) const override {
+    return std::make_unique<DeviceWarmState>(device);
+  }
+
+  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
+                          const TensorInfo& info, const Aim& aim, SparsifierState* state,
+                          DeviceSlot& slot) const override {
+    SelectDgcOnDevice(context, input, aim.density, info, options_, seed_, WarmWordsOf(state), slot);
+  }
+
+ private:
+  struct Estimate {
+    float threshold = 0;
+    double reaching = 0;  // elements of x that are expected to reach it
+  };
+
+  // Where a pass collects what a small sample of lines expects to be more than the threshold
+  // selects, it has the largest of the strided sample too, and the threshold is among them: what
+  // the rule selects, without a read of a line for each element of its sample. Returns false, and
+  // nothing is sent, where that is not enough to tell.
+  bool SelectInOnePass(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                       const Aim& aim, Slot& slot) const {
+    const auto [density, k] = aim;
+    const std::size_t n = input.n;
+    const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
+    if (!options_.strided || plan.samples == n || n < kParallelElements) return false;
+    const RandomStream stream(seed_, info.id, info.step);
+    const std::size_t start = stream.Below(plan.stride, 0);
+    const std::size_t taken =
+        std::min((n - start + plan.stride - 1) / plan.stride, plan.samples + 1);
+    const std::size_t rank = std::min(CeilProduct(plan.samples, density), taken);
+    const double wanted = (1 + 6 / std::sqrt(static_cast<double>(rank))) * static_cast<double>(k);
+    const std::size_t capacity = CandidateCapacity(n, k);
+    if (wanted > 0.75 * static_cast<double>(capacity)) return false;
+    const Bound bound = SampledBound(context, input, info, static_cast<std::size_t>(wanted) + 1, 1);
+    if (bound.crowded) return false;
+    const Candidates candidates =
+        Collect(context, input, info, bound.key, kFineShift, capacity, nullptr, bound.kth);
+    const std::size_t last = start + (taken - 1) * plan.stride;
+    const Estimate estimate =
+        candidates.stored
+            ? FromCandidates(context, candidates, n, {start, plan.stride, last}, rank, taken)
+            : Estimate{};
+    const std::uint32_t key = Key(estimate.threshold);
+    const double upper = options_.upper_bound * static_cast<double>(k);
+    const double lower = options_.lower_bound * static_cast<double>(k);
+    const double crowd = std::max(upper, static_cast<double>(capacity));
+    std::size_t count = 0;
+    if (candidates.stored && key >= candidates.lo && estimate.reaching <= 2 * crowd) {
+      count = CountCandidates(context, candidates, key);
+    }
+    const auto reach = static_cast<double>(count);
+    const bool too_many = reach > upper && count > k && options_.max_iterations > 0;
+    if (count == 0 || reach < lower || (too_many && !options_.resample)) {
+      Restore(input, candidates);
+      return false;
+    }
+    if (count > slot.capacity && !too_many) ++context.counters->overflows;
+    if (too_many || count > slot.capacity || (options_.exact_trim && count > k)) {
+      SelectLargestAmong(context, input, info, candidates, k, slot);
+    } else {
+      SendCandidates(context, input, candidates, key, slot, k);
+    }
+    return true;
+  }
+
+  void SelectByRule(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                    const Aim& aim, Slot& slot) const {
     const auto [density, k] = aim;
     const std::size_t n = input.n;
     const DgcSample plan = PlanDgcSample(n, density, options_.sample_ratio);
@@ -215,23 +291,6 @@ class Dgc final : public DeviceScanSparsifier {
     }
   }
 
-  std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t /*n*/,
-                                                   Device device) const override {
-    return std::make_unique<DeviceWarmState>(device);
-  }
-
-  void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,
-                          const TensorInfo& info, const Aim& aim, SparsifierState* state,
-                          DeviceSlot& slot) const override {
-    SelectDgcOnDevice(context, input, aim.density, info, options_, seed_, WarmWordsOf(state), slot);
-  }
-
- private:
-  struct Estimate {
-    float threshold = 0;
-    double reaching = 0;  // elements of x that are expected to reach it
-  };
-
   // Where far more than upper_bound * K elements reach the threshold, because very many equal it,
   // and the K largest are sent: finds them without collecting those. Returns false, and nothing is
   // sent, where it is not so.
@@ -279,15 +338,51 @@ class Dgc final : public DeviceScanSparsifier {
       for (std::size_t s = 0; s < plan.samples; ++s) take(stream.Below(input.n, s));
     }
     if (largest >= kInfinityKey) ThrowNotFinite(input, info);
-    const auto keys = room.first(taken);
-    const std::size_t rank = std::min(CeilProduct(plan.samples, density), taken);
+    return FromKeys(room.first(taken), std::min(CeilProduct(plan.samples, density), taken), taken,
+                    input.n);
+  }
+
+  // Positions in x: first, first + stride, ..., last.
+  struct Positions {
+    std::size_t first;
+    std::size_t stride;
+    std::size_t last;
+  };
+
+  // Of the sample at these positions, from its elements among the candidates: a threshold of 0
+  // where they are fewer than `rank`.
+  static Estimate FromCandidates(const SelectContext& context, const Candidates& candidates,
+                                 std::size_t n, const Positions& sampled, std::size_t rank,
+                                 std::size_t taken) {
+    const auto room = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample,
+                                                    std::min(taken, candidates.count) + 1);
+    // Divides 32 bits by the stride exactly, in a multiplication.
+    const std::uint64_t reciprocal = ~std::uint64_t{0} / sampled.stride + 1;
+    std::size_t found = 0;
+    for (const CandidateChunk& chunk : candidates.chunks) {
+      for (std::size_t r = 0; r < chunk.segment_count; ++r) {
+        const CandidateSegment& run = chunk.segments[r];
+        for (std::size_t j = run.offset; j < run.offset + run.count; ++j) {
+          const std::uint64_t past = std::uint64_t{candidates.indices[j]} - sampled.first;
+          room[found] = Key(candidates.values[j]);  // overwritten unless it is counted
+          found += static_cast<std::size_t>(past <= sampled.last - sampled.first &&
+                                            past * reciprocal < reciprocal);
+        }
+      }
+    }
+    return found < rank ? Estimate{} : FromKeys(room.first(found), rank, taken, n);
+  }
+
+  // keys: those of a sample of `taken` elements of n, or its largest ones, `rank` or more.
+  static Estimate FromKeys(std::span<const std::uint32_t> keys, std::size_t rank, std::size_t taken,
+                           std::size_t n) {
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rank, 0, 31);
     std::uint32_t smallest = kInfinityKey;  // of those that reach the cut: the element of that rank
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }
     const double reaching = static_cast<double>(cut.count) / static_cast<double>(taken);
-    return {std::bit_cast<float>(smallest), reaching * static_cast<double>(input.n)};
+    return {std::bit_cast<float>(smallest), reaching * static_cast<double>(n)};
   }
 
   DgcOptions options_;

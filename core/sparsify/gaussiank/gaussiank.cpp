@@ -60,6 +60,7 @@ class GaussianK final : public WarmSparsifier {
                   const Aim& aim, SparsifierState* state, Slot& slot) const override {
     WarmBound* const bound = BoundOf(state);
     Statistics statistics;
+    statistics.moments = kWantSum | kWantSquares;
     const Candidates candidates =
         CollectAndMeasure(context, input, info, aim.k, bound, &statistics);
     SendCorrected(context, input, info, candidates, Estimate(statistics, aim.density), aim.k, bound,

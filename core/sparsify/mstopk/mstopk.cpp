@@ -103,6 +103,7 @@ class MsTopK final : public WarmSparsifier {
     const std::size_t k = aim.k;
     WarmBound* const bound = BoundOf(state);
     Statistics statistics;
+    statistics.moments = kWantAbs;
     const Candidates first = CollectAndMeasure(context, input, info, k, bound, &statistics);
     Candidates candidates = first;
     if (first.stored) {

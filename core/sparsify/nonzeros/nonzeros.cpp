@@ -85,8 +85,8 @@ class Nonzeros final : public ScanSparsifier {
       for (std::size_t begin = c * chunk; begin < end; begin += kBlock) {
         const std::size_t size = std::min(kBlock, end - begin);
         const std::size_t count =
-            kernels.scan(from + begin, pending == nullptr ? nullptr : pending + begin, size,
-                         kSmallestKey, found);
+            kernels.scan(from + begin, pending == nullptr ? nullptr : pending + begin,
+                         pending == nullptr ? nullptr : pending + begin, size, kSmallestKey, found);
         if (count == 0) continue;
         float* const values = slot.values.data + taken;
         const std::uint32_t largest =

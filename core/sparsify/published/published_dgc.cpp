@@ -125,8 +125,8 @@ void SelectPool(const PublishedCall& call, std::uint64_t seed) {
       call.Refine(kAtLeast, Largest(keys.first(samples), std::min(rank, samples)),
                   {1.3 * k, 1.3, 0.7 * k, 0.7, 4});
   if (SelectFirst(call, KeyAtLeast(threshold))) return;
-  SelectDrawn(call.context, call.input, RandomStream(~seed, call.info.id, call.info.step), call.k,
-              call.slot);
+  SelectDrawn(call.context, call.input, call.info,
+              RandomStream(~seed, call.info.id, call.info.step), call.k, call.slot);
 }
 
 // The smallest of all may be among what is sent: the first by position, or random ones.

@@ -20,13 +20,14 @@ RandomStream StreamOf(const PublishedCall& call, std::uint64_t seed) {
 
 std::unique_ptr<Sparsifier> MakeSaf(const Options& /*resolved*/, std::uint64_t seed) {
   return MakePublished("randomk@saf", [seed](const PublishedCall& call) {
-    SelectRandom(call.context, call.input, StreamOf(call, seed), call.k, call.slot);
+    SelectRandom(call.context, call.input, call.info, StreamOf(call, seed), call.k,
+                 Checked::kNothing, call.slot);
   });
 }
 
 std::unique_ptr<Sparsifier> MakeGraceDist(const Options& /*resolved*/, std::uint64_t seed) {
   return MakePublished("randomk@grace-dist", [seed](const PublishedCall& call) {
-    SelectDrawn(call.context, call.input, StreamOf(call, seed), call.k, call.slot);
+    SelectDrawn(call.context, call.input, call.info, StreamOf(call, seed), call.k, call.slot);
   });
 }
 

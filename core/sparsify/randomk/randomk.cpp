@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <utility>
 
 #include "core/base/cpu.hpp"
 #include "core/device/launch.hpp"
@@ -36,9 +37,8 @@ void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
   }
 }
 
-void TakeBitmap(const SelectContext& context, SelectInput& input,
-                std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
-                Slot& slot) {
+void TakeBitmap(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                std::span<const std::uint64_t> bitmap, bool inverted, Checked checked, Slot& slot) {
   constexpr std::size_t kWordBits = 64;
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const std::size_t chunk_size = ChunkSize(input.n);
@@ -63,60 +63,78 @@ void TakeBitmap(const SelectContext& context, SelectInput& input,
     });
     for (std::size_t c = 0; c < chunks; ++c) starts[c + 1] += starts[c];
   }
+  const auto workers = static_cast<std::size_t>(context.pool->threads());
+  const auto offsets =
+      WorkspaceArray<std::uint16_t>(*context.workspace, kUseOffsets, 2 * workers * kOffsetRoom);
   float* const residual = input.pending ? input.residual : nullptr;
   const float* const from = input.pending ? input.gradient : input.x();
   const float* const x = input.x();
+  const bool all = checked == Checked::kAll || residual != nullptr;
   std::atomic<bool> finite{true};
-  context.pool->ParallelFor(chunks, [&](std::size_t c, int) {
+  context.pool->ParallelFor(chunks, [&](std::size_t c, int worker) {
+    std::uint16_t* at = offsets.data() + static_cast<std::size_t>(worker) * 2 * kOffsetRoom;
+    std::uint16_t* next_at = at + kOffsetRoom;
     std::size_t taken = starts[c];
     std::uint32_t largest = 0;
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    // Positions of a block that are taken. Where x is not read whole, its lines are asked for.
+    const auto find = [&](std::size_t begin, std::uint16_t* found) {
+      std::uint64_t words[kBlock / kWordBits];
+      const std::size_t size = std::min(kBlock, end - begin);
+      const std::size_t word_count = (size + kWordBits - 1) / kWordBits;
+      for (std::size_t w = 0; w < word_count; ++w) words[w] = word_at(begin / kWordBits + w);
+      const std::size_t count = kernels.positions(words, word_count, found);
+      for (std::size_t j = 0; !all && j < count; ++j) __builtin_prefetch(x + begin + found[j]);
+      return count;
+    };
+    std::size_t next_count = find(c * chunk_size, next_at);
     for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
       const std::size_t size = std::min(kBlock, end - begin);
-      if (unchecked != nullptr) {  // after which the block is in L1
+      if (all) {  // after which the block is in L1
         largest = std::max(
             largest,
             kernels.add(from + begin, residual == nullptr ? nullptr : residual + begin, size));
       }
-      const std::size_t first = taken;
-      for (std::size_t w = begin / kWordBits; w * kWordBits < begin + size; ++w) {
-        for (std::uint64_t word = word_at(w); word != 0; word &= word - 1) {
-          const std::size_t at = w * kWordBits + static_cast<std::size_t>(std::countr_zero(word));
-          slot.indices.data[taken] = static_cast<std::uint32_t>(at);
-          slot.values.data[taken++] = x[at];
-        }
+      const std::size_t count = next_count;
+      std::swap(at, next_at);
+      if (begin + size < end) next_count = find(begin + size, next_at);
+      float* const values = slot.values.data + taken;
+      largest =
+          std::max(largest, kernels.gather(x + begin, at, count, static_cast<std::uint32_t>(begin),
+                                           slot.indices.data + taken, values));
+      if (input.residual != nullptr) {
+        kernels.clear(at, values, count, 0, input.residual + begin);
       }
-      if (input.residual == nullptr) continue;
-      for (std::size_t i = first; i < taken; ++i) input.residual[slot.indices.data[i]] = 0.0f;
+      taken += count;
     }
     if (context.pool->threads() == 1) starts[c + 1] = taken;
     if (largest >= kInfinityKey) finite.store(false, std::memory_order_relaxed);
   });
   slot.count = starts[chunks];
-  if (unchecked != nullptr) input.pending = false;
-  if (finite) return;
+  input.pending = false;
+  if (finite || checked == Checked::kNothing) return;
   for (std::size_t i = 0; i < slot.count && input.residual != nullptr; ++i) {
     input.residual[slot.indices.data[i]] = slot.values.data[i];
   }
-  ThrowNotFinite(input, *unchecked);
+  ThrowNotFinite(input, info);
 }
 
-void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
-                  std::size_t k, Slot& slot, const TensorInfo* unchecked) {
+void SelectRandom(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const RandomStream& stream, std::size_t k, Checked checked, Slot& slot) {
   const bool drawn_are_sent = k <= input.n / 2;
   const auto bitmap = ClearBitmap(*context.workspace, input.n);
   MarkDistinct(stream, input.n, drawn_are_sent ? k : input.n - k, bitmap);
-  TakeBitmap(context, input, bitmap, !drawn_are_sent, unchecked, slot);
+  TakeBitmap(context, input, info, bitmap, !drawn_are_sent, checked, slot);
 }
 
-void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
-                 std::size_t count, Slot& slot) {
+void SelectDrawn(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                 const RandomStream& stream, std::size_t count, Slot& slot) {
   const auto bitmap = ClearBitmap(*context.workspace, input.n);
   for (std::size_t draw = 0; draw < count; ++draw) {
     const std::uint64_t i = stream.Below(input.n, draw);
     bitmap[i / 64] |= std::uint64_t{1} << (i % 64);
   }
-  TakeBitmap(context, input, bitmap, false, nullptr, slot);
+  TakeBitmap(context, input, info, bitmap, false, Checked::kNothing, slot);
 }
 
 namespace {
@@ -152,13 +170,14 @@ void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& sour
 
 class RandomK final : public ScanSparsifier {
  public:
-  explicit RandomK(std::uint64_t seed) : seed_(seed) {}
+  RandomK(Checked checked, std::uint64_t seed) : checked_(checked), seed_(seed) {}
 
   std::string_view name() const noexcept override { return "randomk"; }
 
   void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
-    SelectRandom(context, input, RandomStream(seed_, info.id, info.step), aim.k, slot, &info);
+    SelectRandom(context, input, info, RandomStream(seed_, info.id, info.step), aim.k, checked_,
+                 slot);
   }
 
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
@@ -172,11 +191,13 @@ class RandomK final : public ScanSparsifier {
   bool SelectsOnDevice() const noexcept override { return true; }
 
  private:
+  Checked checked_;
   std::uint64_t seed_;
 };
 
-std::unique_ptr<Sparsifier> Make(const Options& /*resolved*/, std::uint64_t seed) {
-  return std::make_unique<RandomK>(seed);
+std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t seed) {
+  const bool all = BoolOption(resolved, "check_unsent");
+  return std::make_unique<RandomK>(all ? Checked::kAll : Checked::kSent, seed);
 }
 
 }  // namespace
@@ -188,7 +209,11 @@ SparsifierDescriptor RandomKDescriptor() {
           .exact_count = true,
           .index_shared = true,
           .contraction = KeptFraction,
-          .make = Make};
+          .options = {FlagOption("check_unsent", false,
+                                 "without error feedback refuse a NaN or an infinity in what is "
+                                 "not sent, too, which takes a read of the whole tensor")},
+          .make = Make,
+          .refuses_unsent = false};
 }
 
 }  // namespace sparfuse

@@ -19,25 +19,26 @@ std::span<std::uint64_t> ClearBitmap(Workspace& workspace, std::size_t n);
 void MarkDistinct(const RandomStream& stream, std::size_t n, std::size_t count,
                   std::span<std::uint64_t> bitmap);
 
+// What of x is looked at for what is not finite.
+enum class Checked : std::uint8_t { kNothing, kSent, kAll };
+
 // Moves the elements whose bits are set, or with `inverted` the others, from the residual into the
-// slot, in one pass over x, or, where x is known to be finite, over what is sent.
-//
-//   unchecked  where given, adds what is pending and throws Error{kNumeric} naming this tensor if
-//              x is not finite, in the same pass. Null: nothing is pending, and x has been checked.
+// slot. Throws Error{kNumeric} where there is one among those to check that is not finite. Where
+// all are checked, or something is pending, which is added and checked whole, in one pass over x,
+// else over what is sent.
 //
 // Precondition: the slot has room for them.
-void TakeBitmap(const SelectContext& context, SelectInput& input,
-                std::span<const std::uint64_t> bitmap, bool inverted, const TensorInfo* unchecked,
-                Slot& slot);
+void TakeBitmap(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                std::span<const std::uint64_t> bitmap, bool inverted, Checked checked, Slot& slot);
 
 // Exactly k elements, every set of k equally likely. Above half, the elements that are not sent are
-// drawn. `unchecked` as above. Preconditions: 1 <= k < n; k <= slot.capacity.
-void SelectRandom(const SelectContext& context, SelectInput& input, const RandomStream& stream,
-                  std::size_t k, Slot& slot, const TensorInfo* unchecked = nullptr);
+// drawn. Checks as above. Preconditions: 1 <= k < n; k <= slot.capacity.
+void SelectRandom(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                  const RandomStream& stream, std::size_t k, Checked checked, Slot& slot);
 
 // The elements at `count` positions that are drawn with replacement: as many as differ.
-// Preconditions: nothing is pending; 1 <= count <= slot.capacity.
-void SelectDrawn(const SelectContext& context, SelectInput& input, const RandomStream& stream,
-                 std::size_t count, Slot& slot);
+// Preconditions: nothing is pending, x is finite; 1 <= count <= slot.capacity.
+void SelectDrawn(const SelectContext& context, SelectInput& input, const TensorInfo& info,
+                 const RandomStream& stream, std::size_t count, Slot& slot);
 
 }  // namespace sparfuse

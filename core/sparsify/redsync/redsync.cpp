@@ -41,7 +41,9 @@ class RedSync final : public WarmSparsifier {
  private:
   static std::uint32_t Search(const SelectContext& context, SelectInput& input,
                               const TensorInfo& info, std::size_t k, Slot& slot) {
-    const Statistics statistics = Measure(context, input, info);
+    Statistics wanted;
+    wanted.moments = kWantAbs;
+    const Statistics statistics = Measure(context, input, info, wanted);
     const double range = statistics.MaxAbs() - statistics.MeanAbs();
     static constexpr double kRatios[] = {0.8, 0.6, 0.4, 0.2, 0};
     std::uint32_t keys[std::size(kRatios)];

@@ -31,8 +31,9 @@ std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, cons
                           std::size_t k, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   if (input.pending) {
+    input.BringOver();
     kernels.add(input.gradient, input.residual, input.n);
-    input.pending = false;
+    input.Added();
   }
   const float* const x = input.x();
   const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, input.n);
@@ -48,7 +49,8 @@ std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, cons
   std::size_t taken = 0;
   for (std::size_t begin = 0; begin < input.n; begin += kBlock) {
     const std::size_t size = std::min(kBlock, input.n - begin);
-    const std::size_t count = kernels.scan(x + begin, nullptr, size, cut.key, offsets.data());
+    const std::size_t count =
+        kernels.scan(x + begin, nullptr, nullptr, size, cut.key, offsets.data());
     for (std::size_t j = 0; j < count; ++j) {
       const std::size_t i = begin + offsets[j];
       if (surplus > 0 && keys[i] == cut.key) {
@@ -257,6 +259,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   const std::uint32_t sure = cut.key + (ties ? 1 : 0);  // what reaches it is sent
   struct Emission {
     std::size_t at;         // in the slot
+    std::size_t sure;       // what is sent of this run beside ties
     std::size_t ties_kept;  // of this run
     std::size_t ties;
   };
@@ -275,7 +278,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
         kept = std::min(equal, ties_kept);
         ties_kept -= kept;
       }
-      emissions[c * (kChunk / kBlock) + r] = {at, kept, equal};
+      emissions[c * (kChunk / kBlock) + r] = {at, run.above + reach - equal, kept, equal};
       at += run.above + reach - equal + kept;
       next += run.in_bin;
     }
@@ -291,9 +294,10 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
       Settle(input, candidates, run, sure);
       std::size_t taken = 0;
       if (emission.ties_kept == 0) {
-        kernels.emit(indices, values, run.count, sure, out_indices, out_values);
+        kernels.emit(indices, values, run.count, sure, emission.sure, out_indices, out_values);
       } else if (emission.ties_kept == emission.ties) {
-        taken = kernels.emit(indices, values, run.count, cut.key, out_indices, out_values);
+        taken = kernels.emit(indices, values, run.count, cut.key, emission.sure + emission.ties,
+                             out_indices, out_values);
       } else {
         std::size_t left = emission.ties_kept;
         for (std::size_t j = 0; j < run.count; ++j) {
@@ -323,7 +327,7 @@ bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32
   std::size_t found = 0;
   for (std::size_t begin = 0; begin < input.n && found < wanted; begin += kBlock) {
     const std::size_t size = std::min(kBlock, input.n - begin);
-    const std::size_t count = kernels.scan(x + begin, nullptr, size, tie, offsets.data());
+    const std::size_t count = kernels.scan(x + begin, nullptr, nullptr, size, tie, offsets.data());
     for (std::size_t j = 0; j < count && found < wanted; ++j) {
       const std::size_t i = begin + offsets[j];
       ties[found] = static_cast<std::uint32_t>(i);

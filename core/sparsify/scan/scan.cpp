@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/cpu.hpp"
+#include "core/base/stream_store.hpp"
 #include "core/sparsify/scan/statistics.hpp"
 
 namespace sparfuse {
@@ -19,6 +20,8 @@ std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask
 constexpr std::size_t kHistogramStride = kBins + 16;
 constexpr std::size_t kHistogramMax = kBins + 1;
 constexpr std::size_t kHistogramUsed = kBins + 2;
+
+constexpr std::size_t kLineBytes = 64;
 
 void AddToHistogram(std::uint32_t key, const Candidates& candidates, std::uint32_t* histogram) {
   ++histogram[std::min<std::uint32_t>((key - candidates.lo) >> candidates.shift, kBins)];
@@ -40,7 +43,7 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
   ++context.counters->selections;
   const bool feedback = source.residual.size != 0;
   return {source.gradient.data, feedback ? source.residual.data : nullptr, source.gradient.size,
-          feedback};
+          feedback, source.updated.size != 0 ? source.updated.data : nullptr};
 }
 
 void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
@@ -53,6 +56,7 @@ void ThrowNotFinite(const SelectInput& input, const TensorInfo& info) {
 
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
+  input.BringOver();
   const std::size_t chunk_size = ChunkSize(input.n);
   float* residual = input.pending ? input.residual : nullptr;
   const float* from = input.pending ? input.gradient : input.x();
@@ -102,7 +106,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   Candidates found;
   found.lo = lo;
   found.shift = shift;
-  found.cleared = input.residual == nullptr ? kNoKey : clear_from;
+  found.cleared = input.residual == nullptr ? kNoKey : std::max(clear_from, lo);
   found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
   found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
   // Runs first, then the table of chunks, in one buffer: both are small.
@@ -119,9 +123,13 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   }
   const auto offsets = WorkspaceArray<std::uint16_t>(workspace, kUseOffsets, workers * kOffsetRoom);
 
-  float* const residual = input.pending ? input.residual : nullptr;
+  const float* const residual = input.pending ? input.residual : nullptr;
   const float* const from = input.pending ? input.gradient : input.x();
-  const float* const x = input.x();  // after the scan of a block, in L1
+  float* const apart = input.pending ? input.updated : nullptr;
+  float* const sums = apart != nullptr ? apart : input.residual;
+  // Sums that go elsewhere, past the caches: in the scan itself, unless they are measured too.
+  const bool at_once = apart != nullptr && statistics == nullptr && StreamingPays(input.n) &&
+                       reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
   std::atomic<std::size_t> arena{0};
   // Where all is measured, nothing added and nothing finite reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
@@ -134,36 +142,30 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
     CandidateChunk chunk{segments + c * chunk_blocks, 0};
     std::uint32_t largest = 0;
-    if (statistics != nullptr) parts[c] = *statistics;
-    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
-    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
-      const std::size_t size = std::min(kBlock, end - begin);
-      const std::size_t count =
-          skip ? 0
-               : kernels.scan(from + begin, residual == nullptr ? nullptr : residual + begin, size,
-                              lo, at);
-      if (statistics != nullptr) MeasureBlock(kernels, x + begin, size, parts[c]);
-      if (count == 0) continue;
+    // Keeps the `count` elements of a block that were found; `x` is where they are, or null: then
+    // they are sums that have gone past the caches, but for those that are cleared.
+    const auto keep = [&](const float* x, std::size_t begin, std::size_t count) {
       // Which block comes first into the arena depends on timing; what a block holds, the order in
       // which blocks are read back and the total do not.
       const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
-      const float* const block = x + begin;
       if (offset + count > capacity) {
         if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
         for (std::size_t j = 0; j < count; ++j) {
-          const std::uint32_t key = KeyOf(block[at[j]]);
+          const std::size_t i = begin + at[j];
+          if (x == nullptr) apart[i] = from[i] + residual[i];
+          const std::uint32_t key = KeyOf(x == nullptr ? apart[i] : x[at[j]]);
           largest = std::max(largest, key);
           AddToHistogram(key, found, histogram);
         }
-        continue;
+        return;
       }
+      std::uint32_t* const indices = found.indices + offset;
       float* const values = found.values + offset;
+      const auto base = static_cast<std::uint32_t>(begin);
       largest =
-          std::max(largest, kernels.gather(block, at, count, static_cast<std::uint32_t>(begin),
-                                           found.indices + offset, values));
-      if (found.cleared != kNoKey) {
-        kernels.clear(at, values, count, found.cleared, input.residual + begin);
-      }
+          std::max(largest, x == nullptr ? kernels.gather_sums(from + begin, residual + begin, at,
+                                                               count, base, indices, values)
+                                         : kernels.gather(x, at, count, base, indices, values));
       CandidateSegment* const last =
           chunk.segment_count == 0 ? nullptr : chunk.segments + chunk.segment_count - 1;
       if (last != nullptr && last->offset + last->count == offset) {
@@ -171,12 +173,34 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
       } else {
         chunk.segments[chunk.segment_count++] = {offset, static_cast<std::uint32_t>(count), 0, 0};
       }
+      if (x != nullptr && found.cleared != kNoKey) {
+        kernels.clear(at, values, count, found.cleared, sums + begin);
+      }
+    };
+    if (statistics != nullptr) parts[c] = *statistics;
+    const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
+    for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
+      const std::size_t size = std::min(kBlock, end - begin);
+      if (at_once) {
+        const std::size_t count = kernels.scan_apart(from + begin, residual + begin, size, lo,
+                                                     found.cleared, at, apart + begin);
+        if (count > 0) keep(nullptr, begin, count);
+        continue;
+      }
+      const float* const x = sums != nullptr ? sums + begin : from + begin;
+      const std::size_t count =
+          skip ? 0
+               : kernels.scan(from + begin, residual == nullptr ? nullptr : residual + begin,
+                              residual == nullptr ? nullptr : sums + begin, size, lo, at);
+      if (statistics != nullptr) MeasureBlock(kernels, x, size, parts[c]);
+      if (count > 0) keep(x, begin, count);
     }
+    if (at_once) EndStreaming();
     found.chunks[c] = chunk;
     histogram[kHistogramMax] = std::max(histogram[kHistogramMax], largest);
   });
 
-  input.pending = false;
+  input.Added();
   std::uint32_t largest = 0;
   for (std::size_t w = 0; w < workers; ++w) {
     largest = std::max(largest, histograms[w * kHistogramStride + kHistogramMax]);

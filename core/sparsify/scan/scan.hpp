@@ -2,6 +2,7 @@
 // their magnitudes; and holds what the sparsifiers that are built on it share.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -13,13 +14,40 @@
 
 namespace sparfuse {
 
-// The x = gradient + residual that is selected from. The addition is done by the first pass that
-// streams over all of x (`pending` until then) and never again, so that nothing is rounded twice.
+// The x = gradient + residual that is selected from. Without error feedback it is the gradient.
+// With it, `residual` goes through these states, each but for the first left once:
+//
+//   pending   it is the residual of before. The first pass that streams over all of x adds, and
+//             none does again, so that nothing is rounded twice: Collect, AddPending, SelectSmall,
+//             or a sparsifier's own pass, which calls BringOver before and Added after it.
+//   added     it is x. Where `updated` was given, it is that memory now, and what was given as the
+//             residual has not been written to. An error leaves it here: x is what is looked at for
+//             what is not finite.
+//   cleared   it is x but for zeros where stored candidates reach Candidates::cleared, which a
+//             Collect with `clear_from` leaves. Nothing may read x here: Restore leads back to
+//             `added`, and what sends candidates to `sent`. A Collect that could not store them has
+//             gone back to `added` itself.
+//   sent      it is x but for zeros where elements are in the slot.
 struct SelectInput {
   const float* gradient = nullptr;
   float* residual = nullptr;  // null without error feedback
   std::size_t n = 0;
   bool pending = false;
+  float* updated = nullptr;  // where x goes, instead of over the residual; or null
+
+  // What was pending has been added.
+  void Added() {
+    if (pending && updated != nullptr) residual = updated;
+    pending = false;
+  }
+  // For a pass that adds in place: brings the residual to where x goes.
+  void BringOver() {
+    if (pending && updated != nullptr) {
+      std::copy_n(residual, n, updated);
+      residual = updated;
+    }
+    updated = nullptr;
+  }
 
   // x, once nothing is pending.
   const float* x() const { return residual == nullptr ? gradient : residual; }
@@ -73,7 +101,7 @@ struct Candidates {
   std::size_t count = 0;
   bool stored = false;
   std::uint32_t largest = 0;                 // key of the largest
-  std::uint32_t cleared = kNoKey;            // those with key >= cleared are 0 in the residual
+  std::uint32_t cleared = kNoKey;            // stored with key >= cleared: 0 in the residual
   const std::uint32_t* histogram = nullptr;  // [kBins + 1]
   std::uint32_t* indices = nullptr;
   float* values = nullptr;

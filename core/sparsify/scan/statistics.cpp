@@ -8,11 +8,16 @@
 #include "core/sparsify/scan/largest.hpp"
 
 namespace sparfuse {
+namespace {
+
+std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
+
+}  // namespace
 
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total) {
   BlockSums sums = {};
-  if (total.moments) {
-    kernels.measure(x, n, &sums);
+  if (total.moments != 0) {
+    kernels.measure(x, n, total.moments, &sums);
   } else {
     sums.max_key = kernels.add(x, nullptr, n);
   }
@@ -111,7 +116,7 @@ std::size_t CountCandidates(const SelectContext& context, const Candidates& cand
 }
 
 void SendCandidates(const SelectContext& context, const SelectInput& input,
-                    const Candidates& candidates, std::uint32_t key, Slot& slot) {
+                    const Candidates& candidates, std::uint32_t key, Slot& slot, std::size_t most) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
   const auto starts =
       WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, candidates.chunks.size());
@@ -125,13 +130,26 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
   context.pool->ParallelFor(candidates.chunks.size(), [&](std::size_t c, int) {
     std::size_t at = starts[c];
     for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
-      const CandidateSegment& run = candidates.chunks[c].segments[r];
+      CandidateSegment run = candidates.chunks[c].segments[r];
+      const std::size_t left = at < most ? most - at : 0;
+      if (run.above > left) {  // the last that is sent is among these
+        const float* const values = candidates.values + run.offset;
+        const std::uint32_t count = run.count;
+        run.count = 0;
+        for (std::size_t sent = 0; sent < left; ++run.count) {
+          sent += static_cast<std::size_t>(KeyOf(values[run.count]) >= key);
+        }
+        run.above = static_cast<std::uint32_t>(left);
+        CandidateSegment rest = run;
+        rest.count = count;
+        Settle(input, candidates, rest, kNoKey, run.count);
+      }
       at += kernels.emit(candidates.indices + run.offset, candidates.values + run.offset, run.count,
-                         key, slot.indices.data + at, slot.values.data + at);
+                         key, run.above, slot.indices.data + at, slot.values.data + at);
       Settle(input, candidates, run, key);
     }
   });
-  slot.count = total;
+  slot.count = std::min(total, most);
 }
 
 std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,

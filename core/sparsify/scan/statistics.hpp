@@ -31,7 +31,7 @@ struct Statistics {
   std::size_t tail_count = 0;
   Tail tails[kMaxTails];
   bool tail_squares = false;
-  bool moments = true;  // else the sums over all elements stay zero
+  unsigned moments = kWantSum | kWantAbs | kWantSquares;  // of them; other sums are any number
   bool logs = false;
 
   // Of all elements of x.
@@ -102,9 +102,11 @@ void CountReaching(const SelectContext& context, const SelectInput& input,
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
                             std::uint32_t key);
 
-// Sends the candidates that CountCandidates counted last, with the same key. They fit the slot.
+// Sends the candidates that CountCandidates counted last, with the same key: the first `most` of
+// them in index order. They fit the slot.
 void SendCandidates(const SelectContext& context, const SelectInput& input,
-                    const Candidates& candidates, std::uint32_t key, Slot& slot);
+                    const Candidates& candidates, std::uint32_t key, Slot& slot,
+                    std::size_t most = ~std::size_t{0});
 
 // Sends all of x with key >= `key`. If that is nothing, the k largest are sent and `fallbacks`
 // raised; if it is more than the slot holds, the k largest are sent and `overflows` raised. Returns

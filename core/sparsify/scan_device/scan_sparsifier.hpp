@@ -50,6 +50,7 @@ class WarmSparsifier : public DeviceScanSparsifier {
  public:
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const final;
   std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override;
+  bool SelectsApart() const noexcept final { return true; }
 
  protected:
   void SelectPartOnDevice(const DeviceContext& context, const DeviceInput& input,

@@ -189,6 +189,7 @@ class Sidco final : public DeviceScanSparsifier {
  private:
   Statistics Wanted() const {
     Statistics wanted;
+    wanted.moments = kWantAbs | (options_.fit == Fit::kExponential ? 0u : kWantSquares);
     wanted.logs = options_.fit == Fit::kGamma;
     wanted.tail_squares = options_.fit != Fit::kExponential;
     return wanted;
@@ -204,7 +205,7 @@ class Sidco final : public DeviceScanSparsifier {
         statistics = Measure(context, input, info, statistics);
         thresholds[0] = FirstThreshold(options_.fit, statistics, plan.first);
       } else {
-        statistics.moments = false;
+        statistics.moments = 0;
         statistics.logs = false;
         statistics.tail_count = 1;
         statistics.tails[0].key = KeyAbove(thresholds[stage - 1]);

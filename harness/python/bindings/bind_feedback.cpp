@@ -188,11 +188,19 @@ class ErrorFeedback : public MadeByInit {
                      std::optional<std::uint64_t> step) {
     const std::size_t n = gradient.values().size();
     const std::shared_ptr<ThreadPool> pool = ModulePool();
-    // Before anything is added to: what was left out outlives a step that loss scaling skips.
     const std::uint64_t at =
         std::visit([&](const auto& made) { return made.StepOf(name, step); }, compressor_);
-    RequireFinite(*pool, gradient.values(), {TensorId(name), name, gradient.shape, at});
+    // What was left out outlives a step that loss scaling skips. Of a large tensor the sums go
+    // elsewhere, so that the selection's one pass may find what is not finite; else it is looked
+    // for before anything is added.
+    const auto require_finite = [&] {
+      RequireFinite(*pool, gradient.values(), {TensorId(name), name, gradient.shape, at});
+    };
     auto it = tensors_.find(name);
+    const auto* const selector = std::get_if<Selector>(&compressor_);
+    const bool apart = n >= kApartElements && it != tensors_.end() && !with_momentum_ && !clip_ &&
+                       selector != nullptr && selector->SelectsApart();
+    if (!apart) require_finite();
     if (it == tensors_.end()) {
       it = tensors_.emplace(name, Tensor{gradient.shape, Buffer<float>(n), {}}).first;
       if (with_momentum_) it->second.momentum.emplace(n, options_);
@@ -215,14 +223,22 @@ class ErrorFeedback : public MadeByInit {
       if (auto* const encoder = std::get_if<Encoder>(&compressor_)) {
         return encoder->Compress(name, gradient.shape, source, residual, step);
       }
+      std::span<float> updated;
+      if (apart) updated = updated_.try_emplace(n, n).first->second.host();
       SelectedArrays selected =
-          std::get<Selector>(compressor_).Compress(name, gradient.shape, source, residual, step);
-      RoundToCoding(coding_, selected.indices.span(), selected.values.span(), residual);
+          std::get<Selector>(compressor_)
+              .Compress(name, gradient.shape, source, residual, step, updated);
+      if (apart) std::swap(tensor.residual, updated_.at(n));
+      RoundToCoding(coding_, selected.indices.span(), selected.values.span(),
+                    tensor.residual.host());
       if (tensor.momentum) tensor.momentum->Sent("", range, selected.indices.span());
       return selected;
     } catch (const Error& error) {
-      // A residual that has overflowed is lost; without it the next step can go on.
-      if (error.kind() == FailureKind::kNumeric) tensors_.erase(it);
+      if (error.kind() == FailureKind::kNumeric) {
+        if (apart) require_finite();
+        // A residual that has overflowed is lost; without it the next step can go on.
+        tensors_.erase(it);
+      }
       throw;
     }
   }
@@ -247,6 +263,9 @@ class ErrorFeedback : public MadeByInit {
   PayloadCoding coding_;  // of the values that a selection sends
   std::map<std::string, Tensor> tensors_;
   Buffer<float> clipped_;
+
+  static constexpr std::size_t kApartElements = std::size_t{1} << 20;
+  std::map<std::size_t, Buffer<float>> updated_;  // by size: where the next residual goes
 };
 
 void BindErrorFeedback(py::module_& module) {
@@ -271,7 +290,8 @@ A Quantizer takes clip alone of these, and feedback="residual".
 
 Nothing is lost, also where a step is refused for a NaN: at every index either the value is sent or
 the residual has it, bit for bit; with values="f16" and with a Quantizer, sent and residual together
-have it, up to rounding. r and u start at zero; the addition of r is fused with the selection.
+have it, up to rounding. r and u start at zero; the addition of r is fused with the selection. For
+that, of tensors of a million elements or more there is one array more for each size that occurs.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5))

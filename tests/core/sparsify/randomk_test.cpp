@@ -57,6 +57,29 @@ void ExpectUniform(double density) {
 TEST(RandomK, EveryElementIsEquallyLikely) { ExpectUniform(0.1); }
 TEST(RandomK, EveryElementIsEquallyLikelyWhereMostAreSent) { ExpectUniform(0.8); }
 
+TEST(RandomK, LooksForWhatIsNotFiniteInWhatItSends) {
+  for (const bool unsent : {false, true}) {
+    Options options;
+    if (unsent) options["check_unsent"] = true;
+    const auto sparsifier = MakeSparsifier("randomk", options, 1);
+    Selection plain(*sparsifier, 10'000, 0.01, 1, false);
+    auto gradient = MakeData("gaussian", 10'000, 1);
+    const auto indices = plain.Run(gradient, 3).indices;
+    gradient[indices[50] + 1] = kNan;  // seldom sent too: not with this seed
+    ASSERT_NE(indices[51], indices[50] + 1);
+    if (unsent) {
+      ExpectError(FailureKind::kNumeric, {"step 3"}, [&] { plain.Run(gradient, 3); });
+    } else {
+      EXPECT_EQ(plain.Run(gradient, 3).indices, indices);
+    }
+    Selection feedback(*sparsifier, 10'000, 0.01, 1, true);
+    ExpectError(FailureKind::kNumeric, {"step 3"}, [&] { feedback.Run(gradient, 3); });
+    gradient[indices[50]] = kInfinity;
+    ExpectError(FailureKind::kNumeric, {"step 3", std::to_string(indices[50])},
+                [&] { plain.Run(gradient, 3); });
+  }
+}
+
 TEST(RandomK, SmallTensorsMeetAllTheirSets) {
   std::set<std::vector<std::uint32_t>> seen;
   for (std::uint64_t step = 0; step < 300; ++step) seen.insert(Indices(1, 2, step, 5, 0.4));

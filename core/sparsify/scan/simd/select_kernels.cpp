@@ -10,11 +10,11 @@ namespace {
 #include "core/sparsify/scan/simd/select_kernels_scalar.inc"
 #include "core/sparsify/scan/simd/select_kernels_statistics.inc"
 
-std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                 std::uint16_t* offsets) {
+std::size_t Scan(const float* gradient, const float* residual, float* sum, std::size_t n,
+                 std::uint32_t lo, std::uint16_t* offsets) {
   if (residual != nullptr) {
-    for (std::size_t i = 0; i < n; ++i) residual[i] += gradient[i];
-    gradient = residual;
+    for (std::size_t i = 0; i < n; ++i) sum[i] = gradient[i] + residual[i];
+    gradient = sum;
   }
   std::size_t count = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -24,14 +24,24 @@ std::size_t Scan(const float* gradient, float* residual, std::size_t n, std::uin
   return count;
 }
 
+std::size_t ScanApart(const float* gradient, const float* residual, std::size_t n, std::uint32_t lo,
+                      std::uint32_t zero_from, std::uint16_t* offsets, float* to) {
+  const std::size_t count = Scan(gradient, residual, to, n, lo, offsets);
+  const std::int32_t below = SignedBelow(zero_from);
+  for (std::size_t i = 0; i < n; ++i) {
+    to[i] = static_cast<std::int32_t>(Key(to[i])) > below ? 0.0f : to[i];
+  }
+  return count;
+}
+
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
+  const std::int32_t below = SignedBelow(lo);
   std::size_t count = 0;
   while (n > 0) {  // 32-bit sums vectorise twice as wide as 64-bit ones
     const std::size_t part = n < (1u << 30) ? n : (1u << 30);
     std::int32_t sum = 0;
     for (std::size_t i = 0; i < part; ++i) {
-      sum += static_cast<std::int32_t>(static_cast<std::int32_t>(keys[i]) >=
-                                       static_cast<std::int32_t>(lo));
+      sum += static_cast<std::int32_t>(static_cast<std::int32_t>(keys[i]) > below);
     }
     count += static_cast<std::size_t>(sum);
     keys += part;
@@ -43,9 +53,9 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 }  // namespace
 
 const SelectKernels kSelectKernelsPortable = {
-    Scan,         Gather,      Clear, Put,     Add,         MakeKeys,
-    CountAtLeast, KeysInRange, Emit,  Measure, MeasureTail, MultiplyMantissas,
-    CountReaching};
+    Scan,    ScanApart,   Positions,         Gather,       GatherSums,  Clear,
+    Put,     Add,         MakeKeys,          CountAtLeast, KeysInRange, Emit,
+    Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 #if defined(__x86_64__)
 const bool kPrefetchPays = !__builtin_cpu_is("amd");

@@ -19,7 +19,8 @@ inline constexpr std::size_t kOffsetRoom = kBlock + 64;     // of Scan's output
 inline constexpr std::size_t kSumLanes = 16;
 inline constexpr std::size_t kCountedKeys = 8;
 
-// Sums over a block, the same on every instruction set.
+// Sums over a block, the same on every instruction set. What is not wanted is any number.
+enum Wanted : unsigned { kWantSum = 1, kWantAbs = 2, kWantSquares = 4 };
 struct BlockSums {
   double sum;
   double sum_abs;
@@ -33,18 +34,34 @@ struct TailSums {
   double sum_squares;
 };
 
+// Bounds are any number of 32 bits: one of 2^31 or more is above every key.
 struct SelectKernels {
   // Finds the elements of a block with key >= lo. n <= kBlock. Adds the residual first, where there
-  // is one: residual[i] = gradient[i] + residual[i], and that sum is what is compared.
+  // is one: sum[i] = gradient[i] + residual[i], which is what is compared. `sum` may be `residual`.
   // offsets: [kOffsetRoom], the positions found, increasing; what follows them is overwritten.
   // Returns how many were found.
-  std::size_t (*scan)(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                      std::uint16_t* offsets);
+  std::size_t (*scan)(const float* gradient, const float* residual, float* sum, std::size_t n,
+                      std::uint32_t lo, std::uint16_t* offsets);
+
+  // The same with a residual, whose sums go to `to`, the begin of a line, past the caches where
+  // there are such stores; but a zero for those with key >= zero_from.
+  std::size_t (*scan_apart)(const float* gradient, const float* residual, std::size_t n,
+                            std::uint32_t lo, std::uint32_t zero_from, std::uint16_t* offsets,
+                            float* to);
+
+  // The positions of the bits that are set in words of 64, at most kBlock bits in all; otherwise as
+  // scan.
+  std::size_t (*positions)(const std::uint64_t* words, std::size_t count, std::uint16_t* offsets);
 
   // What a scan found of a block x whose element 0 has index `base`: indices[j] = base + offsets[j]
   // and values[j] = x[offsets[j]]. Returns the largest key of the values.
   std::uint32_t (*gather)(const float* x, const std::uint16_t* offsets, std::size_t count,
                           std::uint32_t base, std::uint32_t* indices, float* values);
+
+  // The same of x = gradient + residual.
+  std::uint32_t (*gather_sums)(const float* gradient, const float* residual,
+                               const std::uint16_t* offsets, std::size_t count, std::uint32_t base,
+                               std::uint32_t* indices, float* values);
 
   // Zeroes x[offsets[j]], which values[j] was copied from, where its key is >= `from`.
   void (*clear)(const std::uint16_t* offsets, const float* values, std::size_t count,
@@ -67,12 +84,14 @@ struct SelectKernels {
   std::size_t (*keys_in_range)(const float* values, std::size_t n, std::uint32_t lo,
                                std::uint32_t last, std::uint32_t* keys, std::size_t* above);
 
-  // Copies the pairs with key >= lo, in order, and writes nothing past the last of them.
+  // Copies the pairs with key >= lo, in order, the first `most` of them, and returns how many. The
+  // outputs have room for `most`; what lies behind the pairs there may be overwritten.
   std::size_t (*emit)(const std::uint32_t* indices, const float* values, std::size_t n,
-                      std::uint32_t lo, std::uint32_t* out_indices, float* out_values);
+                      std::uint32_t lo, std::size_t most, std::uint32_t* out_indices,
+                      float* out_values);
 
-  // Of a block: n <= kBlock.
-  void (*measure)(const float* x, std::size_t n, BlockSums* sums);
+  // Of a block: n <= kBlock. wanted: of Wanted, any of them together; the largest key in any case.
+  void (*measure)(const float* x, std::size_t n, unsigned wanted, BlockSums* sums);
 
   // Adds to *sums what a block's elements with key >= `key` hold; their squares only with
   // `squares`. max_key: the block's largest.

@@ -24,30 +24,36 @@ inline void Prefetch(const float* x) {
   if (kPrefetch) _mm_prefetch(reinterpret_cast<const char*>(x + kPrefetchFloats), _MM_HINT_T0);
 }
 
-template <bool kResidual, bool kPrefetch>
-inline __m512i Load16(const float* gradient, float* residual, std::size_t i) {
+template <Sums kSums, bool kPrefetch>
+inline __m512i Load16(const float* gradient, const float* residual, float* sum, std::size_t i,
+                      __m512i zero_from) {
   Prefetch<kPrefetch>(gradient + i);
   __m512 x = _mm512_loadu_ps(gradient + i);
-  if (kResidual) {
+  if (kSums != Sums::kNone) {
     Prefetch<kPrefetch>(residual + i);
     x = _mm512_add_ps(x, _mm512_loadu_ps(residual + i));
-    _mm512_storeu_ps(residual + i, x);
   }
-  return Keys16(x);
+  const __m512i keys = Keys16(x);
+  if (kSums == Sums::kKept) _mm512_storeu_ps(sum + i, x);
+  if (kSums == Sums::kApart) {
+    _mm512_stream_ps(sum + i, _mm512_maskz_mov_ps(_mm512_cmplt_epu32_mask(keys, zero_from), x));
+  }
+  return keys;
 }
 
-template <bool kResidual, bool kPrefetch>
-std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                     std::uint16_t* offsets) {
+template <Sums kSums, bool kPrefetch>
+std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, std::size_t n,
+                     std::uint32_t lo, std::uint32_t zero_from, std::uint16_t* offsets) {
   const __m512i bound = _mm512_set1_epi32(static_cast<int>(lo));
+  const __m512i zero = _mm512_set1_epi32(static_cast<int>(zero_from));
   const __m512i positions = _mm512_load_si512(kPositions.at);
   std::size_t count = 0;
   std::size_t i = 0;
   for (; i + 64 <= n; i += 64) {
-    const __m512i a = Load16<kResidual, kPrefetch>(gradient, residual, i);
-    const __m512i b = Load16<kResidual, kPrefetch>(gradient, residual, i + 16);
-    const __m512i c = Load16<kResidual, kPrefetch>(gradient, residual, i + 32);
-    const __m512i d = Load16<kResidual, kPrefetch>(gradient, residual, i + 48);
+    const __m512i a = Load16<kSums, kPrefetch>(gradient, residual, sum, i, zero);
+    const __m512i b = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 16, zero);
+    const __m512i c = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 32, zero);
+    const __m512i d = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 48, zero);
     if (count * 512 < i) {  // so few so far that most words have none: the branch is worth it
       const __m512i largest = _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d));
       if (_mm512_cmpge_epu32_mask(largest, bound) == 0) continue;
@@ -57,7 +63,7 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
              _mm512_cmpge_epu32_mask(c, bound), _mm512_cmpge_epu32_mask(d, bound));
     count += PackPositions(mask, positions, i, offsets + count);
   }
-  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
+  return ScanRest<kSums>(gradient, residual, sum, i, n, lo, zero_from, offsets, count);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
@@ -99,10 +105,11 @@ std::size_t KeysInRange(const float* values, std::size_t n, std::uint32_t lo, st
 }
 
 std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
-                 std::uint32_t* out_indices, float* out_values) {
+                 std::size_t most, std::uint32_t* out_indices, float* out_values) {
   const __m512i low = _mm512_set1_epi32(static_cast<int>(lo));
   std::size_t count = 0;
-  for (std::size_t i = 0; i < n; i += 16) {
+  std::size_t i = 0;
+  for (; i < n && count + 16 <= most; i += 16) {
     const __mmask16 lanes = n - i < 16 ? FirstLanes(n - i) : static_cast<__mmask16>(0xffff);
     const __m512 x = _mm512_maskz_loadu_ps(lanes, values + i);
     const __mmask16 kept = _mm512_mask_cmpge_epu32_mask(lanes, Keys16(x), low);
@@ -114,7 +121,7 @@ std::size_t Emit(const std::uint32_t* indices, const float* values, std::size_t 
     _mm512_mask_storeu_ps(out_values + count, front, _mm512_maskz_compress_ps(kept, x));
     count += found;
   }
-  return count;
+  return EmitRest(indices, values, i, n, lo, count, most, out_indices, out_values);
 }
 
 void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::uint32_t lo,
@@ -135,10 +142,10 @@ void Put(const std::uint32_t* indices, const float* values, std::size_t n, std::
 
 }  // namespace
 
-const SelectKernels kSelectKernelsAvx512 = {Scan,         Gather,   Clear,        Put,
-                                            Add,          MakeKeys, CountAtLeast, KeysInRange,
-                                            Emit,         Measure,  MeasureTail,  MultiplyMantissas,
-                                            CountReaching};
+const SelectKernels kSelectKernelsAvx512 = {
+    Scan,    ScanApart,   Positions,         Gather,       GatherSums,  Clear,
+    Put,     Add,         MakeKeys,          CountAtLeast, KeysInRange, Emit,
+    Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

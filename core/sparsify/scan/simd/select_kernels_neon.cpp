@@ -13,10 +13,11 @@ namespace {
 #include "core/sparsify/scan/simd/select_kernels_scan.inc"
 #include "core/sparsify/scan/simd/select_kernels_statistics.inc"
 
-template <bool kResidual, bool kPrefetch>
-std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std::uint32_t lo,
-                     std::uint16_t* offsets) {
+template <Sums kSums, bool kPrefetch>
+std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, std::size_t n,
+                     std::uint32_t lo, std::uint32_t zero_from, std::uint16_t* offsets) {
   const uint32x4_t bound = vdupq_n_u32(lo);
+  const uint32x4_t zero = vdupq_n_u32(zero_from);
   const uint32x4_t abs = vdupq_n_u32(kAbsMask);
   std::size_t count = 0;
   std::size_t i = 0;
@@ -26,20 +27,23 @@ std::size_t ScanImpl(const float* gradient, float* residual, std::size_t n, std:
       const std::size_t at = i + 4 * v;
       if (kPrefetch && v % 4 == 0) {
         __builtin_prefetch(gradient + at + kPrefetchFloats);
-        if (kResidual) __builtin_prefetch(residual + at + kPrefetchFloats, 1);
+        if (kSums != Sums::kNone) __builtin_prefetch(residual + at + kPrefetchFloats);
       }
       float32x4_t x = vld1q_f32(gradient + at);
-      if (kResidual) {
-        x = vaddq_f32(x, vld1q_f32(residual + at));
-        vst1q_f32(residual + at, x);
+      if (kSums != Sums::kNone) x = vaddq_f32(x, vld1q_f32(residual + at));
+      const uint32x4_t bits = vreinterpretq_u32_f32(x);
+      const uint32x4_t keys = vandq_u32(bits, abs);
+      if (kSums == Sums::kKept) vst1q_f32(sum + at, x);
+      if (kSums == Sums::kApart) {
+        vst1q_f32(sum + at, vreinterpretq_f32_u32(vbicq_u32(bits, vcgeq_u32(keys, zero))));
       }
-      kept[v] = vcgeq_u32(vandq_u32(vreinterpretq_u32_f32(x), abs), bound);
+      kept[v] = vcgeq_u32(keys, bound);
     }
     const std::uint64_t mask = MaskOf(kept);
     Flatten(mask, static_cast<std::uint32_t>(i), offsets + count);
     count += static_cast<std::size_t>(__builtin_popcountll(mask));
   }
-  return ScanRest<kResidual>(gradient, residual, i, n, lo, offsets, count);
+  return ScanRest<kSums>(gradient, residual, sum, i, n, lo, zero_from, offsets, count);
 }
 
 std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t lo) {
@@ -65,10 +69,10 @@ std::size_t CountAtLeast(const std::uint32_t* keys, std::size_t n, std::uint32_t
 
 }  // namespace
 
-const SelectKernels kSelectKernelsNeon = {Scan,         Gather,   Clear,        Put,
-                                          Add,          MakeKeys, CountAtLeast, KeysInRange,
-                                          Emit,         Measure,  MeasureTail,  MultiplyMantissas,
-                                          CountReaching};
+const SelectKernels kSelectKernelsNeon = {
+    Scan,    ScanApart,   Positions,         Gather,       GatherSums,  Clear,
+    Put,     Add,         MakeKeys,          CountAtLeast, KeysInRange, Emit,
+    Measure, MeasureTail, MultiplyMantissas, CountReaching};
 
 }  // namespace sparfuse
 #endif

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -76,14 +77,38 @@ std::vector<float> Data(std::size_t n, int kind, std::mt19937& random) {
 }
 constexpr int kKinds = 7;
 
+constexpr std::uint32_t kNoBound = 0xffffffffu;  // above every key
+
 void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradient,
                   const std::vector<float>& carried, std::uint32_t lo, Digest& digest) {
   const std::size_t n = gradient.size();
   for (const bool feedback : {false, true}) {
     std::vector<float> residual = carried;
     std::vector<std::uint16_t> offsets(kOffsetRoom);
-    const std::size_t count =
-        kernels.scan(gradient.data(), feedback ? residual.data() : nullptr, n, lo, offsets.data());
+    std::vector<std::uint16_t> offsets_of_none(kOffsetRoom);
+    float* const sum = feedback ? residual.data() : nullptr;
+    const std::size_t count = kernels.scan(gradient.data(), sum, sum, n, lo, offsets.data());
+    if (feedback) {
+      std::vector<float> apart(n);
+      kernels.scan(gradient.data(), carried.data(), apart.data(), n, lo, offsets.data());
+      digest.Add(apart.data(), n);
+      for (const std::uint32_t zero_from : {lo, lo + 50, kNoBound}) {
+        struct alignas(64) Block {
+          float at[kBlock];
+        };
+        const auto to = std::make_unique<Block>();
+        const std::size_t found = kernels.scan_apart(gradient.data(), carried.data(), n, lo,
+                                                     zero_from, offsets.data(), to->at);
+        digest.Add(offsets.data(), found);
+        digest.Add(to->at, n);
+        std::vector<std::uint32_t> found_indices(found);
+        std::vector<float> sums(found);
+        digest.Add(kernels.gather_sums(gradient.data(), carried.data(), offsets.data(), found, 5,
+                                       found_indices.data(), sums.data()));
+        digest.Add(found_indices.data(), found);
+        digest.Add(sums.data(), found);
+      }
+    }
     digest.Add(offsets.data(), count);
     digest.Add(residual.data(), n);
     std::vector<float> x = feedback ? residual : gradient;
@@ -92,19 +117,28 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
     digest.Add(kernels.gather(x.data(), offsets.data(), count, 5, indices.data(), values.data()));
     digest.Add(indices.data(), count);
     digest.Add(values.data(), count);
-    const std::size_t emitted = kernels.emit(indices.data(), values.data(), count, lo + 100,
-                                             out_indices.data(), out_values.data());
-    digest.Add(out_indices.data(), emitted);
-    digest.Add(out_values.data(), emitted);
+    for (const std::size_t most : {count, count / 2}) {
+      const std::size_t emitted = kernels.emit(indices.data(), values.data(), count, lo + 100, most,
+                                               out_indices.data(), out_values.data());
+      digest.Add(out_indices.data(), emitted);
+      digest.Add(out_values.data(), emitted);
+    }
     std::vector<std::uint32_t> inside(count);
     std::size_t above = 0;
     digest.Add(inside.data(),
                kernels.keys_in_range(values.data(), count, lo, lo + 5000, inside.data(), &above));
     digest.Add(above);
+    digest.Add(inside.data(),
+               kernels.keys_in_range(values.data(), count, lo, kNoBound, inside.data(), &above));
+    digest.Add(kernels.emit(indices.data(), values.data(), count, kNoBound, count,
+                            out_indices.data(), out_values.data()));
+    digest.Add(kernels.scan(x.data(), nullptr, nullptr, n, kNoBound, offsets_of_none.data()));
     kernels.clear(offsets.data(), values.data(), count, lo + 50, x.data());
     digest.Add(x.data(), n);
     std::vector<float> wide(n + 5);
     kernels.put(indices.data(), values.data(), count, lo, lo + 9999, false, wide.data());
+    digest.Add(wide.data(), wide.size());
+    kernels.put(indices.data(), values.data(), count, lo + 50, kNoBound, false, wide.data());
     digest.Add(wide.data(), wide.size());
   }
   std::vector<float> residual = carried;
@@ -113,12 +147,15 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
   std::vector<std::uint32_t> keys(n);
   digest.Add(kernels.make_keys(gradient.data(), n, keys.data()));
   digest.Add(kernels.count_at_least(keys.data(), n, lo));
+  digest.Add(kernels.count_at_least(keys.data(), n, kNoBound));
   BlockSums sums{};
-  kernels.measure(gradient.data(), n, &sums);
-  digest.Add(sums.sum);
-  digest.Add(sums.sum_abs);
-  digest.Add(sums.sum_squares);
-  digest.Add(sums.max_key);
+  for (unsigned wanted = 1; wanted < 8; ++wanted) {
+    kernels.measure(gradient.data(), n, wanted, &sums);
+    if ((wanted & kWantSum) != 0) digest.Add(sums.sum);
+    if ((wanted & kWantAbs) != 0) digest.Add(sums.sum_abs);
+    if ((wanted & kWantSquares) != 0) digest.Add(sums.sum_squares);
+    digest.Add(sums.max_key);
+  }
   TailSums tail{};
   kernels.measure_tail(gradient.data(), n, lo, sums.max_key, true, &tail);
   digest.Add(tail.count);
@@ -132,6 +169,7 @@ void AddSelection(const SelectKernels& kernels, const std::vector<float>& gradie
   std::uint32_t bounds[kCountedKeys];
   std::size_t counts[kCountedKeys] = {};
   for (std::size_t j = 0; j < kCountedKeys; ++j) bounds[j] = static_cast<std::uint32_t>(j) * lo / 5;
+  bounds[kCountedKeys - 1] = kNoBound;
   kernels.count_reaching(gradient.data(), n, bounds, counts);
   digest.Add(counts, kCountedKeys);
 }

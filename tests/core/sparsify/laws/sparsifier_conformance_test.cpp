@@ -149,6 +149,7 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
       for (const float bad : {kNan, kInfinity, -kInfinity}) {
         for (const double density : {0.01, 1.0}) {
           for (const bool feedback : {false, true}) {
+            if (!feedback && density < 1 && !descriptor().refuses_unsent) continue;
             auto gradient = MakeData("gaussian", n, 1);
             gradient[n * 2 / 3] = bad;
             Selection selection(*sparsifier, n, density, 2, feedback);

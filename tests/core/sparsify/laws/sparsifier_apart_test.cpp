@@ -1,0 +1,190 @@
+// Tests selections under error feedback whose data change from step to step, so that what is
+// remembered and guessed is wrong as often as right; in place, and with the next residual in other
+// memory: nothing is lost, and neither way, the number of threads nor the instruction set is seen.
+#include <gtest/gtest.h>
+
+#include "tests/support/errors.hpp"
+#include "tests/support/sparsifier_oracle.hpp"
+
+namespace sparfuse::testing {
+namespace {
+
+// Above this many elements the next residual is written past the caches.
+constexpr std::size_t kStreamed = (std::size_t{1} << 22) + 777;
+
+std::vector<float> Fresh(const std::string& data, std::size_t n, std::uint32_t seed, float scale) {
+  std::vector<float> x = MakeData(data, n, seed);
+  for (float& each : x) each *= scale;
+  return x;
+}
+
+// Each kind for two steps in a row, warm and then not, with a scale that jumps. The outlier is
+// never larger than it is: what is not sent adds up.
+struct Step {
+  std::string data;
+  float scale;
+};
+
+std::vector<Step> Steps(std::size_t count) {
+  static const float kScales[] = {1, 1, 1e-6f, 1e6f, 1, 1e-30f};
+  std::vector<std::string> kinds = AdversarialNames();
+  for (const char* data : {"gaussian", "denormal", "sparse", "equal", "clustered", "layers"})
+    kinds.emplace_back(data);
+  std::vector<Step> steps;
+  for (std::size_t s = 0; s < count; ++s) {
+    const std::string& data = kinds[s / 2 % kinds.size()];
+    const float scale = kScales[s / 3 % std::size(kScales)];
+    steps.push_back({data, data != "outlier" ? scale : s % 2 == 0 ? 1 : 1e-6f});
+  }
+  return steps;
+}
+
+// Bit for bit: what is sent and what is left are the sum, and what is sent is left nowhere.
+void ExpectNothingLost(const std::vector<float>& x, const Selected& selected,
+                       const std::vector<float>& residual) {
+  std::vector<float> expected = x;
+  for (std::size_t j = 0; j < selected.indices.size(); ++j) {
+    const std::uint32_t i = selected.indices[j];
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(selected.values[j]), std::bit_cast<std::uint32_t>(x[i]))
+        << "element " << i;
+    expected[i] = 0.0f;
+  }
+  ASSERT_EQ(Bits(residual), Bits(expected));
+}
+
+std::vector<float> Sum(const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<float> sum(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) sum[i] = a[i] + b[i];
+  return sum;
+}
+
+void ExpectEqualWays(const Sparsifier& sparsifier, std::size_t n, double density,
+                     std::size_t steps) {
+  Selection in_place(sparsifier, n, density, 1, true);
+  Selection of_threads(sparsifier, n, density, 3, true);
+  std::vector<std::unique_ptr<Selection>> apart;
+  if (sparsifier.SelectsApart()) {
+    for (const int threads : {1, 2}) {
+      apart.push_back(std::make_unique<Selection>(sparsifier, n, density, threads, true));
+      apart.back()->SelectApart();
+    }
+  }
+  std::uint64_t s = 0;
+  for (const Step& step : Steps(steps)) {
+    const auto gradient = Fresh(step.data, n, static_cast<std::uint32_t>(s % 5), step.scale);
+    SCOPED_TRACE("step " + std::to_string(s) + ": " + step.data);
+    const std::vector<float> x = Sum(gradient, in_place.residual());
+    const Selected selected = in_place.Run(gradient, s);
+    ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, in_place.residual()));
+    ASSERT_TRUE(in_place.GuardsIntact());
+    const auto expect_same = [&](Selection& other) {
+      const Selected same = other.Run(gradient, s);
+      ASSERT_EQ(same.indices, selected.indices);
+      ASSERT_EQ(Bits(same.values), Bits(selected.values));
+      ASSERT_EQ(Bits(other.residual()), Bits(in_place.residual()));
+      ASSERT_TRUE(other.GuardsIntact());
+    };
+    ASSERT_NO_FATAL_FAILURE(expect_same(of_threads));
+    for (const auto& each : apart) ASSERT_NO_FATAL_FAILURE(expect_same(*each));
+    ++s;
+  }
+}
+
+// Refused, whatever was guessed: the first element that is not finite is named, and where the next
+// residual is in other memory this one is as it was.
+void ExpectRefused(const Sparsifier& sparsifier, std::size_t n, double density) {
+  for (const bool is_apart : {false, true}) {
+    if (is_apart && !sparsifier.SelectsApart()) continue;
+    for (const std::size_t at : {std::size_t{0}, n / 2, n - 1}) {
+      Selection selection(sparsifier, n, density, 2, true);
+      if (is_apart) selection.SelectApart();
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        selection.Run(MakeData("gaussian", n, static_cast<std::uint32_t>(step)), step);
+      }
+      const std::vector<float> before = selection.residual();
+      auto gradient = MakeData("gaussian", n, 3);
+      gradient[at] = kNan;
+      gradient[n - 1] = -std::numeric_limits<float>::infinity();
+      ExpectError(FailureKind::kNumeric,
+                  {"conv1.weight", "element " + std::to_string(at) + " of " + std::to_string(n)},
+                  [&] { selection.Run(gradient, 3); });
+      if (!is_apart) continue;
+      ASSERT_EQ(Bits(selection.residual()), Bits(before));
+      gradient = MakeData("gaussian", n, 3);
+      const std::vector<float> x = Sum(gradient, before);
+      const Selected selected = selection.Run(gradient, 3);
+      ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, selection.residual()));
+    }
+  }
+}
+
+class ChangingData : public ::testing::TestWithParam<std::tuple<std::string, Isa>> {};
+
+TEST_P(ChangingData, IsSelectedFromWithoutLoss) {
+  const auto& [name, isa] = GetParam();
+  const ScopedIsa scope(isa);
+  const auto sparsifier = MakeSparsifier(name);
+  ExpectEqualWays(*sparsifier, 37, 0.1, 50);
+  ExpectEqualWays(*sparsifier, 20'011, 0.02, 50);
+  if (!IsPublished(name)) ExpectEqualWays(*sparsifier, 300'007, 0.01, kSanitized ? 8 : 20);
+}
+
+TEST_P(ChangingData, IsRefusedWhereItIsNotFinite) {
+  const auto& [name, isa] = GetParam();
+  const ScopedIsa scope(isa);
+  const auto sparsifier = MakeSparsifier(name);
+  ExpectRefused(*sparsifier, 500, 0.1);
+  if (!IsPublished(name)) ExpectRefused(*sparsifier, 250'007, 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ChangingData,
+                         ::testing::Combine(::testing::ValuesIn(SparsifierNames()),
+                                            ::testing::ValuesIn(SupportedIsas())),
+                         [](const auto& info) {
+                           return CaseName(std::get<0>(info.param)) + "_" +
+                                  IsaSuffix(std::get<1>(info.param));
+                         });
+
+// Each instruction set has stores of its own past the caches.
+class PastTheCaches : public ::testing::TestWithParam<std::tuple<const char*, Isa>> {};
+
+TEST_P(PastTheCaches, NothingIsLost) {
+  const auto& [name, isa] = GetParam();
+  const ScopedIsa scope(isa);
+  const auto sparsifier = MakeSparsifier(name);
+  for (const std::size_t n : {kStreamed, kStreamed + 3}) {
+    Selection apart(*sparsifier, n, 0.01, 2, true);
+    apart.SelectApart();
+    std::uint64_t step = 0;
+    for (const char* data : {"gaussian", "one-ulp-apart", "both-zeros", "sparse"}) {
+      if (n != kStreamed && step == 2) break;
+      const auto gradient = MakeData(data, n, 1);
+      const std::vector<float> x = Sum(gradient, apart.residual());
+      const Selected selected = apart.Run(gradient, step++);
+      SCOPED_TRACE(data);
+      ASSERT_NO_FATAL_FAILURE(ExpectNothingLost(x, selected, apart.residual()));
+      if (std::string_view(name) == "topk") {
+        const Selected largest = LargestByDefinition(x, apart.Count());
+        ASSERT_EQ(selected.indices, largest.indices);
+      }
+    }
+    auto gradient = MakeData("gaussian", n, 1);
+    gradient[n - 3] = kNan;
+    const std::vector<float> before = apart.residual();
+    ExpectError(FailureKind::kNumeric, {"element " + std::to_string(n - 3) + " of"},
+                [&] { apart.Run(gradient, step); });
+    ASSERT_EQ(Bits(apart.residual()), Bits(before));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PastTheCaches,
+                         ::testing::Combine(::testing::Values("topk", "dgc", "redsync",
+                                                              "gaussiank"),
+                                            ::testing::ValuesIn(SupportedIsas())),
+                         [](const auto& info) {
+                           return CaseName(std::get<0>(info.param)) + "_" +
+                                  IsaSuffix(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace sparfuse::testing
