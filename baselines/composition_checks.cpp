@@ -15,10 +15,16 @@ namespace {
 // there is none of.
 void CheckCoding(const Composition& made) {
   const OptionValue& indices = made.sending.at("payload_indices");
-  if (made.coding.values == ValueCoding::kFitted && made.coding.indices == IndexCoding::kDelta) {
+  const bool chunks = made.coding.indices == IndexCoding::kU12;
+  if (made.coding.values == ValueCoding::kFitted &&
+      (made.coding.indices == IndexCoding::kDelta || chunks)) {
     SPARFUSE_THROW(kConfig, "payload_values = fitted, payload_indices = " + ToString(indices) +
-                                ": values are fitted in descending order, and gaps are between "
-                                "increasing indices; expected \"u32\" or \"bloom\"");
+                                ": values are fitted in descending order, and these indices are "
+                                "increasing; expected \"u32\" or \"bloom\"");
+  }
+  if (made.coding.values == ValueCoding::kCodes4 && !chunks) {
+    SPARFUSE_THROW(kConfig, "payload_values = codes4, payload_indices = " + ToString(indices) +
+                                ": codes are of selections by chunks; expected \"u12\"");
   }
   if (made.coding.indices == IndexCoding::kBloom) return;
   for (const OptionSpec& option : SendingOptions()) {

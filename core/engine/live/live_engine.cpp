@@ -36,10 +36,11 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                                     step_.flat.view(Stream{config_.device, nullptr})},
                                    loop_)) {
   if (config_.device.kind != DeviceKind::kHost && config_.coding.of_selections()) {
-    SPARFUSE_THROW(kUnsupported,
-                   "filters of indices and polynomials of values are made in host memory, and the "
-                   "gradients lie on a device; expected device \"cpu\", or payload_indices \"u32\" "
-                   "or \"delta\" and payload_values \"f32\" or \"f16\"");
+    SPARFUSE_THROW(
+        kUnsupported,
+        "filters and chunks of indices, and polynomials and codes of values, are made in host "
+        "memory, and the gradients lie on a device; expected device \"cpu\", or payload_indices "
+        "\"u32\" or \"delta\" and payload_values \"f32\" or \"f16\"");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.local_steps) {
     SPARFUSE_THROW(kUnsupported,
