@@ -328,6 +328,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   const StrategyDescriptor& strategy = *composition.strategy;
   live.strategy_loses = strategy.loses != nullptr && strategy.loses(composition.strategy_options);
   live.local_steps = composition.local_steps();
+  live.delays = strategy.delays;
   live.sparsifier = composition.MakeSparsifier(seed);
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;

@@ -209,6 +209,14 @@ OptionValue FallbackOf(std::string_view key) {
 
 // Throws unless windows are made of whole fragments, and what goes on beside training can.
 void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collective) {
+  SPARFUSE_REQUIRE(!made.strategy->delays || !collective.native,
+                   "strategy \"" + std::string(made.strategy->name) + "\" with the collective \"" +
+                       std::string(collective.name) +
+                       "\", which need not go on beside training: expected \"ring-allreduce\"");
+  SPARFUSE_REQUIRE(!made.strategy->delays || IntOption(made.sending, "replan_every") == 0,
+                   "replan_every = " + ToString(made.sending.at("replan_every")) +
+                       " with strategy \"" + std::string(made.strategy->name) +
+                       "\", which sends units of one plan in another one's step: expected 0");
   const std::optional<LocalSteps> steps = made.local_steps();
   if (!steps) return;
   const bool planned = made.planner->name == kFragmentsPlanner;

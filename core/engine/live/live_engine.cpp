@@ -47,6 +47,12 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                    "local steps keep anchors in host memory, and the parameters lie on a device; "
                    "expected device \"cpu\"");
   }
+  if (config_.device.kind != DeviceKind::kHost && config_.delays) {
+    SPARFUSE_THROW(
+        kUnsupported,
+        "delayed gradients go from step to step in host memory, and the gradients lie on "
+        "a device; expected device \"cpu\"");
+  }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
                    "feedback from outside works in host memory, and the gradients lie on a device; "
@@ -190,7 +196,7 @@ void LiveEngine::React(const Event& event) {
     }
     case EventKind::kFinish:
       BeginStepReaction();
-      Apply({.own = Range{0, layout().numel()}});
+      if (config_.local_steps || !average_comes()) Apply({.own = Range{0, layout().numel()}});
       {
         std::lock_guard lock(mutex_);
         complete_ = false;

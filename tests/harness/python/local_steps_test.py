@@ -104,6 +104,7 @@ class Histories(unittest.TestCase):
             density=0.5,
             decay=0.95,
             sparsifier_options={"chunk": 4},
+            payload_values=values,
             threads=1,
             verify=True,
         )
