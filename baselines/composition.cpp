@@ -6,6 +6,7 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/base/expression.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/fusion/dense_fallback.hpp"
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
@@ -21,17 +22,31 @@ Options OptionsOf(const char* kind, const Descriptor& part, const Options& given
   return ResolveOptions(std::string(kind) + " " + std::string(part.name), part.options, given);
 }
 
-PayloadCoding CodingOf(const Options& sending) {
+// Precondition: what selects, and its density, are known.
+PayloadCoding CodingOf(const Composition& made) {
+  const Options& sending = made.sending;
   const std::string& values = StringOption(sending, "payload_values");
   const std::string& indices = StringOption(sending, "payload_indices");
   const std::string& policy = StringOption(sending, "bloom_policy");
   PayloadCoding coding;
   coding.values = values == "f16"      ? ValueCoding::kF16
                   : values == "fitted" ? ValueCoding::kFitted
+                  : values == "codes4" ? ValueCoding::kCodes4
                                        : ValueCoding::kF32;
   coding.indices = indices == "delta"   ? IndexCoding::kDelta
                    : indices == "bloom" ? IndexCoding::kBloom
+                   : indices == "u12"   ? IndexCoding::kU12
                                         : IndexCoding::kU32;
+  if (coding.indices == IndexCoding::kU12) {
+    const std::unique_ptr<Sparsifier> sparsifier = made.MakeSparsifier(0);
+    const std::size_t chunk = sparsifier == nullptr ? 0 : sparsifier->chunk();
+    SPARFUSE_REQUIRE(chunk <= kMostOfChunk,
+                     "payload_indices = u12 with chunk = " + std::to_string(chunk) +
+                         ": an index within a chunk has 12 bits; expected a chunk of at most " +
+                         std::to_string(kMostOfChunk));
+    coding.chunk = static_cast<std::uint32_t>(chunk == 0 ? kMostOfChunk : chunk);
+    coding.density = chunk == 0 ? 0 : made.density;
+  }
   if (coding.indices != IndexCoding::kBloom) return coding;
   coding.policy = policy == "random" ? BloomPolicy::kRandom
                   : policy == "p0"   ? BloomPolicy::kAll
@@ -68,12 +83,14 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
 
 std::span<const OptionSpec> SendingOptions() {
   static const std::vector<OptionSpec> kOptions = {
-      ChoiceOption("payload_values", "f32", {"f32", "f16", "fitted"},
-                   "values of a sparse payload; what a half, or fitted polynomials, cannot hold "
-                   "goes into the residual"),
-      ChoiceOption("payload_indices", "u32", {"u32", "delta", "bloom"},
+      ChoiceOption("payload_values", "f32", {"f32", "f16", "fitted", "codes4"},
+                   "values of a sparse payload; codes4: two bits each, beside the four levels of a "
+                   "tensor; what a half, a fitted polynomial or a level is not goes into the "
+                   "residual"),
+      ChoiceOption("payload_indices", "u32", {"u32", "delta", "bloom", "u12"},
                    "indices of a sparse payload; delta: two bytes where a gap is below 65535; "
-                   "bloom: a Bloom filter of those of each tensor"),
+                   "bloom: a Bloom filter of those of each tensor; u12: 12 bits each, within "
+                   "chunks"),
       ChoiceOption("bloom_policy", "leftmost", {"leftmost", "random", "p0"},
                    "what of the indices that a filter has is sent: the first, or those that a "
                    "permutation puts first, as many as were selected; p0: all"),
@@ -167,7 +184,6 @@ Composition Compose(const MethodParts& parts) {
   (collective.payload == PayloadKind::kDense ? made.dense_collective : made.sparse_collective) =
       MakeCollective(collective, made.collective_options);
   made.sending = ResolveOptions("method_options", SendingOptions(), parts.sending);
-  made.coding = CodingOf(made.sending);
   const std::int64_t replan_every = IntOption(made.sending, "replan_every");
   if (replan_every > 0 && !made.needs_profile()) {
     SPARFUSE_THROW(kConfig, "replan_every = " + std::to_string(replan_every) + " with planner \"" +
@@ -189,6 +205,7 @@ Composition Compose(const MethodParts& parts) {
     made.threshold_period =
         ThresholdPeriod(*made.sparsifier, IntOption(made.sending, "threshold_period"));
   }
+  made.coding = CodingOf(made);
   made.feedback = MakeFeedback(
       parts.feedback, ResolveOptions("feedback " + parts.feedback, FeedbackOptions(parts.feedback),
                                      parts.feedback_options));
@@ -311,6 +328,7 @@ LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout,
   const StrategyDescriptor& strategy = *composition.strategy;
   live.strategy_loses = strategy.loses != nullptr && strategy.loses(composition.strategy_options);
   live.local_steps = composition.local_steps();
+  live.delays = strategy.delays;
   live.sparsifier = composition.MakeSparsifier(seed);
   live.unbounded_count =
       composition.sparsifier != nullptr && composition.sparsifier->unbounded_count;

@@ -15,10 +15,16 @@ namespace {
 // there is none of.
 void CheckCoding(const Composition& made) {
   const OptionValue& indices = made.sending.at("payload_indices");
-  if (made.coding.values == ValueCoding::kFitted && made.coding.indices == IndexCoding::kDelta) {
+  const bool chunks = made.coding.indices == IndexCoding::kU12;
+  if (made.coding.values == ValueCoding::kFitted &&
+      (made.coding.indices == IndexCoding::kDelta || chunks)) {
     SPARFUSE_THROW(kConfig, "payload_values = fitted, payload_indices = " + ToString(indices) +
-                                ": values are fitted in descending order, and gaps are between "
-                                "increasing indices; expected \"u32\" or \"bloom\"");
+                                ": values are fitted in descending order, and these indices are "
+                                "increasing; expected \"u32\" or \"bloom\"");
+  }
+  if (made.coding.values == ValueCoding::kCodes4 && !chunks) {
+    SPARFUSE_THROW(kConfig, "payload_values = codes4, payload_indices = " + ToString(indices) +
+                                ": codes are of selections by chunks; expected \"u12\"");
   }
   if (made.coding.indices == IndexCoding::kBloom) return;
   for (const OptionSpec& option : SendingOptions()) {
@@ -203,6 +209,14 @@ OptionValue FallbackOf(std::string_view key) {
 
 // Throws unless windows are made of whole fragments, and what goes on beside training can.
 void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collective) {
+  SPARFUSE_REQUIRE(!made.strategy->delays || !collective.native,
+                   "strategy \"" + std::string(made.strategy->name) + "\" with the collective \"" +
+                       std::string(collective.name) +
+                       "\", which need not go on beside training: expected \"ring-allreduce\"");
+  SPARFUSE_REQUIRE(!made.strategy->delays || IntOption(made.sending, "replan_every") == 0,
+                   "replan_every = " + ToString(made.sending.at("replan_every")) +
+                       " with strategy \"" + std::string(made.strategy->name) +
+                       "\", which sends units of one plan in another one's step: expected 0");
   const std::optional<LocalSteps> steps = made.local_steps();
   if (!steps) return;
   const bool planned = made.planner->name == kFragmentsPlanner;

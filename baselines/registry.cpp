@@ -50,6 +50,7 @@ std::span<const StrategyDescriptor> Strategies() {
     std::vector<StrategyDescriptor> table(CoreStrategies().begin(), CoreStrategies().end());
     table.push_back(kLocalSteps);
     table.push_back(kSparseLocalSteps);
+    table.push_back(kDelayedGradients);
     table.push_back(kSafusionNaive);
     table.push_back(baselines::kHorovodCycle);
     table.push_back(baselines::kEspressoPaths);

@@ -25,8 +25,8 @@
 
 namespace sparfuse {
 
-enum class ValueCoding : std::uint8_t { kF32, kF16, kFitted };
-enum class IndexCoding : std::uint8_t { kU32, kDelta, kBloom };
+enum class ValueCoding : std::uint8_t { kF32, kF16, kFitted, kCodes4 };
+enum class IndexCoding : std::uint8_t { kU32, kDelta, kBloom, kU12 };
 // Which of the indices that a Bloom filter has are sent: as many as were selected, the first ones
 // or those that a permutation puts first; or all.
 enum class BloomPolicy : std::uint8_t { kLeftmost, kRandom, kAll };
@@ -36,12 +36,22 @@ struct PayloadCoding {
   IndexCoding indices = IndexCoding::kU32;
   BloomPolicy policy = BloomPolicy::kLeftmost;  // of kBloom, as what follows
   double false_positives = 0;  // of what was not selected; 0: a tenth of what was, by n
+  std::uint32_t chunk = 0;     // of kU12, as what follows: elements of a chunk, at most 4096
+  // That every chunk is selected with, so that counts are known; 0: they differ, and are sent.
+  double density = 0;
   bool operator==(const PayloadCoding&) const = default;
 
   // Each selection is coded by itself, in which it may change: by selection_coding.hpp. The
   // functions here are for other codings.
   bool of_selections() const {
-    return values == ValueCoding::kFitted || indices == IndexCoding::kBloom;
+    return values == ValueCoding::kFitted || values == ValueCoding::kCodes4 ||
+           indices == IndexCoding::kBloom || indices == IndexCoding::kU12;
+  }
+  // That of a selection of this density.
+  PayloadCoding Of(double selected_with) const {
+    PayloadCoding coding = *this;
+    if (density > 0) coding.density = selected_with;
+    return coding;
   }
 };
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/random_stream.hpp"
@@ -266,7 +267,7 @@ void SelectionCoder::FitValues(std::span<const std::uint32_t> indices, std::span
   }
 }
 
-std::size_t SelectionCoder::Encode(PayloadCoding coding, std::span<const float> source,
+std::size_t SelectionCoder::Encode(const PayloadCoding& coding, std::span<const float> source,
                                    std::span<float> residual, Slot& slot, std::span<std::byte> out,
                                    ThreadPool& pool) {
   const std::size_t n = source.size();
@@ -279,6 +280,9 @@ std::size_t SelectionCoder::Encode(PayloadCoding coding, std::span<const float> 
   }
   const auto indices = [&] { return slot.indices.host().first(slot.count); };
   const auto values = [&] { return slot.values.host().first(slot.count); };
+  if (as.indices == IndexCoding::kU12) {
+    return EncodeChunks(as, indices(), values(), residual, n, out);
+  }
   if (!as.of_selections()) {
     RoundToCoding(as, indices(), values(), residual);
     return EncodePayload(as, {indices(), values()}, n, out);
@@ -323,9 +327,9 @@ std::size_t SelectionCoder::Encode(PayloadCoding coding, std::span<const float> 
 
 // --- decoding
 
-SelectionCoder::Decoded SelectionCoder::Decode(std::span<const std::byte> bytes, std::size_t n,
-                                               std::span<std::uint32_t> indices,
-                                               std::span<float> values, ThreadPool& pool) {
+DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::size_t n,
+                                        std::span<std::uint32_t> indices, std::span<float> values,
+                                        ThreadPool& pool) {
   assert(indices.size() == values.size());
   const auto [flags, count] =
       ReadHeader(bytes, kFlagF16 | kFlagFitted | kFlagBloom | kFlagPermuted);
@@ -429,6 +433,7 @@ std::size_t FilterBytes(BloomShape shape) {
 // Of `sent` elements, of which a filter has `inserted`.
 std::size_t BytesOf(PayloadCoding coding, std::size_t sent, std::size_t inserted, std::size_t n,
                     std::size_t segments) {
+  if (coding.indices == IndexCoding::kU12) return ChunkCodedBytes(coding, sent, n);
   if (sent == 0) return kPayloadHeaderBytes;
   const bool fitted = coding.values == ValueCoding::kFitted;
   const bool filter = coding.indices == IndexCoding::kBloom;
@@ -447,7 +452,7 @@ std::size_t RankBits(std::size_t count) { return std::bit_width(count - 1); }  /
 std::size_t RankBytes(std::size_t count) { return (count * RankBits(count) + 31) / 32 * 4; }
 
 PayloadCoding SelectionCodingOf(PayloadCoding coding, std::size_t n) {
-  if (n > kLeastElements) return coding;
+  if (n > kLeastElements || coding.indices == IndexCoding::kU12) return coding;
   return {coding.values == ValueCoding::kF16 ? ValueCoding::kF16 : ValueCoding::kF32,
           IndexCoding::kU32};
 }
@@ -473,12 +478,14 @@ SelectionWork WorkOfDecoding(PayloadCoding coding, std::size_t count, std::size_
   SelectionWork work;
   if (as.indices == IndexCoding::kBloom) work.queries = static_cast<double>(n);
   if (as.values == ValueCoding::kFitted) work.restored = static_cast<double>(count);
+  if (as.indices == IndexCoding::kU12) work.unpacked = static_cast<double>(count);
   return work;
 }
 
 SelectionWork WorkOfEncoding(PayloadCoding coding, std::size_t count, std::size_t n) {
   const PayloadCoding as = SelectionCodingOf(coding, n);
   SelectionWork work = WorkOfDecoding(coding, count, n);
+  work.packed = std::exchange(work.unpacked, 0);
   if (as.indices == IndexCoding::kBloom) {
     work.inserts = static_cast<double>(count) *
                    static_cast<double>(BloomShapeOf(count, n, as.false_positives).hashes);

@@ -1,10 +1,10 @@
-// Codes selections one by one: indices as a Bloom filter, values as polynomials. Says how many
-// bytes that takes, and work.
+// Codes selections one by one: indices as a Bloom filter, values as polynomials; or by chunks
+// (chunk_coding.hpp). Says how many bytes that takes, and work.
 //
-// Both may change what is sent: a filter has indices that were not selected, some of which take the
-// place of others, and polynomials go beside the values. So a selection is revised as it is coded.
-// The slot becomes what a receiver decodes; what leaves it goes to the residual, and what enters it
-// comes from there, bit for bit.
+// Filters and polynomials may change what is sent: a filter has indices that were not selected,
+// some of which take the place of others, and polynomials go beside the values. So a selection is
+// revised as it is coded. The slot becomes what a receiver decodes; what leaves it goes to the
+// residual, and what enters it comes from there, bit for bit.
 //
 // Source: DeepReduce (bloom_filter.hpp). As published, ranges of kLeastElements
 // and less are not coded so, but as u32 indices beside f32 or f16 values (payload_coding.hpp).
@@ -42,6 +42,7 @@
 
 #include "core/base/thread_pool.hpp"
 #include "core/coding/bloom_filter.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/payload/payload.hpp"
 #include "core/sparsify/sparsifier.hpp"
@@ -86,19 +87,18 @@ class SelectionCoder {
   //
   // sent + residual stays what it was: bit for bit with f32 values; as by RoundToCoding with f16
   // ones; but for the rounding of their difference with fitted ones.
-  std::size_t Encode(PayloadCoding coding, std::span<const float> source, std::span<float> residual,
-                     Slot& slot, std::span<std::byte> out, ThreadPool& pool);
+  std::size_t Encode(const PayloadCoding& coding, std::span<const float> source,
+                     std::span<float> residual, Slot& slot, std::span<std::byte> out,
+                     ThreadPool& pool);
 
-  struct Decoded {
-    SparsePayload payload;
-    std::size_t bytes = 0;  // of the selection; what follows has not been looked at
-  };
   // Decodes the selection that `bytes` begin with, of a range of n elements, into the front of
-  // `indices` and `values`, of equal size. Any bytes are safe: what Encode cannot have written is
+  // `indices` and `values`, of equal size; DecodeChunks does where it is coded by chunks. Any
+  // bytes are safe: what Encode cannot have written is
   // an Error{kComm} that says what is wrong and where, and nothing is read or written out of
   // bounds. Cost with a filter: O(n).
-  Decoded Decode(std::span<const std::byte> bytes, std::size_t n, std::span<std::uint32_t> indices,
-                 std::span<float> values, ThreadPool& pool);
+  DecodedSelection Decode(std::span<const std::byte> bytes, std::size_t n,
+                          std::span<std::uint32_t> indices, std::span<float> values,
+                          ThreadPool& pool);
 
  private:
   // Into chosen_, of the indices below n that the filter has, the first `count`, or those that the
@@ -141,6 +141,8 @@ struct SelectionWork {
   double inserts = 0;   // bits set in one
   double fitted = 0;    // values sorted and fitted
   double restored = 0;  // values computed from a polynomial
+  double packed = 0;    // elements put into bits of a chunk
+  double unpacked = 0;  // and taken from them
 };
 SelectionWork WorkOfEncoding(PayloadCoding coding, std::size_t count, std::size_t n);
 SelectionWork WorkOfDecoding(PayloadCoding coding, std::size_t count, std::size_t n);

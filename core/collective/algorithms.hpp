@@ -19,6 +19,7 @@ CollectiveDescriptor SparseAllGather();
 CollectiveDescriptor NcclAllGather();
 CollectiveDescriptor SharedIndicesAllReduce();
 CollectiveDescriptor ParameterServer();
+CollectiveDescriptor ExponentAllReduceDescriptor();
 
 // Splits a range among the ranks of a group, shard j being member j's: n elements in P parts of n/P
 // + [j < n mod P]. Numbers of parts are taken modulo P.

@@ -3,12 +3,14 @@
 //
 // Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
 //              model training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
-// Deviations:  the sum is encoded a second time and gathered, and all ranks, the one that made it
-//              too, go on with what its codes say. What rounding takes is lost.
+// Deviations:  in one level by default, in two (block_exchange.hpp) where asked; the sum is encoded
+//              once more and gathered, and all ranks, the one that made it too, go on with what its
+//              codes say. What rounding takes is lost.
 #include "core/collective/block_allreduce.hpp"
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "core/coding/quantizers/block_codes.hpp"
 #include "core/coding/quantizers/blocks.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/block_exchange.hpp"
 #include "core/payload/accumulate.hpp"
 
 namespace sparfuse {
@@ -23,25 +26,30 @@ namespace {
 
 class BlockAllReduce final : public Collective {
  public:
-  explicit BlockAllReduce(const BlockForm& form) : form_(form) {}
+  BlockAllReduce(const BlockForm& form, bool two_levels) : form_(form), two_levels_(two_levels) {}
 
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     const auto ranks = static_cast<std::size_t>(communicator.size());
     const auto rank = static_cast<std::size_t>(communicator.rank());
     const std::span<float> data = buffers.dense;
     if (ranks == 1 || data.empty()) co_return;
+    if (InTwoLevels(communicator.topology())) {
+      co_return co_await RunTwoLevelBlocks(form_, communicator, buffers, tag);
+    }
     const Shards shards{data.size(), ranks};
     const auto part = [&](std::size_t j) { return data.subspan(shards.Begin(j), shards.Size(j)); };
     const std::size_t own = shards.Size(rank);
     // What goes to each rank, and then what comes of each shard's sum.
-    std::vector<std::vector<std::byte>> sent(ranks), came(ranks);
+    CodedBlocks sent(ranks), came(ranks);
     for (std::size_t j = 0; j < ranks; ++j) sent[j].resize(form_.Bytes(shards.Size(j)));
     for (auto& each : came) each.resize(form_.Bytes(own));
     co_await OffThread(buffers, [&] {
       for (std::size_t j = 0; j < ranks; ++j) EncodeBlocks(form_, part(j), sent[j]);
     });
     came[rank] = sent[rank];
-    co_await Exchange(communicator, sent, came, tag);
+    std::vector<int> all(ranks);
+    std::iota(all.begin(), all.end(), 0);
+    co_await ExchangeBlocks(communicator, all, rank, sent, came, tag);
     co_await OffThread(buffers, [&] {
       std::vector<float> decoded(own);
       for (std::size_t r = 0; r < ranks; ++r) {
@@ -55,8 +63,8 @@ class BlockAllReduce final : public Collective {
       EncodeBlocks(form_, part(rank), sent[rank]);
     });
     // Now `sent` holds the sums: this rank's goes to all, and theirs come.
-    std::vector<std::vector<std::byte>> to_all(ranks, sent[rank]);
-    co_await Exchange(communicator, to_all, sent, tag + 1);
+    const CodedBlocks to_all(ranks, sent[rank]);
+    co_await ExchangeBlocks(communicator, all, rank, to_all, sent, tag + 1);
     co_await OffThread(buffers, [&] {
       for (std::size_t j = 0; j < ranks; ++j) {
         DecodeBlocks(form_, sent[j], part(j), Name() + ", sum of rank " + std::to_string(j));
@@ -70,6 +78,7 @@ class BlockAllReduce final : public Collective {
     plan.per_rank.resize(ranks);
     const std::size_t elements = sizes.payload_bytes.front() / sizeof(float);
     if (ranks <= 1 || elements == 0) return plan;
+    if (InTwoLevels(topology)) return TwoLevelBlockRounds(form_, elements, topology);
     const Shards shards{elements, ranks};
     // There are shards of two sizes at most, and empty ones are not sent.
     std::uint64_t all_bytes = 0;
@@ -91,36 +100,19 @@ class BlockAllReduce final : public Collective {
 
  private:
   std::string Name() const { return std::string(descriptor().name); }
-
-  // to[j] goes to rank j, from[j] comes from it; nothing is sent where that is empty.
-  static Task Exchange(Communicator& communicator, const std::vector<std::vector<std::byte>>& to,
-                       std::vector<std::vector<std::byte>>& from, int tag) {
-    const auto ranks = static_cast<std::size_t>(communicator.size());
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    std::vector<std::unique_ptr<Request>> requests;
-    std::vector<std::size_t> expected;
-    for (std::size_t step = 1; step < ranks; ++step) {
-      const std::size_t other = (rank + ranks - step) % ranks;
-      if (from[other].empty()) continue;
-      requests.push_back(communicator.Irecv(static_cast<int>(other), tag, from[other]));
-      expected.push_back(from[other].size());
-    }
-    for (std::size_t step = 1; step < ranks; ++step) {
-      const std::size_t other = (rank + step) % ranks;
-      if (to[other].empty()) continue;
-      requests.push_back(communicator.Isend(static_cast<int>(other), tag, to[other]));
-    }
-    requests = co_await Complete(std::move(requests));
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (requests[i]->bytes() == expected[i]) continue;
-      SPARFUSE_THROW(kComm, "blocks of rank " + std::to_string(requests[i]->peer()) + ": " +
-                                std::to_string(requests[i]->bytes()) + " bytes; expected " +
-                                std::to_string(expected[i]));
-    }
+  bool InTwoLevels(const Topology& topology) const {
+    return two_levels_ && topology.nodes() > 1 && topology.ranks_per_node > 1;
   }
 
   BlockForm form_;
+  bool two_levels_;
 };
+
+std::string WhyNot(const Options& resolved, const Topology& topology) {
+  const bool ragged = topology.ranks % topology.ranks_per_node != 0;
+  if (IntOption(resolved, "levels") == 1 || topology.nodes() == 1 || !ragged) return "";
+  return "sums in two levels over ranks of equal place, and needs as many on every node";
+}
 
 template <BlockCode kCode>
 CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary) {
@@ -131,11 +123,15 @@ CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary)
       .payload = PayloadKind::kDense,
       .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
         return std::make_unique<BlockAllReduce>(
-            BlockForm{kCode, CheckedBlock("a collective of blocks", resolved)});
+            BlockForm{kCode, CheckedBlock("a collective of blocks", resolved)},
+            IntOption(resolved, "levels") == 2);
       },
       .host_memory = true,
-      .options = {BlockOption()},
+      .options = {BlockOption(),
+                  WholeOption("levels", 1, 1, 2,
+                              "2: sums are made within nodes first, and then between them")},
       .traits = [](const Options&) { return CollectiveTraits{.mass = Conservation::kLost}; },
+      .refuses = WhyNot,
       .summary = summary,
       .deviations = "The sum is encoded a second time and gathered; what rounding takes is lost."};
 }

@@ -25,10 +25,11 @@ std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descripto
 }
 
 std::span<const CollectiveDescriptor> CoreCollectives() {
-  static const std::array kCollectives{
-      RingAllReduce(),       NativeAllReduce(),        SparseAllGather(),
-      NcclAllGather(),       SharedIndicesAllReduce(), ParameterServer(),
-      Int8BlocksAllReduce(), Int4BlocksAllReduce(),    Fp8BlocksAllReduce()};
+  static const std::array kCollectives{RingAllReduce(),          NativeAllReduce(),
+                                       SparseAllGather(),        NcclAllGather(),
+                                       SharedIndicesAllReduce(), ParameterServer(),
+                                       Int8BlocksAllReduce(),    Int4BlocksAllReduce(),
+                                       Fp8BlocksAllReduce(),     ExponentAllReduceDescriptor()};
   return kCollectives;
 }
 

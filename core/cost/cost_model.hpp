@@ -101,10 +101,12 @@ struct SelectionCodingCost {
   double per_insert = 0;    // a bit of a filter is set
   double per_fitted = 0;    // a value is sorted and fitted
   double per_restored = 0;  // a value is computed from a polynomial
+  double per_packed = 0;    // an element is put into bits of a chunk
+  double per_unpacked = 0;  // and taken from them
 
   double Seconds(const SelectionWork& work) const {
     return per_query * work.queries + per_insert * work.inserts + per_fitted * work.fitted +
-           per_restored * work.restored;
+           per_restored * work.restored + per_packed * work.packed + per_unpacked * work.unpacked;
   }
 };
 

@@ -60,9 +60,9 @@ class Strategy {
   // that got none in this step is announced after the others, as zeros.
   virtual void GradientReady(Engine& engine, std::size_t tensor) = 0;
   virtual void BackwardEnd(Engine&) {}
-  // Of strategies with local steps: behind the optimizer's update; and once behind the last step,
-  // for what is still under way.
+  // Of strategies with local steps: behind the optimizer's update.
   virtual void Updated(Engine&) {}
+  // Once behind the last step, for what is still under way in the background.
   virtual void Finish(Engine&) {}
 };
 
@@ -88,6 +88,8 @@ struct StrategyDescriptor {
   // Ranks train by themselves and share an anchor, so that their parameters may differ; null: they
   // are equal after every step. Throws Error{kConfig} for options that do not fit.
   LocalSteps (*local_steps)(const Options& resolved) = nullptr;
+  // A step applies what the one before has sent, in the background; the first step nothing.
+  bool delays = false;
 };
 
 // The strategies that no paper owns: over the units of a plan dense, ahead, behind, and behind with

@@ -147,8 +147,8 @@ struct ExchangeRequest {
   // of the g-th that each rank of a node selects from the sum of its g ranks.
   int counts = 1;
   std::string label = {};  // for the timeline: "unit 3"
-  // It outlives the step, which does not wait for it, and is taken in a later one by an Apply to
-  // the anchor. Dense, on a channel that has no other kind.
+  // It outlives the step, which does not wait for it, and is taken in a later one by an Apply. On a
+  // channel that has no other kind.
   bool background = false;
   Ordering order = {};
 

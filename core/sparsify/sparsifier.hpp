@@ -149,6 +149,10 @@ class Sparsifier {
   // each by itself.
   virtual std::size_t block() const noexcept { return 1; }
 
+  // Of each run of so many elements, cut from the first one on, the last run being shorter, it
+  // keeps KeptCount: a coding need not say how many. 0: it keeps what it keeps of the whole.
+  virtual std::size_t chunk() const noexcept { return 0; }
+
   // Selects into `slot`.
   //
   //   density   in (0, 1]; 1 sends everything.

@@ -229,6 +229,21 @@ json DiagramJson(const Advice& advice, const PhaseDiagram& phase) {
   return diagram;
 }
 
+json NeededJson(const Advice& advice, const std::vector<NeededRates>& rates) {
+  json methods = json::array();
+  for (const NeededRates& each : rates) {
+    json gbps = json::array();
+    for (const auto& rate : each.gbps) gbps.push_back(rate ? json(*rate) : json());
+    methods.push_back({{"method", each.method},
+                       {"window_steps", each.window_steps},
+                       {"gbps", std::move(gbps)},
+                       {"naive_gbps", each.naive_gbps}});
+  }
+  return {{"workers", advice.request.workers.back()},
+          {"utilisations", kUtilisations},
+          {"methods", std::move(methods)}};
+}
+
 std::string TextOf(const json& value) {
   return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -237,6 +252,13 @@ std::string TextOf(const json& value) {
 
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase) {
   return TextOf(DiagramJson(advice, phase));
+}
+
+std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rates) {
+  json found = SubjectJson(advice);
+  found.update(NeededJson(advice, rates));
+  found["density"] = advice.request.densities.front();
+  return TextOf(found);
 }
 
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
@@ -294,20 +316,7 @@ std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                  {"card_memory", MemoryJson(advice.memory)},
                  {"left_out", std::move(left_out)}});
   if (phase != nullptr) answer["phase"] = DiagramJson(advice, *phase);
-  if (rates != nullptr) {
-    json methods = json::array();
-    for (const NeededRates& each : *rates) {
-      json gbps = json::array();
-      for (const auto& rate : each.gbps) gbps.push_back(rate ? json(*rate) : json());
-      methods.push_back({{"method", each.method},
-                         {"window_steps", each.window_steps},
-                         {"gbps", std::move(gbps)},
-                         {"naive_gbps", each.naive_gbps}});
-    }
-    answer["needed_rates"] = {{"workers", advice.request.workers.back()},
-                              {"utilisations", kUtilisations},
-                              {"methods", std::move(methods)}};
-  }
+  if (rates != nullptr) answer["needed_rates"] = NeededJson(advice, *rates);
   return TextOf(answer);
 }
 

@@ -16,8 +16,9 @@ std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rate
 // As JSON, as --json prints it; phase, rates: null where they were not asked for.
 std::string AdviceJson(const Advice& advice, const PhaseDiagram* phase,
                        const std::vector<NeededRates>* rates = nullptr);
-// A diagram alone, as it is drawn.
+// A diagram, or rates, alone, as they are drawn.
 std::string PhaseJson(const Advice& advice, const PhaseDiagram& phase);
+std::string RatesJson(const Advice& advice, const std::vector<NeededRates>& rates);
 
 // An experiment whose cells are the ranked ones; `calibration`: the bars that the cluster is
 // calibrated with, which a file must name.

@@ -195,13 +195,16 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
         AdviceText(advice), rates ? RatesText(advice, *rates) : "");
   }
   std::fflush(stdout);
-  if (!phase) return kDone;
-  const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
-  MakeDirectories(out);
-  const fs::path file = out / fmt::format("phase-{}-on-{}.json", advice.label, request.cluster);
-  WriteFileDurably(file, PhaseJson(advice, *phase));
-  RenderFile(program, {"phase", "--data", file.string(), "--out", out.string()},
-             asked.toml || program.json());
+  const bool quiet = asked.toml || program.json();
+  const auto draw = [&](const char* verb, const char* name, const std::string& found) {
+    const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
+    MakeDirectories(out);
+    const fs::path file = out / fmt::format("{}-{}-on-{}.json", name, advice.label, request.cluster);
+    WriteFileDurably(file, found);
+    RenderFile(program, {verb, "--data", file.string(), "--out", out.string()}, quiet);
+  };
+  if (phase) draw("phase", "phase", PhaseJson(advice, *phase));
+  if (rates && !asked.out.empty()) draw("rates", "utilisation", RatesJson(advice, *rates));
   return kDone;
 }
 

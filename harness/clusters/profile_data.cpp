@@ -245,8 +245,8 @@ SelectionCodingCost CodingOf(const WorkTable& coding, const WorkSeconds& work) {
   WorkSeconds instead = work;
   const double hash = instead[Work::kHash];
   const double look = instead[Work::kSelect];
-  return {At(coding, "query", hash), At(coding, "insert", hash / 2), At(coding, "fit", look),
-          At(coding, "restore", look)};
+  return {At(coding, "query", hash),   At(coding, "insert", hash / 2), At(coding, "fit", look),
+          At(coding, "restore", look), At(coding, "pack", look),       At(coding, "unpack", look)};
 }
 
 }  // namespace

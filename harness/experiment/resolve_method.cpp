@@ -103,7 +103,7 @@ void Resolver::CheckCollective() const {
   }
   if (config_.device == Place::kCuda && Compose(config_).coding.of_selections()) {
     Fail({"device", "method_options", "method"},
-         fmt::format("payload_values = {}, payload_indices = {}: filters and polynomials are made "
+         fmt::format("payload_values = {}, payload_indices = {}: selections are coded one by one "
                      "in host memory; expected device \"cpu\"",
                      StringOption(config_.method_options.sending, "payload_values"),
                      StringOption(config_.method_options.sending, "payload_indices")));

@@ -481,6 +481,7 @@ const std::vector<LaterOption>& LaterOptions() {
   using Pointer = json::json_pointer;
   static const std::vector<LaterOption> kOptions = {
       {Pointer("/method_options/collective_options"), json::object()},
+      {Pointer("/method_options/collective_options/levels"), 1},
       {Pointer("/method_options/planner_options/lane"), "compute"},
       {Pointer("/method_options/dense_warmup_steps"), 0},
       {Pointer("/method_options/bloom_policy"), "leftmost"},

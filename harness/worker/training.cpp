@@ -129,7 +129,7 @@ void Training::TrainOn(std::uint64_t step) {
   if (mass_.active()) lost_elements_ += mass_.Violations(*engine_);
   // There the workload's update is not in the order of the stream.
   if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
-  for (std::size_t t = 0; t < ready_order_.size(); ++t) {
+  for (std::size_t t = 0; engine_->HasAverage() && t < ready_order_.size(); ++t) {
     workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
   }
   engine_->BeginUpdate();
@@ -236,6 +236,8 @@ void Training::Finish(double turn_seconds) {
     engine_->FinishWindows();
     if (!anchors_differ_ && !AnchorsEqualRankZero(rank_, *engine_))
       anchors_differ_ = next_step_ - 1;
+  } else if (composition_.strategy->delays) {
+    engine_->FinishWindows();
   }
   const bool equal = local_steps_ ? !anchors_differ_ : StateEqualsRankZero(rank_, *workload_);
   const auto violations = rank_.Max({static_cast<std::int64_t>(engine_->mass_violations())})[0];

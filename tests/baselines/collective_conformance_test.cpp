@@ -22,13 +22,14 @@ namespace {
 struct DenseOutcome {
   std::vector<float> sum;
   Traffic traffic;
+  std::vector<std::uint64_t> seen;
 };
 
 std::vector<DenseOutcome> RunDense(const Collective& collective, int ranks, int ranks_per_node,
                                    std::size_t elements) {
   std::vector<DenseOutcome> outcomes(static_cast<std::size_t>(ranks));
   RunRanks(ranks, ranks_per_node, kExchangeDeadline, [&](ProgressLoop& loop) {
-    auto& [data, traffic] = outcomes[static_cast<std::size_t>(loop.rank())];
+    auto& [data, traffic, seen] = outcomes[static_cast<std::size_t>(loop.rank())];
     data.resize(elements);
     for (std::size_t i = 0; i < elements; ++i) {
       data[i] = static_cast<float>(static_cast<std::size_t>(loop.rank() + 1) * (i % 1000));
@@ -40,6 +41,7 @@ std::vector<DenseOutcome> RunDense(const Collective& collective, int ranks, int 
       co_await collective.Run(world, buffers, 32);
       traffic = Total(world.traffic()) - before;
     });
+    seen = buffers.seen;
   });
   return outcomes;
 }
@@ -121,6 +123,9 @@ std::vector<std::pair<std::string, Options>> VariantsOf(const CollectiveDescript
     if (std::holds_alternative<bool>(option.fallback)) {
       variants.push_back({option.name, {{option.name, !std::get<bool>(option.fallback)}}});
     }
+    if (option.name == "levels") {
+      variants.push_back({option.name, {{option.name, std::int64_t{2}}}});
+    }
     for (const std::string& choice : option.choices) {
       if (OptionValue(choice) == option.fallback) continue;
       variants.push_back({option.name + "_" + choice, {{option.name, choice}}});
@@ -143,7 +148,8 @@ std::vector<Case> AllCases() {
       for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 32}) {
         for (const int per_node : {1, 2}) {
           if (kThreadSanitized && ranks > 4) continue;
-          if (per_node == 2 && (ranks > 5 || !variant.empty())) continue;
+          if (per_node == 2 && (ranks > 6 || (!variant.empty() && variant != "levels"))) continue;
+          if (per_node == 1 && variant == "levels") continue;  // as one level
           cases.push_back({std::string(each.name), options, variant, ranks, per_node});
         }
       }
@@ -221,21 +227,27 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
       SCOPED_TRACE(std::to_string(n) + " elements");
       const auto outcomes = RunDense(*collective, rank_count, per_node, n);
       std::vector<Traffic> counted;
+      ExchangeSizes sizes = SizesOf(std::vector<std::uint64_t>(ranks, n * sizeof(float)));
       for (const DenseOutcome& outcome : outcomes) {
+        if (!outcome.seen.empty()) sizes.seen.push_back(outcome.seen);
         counted.push_back(outcome.traffic);
         ASSERT_EQ(outcome.sum, outcomes[0].sum);
       }
-      // Blocks of eight or four bits round what a rank sends, and the sum again: of largest values
-      // 999.
+      // Blocks of eight or four bits round what a rank sends, and the sum again, once more in two
+      // levels: of largest values 999.
       const bool exact = collective->traits().mass == Conservation::kExact;
+      const int encodings = variant == "levels" ? 3 : 2;
       const double most = static_cast<double>(ranks * (ranks + 1) / 2) * 999;
       for (std::size_t i = 0; i < n; ++i) {
         const auto sum = static_cast<double>(ranks * (ranks + 1) / 2 * (i % 1000));
-        ASSERT_NEAR(outcomes[0].sum[i], sum, exact ? 0 : most / 7) << i;
+        ASSERT_NEAR(outcomes[0].sum[i], sum, exact ? 0 : encodings * most / 14) << i;
       }
-      ExpectCounted(collective->Rounds(
-                        SizesOf(std::vector<std::uint64_t>(ranks, n * sizeof(float))), topology),
-                    counted, topology);
+      ExpectCounted(collective->Rounds(sizes, topology), counted, topology);
+      ExchangeSizes expected = sizes;
+      expected.seen.clear();
+      collective->Expect({}, topology, expected);
+      ASSERT_EQ(expected.seen.size(), sizes.seen.size());
+      (void)collective->Rounds(expected, topology);
     }
     return;
   }

@@ -90,7 +90,7 @@ std::vector<Pair> PairsThatFit() {
   for (const std::string& name : names) {
     const StrategyDescriptor& strategy = FindStrategy(name);
     // Of those that exchange parameters tests/core/localsteps has the laws.
-    if (strategy.local_steps != nullptr) continue;
+    if (strategy.local_steps != nullptr || strategy.delays) continue;
     for (const PlannerDescriptor& planner : Planners()) {
       if (planner.name == kGivenPlanner && !strategy.dense_units) continue;
       if (planner.ahead_only && strategy.sparsified != Sparsified::kAhead) continue;

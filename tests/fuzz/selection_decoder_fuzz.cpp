@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<float> values(kRoom);
   static ThreadPool pool(1);
   static SelectionCoder coder;
-  SelectionCoder::Decoded decoded;
+  DecodedSelection decoded;
   if (!fuzz::Accepts([&] { decoded = coder.Decode(bytes, n, indices, values, pool); },
                      FailureKind::kComm)) {
     return 0;

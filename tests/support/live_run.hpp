@@ -146,7 +146,9 @@ inline std::vector<RankResult> RunLive(
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
     std::deque<AnnouncedGradient> gradients;  // outlives the streams that an error leaves at work
-    LiveEngine engine(configure(), loop, pool);
+    LiveConfig config = configure();
+    const bool delays = config.delays;
+    LiveEngine engine(std::move(config), loop, pool);
     RankResult& result = results[static_cast<std::size_t>(loop.rank())];
     for (int step = first_step; step < first_step + kLiveSteps; ++step) {
       if (before_step) before_step(engine, step);
@@ -167,6 +169,7 @@ inline std::vector<RankResult> RunLive(
       result.records.push_back(engine.EndStep());
       result.spans.push_back(engine.timeline().Sorted());
     }
+    if (delays) engine.FinishWindows();
     const auto residual = engine.Residual({0, engine.layout().numel()});
     result.residual.assign(residual.begin(), residual.end());
     result.mass_checks = engine.mass_checks();

@@ -83,6 +83,9 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
     return AveragedOnDevice(tensor).host();
   }
   DeviceSpan<const float> AveragedOnDevice(std::size_t tensor) const;
+  // Not so in the first step of a method that delays: the averages are zeros, and nothing is to be
+  // updated.
+  bool HasAverage() const noexcept { return !config_.delays || steps_ > 1; }
   Stream compute_stream() const { return lanes_->compute_stream(); }  // the host's has no native
 
   // --- Between steps only.
@@ -102,7 +105,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // Changes what is selected from the next step on: every rank must.
   void SetDensity(double factor);
 
-  // --- Of methods with local steps, between steps.
+  // --- Of methods with local steps, between steps. FinishWindows also of those that delay.
 
   // The anchor becomes these parameters, which must be equal on all ranks: to be called before the
   // first step. The memory is the caller's and is read and written in Synchronise and
@@ -210,6 +213,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void EndUpdate();
   std::chrono::milliseconds Lateness() const;
   Anchors& anchors();
+  bool average_comes() const { return config_.delays && steps_ > 0; }  // behind the last step
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
@@ -243,6 +247,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
       range_memory_;
 
   double density_factor_ = 1;
+  std::uint64_t steps_ = 0;  // that have begun
   bool in_step_ = false;
   bool finishing_ = false;               // this step is to be applied
   bool updating_ = false;                // the last part has not ended

@@ -151,7 +151,9 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   split(Channel::kControl, 0);
   split(Channel::kData, 0);
   split(Channel::kDataBack, 0);
-  if (config_.local_steps && config_.local_steps->delay > 0) split(Channel::kBackground, 0);
+  if (config_.delays || (config_.local_steps && config_.local_steps->delay > 0)) {
+    split(Channel::kBackground, 0);
+  }
   if (where.ranks_per_node > 1) {
     split(Channel::kIntraNode, node);
     split(Channel::kInterNode, local);

@@ -35,6 +35,7 @@ struct LiveConfig {
   std::unique_ptr<Strategy> strategy;
   bool strategy_loses = false;                 // StrategyDescriptor::loses
   std::optional<LocalSteps> local_steps = {};  // StrategyDescriptor::local_steps
+  bool delays = false;                         // StrategyDescriptor::delays
   std::unique_ptr<Sparsifier> sparsifier;      // null when nothing is sparsified
   bool unbounded_count = false;                // of its descriptor: slots hold all elements
   Feedback feedback;                           // for all tensors but those without feedback

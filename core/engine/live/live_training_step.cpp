@@ -24,6 +24,7 @@ void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
                                   " begins without an anchor: expected BeginWindows before");
   }
   in_step_ = true;
+  ++steps_;
   finishing_ = false;
   updating_ = true;
   step_.Begin(step, verify);
@@ -151,7 +152,7 @@ StepRecord LiveEngine::FinishWindows() {
     SPARFUSE_THROW(kInternal, "step " + std::to_string(step_.number) +
                                   " has not ended: expected EndStep before FinishWindows");
   }
-  (void)anchors();
+  if (!config_.delays) (void)anchors();
   in_step_ = true;
   updating_ = false;
   step_.Begin(step_.number, false);

@@ -27,8 +27,8 @@ void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& s
 
 // sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
 // Where the coding rounds, a sent element is split between the two, and their sum is exact but for
-// the sign of a zero; where it fits polynomials, but for the rounding of their difference. Without
-// feedback only what was sent is checked, and of what was fitted nothing.
+// the sign of a zero; where it fits polynomials or has four levels, but for the rounding of their
+// difference. Without feedback only what was sent is checked, and of what was fitted nothing.
 void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selection,
                                 SparsePayload sent, std::span<const float> unsent) {
   ++mass_checks_;
@@ -49,7 +49,7 @@ void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selec
     float whole = x[index];
     const float rest = feedback ? kept[index] : 0.0f;
     kept[index] = whole;
-    if (coding == ValueCoding::kFitted) {
+    if (coding == ValueCoding::kFitted || coding == ValueCoding::kCodes4) {
       if (feedback && !IsRounded(whole, value, rest)) conserved = false;
       continue;
     }

@@ -35,6 +35,8 @@ class ChunkedTopK final : public Sparsifier {
     return KeptOf(n, chunk_, density);
   }
 
+  std::size_t chunk() const noexcept override { return chunk_; }
+
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* /*state*/, Slot& slot) const override {
     CheckSelectArguments(name(), source, density, info);

@@ -248,8 +248,9 @@ void AddAdvise(CommandLine& line) {
                  "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
   verb->add_flag("--utilisation", asked->utilisation,
                  "also the rates of network cards at which methods compute for 50 to 99 % of a "
-                 "step");
-  verb->add_option("--out", asked->out, "folder of the drawing (default: the working directory)");
+                 "step; drawn with --out");
+  verb->add_option("--out", asked->out,
+                   "folder of the drawings (default: the working directory, with --phase)");
 }
 
 void AddTrace(CommandLine& line) {

@@ -20,6 +20,9 @@ the series that it names; nothing else of the store is read.
       the verb `parts` (the same options, --out FILE.json) found in their steps.
   sparfuse_report skill   --results DIR --index index.json
       predictions of published numbers beside formulas, of all experiments of the index in one table.
+  sparfuse_report rates   --data FILE.json --out DIR [--quiet]
+      the rates that utilisations need, as `sparfuse advise --utilisation` found; prints
+      likewise
   sparfuse_report phase   --data FILE.json --out DIR [--quiet]
       which method is fastest over bandwidth and workers, as `sparfuse advise --phase` found; prints
       the files written unless quiet.
@@ -47,6 +50,7 @@ from sparfuse_report import (
     kinds,
     paper,
     phase,
+    rates,
     plain,
     report,
     series,
@@ -226,6 +230,14 @@ def draw_phase(arguments):
     return 0
 
 
+def draw_rates(arguments):
+    found = read_json(arguments.data)
+    paths = write_figure(rates.draw(found), arguments.out, rates.file_name(found))
+    if not arguments.quiet:
+        print(*paths, sep="\n")
+    return 0
+
+
 def draw_comparison(arguments):
     found = read_json(arguments.data)
     for experiment, part, cells in compare.parts_of(found):
@@ -256,6 +268,7 @@ def main(argv=None):
         ("paper", write_paper, ["results", "index", "out"], [], []),
         ("skill", print_skill, ["results", "index"], [], []),
         ("phase", draw_phase, ["data", "out"], [], ["quiet"]),
+        ("rates", draw_rates, ["data", "out"], [], ["quiet"]),
         ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),
         ("site", write_site, ["data", "out"], [], []),
     ):

@@ -28,6 +28,9 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   SPARFUSE_REQUIRE(!method.composition().local_steps(),
                    "the method exchanges parameters once in a window of steps, and a step is "
                    "asked for; expected a method that exchanges gradients in every step");
+  SPARFUSE_REQUIRE(!method.composition().strategy->delays,
+                   "the method's exchanges go on beside the next step, and one step is asked for; "
+                   "expected a method that exchanges gradients in every step");
   BackwardProfile backward;
   backward.forward_seconds = forward_seconds;
   backward.backward_seconds = *given.backward_seconds;

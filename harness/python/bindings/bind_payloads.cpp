@@ -1,8 +1,10 @@
 // Binds what is done with sparse payloads: decompress, encode_payload and decode_payload.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/base/error.hpp"
+#include "core/coding/chunk_coding.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/coding/selection_coding.hpp"
 #include "core/payload/accumulate.hpp"
@@ -12,12 +14,33 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
+// Of chunks, which payloads do not name.
+PayloadCoding ReadChunks(const std::string& values, std::int64_t chunk, double density) {
+  SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "codes4",
+                   "values = \"" + values +
+                       "\" with indices = \"u12\": expected \"f16\", \"f32\" or \"codes4\"");
+  constexpr auto kMost = static_cast<std::int64_t>(kMostOfChunk);
+  SPARFUSE_REQUIRE(chunk >= 1 && chunk <= kMost,
+                   "chunk = " + std::to_string(chunk) + ": expected 1 to " + std::to_string(kMost));
+  SPARFUSE_REQUIRE(density >= 0 && density <= 1,
+                   "density = " + std::to_string(density) + ": expected 0 to 1");
+  PayloadCoding coding{values == "codes4" ? ValueCoding::kCodes4 : ReadValueCoding(values),
+                       IndexCoding::kU12};
+  coding.chunk = static_cast<std::uint32_t>(chunk);
+  coding.density = density;
+  return coding;
+}
+
 PayloadCoding ReadCoding(const std::string& values, const std::string& indices,
                          const std::string& policy, double fpr) {
-  SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "fitted",
-                   "values = \"" + values + "\": expected \"f16\", \"f32\" or \"fitted\"");
-  SPARFUSE_REQUIRE(indices == "delta" || indices == "u32" || indices == "bloom",
-                   "indices = \"" + indices + "\": expected \"delta\", \"u32\" or \"bloom\"");
+  SPARFUSE_REQUIRE(values != "codes4",
+                   "values = \"codes4\" with indices = \"" + indices + "\": expected \"u12\"");
+  SPARFUSE_REQUIRE(
+      values == "f16" || values == "f32" || values == "fitted",
+      "values = \"" + values + "\": expected \"f16\", \"f32\", \"fitted\" or \"codes4\"");
+  SPARFUSE_REQUIRE(
+      indices == "delta" || indices == "u32" || indices == "bloom",
+      "indices = \"" + indices + "\": expected \"delta\", \"u32\", \"bloom\" or \"u12\"");
   SPARFUSE_REQUIRE(policy == "leftmost" || policy == "random" || policy == "p0",
                    "policy = \"" + policy + "\": expected \"leftmost\", \"random\" or \"p0\"");
   SPARFUSE_REQUIRE(fpr >= 0 && fpr <= 0.5, "fpr = " + std::to_string(fpr) + ": expected 0 to 0.5");
@@ -64,14 +87,45 @@ ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const Spa
   return bytes;
 }
 
+// Throws Error{kConfig} where chunks have other numbers of elements than their density says.
+void RequireCountsOfChunks(const PayloadCoding& coding, const SparsePayload& payload,
+                           std::size_t n) {
+  if (coding.density == 0) return;
+  std::size_t at = 0;
+  for (std::size_t begin = 0; begin < n; begin += coding.chunk) {
+    const std::size_t end = std::min<std::size_t>(n, begin + coding.chunk);
+    const std::size_t expected = KeptCount(end - begin, coding.density);
+    std::size_t count = 0;
+    for (; at < payload.indices.size() && payload.indices[at] < end; ++at) ++count;
+    SPARFUSE_REQUIRE(count == expected, "idx has " + std::to_string(count) + " elements in [" +
+                                            std::to_string(begin) + ", " + std::to_string(end) +
+                                            "): expected " + std::to_string(expected) +
+                                            " for density = " + std::to_string(coding.density));
+  }
+}
+
+ArrayMemory<std::uint8_t> EncodeInChunks(const PayloadCoding& coding, const SparsePayload& payload,
+                                         std::size_t n, std::span<float> residual) {
+  RequireCountsOfChunks(coding, payload, n);
+  std::vector<float> values(payload.values.begin(), payload.values.end());
+  ArrayMemory<std::uint8_t> bytes(ChunkCodedBytes(coding, values.size(), n));
+  EncodeChunks(coding, payload.indices, values, residual, n, std::as_writable_bytes(bytes.span()));
+  return bytes;
+}
+
 py::array EncodeArrays(const py::object& idx, const py::object& val,
                        const Given<"n", std::uint64_t>& elements,
                        const Given<"values", std::string>& values,
                        const Given<"indices", std::string>& indices, const py::object& residual,
-                       const Given<"policy", std::string>& policy,
-                       const Given<"fpr", double>& fpr) {
+                       const Given<"policy", std::string>& policy, const Given<"fpr", double>& fpr,
+                       const Given<"chunk", std::int64_t>& chunk,
+                       const Given<"density", double>& density) {
   const std::uint64_t n = elements;
-  const PayloadCoding coding = ReadCoding(values, indices, policy, fpr);
+  const bool chunks = *indices == "u12";
+  SPARFUSE_REQUIRE(chunks || density == 0,
+                   "density is of indices = \"u12\", and they are \"" + *indices + "\"");
+  const PayloadCoding coding =
+      chunks ? ReadChunks(values, chunk, density) : ReadCoding(values, indices, policy, fpr);
   RequireElements(n);
   const py::array_t<std::uint32_t> index_array = ReadIndices(idx, n, "idx");
   const FloatArray value_array = ReadFloats(val, "val");
@@ -89,7 +143,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
     RequireApart("residual", std::as_bytes(kept), "idx", std::as_bytes(payload.indices));
     RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
   }
-  SPARFUSE_REQUIRE(!coding.of_selections() || !kept.empty(),
+  SPARFUSE_REQUIRE(chunks || !coding.of_selections() || !kept.empty(),
                    "values = \"" + *values + "\", indices = \"" + *indices +
                        "\": what is sent is another selection, of what val and residual have; "
                        "expected residual");
@@ -97,6 +151,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
     const GilReleased no_gil;
     CheckIndices(payload.indices, n, "idx");
     RequireFinite(payload.values);
+    if (chunks) return EncodeInChunks(coding, payload, n, kept);
     if (coding.of_selections()) return EncodeSelection(coding, payload, n, kept);
     std::vector<float> rounded;
     if (!kept.empty() && coding.values != ValueCoding::kF32) {
@@ -111,10 +166,43 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
              .Release();
 }
 
-py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t>& elements) {
+py::tuple DecodeChunkArrays(const PayloadCoding& coding, std::span<const std::byte> payload,
+                            std::size_t n) {
+  const std::size_t most = std::min(n, payload.size());  // 12 bits an element, and more
+  ArrayMemory<std::uint32_t> indices(most);
+  ArrayMemory<float> values(most);
+  {
+    const GilReleased no_gil;
+    const auto [decoded, bytes] = DecodeChunks(coding, payload, n, indices.span(), values.span());
+    if (bytes != payload.size()) {
+      MalformedPayload(std::to_string(payload.size()) + " bytes; expected " +
+                       std::to_string(bytes));
+    }
+    indices.Shrink(decoded.indices.size());
+    values.Shrink(decoded.indices.size());
+  }
+  return py::make_tuple(std::move(indices).Release(), std::move(values).Release());
+}
+
+py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t>& elements,
+                       const Given<"values", std::optional<std::string>>& values_given,
+                       const Given<"indices", std::optional<std::string>>& indices_given,
+                       const Given<"chunk", std::int64_t>& chunk,
+                       const Given<"density", double>& density) {
   const std::uint64_t n = elements;
   RequireElements(n);
   const ByteArray array = ReadBytes(payload, "payload");
+  const std::optional<std::string>& given = indices_given;
+  const std::optional<std::string>& values_as = values_given;
+  SPARFUSE_REQUIRE(!given || *given == "u12", "indices = \"" + given.value_or("") +
+                                                  "\": expected \"u12\", or nothing: other "
+                                                  "payloads say how they were encoded");
+  SPARFUSE_REQUIRE(given || (!values_as && density == 0),
+                   "values and density are of indices = \"u12\"");
+  if (given) {
+    return DecodeChunkArrays(ReadChunks(values_as.value_or("codes4"), chunk, density),
+                             array.bytes(), n);
+  }
   const PayloadHeader header =
       ReadHeader(array.bytes(), kFlagF16 | kFlagDelta | kFlagFitted | kFlagBloom | kFlagPermuted);
   const bool of_selection = (header.flags & (kFlagFitted | kFlagBloom)) != 0;
@@ -246,14 +334,17 @@ void BindCodings(py::module_& module) {
   module.def("encode_payload", &EncodeArrays, py::arg("idx"), py::arg("val"), py::arg("n"),
              py::arg("values") = "f16", py::arg("indices") = "delta", py::kw_only(),
              py::arg("residual") = py::none(), py::arg("policy") = "leftmost", py::arg("fpr") = 0.0,
+             py::arg("chunk") = 4096, py::arg("density") = 0.0,
              R"(A sparse payload in fewer bytes, as a uint8 array: half of them by default.
 
 idx, val  as Sparsifier.select and ErrorFeedback.step return them; not modified
 n         elements of the array that was selected from
 values    "f16": rounded to half precision, 65504 at most; "f32": as they are; "fitted": DeepReduce's
-          polynomials of the sorted values, not with "delta"
+          polynomials of the sorted values, not with "delta"; "codes4", with "u12": SparseLoCo's
+          two bits each, and the four levels that they stand for
 indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each; "bloom":
-          DeepReduce's Bloom filter, which also has some of the other indices
+          DeepReduce's Bloom filter, which also has some of the other indices; "u12": 12 bits each,
+          within chunks
 residual  float32 array of n elements, in row-major order: what rounding takes from val is added to
           it in place, at idx. Without it that is lost, unless val came from
           ErrorFeedback(..., values="f16"), which rounds by itself and keeps the rest: do not pass
@@ -265,8 +356,11 @@ policy    with "bloom", which of the filter's indices are sent: the "leftmost", 
           but fixed permutation puts first, as many as idx has, or all of them, "p0"
 fpr       with "bloom", the fraction of the other indices that the filter has, at most 0.5; 0: a
           tenth of len(idx) / n
+chunk     with "u12", elements of a chunk, at most 4096
+density   with "u12", that idx has max(1, int(density * m)) of each chunk of m elements: counts are
+          then not sent. 0: they are, two bytes each
 
-The bytes say how they were encoded and where they end. Raises ConfigError where idx is not
+The bytes say how they were encoded, but with "u12", and where they end. Raises ConfigError where idx is not
 increasing or not below n, NumericError for a NaN or an infinity in val.
 
 >>> import numpy, sparfuse
@@ -285,12 +379,21 @@ increasing or not below n, NumericError for a NaN or an infinity in val.
 >>> sent, values = sparfuse.decode_payload(payload, g.size)
 >>> payload.nbytes, len(sent), bool((values == g[sent]).all()), float(residual[sent].sum())
 (132, 20, True, 0.0)
+>>> idx, val = numpy.arange(6), numpy.array([4, -3, 2.5, -1, 0.5, -0.25], dtype=numpy.float32)
+>>> payload = sparfuse.encode_payload(idx, val, 6, "codes4", "u12", density=1)
+>>> payload.nbytes, sparfuse.decode_payload(payload, 6, indices="u12", density=1)[1].tolist()
+(28, [3.25, -3.0, 3.25, -0.25, -0.25, -0.25])
 )");
-  module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"),
+  module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"), py::kw_only(),
+             py::arg("values") = py::none(), py::arg("indices") = py::none(),
+             py::arg("chunk") = 4096, py::arg("density") = 0.0,
              R"((indices, values) of what encode_payload returned, as decompress takes them.
 
 payload  uint8 array, or bytes, in any coding
 n        elements of the array that was selected from
+values, indices, chunk, density
+         of a payload with indices = "u12", which does not say so by itself: as given to
+         encode_payload; values "codes4" unless given
 
 Any bytes are safe: those that encode_payload cannot have written raise ConfigError, which says what
 is wrong and where.

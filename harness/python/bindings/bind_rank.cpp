@@ -68,6 +68,9 @@ class BoundRank : public MadeByInit {
     SPARFUSE_REQUIRE(!method_.composition().local_steps(),
                      "distribute exchanges gradients in every step, and the method parameters once "
                      "in a window of steps; expected another method, or sparfuse.Method");
+    SPARFUSE_REQUIRE(!method_.composition().strategy->delays,
+                     "distribute gives the optimizer the averages of each step, and the method's "
+                     "first step has none; expected another method, or sparfuse.Method");
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     const int threads = CheckedThreads(
         ReadAs<std::optional<int>>(py::object(settings["threads"]), "threads").value_or(Threads()));

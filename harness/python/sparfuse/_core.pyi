@@ -164,14 +164,24 @@ def encode_payload(
     idx: _Indices,
     val: _Floats,
     n: int,
-    values: Literal["f16", "f32", "fitted"] = "f16",
-    indices: Literal["delta", "u32", "bloom"] = "delta",
+    values: Literal["f16", "f32", "fitted", "codes4"] = "f16",
+    indices: Literal["delta", "u32", "bloom", "u12"] = "delta",
     *,
     residual: _Floats | None = None,
     policy: Literal["leftmost", "random", "p0"] = "leftmost",
     fpr: float = 0.0,
+    chunk: int = 4096,
+    density: float = 0.0,
 ) -> NDArray[numpy.uint8]: ...
-def decode_payload(payload: _Bytes, n: int) -> _Payload: ...
+def decode_payload(
+    payload: _Bytes,
+    n: int,
+    *,
+    values: Literal["f16", "f32", "codes4"] | None = None,
+    indices: Literal["u12"] | None = None,
+    chunk: int = 4096,
+    density: float = 0.0,
+) -> _Payload: ...
 def warmup_density(
     epoch: int,
     density: float,

@@ -216,6 +216,11 @@ std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig&
     steps.erase(steps.begin(), steps.begin() + every);
     return steps;
   }
+  if (config.method_options.exchanges_beside_steps()) {  // the third step is like all others
+    auto steps = SimulateSteps(model, 0, 2 + windows, traced_ranks);
+    steps.erase(steps.begin(), steps.begin() + 2);
+    return steps;
+  }
   std::vector<ModelStep> steps;
   const int first = DenseWarmupSteps(config);
   for (int step = 0; step < windows; ++step) {
@@ -245,7 +250,7 @@ double StepSeconds(std::span<const ModelStep> window) {
 }
 
 double FirstStepSeconds(const CellConfig& config, const ModelConfig& model) {
-  if (config.method_options.has_local_steps())
+  if (config.method_options.has_local_steps() || config.method_options.exchanges_beside_steps())
     return StepSeconds(SimulateCell(config, model, false, 0));
   const ModelStep first = SimulateStep(model, 0, 0);
   return StepSeconds({&first, 1});

@@ -219,6 +219,17 @@ class Profiler {
     });
     const Estimate restore =
         MeanTimeOf([&] { coder.Decode(coded, kElements, indices, values, rank_.pool); });
+    const PayloadCoding chunks{
+        .values = ValueCoding::kCodes4, .indices = IndexCoding::kU12, .chunk = kMostOfChunk};
+    coded.resize(ChunkCodedBytes(chunks, indices.size(), kElements));
+    const Estimate pack = MeanTimeOf([&] {
+      values = drawn;
+      EncodeChunks(chunks, indices, values, {}, kElements, coded);
+    });
+    const Estimate unpack =
+        MeanTimeOf([&] { DecodeChunks(chunks, coded, kElements, indices, values); });
+    Coding("pack", PerItem(pack, indices.size()));
+    Coding("unpack", PerItem(unpack, indices.size()));
     Coding("fit", PerItem(fit, indices.size()));
     Coding("restore", PerItem(restore, indices.size()));
   }

@@ -90,7 +90,7 @@ class Histories(unittest.TestCase):
         self.assertEqual(done[5]["sent"], [0])
         self.assertFalse(np.array_equal(method.anchor("w"), START))
 
-    def test_sparseloco(self):
+    def sparseloco(self, values):
         a = np.array(
             [(1, 2, 0.5, 1, 0.25, 1.5, 1, 0.75), (2, 1, 1, 0.5, 1, 0.5, 2, 1.25)], np.float32
         )
@@ -104,6 +104,7 @@ class Histories(unittest.TestCase):
             density=0.5,
             decay=0.95,
             sparsifier_options={"chunk": 4},
+            payload_values=values,
             threads=1,
             verify=True,
         )
@@ -114,9 +115,14 @@ class Histories(unittest.TestCase):
                 w[rank] -= np.float32(0.1) * (a[rank] * (w[rank] - c[rank]))
             method.local_step([{"w": each} for each in w])
             if step == 1:
-                self.near(w[0], (0.95, 0.025, -0.520625, 1, 0, -0.16984375, 0.28375, 1.6484375))
+                second = w[0].copy()
+        return method, second, w[1]
+
+    def test_sparseloco(self):
+        method, second, last = self.sparseloco("f32")
+        self.near(second, (0.95, 0.025, -0.520625, 1, 0, -0.16984375, 0.28375, 1.6484375))
         self.near(
-            w[1],
+            last,
             (
                 1.62158,
                 -0.17933375,
@@ -132,6 +138,46 @@ class Histories(unittest.TestCase):
             method.residual(0, "w"),
             (-0.0341525, 0, 0, 0.1548025, -0.0704210937, 0, 0, 0.2680450882),
         )
+
+    def test_sparseloco_in_two_bits(self):
+        method, second, last = self.sparseloco("codes4")
+        self.near(second, (0.95, 0.1984375, -0.5103125, 1, 0, -0.16984375, 0.1, 1.6484375))
+        self.near(
+            last,
+            (
+                1.5931112449,
+                -0.0746830675,
+                -0.5422141113,
+                0.7290125,
+                0,
+                -0.3164141222,
+                0.9438325557,
+                1.0642728393,
+            ),
+        )
+        # Four indices of 12 bits, four codes, four levels, to a multiple of four bytes.
+        self.assertEqual(method.bytes()["sent"], [24] * 2)
+
+
+class DelayedGradients(unittest.TestCase):
+    def test_are_applied_a_step_later(self):
+        method = sparfuse.Method("delayed-gradients", 2, [("w", (4,))], threads=1)
+        w = START.copy()
+        expected = {
+            1: START,
+            2: (0.775, 0.1625, -0.5125, 0.95),
+            4: (1.28375, 0.000625, -0.5365625, 0.85375),
+        }
+        for step in range(1, 5):
+            average = method.step([{"w": A[rank] * (w - C[rank])} for rank in range(2)])["w"]
+            w = w - np.float32(0.1) * average
+            if step in expected:
+                np.testing.assert_allclose(w, expected[step], atol=4e-6)
+        self.assertEqual(method.bytes()["sent"], [2 * 2 * 4] * 2)
+
+    def test_have_no_first_average_for_an_optimizer(self):
+        with self.assertRaisesRegex(sparfuse.ConfigError, "native-allreduce.*beside training"):
+            sparfuse.Method("delayed-gradients", 2, [("w", (4,))], collective="native-allreduce")
 
 
 class Blocks(unittest.TestCase):

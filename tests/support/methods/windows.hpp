@@ -60,6 +60,10 @@ struct Windows {
   std::function<void(LiveEngine&, int t)> before = [](LiveEngine&, int) {};
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 
+  // Of each rank's engine, in the place of what `tensors`, `planner` and `strategy` say.
+  std::function<LiveConfig()> configure = {};
+  bool verify = false;  // selections, in each step
+
   GradientLayout Layout() const { return LayoutOf(tensors); }
   Options Resolved() const {
     const StrategyDescriptor& part = FindStrategy("local-steps");
@@ -73,6 +77,11 @@ struct Windows {
   }
   LiveConfig Configure() const {
     LiveConfig config;
+    if (configure) {
+      config = configure();
+      config.deadline = deadline;
+      return config;
+    }
     config.layout = Layout();
     config.plan = MakePlan();
     config.topology = {workers, 1};
@@ -92,6 +101,7 @@ struct WindowHistory {
   Floats finished, finished_anchor;  // behind FinishWindows
   StepRecord finish;
   std::size_t memory = 0;
+  std::uint64_t mass_checks = 0, mass_violations = 0;
 };
 
 inline std::vector<WindowHistory> Train(const Windows& windows) {
@@ -113,7 +123,7 @@ inline std::vector<WindowHistory> Train(const Windows& windows) {
     for (int t = 1; t <= windows.steps; ++t) {
       windows.before(engine, t);
       const Floats gradient = windows.gradient(loop.rank(), w, t);
-      engine.BeginStep(static_cast<std::uint64_t>(t - 1), false);
+      engine.BeginStep(static_cast<std::uint64_t>(t - 1), windows.verify);
       for (std::size_t i = 0; i < layout.tensors(); ++i) {
         const TensorEntry& tensor = layout.tensor(i);
         engine.AnnounceGradient(i, std::span(gradient).subspan(tensor.offset, tensor.numel));
@@ -138,6 +148,8 @@ inline std::vector<WindowHistory> Train(const Windows& windows) {
     history.finished = w;
     history.finished_anchor = copy(engine.Anchor(whole));
     history.memory = engine.method_memory_bytes();
+    history.mass_checks = engine.mass_checks();
+    history.mass_violations = engine.mass_violations();
   });
   return histories;
 }

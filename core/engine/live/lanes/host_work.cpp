@@ -148,8 +148,8 @@ void HostWork::Code(Selection& selection) {
   Slot& slot = selection.slot;
   const std::span<float> residual = selection.residual.host();
   if (coding.of_selections()) {
-    selection.coded_bytes = coder_.Encode(coding, selection.source.host(), residual, slot,
-                                          selection.coded.host(), pool_);
+    selection.coded_bytes = coder_.Encode(coding.Of(selection.density), selection.source.host(),
+                                          residual, slot, selection.coded.host(), pool_);
   } else {
     RoundToCoding(coding, slot.indices.host().first(slot.count),
                   slot.values.host().first(slot.count), residual);
@@ -293,8 +293,12 @@ SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const st
   std::size_t count = 0;
   for (const Selection* part : exchange.payload.parts) {
     if (part->whole) continue;
-    const auto decoded = coder_.Decode(payload, part->range.size(), indices.subspan(count),
-                                       values.subspan(count), pool_);
+    const std::size_t n = part->range.size();
+    const auto to = indices.subspan(count);
+    const auto decoded =
+        coding.indices == IndexCoding::kU12
+            ? DecodeChunks(coding.Of(part->density), payload, n, to, values.subspan(count))
+            : coder_.Decode(payload, n, to, values.subspan(count), pool_);
     const auto base = static_cast<std::uint32_t>(part->range.begin - whole.begin);
     for (std::uint32_t& index : indices.subspan(count, decoded.payload.indices.size())) {
       index += base;

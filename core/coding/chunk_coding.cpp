@@ -1,0 +1,238 @@
+#include "core/coding/chunk_coding.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "core/sparsify/sparsifier.hpp"
+
+namespace sparfuse {
+namespace {
+
+constexpr unsigned kIndexBits = 12;
+constexpr unsigned kCodeBits = 2;
+constexpr std::size_t kLevelBytes = 4 * sizeof(float);
+
+constexpr std::size_t BitBytes(std::size_t count, unsigned width) {
+  return (count * width + 7) / 8;
+}
+
+// Writes BitBytes: value(i) in `width` bits, up to 16.
+template <class Value>
+std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Value& value) {
+  std::uint32_t waiting = 0;
+  unsigned bits = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    waiting |= static_cast<std::uint32_t>(value(i)) << bits;
+    for (bits += width; bits >= 8; bits -= 8, waiting >>= 8) {
+      to = StoreBytes(to, static_cast<std::uint8_t>(waiting));
+    }
+  }
+  return bits > 0 ? StoreBytes(to, static_cast<std::uint8_t>(waiting)) : to;
+}
+
+// Calls take(i, value) for each; throws where what pads the last byte is not zero.
+template <class Take>
+void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned width,
+                const std::string& what, const Take& take) {
+  std::uint32_t waiting = 0;
+  unsigned bits = 0;
+  auto byte = from.begin();
+  for (std::size_t i = 0; i < count; ++i) {
+    for (; bits < width; bits += 8) waiting |= std::to_integer<std::uint32_t>(*byte++) << bits;
+    take(i, waiting & ((1u << width) - 1));
+    waiting >>= width;
+    bits -= width;
+  }
+  if (waiting != 0) MalformedPayload("bits behind the " + what + " are set; expected zeros");
+}
+
+std::size_t ChunksOf(PayloadCoding coding, std::size_t n) {
+  return (n + coding.chunk - 1) / coding.chunk;
+}
+
+std::size_t SizeOfChunk(PayloadCoding coding, std::size_t chunk, std::size_t n) {
+  return std::min<std::size_t>(coding.chunk, n - chunk * coding.chunk);
+}
+
+std::size_t BytesOfValues(ValueCoding values, std::size_t count) {
+  if (values == ValueCoding::kF32) return count * sizeof(float);
+  if (values == ValueCoding::kF16) return count * sizeof(std::uint16_t);
+  return count == 0 ? 0 : BitBytes(count, kCodeBits) + kLevelBytes;
+}
+
+std::size_t BytesOfCounts(PayloadCoding coding, std::size_t n) {
+  return coding.density > 0 ? 0 : sizeof(std::uint16_t) * ChunksOf(coding, n);
+}
+
+std::byte* StoreChunkValues(PayloadCoding coding, std::span<const std::uint32_t> indices,
+                            std::span<float> values, std::span<float> residual, std::byte* to) {
+  if (coding.values != ValueCoding::kCodes4) {
+    RoundToCoding({coding.values}, indices, values, residual);
+    // A multiple of four bytes, of which the last ones may be padding.
+    std::vector<std::byte> stored(ValueBytes(coding.values, values.size()));
+    StoreValues(coding.values, values, stored.data());
+    return std::copy_n(stored.data(), BytesOfValues(coding.values, values.size()), to);
+  }
+  if (values.empty()) return to;
+  std::vector<std::uint8_t> codes(values.size());
+  const std::array<float, 4> levels = Codes4(values, codes);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float level = levels[codes[i]];
+    if (!residual.empty()) residual[indices[i]] += values[i] - level;
+    values[i] = level;
+  }
+  to = PackBits(codes.size(), kCodeBits, to, [&](std::size_t i) { return codes[i]; });
+  return StoreBytes(to, levels);
+}
+
+void ReadChunkValues(PayloadCoding coding, std::span<const std::byte> from,
+                     std::span<float> values) {
+  if (coding.values != ValueCoding::kCodes4) {
+    std::vector<std::byte> stored(ValueBytes(coding.values, values.size()));
+    std::ranges::copy(from, stored.begin());
+    return ReadValues(coding.values, stored, 0, values);
+  }
+  if (values.empty()) return;
+  const std::size_t at = from.size() - kLevelBytes;
+  const auto levels = LoadBytes<std::array<float, 4>>(from.data() + at);
+  for (std::size_t code = 0; code < levels.size(); ++code) {
+    if (!std::isfinite(levels[code])) {
+      MalformedPayload("level " + std::to_string(code) + " is not finite");
+    }
+  }
+  UnpackBits(from.first(at), values.size(), kCodeBits, "codes",
+             [&](std::size_t i, std::uint32_t code) { values[i] = levels[code]; });
+}
+
+}  // namespace
+
+std::size_t ChunkCodedBytes(PayloadCoding coding, std::size_t count, std::size_t n) {
+  assert(coding.indices == IndexCoding::kU12 && coding.chunk > 0);
+  const std::size_t bytes =
+      BytesOfCounts(coding, n) + BitBytes(count, kIndexBits) + BytesOfValues(coding.values, count);
+  return (bytes + 3) / 4 * 4;
+}
+
+std::array<float, 4> Codes4(std::span<const float> values, std::span<std::uint8_t> codes) {
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  for (const float value : values) mean += value;
+  mean /= count;
+  double squares = 0;
+  for (const float value : values) squares += (value - mean) * (value - mean);
+  double scale = 6 * std::sqrt(squares / (count - 1)) / 4;  // of one value no number
+  if (!(scale > 0) || !std::isfinite(scale)) scale = 1;
+  std::array<double, 4> sums{};
+  std::array<std::size_t, 4> counts{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double step = std::clamp(std::nearbyint((values[i] - mean) / scale) + 2, 0.0, 3.0);
+    codes[i] = static_cast<std::uint8_t>(step);
+    sums[codes[i]] += values[i];
+    ++counts[codes[i]];
+  }
+  std::array<float, 4> levels{};
+  for (std::size_t code = 0; code < levels.size(); ++code) {
+    if (counts[code] > 0) {
+      levels[code] = static_cast<float>(sums[code] / static_cast<double>(counts[code]));
+    }
+  }
+  return levels;
+}
+
+std::size_t EncodeChunks(PayloadCoding coding, std::span<const std::uint32_t> indices,
+                         std::span<float> values, std::span<float> residual, std::size_t n,
+                         std::span<std::byte> out) {
+  assert(indices.size() == values.size() && (residual.empty() || residual.size() == n));
+  const std::size_t bytes = ChunkCodedBytes(coding, indices.size(), n);
+  if (out.size() < bytes) {
+    SPARFUSE_THROW(kInternal, "a selection of " + std::to_string(indices.size()) + " of " +
+                                  std::to_string(n) + " elements in chunks has room for " +
+                                  std::to_string(out.size()) + " bytes; expected " +
+                                  std::to_string(bytes));
+  }
+  std::byte* to = out.data();
+  std::size_t begin = 0;
+  for (std::size_t c = 0; c < ChunksOf(coding, n); ++c) {
+    const std::size_t size = SizeOfChunk(coding, c, n);
+    std::size_t end = begin;
+    while (end < indices.size() && indices[end] < c * coding.chunk + size) ++end;
+    if (coding.density == 0) {
+      to = StoreBytes(to, static_cast<std::uint16_t>(end - begin));
+    } else if (end - begin != KeptCount(size, coding.density)) {
+      SPARFUSE_THROW(kInternal, std::to_string(end - begin) + " elements are selected of chunk " +
+                                    std::to_string(c) + "; expected " +
+                                    std::to_string(KeptCount(size, coding.density)));
+    }
+    begin = end;
+  }
+  to = PackBits(indices.size(), kIndexBits, to,
+                [&](std::size_t i) { return indices[i] % coding.chunk; });
+  to = StoreChunkValues(coding, indices, values, residual, to);
+  std::fill(to, out.data() + bytes, std::byte{0});
+  return bytes;
+}
+
+DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> bytes, std::size_t n,
+                              std::span<std::uint32_t> indices, std::span<float> values) {
+  assert(indices.size() == values.size());
+  const std::size_t chunks = ChunksOf(coding, n);
+  const std::size_t count_bytes = BytesOfCounts(coding, n);
+  const auto require = [&](std::size_t expected) {
+    if (bytes.size() >= expected) return;
+    MalformedPayload(std::to_string(bytes.size()) + " bytes; expected at least " +
+                     std::to_string(expected));
+  };
+  require(count_bytes);
+  const auto count_of = [&](std::size_t c) -> std::size_t {
+    if (coding.density > 0) return KeptCount(SizeOfChunk(coding, c, n), coding.density);
+    return LoadBytes<std::uint16_t>(bytes.data() + c * sizeof(std::uint16_t));
+  };
+  std::size_t count = 0;
+  for (std::size_t c = 0; c < chunks; ++c) {
+    const std::size_t size = SizeOfChunk(coding, c, n);
+    if (count_of(c) > size) {
+      MalformedPayload("chunk " + std::to_string(c) + " has " + std::to_string(count_of(c)) +
+                       " elements; expected at most " + std::to_string(size));
+    }
+    count += count_of(c);
+  }
+  if (count > indices.size()) {
+    MalformedPayload(std::to_string(count) + " elements; expected at most " +
+                     std::to_string(indices.size()));
+  }
+  const std::size_t total = ChunkCodedBytes(coding, count, n);
+  require(total);
+  indices = indices.first(count);
+  values = values.first(count);
+  const auto coded = bytes.first(total).subspan(count_bytes);
+  const std::size_t index_bytes = BitBytes(count, kIndexBits);
+  UnpackBits(coded.first(index_bytes), count, kIndexBits, "indices",
+             [&](std::size_t i, std::uint32_t index) { indices[i] = index; });
+  std::size_t at = 0;
+  for (std::size_t c = 0; c < chunks; ++c) {
+    const std::size_t size = SizeOfChunk(coding, c, n);
+    const auto of_chunk = indices.subspan(at, count_of(c));
+    for (std::size_t i = 0; i < of_chunk.size(); ++i) {
+      if (of_chunk[i] >= size || (i > 0 && of_chunk[i] <= of_chunk[i - 1])) {
+        MalformedPayload("index " + std::to_string(i) + " of chunk " + std::to_string(c) + " is " +
+                         std::to_string(of_chunk[i]) + "; expected increasing ones below " +
+                         std::to_string(size));
+      }
+    }
+    for (std::uint32_t& index : of_chunk) index += static_cast<std::uint32_t>(c * coding.chunk);
+    at += of_chunk.size();
+  }
+  const std::size_t value_bytes = BytesOfValues(coding.values, count);
+  ReadChunkValues(coding, coded.subspan(index_bytes, value_bytes), values);
+  for (const std::byte padding : coded.subspan(index_bytes + value_bytes)) {
+    if (padding != std::byte{0}) MalformedPayload("what pads it is not zero");
+  }
+  return {{indices, values}, total};
+}
+
+}  // namespace sparfuse

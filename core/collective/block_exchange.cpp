@@ -1,0 +1,195 @@
+#include "core/collective/block_exchange.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/base/error.hpp"
+#include "core/collective/algorithms.hpp"
+#include "core/payload/accumulate.hpp"
+
+namespace sparfuse {
+namespace {
+
+struct Part {
+  std::size_t begin = 0, size = 0;  // elements
+};
+
+// The parts of a rank's node, and of each the shards of nodes.
+class TwoLevels {
+ public:
+  TwoLevels(std::size_t elements, const Topology& topology, int rank)
+      : nodes_(static_cast<std::size_t>(topology.nodes())),
+        per_node_(static_cast<std::size_t>(topology.ranks_per_node)),
+        node_(static_cast<std::size_t>(topology.NodeOf(rank))),
+        place_(static_cast<std::size_t>(topology.LocalRankOf(rank))),
+        parts_{elements, per_node_} {}
+
+  std::size_t nodes() const { return nodes_; }
+  std::size_t per_node() const { return per_node_; }
+  std::size_t node() const { return node_; }
+  std::size_t place() const { return place_; }
+
+  Part OfPlace(std::size_t j) const { return {parts_.Begin(j), parts_.Size(j)}; }
+  // What of it node k makes the sum of.
+  Part OfNode(std::size_t j, std::size_t k) const {
+    const Shards shards{parts_.Size(j), nodes_};
+    return {parts_.Begin(j) + shards.Begin(k), shards.Size(k)};
+  }
+
+  std::vector<int> RanksOfNode() const { return Ranks(per_node_, node_ * per_node_, 1); }
+  std::vector<int> RanksOfPlace() const { return Ranks(nodes_, place_, per_node_); }
+
+ private:
+  static std::vector<int> Ranks(std::size_t count, std::size_t first, std::size_t apart) {
+    std::vector<int> ranks(count);
+    for (std::size_t i = 0; i < count; ++i) ranks[i] = static_cast<int>(first + i * apart);
+    return ranks;
+  }
+
+  std::size_t nodes_, per_node_, node_, place_;
+  Shards parts_;
+};
+
+// The sum of what has come of a range, in the order of members.
+void Add(const BlockForm& form, const CodedBlocks& came, std::span<float> sum) {
+  std::vector<float> decoded(sum.size());
+  std::ranges::fill(sum, 0.0f);
+  for (const auto& each : came) {
+    DecodeBlocks(form, each, decoded, "blocks of a member");
+    AddInto(decoded, sum);
+  }
+}
+
+}  // namespace
+
+Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members, std::size_t own,
+                    const CodedBlocks& to, CodedBlocks& from, int tag) {
+  const std::size_t count = members.size();
+  std::vector<std::unique_ptr<Request>> requests;
+  std::vector<std::size_t> expected;
+  for (std::size_t step = 1; step < count; ++step) {
+    const std::size_t other = (own + count - step) % count;
+    if (from[other].empty()) continue;
+    requests.push_back(communicator.Irecv(members[other], tag, from[other]));
+    expected.push_back(from[other].size());
+  }
+  for (std::size_t step = 1; step < count; ++step) {
+    const std::size_t other = (own + step) % count;
+    if (to[other].empty()) continue;
+    requests.push_back(communicator.Isend(members[other], tag, to[other]));
+  }
+  requests = co_await Complete(std::move(requests));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (requests[i]->bytes() == expected[i]) continue;
+    SPARFUSE_THROW(kComm, "blocks of rank " + std::to_string(requests[i]->peer()) + ": " +
+                              std::to_string(requests[i]->bytes()) + " bytes; expected " +
+                              std::to_string(expected[i]));
+  }
+}
+
+Task RunTwoLevelBlocks(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
+                       int tag) {
+  const std::span<float> data = buffers.dense;
+  const TwoLevels levels(data.size(), communicator.topology(), communicator.rank());
+  const auto of = [&](Part part) { return data.subspan(part.begin, part.size); };
+  const std::size_t node = levels.node(), place = levels.place();
+  const Part part = levels.OfPlace(place), shard = levels.OfNode(place, node);
+  const std::vector<int> of_node = levels.RanksOfNode(), of_place = levels.RanksOfPlace();
+
+  CodedBlocks to(levels.per_node());
+  CodedBlocks came(levels.per_node(), std::vector<std::byte>(form.Bytes(part.size)));
+  co_await OffThread(buffers, [&] {
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      to[j].resize(form.Bytes(levels.OfPlace(j).size));
+      EncodeBlocks(form, of(levels.OfPlace(j)), to[j]);
+    }
+    came[place] = to[place];
+  });
+  co_await ExchangeBlocks(communicator, of_node, place, to, came, tag);
+
+  CodedBlocks to_nodes(levels.nodes());
+  CodedBlocks came_of_nodes(levels.nodes(), std::vector<std::byte>(form.Bytes(shard.size)));
+  co_await OffThread(buffers, [&] {
+    Add(form, came, of(part));
+    for (std::size_t k = 0; k < to_nodes.size(); ++k) {
+      to_nodes[k].resize(form.Bytes(levels.OfNode(place, k).size));
+      EncodeBlocks(form, of(levels.OfNode(place, k)), to_nodes[k]);
+    }
+    came_of_nodes[node] = to_nodes[node];
+  });
+  co_await ExchangeBlocks(communicator, of_place, node, to_nodes, came_of_nodes, tag + 1);
+
+  // What comes of each shard of this part has the sizes that went out.
+  CodedBlocks& sums = to_nodes;
+  co_await OffThread(buffers, [&] {
+    Add(form, came_of_nodes, of(shard));
+    EncodeBlocks(form, of(shard), sums[node]);
+  });
+  const CodedBlocks to_all(levels.nodes(), sums[node]);
+  co_await ExchangeBlocks(communicator, of_place, node, to_all, sums, tag + 2);
+
+  std::vector<std::byte> joined;
+  for (const auto& each : sums) joined.insert(joined.end(), each.begin(), each.end());
+  const CodedBlocks to_node(levels.per_node(), joined);
+  CodedBlocks parts(levels.per_node());
+  for (std::size_t j = 0; j < parts.size(); ++j) {
+    std::size_t bytes = 0;
+    for (std::size_t k = 0; k < levels.nodes(); ++k) bytes += form.Bytes(levels.OfNode(j, k).size);
+    parts[j].resize(bytes);
+  }
+  parts[place] = joined;
+  co_await ExchangeBlocks(communicator, of_node, place, to_node, parts, tag + 3);
+  co_await OffThread(buffers, [&] {
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      std::size_t from = 0;
+      for (std::size_t k = 0; k < levels.nodes(); ++k) {
+        const Part range = levels.OfNode(j, k);
+        const std::size_t bytes = form.Bytes(range.size);
+        DecodeBlocks(form, std::span(parts[j]).subspan(from, bytes), of(range), "a sum of blocks");
+        from += bytes;
+      }
+    }
+  });
+}
+
+RoundPlan TwoLevelBlockRounds(const BlockForm& form, std::size_t elements,
+                              const Topology& topology) {
+  RoundPlan plan;
+  plan.per_rank.resize(static_cast<std::size_t>(topology.ranks));
+  // bytes(levels of the sender, member that it goes to)
+  const auto round = [&](bool within, std::size_t added, const auto& bytes) {
+    std::vector<RankMessage> messages;
+    for (int rank = 0; rank < topology.ranks; ++rank) {
+      const TwoLevels levels(elements, topology, rank);
+      const std::vector<int> members = within ? levels.RanksOfNode() : levels.RanksOfPlace();
+      for (std::size_t j = 0; j < members.size(); ++j) {
+        const std::uint64_t size = bytes(levels, j);
+        if (members[j] != rank && size > 0) messages.push_back({rank, members[j], size});
+      }
+    }
+    if (messages.empty()) return;
+    AddRound(messages, topology, plan)[Work::kAdd] = added;
+  };
+  const TwoLevels first(elements, topology, 0);
+  const auto bytes_of = [&](Part range) -> std::uint64_t { return form.Bytes(range.size); };
+  round(true, first.OfPlace(0).size * first.per_node(),
+        [&](const TwoLevels&, std::size_t j) { return bytes_of(first.OfPlace(j)); });
+  round(false, first.OfNode(0, 0).size * first.nodes(), [&](const TwoLevels& from, std::size_t k) {
+    return bytes_of(from.OfNode(from.place(), k));
+  });
+  round(false, 0, [&](const TwoLevels& from, std::size_t) {
+    return bytes_of(from.OfNode(from.place(), from.node()));
+  });
+  round(true, 0, [&](const TwoLevels& from, std::size_t) {
+    std::uint64_t bytes = 0;
+    for (std::size_t k = 0; k < from.nodes(); ++k) bytes += bytes_of(from.OfNode(from.place(), k));
+    return bytes;
+  });
+  return plan;
+}
+
+}  // namespace sparfuse

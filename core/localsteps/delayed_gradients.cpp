@@ -1,0 +1,86 @@
+// Sums gradients beside the next step, whose optimizer takes them: delayed parameter updates.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/localsteps/strategies.hpp"
+
+namespace sparfuse {
+namespace {
+
+// A unit is sent when backward is over, and averaged at the end of the next step. So an exchange
+// has a whole step, as the flat gradient is read when it begins: it is packed anew only when what
+// was sent from it has come.
+class DelayedGradients final : public Strategy {
+ public:
+  void StepBegin(Engine& engine) override { packed_.assign(engine.layout().tensors(), 0); }
+
+  void GradientReady(Engine& engine, std::size_t tensor) override {
+    if (engine.layout().tensor(tensor).numel == 0) return;
+    packed_[tensor] = engine.Pack({.tensor = tensor, .order = {.after = sent_}});
+  }
+
+  void BackwardEnd(Engine& engine) override {
+    const std::vector<Handle> came = std::exchange(sent_, {});
+    for (std::size_t u = 0; u < engine.plan().units.size(); ++u) Send(engine, u);
+    if (came.empty()) {  // the first step: nothing is updated
+      engine.Apply({.own = Range{0, engine.layout().numel()}});
+      return;
+    }
+    Take(engine, came);
+  }
+
+  // What the last step has sent is updated with by nobody.
+  void Finish(Engine& engine) override { Take(engine, std::exchange(sent_, {})); }
+
+ private:
+  static void Take(Engine& engine, const std::vector<Handle>& came) {
+    for (const Handle exchange : came) engine.Apply({.exchange = exchange});
+  }
+
+  void Send(Engine& engine, std::size_t u) {
+    const Unit& unit = engine.plan().units[u];
+    DenseSum sum;
+    std::vector<Handle> packed;
+    for (std::size_t t = unit.first; t < unit.last; ++t) {
+      if (packed_[t] == 0) continue;
+      packed.push_back(packed_[t]);
+      sum.ranges.push_back(engine.layout().tensor(t).range());
+    }
+    if (packed.empty()) return;
+    std::ranges::sort(sum.ranges, {}, &Range::begin);
+    sent_.push_back(engine.Exchange(
+        {.pattern = std::move(sum),
+         .channel = Channel::kBackground,
+         .label = "unit " + std::to_string(u) + " of step " + std::to_string(engine.step() + 1),
+         .background = true,
+         .order = {.after = std::move(packed)}}));
+  }
+
+  std::vector<Handle> packed_;  // [tensors] of this step
+  std::vector<Handle> sent_;    // exchanges that have not been taken
+};
+
+}  // namespace
+
+const StrategyDescriptor kDelayedGradients = {
+    .name = "delayed-units",
+    .summary =
+        "units are all-reduced beside the next step, whose update takes them; the first step "
+        "updates nothing",
+    .source =
+        "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4.3 (one-step delayed parameter "
+        "update)",
+    .revision = 1,
+    .deviations = "The delay begins with the first step, not after a number of steps without it.",
+    .sparsified = Sparsified::kNever,
+    .options = {WholeOption("delay", 1, 1, 1, "steps from a gradient's send to its update")},
+    .make = [](const Options&) -> std::unique_ptr<Strategy> {
+      return std::make_unique<DelayedGradients>();
+    },
+    .dense_units = true,
+    .delays = true};
+
+}  // namespace sparfuse

@@ -1,0 +1,54 @@
+"""Draws which rate of a network card each method needs for a utilisation, from what `sparfuse
+advise --utilisation` found."""
+
+from sparfuse_report import style, wording
+from sparfuse_report.drawn import Drawn
+
+HEIGHT = 2.6  # inches
+
+
+def file_name(found):
+    return f"utilisation-{wording.workload(found['workload'])}-on-{found['cluster']}"
+
+
+def draw(found):
+    """A line a method through the rates of the utilisations that any rate reaches."""
+    methods = [each["method"] for each in found["methods"]]
+    styles = style.Styles(methods)
+    made, grid = style.figure(1, 1, HEIGHT)
+    axes = grid[0, 0]
+    never = []
+    handles = {}
+    for each in found["methods"]:
+        points = [
+            (gbps, 100 * wanted)
+            for gbps, wanted in zip(each["gbps"], found["utilisations"])
+            if gbps is not None
+        ]
+        if not points:
+            never.append(each["method"])
+            continue
+        look = styles[each["method"]]
+        (line,) = axes.plot(
+            *zip(*points), marker=look.marker, markersize=4, label=each["method"], **look.line()
+        )
+        handles[each["method"]] = line
+    axes.set_xscale("log")
+    axes.set_xlabel(wording.axis("card_bandwidth", "Gbit/s"))
+    axes.set_ylabel("utilisation, %")
+    axes.set_yticks([100 * wanted for wanted in found["utilisations"]])
+    workload = wording.workload(found["workload"])
+    text = (
+        f"Setting: {workload}, batch {found['batch_per_worker']} a worker, {found['workers']} "
+        f"workers, density {found['density']:g}, cluster {found['cluster']}. Modelled: "
+        f"{wording.MODE_MEANS['modelled']}. The least rate of a network card at which forward, "
+        "backward and update are so much of a step. A line ends where no rate is enough."
+    )
+    if never:
+        text += f" No rate is enough for half of a step: {', '.join(never)}."
+    return Drawn(
+        made,
+        f"The bandwidth that {workload} needs",
+        text,
+        [handles[name] for name in styles.sort(handles)],
+    )

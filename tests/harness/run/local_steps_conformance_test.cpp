@@ -1,0 +1,242 @@
+// Checks what every registered method that synchronises once in a window must do, live and
+// modelled, over ranks that are threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "harness/catalog/catalog.hpp"
+#include "harness/catalog/trial_composition.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/methods/configured_method.hpp"
+#include "tests/support/methods/windows.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse::harness {
+namespace {
+
+using nlohmann::json;
+using testing::Floats;
+using testing::kTensorSizes;
+using testing::WindowHistory;
+using testing::Windows;
+
+constexpr int kEvery = 8;
+
+std::vector<Method> MethodsOfWindows() {
+  std::vector<Method> methods;
+  for (const Method& method : BuiltInCatalog().methods) {
+    if (FindStrategy(method.strategy).local_steps != nullptr) methods.push_back(method);
+  }
+  return methods;
+}
+
+CellConfig ConfigOfWindows(const Method& method, json options = json::object()) {
+  options["every"] = kEvery;
+  return ConfigOf(method, "", options);
+}
+
+Floats Parameters() {
+  Floats w;
+  for (const std::size_t n : kTensorSizes) {
+    for (std::size_t i = 0; i < n; ++i) {
+      w.push_back(static_cast<float>(w.size() % 31) / 16 - 1);
+    }
+  }
+  return w;
+}
+
+Windows WindowsOf(const CellConfig& config, const Topology& where, int steps) {
+  Windows windows;
+  windows.workers = where.ranks;
+  windows.steps = steps;
+  windows.verify = true;
+  windows.start = [](int) { return Parameters(); };
+  windows.gradient = [](int rank, const Floats& w, int t) {
+    Floats gradient(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const auto drawn = (i * 2654435761u + static_cast<unsigned>(97 * rank + 31 * t)) % 1024;
+      gradient[i] = w[i] / 8 + static_cast<float>(drawn) / 512 - 1;
+    }
+    return gradient;
+  };
+  windows.configure = [config, where] {
+    const Composition composition = Compose(config);
+    GradientLayout layout = MakeLayout(Tensors(), config);
+    Plan plan = MakePlan(composition, layout, where, nullptr, nullptr);
+    return MakeLiveConfig(composition, std::move(layout), std::move(plan), where, 7);
+  };
+  return windows;
+}
+
+ModelConfig ModelOf(const CellConfig& config, const Topology& where) {
+  return MakeModelConfig(Compose(config), MakeLayout(Tensors(), config), where,
+                         testing::EvenBackward(kTensorSizes.size()), testing::EvenCost(), 7);
+}
+
+class EveryMethodOfWindows : public ::testing::TestWithParam<std::tuple<Method, Topology>> {
+ protected:
+  CellConfig Config(const json& options = json::object()) const {
+    return ConfigOfWindows(std::get<0>(GetParam()), options);
+  }
+  Topology Where() const { return std::get<1>(GetParam()); }
+  LocalSteps Steps() const { return *Compose(Config()).local_steps(); }
+};
+
+void ExpectEqual(const std::vector<WindowHistory>& a, const std::vector<WindowHistory>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t r = 0; r < a.size(); ++r) {
+    EXPECT_EQ(a[r].parameters, b[r].parameters) << r;
+    EXPECT_EQ(a[r].anchors, b[r].anchors) << r;
+    EXPECT_EQ(a[r].outer, b[r].outer) << r;
+    EXPECT_EQ(a[r].finished, b[r].finished) << r;
+  }
+}
+
+TEST_P(EveryMethodOfWindows, SharesAnchorsAndLosesNothing) {
+  const Windows windows = WindowsOf(Config(), Where(), 2 * kEvery + 3);
+  const auto ranks = Train(windows);
+  for (const WindowHistory& rank : ranks) {
+    EXPECT_EQ(rank.anchors, ranks[0].anchors);
+    EXPECT_EQ(rank.outer, ranks[0].outer);
+    EXPECT_EQ(rank.finished_anchor, ranks[0].finished_anchor);
+    EXPECT_EQ(rank.mass_violations, 0u);
+    EXPECT_EQ(rank.mass_checks > 0, std::get<0>(GetParam()).sends_payloads());
+    EXPECT_NE(rank.anchors.back(), Parameters());
+  }
+  // Nothing but the steps of a date sends; and all dates are in the first window.
+  std::uint64_t dates = 0;
+  for (int t = 1; t <= kEvery; ++t) {
+    const StepRecord& record = ranks[0].records[static_cast<std::size_t>(t - 1)];
+    dates += record.exchanges > 0;
+    if (record.exchanges == 0) EXPECT_EQ(record.messages_sent, 0u) << t;
+  }
+  EXPECT_EQ(dates, static_cast<std::uint64_t>(
+                       std::ranges::max(windows.configure().plan.units, {}, &Unit::date).date + 1));
+  // What is not mixed is the anchor where everything has been received.
+  if (Steps().mix == 0 && Steps().delay == 0 && dates == 1 &&
+      Steps().outer != OuterRule::kElastic) {
+    for (const WindowHistory& rank : ranks) {
+      EXPECT_EQ(rank.parameters[kEvery - 1], ranks[0].anchors[kEvery - 1]);
+    }
+  }
+  ExpectEqual(ranks, Train(windows));
+}
+
+TEST_P(EveryMethodOfWindows, IsModelledWithTheBytesThatItSends) {
+  const auto live = Train(WindowsOf(Config(), Where(), 2 * kEvery));
+  const ModelConfig model = ModelOf(Config(), Where());
+  EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
+  for (const int traced : {0, Where().ranks}) {
+    const auto steps = SimulateSteps(model, 0, 2 * kEvery, traced);
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      for (std::size_t r = 0; r < live.size(); ++r) {
+        const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
+        EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
+        EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
+        EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
+        EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
+        EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
+        EXPECT_EQ(modelled.selected, counted.selected) << s;
+      }
+    }
+  }
+}
+
+TEST_P(EveryMethodOfWindows, NamesATensorThatIsNotFinite) {
+  Windows windows = WindowsOf(Config(), Topology{1, 1}, kEvery);
+  windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {
+    Floats gradient = of(rank, w, t);
+    if (t == 1) gradient[700] = std::numeric_limits<float>::quiet_NaN();  // of tensor 3
+    return gradient;
+  };
+  if (Where().ranks == 1) {
+    testing::ExpectError(FailureKind::kNumeric, {"tensor3", "step"}, [&] { Train(windows); });
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<std::tuple<Method, Topology>>& info) {
+  const Topology& where = std::get<1>(info.param);
+  std::string name = std::get<0>(info.param).name + "_" + std::to_string(where.ranks);
+  if (where.ranks_per_node > 1) name += "_" + std::to_string(where.ranks_per_node) + "_a_node";
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, EveryMethodOfWindows,
+                         ::testing::Combine(::testing::ValuesIn(MethodsOfWindows()),
+                                            ::testing::Values(Topology{1, 1}, Topology{2, 1},
+                                                              Topology{3, 1}, Topology{4, 2})),
+                         NameOf);
+
+// --- the coding of chunks
+
+Method Named(const std::string& name) {
+  for (const Method& method : MethodsOfWindows()) {
+    if (method.name == name) return method;
+  }
+  throw std::runtime_error("no method " + name);
+}
+
+// Of 13,943 elements in tensors of 10 to 9,000, and of chunks of 4,096, 5 % are sent.
+TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
+  const Method method = Named("sparseloco");
+  for (const std::string values : {"codes4", "f16", "f32"}) {
+    SCOPED_TRACE(values);
+    const CellConfig config = ConfigOfWindows(method, {{"payload_values", values}});
+    std::uint64_t expected = 0;
+    for (const std::size_t n : kTensorSizes) {
+      std::uint64_t k = 0;
+      for (std::size_t begin = 0; begin < n; begin += 4096) {
+        k += KeptCount(std::min<std::size_t>(4096, n - begin), 0.05);
+      }
+      const std::uint64_t bits = values == "codes4" ? 2 : values == "f16" ? 16 : 32;
+      const std::uint64_t levels = values == "codes4" ? 16 : 0;
+      expected += ((12 * k + 7) / 8 + (bits * k + 7) / 8 + levels + 3) / 4 * 4;
+    }
+    const auto ranks = Train(WindowsOf(config, {2, 1}, kEvery));
+    for (const WindowHistory& rank : ranks) {
+      EXPECT_EQ(rank.records.back().payload_bytes, expected);
+      EXPECT_EQ(rank.mass_violations, 0u);
+    }
+    const auto modelled = SimulateSteps(ModelOf(config, {2, 1}), 0, kEvery, 0);
+    EXPECT_EQ(modelled.back().records[0].payload_bytes, expected);
+  }
+}
+
+// Selections that fuse tensors first, shards of nodes, and counts that are not known beforehand.
+TEST(ChunksOfSelections, AreOfAllMethodsWhosePayloadsAreNotAddedOnTheWay) {
+  const json codes = {{"payload_values", "codes4"}, {"payload_indices", "u12"}};
+  for (const char* name : {"wfbp", "safusion", "hitopkcomm", "deepreduce"}) {
+    for (const char* sparsifier : {"chunked-topk", "topk", "threshold"}) {
+      SCOPED_TRACE(std::string(name) + " " + sparsifier);
+      const CellConfig config = ConfigOf(MethodOf(name), sparsifier, codes);
+      const auto results = RunLive(config, Topology{4, 2}, testing::IntegerGradient);
+      for (const testing::RankResult& rank : results) {
+        EXPECT_EQ(rank.averaged, results[0].averaged);
+        EXPECT_EQ(rank.mass_violations, 0u);
+        EXPECT_GT(rank.mass_checks, 0u);
+      }
+    }
+  }
+}
+
+TEST(ChunksOfSelections, AreRefusedWhereTheyHaveNoMeaning) {
+  const auto why = [](const char* method, const json& options,
+                      const char* sparsifier = "chunked-topk") {
+    return testing::ErrorOf([&] { Compose(ConfigOf(MethodOf(method), sparsifier, options)); });
+  };
+  EXPECT_SAYS(why("wfbp", {{"payload_values", "codes4"}}), "expected \"u12\"");
+  EXPECT_SAYS(why("wfbp", {{"payload_values", "codes4"}, {"payload_indices", "bloom"}}),
+              "expected \"u12\"");
+  EXPECT_SAYS(why("wfbp", {{"payload_values", "fitted"}, {"payload_indices", "u12"}}),
+              "expected \"u32\" or \"bloom\"");
+  EXPECT_SAYS(why("oktopk", {{"payload_indices", "u12"}}, "topk"), "adds payloads on the way");
+  EXPECT_SAYS(why("hipress", {{"payload_indices", "u12"}}), "takes payloads apart");
+  CellConfig config = ConfigOf(MethodOf("wfbp"), "chunked-topk", {{"payload_indices", "u12"}});
+  config.sparsifier_options = {{"chunk", std::int64_t{8192}}};
+  EXPECT_SAYS(testing::ErrorOf([&] { Compose(config); }), "chunk = 8192");
+}
+
+}  // namespace
+}  // namespace sparfuse::harness
