@@ -22,7 +22,7 @@ namespace sparfuse::harness {
 
 // Raised when results of live or modelled trials may change for a reason that no part owns.
 inline constexpr int kLiveEngineRevision = 2;
-inline constexpr int kModelEngineRevision = 7;
+inline constexpr int kModelEngineRevision = 8;
 inline constexpr int kProfileRevision = 5;  // of what profile trials measure
 
 struct Catalog {

@@ -600,7 +600,8 @@ TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
 
 // Horovod's one thread gathers sparse payloads one after another and learns their counts first;
 // what is negotiated for large dense buffers goes on beside them, as the published rows of Horovod
-// 0.19 (results/published/ddl-benchmarks.csv) and of BytePS want it; the others launch from hooks.
+// 0.19 (results/published/ddl-benchmarks.csv) and of BytePS want it. GRACE over torch.distributed
+// awaits each collective before the next; the others launch from hooks.
 TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   std::set<std::string> in_line;
   for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
@@ -608,7 +609,7 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
         Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone));
     if (cluster.host == HostBy::kInLine) in_line.insert(name);
   }
-  EXPECT_EQ(in_line, std::set<std::string>{"horovod-sparse"});
+  EXPECT_EQ(in_line, (std::set<std::string>{"horovod-sparse", "pytorch-grace"}));
   for (const std::string& name : kProfiles.Names(".toml")) {
     const DeclaredCluster& cluster = LoadDeclaredCluster(kProfiles, name);
     EXPECT_EQ(cluster.host == HostBy::kInLine, name.starts_with("safusion-")) << name;
@@ -630,6 +631,23 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   }
   EXPECT_SAYS(ErrorOf([&] { Parse("host = \"inline\"\n" + std::string(kAlone)); }),
               "host = \"inline\": expected one of beside, in-line");
+}
+
+// Of libraries of compressors, payloads are gathered behind backward and dense buffers beside it;
+// of the other stacks what is not stated is as `overlap`.
+TEST(ClusterStacks, SayWhatOfPayloadsGoesOnBesideBackward) {
+  const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
+  std::map<std::string, double> stated;
+  for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
+    const json profile = ToJson(ProfileOn(
+        Parse(fmt::format("stack = \"{}\"\nall_reduce = \"ring\"\n{}", name, kAlone)), config));
+    if (!profile.contains("payload_overlap")) continue;
+    stated[name] = profile.at("payload_overlap");
+    EXPECT_EQ(profile.value("overlap", 1.0), 1) << name;
+    EXPECT_EQ(profile.at("entry_bytes"), 12) << name;
+  }
+  EXPECT_EQ(stated, (std::map<std::string, double>{
+                        {"horovod-grace", 0.1}, {"horovod-sparse", 1}, {"pytorch-grace", 0}}));
 }
 
 // Gradients that are copied to the host are copied as they are sent.

@@ -210,8 +210,6 @@ TEST(ModelEngine, AddsUpOneTensorByHand) {
   EXPECT_NEAR(last, record.step_seconds, 1e-9);
 }
 
-// Both gradients ready at 31 ms, 6 ms an exchange: the host prepares the second one while the first
-// is on the way.
 // A whole tensor on the host lane takes what the host takes to encode it, where that is known.
 TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
   const auto step = [](bool offloaded, bool known) {
@@ -231,6 +229,8 @@ TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
   EXPECT_NEAR(step(true, false), 2, 0.1);
 }
 
+// Both gradients ready at 31 ms, 6 ms an exchange: the host prepares the second one while the first
+// is on the way.
 TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
   ModelConfig config = OneTensor(2);
   config.layout.Add("bias", {1000}, 1000);
