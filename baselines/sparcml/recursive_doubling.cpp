@@ -29,8 +29,8 @@ constexpr std::string_view kName = "sparcml-recursive-doubling";
 
 // P' ranks double; each rank r >= P' is folded into r - P'.
 struct Doubling {
-  explicit Doubling(int ranks)
-      : ranks(ranks), doubling(static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)))) {}
+  explicit Doubling(int all)
+      : ranks(all), doubling(static_cast<int>(std::bit_floor(static_cast<unsigned>(all)))) {}
 
   std::size_t rounds() const {
     return static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(doubling)) - 1);

@@ -48,7 +48,7 @@ double OverlapModel::LargestRegion(std::size_t regions) const {
   // That of many changes little with their number.
   constexpr std::size_t kMostOfMean = 64;
   const std::size_t counted = std::min(regions, kMostOfMean);
-  double sum = counted % 2;  // the one in the middle
+  double sum = counted % 2 == 0 ? 0 : 1;  // the one in the middle
   for (std::size_t i = 1; i <= counted / 2; ++i) {
     sum += 2 * std::cosh(skew * ExpectedDeviate(i, counted));
   }

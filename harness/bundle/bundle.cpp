@@ -138,7 +138,7 @@ void CheckContent(const BundleContent& content, const std::filesystem::path& pat
 
 // Names of all members, and no others.
 std::set<std::string> NamesOf(const BundleContent& content) {
-  std::set<std::string> names = {kManifest, kTable};
+  std::set<std::string> names = {kManifest, kTableMember};
   for (const auto& [id, files] : content.trials) {
     for (const auto& [file, hash] : files) names.insert(MemberOfTrial(id, file));
   }
@@ -229,7 +229,7 @@ harness::Annotation Bundle::Annotation(const std::string& id) const {
 }
 
 json Bundle::Table() const {
-  return ParseJson(Checked(kTable, content_.table), path().string() + ": " + kTable);
+  return ParseJson(Checked(kTableMember, content_.table), path().string() + ": " + kTableMember);
 }
 
 }  // namespace sparfuse::harness

@@ -16,7 +16,7 @@ namespace sparfuse::harness {
 // reads bundles reads every earlier version, too.
 inline constexpr int kBundleVersion = 3;
 inline constexpr const char* kManifest = "manifest.json";
-inline constexpr const char* kTable = "table.json";
+inline constexpr const char* kTableMember = "table.json";
 
 struct BundleContent {
   std::map<std::string, std::map<std::string, std::string>> trials;  // SHA-256 by id, by file

@@ -57,7 +57,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
 
 void Export::Write(const SourceState& written_by, const std::filesystem::path& out) const {
   // By name of the member, as archives are ordered: id and file.
-  std::map<std::string, std::pair<std::string, std::string>> members = {{kTable, {}}};
+  std::map<std::string, std::pair<std::string, std::string>> members = {{kTableMember, {}}};
   for (const auto& [id, files] : summary_.content.trials) {
     for (const auto& [file, hash] : files) members[MemberOfTrial(id, file)] = {id, file};
   }
@@ -70,7 +70,7 @@ void Export::Write(const SourceState& written_by, const std::filesystem::path& o
   std::size_t written = 0;
   for (const auto& [member, of] : members) {
     const auto& [id, file] = of;
-    if (member == kTable) {
+    if (member == kTableMember) {
       archive.Add(member, table_);
     } else if (file.empty()) {
       archive.Add(member, annotations_.at(id));

@@ -335,8 +335,8 @@ class LeastSquares {
     };
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) rows[i][j] = dot(slopes[i], slopes[j]);
-      constexpr double kFlat = 1e-12;  // an input that nothing depends on stays
-      rows[i][i] += damping * rows[i][i] + kFlat;
+      constexpr double kLeast = 1e-12;  // an input that nothing depends on stays
+      rows[i][i] += damping * rows[i][i] + kLeast;
       rows[i][n] = -dot(slopes[i], off);
     }
     for (std::size_t i = 0; i < n; ++i) {  // Gauss, with the largest row first

@@ -144,17 +144,17 @@ inline constexpr const char* kAllGatherNames[] = {"ring", "two-level"};  // of A
 
 // Whether the host prepares the next exchange while one is on the way, or waits for its end.
 enum class HostBy : std::uint8_t { kBeside, kInLine };
-inline constexpr const char* kHostNames[] = {"beside", kInLine};
+inline constexpr const char* kHostNames[] = {"beside", kHostInLine};
 
 // Whether what a method selects beside backward runs there, or synchronises with the device within
 // backward's hooks, as all of its selections do.
 enum class SelectionsBy : std::uint8_t { kBeside, kInHooks };
-inline constexpr const char* kSelectionsNames[] = {"beside", kInHooks};
+inline constexpr const char* kSelectionsNames[] = {"beside", kSelectionsInHooks};
 
 // What exchange_host_ns_an_element is of where an exchange carries payloads: each element that it
 // covers, or each 8 bytes that a rank sends or gets.
 enum class StagingOf : std::uint8_t { kElements, kPayloads };
-inline constexpr const char* kStagingNames[] = {"elements", kPayloads};
+inline constexpr const char* kStagingNames[] = {"elements", kStagingPayloads};
 
 struct DeclaredCluster {
   std::string name, title, source, hardware;

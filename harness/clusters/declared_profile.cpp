@@ -323,9 +323,9 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
   profile.fused_overlap = stated("fused_overlap");
   if (cluster.Find("entry_bytes", workloads::FindWorkload(config.workload).family()) != nullptr)
     profile.entry_bytes = input.Stated("entry_bytes");
-  if (cluster.host == HostBy::kInLine) profile.host = kInLine;
-  if (cluster.selections == SelectionsBy::kInHooks) profile.selections = kInHooks;
-  if (cluster.staging == StagingOf::kPayloads) profile.staging = kPayloads;
+  if (cluster.host == HostBy::kInLine) profile.host = kHostInLine;
+  if (cluster.selections == SelectionsBy::kInHooks) profile.selections = kSelectionsInHooks;
+  if (cluster.staging == StagingOf::kPayloads) profile.staging = kStagingPayloads;
   if (const double growth = input.Stated("exchange_growth"); growth > 0) {
     profile.host_growth = growth;
     profile.host_growth_from = input.Stated("exchange_growth_from");

@@ -114,8 +114,8 @@ const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::s
     read = ParseDeclaredCluster(TomlFile::Read(file), profiles, name.left_out);
   } else {
     const DeclaredCluster& declared = DrawnCluster(profiles, cluster, 0);
-    read = ChosenFrom(declared, [&](const std::string& name, double value, double low,
-                                    double high) { return Draw(value, low, high, name, draw); });
+    read = ChosenFrom(declared, [&](const std::string& input, double value, double low,
+                                    double high) { return Draw(value, low, high, input, draw); });
     if (read.card) {
       read.card->outcomes =
           PerturbedOutcomes(declared.card->outcomes, static_cast<std::uint64_t>(draw));

@@ -270,9 +270,9 @@ CostModel KernelCosts(const Profile& profile) {
       Need(profile.exchange_dispatch_seconds, "exchange_dispatch_seconds");
   cost.exchange_host_seconds = profile.exchange_host_seconds.value_or(0);
   cost.exchange_host_seconds_per_rank = profile.exchange_host_seconds_per_rank.value_or(0);
-  cost.host_in_line = profile.host == kInLine;
-  cost.selects_in_hooks = profile.selections == kInHooks;
-  cost.stages_payloads = profile.staging == kPayloads;
+  cost.host_in_line = profile.host == kHostInLine;
+  cost.selects_in_hooks = profile.selections == kSelectionsInHooks;
+  cost.stages_payloads = profile.staging == kStagingPayloads;
   cost.host_growth = profile.host_growth.value_or(0);
   cost.host_growth_from = profile.host_growth_from.value_or(1);
   cost.entry_bytes = profile.entry_bytes.value_or(cost.entry_bytes);

@@ -71,9 +71,9 @@ void NeedCluster(const ProfileFolders& profiles, const std::string& name) {
   const std::string cluster = ClusterName::Of(name).file;
   std::vector<std::string> known(std::begin(kOwnClusters), std::end(kOwnClusters));
   for (const char* extension : {".json", ".toml"}) {
-    for (std::string& name : profiles.Names(extension)) known.push_back(std::move(name));
+    for (std::string& each : profiles.Names(extension)) known.push_back(std::move(each));
   }
-  for (std::string& name : FingerprintNames(profiles)) known.push_back(std::move(name));
+  for (std::string& each : FingerprintNames(profiles)) known.push_back(std::move(each));
   if (std::ranges::find(known, cluster) != known.end()) return;
   SPARFUSE_THROW(kConfig, "unknown cluster \"" + cluster + "\"" + Suggestion(cluster, known) +
                               "; files are looked for in " + profiles.Text() +

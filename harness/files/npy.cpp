@@ -41,8 +41,8 @@ void AppendBytes(std::string& record, const T& value) {
 
 // Appends one value of a column to the records; holds what the whole column decides.
 struct Field {
-  explicit Field(const NpyTable::Values& values) : values(&values) {
-    if (const auto* texts = std::get_if<std::vector<std::string>>(&values)) {
+  explicit Field(const NpyTable::Values& column) : values(&column) {
+    if (const auto* texts = std::get_if<std::vector<std::string>>(&column)) {
       width = LongestText(*texts);
     }
   }

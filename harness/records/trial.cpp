@@ -383,7 +383,7 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
 
 }  // namespace
 
-MetricValue::MetricValue(double number, std::string unit) : unit(std::move(unit)) {
+MetricValue::MetricValue(double number, std::string of) : unit(std::move(of)) {
   if (std::isfinite(number)) value = number;
 }
 

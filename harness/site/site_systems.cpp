@@ -101,11 +101,12 @@ std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
       system.side.hardware = HardwareLine(telling);
     } else {
       const System told = SystemOf(telling.system);
-      const System ran{.machine = told.machine, .nodes = told.nodes};  // of a profile the machine's
-      system.side.hardware = HardwareLine(ToJson(ran));
+      const System machine{.machine = told.machine,
+                           .nodes = told.nodes};  // of a profile the machine's
+      system.side.hardware = HardwareLine(ToJson(machine));
       std::ranges::copy_if(
           described, std::back_inserter(system.described),
-          [&](const DescribedSystem& each) { return IsDescribedBy(ran, each.nodes); });
+          [&](const DescribedSystem& each) { return IsDescribedBy(machine, each.nodes); });
     }
     KeepNewestProfiles(trials);
     system.side.rows = std::move(trials);

@@ -262,8 +262,8 @@ void FactsMaker::Sort() {
                     "activities, CPU and CUDA, in one file",
                     lost, kernels));
   }
-  for (std::vector<DeviceWork>* works : {&compute_, &collectives_})
-    std::ranges::stable_sort(*works, {}, &DeviceWork::launch);
+  for (std::vector<DeviceWork>* each : {&compute_, &collectives_})
+    std::ranges::stable_sort(*each, {}, &DeviceWork::launch);
 }
 
 void FactsMaker::FindWindows() {

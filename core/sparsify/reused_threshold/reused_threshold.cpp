@@ -25,8 +25,8 @@ struct ReusedState final : SparsifierState {
 };
 
 struct ReusedDeviceState final : SparsifierState {
-  ReusedDeviceState(std::unique_ptr<SparsifierState> inner, Device device)
-      : inner(std::move(inner)), words(1, device, "a reused threshold") {}
+  ReusedDeviceState(std::unique_ptr<SparsifierState> of, Device device)
+      : inner(std::move(of)), words(1, device, "a reused threshold") {}
   std::unique_ptr<SparsifierState> inner;
   std::uint64_t calls = 0;  // wanted or not: whether they are, the host does not know
   double density = 0;       // that the threshold is for

@@ -164,7 +164,7 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& seri
 // "" or a measured step that took no time, or less than its parts, which are spans that follow one
 // another.
 std::string WhatIsWrongWithTimes(const OpenSeries& series) {
-  constexpr double kRounding = 1e-6;  // of a card's clock, relative
+  constexpr double kClock = 1e-6;  // of a card's clock, relative
   std::vector<const SeriesColumn*> of_step;
   for (const char* part : kPartsOfAStep) {
     const SeriesColumn* column = series.header.Find(part);
@@ -179,7 +179,7 @@ std::string WhatIsWrongWithTimes(const OpenSeries& series) {
     double parts = 0;
     for (const SeriesColumn* part : of_step)
       parts += NumberIn(series.bytes, series.header, *part, row);
-    if (parts <= step * (1 + kRounding)) continue;
+    if (parts <= step * (1 + kClock)) continue;
     return fmt::format("steps.npy: step_seconds = {} in row {}: its parts add up to {}", step, row,
                        parts);
   }

@@ -137,14 +137,14 @@ class RingProfile {
   // the time under way; from a short exchange, one of many rounds, one of many messages at once and
   // a long one. All but the first beside computation where there is some.
   void MeasureCpu(MeasuredLink& link) {
-    constexpr int kRounds = 16;
+    constexpr int kMany = 16;
     const ExchangeTime one = TimeRing(0, 1);
-    const ExchangeTime many = TimeRing(0, kRounds);
+    const ExchangeTime many = TimeRing(0, kMany);
     const ExchangeTime large = TimeRing(kLargestBytes, 1);
     const ExchangeTime burst = TimeBurst(kBurst);
     const double longer = large.wall.value - one.wall.value;
-    const double a_round = (many.wall.value - one.wall.value) / (kRounds - 1);
-    double round = (many.cpu_seconds - one.cpu_seconds) / (kRounds - 1);
+    const double a_round = (many.wall.value - one.wall.value) / (kMany - 1);
+    double round = (many.cpu_seconds - one.cpu_seconds) / (kMany - 1);
     double more = large.cpu_seconds - one.cpu_seconds;
     const ExchangeTime single = TimeBurst(1);
     double further = burst.cpu_seconds - single.cpu_seconds;

@@ -183,7 +183,7 @@ fs::path Forged(const fs::path& beside, const std::string& id, const BundledTria
   fs::path forged = beside.parent_path() / "forged.sparfuse";
   ArchiveWriter archive(forged);
   archive.Add(kManifest, ManifestText(content, kWrittenBy));
-  archive.Add(kTable, table);
+  archive.Add(kTableMember, table);
   for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
   archive.Commit();
   return forged;
@@ -719,8 +719,8 @@ TEST(Bundle, AnUnreadableTrialDoesNotHideAForgedTable) {
     for (json& row : table) {
       if (with_table) row["metrics"]["step_seconds"]["value"] = 0.001;
     }
-    members[kTable] = WrittenJson(table);
-    content.table = Sha256Hex(members[kTable]);
+    members[kTableMember] = WrittenJson(table);
+    content.table = Sha256Hex(members[kTableMember]);
     ArchiveWriter archive(forged);
     archive.Add(kManifest, ManifestText(content, kWrittenBy));
     for (const auto& [name, bytes] : members) archive.Add(name, bytes);
@@ -799,7 +799,7 @@ TEST(Bundle, ASecondManifestIsRefused) {
   ArchiveWriter archive(file);
   archive.Add(kManifest, ManifestText(content, kWrittenBy));
   archive.Add(kManifest, ManifestText(content, kWrittenBy));
-  archive.Add(kTable, "[]\n");
+  archive.Add(kTableMember, "[]\n");
   archive.Commit();
   EXPECT_NE(ErrorOf(file).find("a second manifest.json"), std::string::npos);
 }
@@ -872,7 +872,7 @@ TEST(Bundle, AForgedHashIsFoundByTheTable) {
   content.trials[id] = trial.Hashes();
   ArchiveWriter archive(forged);
   archive.Add(kManifest, ManifestText(content, kWrittenBy));
-  archive.Add(kTable, WrittenJson(bundle.Table()));
+  archive.Add(kTableMember, WrittenJson(bundle.Table()));
   for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
   archive.Commit();
   const auto problems = Verify(Bundle(forged)).problems;
@@ -895,7 +895,7 @@ TEST(Bundle, WhatExportWouldNotLetLeaveIsRefused) {
   content.trials[id] = trial.Hashes();
   ArchiveWriter archive(forged);
   archive.Add(kManifest, ManifestText(content, kWrittenBy));
-  archive.Add(kTable, WrittenJson(bundle.Table()));
+  archive.Add(kTableMember, WrittenJson(bundle.Table()));
   for (const auto& [name, bytes] : trial.files) archive.Add(MemberOfTrial(id, name), bytes);
   archive.Commit();
   EXPECT_EQ(b.Take(forged).refused.size(), 1u);
