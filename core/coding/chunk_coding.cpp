@@ -200,10 +200,10 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
                        " elements; expected at most " + std::to_string(size));
     }
     count += count_of(c);
-  }
-  if (count > indices.size()) {
-    MalformedPayload(std::to_string(count) + " elements; expected at most " +
-                     std::to_string(indices.size()));
+    if (count > indices.size()) {
+      MalformedPayload(std::to_string(count) + " elements; expected at most " +
+                       std::to_string(indices.size()));
+    }
   }
   const std::size_t total = ChunkCodedBytes(coding, count, n);
   require(total);

@@ -16,7 +16,12 @@ FOUND = {
     "utilisations": [0.5, 0.75, 0.9, 0.95, 0.99],
     "methods": [
         {"method": "dense", "window_steps": 1, "gbps": [1, 3, 9, 20, 100], "naive_gbps": [1] * 5},
-        {"method": "diloco", "window_steps": 32, "gbps": [0.1, 0.3, 1, None, None], "naive_gbps": [1] * 5},
+        {
+            "method": "diloco",
+            "window_steps": 32,
+            "gbps": [0.1, 0.3, 1, None, None],
+            "naive_gbps": [1] * 5,
+        },
         {"method": "powersgd", "window_steps": 1, "gbps": [None] * 5, "naive_gbps": [1] * 5},
     ],
 }

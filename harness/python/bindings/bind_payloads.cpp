@@ -124,6 +124,8 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
   const bool chunks = *indices == "u12";
   SPARFUSE_REQUIRE(chunks || density == 0,
                    "density is of indices = \"u12\", and they are \"" + *indices + "\"");
+  SPARFUSE_REQUIRE(!chunks || (*policy == "leftmost" && *fpr == 0),
+                   "policy and fpr are of indices = \"bloom\", and they are \"u12\"");
   const PayloadCoding coding =
       chunks ? ReadChunks(values, chunk, density) : ReadCoding(values, indices, policy, fpr);
   RequireElements(n);

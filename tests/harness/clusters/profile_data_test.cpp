@@ -142,13 +142,14 @@ TEST(ProfileData, WhatCodingTakesIsTakenFromCollectivesWhereItIsNotMeasured) {
   profile["collective_work"] = {
       {"merge", 1e-9}, {"select", 2e-9}, {"multiply", 3e-9}, {"hash", 4e-9}};
   const PayloadCoding bloom{ValueCoding::kF32, IndexCoding::kBloom};
-  const SelectionWork work{.queries = 100, .inserts = 10, .fitted = 1, .restored = 1};
-  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 424e-9);
+  const SelectionWork work{
+      .queries = 100, .inserts = 10, .fitted = 1, .restored = 1, .packed = 1, .unpacked = 1};
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 428e-9);
   EXPECT_TRUE(AssumedWork(Of(profile)).empty());
   EXPECT_EQ(AssumedWork(Of(profile), bloom).size(), 1u);
-  profile["selection_coding"] = {
-      {"query", 1e-9}, {"insert", 2e-9}, {"fit", 50e-9}, {"restore", 30e-9}};
-  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 200e-9);
+  profile["selection_coding"] = {{"query", 1e-9},    {"insert", 2e-9}, {"fit", 50e-9},
+                                 {"restore", 30e-9}, {"pack", 5e-9},   {"unpack", 6e-9}};
+  EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).selection_coding.Seconds(work), 211e-9);
   EXPECT_TRUE(AssumedWork(Of(profile), bloom).empty());
 }
 

@@ -359,7 +359,7 @@ std::vector<std::string> MethodNames(bool with_dense) {
   for (const Method& method : TheCatalog().methods) {
     // Of methods that exchange parameters tests/core/localsteps has the laws.
     if (FindStrategy(method.strategy).local_steps != nullptr) continue;
-    if (FindStrategy(method.strategy).delays) continue;  // delayed_gradients_test.cpp
+    if (FindStrategy(method.strategy).delays) continue;  // there, too
     if (with_dense || !method.dense()) names.push_back(method.name);
   }
   names.emplace_back(kInHalves);

@@ -65,6 +65,14 @@ class LocalStepsTest(trial_test.Trials):
                 self.assertEqual(metrics["method_memory_bytes"], 4 * arrays * elements)
             shutil.rmtree(self.results)
 
+    def test_delayed_gradients_come_in_the_next_step_and_leave_replicas_equal(self):
+        trial = self.run_trial(method="delayed-gradients", steps=6, more=THREADS)
+        self.assertEqual((trial["status"], trial["checks"]), ("ok", {"replicas_equal": True, "loss_finite": True}))
+        steps = self.rank_zero(trial)
+        self.assertEqual(steps["exchanges"].tolist(), [0] + [1] * (len(steps) - 1))
+        elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
+        self.assertEqual(set(steps["sent_bytes"][1:].tolist()), {4 * elements})
+
     def test_the_metrics_of_a_trial_are_what_its_series_gives(self):
         for transport in ("mpi", "threads"):
             shutil.rmtree(self.results, ignore_errors=True)

@@ -1,0 +1,129 @@
+// Tests updates that take the gradients of the step before, live and modelled, over ranks that are
+// threads.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "baselines/composition.hpp"
+#include "tests/support/errors.hpp"
+#include "tests/support/live_run.hpp"
+#include "tests/support/planning.hpp"
+
+namespace sparfuse::testing {
+namespace {
+
+// With one unit, and with several, of which the last may go on into the next step.
+const std::vector<std::string> kPlanners = {"whole-model", "layer-wise"};
+
+GradientLayout Layout() {
+  std::vector<TensorShape> tensors;
+  for (const std::size_t n : kTensorSizes) {
+    tensors.push_back({"t" + std::to_string(n), {static_cast<std::int64_t>(n)}, n});
+  }
+  return MakeLayout(tensors, {}, "the test");
+}
+
+MethodParts Parts(const std::string& strategy, const std::string& planner) {
+  MethodParts parts;
+  parts.strategy = strategy;
+  parts.planner = planner;
+  parts.collective = "ring-allreduce";
+  return parts;
+}
+
+std::vector<RankResult> Run(const std::string& strategy, const std::string& planner,
+                            const Topology& where, Device device = {}) {
+  const Composition made = Compose(Parts(strategy, planner));
+  const auto configure = [&] {
+    GradientLayout layout = Layout();
+    Plan plan = MakePlan(made, layout, where, nullptr, nullptr);
+    LiveConfig config = MakeLiveConfig(made, std::move(layout), std::move(plan), where, 7);
+    config.deadline = kLiveDeadline;
+    config.device = device;
+    return config;
+  };
+  return RunLive(configure, where.ranks, IntegerGradient, 4);  // tensor 4 gets no gradient
+}
+
+ModelConfig Modelled(const std::string& planner, const Topology& where) {
+  return MakeModelConfig(Compose(Parts("delayed-units", planner)), Layout(), where,
+                         EvenBackward(kTensorSizes.size()), EvenCost(), 7);
+}
+
+TEST(DelayedGradients, AreTheAveragesOfTheStepBefore) {
+  for (const Topology where : {Topology{1, 1}, {2, 1}, {3, 1}, {4, 2}}) {
+    const auto dense = Run("dense-units", "whole-model", where);
+    for (const std::string& planner : kPlanners) {
+      SCOPED_TRACE(planner + ", " + std::to_string(where.ranks));
+      for (const RankResult& rank : Run("delayed-units", planner, where)) {
+        EXPECT_EQ(rank.averaged[0], std::vector<float>(rank.averaged[0].size()));
+        for (std::size_t step = 1; step < rank.averaged.size(); ++step) {
+          EXPECT_EQ(rank.averaged[step], dense[0].averaged[step - 1]) << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(DelayedGradients, AreModelledWithTheBytesThatTheySend) {
+  for (const Topology where : {Topology{1, 1}, {2, 1}, {3, 1}}) {
+    for (const std::string& planner : kPlanners) {
+      SCOPED_TRACE(planner + ", " + std::to_string(where.ranks));
+      const auto live = Run("delayed-units", planner, where);
+      for (const int traced : {0, where.ranks}) {
+        const auto steps = SimulateSteps(Modelled(planner, where), 0, kLiveSteps, traced);
+        for (std::size_t s = 0; s < steps.size(); ++s) {
+          for (std::size_t r = 0; r < live.size(); ++r) {
+            const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
+            EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
+            EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
+            EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
+            EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
+            EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
+            EXPECT_EQ(modelled.selected, counted.selected) << s;
+          }
+        }
+      }
+    }
+  }
+}
+
+// An exchange has a whole step: nothing of it is exposed where it is shorter than one, and a step
+// lasts as long as it does where it is longer.
+TEST(DelayedGradients, HideAnExchangeBehindAStep) {
+  ModelConfig model = Modelled("whole-model", {2, 1});
+  const auto steady = [&] { return SimulateSteps(model, 0, 5, 2).back().records[0]; };
+  const StepRecord fast = steady();
+  EXPECT_EQ(fast.exposed_communication_seconds, 0);
+  model.cost = DeclaredCost(0.001, 1e-4);  // 1 Mbit/s
+  const StepRecord slow = steady();
+  const double seconds = 8.0 * 4 * static_cast<double>(model.layout.numel()) / 1e6;
+  EXPECT_NEAR(slow.step_seconds, seconds, 0.05 * seconds);
+  EXPECT_GT(slow.step_seconds, fast.step_seconds);
+  EXPECT_GT(slow.exposed_communication_seconds, 0);
+}
+
+TEST(DelayedGradients, AreRefusedWhereTheyHaveNoMeaning) {
+  const auto why = [](const auto& change) {
+    MethodParts parts = Parts("delayed-units", "whole-model");
+    change(parts);
+    return ErrorOf([&] { Compose(parts); });
+  };
+  EXPECT_SAYS(why([](MethodParts& parts) { parts.collective = "native-allreduce"; }),
+              "need not go on beside training");
+  EXPECT_SAYS(why([](MethodParts& parts) {
+                parts.sending = {{"payload_values", std::string("f16")}};
+              }),
+              "sends dense gradients");
+  EXPECT_SAYS(why([](MethodParts& parts) {
+                parts.strategy_options = {{"delay", std::int64_t{2}}};
+              }),
+              "delay = 2");
+  ExpectError(FailureKind::kUnsupported, {"expected device \"cpu\""}, [] {
+    Run("delayed-units", "whole-model", {1, 1}, kEmulated);
+  });
+}
+
+}  // namespace
+}  // namespace sparfuse::testing
