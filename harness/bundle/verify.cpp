@@ -11,7 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/bundle/bundle_table.hpp"
-#include "harness/files/toml_file.hpp"
+#include "harness/bundle/held_outcome.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
@@ -19,46 +19,6 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
-
-// What outcome.json, from which a run makes its trial, says otherwise; "" if nothing. Only what a
-// run takes over as it is; a trial's readings of its machine are judged later.
-std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
-  const auto differs = [](const std::string& key, const json& stored, const json& given) {
-    return fmt::format("{}: trial.json has {}, outcome.json has {}", key, Shown(stored),
-                       Shown(given));
-  };
-  if (outcome.status != TrialStatus::kOk)
-    return differs("status", NameOf(trial.status), NameOf(outcome.status));
-  for (const auto& [name, metric] : trial.metrics) {
-    const auto found = outcome.metrics.find(name);
-    const bool is_there = found != outcome.metrics.end();
-    if (is_there && found->second == metric) continue;
-    return differs("metrics", ToJson(MetricValues{{name, metric}}),
-                   is_there ? ToJson(MetricValues{*found}) : json());
-  }
-  if (!outcome.rounds.empty() && trial.rounds != outcome.rounds)  // steps give them, too
-    return differs("rounds", trial.rounds, outcome.rounds);
-  if (trial.draws != outcome.draws) return differs("draws", trial.draws, outcome.draws);
-  for (const auto& [file, series] : outcome.series) {
-    const auto found = trial.series.find(file);
-    if (found == trial.series.end() || found->second != series)
-      return fmt::format("series.{}: trial.json says otherwise than outcome.json", file);
-  }
-  if (!outcome.layout.empty() && trial.layout != outcome.layout)
-    return "layout: trial.json has other tensors than outcome.json";
-  if (!trial.quiet && outcome.quiet)
-    return "quiet: trial.json lacks the readings of its machine that outcome.json has";
-  return "";
-}
-
-std::string WhatOutcomeContradicts(const BundledTrial& bundled) {
-  const auto found = bundled.files.find("outcome.json");
-  if (found == bundled.files.end()) return "";
-  const json stored = json::parse(found->second);
-  const bool earlier = bundled.trial.schema < kTrialSchema;
-  return WhatOutcomeContradicts(bundled.trial,
-                                OutcomeOf(earlier ? ReadableOfEarlierBundle(stored) : stored));
-}
 
 // Whether a trial that ran should say how quiet its machine was.
 bool ShouldHaveReadings(const Trial& trial) {
@@ -134,6 +94,7 @@ Verification Verify(const Bundle& bundle) {
   }
   std::vector<TrialRow> readable;
   std::set<std::string> unreadable;
+  OtherTrials others;
   Patience patience;
   std::size_t done = 0;
   for (const auto& [id, hashes] : content.trials) {
@@ -154,7 +115,8 @@ Verification Verify(const Bundle& bundle) {
           ++made.unchecked_columns[column];
       }
       std::string differs = numbers.differs;
-      if (differs.empty() && has_numbers) differs = WhatOutcomeContradicts(trial);
+      if (differs.empty()) differs = WhatFilesContradict(trial);
+      if (differs.empty()) differs = others.WhatContradicts(trial);
       if (differs.empty()) {
         made.rows.push_back(row);
       } else {
@@ -177,6 +139,44 @@ Verification Verify(const Bundle& bundle) {
   }
   if (!made.table_differs.empty()) made.problems.push_back(made.table_differs);
   return made;
+}
+
+std::span<const std::string> KeysThatNothingTells() {
+  static const std::vector<std::string> kKeys = [] {
+    std::vector<std::string> keys = {
+        "started_utc",
+        "seed",
+        "revisions",
+        "sources",
+        "source",
+        "software",
+        "environment",
+        "quiet",
+        "machine.cores",
+        "machine.communication_threads",
+        "machine.kernels",
+        "machine.cuda_devices",
+        "launch.id",
+        "launch.binding.cores",
+        "launch.binding.numa",
+        "launch.binding.interface",
+        "launch.network",
+        "launch.clocks",
+        "outcome.json.selection_counters",
+        "outcome.json.plans",
+        "redaction",
+    };
+    // Keys of the cell that steps, tensors and revisions show.
+    const std::set<std::string> shown = {
+        "kind",    "mode",       "method",       "workload",     "workers", "batch_per_worker",
+        "density", "sparsifier", "accumulation", "dense_tensors"};
+    const json config = ToJson(CellConfig());
+    for (const auto& [key, value] : config.items()) {
+      if (!shown.contains(key)) keys.push_back("config." + key);
+    }
+    return keys;
+  }();
+  return kKeys;
 }
 
 std::vector<std::string> WhatIsNotChecked(const Verification& verification) {

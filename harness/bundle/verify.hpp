@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,11 @@ struct Verification {
 // Reads every byte of the bundle, makes the metrics of trials again whose steps it has, and its
 // table.
 Verification Verify(const Bundle& bundle);
+
+// Keys of a trial of which nothing else in a bundle says the same: with all hashes made again, and
+// for keys of its cell its name, they can be anything. "started_utc", "config.recipe"; a key stands
+// for all beneath it.
+std::span<const std::string> KeysThatNothingTells();
 
 // What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".
 std::vector<std::string> WhatIsNotChecked(const Verification& verification);

@@ -92,10 +92,10 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
   GivenRows rows(decoded, name, map.delimiter);
   const std::vector<std::string>& header = rows.header();
   Problems problems;
-  for (std::size_t i = 0; i < header.size(); ++i) {
-    if (std::ranges::count(header, header[i]) > 1 &&
-        std::ranges::find(header, header[i]) == header.begin() + static_cast<long>(i))
-      problems.push_back(fmt::format("{}:1: two columns \"{}\": expected one", name, header[i]));
+  std::map<std::string_view, int> columns_of_name;
+  for (const std::string& column : header) {
+    if (++columns_of_name[column] == 2)
+      problems.push_back(fmt::format("{}:1: two columns \"{}\": expected one", name, column));
   }
   const std::vector<Column> columns = ColumnsOf(header, name, map, problems);
   for (const auto& [column, cells] : map.leave_out_rows) {

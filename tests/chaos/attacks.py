@@ -304,23 +304,12 @@ def forged_bundle(sandbox, rng):
 HOSTILE = ("\x1b]0;title\x07", "\u202eevil", "<textarea><script>", "two\rlines", None, [], {"x": [1]}, -1, 1e308, 2**63)
 
 
-def _leaves(value, at=()):
-    if isinstance(value, dict) and value:
-        for key, each in value.items():
-            yield from _leaves(each, (*at, key))
-    elif isinstance(value, list) and value:
-        for index, each in enumerate(value):
-            yield from _leaves(each, (*at, index))
-    else:
-        yield at
-
-
 def hostile_record(sandbox, rng):
     """A key of a finished trial's records is another type, markup or a control character."""
     trial_id, folder = rng.choice(sorted(sandbox.trials().items()))
     file = rng.choice([each for each in (folder / "trial.json", folder / "outcome.json") if each.exists()])
     record, value = json.loads(file.read_text()), rng.choice(HOSTILE)
-    path = rng.choice(list(_leaves(record)))
+    path = rng.choice(list(forgery.leaves(record)))
     at = record
     for key in path[:-1]:
         at = at[key]

@@ -1,9 +1,12 @@
 """Writes bundles whose hashes all agree, whatever stands in them."""
 
 import ast
+import contextlib
+import copy
 import hashlib
 import json
 import math
+import re
 import struct
 import sys
 import tarfile
@@ -88,6 +91,71 @@ def forge_metric(content, rng):
     name, factor = rng.choice(metrics), rng.choice((0.5, 0.999, 1.001, 3.3))
     record["metrics"][name]["value"] *= factor
     return written(record), f"{name} times {factor}"
+
+
+def leaves(value, at=()):
+    """Paths of all that is no table and no list, or an empty one."""
+    if isinstance(value, (dict, list)) and value:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(each, (*at, key))
+    else:
+        yield at
+
+
+def _changed(record, path):
+    """The record with another value of the same type there; KeyError where it has no such path."""
+    record = copy.deepcopy(record)
+    inner = record
+    for key in path[:-1]:
+        inner = inner[key]
+    value = inner[path[-1]]
+    if isinstance(value, bool):
+        value = not value
+    elif isinstance(value, int):
+        value += 1
+    elif isinstance(value, float):
+        value = 1.25 * value + 0.125
+    elif isinstance(value, str):
+        value = "2030-01-01T00:00:00.000Z" if re.fullmatch(r"[-\d]+T[\d:.]+Z", value) else value + "x"
+    else:
+        value = 1
+    inner[path[-1]] = value
+    return record
+
+
+def _renamed(members, trial, config):
+    """Members of the only trial, named as its configuration has it."""
+    before, stem = trial["trial_id"], trial["trial_id"].rsplit("-", 4)
+    trial["trial_id"] = config["trial_id"] = "-".join((stem[0], trial["config_hash"][:8], *stem[2:]))
+    manifest = json.loads(members["manifest.json"])
+    manifest["trials"] = {trial["trial_id"]: dict(manifest["trials"][before])}
+    return {name.replace(before, trial["trial_id"]): content for name, content in members.items()} | {
+        "manifest.json": written(manifest)}
+
+
+def every_key(members):
+    """Yields (path, members) for each key of the only trial's records: there it has another value, wherever the
+    trial says it; hashes of configuration and system, and the trial's name, are made again."""
+    folder = next(name for name in members if name.endswith("trial.json")).removesuffix("trial.json")
+    records = {name: json.loads(members[folder + name]) for name in ("trial.json", "outcome.json", "config.json")}
+    trial, outcome = records["trial.json"], records["outcome.json"]
+    paths = [path for path in leaves(trial) if path[0] not in ("config_hash", "system_hash")]
+    for path in paths + [("outcome.json", *path) for path in leaves(outcome) if path[0] not in trial]:
+        forged, others = dict(records), members
+        if path[0] == "outcome.json":
+            forged["outcome.json"] = _changed(outcome, path[1:])
+        else:
+            said = forged["trial.json"] = _changed(trial, path)
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                forged["outcome.json"] = _changed(outcome, path)
+            said["config_hash"] = make_store.config_hash(said["config"])
+            said["system_hash"] = make_store.content_hash(said["system"])
+            config = forged["config.json"] = {**records["config.json"], **said["config"], "block": said["block"],
+                                              "seed": said["seed"]}
+            if path[0] == "config":
+                others = _renamed(members, said, config)
+        folder = next(name for name in others if name.endswith("trial.json")).removesuffix("trial.json")
+        yield path, {**others, **{folder + name: written(record) for name, record in forged.items()}}
 
 
 def forged(file, rng):

@@ -130,7 +130,7 @@ class BundleTest(unittest.TestCase):
         """As if these trials of a planner had made units of so many tensors."""
         plan = {"step": 0, "unit_sizes": units, "dense_units": [], "side_units": [],
                 "tensors": {"dense": 0, "offloaded": 0, "reduced": 0}}
-        layout = [{"name": f"t{i}", "shape": [8], "numel": 8, "dense": False} for i in range(43)]
+        layout = make_store.digits_layout()
         for file in self.trial_files(results):
             if "safusion" in file.parent.name:
                 outcome = file.with_name("outcome.json")
@@ -208,8 +208,9 @@ class BundleTest(unittest.TestCase):
                     trial[key] = texts(trial[key])
             trial["environment"].update(TOKEN=SECRETS["token"], OMP_NUM_THREADS=SECRETS["password"],
                                         NCCL_ALGO=words)
-            trial["machine"] = {"placement": 2 * [SECRETS["host"]], "communication_threads": words, "cores": 2,
-                                "kernels": words, "cuda_devices": 1, "cards": [f"cuda:0 {words}"],
+            hosts = [SECRETS["host"], f"{SECRETS['other']}.example.net"]
+            trial["machine"] = {"placement": hosts, "communication_threads": words, "cores": 2,
+                                "kernels": words, "cuda_devices": 1, "cards": [f"cuda:0 {words}", "cpu"],
                                 "gpus": {"driver": words, "cuda": words, "topology": [],
                                          "cards": [{"index": 0, "name": words, "uuid": SECRETS["password"],
                                                     "pci": SECRETS["password"]}]}}
@@ -218,16 +219,16 @@ class BundleTest(unittest.TestCase):
                               "quota": None, "clock_mhz": [None, None], "load": [None, None], "pressure": None,
                               "own_cpu_seconds": 0, "involuntary_switches": 0, "loop_seconds": [0.001],
                               "cards": {"other_processes": [SECRETS["process"]], "held_down_by": [words]},
-                              "limits": {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.2}, "slowdown": None,
-                              "disturbed": False, "causes": {}, "why": words}
+                              "limits": {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.2}, "slowdown": 1.0,
+                              "disturbed": True, "causes": {"other_processes": 1.0, "held_down_by": 1.0}, "why": words}
             trial["files"].append(SECRETS["home"])
             trial["config"]["api_token"] = SECRETS["token"]
             trial["config"]["workload_options"]["note"] = words
             trial["system"].update(cpu_model=words, kernel=words)
             trial["launch"] = {"id": "t", "trials": 1, "failed_on": SECRETS["host"], "warnings": [words],
-                               "binding": {"hosts": [SECRETS["host"]], "cores": ["0"], "numa": ["0"],
-                                           "card": [SECRETS["password"]], "interface": ["eth1"]},
-                               "network": {"interface": None, "hosts": [SECRETS["host"], f"{SECRETS['other']}.example.net"],
+                               "binding": {"hosts": hosts, "cores": ["0", "0"], "numa": ["0", "0"],
+                                           "card": [SECRETS["password"], None], "interface": ["eth1", None]},
+                               "network": {"interface": None, "hosts": hosts,
                                            "bytes": [{}, {}], "others": [[], ["eth0"]]}}
 
         folder = trial_file.parent
@@ -246,6 +247,8 @@ class BundleTest(unittest.TestCase):
         config["api_token"] = SECRETS["token"]
         (folder / "config.json").write_text(json.dumps(config))
         outcome = json.loads((folder / "outcome.json").read_text())
+        planted = json.loads(trial_file.read_text())
+        outcome.update({key: planted[key] for key in ("machine", "software", "quiet", "sampling", "series") if key in planted})
         outcome.update(reason=words, assumed=[words], plan=words, plans=[{"step": words}], selection=words)
         (folder / "outcome.json").write_text(json.dumps(outcome))
         self.check_pages(*SECRETS)
@@ -281,7 +284,7 @@ class BundleTest(unittest.TestCase):
         self.make_store("a", blocks=2)
         bundle = self.export("a")
         self.assertEqual(bundle.read_bytes(), self.export("a", "again").read_bytes())
-        self.assertIn("every byte is as it was exported", self.call("verify", bundle, results="nowhere"))
+        self.assertIn("all hashes agree", self.call("verify", bundle, results="nowhere"))
         self.assertFalse((self.folder / "nowhere").exists())
         table = json.loads(self.call("verify", bundle, "--json"))["table"]
         self.assertEqual(table[0]["metrics"]["step_seconds"]["value"], 0.25)

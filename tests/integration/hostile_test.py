@@ -97,9 +97,9 @@ class HostileTest(unittest.TestCase):
         made = {}
         for number, (path, value) in enumerate(harms):
             own = copy.deepcopy(trial)
-            own["trial_id"] = f"{trial['experiment']}/{trial['part']}/hostile-b{number}-1"
+            name = own["trial_id"] = f"{trial['experiment']}/{trial['part']}/hostile{number}-b{trial['block']}-1"
+            own["launch"]["id"] = f"{name}.1"  # trials of one launch have to say the same of it
             put(own, path, value)
-            name = f"{trial['experiment']}/{trial['part']}/hostile-b{number}-1"
             for key in ("config", "system"):
                 if path[0] in (key, "block") and isinstance(own.get(key), dict):
                     try:

@@ -227,21 +227,31 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   for (const std::string& what : not_checked)
     fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   const bool good = verification.problems.empty();
+  const auto untold = KeysThatNothingTells();
+  if (verification.of_steps + verification.without_steps > 0) {
+    std::vector<std::string> named(untold.begin(), untold.end());
+    const auto of_cells =
+        std::erase_if(named, [](const std::string& key) { return key.starts_with("config."); });
+    fmt::print(stderr,
+               "note: {}: hashes are no signature, and nothing in a bundle tells these keys of "
+               "trials: {}, and {} of config (--json lists them)\n",
+               file.string(), fmt::join(named, ", "), of_cells);
+  }
   if (program.json()) {
     PrintJson({{"file", file.string()},
                {"written_by", ToJson(bundle.written_by())},
                {"problems", verification.problems},
                {"not_checked", not_checked},
+               {"nothing_tells", std::vector<std::string>(untold.begin(), untold.end())},
                {"trials", TrialsJson(verification)},
                {"table", verification.table}});
   } else {
     PrintTable(verification.table);
     fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
-               good
-                   ? fmt::format("every byte is as it was exported{}, and the table is that of the "
-                                 "trials",
-                                 CheckedNumbers(verification))
-                   : fmt::format("{} problem(s)", verification.problems.size()));
+               good ? fmt::format("all hashes agree{}, and the table is that of the "
+                                  "trials",
+                                  CheckedNumbers(verification))
+                    : fmt::format("{} problem(s)", verification.problems.size()));
   }
   return good ? kDone : kTrialFailed;
 }

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "harness/cli/verbs.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -24,9 +26,13 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
                      ? ReadResultTable(text, name, map, program.catalog(), &unread, &notes)
                      : ReadTrainingLog(text, name, map, program.catalog(), &notes);
   if (!unread.empty()) {
+    constexpr std::size_t kMostNamed = 20;
+    const std::size_t named = std::min(unread.size(), kMostNamed), more = unread.size() - named;
+    unread.resize(named);
     for (std::string& column : unread)
       column = fmt::format("\"{}\"", column);  // or one without a name
-    notes.push_back(fmt::format("columns not read: {}", fmt::join(unread, ", ")));
+    notes.push_back(fmt::format("columns not read: {}{}", fmt::join(unread, ", "),
+                                more > 0 ? fmt::format(" and {} more", more) : ""));
   }
   for (const std::string& note : notes)
     fmt::print(stderr, "note: {}: {}\n", Visible(name), Visible(note));

@@ -268,8 +268,17 @@ const std::vector<Solver> kSolvers = {
      [](const PlanKeywords& given) -> py::object { return py::cast(DecisionsOfHipress(given)); }},
 };
 
-py::object PlanOf(const Given<"name", std::string>& given, const py::kwargs& keywords) {
+// more: taken so that it can be refused by name; pybind11 would print the signature alone.
+py::object PlanOf(const Given<"name", std::string>& given, const py::args& more,
+                  const py::kwargs& keywords) {
   const std::string& name = given;
+  if (!more.empty()) {
+    std::string text = "plan: " + std::to_string(more.size() + 1) +
+                       " arguments without a keyword: expected the name alone, and";
+    for (const std::string& keyword : kCommonKeywords)
+      text += (&keyword == kCommonKeywords.data() ? " " : ", ") + keyword + "=...";
+    throw py::type_error(text);
+  }
   std::vector<std::string> known;
   for (const Solver& solver : kSolvers) {
     known.push_back(solver.name);

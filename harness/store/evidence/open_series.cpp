@@ -34,6 +34,9 @@ std::optional<std::string> UnitOf(const std::string& file, const std::string& co
       {"learning_rate", ""},
       {"loss", "nats"},
       {"bytes", "bytes"},
+      {"kind", ""},
+      {"lane", ""},
+      {"label", ""},
   };
   const auto found = kUnits.find(column);
   return found == kUnits.end() ? std::nullopt : std::optional(found->second);

@@ -11,8 +11,10 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "harness/store/evidence/held_record.hpp"
 #include "harness/store/evidence/held_spans.hpp"
 #include "harness/store/evidence/open_series.hpp"
+#include "harness/store/evidence/stated.hpp"
 #include "harness/store/step_log.hpp"
 #include "workloads/catalog/catalog.hpp"
 
@@ -22,20 +24,19 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostRelative = 1e-9;
-
 struct MetricOfColumn {
   const char* metric;
   std::string_view column;  // of evaluations.npy
+  const char* unit;         // "": the workload's
 };
 constexpr std::array kEvaluated = {
-    MetricOfColumn{"final_metric", "metric"},
-    MetricOfColumn{"final_loss", "loss"},
-    MetricOfColumn{"steps_to_target", "step"},
-    MetricOfColumn{"seconds_to_target", "seconds"},
-    MetricOfColumn{"seconds_to_target_with_evaluation", "seconds_with_evaluation"},
-    MetricOfColumn{"epochs_to_target", "epoch"},
-    MetricOfColumn{"samples_to_target", "samples"}};
+    MetricOfColumn{"final_metric", "metric", ""},
+    MetricOfColumn{"final_loss", "loss", "nats"},
+    MetricOfColumn{"steps_to_target", "step", "steps"},
+    MetricOfColumn{"seconds_to_target", "seconds", "seconds"},
+    MetricOfColumn{"seconds_to_target_with_evaluation", "seconds_with_evaluation", "seconds"},
+    MetricOfColumn{"epochs_to_target", "epoch", "epochs"},
+    MetricOfColumn{"samples_to_target", "samples", "samples"}};
 
 // Columns that are held to something in every row, without a metric of their name.
 bool IsOfEveryRow(std::string_view column) {
@@ -45,10 +46,6 @@ bool IsOfEveryRow(std::string_view column) {
 
 // Whether the metric is made of the slowest rank's rows alone.
 bool IsOfTheSlowest(std::string_view column) { return column.ends_with("_seconds"); }
-
-bool AreEqual(double a, double b) {
-  return std::abs(a - b) <= kMostRelative * std::max(std::abs(a), std::abs(b));
-}
 
 // Of the steps in a file; empty if ranks do not have the same steps.
 StepLog LogIn(const OpenSeries& series) {
@@ -71,21 +68,6 @@ StepLog LogIn(const OpenSeries& series) {
     });
   });
   return alike ? log : StepLog();
-}
-
-double NumberOf(const json& config, const char* key) {
-  const json value = config.value(key, json());
-  return value.is_number() ? value.get<double>() : 0;
-}
-
-// Null for a workload that the catalogue does not have.
-const workloads::WorkloadDescriptor* WorkloadOf(const json& config) {
-  try {
-    const json name = config.value("workload", json());
-    return name.is_string() ? &workloads::FindWorkload(name.get<std::string>()) : nullptr;
-  } catch (const Error&) {
-    return nullptr;
-  }
 }
 
 // A throughput is what a step processes, a whole number of units a sample, over its time.
@@ -115,11 +97,6 @@ std::string WhatIsWrongWithThroughput(const Trial& trial, const MetricValue& thr
                      *throughput.value);
 }
 
-std::string SaidAndGiven(const std::string& name, const json& stored, const json& given,
-                         const char* by = "its steps give") {
-  return fmt::format("{}: trial.json has {}, {} {}", name, stored.dump(), by, given.dump());
-}
-
 // Elements of the model: those of the layout, else those that the density of a measured step is of.
 // 0 if neither says it.
 double DenseElements(const Trial& trial, const OpenSeries& steps) {
@@ -143,15 +120,19 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& seri
     return metric == trial.metrics.end() ? std::nullopt : metric->second.value;
   };
   // Training ends when the target is reached, so that it is the last evaluation that reached it.
-  for (const auto& [name, column] : kEvaluated) {
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  for (const auto& [name, column, unit] : kEvaluated) {
     const std::optional<double> said = stated(name), last = series.Number(column, rows - 1);
     if (!said) continue;
     if (!last || !AreEqual(*said, *last))
       return SaidAndGiven(name, *said, last ? json(*last) : json(), "its evaluations give");
+    const std::string expected = *unit != '\0' ? unit : workload == nullptr ? "" : workload->metric;
+    if (const std::string& stored = trial.metrics.at(name).unit;
+        trial.schema >= kTrialSchema && !expected.empty() && stored != expected)
+      return SaidAndGiven(std::string(name) + ".unit", stored, expected, "its evaluations give");
     open.erase(name);
   }
   const json target = trial.config.value("target", json());
-  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   const std::optional<double> last = series.Number("metric", rows - 1);
   if (!stated("steps_to_target") || !target.is_number() || workload == nullptr || !last) return "";
   const double wanted = target.get<double>();
@@ -357,6 +338,8 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
   if (made.differs.empty() && steps != opened.end()) HoldToSteps(trial, steps->second, open, made);
   if (made.differs.empty() && made.steps && spans != opened.end() && trial.schema >= kTrialSchema)
     made.differs = WhatSpansContradict(spans->second, steps->second);
+  if (made.differs.empty() && trial.schema >= kTrialSchema)
+    made.differs = WhatRecordContradicts(trial, opened);
   made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
   if (!trial.draws.empty()) open.insert("draws");
   made.unchecked.assign(open.begin(), open.end());

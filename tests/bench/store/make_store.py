@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 
 CELLS = 100
-WORKER = Path(__file__).resolve().parents[2] / "integration" / "fake_worker.sh"
+ROOT = Path(__file__).resolve().parents[3]
+WORKER = ROOT / "tests" / "integration" / "fake_worker.sh"
 CONFIG_SCHEMA = 2
 LATER_KEYS = (("method_options", "collective_options"), ("method_options", "dense_warmup_steps"),
               ("method_options", "bloom_policy"), ("method_options", "bloom_fpr"),
@@ -87,6 +88,13 @@ def densities():
     return [round(0.001 * (i + 1), 3) for i in range(CELLS)]
 
 
+def digits_layout():
+    """The tensors of digits-resnet, as a trial of it has them."""
+    profile = json.loads((ROOT / "results" / "profiles" / "epyc-2core.json").read_text())[0]["profile"]
+    return [{"dense": False, **{key: tensor[key] for key in ("name", "numel", "shape")}}
+            for tensor in profile["backward"]["tensors"]]
+
+
 def write_experiment(folder, blocks, cells=CELLS):
     file = folder / "large.toml"
     file.write_text(EXPERIMENT.format(
@@ -109,15 +117,23 @@ def template(sparfuse, folder):
         for name in names:
             name += "_seconds" if unit == "seconds" else ""
             trial["metrics"][name] = {"unit": unit, "value": 0.0123456789}
-    trial["layout"] = [{"dense": False, "name": f"stage.{i}.convolution.weight", "numel": 36864,
-                        "shape": [64, 64, 3, 3]} for i in range(40)]
-    return trial, config
+    trial["layout"] = digits_layout()
+    outcome = json.loads((found.parent / "outcome.json").read_text())
+    return trial, config, outcome
+
+
+def write_trial(directory, trial, config, outcome):
+    """With the density that its cell asks for, and the outcome that a run makes such a trial of."""
+    trial["metrics"] = {**trial["metrics"], "achieved_density": {"unit": "", "value": trial["config"]["density"]}}
+    outcome = {**outcome, "metrics": trial["metrics"], "layout": trial["layout"]}
+    for name, record in (("config", config), ("outcome", outcome), ("trial", trial)):
+        (directory / f"{name}.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 
 
 def main():
     sparfuse, folder, count = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]), int(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
-    first, first_config = template(sparfuse, folder)
+    first, first_config, outcome = template(sparfuse, folder)
     trials = folder / "results" / "trials"
     stem = first["trial_id"].rsplit("-", 4)[0]
     for i in range(1, count):
@@ -128,12 +144,12 @@ def main():
         trial["trial_id"] = f"{stem}-{trial['config_hash'][:8]}-{trial['origin']}-b{block}-1"
         config.update(trial["config"], trial_id=trial["trial_id"], block=block,
                       seed=first["seed"] + block)
+        trial["launch"] = {**first["launch"], "id": trial["trial_id"] + ".1"}
         trial.update(block=block, seed=first["seed"] + block,
                      started_utc=f"2026-01-01T{i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.000Z")
         directory = trials / trial["trial_id"]
         directory.mkdir()
-        (directory / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-        (directory / "trial.json").write_text(json.dumps(trial, indent=1, sort_keys=True) + "\n")
+        write_trial(directory, trial, config, outcome)
     write_experiment(folder, -(-count // CELLS))
 
 

@@ -145,6 +145,10 @@ class FrozenStore {
     trial["launch"] = LaunchJson(id + ".1");
     trial["launch"]["nodes"] = json::array({NodeOfCores(4)});
     trial["launch"]["nodes"][0]["count"] = 2;
+    if (block == 0) {
+      trial["launch"]["nodes"] = json::array({NodeOfCores(4), NodeOfCores(8)});
+      for (json& node : trial["launch"]["nodes"]) node["count"] = 1;
+    }
     trial["environment"] = {
         {"OMP_NUM_THREADS", "1"}, {"NCCL_ALGO", "Ring"}, {"HOME", "/users/alice"}};
     trial["software"] = {{"compiler", "g++ 12.2.0"}, {"cuda_build", "12.2"}};
@@ -162,9 +166,15 @@ class FrozenStore {
     config["trial_id"] = id;
     config["block"] = block;
     config["seed"] = block + 1;
-    const json outcome = {{"status", status},    {"machine", MachineJson()},
-                          {"plan", "1,1"},       {"plans", {{{"step", 0}, {"unit_sizes", "1,1"}}}},
-                          {"turn_seconds", 2.5}, {"metrics", trial["metrics"]}};
+    const json outcome = {{"status", status},
+                          {"machine", MachineJson()},
+                          {"plan", "1,1"},
+                          {"plans", {{{"step", 0}, {"unit_sizes", "1,1"}}}},
+                          {"turn_seconds", 2.0},
+                          {"metrics", trial["metrics"]},
+                          {"checks", trial["checks"]},
+                          {"software", trial["software"]},
+                          {"quiet", trial["quiet"]}};
     PrivateFacts facts;
     facts.hosts = {"node-a.cluster.org", "node-b.cluster.org"};
     facts.cards = {{"0", {"GPU-1", "0000:17:00.0"}}};
@@ -182,7 +192,7 @@ class FrozenStore {
     StepLog log(2);
     for (int rank = 0; rank < 2; ++rank) {
       for (int step = 0; step < 3; ++step) {
-        LoggedStep logged{step, step > 0, 0.5, {}, step};
+        LoggedStep logged{step, step > 0, 0.5 + 0.25 * trial["block"].get<int>(), {}, step};
         logged.record.step_seconds = 0.25 * (step + 1) + 0.125 * rank;
         logged.record.payload_bytes = 1024;
         log[static_cast<std::size_t>(rank)].push_back(logged);

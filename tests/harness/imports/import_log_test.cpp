@@ -192,6 +192,7 @@ TEST(ImportLogCases, AreRead) {
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
         {"log-13-tqdm.log", "log-13b.map.toml", kFour, 9.42, 41, ""},
+        {"log-13-tqdm.log", "log-13.map.toml", kFour, 4 * 32 * 9.48, 31, ""},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;
@@ -210,23 +211,27 @@ TEST(ImportLogCases, AreRead) {
   }
 }
 
-// DeepSpeed prints one behind a step that was skipped.
+// DeepSpeed prints an infinite rate behind a step that was skipped.
 TEST(ImportLogCases, InfiniteRatesAreLeftOutAndCounted) {
-  std::vector<std::string> notes;
-  const auto results = ReadTrainingLog(
-      "0/10, SamplesPerSec=inf, MemAllocated=0.26GB\n0/20, SamplesPerSec=83.5, "
-      "MemAllocated=0.26GB\n"
-      "0/30, SamplesPerSec=84.5, MemAllocated=0.26GB\n",
-      "train.log",
-      ParseImportMap(std::string(kSetting) +
-                         "workers = 8\nwarmup = 0\nunit = \"samples/s\"\nper = \"system\"\n"
-                         "patterns = ['/(?<step>\\d+), SamplesPerSec=(?<rate>[-\\w.]+)']\n",
-                     "m.toml", ImportForm::kLog),
-      OurCatalog(), &notes);
-  ASSERT_EQ(results.size(), 1u);
-  EXPECT_NEAR(results[0].value, 84, 0.01);
-  EXPECT_EQ(results[0].steps, 2u);
-  EXPECT_EQ(notes, std::vector<std::string>{"1 times or rates are NaN or infinite: left out"});
+  for (const auto& [log, steps, tokens, note] :
+       {std::tuple("log-15-deepspeed.log", 19u, 32044.285, ""),
+        {"log-15b-deepspeed-inf.log", 18u, 32016.009,
+         "1 times or rates are NaN or infinite: left out"}}) {
+    std::vector<std::string> notes;
+    const auto results = ReadTrainingLog(
+        CaseText(log), log,
+        ParseImportMap("source = \"our run\"\nsystem = \"lab\"\nmethod = \"dense\"\n"
+                       "workload = \"bert-large-squad\"\nworkers = 8\nbatch_per_worker = 4\n"
+                       "warmup = 0\nunit = \"samples/s\"\nper = \"system\"\n"
+                       "units_per_sample = 384\n"
+                       "patterns = ['/(?<step>\\d+), SamplesPerSec=(?<rate>[-\\w.]+)']\n",
+                       "m.toml", ImportForm::kLog),
+        OurCatalog(), &notes);
+    ASSERT_EQ(results.size(), 1u) << log;
+    EXPECT_NEAR(results[0].value, tokens, 0.001) << log;
+    EXPECT_EQ(results[0].steps, steps) << log;
+    EXPECT_EQ(notes, *note == '\0' ? std::vector<std::string>() : std::vector<std::string>{note});
+  }
 }
 
 TEST(ImportLogCases, StepsThatGoBackAreNamedWithBothLines) {

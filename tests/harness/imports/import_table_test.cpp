@@ -1,5 +1,6 @@
 // Tests what is read of others' tables: units, errors that are all told, what is stored and
 // doubted.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,6 +43,19 @@ value = "rate"
 std::vector<ImportedResult> Table(const std::string& text, const std::string& more = "") {
   return ReadResultTable(text, "numbers.csv",
                          ParseImportMap(more + kMap, "map.toml", ImportForm::kTable), OurCatalog());
+}
+
+// Spreadsheets of sweeps have as many columns as runs.
+TEST(ImportTable, ManyColumnsAreLookedAtOnce) {
+  std::string names, cells;
+  for (int i = 0; i < 200'000; ++i) {
+    names += fmt::format(",c{}", i);
+    cells += ",1";
+  }
+  const auto results = Table("model,method,gpus,rate,batch_per_worker" + names +
+                             "\nResNet-50,dense,8,2000,32" + cells + "\n");
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].value, 2000);
 }
 
 std::string TableError(const std::string& text, const std::string& more = "") {
@@ -465,6 +479,7 @@ TEST(ImportTableCases, AreRead) {
          kTable, 3u, 2400.5, "2 rows left out: tab-11-unknown-method.csv:5 (Method = BytePS)"},
         {"tab-16-comment-lines.csv", "leave_out_lines = [\"^#\"]\n", kTable, 3u, 2400.5,
          "leave_out_lines: 1 lines left out"},
+        {"tab-17-pandas-index.csv", "", kTable, 3u, 2400.5, ""},
         {"tab-26-latin1-source.csv", "encoding = \"latin-1\"\n", kLatin, 1u, 2400.5, ""}}) {
     std::vector<std::string> notes;
     const auto results = TableCase(name, more, map, &notes);

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import unittest
 
 
@@ -94,6 +95,104 @@ class OtherInterpreters(unittest.TestCase):
                         self.assertRegex(ended.stdout, "main interpreter of a process only")
         if ran == 0:
             self.skipTest("this Python has no module of interpreters")
+
+
+# What a training does: some steps, a checkpoint between them or not, and what the last step sends.
+STEPS = """
+import hashlib, pickle, sys
+import numpy, sparfuse
+def made():
+    return {made}
+def step(o, number):
+    g = numpy.random.default_rng(number).standard_normal((40, 50), dtype=numpy.float32)
+    {step}
+    return hashlib.sha256(b"".join(numpy.ascontiguousarray(a).tobytes() for a in sent)).hexdigest()
+file, what = sys.argv[1:]
+o = made()
+if what == "saves":
+    for number in range(4):
+        step(o, number)
+    with open(file, "wb") as out:
+        pickle.dump({{"object": o, "state": o.state_dict()}}, out)
+    raise SystemExit
+first = 0
+if what != "goes on":
+    first = 4
+    with open(file, "rb") as saved:
+        there = pickle.load(saved)
+    if what == "unpickles":
+        o = there["object"]
+    else:
+        o.load_state_dict(there["state"])
+for number in range(first, 8):
+    last = step(o, number)
+print(last)
+"""
+
+NEGATED = """
+import sys
+try:
+    import torch
+except ImportError:
+    raise SystemExit(77)
+import numpy, sparfuse
+negated = torch.complex(torch.zeros(4), torch.ones(4)).conj().imag
+conjugate = torch.complex(torch.zeros(4), torch.ones(4)).conj()
+s = sparfuse.Sparsifier("topk", density=0.5)
+out = torch.zeros(4)
+for call in (lambda: s.select(negated), lambda: s.select(conjugate),
+             lambda: sparfuse.ErrorFeedback(s).step("w", negated),
+             lambda: sparfuse.Quantizer("sign").encode(negated),
+             lambda: sparfuse.PowerSGD().compute_p("w", negated.reshape(2, 2)),
+             lambda: sparfuse.Method("wfbp", 2, [("w", 4)]).step([{"w": negated}, {"w": negated}]),
+             lambda: sparfuse.decompress([s.select(numpy.ones(4, numpy.float32))], 4,
+                                         out=torch._neg_view(out))):
+    try:
+        call()
+    except TypeError as error:
+        print(error)
+    else:
+        print("taken")
+assert out.tolist() == [0, 0, 0, 0]
+"""
+
+
+class Checkpoints(unittest.TestCase):
+    objects = {
+        "feedback": ("sparfuse.ErrorFeedback(sparfuse.Sparsifier('topk', density=0.05))",
+                     "sent = [*o.step('w', g), o.residual('w')]"),
+        "momentum": ("sparfuse.ErrorFeedback(sparfuse.Sparsifier('randomk', density=0.05, seed=3),"
+                     " feedback='momentum', momentum=0.8)",
+                     "sent = [*o.step('w', g), o.residual('w'), o.velocity('w')]"),
+        "low rank": ("sparfuse.PowerSGD(rank=2, seed=5, workers=2)",
+                     "sent = [o.average({'w': [g, 2 * g]})['w'], o.residual('w', 1)]"),
+    }
+
+    def test_another_process_goes_on_bit_for_bit(self):
+        for what, (made, step) in self.objects.items():
+            program = STEPS.format(made=made, step=step)
+            with self.subTest(what), tempfile.TemporaryDirectory() as folder:
+                def ended(how, file=folder + "/saved"):
+                    done = subprocess.run([sys.executable, "-c", program, file, how], capture_output=True, text=True,
+                                          timeout=60)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    return done.stdout
+
+                ended("saves")
+                whole = ended("goes on")
+                self.assertEqual(len(whole.strip()), 64)
+                self.assertEqual([ended("unpickles"), ended("loads")], [whole, whole])
+
+
+class Negated(unittest.TestCase):
+    def test_tensors_that_are_negated_when_read_are_refused_by_every_part(self):
+        ended = run(NEGATED)
+        if ended.returncode == 77:
+            self.skipTest("torch is not installed")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        for said in ended.stdout.splitlines():
+            self.assertRegex(said, r"(negative|conjugate) bit.*resolve_(neg|conj)\(\)")
+        self.assertEqual(len(ended.stdout.splitlines()), 7)
 
 
 if __name__ == "__main__":

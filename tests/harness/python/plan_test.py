@@ -185,6 +185,8 @@ class Arguments(unittest.TestCase):
             sparfuse.plan(name, **given)
 
     def test_names_and_keywords(self):
+        with self.assertRaisesRegex(TypeError, "3 arguments without a keyword: expected the name alone, and layout="):
+            sparfuse.plan("mg-wfbp", [("a", 4)], [1.0])
         self.refuses('unknown planner "mg-wfbpp"; did you mean "mg-wfbp"', name="mg-wfbpp")
         self.refuses('unknown planner "zzzzzzzz"; known: mg-wfbp, omgs, cupcake', name="zzzzzzzz")
         self.refuses('plan mg-wfbp: unknown option "alhpa"; did you mean "alpha"', alhpa=1)

@@ -469,6 +469,14 @@ TEST(LinkCases, OfNcclTests) {
   ExpectIn("nodes have equal names: expected --nodes N", error("nccl-18-same-hostname.log"));
 }
 
+TEST(LinkCases, ATableAloneIsReadWithWhatItDoesNotSay) {
+  const LinkLog log = ReadNcclTests(CaseText("nccl-12-table-only.log"), "r\xe9.log",
+                                    {2, 2, LinkOperation::kAllReduce});
+  EXPECT_EQ(log.ranks, 2);
+  ASSERT_EQ(log.samples.size(), 6u);
+  EXPECT_NEAR(log.samples.back().seconds, 5388.7e-6, 1e-9);
+}
+
 TEST(LinkCases, OfOsuAndImb) {
   for (const auto& [name, ranks, program, bytes, us] :
        {std::tuple("osu-04-nccl-allreduce.txt", 16, "osu_xccl_allreduce", 1073741824.0, 8955.18),

@@ -1,0 +1,215 @@
+#include "harness/bundle/held_outcome.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+
+#include "core/base/error.hpp"
+#include "harness/catalog/model_table.hpp"
+#include "harness/files/canonical.hpp"
+#include "harness/files/toml_file.hpp"
+#include "harness/store/evidence/recomputed.hpp"
+#include "harness/store/evidence/stated.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::json;
+
+std::string Differs(const std::string& key, const json& stored, const json& given) {
+  return fmt::format("{}: trial.json has {}, outcome.json has {}", key, Shown(stored),
+                     Shown(given));
+}
+
+// The readings alone: the judgement is made later, with what other trials read.
+json ReadingsOf(std::optional<Quiet> quiet) {
+  if (!quiet) return json();
+  quiet->limits.reset();
+  quiet->slowdown.reset();
+  return ToJson(quiet);
+}
+
+std::string WhatMetricsContradict(const Trial& trial, const Outcome& outcome) {
+  for (const auto& [name, metric] : trial.metrics) {
+    const auto found = outcome.metrics.find(name);
+    const bool is_there = found != outcome.metrics.end();
+    if (is_there && found->second == metric) continue;
+    return Differs("metrics", ToJson(MetricValues{{name, metric}}),
+                   is_there ? ToJson(MetricValues{*found}) : json());
+  }
+  return "";
+}
+
+// Seconds are those of the trial's turns and its part of the start of their launch.
+std::string WhatSecondsContradict(const Trial& trial, const Outcome& outcome) {
+  if (!IsLive(trial) || !trial.launch || outcome.turn_seconds <= 0) return "";
+  const double start = trial.launch->start_seconds.value_or(0);
+  const double given = outcome.turn_seconds + start / trial.launch->trials;
+  if (AreEqual(trial.seconds, given)) return "";
+  return fmt::format(
+      "seconds: trial.json has {}, turn_seconds of outcome.json and its part of the launch's start "
+      "give {}",
+      trial.seconds, given);
+}
+
+// "3,8": tensors by unit; 0 of what has another form.
+std::int64_t TensorsIn(std::string_view sizes) {
+  std::int64_t sum = 0;
+  while (!sizes.empty()) {
+    std::int64_t size = 0;
+    const auto read = std::from_chars(sizes.data(), sizes.data() + sizes.size(), size);
+    if (read.ec != std::errc() || size <= 0) return 0;
+    sum += size;
+    sizes.remove_prefix(static_cast<std::size_t>(read.ptr - sizes.data()));
+    if (!sizes.empty() && sizes.front() != ',') return 0;
+    sizes.remove_prefix(sizes.empty() ? 0 : 1);
+  }
+  return sum;
+}
+
+// Plans are of all tensors.
+std::string WhatPlansContradict(const Trial& trial, const Outcome& outcome) {
+  const auto tensors = static_cast<std::int64_t>(trial.layout.size());
+  if (tensors == 0) return "";
+  const auto wrong = [&](const std::string& key, const std::string& sizes) {
+    return TensorsIn(sizes) == tensors
+               ? ""
+               : fmt::format("outcome.json: {}: \"{}\": expected units of {} tensors", key, sizes,
+                             tensors);
+  };
+  if (!outcome.plan.empty()) {
+    if (const std::string found = wrong("plan", outcome.plan); !found.empty()) return found;
+  }
+  if (!outcome.plans.is_array()) return "";
+  for (std::size_t i = 0; i < outcome.plans.size(); ++i) {
+    const std::string found =
+        wrong(fmt::format("plans.{}.unit_sizes", i), TextOf(outcome.plans[i], "unit_sizes"));
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+// Whether names were taken out of a configuration, whose hash is then another than when it ran.
+bool IsScrubbed(const json& config) {
+  const std::string text = config.dump();
+  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+  return has("HOST") || has("USER") || has("PATH") || has("SECRET");
+}
+
+// "EXPERIMENT/PART/METHOD-WORKLOAD-wN-HASH-ORIGIN-bBLOCK-ATTEMPT", as runs name trials: the first
+// digits of the hash are of the configuration that ran.
+std::string WhatIdContradicts(const Trial& trial) {
+  const std::string& id = trial.trial_id;
+  const std::string place = trial.experiment + "/" + trial.part + "/";
+  const std::string block = fmt::format("-b{}", trial.block);
+  const std::string_view named = std::string_view(id).substr(0, id.rfind('-'));
+  if (!id.starts_with(place) || named.size() < place.size() || !named.ends_with(block))
+    return fmt::format(
+        "trial_id: {}: expected one that begins with {} and ends with {}-N, of its "
+        "experiment, part and block",
+        id, place, block);
+  const std::string cell =
+      fmt::format("{}{}-{}-w{}-", place, TextOf(trial.config, "method"),
+                  WorkloadLabel(TextOf(trial.config, "workload")),
+                  static_cast<std::int64_t>(NumberOf(trial.config, "workers")));
+  std::string_view rest = named.substr(0, named.size() - block.size());
+  const bool names_cell = rest.find("-w", place.size()) != std::string_view::npos;
+  if (!names_cell || IsScrubbed(trial.config)) return "";
+  const std::string hash = trial.config_hash.substr(0, 8);
+  const bool is_of_cell = rest == cell + hash || rest == cell + hash + "-" + trial.origin;
+  if (is_of_cell) return "";
+  return fmt::format("trial_id: {}: expected {}{}-{}, of its configuration and origin", id, cell,
+                     hash, trial.origin);
+}
+
+// Only what a run takes over as it is, and what other keys of the trial tell.
+std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
+  if (outcome.status != TrialStatus::kOk)
+    return Differs("status", NameOf(trial.status), NameOf(outcome.status));
+  std::string wrong = WhatMetricsContradict(trial, outcome);
+  if (!wrong.empty()) return wrong;
+  if (!outcome.rounds.empty() && trial.rounds != outcome.rounds)  // steps give them, too
+    return Differs("rounds", trial.rounds, outcome.rounds);
+  if (trial.draws != outcome.draws) return Differs("draws", trial.draws, outcome.draws);
+  for (const auto& [file, series] : outcome.series) {
+    const auto found = trial.series.find(file);
+    if (found == trial.series.end() || found->second != series)
+      return fmt::format("series.{}: trial.json says otherwise than outcome.json", file);
+  }
+  if (!outcome.layout.empty() && trial.layout != outcome.layout)
+    return "layout: trial.json has other tensors than outcome.json";
+  if (!trial.quiet && outcome.quiet)
+    return "quiet: trial.json lacks the readings of its machine that outcome.json has";
+  if (trial.schema < kTrialSchema) return "";
+  for (const auto& [key, stored, given] :
+       {std::tuple("quiet", ReadingsOf(trial.quiet), ReadingsOf(outcome.quiet)),
+        {"checks", json(trial.checks), json(outcome.checks)},
+        {"sampling", json(trial.sampling), json(outcome.sampling)},
+        {"machine", trial.machine ? ToJson(*trial.machine) : json(),
+         outcome.machine ? ToJson(*outcome.machine) : json()},
+        {"software", trial.software ? ToJson(*trial.software) : json(),
+         outcome.software ? ToJson(*outcome.software) : json()}}) {
+    if (stored != given) return Differs(key, stored, given);
+  }
+  if (outcome.n)
+    return fmt::format("outcome.json: n = {}: expected it of fingerprints alone", *outcome.n);
+  wrong = WhatSecondsContradict(trial, outcome);
+  return wrong.empty() ? WhatPlansContradict(trial, outcome) : wrong;
+}
+
+}  // namespace
+
+std::string WhatFilesContradict(const BundledTrial& bundled) {
+  const Trial& trial = bundled.trial;
+  if (!HasNumbers(trial)) return "";
+  const auto outcome = bundled.files.find("outcome.json");
+  const bool is_there = outcome != bundled.files.end();
+  if (trial.schema >= kTrialSchema) {
+    std::set<std::string> listed(trial.files.begin(), trial.files.end()), there;
+    for (const auto& [file, content] : bundled.files) {
+      if (file != "trial.json") there.insert(file);
+    }
+    if (std::string wrong = WhatIdContradicts(trial); !wrong.empty()) return wrong;
+    if (!is_there) return "it has no outcome.json: expected one of every trial that ended well";
+    if (listed != there)
+      return fmt::format("files: trial.json lists {}, and there are {}", fmt::join(listed, ", "),
+                         fmt::join(there, ", "));
+  }
+  if (!is_there) return "";
+  const json stored = json::parse(outcome->second);
+  const bool earlier = trial.schema < kTrialSchema;
+  return WhatOutcomeContradicts(trial,
+                                OutcomeOf(earlier ? ReadableOfEarlierBundle(stored) : stored));
+}
+
+std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
+  const Trial& trial = bundled.trial;
+  if (!HasNumbers(trial) || trial.schema < kTrialSchema || !IsLive(trial)) return "";
+  const auto steps = bundled.files.find("steps.npy");
+  const std::string hash = steps == bundled.files.end() ? "" : Sha256Hex(steps->second);
+  if (const auto same = with_steps_.find(hash); !hash.empty() && same != with_steps_.end())
+    return fmt::format("steps.npy: it is that of {} to the last bit", same->second);
+  if (trial.launch) {
+    const auto [found, is_first] =
+        launches_.try_emplace({trial.origin, trial.launch->id},
+                              OfLaunch{trial.trial_id, trial.started_utc, *trial.launch, 0});
+    OfLaunch& launch = found->second;
+    if (trial.started_utc != launch.started_utc)
+      return fmt::format("started_utc: {}, and {} of the same launch began at {}",
+                         trial.started_utc, launch.first, launch.started_utc);
+    if (*trial.launch != launch.launch)
+      return fmt::format("launch: {} of the same launch says otherwise", launch.first);
+    if (++launch.trials > launch.launch.trials)
+      return fmt::format("launch.trials: {}, and the bundle has more of {}", launch.launch.trials,
+                         trial.launch->id);
+  }
+  if (!hash.empty()) with_steps_.emplace(hash, trial.trial_id);
+  return "";
+}
+
+}  // namespace sparfuse::harness

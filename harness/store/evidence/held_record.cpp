@@ -1,0 +1,410 @@
+#include "harness/store/evidence/held_record.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "baselines/composition.hpp"
+#include "core/base/error.hpp"
+#include "harness/machine/quiet.hpp"
+#include "harness/store/evidence/stated.hpp"
+#include "workloads/models/layers.hpp"
+
+namespace sparfuse::harness {
+
+namespace {
+
+using nlohmann::json;
+
+// The parts that a configuration names, by kind, as revisions and sources do.
+std::map<std::string, std::string> PartsNamedBy(const json& config) {
+  std::map<std::string, std::string> parts;
+  const auto add = [&](const json& from, const char* kind) {
+    if (const std::string name = TextOf(from, kind); !name.empty() && name != "none")
+      parts[kind] = name;
+  };
+  for (const char* kind : {"workload", "method", "sparsifier"}) add(config, kind);
+  const json options = config.value("method_options", json());
+  if (options.is_object()) {
+    for (const char* kind : {"strategy", "planner", "collective"}) add(options, kind);
+  }
+  if (const std::string mode = TextOf(config, "mode"); !mode.empty())
+    parts["engine"] = mode == NameOf(Mode::kModelled) ? "model" : "live";
+  return parts;
+}
+
+std::string WhatPartsContradict(const Trial& trial) {
+  const std::map<std::string, std::string> parts = PartsNamedBy(trial.config);
+  const auto is_named = [&](const std::string& part) {
+    const std::size_t end = part.find(':');
+    const std::string kind = part.substr(0, end);
+    if (kind == "sparsifier" && !parts.contains(kind)) return end == std::string::npos;
+    const auto named = parts.find(kind);
+    return named == parts.end() || part.substr(end + 1) == named->second;
+  };
+  for (const auto& [part, revision] : trial.revisions) {
+    if (!is_named(part)) return fmt::format("revisions: it has {}, config does not", part);
+  }
+  for (const auto& [part, hash] : trial.sources) {
+    if (!is_named(part)) return fmt::format("sources: it has {}, config does not", part);
+  }
+  if (!trial.config.contains("method_options")) return "";
+  const bool own_file = !TextOf(trial.config, "method_content").empty();
+  for (const auto& [kind, name] : parts) {
+    const std::string part = kind + ":" + name;
+    if (trial.revisions.contains(part) || (kind == "method" && own_file)) continue;
+    return fmt::format("revisions: expected one of {}, which config names", part);
+  }
+  return "";
+}
+
+// Whether ranks synchronise at the end of windows of steps.
+bool HasWindows(const json& config) {
+  const json options = config.value("method_options", json());
+  return NumberOf(options.is_object() ? options.value("strategy_options", json()) : json(),
+                  "every") > 0;
+}
+
+std::string WhatLinkContradicts(const Trial& trial) {
+  const std::string mode = TextOf(trial.config, "mode");
+  const auto link = trial.config.find("link");
+  if (link == trial.config.end() || mode == NameOf(Mode::kModelled)) return "";
+  if (mode == NameOf(Mode::kEmulated) && link->is_null())
+    return "config.link: null in mode emulated: expected the link that was emulated";
+  if (mode == NameOf(Mode::kMeasured) && !link->is_null())
+    return fmt::format("config.link: {} in mode measured: expected null", link->dump());
+  return "";
+}
+
+// The tensors of the catalogue's workload, if the trial is of its revision. A model has those of
+// the profile that it is made from.
+std::string WhatCatalogueContradicts(const Trial& trial) {
+  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
+  if (workload == nullptr || !IsLive(trial)) return "";
+  const auto revision = trial.revisions.find("workload:" + workload->name);
+  if (revision == trial.revisions.end() || revision->second != workload->revision) return "";
+  std::map<std::string_view, const workloads::LayerTensor*> known;
+  const workloads::LayerTable& layers = workloads::LayersOf(workload->name);
+  for (const workloads::LayerTensor& tensor : layers.tensors) known[tensor.name] = &tensor;
+  for (std::size_t t = 0; t < trial.layout.size(); ++t) {
+    const LayoutTensor& tensor = trial.layout[t];
+    const auto found = known.find(tensor.name);
+    if (found == known.end())
+      return fmt::format("layout.{}.name: {}: no such tensor of {}, or twice", t, tensor.name,
+                         workload->name);
+    if (tensor.shape != found->second->shape)
+      return fmt::format("layout.{}.shape: {} has {}: expected {} of {}", t, tensor.name,
+                         json(tensor.shape).dump(), json(found->second->shape).dump(),
+                         workload->name);
+    known.erase(found);
+  }
+  if (known.empty()) return "";
+  return fmt::format("layout: expected {}, a tensor of {}", known.begin()->first, workload->name);
+}
+
+std::string WhatTensorsContradict(const Trial& trial) {
+  if (trial.layout.empty()) return "";
+  std::string wrong = WhatCatalogueContradicts(trial);
+  const json chosen = trial.config.value("dense_tensors", json());
+  if (!wrong.empty() || !chosen.is_object()) return wrong;
+  TensorChoice choice;
+  choice.max_ndim = static_cast<std::size_t>(std::max(0.0, NumberOf(chosen, "max_ndim")));
+  for (const json& name : chosen.value("names", json::array()))
+    choice.dense.push_back(name.get<std::string>());
+  std::vector<TensorShape> tensors;
+  for (const LayoutTensor& tensor : trial.layout)
+    tensors.push_back({tensor.name, tensor.shape, static_cast<std::size_t>(tensor.numel)});
+  try {
+    const GradientLayout layout =
+        MakeLayout(tensors, choice, "workload " + TextOf(trial.config, "workload"));
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (layout.tensor(t).dense == trial.layout[t].dense) continue;
+      return fmt::format("layout.{}.dense: {} of {}: expected {} by config.dense_tensors", t,
+                         trial.layout[t].dense, tensors[t].name, layout.tensor(t).dense);
+    }
+  } catch (const Error& error) {
+    return fmt::format("layout: {}", error.what());
+  }
+  return "";
+}
+
+// "" or a list with an entry a rank, or a host, that has another length.
+template <class List>
+std::string WhatIsWrongWithLength(const char* key, const List& list, std::size_t expected,
+                                  const char* of) {
+  if (list.size() == expected) return "";
+  return fmt::format("{}: {} entries: expected one for each of {} {}", key, list.size(), expected,
+                     of);
+}
+
+std::string WhatHostsContradict(const Trial& trial) {
+  const auto workers = static_cast<std::size_t>(NumberOf(trial.config, "workers"));
+  std::vector<std::string> wrong;
+  const auto hold = [&](std::string found) {
+    if (!found.empty()) wrong.push_back(std::move(found));
+  };
+  if (trial.machine)
+    hold(WhatIsWrongWithLength("machine.placement", trial.machine->placement, workers, "ranks"));
+  if (trial.machine && !trial.machine->cards.empty())
+    hold(WhatIsWrongWithLength("machine.cards", trial.machine->cards, workers, "ranks"));
+  if (!trial.launch || !trial.launch->binding) return wrong.empty() ? "" : wrong.front();
+  const LaunchBinding& binding = *trial.launch->binding;
+  hold(WhatIsWrongWithLength("launch.binding.hosts", binding.hosts, workers, "ranks"));
+  hold(WhatIsWrongWithLength("launch.binding.cores", binding.cores, workers, "ranks"));
+  hold(WhatIsWrongWithLength("launch.binding.numa", binding.numa, workers, "ranks"));
+  hold(WhatIsWrongWithLength("launch.binding.card", binding.card, workers, "ranks"));
+  hold(WhatIsWrongWithLength("launch.binding.interface", binding.interface, workers, "ranks"));
+  if (wrong.empty() && trial.machine && trial.machine->placement != binding.hosts)
+    hold(SaidAndGiven("machine.placement", trial.machine->placement, binding.hosts,
+                      "launch.binding.hosts has"));
+  const std::set<std::string> hosts(binding.hosts.begin(), binding.hosts.end());
+  std::int64_t nodes = 0;
+  for (const Node& node : trial.launch->nodes) nodes += node.count.value_or(1);
+  if (!trial.launch->nodes.empty() && nodes != static_cast<std::int64_t>(hosts.size()))
+    hold(fmt::format("launch.nodes: {} nodes: expected the {} host(s) of launch.binding.hosts",
+                     nodes, hosts.size()));
+  const auto hold_hosts = [&](const char* key, const std::vector<std::string>& named) {
+    if (std::set(named.begin(), named.end()) != hosts || named.size() != hosts.size())
+      hold(fmt::format("{}: {}: expected those of launch.binding.hosts, {}", key,
+                       fmt::join(named, ", "), fmt::join(hosts, ", ")));
+  };
+  if (const auto& network = trial.launch->network) {
+    hold_hosts("launch.network.hosts", network->hosts);
+    hold(WhatIsWrongWithLength("launch.network.bytes", network->bytes, hosts.size(), "hosts"));
+    hold(WhatIsWrongWithLength("launch.network.others", network->others, hosts.size(), "hosts"));
+  }
+  if (const auto& clocks = trial.launch->clocks) {
+    hold_hosts("launch.clocks.hosts", clocks->hosts);
+    hold(WhatIsWrongWithLength("launch.clocks.offset_seconds", clocks->offset_seconds, hosts.size(),
+                               "hosts"));
+  }
+  // Of ranks over several hosts the nodes are the system.
+  if (wrong.empty() && !trial.system.nodes.empty() && !trial.launch->nodes.empty() &&
+      trial.system != SystemOfNodes(trial.launch->nodes))
+    hold("launch.nodes: they are not those of system");
+  if (wrong.empty() && trial.system.machine && trial.launch->nodes.size() == 1 &&
+      trial.system.machine->processor != trial.launch->nodes.front().processor)
+    hold(SaidAndGiven("system.cpu_model", trial.system.machine->processor,
+                      trial.launch->nodes.front().processor, "launch.nodes has"));
+  return wrong.empty() ? "" : wrong.front();
+}
+
+// The judgement again, from the readings. What the reference loop usually takes is not in a trial,
+// so that it is taken of the slowdown that is said.
+std::string WhatReadingsContradict(const Trial& trial) {
+  if (!trial.quiet || !trial.quiet->limits) return "";
+  const Quiet& said = *trial.quiet;
+  std::optional<double> usual;
+  if (const auto mean = MeanLoopSeconds(said); mean && said.slowdown.value_or(0) > 0)
+    usual = *mean / *said.slowdown;
+  const Quiet judged = JudgeQuiet(said, *said.limits, usual);
+  if (said.slowdown.has_value() != judged.slowdown.has_value() ||
+      (said.slowdown && !AreEqual(*said.slowdown, *judged.slowdown)))
+    return SaidAndGiven("quiet.slowdown", json(said.slowdown.value_or(0)),
+                        json(judged.slowdown.value_or(0)), "its readings give at least");
+  if (said.disturbed != judged.disturbed)
+    return SaidAndGiven("quiet.disturbed", said.disturbed, judged.disturbed, "its readings give");
+  const bool alike =
+      std::ranges::equal(said.causes, judged.causes, [](const auto& a, const auto& b) {
+        return a.first == b.first && AreEqual(a.second, b.second);
+      });
+  if (!alike) return SaidAndGiven("quiet.causes", said.causes, judged.causes, "its readings give");
+  return "";
+}
+
+// Rows of steps.npy of a rank, summed.
+struct StepsOfRank {
+  std::size_t steps = 0, measured = 0, warm = 0;  // warm: before the first round
+  double seconds = 0, sent_bytes = 0;
+};
+
+std::map<double, StepsOfRank> SumsByRank(const OpenSeries& steps) {
+  std::map<double, StepsOfRank> ranks;
+  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
+    const auto value = [&](const char* column) { return steps.Number(column, row).value_or(0); };
+    StepsOfRank& rank = ranks[value("rank")];
+    ++rank.steps;
+    rank.measured += value("measured") != 0;
+    rank.warm += value("measured") == 0 && value("round") == 0;
+    rank.seconds += value("step_seconds");
+    rank.sent_bytes += value("sent_bytes");
+  }
+  return ranks;
+}
+
+// A rank's steps follow one another, and their messages leave one after another.
+std::string WhatTimesContradict(const Trial& trial, const std::map<double, StepsOfRank>& ranks) {
+  constexpr double kOfOtherClocks = 1.01;
+  for (const auto& [rank, sums] : ranks) {
+    if (sums.seconds > trial.seconds * kOfOtherClocks)
+      return fmt::format("seconds: {}: the steps of rank {:g} took {} together", trial.seconds,
+                         rank, sums.seconds);
+  }
+  const json link = trial.config.value("link", json());
+  // Messages of windows are also on their way between steps.
+  if (TextOf(trial.config, "mode") != NameOf(Mode::kEmulated) || !link.is_object() ||
+      HasWindows(trial.config))
+    return "";
+  const double gbps = NumberOf(link, "gbps") + NumberOf(link, "intra_node_gbps");
+  if (gbps <= 0) return "";
+  for (const auto& [rank, sums] : ranks) {
+    const double least = 8e-9 * sums.sent_bytes / gbps;
+    if (least > sums.seconds * kOfOtherClocks)
+      return fmt::format(
+          "steps.npy: rank {:g} sent {:g} bytes in {} s, which config.link carries in {} s", rank,
+          sums.sent_bytes, sums.seconds, least);
+  }
+  return "";
+}
+
+std::string WhatCountsContradict(const Trial& trial, const std::map<double, StepsOfRank>& ranks) {
+  const StepsOfRank& first = ranks.begin()->second;
+  const double steps = NumberOf(trial.config, "steps"),
+               warm = NumberOf(trial.config, "warmup_steps");
+  if (steps <= 0) return "";
+  const bool ended_early = trial.metrics.contains("steps_to_target");
+  const auto measured = static_cast<double>(first.measured);
+  if (ended_early ? measured > steps : measured != steps)
+    return fmt::format("steps.npy: {} measured steps: expected the {:g} of config.steps",
+                       first.measured, steps);
+  if (!ended_early && trial.config.contains("warmup_steps") &&
+      static_cast<double>(first.warm) != warm)
+    return fmt::format("steps.npy: {} steps of warm-up: expected the {:g} of config.warmup_steps",
+                       first.warm, warm);
+  return "";
+}
+
+// Whether a step's selections are a share of every tensor, which is the density: of what selects
+// by tensor, in every step, and sends what it selected as it is.
+bool SelectsTheDensity(const json& config) {
+  const json options = config.value("method_options", json()),
+             feedback = config.value("feedback_options", json()),
+             dense = config.value("dense_tensors", json());
+  const std::string sparsifier = TextOf(config, "sparsifier");
+  const bool some_are_dense = NumberOf(dense, "max_ndim") > 0 ||
+                              (dense.is_object() && !dense.value("names", json()).empty());
+  const std::string strategy = TextOf(options, "strategy");
+  return (sparsifier == "topk" || sparsifier == "randomk") &&
+         (strategy == "ahead" || strategy == "behind") &&
+         TextOf(options, "collective") == "sparse-allgather" &&
+         !options.value("dense_fallback", false) && !some_are_dense &&
+         NumberOf(feedback, "warmup_epochs") == 0 && NumberOf(options, "dense_warmup_steps") == 0 &&
+         NumberOf(options, "threshold_period") <= 1;
+}
+
+// By twice: a tensor's count is rounded down, and is at least one.
+std::string WhatDensityContradicts(const Trial& trial) {
+  const auto found = trial.metrics.find("achieved_density");
+  if (found == trial.metrics.end() || !found->second.value || trial.layout.empty() ||
+      !SelectsTheDensity(trial.config))
+    return "";
+  double elements = 0;
+  for (const LayoutTensor& tensor : trial.layout) elements += static_cast<double>(tensor.numel);
+  const double asked = NumberOf(trial.config, "density"), achieved = *found->second.value;
+  const double most = 2 * asked + static_cast<double>(trial.layout.size()) / elements;
+  if (achieved >= asked / 2 && achieved <= most) return "";
+  return fmt::format("config.density: {}, and {} selects {} of the elements", asked,
+                     TextOf(trial.config, "sparsifier"), achieved);
+}
+
+// What trial.json says of which rows a series has.
+std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  for (const auto& [file, of] : series) {
+    const auto stated = trial.series.find(file);
+    if (stated == trial.series.end()) continue;
+    std::string given = file == "steps.npy" ? "every step of every rank" : "every evaluation";
+    if (file == "spans.npy") {
+      std::set<double> steps, ranks;
+      for (std::uint64_t row = 0; row < of.header.rows; ++row) {
+        steps.insert(of.Number("step", row).value_or(0));
+        ranks.insert(of.Number("rank", row).value_or(0));
+      }
+      given = fmt::format("the last {} measured step(s) of the first {} rank(s)", steps.size(),
+                          ranks.size());
+    }
+    if (stated->second.sampling != given)
+      return SaidAndGiven("series." + file + ".sampling", stated->second.sampling, given,
+                          "its rows are");
+  }
+  return "";
+}
+
+// Evaluations are at the ends of steps, and their times are those of rank 0's steps.
+std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& evaluations,
+                                      const OpenSeries& steps) {
+  std::vector<double> until = {0};  // seconds of rank 0 by steps
+  const bool waits = TextOf(trial.config, "device") == "cuda";
+  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
+    if (steps.Number("rank", row) != 0.0) continue;
+    const double waited = waits ? steps.Number("loader_wait_seconds", row).value_or(0) : 0;
+    until.push_back(until.back() + steps.Number("step_seconds", row).value_or(0) + waited);
+  }
+  const auto wrong = [](const char* column, double said, std::uint64_t row, std::string expected) {
+    return fmt::format("evaluations.npy: {} = {} in row {}: expected {}", column, said, row,
+                       expected);
+  };
+  const auto has = [&](const char* column) { return evaluations.header.Find(column) != nullptr; };
+  double last_step = 0, evaluating = 0;
+  for (std::uint64_t row = 0; row < evaluations.header.rows; ++row) {
+    const auto value = [&](const char* column) {
+      return evaluations.Number(column, row).value_or(0);
+    };
+    const double step = value("step");
+    if (step <= last_step || step >= static_cast<double>(until.size()))
+      return wrong("step", step, row,
+                   fmt::format("a step behind {:g}, of {} there are", last_step, until.size() - 1));
+    const double seconds = until[static_cast<std::size_t>(step)];
+    if (has("seconds") && !AreEqual(value("seconds"), seconds))
+      return wrong("seconds", value("seconds"), row, fmt::format("{}, of its steps", seconds));
+    if (has("seconds_with_evaluation")) {
+      const double took = value("seconds_with_evaluation") - value("seconds");
+      if (took < evaluating - 1e-9 * seconds)
+        return wrong("seconds_with_evaluation", value("seconds_with_evaluation"), row,
+                     fmt::format("at least {}", value("seconds") + evaluating));
+      evaluating = took;
+    }
+    // An epoch is as many steps, and as many samples, at every evaluation.
+    const auto first = [&](const char* column) {
+      return evaluations.Number(column, 0).value_or(0);
+    };
+    if (has("epoch") && !AreEqual(value("epoch") * first("step"), first("epoch") * step))
+      return wrong("epoch", value("epoch"), row,
+                   fmt::format("{}, as in row 0", first("epoch") * step / first("step")));
+    constexpr double kRounded = 0.51;
+    const double samples = first("samples") * step / first("step");
+    if (has("samples") &&
+        std::abs(value("samples") - samples) > kRounded * (1 + step / first("step")))
+      return wrong("samples", value("samples"), row, fmt::format("{:.0f}, as in row 0", samples));
+    last_step = step;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WhatRecordContradicts(const Trial& trial, const OpenSeriesByFile& series) {
+  std::string wrong;
+  for (const auto what : {WhatPartsContradict, WhatLinkContradicts, WhatTensorsContradict,
+                          WhatReadingsContradict, WhatDensityContradicts}) {
+    if (wrong.empty()) wrong = what(trial);
+  }
+  if (!wrong.empty() || !IsLive(trial)) return wrong;
+  wrong = WhatHostsContradict(trial);
+  if (wrong.empty()) wrong = WhatSamplingContradicts(trial, series);
+  const auto steps = series.find("steps.npy"), evaluations = series.find("evaluations.npy");
+  if (!wrong.empty() || steps == series.end() || steps->second.header.rows == 0) return wrong;
+  const std::map<double, StepsOfRank> ranks = SumsByRank(steps->second);
+  wrong = WhatTimesContradict(trial, ranks);
+  if (wrong.empty()) wrong = WhatCountsContradict(trial, ranks);
+  if (wrong.empty() && evaluations != series.end())
+    wrong = WhatEvaluationsContradict(trial, evaluations->second, steps->second);
+  return wrong;
+}
+
+}  // namespace sparfuse::harness
