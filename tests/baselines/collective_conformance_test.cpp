@@ -289,8 +289,8 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CollectiveRounds);
 INSTANTIATE_TEST_SUITE_P(All, CollectiveRounds, ::testing::ValuesIn(AllCases()),
-                         [](const auto& info) {
-                           const Case& each = info.param;
+                         [](const auto& instance) {
+                           const Case& each = instance.param;
                            const std::string name = InTestName(
                                each.collective + (each.variant.empty() ? "" : "_") + each.variant);
                            return name + "_" + std::to_string(each.ranks) + "_" +

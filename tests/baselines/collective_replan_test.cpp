@@ -51,8 +51,8 @@ TEST_P(Replanned, LosesNothingAndKeepsReplicasEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Collectives, Replanned, ::testing::ValuesIn(SummingCollectives()),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& instance) {
+                           std::string name = instance.param;
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });

@@ -116,9 +116,9 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
       buffers.seen.clear();
       buffers.served = 0;
       loop.RunBlocking([&](Communicator& world) -> Task {
-        const Traffic before = Total(world.traffic());
+        const Traffic so_far = Total(world.traffic());
         co_await collective.Run(world, buffers, 32);
-        outcome.traffic = Total(world.traffic()) - before;
+        outcome.traffic = Total(world.traffic()) - so_far;
       });
       outcome.applied.assign(sent.elements, 0.0f);
       outcome.returned.assign(sent.elements, 0.0f);

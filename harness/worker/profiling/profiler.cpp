@@ -148,8 +148,8 @@ class Profiler {
 
   // What collectives that sum on the way do with an element, on the host.
   void CollectiveWork() {
-    constexpr std::size_t kElements = 131072;
-    const std::size_t count = std::min(kElements, gradient_.size());
+    constexpr std::size_t kAtMost = 131072;
+    const std::size_t count = std::min(kAtMost, gradient_.size());
     SparseSums even, odd, merged;
     for (std::size_t i = 0; i < count; ++i) {
       // Every third index is in both.
@@ -190,25 +190,25 @@ class Profiler {
 
   // What filters and polynomials take, on the host.
   void SelectionCoding() {
-    constexpr std::size_t kElements = std::size_t{1} << 20;
+    constexpr std::size_t kCoded = std::size_t{1} << 20;
     constexpr std::size_t kOneIn = 100;
     std::vector<std::uint32_t> indices;
     std::vector<float> values;
     std::mt19937_64 generator(1);
-    for (std::size_t i = 0; i < kElements; ++i) {
+    for (std::size_t i = 0; i < kCoded; ++i) {
       if (generator() % kOneIn == 0) indices.push_back(static_cast<std::uint32_t>(i));
     }
-    const BloomShape shape = BloomShapeOf(indices.size(), kElements, 0);
+    const BloomShape shape = BloomShapeOf(indices.size(), kCoded, 0);
     BloomFilter filter;
     const Estimate insert = MeanTimeOf([&] { filter.Build(shape, indices); });
     Coding("insert", PerItem(insert, shape.hashes * indices.size()));
-    const Estimate query = MeanTimeOf([&] { filter.Positives(kElements, kElements, rank_.pool); });
-    Coding("query", PerItem(query, kElements));
+    const Estimate query = MeanTimeOf([&] { filter.Positives(kCoded, kCoded, rank_.pool); });
+    Coding("query", PerItem(query, kCoded));
     const std::vector<float> drawn = Gaussian(indices.size(), 2);
     SelectionCoder coder;
     const PayloadCoding fitted{ValueCoding::kFitted};
-    std::vector<std::byte> coded(SelectionBytesBound(fitted, indices.size(), kElements));
-    const std::vector<float> source(kElements);
+    std::vector<std::byte> coded(SelectionBytesBound(fitted, indices.size(), kCoded));
+    const std::vector<float> source(kCoded);
     const Estimate fit = MeanTimeOf([&] {
       values = drawn;
       Slot slot{{indices.data(), indices.size(), {}},
@@ -218,16 +218,16 @@ class Profiler {
       coder.Encode(fitted, source, {}, slot, coded, rank_.pool);
     });
     const Estimate restore =
-        MeanTimeOf([&] { coder.Decode(coded, kElements, indices, values, rank_.pool); });
+        MeanTimeOf([&] { coder.Decode(coded, kCoded, indices, values, rank_.pool); });
     const PayloadCoding chunks{
         .values = ValueCoding::kCodes4, .indices = IndexCoding::kU12, .chunk = kMostOfChunk};
-    coded.resize(ChunkCodedBytes(chunks, indices.size(), kElements));
+    coded.resize(ChunkCodedBytes(chunks, indices.size(), kCoded));
     const Estimate pack = MeanTimeOf([&] {
       values = drawn;
-      EncodeChunks(chunks, indices, values, {}, kElements, coded);
+      EncodeChunks(chunks, indices, values, {}, kCoded, coded);
     });
     const Estimate unpack =
-        MeanTimeOf([&] { DecodeChunks(chunks, coded, kElements, indices, values); });
+        MeanTimeOf([&] { DecodeChunks(chunks, coded, kCoded, indices, values); });
     Coding("pack", PerItem(pack, indices.size()));
     Coding("unpack", PerItem(unpack, indices.size()));
     Coding("fit", PerItem(fit, indices.size()));

@@ -463,12 +463,12 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
 // Gram-Schmidt passes over P's columns take r (2 r + 1) a row; vectors take none. Each all-reduce
 // is a ring of 2 (P - 1) steps whose chunks together are the factors.
 TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {
-  constexpr std::size_t kRanks = 8, kRows = 1024, kCols = 4096, kVector = 1024;
-  const std::int64_t matrix[] = {kRows, kCols}, vector[] = {kVector};
+  constexpr std::size_t kRanks = 8, kRows = 1024, kCols = 4096, kOfVector = 1024;
+  const std::int64_t matrix[] = {kRows, kCols}, vector[] = {kOfVector};
   const ExchangedTensor tensors[] = {{0, 0, kRows * kCols, matrix},
-                                     {1, kRows * kCols, kVector, vector}};
+                                     {1, kRows * kCols, kOfVector, vector}};
   ExchangeSizes sizes;
-  sizes.shape.elements = kRows * kCols + kVector;
+  sizes.shape.elements = kRows * kCols + kOfVector;
   sizes.shape.tensors = tensors;
   sizes.payload_bytes.assign(kRanks, 0);
   for (const std::size_t r : {1, 4, 32}) {
@@ -483,7 +483,7 @@ TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {
     }
     EXPECT_EQ(multiplied, 3 * r * kRows * kCols + r * (2 * r + 1) * kRows);
     EXPECT_EQ(steps, 2 * 2 * (kRanks - 1));
-    const std::uint64_t floats = (r * kRows + kVector) + r * kCols;
+    const std::uint64_t floats = (r * kRows + kOfVector) + r * kCols;
     EXPECT_EQ(bytes, 2 * (kRanks - 1) * 4 * floats / kRanks);
   }
 }

@@ -308,9 +308,9 @@ TEST(Sparcml, RefusesAnUnknownSwitch) {
 
 // A sum with the memory that it needs.
 struct Made {
-  Made(std::size_t elements, DenseSwitch rule, const SparseVector& own)
-      : own(PayloadOf(own)), sum(elements, rule, room) {
-    sum.Start(this->own);
+  Made(std::size_t elements, DenseSwitch rule, const SparseVector& of)
+      : own(PayloadOf(of)), sum(elements, rule, room) {
+    sum.Start(own);
   }
   SparseVector elements() const {
     std::vector<float> dense(1000);

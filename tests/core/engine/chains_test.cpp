@@ -169,7 +169,7 @@ TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
 // keep; and of matrices, of which each row sends something.
 TEST(Chains, HaveRoomForWhatIsSelected) {
   for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
-    for (const std::uint16_t partitions : {1, 3}) {
+    for (const std::uint16_t partitions : {std::uint16_t{1}, std::uint16_t{3}}) {
       for (const Device device : {Device{}, kEmulated}) {
         Case of_case{chain, {4, 2}, partitions, 0.001, device};
         of_case.begins_with = 250;

@@ -146,9 +146,9 @@ TEST_P(Returned, ResidualsAndWhatWasAppliedSumUpToTheInputs) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Returned,
                          ::testing::Values(Setting{1, false}, Setting{2, false}, Setting{3, false},
                                            Setting{4, false}, Setting{1, true}, Setting{3, true}),
-                         [](const auto& info) {
-                           return std::to_string(info.param.ranks) +
-                                  (info.param.momentum ? "_momentum" : "_residual");
+                         [](const auto& instance) {
+                           return std::to_string(instance.param.ranks) +
+                                  (instance.param.momentum ? "_momentum" : "_residual");
                          });
 
 TEST(AddReturned, AddsToItsPartAndCountsWhatLiesInIt) {

@@ -273,11 +273,13 @@ TEST_P(QuantizerLaws, DescribesItself) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantizerLaws, ::testing::ValuesIn(Variants()), [](const auto& info) {
-  std::string name = info.param.name + "_" + std::to_string(info.index);
-  std::ranges::replace(name, '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, QuantizerLaws, ::testing::ValuesIn(Variants()),
+                         [](const auto& instance) {
+                           std::string name =
+                               instance.param.name + "_" + std::to_string(instance.index);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 // What was applied over T steps is the sum of the gradients but for one residual, which does not
 // grow.

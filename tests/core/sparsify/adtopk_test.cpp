@@ -99,9 +99,9 @@ TEST_P(AdTopKByDefinition, HoldsForEveryShapeAxisDensityAndPool) {
 INSTANTIATE_TEST_SUITE_P(All, AdTopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
-                         [](const auto& info) {
-                           return CaseName(IsaSuffix(std::get<0>(info.param)) + "_" +
-                                           std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return CaseName(IsaSuffix(std::get<0>(instance.param)) + "_" +
+                                           std::get<1>(instance.param));
                          });
 
 TEST(AdTopK, KeepsTheLargestOfEachRowWithItsSign) {

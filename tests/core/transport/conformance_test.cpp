@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
                                                      [](int ranks, int ranks_per_node) {
                                                        return MakeTcpWorlds(ranks, ranks_per_node);
                                                      }}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& instance) { return instance.param.name; });
 
 TEST_P(Conformance, MessagesWithEqualTagKeepTheirOrder) {
   // Below and above what a transport may send before the receive is posted.

@@ -37,7 +37,7 @@ std::unique_ptr<Request> Wait(Gate& gate, std::size_t bytes = 0) {
 
 // Counts the objects of coroutine frames.
 struct Local {
-  explicit Local(int& count) : count(count) { ++count; }
+  explicit Local(int& of) : count(of) { ++count; }
   ~Local() { --count; }
   int& count;
 };

@@ -16,7 +16,11 @@ using nlohmann::json;
 class List : public ::testing::Test {
  protected:
   const TemporaryFolder results_;
-  Program program_{{.root = testing::SourceDirectory(), .results = results_.path(), .worker = {}}};
+  Program program_{{.root = testing::SourceDirectory(),
+                    .results = results_.path(),
+                    .worker = {},
+                    .own = {},
+                    .plugins = {}}};
 
   json Rounds(const std::string& collective) {
     for (const json& entry : Listing(program_, {"collectives", true})) {
@@ -52,9 +56,9 @@ TEST_F(List, TheNearestNameIsOffered) {
 
 TEST_F(List, RoundsOfARingAreThoseOfItsFormula) {
   for (const json& row : Rounds("ring-allreduce")) {
-    const std::uint64_t ranks = row["ranks"], bytes = row["payload_bytes"];
+    const double ranks = row["ranks"], bytes = row["payload_bytes"];
     EXPECT_EQ(row["steps"], 2 * (ranks - 1));
-    EXPECT_NEAR(row["sent_bytes"].get<double>(), 2.0 * (ranks - 1) * bytes / ranks, 8.0 * ranks)
+    EXPECT_NEAR(row["sent_bytes"].get<double>(), 2 * (ranks - 1) * bytes / ranks, 8 * ranks)
         << "chunks differ by an element";
   }
   for (const json& row : Rounds("sparse-allgather")) {

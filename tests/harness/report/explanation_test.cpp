@@ -107,7 +107,11 @@ class Explained : public ::testing::Test {
   ExplainedSteps steps_;
   TrialRow row_;
   Part part_;
-  PartResult results_{.part = &part_, .cells = std::vector<CellResult>(2)};
+  PartResult results_{.part = &part_,
+                      .cells = std::vector<CellResult>(2),
+                      .settings = {},
+                      .hardware = {},
+                      .imported = {}};
 };
 
 TEST_F(Explained, PartsAddUpAndSidesSayWhatTheyAre) {

@@ -85,7 +85,7 @@ TEST(Table, ShowsDisturbedTrialsApart) {
   std::vector<TrialRow> rows;
   for (std::size_t i = 0; i < 2; ++i) {
     for (const int block : {0, 1})
-      rows.push_back(RowOf(catalog, part.cells[i], block, 0.1 * (i + 1)));
+      rows.push_back(RowOf(catalog, part.cells[i], block, 0.1 * static_cast<double>(i + 1)));
   }
   rows[1].quiet = rows[2].quiet = rows[3].quiet = {{"disturbed", true}};
   const PartResult result = ResultOf(part, catalog, rows);

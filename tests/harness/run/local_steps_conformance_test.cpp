@@ -109,7 +109,9 @@ TEST_P(EveryMethodOfWindows, SharesAnchorsAndLosesNothing) {
   for (int t = 1; t <= kEvery; ++t) {
     const StepRecord& record = ranks[0].records[static_cast<std::size_t>(t - 1)];
     dates += record.exchanges > 0;
-    if (record.exchanges == 0) EXPECT_EQ(record.messages_sent, 0u) << t;
+    if (record.exchanges == 0) {
+      EXPECT_EQ(record.messages_sent, 0u) << t;
+    }
   }
   EXPECT_EQ(dates, static_cast<std::uint64_t>(
                        std::ranges::max(windows.configure().plan.units, {}, &Unit::date).date + 1));

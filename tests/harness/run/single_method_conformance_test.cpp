@@ -53,7 +53,8 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
     double squares = 0;
     for (int draw = 0; draw < kDraws; ++draw) {
       std::set<std::uint32_t> chosen;
-      while (chosen.size() < count) chosen.insert(generator() % kElements);
+      while (chosen.size() < count)
+        chosen.insert(static_cast<std::uint32_t>(generator()) % kElements);
       const std::vector<std::uint32_t> indices(chosen.begin(), chosen.end());
       const auto bytes = static_cast<double>(
           EncodePayload(composition.coding, {indices, values}, kElements, room));

@@ -47,7 +47,9 @@ TEST(MetricsOf, SentOverPayloadIsOfAllRanks) {
 std::vector<LoggedStep> Lasting(std::int64_t first, std::vector<double> seconds) {
   std::vector<LoggedStep> steps;
   for (const double each : seconds) {
-    LoggedStep step{first++, true};
+    LoggedStep step;
+    step.step = first++;
+    step.measured = true;
     step.record.step_seconds = each;
     step.record.forward_seconds = each / 2;
     step.record.sent_bytes = static_cast<std::uint64_t>(10 * each);

@@ -97,7 +97,8 @@ TEST(Schedule, ExponentialFallsAtEachEpoch) {
 }
 
 TEST(Plateau, FallsBehindMoreThanPatienceEvaluations) {
-  Recipe recipe{.schedule = "plateau"};
+  Recipe recipe;
+  recipe.schedule = "plateau";
   recipe.decay_factor = 0.5;
   recipe.patience = 3;
   Plateau plateau(recipe);
@@ -144,7 +145,8 @@ TEST(Optimizer, AdamsAreTheirFormulas) {
                   .learning_rate = 0.01,
                   .momentum = 0.9,
                   .beta2 = 0.999,
-                  .weight_decay = 0.01};
+                  .weight_decay = 0.01,
+                  .schedule = {}};
     Optimizer optimizer(recipe, 2);
     std::vector<float> parameters{0.7f, -0.4f};
     double p[2] = {0.7f, -0.4f}, m[2] = {}, v[2] = {};

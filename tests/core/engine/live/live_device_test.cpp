@@ -126,9 +126,10 @@ const std::vector<int> kWorkers = kSanitized ? std::vector{2} : std::vector{1, 2
 INSTANTIATE_TEST_SUITE_P(All, EveryCase,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::ValuesIn(kWorkers), TheDevices()),
-                         [](const auto& info) {
-                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param)) +
-                                  (std::get<2>(info.param) == DeviceKind::kCuda ? "_cuda" : "");
+                         [](const auto& instance) {
+                           return NameOfCase(std::get<0>(instance.param),
+                                             std::get<1>(instance.param)) +
+                                  (std::get<2>(instance.param) == DeviceKind::kCuda ? "_cuda" : "");
                          });
 
 // --- over a communicator whose messages lie on the device ---
@@ -179,20 +180,20 @@ std::vector<Case> CasesThatGather() {
 INSTANTIATE_TEST_SUITE_P(All, OverNccl,
                          ::testing::Combine(::testing::ValuesIn(CasesThatGather()),
                                             ::testing::Values(1, 2)),
-                         [](const auto& info) {
-                           return NameOfCase(std::get<0>(info.param), std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return NameOfCase(std::get<0>(instance.param),
+                                             std::get<1>(instance.param));
                          });
 
 // Collectives that work in host memory get it, whatever memory the communicator's messages lie in.
 TEST(OverNcclStaged, CollectivesInHostMemoryDoWhatTheyDoOnTheHost) {
-  constexpr int kWorkers = 2;
+  constexpr int kBoth = 2;
   for (const Case& which : kCases) {
     SCOPED_TRACE(which.name);
     const auto expected =
-        RunLive([&] { return Configure(which, {}, kWorkers); }, kWorkers, IntegerGradient);
+        RunLive([&] { return Configure(which, {}, kBoth); }, kBoth, IntegerGradient);
     FakeNccl nccl;
-    const auto results =
-        RunOverNccl([&] { return Configure(which, kEmulated, kWorkers); }, kWorkers);
+    const auto results = RunOverNccl([&] { return Configure(which, kEmulated, kBoth); }, kBoth);
     for (std::size_t r = 0; r < results.size(); ++r) {
       EXPECT_EQ(results[r].averaged, expected[r].averaged);
       EXPECT_EQ(results[r].residual, expected[r].residual);
@@ -387,10 +388,10 @@ TEST_P(FaultOf, EndsTheStep) {
 INSTANTIATE_TEST_SUITE_P(Calls, FaultOf,
                          ::testing::Combine(::testing::Values("launch", "copy", "synchronize"),
                                             ::testing::Values(1, 3), ::testing::Values(1, 719)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" +
-                                  std::to_string(std::get<1>(info.param)) + "_" +
-                                  std::to_string(std::get<2>(info.param));
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param)) + "_" +
+                                  std::to_string(std::get<1>(instance.param)) + "_" +
+                                  std::to_string(std::get<2>(instance.param));
                          });
 
 // One rank of two has a fault, before it needs the other one, who is told by its deadline.

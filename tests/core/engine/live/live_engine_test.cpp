@@ -48,7 +48,7 @@ class LateTimer final : public Strategy {
 
 class LiveEngineTest : public ::testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, LiveEngineTest, ::testing::Values(Device{}, kEmulated),
-                         [](const auto& info) { return NameOf(info.param); });
+                         [](const auto& instance) { return NameOf(instance.param); });
 
 TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   const auto configure = [] {

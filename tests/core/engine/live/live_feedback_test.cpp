@@ -36,7 +36,7 @@ class LiveFeedback : public ::testing::TestWithParam<Device> {
   static LiveConfig Configured() { return Configure(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, kEmulated),
-                         [](const auto& info) { return NameOf(info.param); });
+                         [](const auto& instance) { return NameOf(instance.param); });
 
 // One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
 struct Reference {
@@ -106,12 +106,12 @@ INSTANTIATE_TEST_SUITE_P(Options, Momentum,
                                                               MomentumOptions{0.5, true, true},
                                                               MomentumOptions{0.5, false, false}),
                                             ::testing::Values(Device{}, kEmulated)),
-                         [](const auto& info) {
-                           const MomentumOptions& options = std::get<0>(info.param);
+                         [](const auto& instance) {
+                           const MomentumOptions& options = std::get<0>(instance.param);
                            return std::string(options.nesterov  ? "nesterov_"
                                               : options.masking ? "plain_"
                                                                 : "unmasked_") +
-                                  NameOf(std::get<1>(info.param));
+                                  NameOf(std::get<1>(instance.param));
                          });
 
 TEST_P(LiveFeedback, ClippedMomentumIsThatOfClippedGradients) {

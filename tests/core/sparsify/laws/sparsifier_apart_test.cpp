@@ -140,9 +140,9 @@ TEST_P(ChangingData, IsRefusedWhereItIsNotFinite) {
 INSTANTIATE_TEST_SUITE_P(All, ChangingData,
                          ::testing::Combine(::testing::ValuesIn(SparsifierNames()),
                                             ::testing::ValuesIn(SupportedIsas())),
-                         [](const auto& info) {
-                           return CaseName(std::get<0>(info.param)) + "_" +
-                                  IsaSuffix(std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return CaseName(std::get<0>(instance.param)) + "_" +
+                                  IsaSuffix(std::get<1>(instance.param));
                          });
 
 // Each instruction set has stores of its own past the caches.
@@ -181,9 +181,9 @@ INSTANTIATE_TEST_SUITE_P(All, PastTheCaches,
                          ::testing::Combine(::testing::Values("topk", "dgc", "redsync",
                                                               "gaussiank"),
                                             ::testing::ValuesIn(SupportedIsas())),
-                         [](const auto& info) {
-                           return CaseName(std::get<0>(info.param)) + "_" +
-                                  IsaSuffix(std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return CaseName(std::get<0>(instance.param)) + "_" +
+                                  IsaSuffix(std::get<1>(instance.param));
                          });
 
 }  // namespace

@@ -284,11 +284,12 @@ std::vector<SelectionCase> SelectionCases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SparsifierLaws, ::testing::ValuesIn(NamesOnHost()),
-                         [](const auto& info) { return CaseName(info.param); });
+                         [](const auto& instance) { return CaseName(instance.param); });
 INSTANTIATE_TEST_SUITE_P(All, SparsifierSelections, ::testing::ValuesIn(SelectionCases()),
-                         [](const auto& info) {
-                           return CaseName(info.param.name) + "_" + Joined(info.param.shape) +
-                                  "_at_" + CaseName(std::to_string(info.param.density));
+                         [](const auto& instance) {
+                           return CaseName(instance.param.name) + "_" +
+                                  Joined(instance.param.shape) + "_at_" +
+                                  CaseName(std::to_string(instance.param.density));
                          });
 
 }  // namespace

@@ -368,9 +368,9 @@ std::vector<std::tuple<std::string, DeviceKind>> OnDevices() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SparsifierDeviceLaws, ::testing::ValuesIn(OnDevices()),
-                         [](const auto& info) {
-                           const bool cuda = std::get<1>(info.param) == DeviceKind::kCuda;
-                           return CaseName(std::get<0>(info.param)) +
+                         [](const auto& instance) {
+                           const bool cuda = std::get<1>(instance.param) == DeviceKind::kCuda;
+                           return CaseName(std::get<0>(instance.param)) +
                                   (cuda ? "_cuda" : "_emulated");
                          });
 

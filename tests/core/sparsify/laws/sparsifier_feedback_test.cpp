@@ -50,9 +50,9 @@ std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Feedback, ::testing::ValuesIn(Cases()), [](const auto& info) {
-  return CaseName(std::get<0>(info.param) + "_" + IsaSuffix(std::get<1>(info.param)) + "_" +
-                  std::to_string(std::get<2>(info.param)));
+INSTANTIATE_TEST_SUITE_P(All, Feedback, ::testing::ValuesIn(Cases()), [](const auto& instance) {
+  return CaseName(std::get<0>(instance.param) + "_" + IsaSuffix(std::get<1>(instance.param)) + "_" +
+                  std::to_string(std::get<2>(instance.param)));
 });
 
 }  // namespace

@@ -42,9 +42,9 @@ TEST_P(TopKByDefinition, HoldsForEveryShapeDensityAndPool) {
 INSTANTIATE_TEST_SUITE_P(All, TopKByDefinition,
                          ::testing::Combine(::testing::ValuesIn(SupportedIsas()),
                                             ::testing::ValuesIn(DataNames())),
-                         [](const auto& info) {
-                           return CaseName(IsaSuffix(std::get<0>(info.param)) + "_" +
-                                           std::get<1>(info.param));
+                         [](const auto& instance) {
+                           return CaseName(IsaSuffix(std::get<0>(instance.param)) + "_" +
+                                           std::get<1>(instance.param));
                          });
 
 // Ties across the threshold, placed so that the cut falls inside a run of candidates.

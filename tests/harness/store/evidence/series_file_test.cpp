@@ -28,10 +28,10 @@ TEST(SeriesFile, HasNumbersOfKnownRows) {
   EXPECT_NE(WhatIsWrongWithSeries("steps.npy", header), "");
   // As anybody may write one: 64 KiB of a header are read without a call a character.
   const auto with_header = [](const std::string& text) {
-    std::string file("\x93NUMPY\1\0", 8);
-    file += static_cast<char>(text.size() % 256);
-    file += static_cast<char>(text.size() / 256);
-    return file + text;
+    std::string made("\x93NUMPY\1\0", 8);
+    made += static_cast<char>(text.size() % 256);
+    made += static_cast<char>(text.size() / 256);
+    return made + text;
   };
   const std::string begin = "{'descr': [('a', '<f8'), ], 'fortran_order': False, 'shape': (";
   const std::string padding(65'000, ' ');
