@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
+#include <sstream>
 
 #include "baselines/composition.hpp"
 #include "baselines/plugin_library.hpp"
@@ -248,6 +250,12 @@ std::string FoundPart(const Catalog& catalog, const std::string& kind, const std
   // What is built in is not worth asking Python for each time.
   if (built_in || catalog.python.empty()) return found;
   for (const InstalledPart& part : InstalledParts(catalog.python)) {
+    if (IsBuiltIn(kind, part.name)) {
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("{} \"{}\" is in sparfuse itself and in {}; expected one of "
+                                 "each name",
+                                 kind, part.name, part.package));
+    }
     if (part.name != name) continue;
     if (part.part.empty()) {
       SPARFUSE_THROW(kConfig, fmt::format("entry point {} = \"{}\" of {} names no class in a "
@@ -257,6 +265,14 @@ std::string FoundPart(const Catalog& catalog, const std::string& kind, const std
     take(part.package, part.part, {});
   }
   return found;
+}
+
+void AddPluginsOfEnvironment(Catalog& catalog) {
+  const char* const path = std::getenv(kPluginsVariable);
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (!folder.empty()) catalog.plugins.push_back(std::filesystem::absolute(folder));
+  }
 }
 
 std::vector<NamedPlugin> PluginsOf(const Catalog& catalog) {

@@ -69,6 +69,10 @@ std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::strin
 std::string FoundPart(const Catalog& catalog, const std::string& kind, const std::string& name,
                       const std::filesystem::path& folder);
 
+// Adds the folders of the environment's SPARFUSE_PATH to the catalog's plugins.
+inline constexpr const char* kPluginsVariable = "SPARFUSE_PATH";
+void AddPluginsOfEnvironment(Catalog& catalog);
+
 // The plugins that NAME.toml of the catalog's folders name, opened; each with that file.
 struct NamedPlugin {
   std::filesystem::path file;

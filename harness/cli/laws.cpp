@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "baselines/registry.hpp"
 #include "core/adtopk/proofs/proofs.hpp"
@@ -29,9 +30,12 @@ struct Laws {
 };
 
 constexpr const char* kLawsByKind = "part-conformance";
+constexpr const char* kMethodLaws = "harness_method_conformance_test";
+// Tells them the file of a method.
+constexpr const char* kCheckedMethod = "SPARFUSE_CHECKED_METHOD";
 
 const std::vector<Laws>& AllLaws() {
-  static const std::vector<Laws> kLaws = {{"method", "harness_method_conformance_test", "*/@_?"},
+  static const std::vector<Laws> kLaws = {{"method", kMethodLaws, "*/@_?"},
                                           {"sparsifier", "sparsifier-conformance", ""},
                                           {"collective", "collective_conformance_test", "*/@_*"},
                                           {"planner", kLawsByKind, ""},
@@ -98,7 +102,7 @@ fs::path Built(const Program& program, const std::string& target) {
                                                "SPARFUSE_TESTS=ON, for workloads also with "
                                                "SPARFUSE_TORCH=ON"));
   }
-  for (const char* folder : {"tests", "harness"}) {
+  for (const char* folder : {"harness", "tests"}) {
     if (const fs::path file = build / folder / target; fs::exists(file)) return file;
   }
   SPARFUSE_THROW(kInternal, fmt::format("{} was built and is not in {}", target, build.string()));
@@ -118,12 +122,26 @@ std::vector<std::string> CheckableKinds() {
   return kinds;
 }
 
+// The method of a file goes through the laws in the place of all registered ones.
+int CheckMethodOf(Program& program, const fs::path& file) {
+  ReadOutsideMethod(program.catalog(), file);  // throws, before anything is built
+  std::string folders;
+  for (const fs::path& folder : program.catalog().plugins) folders += folder.string() + ":";
+  ::setenv(kPluginsVariable, folders.c_str(), 1);
+  ::setenv(kCheckedMethod, fs::absolute(file).c_str(), 1);
+  return RunCommand({Built(program, kMethodLaws).string()}) == 0 ? kDone : kTrialFailed;
+}
+
 int CheckVerb(Program& program, const std::string& kind, const std::string& given) {
   const auto laws = std::find_if(AllLaws().begin(), AllLaws().end(),
                                  [&](const Laws& each) { return each.kind == kind; });
   if (laws == AllLaws().end()) {
     SPARFUSE_THROW(kConfig, "no laws of a kind of part named \"" + kind + "\"" +
                                 Suggestion(kind, CheckableKinds()));
+  }
+  if (kind == "method") {
+    const fs::path file = OutsideMethodFile(program.catalog(), given, fs::current_path());
+    if (!file.empty()) return CheckMethodOf(program, file);
   }
   const std::string name = kind == "method" || kind == "workload"
                                ? given

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
@@ -109,11 +108,7 @@ const Catalog& Program::catalog() {
     for (const fs::path& folder : settings_.plugins)
       catalog_->plugins.push_back(fs::absolute(folder));
     catalog_->python = Python();
-    const char* const path = std::getenv("SPARFUSE_PATH");
-    std::istringstream folders(path == nullptr ? "" : path);
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      if (!folder.empty()) catalog_->plugins.push_back(fs::absolute(folder));
-    }
+    AddPluginsOfEnvironment(*catalog_);
   }
   return *catalog_;
 }

@@ -42,9 +42,9 @@ void AddCheck(CommandLine& line) {
               [=](Program& program) { return CheckVerb(program, request->kind, request->name); });
   verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
       ->required();
-  verb->add_option(
-          "name", request->name,
-          "as `sparfuse list` has it; of parts also python:FILE.py:Class or library:FILE.so:NAME")
+  verb->add_option("name", request->name,
+                   "as `sparfuse list` has it; of parts also python:FILE.py:Class or "
+                   "library:FILE.so:NAME, of methods also FILE.toml")
       ->required();
 }
 

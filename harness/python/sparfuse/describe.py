@@ -31,8 +31,10 @@ from typing import Any
 
 if __package__:
     from sparfuse import _macs
-else:  # as a script
+else:  # as a script, in whose folder there is another package named torch
     import _macs  # type: ignore[no-redef]
+
+    sys.path = [place for place in sys.path if Path(place).resolve() != Path(__file__).parent.resolve()]
 
 __all__ = ["describe", "dumps"]
 

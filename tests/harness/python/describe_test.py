@@ -378,13 +378,15 @@ class Command(unittest.TestCase):
         self.assertEqual(ended.exception.code, 2)
         return said.getvalue()
 
-    def test_runs_as_a_program(self):
-        done = subprocess.run(
-            [sys.executable, "-m", "sparfuse.describe", "mine:complete", "-o", "my.json"],
-            capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('workload = "table:my.json"', done.stdout)
-        self.assertEqual(len(json.loads((self.folder / "my.json").read_text())["tensors"]), 2)
+    def test_runs_as_a_program_and_as_a_script(self):
+        script = Path(__file__).resolve().parents[3] / "harness/python/sparfuse/describe.py"
+        for name, form in (("module", ["-m", "sparfuse.describe"]), ("script", [script])):
+            done = subprocess.run(
+                [sys.executable, *form, "mine.py:complete", "-o", f"{name}.json"],
+                capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f'workload = "table:{name}.json"', done.stdout)
+            self.assertEqual(len(json.loads((self.folder / f"{name}.json").read_text())["tensors"]), 2)
 
     def test_writes_the_table_of_what_a_factory_makes(self):
         table, printed = self.table("mine.py:plain", "--input-shape", "12", "--unit", "images",

@@ -805,6 +805,26 @@ def refusals_at_the_start():
         'expected "raise"',
         lambda: sf.distribute(mlp(), "wfbp", nonfinite="no"),
     )
+    from torch.distributed._composable.replicate import replicate
+    from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import distribute_tensor
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    sharded = mlp()
+    sharded[0].weight = nn.Parameter(distribute_tensor(sharded[0].weight.detach(), mesh))
+    raises(
+        sparfuse.ConfigError, '"0.weight" is a DTensor', lambda: sf.distribute(sharded, "wfbp")
+    )
+    fully_shard(sharded := mlp(), mesh=mesh)
+    raises(sparfuse.ConfigError, "sharded by FSDP", lambda: sf.distribute(sharded, "wfbp"))
+    for replicated in (replicate(mlp()), replicate_with_fsdp(mlp(), mesh=mesh)):
+        raises(
+            sparfuse.ConfigError,
+            "averages by itself, through replicate",
+            lambda: sf.distribute(replicated, "wfbp"),
+        )
     model = made()
     raises(sparfuse.ConfigError, "distributed already", lambda: sf.distribute(model, "wfbp"))
     sf.detach(model)

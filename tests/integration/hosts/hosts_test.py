@@ -94,6 +94,22 @@ class HostsTest(unittest.TestCase):
         for carried in network["bytes"]:
             self.assertGreater(carried["net0"]["sent"], payload)
 
+    def test_ranks_on_two_hosts_join_by_tcp(self):
+        values = []
+        for transport in ("tcp", "mpi"):
+            self.write(transport=transport, methods=("wfbp",))
+            hosts = self.hosts([None, SLOW])
+            self.run_over(hosts, "--interface", "net0", results=transport)
+            trial, = self.trials(transport).values()
+            self.assertTrue(trial["checks"]["replicas_equal"])
+            self.assertEqual(trial["launch"]["binding"]["hosts"], hosts.names)
+            carried = trial["launch"]["network"]["bytes"]
+            for host in carried:
+                self.assertGreater(host["net0"]["sent"], (2 + 6) * trial["metrics"]["sent_bytes"]["value"])
+                self.assertLess(host.get("net1", {"sent": 0})["sent"], 10_000)
+            values.append([trial["metrics"][name]["value"] for name in ("loss", "payload_bytes", "sent_bytes")])
+        self.assertEqual(*values)
+
     def test_binding_is_recorded_and_oversubscription_refused(self):
         hosts = self.hosts([None])
         cores = sorted(os.sched_getaffinity(0))

@@ -2,12 +2,13 @@
 
 
 def text(name="t", *, methods=("dense",), workers=2, ranks_per_node=1, threads=1, steps=6, deadline=20, blocks=1,
-         timeout=100):
+         timeout=100, transport="mpi"):
     """A file's text; `deadline` of an exchange and `timeout` of a trial are in seconds."""
     return f"""
 id = "{name}"
 [defaults]
 mode = "measured"
+transport = "{transport}"
 workload = "digits-resnet"
 workers = {workers}
 ranks_per_node = {ranks_per_node}

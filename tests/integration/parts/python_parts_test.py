@@ -158,6 +158,9 @@ class Parts(ProgramTest):
         self.method("copy", feedback="own-feedback")
         self.assertRegex(self.call("--plugins", ".", "plan", "t.toml", code=2),
                          'feedback "own-feedback" is in .*own-feedback.toml and in packaged 1.5; expected one')
+        (info / "entry_points.txt").write_text("[sparfuse.parts]\nown-feedback = mine:Residual\nresidual = mine:Residual\n")
+        self.assertIn('feedback "residual" is in sparfuse itself and in packaged 1.5; expected one of each name',
+                      self.call("plan", "t.toml", code=2))
 
     def test_what_is_wrong_is_said_before_anything_runs(self):
         for part, expected in (({"planner": "python:absent.py:LayerWise"}, "absent.py is not there"),
@@ -190,8 +193,14 @@ class Parts(ProgramTest):
             self.skipTest(f"{laws} is not built")
         blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[:-1]
         (self.folder / "mine.py").write_text("import numpy\n\n\n" + "\n\n".join(blocks))
+        (self.folder / "mine.toml").write_text(re.search(r"```toml\n(name .*?)```", PAGE, re.DOTALL)[1])
+        of_methods = Path(self.program).with_name("harness_method_conformance_test")
         for kind, name in re.findall(r"sparfuse check (\w+) (\S+)", PAGE):
-            done = subprocess.run([laws, kind, name], cwd=self.folder, text=True, capture_output=True, check=False)
+            command, more = [laws, kind, name], {}
+            if kind == "method":
+                command, more = [of_methods, "--gtest_filter=*_3:*_4_2_a_node"], {"SPARFUSE_CHECKED_METHOD": name}
+            done = subprocess.run(command, cwd=self.folder, env=os.environ | more, text=True, capture_output=True,
+                                  check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertRegex(done.stdout, r"PASSED  ?\] [1-9]")
 

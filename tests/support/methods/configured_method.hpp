@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -28,13 +30,31 @@ inline const nlohmann::json kPlain = {{"payload_values", "f32"}, {"payload_indic
 inline const nlohmann::json kGaps = {{"payload_values", "f32"}, {"payload_indices", "delta"}};
 inline const nlohmann::json kCoded = {{"payload_values", "f16"}, {"payload_indices", "delta"}};
 
+inline const Catalog& TheCatalog() {
+  static const Catalog kCatalog = BuiltInCatalog();
+  return kCatalog;
+}
+
+// The method of a file outside the tree, which `sparfuse check` tries in the place of the
+// registered ones; null where the environment names none.
+inline constexpr const char* kMethodFile = "SPARFUSE_CHECKED_METHOD";
+inline const Method* MethodOfFile() {
+  static const std::optional<Method> kMethod = []() -> std::optional<Method> {
+    const char* const file = std::getenv(kMethodFile);
+    if (file == nullptr) return {};
+    Catalog catalog = TheCatalog();
+    AddPluginsOfEnvironment(catalog);
+    return ReadOutsideMethod(catalog, file).method;
+  }();
+  return kMethod ? &*kMethod : nullptr;
+}
+
 inline CellConfig ConfigOf(const Method& method, const std::string& sparsifier = "",
                            nlohmann::json options = nlohmann::json::object()) {
-  static const Catalog kCatalog = BuiltInCatalog();
   nlohmann::json given = OptionsToJson(method.conformance_options);
   given.update(options);
   CellConfig config;
-  config.method_options = ResolveMethodOptions(kCatalog, method, given);
+  config.method_options = ResolveMethodOptions(TheCatalog(), method, given);
   if (!method.dense()) {
     config.sparsifier = sparsifier.empty() ? method.sparsifier : sparsifier;
     config.density = 0.05;
@@ -90,7 +110,8 @@ inline Method MethodOf(const std::string& name) {
     method.sending["payload_values"] = std::string("f16");
     return method;
   }
-  for (const Method& method : BuiltInCatalog().methods) {
+  if (const Method* method = MethodOfFile()) return *method;
+  for (const Method& method : TheCatalog().methods) {
     if (method.name == name) return method;
   }
   throw std::runtime_error("no such method");

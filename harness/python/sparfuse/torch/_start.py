@@ -66,6 +66,8 @@ def refusal_of_model(model: torch.nn.Module) -> str:
             "sf.distribute the module inside, ddp.module, without DDP, or keep DDP and write "
             "ddp.register_comm_hook(*sf.comm_hook(method, ddp))"
         )
+    if hasattr(model, "register_comm_hook") or type(model).__name__.startswith("Replicate"):
+        return "the model averages by itself, through replicate(); call sf.distribute(model) instead of it"
     if type(model).__name__.startswith("FSDP") or hasattr(model, "set_all_reduce_hook"):
         return "the model is sharded by FSDP; sf.distribute takes a whole replica on each rank"
     return ""
