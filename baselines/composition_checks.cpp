@@ -149,12 +149,15 @@ void CheckOwnedParts(const Composition& made) {
   if (!made.strategy->owned_parts) return;
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
   const CollectiveTraits& traits = made.sparse_collective->traits();
-  SPARFUSE_REQUIRE(
-      made.coding == PayloadCoding{} && StringOption(made.sending, "payload_dense") == "indexed",
-      "payload_values = " + ToString(made.sending.at("payload_values")) +
-          ", payload_indices = " + ToString(made.sending.at("payload_indices")) +
-          ", payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " + strategy +
-          " takes payloads apart and adds them up; expected \"f32\", \"u32\" and \"indexed\"");
+  const bool whole = made.strategy->owned_whole;
+  SPARFUSE_REQUIRE(made.coding == PayloadCoding{} &&
+                       (whole || StringOption(made.sending, "payload_dense") == "indexed"),
+                   "payload_values = " + ToString(made.sending.at("payload_values")) +
+                       ", payload_indices = " + ToString(made.sending.at("payload_indices")) +
+                       ", payload_dense = " + ToString(made.sending.at("payload_dense")) + ": " +
+                       strategy +
+                       " takes payloads apart and adds them up; expected \"f32\", \"u32\"" +
+                       (whole ? " with any payload_dense" : " and \"indexed\""));
   SPARFUSE_REQUIRE(!traits.sums && !traits.drops && !traits.selects && !traits.equal_counts &&
                        !traits.same_indices,
                    "the collective \"" + std::string(made.sparse_collective->descriptor().name) +

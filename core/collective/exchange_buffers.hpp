@@ -52,6 +52,9 @@ struct ExchangeBuffers {
   // Where parts of the range have an owner each: where they begin, ascending, and where the last
   // one ends.
   std::vector<std::uint32_t> part_begins;
+  // Of parts that are encoded whole, their bytes, one behind the other in `own`. Or empty: parts
+  // have indices.
+  std::vector<std::size_t> part_bytes;
   std::span<std::byte> gathered;   // room for size() * capacity_bytes
   std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
   // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).

@@ -4,6 +4,7 @@
 //              Training (HiPress), SOSP 2021, section 3 (CaSync-PS: encode, send, merge).
 // Deviations:  counts are not exchanged first: a message's length says its count.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -20,11 +21,20 @@ class Scatter final : public Collective {
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
 };
 
-// Puts the elements of part j one behind the other in `to`, each part a payload for itself.
+// Puts the elements of part j one behind the other in `to`, each part a payload for itself. Parts
+// that are encoded whole are so in `own`.
 std::vector<std::span<const std::byte>> SplitParts(const ExchangeBuffers& buffers,
                                                    std::span<std::byte> to) {
-  const SparsePayload own = ViewSparsePayload(buffers.own);
   std::vector<std::span<const std::byte>> parts;
+  if (!buffers.part_bytes.empty()) {
+    std::memcpy(to.data(), buffers.own.data(), buffers.own.size());
+    for (const std::size_t bytes : buffers.part_bytes) {
+      parts.push_back(to.first(bytes));
+      to = to.subspan(bytes);
+    }
+    return parts;
+  }
+  const SparsePayload own = ViewSparsePayload(buffers.own);
   auto first = own.indices.begin();
   for (std::size_t j = 0; j + 1 < buffers.part_begins.size(); ++j) {
     const auto last = std::lower_bound(first, own.indices.end(), buffers.part_begins[j + 1]);

@@ -83,6 +83,8 @@ struct StrategyDescriptor {
   bool node_shards = false;
   // Parts of its units are summed by the ranks that own them, and selected from again.
   bool owned_parts = false;
+  // Such parts may travel whole, by a quantizer, which owners apply to the sums again.
+  bool owned_whole = false;
   // With these options, some of what it does not send is in no residual; null: all of it is.
   bool (*loses)(const Options& resolved) = nullptr;
   // Ranks train by themselves and share an anchor, so that their parameters may differ; null: they

@@ -116,6 +116,8 @@ struct SharedRange {
   std::size_t largest = 0;  // elements of the largest part that a member gives
   double density = 1.0;     // that each is selected with
   std::size_t parts = 1;    // that a member gives: more than one only of what it forwards
+  // The part of each member that owns one, in their order: needed if parts may travel whole.
+  std::vector<Range> owned = {};
 };
 struct Selected {
   Handle selection = 0;

@@ -72,6 +72,7 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
   const Handle pushed =
       engine.Exchange({.pattern = ToOwners{std::move(selections)}, .label = label});
   SharedSum pull{{range, ShardOf(range, 0, parts).size(), unit.density}};
+  for (int j = 0; j < parts; ++j) pull.shared.owned.push_back(ShardOf(range, j, parts));
   if (engine.rank() < parts) {
     const Handle merged = engine.Merge({.exchange = pushed, .lane = unit.lane});
     pull.given = Selected{engine.Sparsify({.range = ShardOf(range, engine.rank(), parts),
@@ -120,6 +121,7 @@ const StrategyDescriptor kOwnedParts = {
     },
     .dense_units = true,
     .owned_parts = true,
+    .owned_whole = true,
     .loses = [](const Options& options) { return !BoolOption(options, "server_ef"); }};
 
 std::span<const StrategyDescriptor> CoreStrategies() {

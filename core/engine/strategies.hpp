@@ -38,7 +38,9 @@ extern const StrategyDescriptor kNodeShards;
 //   Merge, Sparsify the sum      residual "server", on the owner alone
 //   exchange of all parts        averaged
 //
-// Without a residual of the owners, what they do not select of a sum is lost.
+// Without a residual of the owners, what they do not select of a sum is lost. Parts of density 1
+// may be sent by a quantizer: owners decode all ranks' codes of their part, and encode the sum
+// again.
 class OwnedParts final : public UnitStrategy {
  public:
   explicit OwnedParts(bool server_residual = true) : server_residual_(server_residual) {}

@@ -88,16 +88,17 @@ TEST(Compose, LetsTopkReuseItsThresholdWhereCountsMayDiffer) {
   EXPECT_NO_THROW(Compose(parts));
 }
 
-// Owners add up what they get, index by index: no code of whole tensors, however few its bits.
+// Owners add up what they get, index by index, or whole parts that a quantizer codes.
 TEST(Compose, GivesOwnersWhatTheyCanAddUp) {
   MethodParts parts = Behind();
   parts.strategy = "owned-parts";
   parts.planner = "hipress";
   EXPECT_NO_THROW(Compose(parts));
   MethodParts signs = parts;
-  signs.sparsifier = nullptr;
   signs.sending = {{"payload_dense", std::string("sign")}};
-  ExpectRefused(signs, "strategy \"owned-parts\" takes payloads apart and adds them up");
+  EXPECT_NO_THROW(Compose(signs));
+  signs.strategy = signs.planner = "espresso";
+  ExpectRefused(signs, "strategy \"espresso\" takes payloads apart and adds them up");
   MethodParts halves = parts;
   halves.sending = {{"payload_values", std::string("f16")}};
   ExpectRefused(halves, "strategy \"owned-parts\" takes payloads apart and adds them up");

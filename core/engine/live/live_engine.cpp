@@ -385,7 +385,9 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
   payload.forwarded = nullptr;
   payload.shared_capacity.reset();
   payload.sums_of.reset();
+  payload.whole_of.reset();
   buffers.part_begins.clear();
+  buffers.part_bytes.clear();
   for (const Handle part : request.selections()) {
     payload.parts.push_back(Live(part).selection);
     buffers.shape.kept += Live(part).selection->kept;
@@ -397,15 +399,35 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
     payload.shared_capacity = selections_.Capacity(shared);
     payload.sums_of = {range};
     buffers.shape.kept = selections_.Kept(range, shared.density);
+    if (config_.dense_quantizer != nullptr && shared.density >= 1) {
+      payload.shared_capacity = 0;
+      payload.sums_of->clear();
+      payload.whole_of.emplace();
+      for (std::size_t member = 0; member < shared.owned.size(); ++member) {
+        const Range& part = shared.owned[member];
+        payload.whole_of->push_back(
+            {part, config_.dense_quantizer->EncodedBytes(part.size()), member});
+      }
+    }
   }
   if (std::holds_alternative<ToOwners>(request.pattern)) {
     for (const Selection* part : payload.parts) {
       buffers.part_begins.push_back(static_cast<std::uint32_t>(part->range.begin - range.begin));
+      if (part->whole) buffers.part_bytes.push_back(part->encoded.size());
     }
     buffers.part_begins.push_back(static_cast<std::uint32_t>(range.size()));
     const std::size_t own = PartOf(request);
+    const bool whole = !buffers.part_bytes.empty();
     payload.sums_of.emplace();
-    if (own < payload.parts.size()) payload.sums_of->push_back(payload.parts[own]->range);
+    payload.whole_of.emplace();
+    if (own < payload.parts.size()) {
+      const Selection& part = *payload.parts[own];
+      if (whole) {
+        payload.whole_of->push_back({part.range, part.encoded.size(), {}});
+      } else {
+        payload.sums_of->push_back(part.range);
+      }
+    }
   }
   Remember(exchange, buffers);
 }

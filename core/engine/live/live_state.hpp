@@ -160,6 +160,13 @@ struct DeviceExchange {
 struct ExchangeState;
 
 // What a rank sends in a sparse exchange: whole tensors, then what has indices.
+// What a member's payload has of a range that travels whole.
+struct WholePart {
+  Range range;
+  std::size_t bytes = 0;
+  std::optional<std::size_t> member;  // the only one that gives it; or all do
+};
+
 struct Payload {
   std::vector<const Selection*> parts;
   const ExchangeState* forwarded = nullptr;  // instead of selections: has brought what is sent on
@@ -167,12 +174,15 @@ struct Payload {
   // flat gradient this rank gets sums.
   std::optional<std::size_t> shared_capacity;
   std::optional<std::vector<Range>> sums_of;
+  // The same of what travels whole, where members do not all give `parts` or not all get them.
+  std::optional<std::vector<WholePart>> whole_of;
 
   // By MeasurePayload.
   std::vector<Range> indexed;    // gets sums of elements with indices; neighbours joined
   std::size_t capacity = 0;      // elements with indices that one rank may send
   std::size_t with_indices = 0;  // that this rank sends
-  std::size_t whole_bytes = 0;   // of whole tensors; equal on all ranks
+  std::size_t whole_bytes = 0;   // of whole tensors, that this rank sends
+  std::vector<WholePart> whole;  // that come, in a payload one behind the other
   bool coded = false;            // what has indices is coded (payload_coding.hpp)
 
   Buffer<std::byte> own;

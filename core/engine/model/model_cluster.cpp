@@ -105,11 +105,11 @@ namespace {
 
 // Of what all give, the elements of part j.
 std::size_t EntriesOfPart(std::span<const Contribution> given, std::size_t j) {
-  std::uint64_t bytes = 0;
+  std::size_t entries = 0;
   for (const Contribution& each : given) {
-    if (j < each.part_bytes.size()) bytes += each.part_bytes[j];
+    if (j < each.part_elements.size()) entries += each.part_elements[j];
   }
-  return bytes / kSparseElementBytes;
+  return entries;
 }
 
 }  // namespace

@@ -101,11 +101,13 @@ class ModelRank;
 
 // What a rank gives to an exchange.
 struct Contribution {
-  std::size_t elements = 0;                    // that it sends
-  std::size_t kept = 0;                        // that it is to select
-  std::uint64_t payload_bytes = 0;             // of `elements`, chosen before the exchange
-  std::uint64_t chosen_bytes = 0;              // of `elements`, chosen by the collective itself
-  std::vector<std::uint64_t> part_bytes = {};  // of each selection, where parts have owners
+  std::size_t elements = 0;         // that it sends
+  std::size_t kept = 0;             // that it is to select
+  std::uint64_t payload_bytes = 0;  // of `elements`, chosen before the exchange
+  std::uint64_t chosen_bytes = 0;   // of `elements`, chosen by the collective itself
+  // Of each selection, where parts have owners.
+  std::vector<std::uint64_t> part_bytes = {};
+  std::vector<std::size_t> part_elements = {};
 };
 
 // What an exchange came to for a rank.

@@ -211,7 +211,11 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
     const std::uint64_t bytes = SelectionBytes(part, rank);
     given.kept += KeptCount(config, part.range, part.density);
     given.payload_bytes += bytes;
-    if (to_owners) given.part_bytes.push_back(bytes);
+    if (to_owners) {
+      given.part_bytes.push_back(bytes);
+      given.part_elements.push_back(IsWhole(part) ? part.range.size()
+                                                  : bytes / kSparseElementBytes);
+    }
     if (IsCodedAlone(part)) {
       const auto [elements, coded_bytes] =
           ExpectSelection(config.coding, SelectedElements(part, rank), part.range.size());
@@ -329,9 +333,17 @@ double ModelRank::DecompressSeconds(const Op& started) {
   if (const auto* to_owners = std::get_if<ToOwners>(&exchange.pattern)) {
     elements = Selecting(to_owners->selections[PartOf(exchange)]).range.size();
   }
+  const std::string_view coder = CoderOf(exchange);
+  const SharedRange* shared = exchange.shared();
+  if (shared != nullptr && shared->density >= 1 && !shared->owned.empty() &&
+      cluster_.config().dense_quantizer != nullptr) {  // part by part, each of one member
+    const std::size_t parts = shared->owned.size();
+    return cost.dispatch_seconds +
+           static_cast<double>(parts) *
+               cost.DecompressSeconds(coder, elements / parts, result.entries / parts, 1);
+  }
   return cost.dispatch_seconds +
-         (DecodingSeconds(exchange) + cost.DecompressSeconds(CoderOf(exchange), elements,
-                                                             result.entries,
+         (DecodingSeconds(exchange) + cost.DecompressSeconds(coder, elements, result.entries,
                                                              TopologyOf(exchange.channel).ranks));
 }
 

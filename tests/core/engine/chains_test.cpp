@@ -7,8 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <numeric>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -260,6 +263,83 @@ TEST(OwnedParts, WithoutAResidualOwnersForgetWhatTheyDoNotSend) {
   }
   for (std::size_t rank = 0; rank < lost.size(); ++rank) {
     EXPECT_EQ(lost[rank].records[0].sent_bytes, kept[rank].records[0].sent_bytes);
+  }
+}
+
+// What a quantizer leaves of x, without a residual.
+std::vector<float> Coded(const Quantizer& quantizer, std::span<const float> x) {
+  ThreadPool pool(1);
+  Workspace workspace;
+  std::vector<std::byte> code(quantizer.EncodedBytes(x.size()));
+  quantizer.Encode({&pool, &workspace, 0}, {{x.data(), x.size(), {}}, {nullptr, 0, {}}},
+                   {0, "part", {}, 0}, code);
+  std::vector<float> decoded(x.size());
+  const std::span<const std::byte> codes[] = {code};
+  AccumulateQuantized(quantizer, codes, 1, decoded, pool);
+  return decoded;
+}
+
+// Parts of density 1: what ranks send of them is coded, and what owners send of the sums again.
+TEST(OwnedParts, MayTravelWholeByAQuantizer) {
+  const Case cases[] = {{Chain::kOwnedParts, {3, 1}, 2, 1},
+                        {Chain::kOwnedParts, {4, 2}, 4, 1},
+                        {Chain::kOwnedParts, {1, 1}, 4, 1}};
+  for (const std::string name : {"sign", "fp16"}) {
+    const auto quantizer = [&] { return FindQuantizer(name).make({}, 1); };
+    for (Case of_case : cases) {
+      for (const Device device : {Device{}, kEmulated}) {
+        if (device.kind != DeviceKind::kHost && !quantizer()->WorksOnDevice()) continue;
+        of_case.device = device;
+        SCOPED_TRACE(name + " on " + std::to_string(of_case.topology.ranks) + " ranks, " +
+                     NameOf(device));
+        const auto results = RunLive(
+            [&] {
+              LiveConfig config = SparseLive(PlanFor(of_case), of_case.topology, device);
+              config.layout = Layout();
+              config.strategy = StrategyOf(of_case.chain);
+              config.dense_quantizer = quantizer();
+              return config;
+            },
+            of_case.topology.ranks, IntegerGradient);
+        ModelConfig model = EvenModelOf(Layout(), PlanFor(of_case), of_case.topology);
+        model.make_strategy = [&] { return StrategyOf(of_case.chain); };
+        model.dense_quantizer = quantizer();
+        model.cost.encode_seconds[name] = PiecewiseLinear({{0, 0}});
+        model.cost.decode[name] = {};
+        ExpectCountedAsModelled(SimulateStep(model, 0, 0), results);
+        for (const RankResult& rank : results) {
+          EXPECT_EQ(rank.averaged, results[0].averaged);
+          EXPECT_EQ(rank.mass_violations, 0u);
+        }
+        // In the first step, without residuals.
+        const GradientLayout layout = Layout();
+        std::vector<std::vector<float>> flat;
+        for (int rank = 0; rank < of_case.topology.ranks; ++rank) {
+          flat.emplace_back();
+          for (std::size_t t = 0; t < kTensorSizes.size(); ++t) {
+            std::ranges::copy(IntegerGradient(rank, 0, t), std::back_inserter(flat.back()));
+          }
+        }
+        for (const Unit& unit : PlanFor(of_case).units) {
+          const Range range = layout.RangeOf(unit.first, unit.last);
+          const int parts = std::min<int>(of_case.partitions, of_case.topology.ranks);
+          for (int j = 0; j < parts; ++j) {
+            const Range part = ShardOf(range, j, parts);
+            std::vector<float> sum(part.size());
+            for (const std::vector<float>& own : flat) {
+              const auto coded =
+                  Coded(*quantizer(), std::span(own).subspan(part.begin, part.size()));
+              for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += coded[i];
+            }
+            const auto again = Coded(*quantizer(), sum);
+            for (std::size_t i = 0; i < sum.size(); ++i) {
+              ASSERT_EQ(results[0].averaged[0][part.begin + i],
+                        again[i] * (1.0f / static_cast<float>(of_case.topology.ranks)));
+            }
+          }
+        }
+      }
+    }
   }
 }
 

@@ -370,14 +370,17 @@ class DeviceLanes final : public Lanes {
     SelectCounters counters;
     const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
     const DeviceContext context{stream, &lane.workspace, nullptr, &host};
-    std::size_t from = 0;
-    for (const Selection* part : exchange.payload.parts) {
-      if (!part->whole) continue;
+    const auto& begins = exchange.device.begins;
+    std::vector<std::size_t> from(begins.size());
+    for (const WholePart& part : exchange.payload.whole) {
       std::vector<const std::byte*> encoded;
-      for (const std::byte* begin : exchange.device.begins) encoded.push_back(begin + from);
-      setup_.config.dense_quantizer->AccumulateOnDevice(
-          context, encoded, scale, target(part->range), exchange.device.fault.data());
-      from += part->encoded.size();
+      for (std::size_t member = 0; member < begins.size(); ++member) {
+        if (part.member.value_or(member) != member) continue;
+        encoded.push_back(begins[member] + from[member]);
+        from[member] += part.bytes;
+      }
+      setup_.config.dense_quantizer->AccumulateOnDevice(context, encoded, scale, target(part.range),
+                                                        exchange.device.fault.data());
     }
     for (const Range& range : exchange.payload.indexed) {
       AccumulateSparseOnDevice(stream, lane.workspace, exchange.device.payloads,

@@ -229,7 +229,7 @@ void HostWork::MoveAnchor(const ApplyRequest& apply, const ExchangeState* exchan
 void HostWork::TakeSum(const ExchangeState& exchange, const Target& to) {
   if (!exchange.op->sparse()) return TakeReduced(exchange, to);
   if (!exchange.buffers.sums.empty()) return TakeSums(exchange, to);
-  if (exchange.payload.whole_bytes > 0) TakeWhole(exchange, to);
+  if (!exchange.payload.whole.empty()) TakeWhole(exchange, to);
   if (exchange.payload.capacity > 0) TakeSelected(exchange, to);
 }
 
@@ -251,16 +251,18 @@ void HostWork::TakeSums(const ExchangeState& exchange, const Target& to) {
 
 void HostWork::TakeWhole(const ExchangeState& exchange, const Target& to) {
   RequireWhole(exchange);
-  std::vector<std::span<const std::byte>> encoded(exchange.buffers.payloads.size());
-  std::size_t from = 0;
-  for (const Selection* part : exchange.payload.parts) {
-    if (!part->whole) continue;
-    for (std::size_t rank = 0; rank < encoded.size(); ++rank) {
-      encoded[rank] = exchange.buffers.payloads[rank].subspan(from, part->encoded.size());
+  const auto& payloads = exchange.buffers.payloads;
+  std::vector<std::size_t> from(payloads.size());
+  std::vector<std::span<const std::byte>> encoded;
+  for (const WholePart& part : exchange.payload.whole) {
+    encoded.clear();
+    for (std::size_t member = 0; member < payloads.size(); ++member) {
+      if (part.member.value_or(member) != member) continue;
+      encoded.push_back(payloads[member].subspan(from[member], part.bytes));
+      from[member] += part.bytes;
     }
-    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, to.At(part->range),
+    AccumulateQuantized(*setup_.config.dense_quantizer, encoded, to.scale, to.At(part.range),
                         pool_);
-    from += part->encoded.size();
   }
 }
 
@@ -273,7 +275,7 @@ void HostWork::TakeSelected(const ExchangeState& exchange, const Target& to) {
   std::vector<SparsePayload> payloads;
   payloads.reserve(received.size());
   for (std::size_t rank = 0; rank < received.size(); ++rank) {
-    const auto payload = received[rank].subspan(sent.whole_bytes);
+    const auto payload = received[rank].subspan(WholeBytesOf(sent, rank));
     payloads.push_back(sent.coded ? Decode(exchange, payload, rank) : ViewSparsePayload(payload));
   }
   for (const Range& range : sent.indexed) {

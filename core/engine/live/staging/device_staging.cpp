@@ -352,9 +352,9 @@ class DeviceStaging final : public ExchangeStaging {
     if (!stays) CopyToDevice(state);
     if (payload.coded) return Decode(state);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const auto* const indices =
-          reinterpret_cast<const std::uint32_t*>(at.begins[rank] + payload.whole_bytes);
-      const std::size_t count = (payloads[rank].size() - payload.whole_bytes) / kSparseElementBytes;
+      const std::size_t whole = WholeBytesOf(payload, rank);
+      const auto* const indices = reinterpret_cast<const std::uint32_t*>(at.begins[rank] + whole);
+      const std::size_t count = (payloads[rank].size() - whole) / kSparseElementBytes;
       at.payloads[rank] = {indices, reinterpret_cast<const float*>(indices + count), count,
                            nullptr};
     }
@@ -373,13 +373,13 @@ class DeviceStaging final : public ExchangeStaging {
       auto* const indices = reinterpret_cast<std::uint32_t*>(
           at.decoded.data() + rank * payload.capacity * kSparseElementBytes);
       auto* const values = reinterpret_cast<float*>(indices + payload.capacity);
-      at.payloads[rank] =
-          DecodePayloadOnDevice(stream, in_workspace_, setup_.coding,
-                                {at.begins[rank] + payload.whole_bytes,
-                                 state.buffers.payloads[rank].size() - payload.whole_bytes, stream},
-                                op.range().size(), {indices, payload.capacity, stream},
-                                {values, payload.capacity, stream}, at.words.data() + rank,
-                                static_cast<int>(rank), at.fault.data());
+      const std::size_t whole = WholeBytesOf(payload, rank);
+      at.payloads[rank] = DecodePayloadOnDevice(
+          stream, in_workspace_, setup_.coding,
+          {at.begins[rank] + whole, state.buffers.payloads[rank].size() - whole, stream},
+          op.range().size(), {indices, payload.capacity, stream},
+          {values, payload.capacity, stream}, at.words.data() + rank, static_cast<int>(rank),
+          at.fault.data());
     }
   }
 

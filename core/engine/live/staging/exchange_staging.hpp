@@ -49,6 +49,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state);
 // many elements that are. It lies in host memory. range: of the exchange.
 std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* indices,
                           float* values);
+// Of what travels whole in the payload of one member of the channel, which begins with it.
+std::size_t WholeBytesOf(const Payload& payload, std::size_t member);
 // Throws Error{kComm} when a payload is shorter than the whole tensors that it begins with.
 void RequireWhole(const ExchangeState& state);
 // Throws Error{kInternal} unless all of what came back was `taken` by one of the parts.

@@ -155,10 +155,12 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   state.elements = payload.capacity = payload.with_indices = payload.whole_bytes = 0;
   std::size_t coded_bound = 0;  // of selections that are coded one by one
   payload.indexed.clear();
+  payload.whole.clear();
   for (const Selection* part : payload.parts) {
     if (part->whole) {
       state.elements += part->range.size();
       payload.whole_bytes += part->encoded.size();
+      payload.whole.push_back({part->range, part->encoded.size(), {}});
       continue;
     }
     state.elements += part->accumulated ? part->kept : part->slot.count;  // as it is to select
@@ -175,6 +177,7 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
     }
   }
   if (payload.sums_of) payload.indexed = *payload.sums_of;
+  if (payload.whole_of) payload.whole = *payload.whole_of;
   if (payload.forwarded != nullptr) {
     if (setup.coding != PayloadCoding{} || payload.forwarded->payload.coded) {
       SPARFUSE_THROW(kInternal, label + ": what is sent on as it came is coded");
@@ -194,11 +197,12 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
       setup.coding.of_selections() ? coded_bound
       : payload.coded ? EncodedBytesBound(setup.coding, payload.capacity, state.op->range().size())
                       : payload.capacity * kSparseElementBytes;
+  // Members that own parts give one each.
+  std::size_t whole_room = payload.whole_bytes;
+  for (const WholePart& part : payload.whole) whole_room = std::max(whole_room, part.bytes);
   ExchangeBuffers& buffers = state.buffers;
-  buffers.element_bytes = payload.coded             ? 1
-                          : payload.whole_bytes > 0 ? sizeof(float)
-                                                    : kSparseElementBytes;
-  buffers.capacity_bytes = payload.whole_bytes + indexed_bytes;
+  buffers.element_bytes = payload.coded ? 1 : whole_room > 0 ? sizeof(float) : kSparseElementBytes;
+  buffers.capacity_bytes = whole_room + indexed_bytes;
 }
 
 std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* indices,
@@ -214,10 +218,18 @@ std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* in
   return copied;
 }
 
+std::size_t WholeBytesOf(const Payload& payload, std::size_t member) {
+  std::size_t bytes = 0;
+  for (const WholePart& part : payload.whole) {
+    if (part.member.value_or(member) == member) bytes += part.bytes;
+  }
+  return bytes;
+}
+
 void RequireWhole(const ExchangeState& state) {
   const auto& payloads = state.buffers.payloads;
-  const std::size_t whole_bytes = state.payload.whole_bytes;
   for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+    const std::size_t whole_bytes = WholeBytesOf(state.payload, rank);
     if (payloads[rank].size() >= whole_bytes) continue;
     SPARFUSE_THROW(kComm, "payload of rank " + std::to_string(rank) + " has " +
                               std::to_string(payloads[rank].size()) + " bytes: expected at least " +

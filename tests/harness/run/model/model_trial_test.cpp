@@ -216,6 +216,27 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   EXPECT_EQ(metrics().at("step_uncertainty").value, 0);
 }
 
+// Ok-Topk's ranks vote on their ranges in the first step, which takes longer than the others.
+TEST_F(ModelTrial, DrawsAreOfTheStepsThatItsMetricsSay) {
+  const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(4, kLink)};
+  TrialConfig config = Config(4, "machines-like-this");
+  CellConfig& cell = config.cell;
+  cell.method = "oktopk";
+  cell.method_options.strategy = "behind";
+  cell.method_options.collective = "oktopk";
+  cell.sparsifier = "topk";
+  cell.density = 0.01;
+  cell.feedback = "residual";
+  const auto the_same = [&](int) { return profiles; };
+  const Outcome outcome = RunModelledTrial(config, profiles, the_same, directory_);
+  for (const char* metric : {"step_seconds", "exposed_communication_seconds"}) {
+    const std::vector<double>& draws = outcome.draws.at(metric);
+    EXPECT_FALSE(draws.empty());
+    for (const double drawn : draws)
+      EXPECT_NEAR(drawn, *outcome.metrics.at(metric).value, 1e-9) << metric;
+  }
+}
+
 // Two nodes of two ranks: not what one node of two measured, nor nodes of four.
 TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
   LinkShape shape = kLink;
