@@ -32,8 +32,8 @@ MethodParts Parts(const std::string& strategy, const std::string& planner) {
   return parts;
 }
 
-std::vector<RankResult> Run(const std::string& strategy, const std::string& planner,
-                            const Topology& where, Device device = {}) {
+std::vector<RankResult> StepsOf(const std::string& strategy, const std::string& planner,
+                                const Topology& where, Device device = {}) {
   const Composition made = Compose(Parts(strategy, planner));
   const auto configure = [&] {
     GradientLayout layout = Layout();
@@ -53,10 +53,10 @@ ModelConfig Modelled(const std::string& planner, const Topology& where) {
 
 TEST(DelayedGradients, AreTheAveragesOfTheStepBefore) {
   for (const Topology where : {Topology{1, 1}, {2, 1}, {3, 1}, {4, 2}}) {
-    const auto dense = Run("dense-units", "whole-model", where);
+    const auto dense = StepsOf("dense-units", "whole-model", where);
     for (const std::string& planner : kPlanners) {
       SCOPED_TRACE(planner + ", " + std::to_string(where.ranks));
-      for (const RankResult& rank : Run("delayed-units", planner, where)) {
+      for (const RankResult& rank : StepsOf("delayed-units", planner, where)) {
         EXPECT_EQ(rank.averaged[0], std::vector<float>(rank.averaged[0].size()));
         for (std::size_t step = 1; step < rank.averaged.size(); ++step) {
           EXPECT_EQ(rank.averaged[step], dense[0].averaged[step - 1]) << step;
@@ -70,7 +70,7 @@ TEST(DelayedGradients, AreModelledWithTheBytesThatTheySend) {
   for (const Topology where : {Topology{1, 1}, {2, 1}, {3, 1}}) {
     for (const std::string& planner : kPlanners) {
       SCOPED_TRACE(planner + ", " + std::to_string(where.ranks));
-      const auto live = Run("delayed-units", planner, where);
+      const auto live = StepsOf("delayed-units", planner, where);
       for (const int traced : {0, where.ranks}) {
         const auto steps = SimulateSteps(Modelled(planner, where), 0, kLiveSteps, traced);
         for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -121,7 +121,7 @@ TEST(DelayedGradients, AreRefusedWhereTheyHaveNoMeaning) {
               }),
               "delay = 2");
   ExpectError(FailureKind::kUnsupported, {"expected device \"cpu\""}, [] {
-    Run("delayed-units", "whole-model", {1, 1}, kEmulated);
+    StepsOf("delayed-units", "whole-model", {1, 1}, kEmulated);
   });
 }
 
