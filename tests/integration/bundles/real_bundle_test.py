@@ -30,7 +30,7 @@ id = "counts"
 method = "wfbp"
 density = 0.001
 [[part.axis]]
-sparsifier = ["topk", "chunked-topk", "block-topk", "adtopk", "gaussiank", "none"]
+sparsifier = ["topk", "chunked-topk", "block-topk", "adtopk", "gaussiank", "randomk"]
 [[part]]
 id = "emulated"
 [part.defaults]
@@ -47,8 +47,17 @@ method = "streaming-diloco"
 steps = 8
 method_options = { every = 4, fragments = 2, stripes = 1, delay = 1 }
 [[part.axis]]
-kind = ["throughput", "convergence"]
-evaluate_every = ["none", 4]
+batch_per_worker = [2, 3]
+[[part]]
+id = "evaluated-windows"
+[part.defaults]
+kind = "convergence"
+method = "local-sgd"
+steps = 8
+evaluate_every = 4
+method_options = { every = 4 }
+[[part.axis]]
+evaluate = ["anchor", "own"]
 [[part]]
 id = "processes"
 [part.defaults]
