@@ -427,7 +427,7 @@ def check(program, folder, family, problems):
             problems.append(f"{family}, {form}: {said}")
             continue
         worst, odd = compare(ours, theirs)
-        row = row or (family, case.workload, library, worst)
+        row = row or (library, case.workload, worst)
         text = ", ".join(f"{kind} {d:.1e}" for kind, (d, _) in sorted(worst.items()))
         print(f"{family}, {form}: {text}", flush=True)
         if not agrees(worst, odd):
@@ -519,7 +519,7 @@ def main():
                     for family in asked.families or FAMILIES]
             if asked.markdown:
                 kinds = ("logits", "training.logits", "loss", "gradient", "statistic")
-                for family, workload, library, worst in filter(None, rows):
+                for library, workload, worst in filter(None, rows):
                     values = " | ".join(f"{worst[k][0]:.0e}" if k in worst else "" for k in kinds)
                     print(f"| {library} | `{workload}` | {values} |")
     for problem in problems:
