@@ -64,6 +64,10 @@ Names NamesOf(const LstmSize& size) {
   }
   return names;
 }
+// PyTorch's example keeps its waves of positions, which ours are computed as.
+Names NamesOf(const TransformerSize&) {
+  return {.prefixes = {"module."}, .buffers = std::regex("^pos_encoder\\.pe$")};
+}
 template <class Size>
 Names NamesOf(const Size&) {
   return {};
