@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
