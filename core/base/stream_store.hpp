@@ -10,10 +10,7 @@ namespace sparfuse {
 // processor has such stores.
 bool StreamingPays(std::size_t n);
 
-// to[i] = from[i] * scale, past the caches but for lines that are not wholly its own. Returns
-// whether all of them are finite. Once per thread, before another one is told that they are
-// written: EndStreaming. Needs StreamingPays.
-bool StreamScaled(const float* from, float scale, std::size_t n, float* to);
+// Once per thread, before another one is told that what it streamed is written.
 void EndStreaming();
 
 }  // namespace sparfuse

@@ -7,8 +7,12 @@
 #include <cstring>
 #include <string>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
-#include "core/base/stream_store.hpp"
 
 namespace sparfuse {
 namespace {
@@ -55,21 +59,67 @@ void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* fi
   }
 }
 
-// The elements [begin, end) of `indices` lie one above the other, and above the one before them.
-bool Increasing(std::span<const std::uint32_t> indices, std::size_t begin, std::size_t end) {
-  std::uint32_t wrong = 0;
-  for (std::size_t i = std::max<std::size_t>(begin, 1); i < end; ++i) {
-    wrong |= static_cast<std::uint32_t>(indices[i] <= indices[i - 1]);
-  }
-  return wrong == 0;
+// Outputs past the caches are written with stores that go around them: a plain store would first
+// read the line. Below, the reader finds the output in cache.
+constexpr std::size_t kStreamElements = 4 * 1024 * 1024;
+constexpr std::size_t kLine = 16;  // floats of 64 bytes
+
+bool CanStream([[maybe_unused]] std::size_t n) {
+#if defined(__x86_64__)
+  return n >= kStreamElements;
+#else
+  return false;
+#endif
 }
 
-bool Finite(const float* x, std::size_t n) {
-  std::uint32_t seen = 0;  // its highest bit is reached from the exponent of what is not finite
-  for (std::size_t i = 0; i < n; ++i) {
-    seen |= (std::bit_cast<std::uint32_t>(x[i]) & 0x7fffffffu) + 0x00800000u;
+#if defined(__x86_64__)
+// to[i] = from[i] * scale for whole lines, `to` at the begin of one. A store of the full width
+// matters: a core starts one a cycle, and four of them a line are longer on their way than the line
+// is to memory.
+void StreamLines(const float* from, float scale, std::size_t lines, float* to) {
+  const __m128 factor = _mm_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 4) {
+    _mm_stream_ps(to + i, _mm_mul_ps(_mm_loadu_ps(from + i), factor));
   }
-  return seen >> 31 == 0;
+}
+
+__attribute__((target("avx"))) void StreamLinesAvx2(const float* from, float scale,
+                                                    std::size_t lines, float* to) {
+  const __m256 factor = _mm256_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 8) {
+    _mm256_stream_ps(to + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), factor));
+  }
+}
+
+__attribute__((target("avx512f"))) void StreamLinesAvx512(const float* from, float scale,
+                                                          std::size_t lines, float* to) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (std::size_t i = 0; i < lines * kLine; i += 16) {
+    _mm512_stream_ps(to + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), factor));
+  }
+}
+#endif
+
+using StreamLinesFunction = void (*)(const float*, float, std::size_t, float*);
+
+StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return StreamLinesAvx512;
+  return isa == Isa::kAvx2 ? StreamLinesAvx2 : StreamLines;
+#else
+  return nullptr;
+#endif
+}
+
+// to[i] = from[i] * scale past the caches, but for the lines that are not wholly its own.
+void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
+                  float* to) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;
+  const std::size_t head = std::min(n, (kLine - past) % kLine);
+  const std::size_t lines = (n - head) / kLine;
+  for (std::size_t i = 0; i < head; ++i) to[i] = from[i] * scale;
+  stream_lines(from + head, scale, lines, to + head);
+  for (std::size_t i = head + lines * kLine; i < n; ++i) to[i] = from[i] * scale;
 }
 
 [[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
@@ -93,12 +143,12 @@ std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size
 }  // namespace
 
 void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
-                      ThreadPool& pool, FoundInSum* found) {
-  AccumulateSparse(payloads, {0, out.size()}, scale, out, pool, found);
+                      ThreadPool& pool) {
+  AccumulateSparse(payloads, {0, out.size()}, scale, out, pool);
 }
 
 void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
-                      std::span<float> out, ThreadPool& pool, FoundInSum* found) {
+                      std::span<float> out, ThreadPool& pool) {
   const std::size_t shift = window.first;
   for (std::size_t p = 0; p < payloads.size(); ++p) {
     const SparsePayload& payload = payloads[p];
@@ -112,9 +162,8 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
     }
   }
   // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
-  const bool stream = StreamingPays(out.size()) && payloads.size() <= kGroup;
-  std::atomic<bool> all_increasing{true};
-  std::atomic<bool> all_finite{true};
+  const bool stream = CanStream(out.size()) && payloads.size() <= kGroup;
+  const StreamLinesFunction stream_lines = StreamLinesFor(ActiveIsa());
   ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
     alignas(64) float block_sum[kBlock];
     if (stream) std::memset(block_sum, 0, sizeof block_sum);
@@ -133,10 +182,6 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
         };
         cursors[p] = bound(shift + begin);
         lasts[p] = shift + end == window.whole ? indices.size() : bound(shift + end);
-        // The chunk's part, which is read next: it stays in cache.
-        if (found != nullptr && !Increasing(indices, cursors[p], lasts[p])) {
-          all_increasing.store(false, std::memory_order_relaxed);
-        }
       }
       const bool is_last = first + group >= payloads.size();
       for (std::size_t block = begin; block < end; block += kBlock) {
@@ -150,9 +195,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
           touched += cursors[p] - starts[p];
         }
         if (stream) {
-          if (!StreamScaled(block_sum, scale, size, out.data() + block)) {
-            all_finite.store(false, std::memory_order_relaxed);
-          }
+          StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
           if (touched * kSparseScaling < size) {
             for (std::size_t p = 0; p < group; ++p) {
               for (std::size_t i = starts[p]; i < cursors[p]; ++i) {
@@ -164,16 +207,11 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
           }
           continue;
         }
-        if (!is_last) continue;
-        if (scale != 1.0f) {
-          if (first == 0 && touched * kSparseScaling < size) {
-            ScaleTouched(payloads, starts, cursors, shift + block, to, scale);
-          } else {
-            ScaleBlock(to, size, scale);
-          }
-        }
-        if (found != nullptr && !Finite(to, size)) {
-          all_finite.store(false, std::memory_order_relaxed);
+        if (!is_last || scale == 1.0f) continue;
+        if (first == 0 && touched * kSparseScaling < size) {
+          ScaleTouched(payloads, starts, cursors, shift + block, to, scale);
+        } else {
+          ScaleBlock(to, size, scale);
         }
       }
       for (std::size_t p = 0; p < group; ++p) {
@@ -185,9 +223,10 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
         }
       }
     }
-    if (stream) EndStreaming();
+#if defined(__x86_64__)
+    if (stream) _mm_sfence();  // before another thread is told that the chunk is written
+#endif
   });
-  if (found != nullptr) *found = {all_increasing, all_finite};
 }
 
 void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool) {

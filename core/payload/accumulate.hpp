@@ -17,23 +17,16 @@ namespace sparfuse {
 //   window    where given, the payloads are of `whole` elements, and `out` is what begins with
 //             element `first` of them.
 //
-//   found     where given, the payloads are looked at: increasing indices are no longer a
-//             precondition, and what of this is so is told.
-//
 // Works block by block so that a block is cleared, summed and scaled while it is in cache: about
 // one memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).
 struct Window {
   std::size_t first = 0;
   std::size_t whole = 0;
 };
-struct FoundInSum {
-  bool increasing = false;  // the indices of every payload, as far as they lie in the window
-  bool finite = false;      // all of `out`
-};
 void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
-                      std::span<float> out, ThreadPool& pool, FoundInSum* found = nullptr);
+                      std::span<float> out, ThreadPool& pool);
 void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
-                      ThreadPool& pool, FoundInSum* found = nullptr);
+                      ThreadPool& pool);
 
 // out[i] = in[i] * scale;  in may be out. A dense average after an all-reduce.
 void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool);
