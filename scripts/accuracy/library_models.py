@@ -345,7 +345,7 @@ FAMILIES = {
 
 
 def saved(tensors, path):
-    safetensors.torch.save_file({n: t.detach().contiguous() for n, t in tensors.items()}, path)
+    safetensors.torch.save_file({n: t.detach().clone().contiguous() for n, t in tensors.items()}, path)
     return path
 
 

@@ -133,11 +133,13 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
                             std::vector<StoredTensor>& tensors) {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
                                std::min<std::size_t>(bytes.size(), 64));
+  // The length of a header may begin as other files do: with 0x80, as a pickle, or with "PK".
+  const bool header_begins = start.size() > 8 && start[8] == '{';
   if (start.starts_with("version https://git-lfs")) {
     return "it is a pointer of Git LFS and not the file; `git lfs pull` fetches that";
   }
-  if (start.starts_with("<")) return "it is a page of HTML; was the download refused?";
-  if (start.starts_with("PK") || start.starts_with("\x80")) {
+  if (!header_begins && start.starts_with("<")) return "it is a page of HTML; was the download refused?";
+  if (!header_begins && (start.starts_with("PK") || start.starts_with("\x80"))) {
     return "it is a file of PyTorch; `sparfuse weights prepare` makes it a safetensors file";
   }
   std::uint64_t length = 0;

@@ -169,6 +169,16 @@ class Weights(unittest.TestCase):
         self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
         self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
 
+    def test_headers_whose_length_begins_as_other_files_do_are_read(self):
+        data = safetensors(made_tensors())
+        length = int.from_bytes(data[:8], "little")
+        for begin in (b"\x80", b"PK", b"<"):  # of pickles, zip files and pages
+            step = 256 ** len(begin)
+            longer = length + (int.from_bytes(begin, "little") - length) % step
+            padded = longer.to_bytes(8, "little") + data[8:8 + length].ljust(longer) + data[8 + length:]
+            self.assertTrue(padded.startswith(begin))
+            self.run_program("check", WORKLOAD, self.file("padded.safetensors", padded), check=0)
+
     def refused(self, data, *parts):
         path = self.file("bad.safetensors", data)
         done = self.run_program("check", WORKLOAD, path)
