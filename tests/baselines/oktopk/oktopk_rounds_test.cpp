@@ -156,7 +156,7 @@ TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
   Sent sent{"", 20'000, 1000, std::vector<SparseVector>(kRanks)};
   for (SparseVector& own : sent.by_rank) {
     while (own.size() < 1000) {
-      own[static_cast<std::uint32_t>(random()) % sent.elements] =
+      own[static_cast<std::uint32_t>(random() % sent.elements)] =
           static_cast<float>(random() % 10'000) - 5000.5f;
     }
   }

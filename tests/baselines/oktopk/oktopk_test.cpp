@@ -251,7 +251,7 @@ TEST(OkTopk, GivesTheExactTopKWhereRanksAgree) {
       Sent sent{"", kElements, 20, {}};
       SparseVector own;
       while (own.size() < 60) {
-        own[static_cast<std::uint32_t>(random()) % kElements] =
+        own[static_cast<std::uint32_t>(random() % kElements)] =
             static_cast<float>(1 + random() % 100'000);
       }
       // Later steps reach the threshold of the first with the same magnitudes elsewhere.

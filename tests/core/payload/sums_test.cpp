@@ -31,7 +31,7 @@ Elements ElementsOf(const SparseSums& sums) {
 Elements Random(std::mt19937& random, std::size_t count, std::uint32_t below) {
   Elements made;
   while (made.size() < count)
-    made[static_cast<std::uint32_t>(random()) % below] = static_cast<float>(random() % 21) - 10;
+    made[static_cast<std::uint32_t>(random() % below)] = static_cast<float>(random() % 21) - 10;
   return made;
 }
 

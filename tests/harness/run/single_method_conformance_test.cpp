@@ -54,7 +54,7 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
     for (int draw = 0; draw < kDraws; ++draw) {
       std::set<std::uint32_t> chosen;
       while (chosen.size() < count)
-        chosen.insert(static_cast<std::uint32_t>(generator()) % kElements);
+        chosen.insert(static_cast<std::uint32_t>(generator() % kElements));
       const std::vector<std::uint32_t> indices(chosen.begin(), chosen.end());
       const auto bytes = static_cast<double>(
           EncodePayload(composition.coding, {indices, values}, kElements, room));
