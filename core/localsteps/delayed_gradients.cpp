@@ -76,7 +76,7 @@ const StrategyDescriptor kDelayedGradients = {
     .revision = 1,
     .deviations = "The delay begins with the first step, not after a number of steps without it.",
     .sparsified = Sparsified::kNever,
-    .options = {WholeOption("delay", 1, 1, 1, "steps from a gradient's send to its update")},
+    .options = {},
     .make = [](const Options&) -> std::unique_ptr<Strategy> {
       return std::make_unique<DelayedGradients>();
     },

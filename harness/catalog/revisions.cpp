@@ -60,8 +60,9 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name) {
       return std::string(folder);
     }
   }
-  // Of windows, whatever else they do.
-  if (kind == "strategy" && name.ends_with("local-steps")) return "core/localsteps";
+  // Of windows, whatever else they do, and of updates that come later.
+  if (kind == "strategy" && (name.ends_with("local-steps") || name.starts_with("delayed")))
+    return "core/localsteps";
   return sparsifier             ? "core/sparsify"
          : kind == "planner"    ? "core/fusion"
          : kind == "collective" ? "core/collective"

@@ -199,7 +199,8 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   const auto draw = [&](const char* verb, const char* name, const std::string& found) {
     const fs::path out = asked.out.empty() ? fs::current_path() : asked.out;
     MakeDirectories(out);
-    const fs::path file = out / fmt::format("{}-{}-on-{}.json", name, advice.label, request.cluster);
+    const fs::path file =
+        out / fmt::format("{}-{}-on-{}.json", name, advice.label, request.cluster);
     WriteFileDurably(file, found);
     RenderFile(program, {verb, "--data", file.string(), "--out", out.string()}, quiet);
   };

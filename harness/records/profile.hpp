@@ -16,9 +16,9 @@
 namespace sparfuse::harness {
 
 inline constexpr const char* kMeasured = "measured";
-inline constexpr const char* kHostInLine = "in-line";     // Profile::host
-inline constexpr const char* kSelectionsInHooks = "in-hooks";   // Profile::selections
-inline constexpr const char* kStagingPayloads = "payloads";  // Profile::staging
+inline constexpr const char* kHostInLine = "in-line";          // Profile::host
+inline constexpr const char* kSelectionsInHooks = "in-hooks";  // Profile::selections
+inline constexpr const char* kStagingPayloads = "payloads";    // Profile::staging
 
 // [elements or bytes, seconds], of selections with the shape.
 struct ProfilePoint {

@@ -182,9 +182,10 @@ def top_k_in_python(torch, distributed, density):
 
 def ways(torch, distributed, options, make):
     """name -> model that exchanges in that way"""
-    import sparfuse.torch as sf
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     from torch.nn.parallel import DistributedDataParallel as Ddp
+
+    import sparfuse.torch as sf
 
     def model():
         torch.manual_seed(0)
@@ -283,7 +284,8 @@ def write(options, seconds, sent, elements, version):
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{options.model}, {elements:,} elements, {options.ranks} ranks of one thread, {link}, density "
-          f"{options.density:g}; torch {version}, {found['cpu']}, {found['cores']} cores, n = {options.rounds}")  # fmt: skip
+          f"{options.density:g}; torch {version}, {found['cpu']}, {found['cores']} cores, "
+          f"n = {options.rounds}")  # fmt: skip
     print(f"{'':28} {'step ms':>9}  {'quartiles':>17}  {'of DDP':>6}  {'95 %':>12}  {'sent KB':>9}")
     for name, row in rows.items():
         low, high = row["quartiles_ms"]

@@ -138,7 +138,8 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
   if (start.starts_with("version https://git-lfs")) {
     return "it is a pointer of Git LFS and not the file; `git lfs pull` fetches that";
   }
-  if (!header_begins && start.starts_with("<")) return "it is a page of HTML; was the download refused?";
+  if (!header_begins && start.starts_with("<"))
+    return "it is a page of HTML; was the download refused?";
   if (!header_begins && (start.starts_with("PK") || start.starts_with("\x80"))) {
     return "it is a file of PyTorch; `sparfuse weights prepare` makes it a safetensors file";
   }

@@ -116,10 +116,6 @@ TEST(DelayedGradients, AreRefusedWhereTheyHaveNoMeaning) {
                 parts.sending = {{"payload_values", std::string("f16")}};
               }),
               "sends dense gradients");
-  EXPECT_SAYS(why([](MethodParts& parts) {
-                parts.strategy_options = {{"delay", std::int64_t{2}}};
-              }),
-              "delay = 2");
   ExpectError(FailureKind::kUnsupported, {"expected device \"cpu\""}, [] {
     StepsOf("delayed-units", "whole-model", {1, 1}, kEmulated);
   });

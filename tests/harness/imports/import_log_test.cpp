@@ -192,7 +192,7 @@ TEST(ImportLogCases, AreRead) {
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
         {"tqdm/log-13-tqdm.log", "tqdm/log-13b.map.toml", kFour, 9.42, 41, ""},
-        {"tqdm/log-13-tqdm.log", "tqdm/log-13.map.toml", kFour, 4 * 32 * 9.48, 31, ""},
+        {"tqdm/log-13-tqdm.log", "tqdm/log-13.map.toml", kFour, 4 * 32 * 9.42, 39, ""},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;
@@ -212,10 +212,11 @@ TEST(ImportLogCases, AreRead) {
 }
 
 // DeepSpeed prints an infinite rate behind a step that was skipped.
+// The rate is that of the median time.
 TEST(ImportLogCases, InfiniteRatesAreLeftOutAndCounted) {
   for (const auto& [log, steps, tokens, note] :
        {std::tuple("deepspeed/log-15-deepspeed.log", 19u, 32044.285, ""),
-        {"deepspeed/log-15b-deepspeed-inf.log", 18u, 32016.009,
+        {"deepspeed/log-15b-deepspeed-inf.log", 18u, 32015.984,
          "1 times or rates are NaN or infinite: left out"}}) {
     std::vector<std::string> notes;
     const auto results = ReadTrainingLog(

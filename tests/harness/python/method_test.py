@@ -19,11 +19,11 @@ LAYOUT = [  # in ready order; sizes of one element, odd, and beyond a kernel's b
     ("conv.bias", (16,)),
     ("embedding", (613, 15)),
 ]
-# Those that exchange gradients; local_steps_test.py has the others.
+# Those whose steps apply what they were given; local_steps_test.py has the others.
 METHODS = {
     method["name"]: method
     for method in sparfuse.list_methods()
-    if not method["strategy"].endswith("local-steps")
+    if not method["strategy"].endswith("local-steps") and method["strategy"] != "delayed-units"
 }
 # So that several units come of a small layout.
 OPTIONS = {

@@ -218,7 +218,7 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
 
 // Ok-Topk's ranks vote on their ranges in the first step, which takes longer than the others.
 TEST_F(ModelTrial, DrawsAreOfTheStepsThatItsMetricsSay) {
-  const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(4, kLink)};
+  const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink), ProfileOn(4, kLink)};
   TrialConfig config = Config(4, "machines-like-this");
   CellConfig& cell = config.cell;
   cell.method = "oktopk";
