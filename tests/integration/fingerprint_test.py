@@ -95,8 +95,11 @@ class FingerprintTest(ProgramTest):
             link = trial["fingerprint"]["quantities"]["intra_node_bandwidth"]
             for bound in ("value", "low", "high"):
                 link[bound] /= 10
-            trial["software"]["compiler"] = "g++ 99"
-            file.write_text(json.dumps(trial))
+            outcome_file = file.with_name("outcome.json")
+            outcome = json.loads(outcome_file.read_text())
+            for record, written in ((trial, file), (outcome, outcome_file)):
+                record["software"]["compiler"] = "g++ 99"
+                written.write_text(json.dumps(record))
         a, b = self.folder / "a.sparfuse", self.folder / "b.sparfuse"
         self.call("export", live, "--out", a)
         self.call("export", live, "--out", b, results=other)
