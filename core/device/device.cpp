@@ -19,7 +19,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 void* AllocateOnHost(std::size_t bytes, std::string_view what) {
   const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* const pointer = std::aligned_alloc(alignment, rounded);
+  void* pointer = nullptr;  // as std::aligned_alloc, which wants a multiple of the alignment
+  if (posix_memalign(&pointer, alignment, rounded) != 0) pointer = nullptr;
 #if defined(MADV_HUGEPAGE)
   if (pointer != nullptr && alignment == kHugePage) {
     (void)madvise(pointer, rounded / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice only
