@@ -20,6 +20,7 @@
 #include "core/engine/live/live_engine.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/unit_strategy.hpp"
+#include "tests/support/methods/counted_steps.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -183,14 +184,8 @@ inline std::vector<RankResult> RunLive(
 inline void ExpectCountedAsModelled(const ModelStep& modelled,
                                     const std::vector<RankResult>& live) {
   for (std::size_t rank = 0; rank < live.size(); ++rank) {
-    const StepRecord& counted = live[rank].records.back();
-    const StepRecord& expected = modelled.records[rank];
-    EXPECT_EQ(expected.sent_bytes, counted.sent_bytes) << rank;
-    EXPECT_EQ(expected.received_bytes, counted.received_bytes) << rank;
-    EXPECT_EQ(expected.messages_sent, counted.messages_sent) << rank;
-    EXPECT_EQ(expected.payload_bytes, counted.payload_bytes) << rank;
-    EXPECT_EQ(expected.selected, counted.selected) << rank;
-    EXPECT_EQ(expected.exchanges, counted.exchanges) << rank;
+    SCOPED_TRACE(rank);
+    ExpectSameCounts(modelled.records[rank], live[rank].records.back());
   }
 }
 

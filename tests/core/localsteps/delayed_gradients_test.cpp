@@ -8,6 +8,7 @@
 #include "baselines/composition.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/live_run.hpp"
+#include "tests/support/methods/counted_steps.hpp"
 #include "tests/support/planning.hpp"
 
 namespace sparfuse::testing {
@@ -73,17 +74,7 @@ TEST(DelayedGradients, AreModelledWithTheBytesThatTheySend) {
       const auto live = StepsOf("delayed-units", planner, where);
       for (const int traced : {0, where.ranks}) {
         const auto steps = SimulateSteps(Modelled(planner, where), 0, kLiveSteps, traced);
-        for (std::size_t s = 0; s < steps.size(); ++s) {
-          for (std::size_t r = 0; r < live.size(); ++r) {
-            const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
-            EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
-            EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
-            EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
-            EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
-            EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
-            EXPECT_EQ(modelled.selected, counted.selected) << s;
-          }
-        }
+        ExpectSameCounts(steps, live);
       }
     }
   }

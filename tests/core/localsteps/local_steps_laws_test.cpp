@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/errors.hpp"
+#include "tests/support/methods/counted_steps.hpp"
 #include "tests/support/methods/windows.hpp"
 
 namespace sparfuse::testing {
@@ -352,17 +353,7 @@ TEST(ModelledLocalSteps, CountWhatIsSent) {
       for (const int traced : {0, workers}) {
         const auto steps = SimulateSteps(model, 0, windows.steps, traced);
         ASSERT_EQ(steps.size(), static_cast<std::size_t>(windows.steps));
-        for (std::size_t s = 0; s < steps.size(); ++s) {
-          for (std::size_t r = 0; r < live.size(); ++r) {
-            const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
-            EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
-            EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
-            EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
-            EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
-            EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
-            EXPECT_EQ(modelled.selected, counted.selected) << s;
-          }
-        }
+        ExpectSameCounts(steps, live);
       }
     }
   }

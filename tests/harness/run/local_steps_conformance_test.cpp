@@ -9,6 +9,7 @@
 #include "harness/catalog/trial_composition.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/methods/configured_method.hpp"
+#include "tests/support/methods/counted_steps.hpp"
 #include "tests/support/methods/windows.hpp"
 #include "tests/support/planning.hpp"
 
@@ -131,17 +132,7 @@ TEST_P(EveryMethodOfWindows, IsModelledWithTheBytesThatItSends) {
   EXPECT_EQ(MethodMemoryBytes(model), live[0].memory);
   for (const int traced : {0, Where().ranks}) {
     const auto steps = SimulateSteps(model, 0, 2 * kEvery, traced);
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      for (std::size_t r = 0; r < live.size(); ++r) {
-        const StepRecord &modelled = steps[s].records[r], &counted = live[r].records[s];
-        EXPECT_EQ(modelled.exchanges, counted.exchanges) << s;
-        EXPECT_EQ(modelled.messages_sent, counted.messages_sent) << s;
-        EXPECT_EQ(modelled.sent_bytes, counted.sent_bytes) << s;
-        EXPECT_EQ(modelled.received_bytes, counted.received_bytes) << s;
-        EXPECT_EQ(modelled.payload_bytes, counted.payload_bytes) << s;
-        EXPECT_EQ(modelled.selected, counted.selected) << s;
-      }
-    }
+    testing::ExpectSameCounts(steps, live);
   }
 }
 
