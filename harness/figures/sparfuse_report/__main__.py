@@ -36,6 +36,7 @@ Needs Python 3.11 and what scripts/requirements.txt has. Exit codes: 0 done, 1 n
 """
 
 import argparse
+import functools
 import json
 import sys
 from pathlib import Path
@@ -222,17 +223,10 @@ def explain_pair(arguments):
     return 0
 
 
-def draw_phase(arguments):
+def draw_answer(module, arguments):
+    """Draws what `sparfuse advise` answers; the module knows the form."""
     found = read_json(arguments.data)
-    paths = write_figure(phase.draw(found), arguments.out, phase.file_name(found))
-    if not arguments.quiet:
-        print(*paths, sep="\n")
-    return 0
-
-
-def draw_rates(arguments):
-    found = read_json(arguments.data)
-    paths = write_figure(rates.draw(found), arguments.out, rates.file_name(found))
+    paths = write_figure(module.draw(found), arguments.out, module.file_name(found))
     if not arguments.quiet:
         print(*paths, sep="\n")
     return 0
@@ -267,8 +261,8 @@ def main(argv=None):
         ("explain", explain_pair, [*spec, *pair, "found"], [], ["json"]),
         ("paper", write_paper, ["results", "index", "out"], [], []),
         ("skill", print_skill, ["results", "index"], [], []),
-        ("phase", draw_phase, ["data", "out"], [], ["quiet"]),
-        ("rates", draw_rates, ["data", "out"], [], ["quiet"]),
+        ("phase", functools.partial(draw_answer, phase), ["data", "out"], [], ["quiet"]),
+        ("rates", functools.partial(draw_answer, rates), ["data", "out"], [], ["quiet"]),
         ("compare", draw_comparison, ["data", "out"], [], ["quiet"]),
         ("site", write_site, ["data", "out"], [], []),
     ):
