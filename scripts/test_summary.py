@@ -126,6 +126,9 @@ def main():
             reasons[reason].append(test)
     for reason, tests in sorted(reasons.items()):
         print(f"  {len(tests)} skipped: {reason} ({', '.join(sorted(set(tests)))})")
+    for log in sorted(results.glob("*/coverage.log")):
+        for line in log.read_text().splitlines()[-1:]:  # none if it failed
+            print(f"  {line.strip()}")
     print(f"  {seconds:.0f} s in all")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or failed_phases else 0

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -24,6 +25,30 @@ namespace sparfuse::harness {
 namespace {
 
 using nlohmann::json;
+
+// The parts that `file` gives the name to: none where it is a method's.
+std::vector<std::string> PartsOfFile(const TomlFile& file, const std::string& name) {
+  std::vector<std::string> parts;
+  const json* part = file.Find("/part");
+  if (part != nullptr && !part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
+  if (part != nullptr) parts.push_back(part->get<std::string>());
+  const json* library = file.Find("/library");
+  if (library != nullptr && !library->is_string()) file.FailValue("/library", "\"FILE.so\"");
+  if (library != nullptr) {
+    parts.push_back(fmt::format("{}{}:{}", kLibraryPrefix, library->get<std::string>(), name));
+  }
+  return parts;
+}
+
+// The files NAME.toml of a folder, in one order; none where it is not there.
+std::set<std::filesystem::path> TomlFilesOf(const std::filesystem::path& folder) {
+  std::set<std::filesystem::path> files;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    if (entry.path().extension() == ".toml") files.insert(entry.path());
+  }
+  return files;
+}
 
 bool IsGroup(const std::string& key) {
   return key == "strategy_options" || key == "planner_options" || key == "collective_options";
@@ -236,15 +261,8 @@ std::string FoundPart(const Catalog& catalog, const std::string& kind, const std
   for (const auto& plugins : catalog.plugins) {
     const auto path = plugins / (name + ".toml");
     if (!SomethingIsAt(path)) continue;
-    const TomlFile file = TomlFile::Read(path);
-    const json* part = file.Find("/part");
-    if (part != nullptr && !part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
-    if (part != nullptr) take(path.string(), part->get<std::string>(), plugins);
-    const json* library = file.Find("/library");
-    if (library != nullptr && !library->is_string()) file.FailValue("/library", "\"FILE.so\"");
-    if (library != nullptr) {
-      const auto given = library->get<std::string>();
-      take(path.string(), fmt::format("{}{}:{}", kLibraryPrefix, given, name), plugins);
+    for (const std::string& part : PartsOfFile(TomlFile::Read(path), name)) {
+      take(path.string(), part, plugins);
     }
   }
   // What is built in is not worth asking Python for each time.
@@ -278,12 +296,7 @@ void AddPluginsOfEnvironment(Catalog& catalog) {
 std::vector<NamedPlugin> PluginsOf(const Catalog& catalog) {
   std::vector<NamedPlugin> plugins;
   for (const auto& folder : catalog.plugins) {
-    std::set<std::filesystem::path> files;  // in one order
-    std::error_code absent;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
-      if (entry.path().extension() == ".toml") files.insert(entry.path());
-    }
-    for (const auto& path : files) {
+    for (const auto& path : TomlFilesOf(folder)) {
       const TomlFile file = TomlFile::Read(path);
       const json* library = file.Find("/library");
       if (library == nullptr) continue;
@@ -292,6 +305,33 @@ std::vector<NamedPlugin> PluginsOf(const Catalog& catalog) {
     }
   }
   return plugins;
+}
+
+std::vector<NamedPart> NamedParts(const Catalog& catalog) {
+  std::vector<NamedPart> named;
+  for (const auto& folder : catalog.plugins) {
+    for (const auto& path : TomlFilesOf(folder)) {
+      const std::string name = path.stem().string();
+      for (const std::string& part : PartsOfFile(TomlFile::Read(path), name)) {
+        named.push_back({name, part, path.string()});
+      }
+    }
+  }
+  if (catalog.python.empty()) return named;
+  for (const InstalledPart& part : InstalledParts(catalog.python)) {
+    named.push_back({part.name, part.part.empty() ? part.value : part.part, part.package});
+  }
+  return named;
+}
+
+std::vector<std::filesystem::path> OutsideMethodFiles(const Catalog& catalog) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& folder : catalog.plugins) {
+    std::ranges::copy_if(TomlFilesOf(folder), std::back_inserter(files), HasFormOfMethod);
+  }
+  if (!catalog.own_methods.empty())
+    std::ranges::copy(TomlFilesOf(catalog.own_methods), std::back_inserter(files));
+  return files;
 }
 
 OutsideMethod ReadOutsideMethod(const Catalog& catalog, const std::filesystem::path& path) {

@@ -57,15 +57,15 @@ void CheckMethod(const Catalog& catalog, const Method& method);
 
 // The file that `given`, a method of an experiment in `folder` or of a command line, means: a path
 // that ends in .toml, or a name of no method of the catalog that has a file in its own_methods or
-// plugins.
-// "": it means none. A path that is not there from `folder` is looked for among these, too.
+// plugins. "": it means none. A path that is not there from `folder` is looked for among these,
+// too.
 std::filesystem::path OutsideMethodFile(const Catalog& catalog, const std::string& given,
                                         const std::filesystem::path& folder);
 
 // What `name`, of a file in `folder`, means: a part from outside with an absolute path, itself or
 // the one that NAME.toml in one of the catalog's plugins or an installed Python package names, or
-// else `name`. Throws
-// Error{kConfig} naming both places where two have it, or one of them and this program.
+// else `name`. Throws Error{kConfig} naming both places where two have it, or one of them and this
+// program.
 std::string FoundPart(const Catalog& catalog, const std::string& kind, const std::string& name,
                       const std::filesystem::path& folder);
 
@@ -79,6 +79,19 @@ struct NamedPlugin {
   const PluginParts* parts;
 };
 std::vector<NamedPlugin> PluginsOf(const Catalog& catalog);
+
+// A name that NAME.toml of the catalog's folders or an installed Python package gives to a part.
+struct NamedPart {
+  std::string name;
+  std::string
+      part;  // as an experiment would write it: "python:FILE.py:Class", "library:FILE.so:NAME"
+  std::string place;  // the file, or the package and its version
+};
+// Nothing of the parts runs. Throws Error{kConfig} naming the file and the key that is wrong.
+std::vector<NamedPart> NamedParts(const Catalog& catalog);
+
+// The files of methods that a name finds, in the order in which OutsideMethodFile looks for them.
+std::vector<std::filesystem::path> OutsideMethodFiles(const Catalog& catalog);
 
 struct OutsideMethod {
   Method method;

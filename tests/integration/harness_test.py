@@ -520,6 +520,11 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("lists methods on an [[axis]]",
                       self.call("plan", self.file, "--with-method", "syncea", code=2))
 
+    def test_every_experiment_of_the_tree_can_be_read(self):
+        listed = json.loads(self.call("list", "experiments", "--json"))
+        self.assertIn("accuracy/safusion", [entry["name"] for entry in listed])
+        self.assertEqual([entry["summary"] for entry in listed if "cells" not in entry], [])
+
     @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib in this Python")
     def test_joined_methods_are_in_every_table_and_figure(self):
         modelled = MODELLED.replace('method = "dense"\n', "") + """

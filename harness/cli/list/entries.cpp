@@ -133,21 +133,42 @@ json PartsJson(std::span<const Part> parts, const Catalog& catalog) {
   return list;
 }
 
+json MethodJson(const Catalog& catalog, const Method& method) {
+  return {{"name", method.name},
+          {"title", method.title},
+          {"summary", method.summary},
+          {"source", method.paper},
+          {"revision", method.revision},
+          {"deviations", method.deviations},
+          {"strategy", method.strategy},
+          {"planner", method.planner},
+          {"sparsifier", method.sparsifier},
+          {"feedback", method.feedback},
+          {"collective", method.collective},
+          {"options", ToJson(ResolveMethodOptions(catalog, method, json::object()))}};
+}
+
+// Also the methods of one's own that a name finds. A file that is refused is listed with the
+// reason.
 json MethodsJson(const Catalog& catalog) {
   json list = json::array();
-  for (const auto& method : catalog.methods) {
-    list.push_back({{"name", method.name},
-                    {"title", method.title},
-                    {"summary", method.summary},
-                    {"source", method.paper},
-                    {"revision", method.revision},
-                    {"deviations", method.deviations},
-                    {"strategy", method.strategy},
-                    {"planner", method.planner},
-                    {"sparsifier", method.sparsifier},
-                    {"feedback", method.feedback},
-                    {"collective", method.collective},
-                    {"options", ToJson(ResolveMethodOptions(catalog, method, json::object()))}});
+  for (const auto& method : catalog.methods) list.push_back(MethodJson(catalog, method));
+  for (const fs::path& file : OutsideMethodFiles(catalog)) {
+    try {
+      list.push_back(MethodJson(catalog, ReadOutsideMethod(catalog, file).method));
+    } catch (const Error& error) {
+      list.push_back({{"name", file.stem().string()},
+                      {"summary", std::string("cannot be read: ") + error.what()}});
+    }
+    list.back()["file"] = file.string();
+  }
+  return list;
+}
+
+json NamedPartsJson(const Catalog& catalog) {
+  json list = json::array();
+  for (const NamedPart& part : NamedParts(catalog)) {
+    list.push_back({{"name", part.name}, {"summary", part.part}, {"source", part.place}});
   }
   return list;
 }
@@ -423,6 +444,7 @@ const std::vector<std::pair<std::string, Maker>>& Makers() {
        [](Program& p, const auto& request) {
          return CollectivesJson(p.catalog(), request.rounds);
        }},
+      {"parts", [](Program& p, const auto&) { return NamedPartsJson(p.catalog()); }},
       {"workloads", [](Program& p, const auto&) { return WorkloadsJson(p.catalog()); }},
       {"recipes", [](Program&, const auto&) { return RecipesJson(); }},
       {"clusters", [](Program& p, const auto&) { return ClustersJson(p.store().profiles()); }},

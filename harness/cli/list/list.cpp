@@ -26,6 +26,7 @@ std::string ExperimentLine(const json& entry) {
 }
 
 std::string MethodLine(const json& method) {
+  if (!method.contains("strategy")) return "";  // a file that is refused
   return fmt::format("{}; strategy {}, planner {}, sparsifier {}, collective {}",
                      Text(method, "source"), Text(method, "strategy"), Text(method, "planner"),
                      Text(method, "sparsifier"), Text(method, "collective"));
@@ -74,6 +75,7 @@ std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "collectives") return CollectiveLine(entry);
   if (what == "experiments") return ExperimentLine(entry);
   if (what == "presets") return Text(entry, "hardware");
+  if (what == "parts") return "named by " + Text(entry, "source");
   return "";
 }
 
@@ -168,6 +170,8 @@ std::string ListText(const std::string& what, const json& entries) {
       text += indent + line + "\n";
     if (const std::string plugin = Text(entry, "plugin"); !plugin.empty())
       text += fmt::format("{}of the plugin {}\n", indent, plugin);
+    if (const std::string file = Text(entry, "file"); what == "methods" && !file.empty())
+      text += fmt::format("{}of the file {}\n", indent, file);
     if (const std::string deviations = Text(entry, "deviations"); !deviations.empty())
       text += fmt::format("{}deviates: {}\n", indent, deviations);
     if (!entry.contains("options") || !entry["options"].is_array()) continue;

@@ -85,6 +85,16 @@ class OwnFilesTest(unittest.TestCase):
     def run_own(self):
         self.assertIn("3 ran well, 0 failed, 0 were in the store", self.call("--own", self.own, "run", "my/own"))
 
+    def test_methods_are_listed_beside_the_tree_s(self):
+        wrong = self.write("methods/wrong.toml", METHOD.replace("ahead", "abreast").replace("mine", "wrong"))
+        listed = {method["name"]: method for method in json.loads(self.call("--own", self.own, "list", "methods", "--json"))}
+        self.assertEqual(listed["mine"]["file"], str(self.own / "methods/mine.toml"))
+        self.assertEqual(listed["mine"]["strategy"], "ahead")
+        self.assertNotIn("file", listed["dense"])
+        self.assertEqual(listed["wrong"]["file"], str(wrong))
+        self.assertIn('unknown strategy "abreast"', listed["wrong"]["summary"])
+        self.assertIn(f"of the file {wrong}", self.call("--own", self.own, "list", "methods"))
+
     def test_are_found_where_the_user_says(self):
         self.run_own()
         there = {"SPARFUSE_OWN": str(self.own)}
