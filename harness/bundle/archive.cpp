@@ -123,9 +123,14 @@ std::string ArchiveReader::Read(std::uint64_t offset, std::uint64_t size) const 
 }
 
 std::string ArchiveReader::First(std::string_view name) const {
-  const std::string header = size_ < kBlock ? "" : Read(0, kBlock);
-  const auto size = header.empty() ? std::nullopt : OctalIn(header, 124, 11);
+  const std::string header = Read(0, std::min(size_, kBlock));
+  const auto size = header.size() < kBlock ? std::nullopt : OctalIn(header, 124, 11);
   if (!size || header.substr(0, name.size() + 1) != std::string(name) + '\0') {
+    if (header.starts_with("\x1f\x8b")) {
+      SPARFUSE_THROW(kData, fmt::format("{0}: it is compressed by gzip: expected a bundle, which "
+                                        "`gunzip --keep {0}` makes of it",
+                                        path_.string()));
+    }
     SPARFUSE_THROW(kData, fmt::format("{}: it does not begin with {}: expected a bundle that "
                                       "`sparfuse export` wrote",
                                       path_.string(), name));

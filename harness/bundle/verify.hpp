@@ -43,8 +43,9 @@ struct Verification {
 Verification Verify(const Bundle& bundle);
 
 // Keys of a trial of which nothing else in a bundle says the same: with all hashes made again, and
-// for keys of its cell its name, they can be anything. "started_utc", "config.recipe"; a key stands
-// for all beneath it.
+// for keys of its cell its name, they can be anything. "started_utc", "config.recipe",
+// "launch.nodes.*.cores"; a key stands for all beneath it. What a system and nodes have is told of
+// several hosts, whose system they are, and not of one.
 std::span<const std::string> KeysThatNothingTells();
 
 // What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".

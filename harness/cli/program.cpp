@@ -259,6 +259,7 @@ std::vector<std::unique_ptr<LoadedExperiment>> Program::WithResults(
   for (auto& experiment : experiments) {
     auto loaded = std::make_unique<LoadedExperiment>();
     loaded->experiment = std::move(experiment);
+    FindStoredCells(loaded->experiment, *rows);
     loaded->parts = PartsWithTwins(loaded->experiment);
     loaded->rows = rows;
     loaded->results = ResultsOf(loaded->parts, catalog(), *rows, machine, settings_.disturbed);

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <map>
 #include <ranges>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -36,7 +39,38 @@ std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
   return sorted;
 }
 
+// Keys of a cell that follow from data and weights; a recipe says its length in epochs of them.
+constexpr std::array kOfData = {"data_id", "weights_id", "steps", "evaluate_every"};
+
+nlohmann::json WithoutData(nlohmann::json config) {
+  for (const char* key : kOfData) config.erase(key);
+  return config;
+}
+
+bool LacksAnId(const Cell& cell) {
+  return (!cell.config.data.empty() && cell.config.data_id.empty()) ||
+         (!cell.config.weights.empty() && cell.config.weights_id.empty());
+}
+
 }  // namespace
+
+void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) {
+  for (Part& part : experiment.parts) {
+    for (Cell& cell : part.cells) {
+      if (!LacksAnId(cell)) continue;
+      const nlohmann::json wanted = WithoutData(cell.json);
+      std::map<std::string, nlohmann::json> stored;  // by its hash
+      for (const TrialRow& row : rows) {
+        if (row.experiment != experiment.id || row.method != cell.config.method) continue;
+        const nlohmann::json& config = row.config.Value();
+        if (WithoutData(config) == wanted) stored.emplace(row.config_hash, config);
+      }
+      if (stored.size() != 1) continue;
+      std::tie(cell.config_hash, cell.json) = *stored.begin();
+      cell.config = CellConfigOf(cell.json);
+    }
+  }
+}
 
 Experiment StoredExperiment(const std::string& id, const std::vector<TrialRow>& rows,
                             const Catalog& catalog, std::vector<std::string>& problems) {

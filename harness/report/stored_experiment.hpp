@@ -17,4 +17,10 @@ namespace sparfuse::harness {
 Experiment StoredExperiment(const std::string& id, const std::vector<TrialRow>& rows,
                             const Catalog& catalog, std::vector<std::string>& problems);
 
+// Data and weights that are not on this machine have no id, and nobody knows how long an epoch of
+// them is: a cell that names them is no stored trial's. Such a cell becomes that of the
+// experiment's trials in `rows` that have all else of it, where these are of one configuration:
+// results are shown without the data.
+void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows);
+
 }  // namespace sparfuse::harness

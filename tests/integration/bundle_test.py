@@ -4,6 +4,7 @@ trials are whose, and what a kill, a full disk or a hand does.
   bundle_test.py PATH/TO/sparfuse [unittest arguments]
 """
 
+import gzip
 import json
 import random
 import resource
@@ -313,6 +314,10 @@ class BundleTest(unittest.TestCase):
         said = self.call("merge", future, self.file, bundle, results="b", code=1)
         self.assertIn("bundle_version 9", said)
         self.assertIn("t.toml: it does not begin with manifest.json", said)
+        packed = self.folder / "packed.sparfuse.gz"
+        packed.write_bytes(gzip.compress(b"a bundle"))
+        said = self.call("verify", packed, code=1)
+        self.assertIn(f"it is compressed by gzip: expected a bundle, which `gunzip --keep {packed}` makes of it", said)
         self.assertEqual(len(self.trial_files("b")), 1)
         self.assertIn("expected one of t", self.call("export", "nothing", "--show", results="a", code=2))
         self.assertIn(".sparfuse", self.call("export", "t", "--out", "x.tar", results="a", code=2))

@@ -150,6 +150,7 @@ std::string InputsText(const json& inputs) {
 std::string Summary(const std::string& what, const json& entry) {
   if (what == "clusters") return Text(entry, "kind") + ": " + Text(entry, "summary");
   const std::string unit = what == "metrics" ? Text(entry, "unit") : "";
+  if (unit.starts_with("of ")) return Text(entry, "summary") + ": a part " + unit;
   return Text(entry, "summary") + (unit.empty() ? "" : ", in " + unit);
 }
 
@@ -159,6 +160,8 @@ std::string ListText(const std::string& what, const json& entries) {
   if (what == "figures") return FiguresText(entries);
   if (what == "keys") return KeysText(entries);
   if (what == "inputs") return InputsText(entries);
+  if (what == "parts" && entries.empty())
+    return "no names: SPARFUSE_PATH, --plugins and installed packages name no part\n";
   if (what == "collectives" && entries.front().contains("rounds")) return RoundsText(entries);
   std::size_t width = 0;
   for (const json& entry : entries) width = std::max(width, Text(entry, "name").size());

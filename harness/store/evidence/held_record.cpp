@@ -188,10 +188,15 @@ std::string WhatHostsContradict(const Trial& trial) {
   if (wrong.empty() && !trial.system.nodes.empty() && !trial.launch->nodes.empty() &&
       trial.system != SystemOfNodes(trial.launch->nodes))
     hold("launch.nodes: they are not those of system");
-  if (wrong.empty() && trial.system.machine && trial.launch->nodes.size() == 1 &&
-      trial.system.machine->processor != trial.launch->nodes.front().processor)
-    hold(SaidAndGiven("system.cpu_model", trial.system.machine->processor,
-                      trial.launch->nodes.front().processor, "launch.nodes has"));
+  if (wrong.empty() && trial.system.machine && trial.launch->nodes.size() == 1) {
+    // Their cores differ where a launcher binds ranks to some.
+    const Node &machine = *trial.system.machine, &node = trial.launch->nodes.front();
+    if (machine.processor != node.processor)
+      hold(SaidAndGiven("system.cpu_model", machine.processor, node.processor, "launch.nodes has"));
+    if (machine.memory_gib && node.memory_gib && machine.memory_gib != node.memory_gib)
+      hold(SaidAndGiven("system.memory_gib", *machine.memory_gib, *node.memory_gib,
+                        "launch.nodes has"));
+  }
   return wrong.empty() ? "" : wrong.front();
 }
 

@@ -257,6 +257,11 @@ method = ["dense", "wfbp"]
             self.assertAlmostEqual(found["f1"], 100 * metrics["final_metric"]["value"], 9)
             self.assertAlmostEqual(found["exact_match"],
                                    100 * metrics["final_exact_match"]["value"], 9)
+        # Who has the trials and not the data sees what they say.
+        shown = self.run_program("--results", results, "table", experiment, check=0).stdout
+        self.assertIn(" f1", shown)
+        (self.data / "set").rename(self.data / "elsewhere")
+        self.assertEqual(self.run_program("--results", results, "table", experiment, check=0).stdout, shown)
 
 
 if __name__ == "__main__":

@@ -159,8 +159,8 @@ class Parts(ProgramTest):
         self.assertRegex(self.call("--plugins", ".", "plan", "t.toml", code=2),
                          'feedback "own-feedback" is in .*own-feedback.toml and in packaged 1.5; expected one')
         named = json.loads(self.call("--plugins", ".", "list", "parts", "--json"))
-        self.assertEqual([(part["name"], part["source"].split("/")[-1]) for part in named],
-                         [("own-feedback", "own-feedback.toml"), ("own-feedback", "packaged 1.5"), ("bad", "packaged 1.5")])
+        self.assertEqual(sorted((part["name"], part["source"].split("/")[-1]) for part in named),
+                         [("bad", "packaged 1.5"), ("own-feedback", "own-feedback.toml"), ("own-feedback", "packaged 1.5")])
         (info / "entry_points.txt").write_text("[sparfuse.parts]\nown-feedback = mine:Residual\nresidual = mine:Residual\n")
         self.assertIn('feedback "residual" is in sparfuse itself and in packaged 1.5; expected one of each name',
                       self.call("plan", "t.toml", code=2))
