@@ -10,7 +10,7 @@ from sparfuse_report import skill, wording
 
 
 def prediction(theirs, setting="s", calibrated=False, **by):
-    names = {"model": skill.MODEL, "longest": skill.LONGEST, "none": skill.NO_GAIN}
+    names = {"model": skill.MODEL, "longest": skill.LONGEST, "none": skill.NO_GAIN, "first": skill.FIRST}
     strata = {"method": setting, "workers": 8}
     values = {names[name]: value for name, value in by.items()}
     return skill.Prediction(setting, theirs, values, calibrated, strata)
@@ -41,9 +41,29 @@ class Skill(unittest.TestCase):
         ]
         model, none = skill.rows(found)
         percents = [f"{value}{wording.THIN}%" for value in ("20.0", "44.7")]
-        self.assertEqual(model, [skill.MODEL, "4", *percents, "2 of 4", "2 of 2", "nearest"])
+        self.assertEqual(model, [skill.MODEL, "4", *percents, "2 of 4", "2 of 2", "yes"])
         self.assertEqual(none[5:], ["0 of 2", ""])
         self.assertEqual(none[4], "0 of 4")
+
+    def test_the_nearest_says_something_of_every_number(self):
+        found = [prediction(1, model=1.3), prediction(1, "t", model=1.1, first=1.05)]
+        self.assertEqual([(row[0], row[1], row[-1]) for row in skill.rows(found)],
+                         [(skill.MODEL, "2", "yes"), (skill.FIRST, "1", "")])
+        beyond = skill.beyond_first(found)
+        self.assertEqual(beyond, found[1:])
+        self.assertEqual([row[-1] for row in skill.rows(beyond)], ["", "yes"])
+        self.assertEqual(skill.beyond_first(beyond), [])
+        shown = skill.testbeds([("e", "figure", found)]).groups[0][1]
+        self.assertEqual([row[0] for row in shown],
+                         [f"predicted: {skill.MODEL}", f"predicted: {skill.FIRST}",
+                          f"predicted but for the first: {skill.MODEL}",
+                          f"predicted but for the first: {skill.FIRST}"])
+
+    def test_a_bar_in_a_cell_does_not_end_it(self):
+        text = skill.markdown(skill.testbeds([("e", "figure", [prediction(1, model=1.1)])]))
+        lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
+        self.assertEqual(len({line.count("|") for line in lines}), 1)
+        self.assertIn("| nearest |", lines[0])
 
     def test_what_calibrates_stands_apart(self):
         found = [prediction(1, model=1.5), prediction(1, model=1, calibrated=True)]

@@ -169,20 +169,30 @@ def write_paper(arguments):
 
 
 def print_skill(arguments):
-    found = []
+    predict = {"agreement": agreement.predictions, "grouped_bars": grouped.predictions}
+    found, untried = [], 0
     for entry in read_json(arguments.index)["experiments"]:
         experiment, _ = load_spec(entry["spec"], entry["id"], arguments.results)
-        for part, figure, name in name_figures(experiment):
-            predict = {"agreement": agreement.predictions, "grouped_bars": grouped.predictions}.get(
-                figure.get("kind")
-            )
+        figures = [
+            (part, figure, name)
+            for part, figure, name in name_figures(experiment)
+            if figure.get("kind") in predict and figure.get("published")
+        ]
+        if figures and not any(cell.n for cell in experiment.all_cells()):
+            print(f"{experiment.id}: no trials; `sparfuse run {experiment.id}` comes first", file=sys.stderr)
+            untried += 1
+            continue
+        for part, figure, name in figures:
             try:
-                predictions = predict(part, figure) if predict and figure.get("published") else []
+                predictions = predict[figure["kind"]](part, figure)
             except selection.NoData as reason:
                 print(f"{experiment.id}, {name}: {reason}", file=sys.stderr)
                 continue
             if predictions:
                 found.append((experiment.id, name, predictions))
+    if not found and not untried:
+        kinds = " or ".join(predict)
+        print(f"no figure of kind {kinds} has predictions of published numbers", file=sys.stderr)
     print(skill.markdown(skill.testbeds(found)))
     return 0 if found else 1
 

@@ -11,7 +11,7 @@ LONGEST = "the longer of computation and wire"
 SUM = "computation and wire added up"
 NO_GAIN = "no gain"
 FIRST = "the published one of the figure's first number"
-_COLUMNS = ["predictor", "n", "median |error|", "90th percentile", "too high", "pairs in order", ""]
+_COLUMNS = ["predictor", "n", "median |error|", "90th percentile", "too high", "pairs in order", "nearest"]
 
 
 @dataclass
@@ -74,7 +74,8 @@ def in_order(predictions, name):
 
 
 def rows(predictions):
-    """A row a predictor, as table() has it; the nearest is said to be."""
+    """A row a predictor, as table() has it. The nearest is one that says something of every number: a
+    median over a part of them is over other numbers."""
     found = []
     for name in dict.fromkeys(name for each in predictions for name in each.by):
         errors = [each.by[name] / each.theirs - 1 for each in predictions if name in each.by]
@@ -82,7 +83,7 @@ def rows(predictions):
         right, pairs = in_order(predictions, name)
         found.append(
             (
-                quantile(sizes, 0.5),
+                quantile(sizes, 0.5) if len(sizes) == len(predictions) else None,
                 [
                     name,
                     str(len(errors)),
@@ -93,8 +94,14 @@ def rows(predictions):
                 ],
             )
         )
-    nearest = min((median for median, _ in found), default=None)
-    return [[*row, "nearest" if median == nearest else ""] for median, row in found]
+    nearest = min((median for median, _ in found if median is not None), default=None)
+    return [[*row, "" if median is None or median > nearest else "yes"] for median, row in found]
+
+
+def beyond_first(predictions):
+    """Those that the figure's first number predicts, too; none if those are all."""
+    found = [each for each in predictions if FIRST in each.by]
+    return found if len(found) < len(predictions) else []
 
 
 STRATA = ("cluster", "workload", "workers", "method")
@@ -118,12 +125,16 @@ def _by_stratum(predictions, key):
 
 def testbeds(found):
     """One table of all: found is [(testbed, what is predicted, predictions)]; what a cluster was
-    calibrated with has rows of its own."""
+    calibrated with has rows of its own, and so has what the figure's first number predicts, too."""
     made = tables.Table(["rows", *_COLUMNS[1:], *(f"by {key}" for key in STRATA)])
     for testbed, of, predictions in found:
         lines = []
-        for kind, calibrated in (("predicted", False), ("calibrated with", True)):
-            some = [each for each in predictions if each.calibrated == calibrated]
+        predicted = [each for each in predictions if not each.calibrated]
+        for kind, some in (
+            ("predicted", predicted),
+            ("predicted but for the first", beyond_first(predicted)),
+            ("calibrated with", [each for each in predictions if each.calibrated]),
+        ):
             if not some:
                 continue
             strata = [_by_stratum(some, key) for key in STRATA]
@@ -136,11 +147,15 @@ def testbeds(found):
 
 def markdown(table):
     """Groups as headings of their rows."""
+
+    def line(cells):
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
     lines = []
     for heading, found in table.groups:
-        lines += ["", f"**{heading}**", "", "| " + " | ".join(table.columns) + " |"]
+        lines += ["", f"**{heading}**", "", line(table.columns)]
         lines.append("|" + "---|" * len(table.columns))
-        lines += ["| " + " | ".join(row) + " |" for row in found]
+        lines += [line(row) for row in found]
     return "\n".join([*lines, "", *table.notes]).strip()
 
 

@@ -374,7 +374,7 @@ def _skill(part, figure):
     if not found:
         return []
     groups = [(f"Ratios to {figure['normalise']}", found)]
-    beyond = [each for each in found if skill.FIRST in each.by]
+    beyond = skill.beyond_first(found)
     if beyond:
         groups.append((f"The same but for the first of {wording.axis(_axes_of(figure)[0]).lower()}", beyond))
     return [skill.table(groups)]
