@@ -45,6 +45,17 @@ std::string NeedMachine(const std::map<std::string, std::string>& machines, cons
   }
   if (found.size() == 1) return found.front();
   if (own.size() == 1 && !head.empty()) return own.front();
+  if (machines.empty()) {
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("{}: expected trials that ran on a system, measured or emulated; it "
+                               "has none",
+                               where));
+  }
+  if (head.empty()) {
+    SPARFUSE_THROW(kConfig, fmt::format("{} has several systems: expected the head of the hash of "
+                                        "one of{}",
+                                        where, ListOf(machines)));
+  }
   SPARFUSE_THROW(
       kConfig, fmt::format("{} system of {} begins with \"{}\": expected one of{}",
                            found.empty() ? "no" : "more than one", where, head, ListOf(machines)));

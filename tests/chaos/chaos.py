@@ -140,7 +140,7 @@ class Run:
         return 1 if self.violated else 0
 
     def summary(self):
-        """In the words of unittest, which scripts/test_summary.py reads."""
+        """In the words of unittest, which scripts/testing/test_summary.py reads."""
         for kind, times in self.kinds.most_common():
             print(f"violated in {times} of {self.done} attacks: {kind}")
         for reason, times in self.skipped.items():

@@ -1,4 +1,4 @@
-"""Tests scripts/coverage.py on two small programs."""
+"""Tests scripts/testing/coverage.py on two small programs."""
 
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/testing"))
 import coverage  # noqa: E402  (found by the path above)
 
 HEADER = """inline int twice(int x) {

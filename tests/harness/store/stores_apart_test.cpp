@@ -112,6 +112,10 @@ TEST(StoresApart, AreFoundByHashAndOrigin) {
   EXPECT_EQ(NeedMachine(machines, "aaa", "x"), kHash);  // the one that is no other store's
   ExpectIn("no system of x begins with \"aaa@two\"",
            testing::ErrorOf([&] { NeedMachine(machines, "aaa@two", "x"); }, FailureKind::kConfig));
+  ExpectIn("x has several systems: expected the head of the hash of one of",
+           testing::ErrorOf([&] { NeedMachine(machines, "", "x"); }, FailureKind::kConfig));
+  ExpectIn("x: expected trials that ran on a system, measured or emulated; it has none",
+           testing::ErrorOf([&] { NeedMachine({}, "", "x"); }, FailureKind::kConfig));
   ExpectIn("aaaaaaaaaaaa@one  Cpu, 2 cores, 4 GiB; several hosts, of another results folder",
            ListOf(machines));
 }

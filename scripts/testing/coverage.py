@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints which share of the lines of core and baselines the tests of a build ran.
 
-    scripts/coverage.py BUILD [--below PERCENT]
+    scripts/testing/coverage.py BUILD [--below PERCENT]
 
 BUILD was configured with SPARFUSE_COVERAGE, as the preset asan is, and its tests ran. Lines are those
 that the compiler made code of, in sources and headers; a line counts as run if it ran in any program.
@@ -17,7 +17,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lines_of(counts, root=ROOT):

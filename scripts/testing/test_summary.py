@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints what scripts/test ran, and exits with 1 if anything failed.
 
-    scripts/test_summary.py FOLDER
+    scripts/testing/test_summary.py FOLDER
 
 FOLDER/phases.tsv has a line a phase: folder, title, status (passed, failed, skipped: REASON), seconds.
 A phase's folder has ctest.xml (JUnit, from ctest) with cases/TEST.xml (from googletest, where the test
