@@ -43,7 +43,7 @@ std::span<const Metric> Metrics() {
        "elements that came back to a rank's residual from exchanges, mean per step and rank"},
       {"residual_norm", "", "Euclidean norm of what is not sent yet"},
       {"tensors_missing", "tensors", "tensors of which nothing was selected, mean per step"},
-      {"fibres_missing", "of fibres",
+      {"fibres_missing", "",
        "of the fibres along a tensor's second axis that are not zero, the fraction of which "
        "nothing "
        "was sent, over the steps in which mass is checked"},

@@ -150,7 +150,6 @@ std::string InputsText(const json& inputs) {
 std::string Summary(const std::string& what, const json& entry) {
   if (what == "clusters") return Text(entry, "kind") + ": " + Text(entry, "summary");
   const std::string unit = what == "metrics" ? Text(entry, "unit") : "";
-  if (unit.starts_with("of ")) return Text(entry, "summary") + ": a part " + unit;
   return Text(entry, "summary") + (unit.empty() ? "" : ", in " + unit);
 }
 

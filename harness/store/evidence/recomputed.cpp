@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
-#include "harness/catalog/metrics.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/store/evidence/held_record.hpp"
 #include "harness/store/evidence/held_spans.hpp"
@@ -316,17 +315,6 @@ std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesBy
   return columns;
 }
 
-// "" or a metric of no series that has another unit than the catalogue says.
-std::string WhatCatalogueContradicts(const Trial& trial, const std::set<std::string>& open) {
-  for (const Metric& metric : Metrics()) {
-    if (metric.unit.empty() || !open.contains(metric.name)) continue;
-    const std::string& stored = trial.metrics.at(metric.name).unit;
-    if (stored != metric.unit)
-      return SaidAndGiven(metric.name + ".unit", stored, metric.unit, "the catalogue has");
-  }
-  return "";
-}
-
 }  // namespace
 
 bool HasNumbers(const Trial& trial) {
@@ -352,8 +340,6 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std:
     made.differs = WhatSpansContradict(spans->second, steps->second);
   if (made.differs.empty() && trial.schema >= kTrialSchema)
     made.differs = WhatRecordContradicts(trial, opened);
-  if (made.differs.empty() && trial.schema >= kTrialSchema)
-    made.differs = WhatCatalogueContradicts(trial, open);
   made.columns_of_nothing = ColumnsOfNothing(trial, opened, made);
   if (!trial.draws.empty()) open.insert("draws");
   made.unchecked.assign(open.begin(), open.end());
