@@ -44,7 +44,7 @@ function(sparfuse_why_no_cuda result)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(NCCL_LIBRARY libnccl.so.2 PATHS ${SPARFUSE_NVIDIA_WHEELS} PATH_SUFFIXES nccl/lib
                NO_DEFAULT_PATH)
-  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR}/lib)
   if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
     set(${result} "NCCL (nccl.h, libnccl) is not found" PARENT_SCOPE)
     return()
