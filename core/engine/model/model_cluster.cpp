@@ -191,7 +191,7 @@ ModelStep ModelCluster::StepOf(int index) {
   return result;
 }
 
-int ModelCluster::NeededFor(const Op& op) const {
+int ModelCluster::NeededFor(int rank, const Op& op) const {
   const int ranks = config_.topology.ranks;
   const int per_node = config_.topology.ranks_per_node;
   const bool within = IsWithinNode(op.channel);
@@ -202,7 +202,9 @@ int ModelCluster::NeededFor(const Op& op) const {
     if (exchange->owner() != 0 || std::holds_alternative<FromOwner>(exchange->pattern))
       return ranks;
     if (exchange->forwarded() != 0 && PayloadsDiffer(config_)) return ranks;
-    if (std::holds_alternative<ToOwners>(exchange->pattern) && !within) {
+    const ModelRank& asks = *ranks_[static_cast<std::size_t>(rank)];
+    if (std::holds_alternative<ToOwners>(exchange->pattern) && !within &&
+        (PayloadsDiffer(config_) || !asks.IsOwnedAlike(op))) {
       // Of equal place on a node that owns nothing.
       const auto owners = static_cast<int>(exchange->selections().size());
       needed = std::max(needed, between ? (owners + 1) * per_node : owners + per_node);
@@ -232,7 +234,7 @@ int ModelCluster::RankOf(const GroupKey& group, int member) const {
 
 void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   const Topology& topology = config_.topology;
-  if (followed()) needed_ = std::max(needed_, NeededFor(op));
+  if (followed()) needed_ = std::max(needed_, NeededFor(rank, op));
   if (!enough()) return;
   const Channel channel = op.channel;
   GroupKey group{channel, 0};
@@ -280,10 +282,12 @@ void ModelCluster::SetGiven(Meeting& meeting) {
   for (const Member& member : members) give(member, member.rank);
   if (meeting.ranks == members.size()) return;
   const bool differ = PayloadsDiffer(config_);
-  const auto needs_all = [](const Member& leader) {
-    // Which part a rank gives goes by the rank, so that a leader gives none.
+  const auto needs_all = [&](const Member& leader) {
+    // Which part a rank gives goes by the rank, so that a leader gives none; or all give as much.
     const auto* exchange = leader.op->If<ExchangeRequest>();
-    return exchange && exchange->shared() && !exchange->selections().empty();
+    return exchange && exchange->shared() && !exchange->selections().empty() &&
+           (differ ||
+            !ranks_[static_cast<std::size_t>(leader.rank)]->GivesAnEvenPart(*leader.op));
   };
   if (members.size() == 1 && !differ) {  // all follow it
     if (needs_all(members.front())) needed_ = config_.topology.ranks;

@@ -4,8 +4,9 @@
 // Ranks with machines of their own do the same at the same times: what they select differs, but an
 // exchange is over for all of them at once. Then only the first ranks are simulated; the others
 // follow them: what they send is computed along, their times are those of the rank that they
-// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts,
-// all those that own one: who follows has the same place on a node, and owns nothing either.
+// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts
+// and not each of them an equal one, all those that own one: who follows has the same place on a
+// node, and owns nothing either.
 #pragma once
 
 #include <cstddef>
@@ -181,7 +182,7 @@ class ModelCluster {
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
   // How many of the first ranks must be simulated for the others to follow through this exchange.
-  int NeededFor(const Op& op) const;
+  int NeededFor(int rank, const Op& op) const;
   // The rank that a rank follows; a simulated one itself.
   int LeaderOf(int rank) const;
   // Member `member` of a group, as a rank.

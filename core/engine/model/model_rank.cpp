@@ -124,6 +124,7 @@ void ModelRank::Begin() {
 
 void ModelRank::BeginStep() {
   results_.clear();
+  kept_.clear();
   std::erase_if(background_results_, [this](const auto& entry) { return op(entry.first).taken; });
   ResetStep();
   phase_ = Phase::kBegin;
@@ -181,6 +182,16 @@ void ModelRank::Trace(SpanKind kind, std::string_view lane, std::string_view lab
                                                       bytes});
 }
 
+std::size_t ModelRank::KeptOf(Handle selection) const {
+  if (kept_.size() < selection) kept_.resize(selection);
+  std::size_t& kept = kept_[selection - 1];
+  if (kept == 0) {
+    const SparsifyRequest& part = Selecting(selection);
+    kept = KeptCount(cluster_.config(), part.range, part.density);
+  }
+  return kept;
+}
+
 ExchangeResult& ModelRank::ResultOf(Handle exchange) {
   if (exchange >= kFirstInBackground) return background_results_[exchange];
   if (results_.size() < exchange) results_.resize(exchange);
@@ -217,7 +228,7 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   const bool to_owners = std::holds_alternative<ToOwners>(request.pattern);
   for (const Handle selection : request.selections()) {
     const SparsifyRequest& part = Selecting(selection);
-    const std::size_t kept = KeptCount(config, part.range, part.density);
+    const std::size_t kept = KeptOf(selection);
     const std::uint64_t bytes = rank == this->rank() ? op(selection).payload_bytes
                                                      : SelectionBytes(part, kept, rank);
     given.kept += kept;
@@ -258,6 +269,25 @@ bool ModelRank::SelectsFromSeveral(const Op& exchange) const {
     const Range& range = Selecting(selection).range;
     return range.end > layout().tensor(layout().PositionOf(range.begin)).range().end;
   });
+}
+
+bool ModelRank::IsOwnedAlike(const Op& to_owners) const {
+  const std::span<const Handle> selections = to_owners.exchange().selections();
+  if (selections.size() != static_cast<std::size_t>(TopologyOf(to_owners.channel).ranks))
+    return false;
+  const std::size_t size = Selecting(selections.front()).range.size();
+  return std::ranges::all_of(selections, [&](Handle selection) {
+    return Selecting(selection).range.size() == size;
+  });
+}
+
+bool ModelRank::GivesAnEvenPart(const Op& shared) const {
+  const auto members = static_cast<std::size_t>(TopologyOf(shared.channel).ranks);
+  std::size_t given = 0;
+  for (const Handle selection : shared.exchange().selections())
+    given += Selecting(selection).range.size();
+  const SharedRange& of = *shared.exchange().shared();
+  return given == of.largest && given * members == of.range.size();
 }
 
 std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {

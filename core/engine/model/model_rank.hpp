@@ -42,6 +42,10 @@ class ModelRank final : public StepScheduler {
   Contribution ContributionOf(const Op& exchange, int rank) const;
   // Whether a selection that it carries is from more than one tensor.
   bool SelectsFromSeveral(const Op& exchange) const;
+  // Of parts that have owners: each member owns one, and all are of one size.
+  bool IsOwnedAlike(const Op& to_owners) const;
+  // Of a range of which members give parts: this rank gives as much as each would of even parts.
+  bool GivesAnEvenPart(const Op& shared) const;
   // The exchange that this rank waits for is over; `traffic` is its share.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);
@@ -125,6 +129,7 @@ class ModelRank final : public StepScheduler {
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
   // `kept`: what KeptCount says of it.
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept, int rank) const;
+  std::size_t KeptOf(Handle selection) const;
   ExchangeResult& ResultOf(Handle exchange);
   bool IsWhole(const SparsifyRequest& sparsify) const;
   // Which decodes what an exchange brings: the quantizer of ranges that are sent whole, else the
@@ -149,7 +154,8 @@ class ModelRank final : public StepScheduler {
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
   Piece piece_;
-  std::vector<ExchangeResult> results_;  // of the step, by handle
+  std::vector<ExchangeResult> results_;    // of the step, by handle
+  mutable std::vector<std::size_t> kept_;  // likewise KeptOf; 0: not known yet
   std::map<Handle, ExchangeResult> background_results_;
   std::map<std::string, double> waits_;
   struct Exchanged {
