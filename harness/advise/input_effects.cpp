@@ -53,9 +53,9 @@ using nlohmann::json;
 namespace {
 
 // Two cells that are compared again and again; once first, then by several threads at once.
-class Compared {
+class TwoCells {
  public:
-  Compared(const CellConfig& of, const CellConfig& over)
+  TwoCells(const CellConfig& of, const CellConfig& over)
       : of_(FirstTrial(of)), over_(FirstTrial(over)) {}
 
   // Of their steps, with the profiles that `profiles` gives for a cell.
@@ -118,7 +118,7 @@ double VarianceBetweenEnds(double low, double high) {
 InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& of,
                              const CellConfig& over, ThreadPool& pool) {
   InputEffects found;
-  Compared compared(of, over);
+  TwoCells compared(of, over);
   const double declared =
       compared.LogRatio([&](const CellConfig& cell) { return cluster.Profiles(cell, 0); });
   found.ratio = std::exp(declared);
