@@ -44,7 +44,7 @@ class HostStaging final : public ExchangeStaging {
         payload.own->size() < buffers.capacity_bytes) {
       payload.own = std::make_shared<Buffer<std::byte>>(buffers.capacity_bytes);
     }
-    if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>(room);
+    if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>::Room(room);
 
     const std::size_t bytes =
         setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(state.op->range(), payload);
