@@ -67,8 +67,8 @@ struct ExchangeBuffers {
 
   // What is summed, in this order, by Apply: the ranks' payloads in rank order, own included; of
   // collectives that sum, uncoded payloads of sums, each with increasing indices. Equal on all
-  // ranks. They lie in `own`, in `gathered`, in what the collective keeps in `kept`, or where others
-  // have them, which `held` holds.
+  // ranks. They lie in `own`, in `gathered`, in what the collective keeps in `kept`, or where
+  // others have them, which `held` holds.
   std::vector<std::span<const std::byte>> payloads;
   std::vector<SharedBytes> held;
   // Or a dense sum, which then counts instead of payloads: [shape.elements], or empty.

@@ -30,8 +30,8 @@ struct TensorEntry {
   Range range() const noexcept { return {offset, offset + numel}; }
 };
 
-// Of a model that is planned for: some planners look at it for 10 s, and exchanges of single tensors
-// take gigabytes.
+// Of a model that is planned for: some planners look at it for 10 s, and exchanges of single
+// tensors take gigabytes.
 inline constexpr std::size_t kMostTensors = 100'000;
 
 // Tensors in ready order: the order in which backward produces their gradients (last layer first),
@@ -74,8 +74,7 @@ class GradientLayout {
 
   std::vector<TensorEntry>& OwnEntries();  // that no copy has
 
-  std::shared_ptr<std::vector<TensorEntry>> entries_ =
-      std::make_shared<std::vector<TensorEntry>>();
+  std::shared_ptr<std::vector<TensorEntry>> entries_ = std::make_shared<std::vector<TensorEntry>>();
   std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
   std::size_t numel_ = 0;
 };

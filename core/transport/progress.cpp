@@ -24,8 +24,8 @@ std::string ListRanks(const std::vector<int>& ranks) {
   return text;
 }
 
-// Who holds up rank `own`, which waits for `waiting_for`, at the end of the chain of ranks that wait
-// for one another; of(r): what rank r waits for.
+// Who holds up rank `own`, which waits for `waiting_for`, at the end of the chain of ranks that
+// wait for one another; of(r): what rank r waits for.
 template <class Of>
 std::string EndOfChain(int waiting_for, int own, std::size_t ranks, const Of& of) {
   int culprit = waiting_for;
@@ -119,9 +119,8 @@ std::string Liveness::Describe(int waiting_for,
     if (idle.empty()) return "all ranks answer and wait for the backend's own collective";
     return ListRanks(idle) + (idle.size() == 1 ? " answers" : " answer") + " but did not take part";
   }
-  return EndOfChain(waiting_for, communicator_->rank(), peers_.size(), [&](int rank) {
-    return peers_[static_cast<std::size_t>(rank)].waiting_for;
-  });
+  return EndOfChain(waiting_for, communicator_->rank(), peers_.size(),
+                    [&](int rank) { return peers_[static_cast<std::size_t>(rank)].waiting_for; });
 }
 
 namespace {

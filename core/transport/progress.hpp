@@ -202,7 +202,7 @@ class ProgressLoop {
   int rank_ = 0;
   int size_ = 1;
 
-  std::mutex mutex_;  // guards commands_, stop_, cancel_, started_, setup_error_
+  std::mutex mutex_;                 // guards commands_, stop_, cancel_, started_, setup_error_
   std::atomic<bool> asked_ = false;  // there are commands, or it is to cancel
   std::condition_variable wake_;
   std::deque<Command> commands_;

@@ -340,9 +340,8 @@ void Adviser::AddDeciding(Advice& advice) {
       ranking.deciding = EffectsOfInputs(cluster_, best, second->cell, pool_);
     }
     std::vector<ExposedShare> exposed(two.size());
-    pool_.ParallelFor(two.size(), [&](std::size_t i, int) {
-      exposed[i] = ExposedOf(cluster_, *two[i]);
-    });
+    pool_.ParallelFor(two.size(),
+                      [&](std::size_t i, int) { exposed[i] = ExposedOf(cluster_, *two[i]); });
     for (std::size_t i = 0; i < two.size(); ++i) {
       if (exposed[i].mostly_not_links()) ranking.exposed.emplace_back(two[i]->method, exposed[i]);
     }

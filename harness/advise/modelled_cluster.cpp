@@ -10,9 +10,7 @@
 
 namespace sparfuse::harness {
 
-int QuestionThreads() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int QuestionThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string name,
                                  ProfileOutcomes measured)

@@ -159,8 +159,8 @@ class TableParser {
     const json& list = top_.Need("tensors", kExpected);
     if (!list.is_array() || list.empty()) top_.FailValue("tensors", kExpected);
     if (list.size() > kMostTensors) {
-      top_.Fail(fmt::format("tensors has {} entries: expected at most {}", list.size(),
-                            kMostTensors));
+      top_.Fail(
+          fmt::format("tensors has {} entries: expected at most {}", list.size(), kMostTensors));
     }
     std::vector<Members> tensors;
     std::map<std::string, std::size_t> positions;

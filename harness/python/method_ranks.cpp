@@ -44,9 +44,8 @@ MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
       progress_(static_cast<int>(configs.size()), Processors()),
       engines_(configs.size()),
       records_(configs.size()) {
-  auto worlds =
-      MakeThreadsWorld(static_cast<int>(configs.size()), configs.front().topology.ranks_per_node,
-                       progress_.bells());
+  auto worlds = MakeThreadsWorld(static_cast<int>(configs.size()),
+                                 configs.front().topology.ranks_per_node, progress_.bells());
   for (auto& world : worlds) {
     loops_.push_back(std::make_unique<ProgressLoop>(std::move(world), deadline, progress_));
     pools_.push_back(std::make_unique<ThreadPool>(threads));

@@ -286,8 +286,7 @@ void ModelCluster::SetGiven(Meeting& meeting) {
     // Which part a rank gives goes by the rank, so that a leader gives none; or all give as much.
     const auto* exchange = leader.op->If<ExchangeRequest>();
     return exchange && exchange->shared() && !exchange->selections().empty() &&
-           (differ ||
-            !ranks_[static_cast<std::size_t>(leader.rank)]->GivesAnEvenPart(*leader.op));
+           (differ || !ranks_[static_cast<std::size_t>(leader.rank)]->GivesAnEvenPart(*leader.op));
   };
   if (members.size() == 1 && !differ) {  // all follow it
     if (needs_all(members.front())) needed_ = config_.topology.ranks;
@@ -497,16 +496,18 @@ void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
       meeting.phases.latency_seconds,
       [this, &meeting] {
         LinkOf(meeting.group, LinkClass::kIntraNode)
-            .Use(meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)],
-                 [this, &meeting] { OnLinkBetween(meeting); }, meeting.share);
+            .Use(
+                meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)],
+                [this, &meeting] { OnLinkBetween(meeting); }, meeting.share);
       },
       meeting.share);
 }
 
 void ModelCluster::OnLinkBetween(Meeting& meeting) {
   LinkOf(meeting.group, LinkClass::kInterNode)
-      .Use(meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)],
-           [this, &meeting] { AddUp(meeting); }, meeting.share);
+      .Use(
+          meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)],
+          [this, &meeting] { AddUp(meeting); }, meeting.share);
 }
 
 void ModelCluster::AddUp(Meeting& meeting) {

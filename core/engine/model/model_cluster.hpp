@@ -236,7 +236,7 @@ class ModelCluster {
   };
   std::map<Handle, std::vector<FollowerCounts>> untaken_;  // in the background, by rank 0's handle
   std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // that lack members
-  std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;  // by channel and rank
+  std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;              // by channel and rank
   std::vector<std::unique_ptr<Meeting>> all_meetings_;
   std::vector<Meeting*> meetings_over_;
 };

@@ -229,8 +229,8 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   for (const Handle selection : request.selections()) {
     const SparsifyRequest& part = Selecting(selection);
     const std::size_t kept = KeptOf(selection);
-    const std::uint64_t bytes = rank == this->rank() ? op(selection).payload_bytes
-                                                     : SelectionBytes(part, kept, rank);
+    const std::uint64_t bytes =
+        rank == this->rank() ? op(selection).payload_bytes : SelectionBytes(part, kept, rank);
     given.kept += kept;
     given.payload_bytes += bytes;
     if (to_owners) {
@@ -276,9 +276,8 @@ bool ModelRank::IsOwnedAlike(const Op& to_owners) const {
   if (selections.size() != static_cast<std::size_t>(TopologyOf(to_owners.channel).ranks))
     return false;
   const std::size_t size = Selecting(selections.front()).range.size();
-  return std::ranges::all_of(selections, [&](Handle selection) {
-    return Selecting(selection).range.size() == size;
-  });
+  return std::ranges::all_of(
+      selections, [&](Handle selection) { return Selecting(selection).range.size() == size; });
 }
 
 bool ModelRank::GivesAnEvenPart(const Op& shared) const {

@@ -53,7 +53,7 @@ struct StepModel {
   // By the first rank, in the first step or the mean one of a window; 0 where times alone are
   // recorded.
   double sent_bytes = 0;
-  Formulas formulas = {};      // of its first step, or window
+  Formulas formulas = {};  // of its first step, or window
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.

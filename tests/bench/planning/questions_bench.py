@@ -51,7 +51,7 @@ def timed(command):
 
 
 def steps_of(module, method, ranks, elements):
-    """What a process of its own prints: seconds of making the ranks, of each step, its peak memory in MiB."""
+    """What a process of its own prints: seconds and CPU seconds of making the ranks and of each step, peak MiB."""
     sys.path.insert(0, module)
     import numpy
 
@@ -63,15 +63,19 @@ def steps_of(module, method, ranks, elements):
     one = [{name: draw.standard_normal(shape, dtype=numpy.float32) for name, shape in layout}
            for _ in range(min(ranks, 8))]
     gradients = [one[rank % len(one)] for rank in range(ranks)]
-    begin = time.monotonic()
-    made = sparfuse.Method(method, ranks, layout, density=0.01)
-    seconds = [time.monotonic() - begin]
+    times = []
+
+    def note(call):
+        begin = time.monotonic(), time.process_time()
+        result = call()
+        times.append((time.monotonic() - begin[0], time.process_time() - begin[1]))
+        return result
+
+    made = note(lambda: sparfuse.Method(method, ranks, layout, density=0.01))
     for _ in range(3):
-        begin = time.monotonic()
-        made.step(gradients)
-        seconds.append(time.monotonic() - begin)
+        note(lambda: made.step(gradients))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(" ".join(f"{each:.2f}" for each in seconds), f"{peak:.0f}")
+    print(" ".join(f"{seconds:.2f}/{cpu:.2f}" for seconds, cpu in times), f"{peak:.0f}")
 
 
 def main():
@@ -97,7 +101,7 @@ def main():
         print(f"advise, {given.tensors} tensors, {given.methods or 'all methods'}: "
               f"{seconds:.1f} s, {cpu:.1f} CPU seconds, {peak:.0f} MiB")
     if given.ranks > 0:
-        print(f"Method, {given.ranks} ranks, {given.elements} elements: seconds of making it and of three steps, MiB")
+        print(f"Method, {given.ranks} ranks, {given.elements} elements: seconds/CPU seconds of making it and of three steps, MiB")
         for method in given.methods.split(",") if given.methods else METHODS:
             command = [sys.executable, __file__, given.sparfuse, given.module, "--of", method,
                        "--ranks", str(given.ranks), "--elements", str(given.elements)]

@@ -88,10 +88,9 @@ TEST(SharedProgress, CancelledTasksEnd) {
       std::this_thread::sleep_for(milliseconds(20));
       loop.Cancel();
     });
-    EXPECT_EQ(FailureOf([&] {
-                loop.RunBlocking([](Communicator& world) { return Barrier(world, 0); });
-              }),
-              "comm: given up after an error on rank 0");
+    EXPECT_EQ(
+        FailureOf([&] { loop.RunBlocking([](Communicator& world) { return Barrier(world, 0); }); }),
+        "comm: given up after an error on rank 0");
     cancels.join();
   });
 }
@@ -117,8 +116,8 @@ TEST(SharedMemory, WhatIsSentIsReadWhereItLies) {
 TEST(SharedMemory, GathersWithoutRoom) {
   constexpr int kRanks = 5;
   RunServed(kRanks, 1, 2, kDeadline, [](ProgressLoop& loop) {
-    const auto own = std::make_shared<Buffer<std::byte>>(
-        kSparseElementBytes * static_cast<std::size_t>(loop.rank() + 1));
+    const auto own = std::make_shared<Buffer<std::byte>>(kSparseElementBytes *
+                                                         static_cast<std::size_t>(loop.rank() + 1));
     std::ranges::fill(own->host(), static_cast<std::byte>(loop.rank()));
     ExchangeBuffers buffers;
     buffers.own = own->host();
