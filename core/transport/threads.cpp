@@ -85,8 +85,11 @@ class World {
     Operation& send = operation->is_send ? *operation : *partner;
     Operation& receive = operation->is_send ? *partner : *operation;
     const bool fits = send.size <= receive.size;
-    if (receive.into != nullptr) {
+    if (receive.into != nullptr && send.sent.owner != nullptr) {
       *receive.into = std::move(send.sent);
+    } else if (receive.into != nullptr) {  // of a sender that does not share it
+      const auto copy = std::make_shared<std::vector<std::byte>>(send.data, send.data + send.size);
+      *receive.into = {copy, *copy};
     } else if (fits && send.size > 0) {
       std::memcpy(receive.data, send.data, send.size);
     }
@@ -352,6 +355,7 @@ class ThreadsCommunicator final : public GroupCommunicator {
     auto operation = std::make_shared<Operation>();
     operation->key = {id_, presence_->rank(), WorldRank(destination), tag};
     operation->is_send = true;
+    operation->data = const_cast<std::byte*>(data.bytes.data());
     operation->size = data.bytes.size();
     operation->sent = std::move(data);
     Traffic& traffic = CountSent(destination, operation->size);
@@ -410,6 +414,10 @@ class ThreadsCommunicator final : public GroupCommunicator {
 };
 
 }  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node) {
+  return MakeThreadsWorld(ranks, ranks_per_node, {});
+}
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
                                                             std::span<Doorbell* const> bells) {

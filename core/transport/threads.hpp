@@ -18,10 +18,10 @@ namespace sparfuse {
 // last communicator of a rank is destroyed, what others still have pending with that rank, or start
 // later, fails with Error{kComm} "rank R is lost". A rank that merely does nothing is silent, as a
 // stopped process is. Throws Error{kConfig} unless ranks >= 1 and ranks_per_node >= 1.
-//
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node);
 // bells: [ranks] what wakes the thread that serves each rank, the same for all that one thread
 // serves (SharedProgress); they outlive the world. Empty: each has a bell and a thread of its own.
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
-                                                            std::span<Doorbell* const> bells = {});
+                                                            std::span<Doorbell* const> bells);
 
 }  // namespace sparfuse

@@ -1,6 +1,7 @@
 // Tests loops of many ranks that few threads serve, and messages between ranks that share memory.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <string>
@@ -34,7 +35,7 @@ void RunServed(int ranks, int ranks_per_node, int servers, milliseconds deadline
 
 TEST(SharedProgress, ManyRanksSumOnFewThreads) {
   for (const int servers : {1, 2, 7, 100}) {
-    constexpr int kRanks = 40;
+    static constexpr int kRanks = 40;
     RunServed(kRanks, 1, servers, kDeadline, [](ProgressLoop& loop) {
       for (int step = 0; step < 3; ++step) {
         std::vector<float> values(100, static_cast<float>(loop.rank()));
@@ -50,7 +51,7 @@ TEST(SharedProgress, ManyRanksSumOnFewThreads) {
 
 // What one thread serves may not block for others that it serves, too.
 TEST(SharedProgress, SplitsWithoutBlocking) {
-  constexpr int kRanks = 6;
+  static constexpr int kRanks = 6;
   RunServed(kRanks, 2, 2, kDeadline, [](ProgressLoop& loop) {
     std::unique_ptr<Communicator> node;
     std::int64_t most = loop.rank();
@@ -112,9 +113,23 @@ TEST(SharedMemory, WhatIsSentIsReadWhereItLies) {
   EXPECT_EQ(Total(world[0]->traffic()).bytes_sent, 24u);
 }
 
+TEST(SharedMemory, MeetsMessagesThatAreCopied) {
+  auto world = MakeThreadsWorld(2, 1);
+  const auto owner = std::make_shared<std::array<std::byte, 4>>();
+  owner->fill(std::byte{7});
+  std::array<std::byte, 4> copied{};
+  const auto shared = world[0]->IsendShared(1, 0, {owner, *owner});
+  EXPECT_TRUE(world[1]->Irecv(0, 0, copied)->Test());
+  EXPECT_EQ(copied, *owner);
+  SharedBytes received;
+  const auto plain = world[0]->Isend(1, 1, copied);
+  EXPECT_TRUE(world[1]->IrecvShared(0, 1, received)->Test());
+  EXPECT_TRUE(std::ranges::equal(received.bytes, copied));
+}
+
 // With an owner payloads are not copied: they come out as they do with room for them.
 TEST(SharedMemory, GathersWithoutRoom) {
-  constexpr int kRanks = 5;
+  static constexpr int kRanks = 5;
   RunServed(kRanks, 1, 2, kDeadline, [](ProgressLoop& loop) {
     const auto own = std::make_shared<Buffer<std::byte>>(kSparseElementBytes *
                                                          static_cast<std::size_t>(loop.rank() + 1));
