@@ -35,11 +35,11 @@ void CheckPayloadFault(std::uint64_t fault);
 //   out       [n], any alignment of a float.
 //   fault     an index that is not above its predecessor, or not below window.whole. The content of
 //             `out` is then unspecified.
-//   touched   null: all of `out` is written. Else [TouchedWords(n)]: a bit for each 32 bytes of the
-//             memory of `out`, set if they may hold anything but zeros. Sectors without a bit and
-//             without new values are not written, so that time is proportional to the sectors
-//             touched now and the last time. The call updates the bits for the next call. Pass all
-//             zeros for a zero `out`, all ones for an unknown `out`.
+//   touched   null: all of `out` is written. Else [TouchedWords(n)]: a bit for each 32-byte sector
+//             of the memory of `out`, set if the sector may hold anything but zeros. Sectors
+//             without a bit and without new values are not written, so that time is proportional to
+//             the sectors touched now and the last time. The call updates the bits for the next
+//             call. Pass all zeros for a zero `out`, all ones for an unknown `out`.
 //
 // Two launches for up to 32 payloads. The first reads the indices, the second reads indices and
 // values and writes `out` once.
