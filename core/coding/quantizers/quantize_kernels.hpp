@@ -13,8 +13,7 @@ namespace sparfuse {
 enum class Isa : std::uint8_t;
 
 inline constexpr std::uint16_t kHalfMax = 0x7bff;       // the bits of 65504
-inline constexpr std::uint16_t kHalfInfinity = 0x7c00;  // codes without sign from here on are not
-                                                        // finite
+inline constexpr std::uint16_t kHalfInfinity = 0x7c00;  // codes without sign >= this: not finite
 inline constexpr std::size_t kLowRankRows = 4;          // rows per call of a low-rank kernel
 
 struct QuantizeKernels {
