@@ -304,7 +304,7 @@ SPARFUSE_DEVICE Transition ComposeBefore(Block& block, TransitionShared<Block::k
   return Compose(warps, before);
 }
 
-// Decodes header, values and u32 indices; of delta indices, sums the tiles.
+// Decodes header, values and u32 indices; with delta indices, sums the tiles.
 struct DecodeElements {
   static constexpr const char* kName = "DecodeElements";
   static constexpr int kThreads = 256;

@@ -348,8 +348,8 @@ struct MergeParts {
   std::uint32_t* indices;
   float* values;  // null: behind the indices
   const std::uint32_t*
-      before;  // elements of earlier launches and of all of them; null: of none, and
-  const std::uint32_t* total;  // of this one
+      before;  // elements of earlier launches; null: there are none
+  const std::uint32_t* total;  // elements of all launches; unused if `before` is null
   std::uint32_t* count;
 
   // A slot's capacity is usually four times the selected count.

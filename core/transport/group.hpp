@@ -45,7 +45,7 @@ struct SplitChoice {
   int key = 0;
 };
 
-// The group that `rank` joins when rank r of the parent chose choices[r].
+// The group that `rank` joins if rank r of the parent chose choices[r].
 struct SplitGroup {
   std::vector<int> members;  // ranks of the parent, in the order of the group
   int rank = 0;              // of the caller, in the group

@@ -2,14 +2,14 @@
 // are added in the order of SelectKernels::measure, random numbers depend on the element alone.
 //
 // fp32, fp16     one launch: reads gradient and residual, writes residual and code
-// qsgd           the same with buckets; for a whole tensor three launches, as sign sign          
-// measures and packs, chains the sums of blocks of 4096 elements, and with a
-//                residual reads and writes that again. The chain is one thread's, some 8 cycles a
+// qsgd           the same with buckets; for a whole tensor three launches, as sign
+// sign           measures and packs, chains the sums of blocks of 4096 elements, and with a
+//                residual reads and writes it again. One thread runs the chain, some 8 cycles per
 //                block: 30 us for 25.6M elements, beside 90 us of memory traffic.
-// accumulation   reads the payloads and writes the output once. Of an element, a payload costs some
+// accumulation   reads the payloads and writes the output once. An element of a payload costs some
 //                5 instructions in fp32 and sign, 8 in qsgd (a step for 16 elements; for buckets
-//                below 512, for fewer), 13 in fp16: for qsgd of 25.6M elements 7 us are expected,
-//                not measured, where memory needs 5.
+//                below 512, for fewer), 13 in fp16. For qsgd of 25.6M elements the expected time,
+//                not measured, is 7 us; memory alone needs 5.
 #pragma once
 
 #include <cmath>
@@ -506,7 +506,7 @@ struct DecodeSign {
 };
 
 // A warp takes neighbouring words, and writes its sums in the order of the elements. Payloads and
-// output may have any alignment.
+// output need no more than 4-byte alignment.
 template <class Decode>
 struct AccumulateEncoded {
   static constexpr const char* kName = "AccumulateEncoded";

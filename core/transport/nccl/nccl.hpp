@@ -48,7 +48,7 @@ namespace sparfuse {
 //               alpha_slowest + (P - 1) message + max(beta_intra B_intra, beta_inter B_inter)
 //             B_intra: most bytes out of or into one rank from ranks of its node;
 //             B_inter: most bytes out of or into one node. A payload enters a node once for each
-//             rank there, so this is for payloads of which few are large.
+//             rank there, so this suits payloads with few large ones.
 //   padded    all payloads padded to M, an all-gather in a ring, in which a payload enters a node
 //             once (Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005):
 //               (P - 1) (alpha_slowest + beta_slowest M)
@@ -90,8 +90,8 @@ struct NcclSetup {
 };
 
 // Collective over setup.host, blocking up to the deadline; `api` outlives the communicator. Throws
-//   Error{kUnsupported} naming the ranks when two of them have the same card;
-//   Error{kConfig} when ranks have different versions of NCCL or different link constants;
+//   Error{kUnsupported} naming the ranks if two of them have the same card;
+//   Error{kConfig} if ranks have different versions of NCCL or different link constants;
 //   Error{kTimeout} naming the ranks that did not come;
 //   NcclError (handle.hpp).
 //
