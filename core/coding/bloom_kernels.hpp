@@ -24,7 +24,7 @@ struct BloomKernels {
   // returns their number. out: room for `size`.
   std::size_t (*query)(const BloomView& filter, std::uint32_t begin, std::size_t size,
                        std::uint32_t* out);
-  // Sets the bits of the indices. words: those of the filter.
+  // Sets the bits of the indices. words: the filter's.
   void (*insert)(const BloomView& filter, const std::uint32_t* indices, std::size_t count,
                  std::uint32_t* words);
 };

@@ -19,9 +19,9 @@
 //   ranks     of fitted values with a filter: in the order of indices, the place of each value in
 //             descending order, from 0, in ceil(log2 count) bits, the lowest first in the lowest
 //             bits of a byte; padded with zeros to a multiple of 4 bytes
-//   indices   u32 each, increasing; with fitted values in the order of the values. Filter: hashes
-//             as u32, bits as u32, and the filter, bit b in bit b % 8 of byte b / 8, padded with
-//             zeros to a multiple of 4 bytes (bloom_filter.hpp)
+//   indices   u32 each, increasing; with fitted values in the order of the values.
+//             Filter: hashes as u32, bits as u32, and the filter, bit b in bit b % 8 of byte b / 8,
+//             padded with zeros to a multiple of 4 bytes (bloom_filter.hpp)
 //
 // A receiver takes the first `count` of the filter's positives. With a permutation it takes the
 // `count` indices that the permutation puts first, in increasing order. The permutation starts from

@@ -55,8 +55,8 @@ Task StepAroundRing(Communicator& communicator, std::string_view collective,
 // leaves each node.
 Round RingRound(std::size_t steps, std::uint64_t bytes, const Topology& topology);
 
-// A half of a ring: rank r sends every chunk but r + skipped, and receives the chunks of rank r -
-// 1. In every step each rank sends a different chunk, and the largest chunk sets the pace.
+// A half of a ring: rank r sends every chunk but r + skipped, and receives the chunks of rank
+// r - 1. In every step each rank sends a different chunk, and the largest chunk sets the pace.
 struct RingHalf {
   std::size_t skipped = 0;
   bool reduces = false;  // false: it gathers

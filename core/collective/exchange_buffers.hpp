@@ -69,7 +69,7 @@ struct ExchangeBuffers {
   std::vector<std::span<const std::byte>> payloads;
   // A dense sum that replaces the payloads: [shape.elements], or empty.
   std::span<const float> sums;
-  Buffer<std::byte> kept;  // used again by the next exchange of the same place in a step
+  Buffer<std::byte> kept;  // reused by the next exchange at the same place in a step
   // For collectives that drop or select: an uncoded sparse payload to be added to this rank's
   // residual. Sum of applied values + sum over ranks of `returned` = sum over ranks of `own`. After
   // a selection from `accumulated`, it holds the sent values with negative sign. Empty on entry.

@@ -23,8 +23,8 @@ struct OverlapModel {
   // have a uniform density each, as the gates of a recurrent layer. 0: no limit.
   std::size_t grains = 0;
 
-  // The fraction of the elements that at least one of `ranks` selects, each with this density: 1 -
-  // prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
+  // The fraction of the elements that at least one of `ranks` selects, each with this density:
+  // 1 - prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
   double Union(double density, std::size_t ranks) const;
   // gamma(p): Union(density, p) / density.
   double Densification(double density, std::size_t ranks) const {
@@ -37,8 +37,8 @@ struct OverlapModel {
   double LargestRegion(std::size_t regions) const;
 };
 
-// The theta for which Union(density, ranks) is `measured`, which is clamped to the range between
-// theta 1 and 0.
+// The theta for which Union(density, ranks) is `measured`; 0 or 1 if `measured` lies outside the
+// range of Union.
 double FitTheta(double density, std::size_t ranks, double measured);
 
 }  // namespace sparfuse

@@ -89,7 +89,8 @@ class ProgressLoop {
   //   Error{kTimeout} if a request waited longer than the deadline. In the last part of the
   //   deadline, the loop probes every rank. The message names the ranks that did not answer ("rank
   //   2 does not answer") or, if all did, the rank at the end of the chain of waiting ranks ("rank
-  //   2 answers but did not send"). Error{kComm} if the transport lost a peer.
+  //   2 answers but did not send").
+  //   Error{kComm} if the transport lost a peer.
   // After an error the loop continues to answer probes until it is destroyed, so that other ranks
   // do not blame this one. Keep the loop for a deadline, or end the process group.
   using Make = std::function<Task(Communicator& world)>;
