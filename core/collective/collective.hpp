@@ -54,6 +54,9 @@ struct CollectiveTraits {
   bool by_tensor = false;
   // The sizes differ from step to step: one modelled step does not represent all steps.
   bool periodic = false;
+  // If ranks share memory, the collective reads each payload in its owner's memory and needs no
+  // room for payloads (ExchangeBuffers::own_owner).
+  bool reads_in_place = false;
   Conservation mass = Conservation::kExact;
 };
 

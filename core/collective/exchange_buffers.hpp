@@ -46,6 +46,9 @@ struct ExchangeBuffers {
   // the new rounding errors. Empty: rounding errors are lost.
   std::span<float> rounded;
   std::span<const std::byte> own;  // this rank's sparse payload
+  // If ranks share memory, others read `own` as long as they hold this owner, and `gathered` has no
+  // room. Otherwise null.
+  std::shared_ptr<const void> own_owner;
   // For collectives that select (CollectiveTraits::selects): [shape.elements] the accumulated
   // gradient of this rank, from which the collective selects the payload. It is this rank's
   // residual: the unsent rest stays here, or `returned` describes it.
@@ -65,8 +68,10 @@ struct ExchangeBuffers {
 
   // The payloads that Apply sums in this order: the ranks' payloads in rank order, own included. A
   // collective that sums yields uncoded payloads of sums instead, each with increasing indices.
-  // Equal on all ranks. They lie in `own`, in `gathered` or in `kept`.
+  // Equal on all ranks. They lie in `own`, in `gathered`, in `kept`, or in other ranks' memory, which
+  // `held` keeps alive.
   std::vector<std::span<const std::byte>> payloads;
+  std::vector<SharedBytes> held;
   // A dense sum that replaces the payloads: [shape.elements], or empty.
   std::span<const float> sums;
   Buffer<std::byte> kept;  // reused by the next exchange at the same place in a step

@@ -55,6 +55,9 @@ struct Feedback {
   // kResidual: the factor on a residual when the next gradient is added, in (0, 1]. Below 1 unsent
   // values fade, so that residuals and applied values do not sum to the gradients.
   double decay = 1;
+  // kResidual: the factor on the gradient before it is added. 1 unless a collective selects from the
+  // residual.
+  double rate = 1;
   // kMomentum: the largest norm, before momentum, of the gradient of a tensor or a fused unit; 0:
   // no limit. For a limit c on the average of P ranks pass c / sqrt(P), as DGC does.
   double clip = 0;
@@ -67,6 +70,8 @@ struct Feedback {
   std::function<std::shared_ptr<const FeedbackRule>()> make_rule = {};
   std::shared_ptr<const FeedbackRule> rule = {};
 
+  std::string_view name = "none";  // of its descriptor
+
   // The factor on densities in a step, for a method of this density.
   double DensityFactor(std::uint64_t step, double density) const;
 };
@@ -77,7 +82,8 @@ struct FeedbackDescriptor {
   std::vector<OptionSpec> options = {};
   std::function<std::shared_ptr<const FeedbackRule>(const Options& resolved)> make = {};
 };
-// "none", "residual" and "momentum", in the order of FeedbackKind.
+// "none", "residual", "momentum" and "decoupled". The last is a residual that serves as each rank's
+// own momentum: it fades, and the collective selects from it.
 std::span<const FeedbackDescriptor> Feedbacks();
 
 // `kind`: one of these names, or the name of a part from outside (core/base/outside_parts.hpp).

@@ -34,6 +34,13 @@ class Request {
   virtual int peer() const noexcept = 0;
 };
 
+// Memory that ranks of one process share for reading. It stays unchanged while any rank holds
+// `owner`.
+struct SharedBytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
 struct RingNeighbours {
   int previous = 0;
   int next = 0;
@@ -63,6 +70,18 @@ class Communicator {
   // `buffer` may be larger than the message. Test throws Error{kComm} for a message larger than
   // `buffer`.
   virtual std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) = 0;
+
+  // Whether ranks are threads of one process, which can send memory without copying it.
+  virtual bool shares_memory() const noexcept { return false; }
+  // As Isend and Irecv, each paired with the other, if memory is shared. `into` then refers to the
+  // sender's memory; it must live until the request is complete or destroyed.
+  virtual std::unique_ptr<Request> IsendShared(int /*destination*/, int /*tag*/,
+                                               SharedBytes /*data*/) {
+    return nullptr;
+  }
+  virtual std::unique_ptr<Request> IrecvShared(int /*source*/, int /*tag*/, SharedBytes& /*into*/) {
+    return nullptr;
+  }
 
   // Starts the backend's own all-reduce, which sums in place. Null if the backend has none, or for
   // a wrapper: `shaped` cannot delay messages that it cannot see. Not counted in traffic().
@@ -100,6 +119,10 @@ class Communicator {
   // over this group; blocks up to `deadline`. Call it before training, never during.
   virtual std::unique_ptr<Communicator> Split(int color, int key,
                                               std::chrono::milliseconds deadline) = 0;
+  // Split in two parts, for ranks that share a thread and may not block: once the request is
+  // complete, EndSplit returns the communicator. Null if callers must use Split.
+  virtual std::unique_ptr<Request> StartSplit(int /*color*/, int /*key*/) { return nullptr; }
+  virtual std::unique_ptr<Communicator> EndSplit() { return nullptr; }
 
   // Point-to-point traffic of this communicator, by link class.
   virtual const TrafficByLink& traffic() const noexcept = 0;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/transport/communicator.hpp"
+#include "core/transport/sleep.hpp"
 #include "core/transport/task.hpp"
 
 namespace sparfuse {
@@ -64,8 +65,50 @@ class Liveness {
   std::list<Outgoing> outgoing_;
 };
 
-// Everything that uses Communicators runs on the loop's thread: it calls factories of tasks,
-// resumes tasks and calls `done` callbacks.
+// Splits `from` and sets `into`, which outlives the task. Calls from.Split, which blocks, or
+// StartSplit and EndSplit for ranks that share a thread.
+Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
+              std::unique_ptr<Communicator>& into);
+
+class ProgressLoop;
+
+// Threads that serve the ranks of a world in this process. Each thread serves several neighbouring
+// ranks, because hundreds of communication threads would switch once per message. Probes are
+// needless: the rank that each rank waits for is known here.
+class SharedProgress {
+ public:
+  // threads: at most one per rank is started.
+  SharedProgress(int ranks, int threads);
+  // Precondition: its loops are destroyed.
+  ~SharedProgress();
+  SharedProgress(const SharedProgress&) = delete;
+  SharedProgress& operator=(const SharedProgress&) = delete;
+
+  // [ranks] the doorbells for MakeThreadsWorld.
+  std::vector<Doorbell*> bells();
+
+ private:
+  friend class ProgressLoop;
+  struct Server {
+    Doorbell bell;
+    std::mutex mutex;  // guards loops, stop; held while loops are served
+    std::vector<ProgressLoop*> loops;
+    bool stop = false;
+    std::thread thread;
+  };
+  static void Serve(Server& server);
+  Server& ServerOf(int rank);
+  void Add(ProgressLoop& loop, int rank);
+  // Returns when no thread uses the loop.
+  void Remove(ProgressLoop& loop, int rank);
+
+  const int ranks_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::atomic<int>> waiting_for_;  // [ranks] kNothing, or the awaited rank
+};
+
+// Everything that uses Communicators runs on the loop's thread, its own or a shared one: it calls
+// factories of tasks, resumes tasks and calls `done` callbacks.
 class ProgressLoop {
  public:
   // Builds the communicators on the communication thread (MPI must be used by one thread) and
@@ -77,6 +120,10 @@ class ProgressLoop {
   // probes off the world's host(), which needs a loop on every rank. While a loop is missing, tasks
   // do not start; past the deadline they fail with Error{kTimeout} naming its rank.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
+  // Makes a loop that a thread of `shared` serves. `shared` outlives the loop. `world` was made
+  // with the bells of `shared`, which also serves the other ranks' loops.
+  ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::milliseconds deadline,
+               SharedProgress& shared);
   // Stops the thread. Unfinished tasks are dropped without a call of `done`.
   ~ProgressLoop();
   ProgressLoop(const ProgressLoop&) = delete;
@@ -130,10 +177,16 @@ class ProgressLoop {
     Make make;
     Done done;
   };
+  friend class SharedProgress;
   void Run(Setup setup);
   void Serve();
-  // Moves new commands to `active_`. Returns true if the loop was stopped.
+  // On a shared thread: advances all tasks that can. Returns whether there was something to do.
+  bool Turn();
+  bool waits() const { return !active_.empty(); }
+  // Moves new commands to `active_`. Returns true if the loop was stopped. Waits for a while if no
+  // task is active.
   bool TakeCommands();
+  void MakeActive();
   void CancelActive();
   bool Advance();
   bool AdvanceOne(Active& active);
@@ -141,14 +194,16 @@ class ProgressLoop {
   int WaitingFor() const;
 
   std::chrono::milliseconds deadline_;
+  SharedProgress* const shared_ = nullptr;
   std::atomic<std::int64_t> lateness_ms_ = 0;
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<Liveness> liveness_;
+  std::unique_ptr<Liveness> liveness_;  // null on a shared thread
   std::exception_ptr broken_;  // why set-up of liveness_ failed: the error of every task
   int rank_ = 0;
   int size_ = 1;
 
-  std::mutex mutex_;  // guards commands_, stop_, cancel_, started_, setup_error_
+  std::mutex mutex_;                 // guards commands_, stop_, cancel_, started_, setup_error_
+  std::atomic<bool> asked_ = false;  // there are commands, or Cancel was called
   std::condition_variable wake_;
   std::deque<Command> commands_;
   bool stop_ = false;

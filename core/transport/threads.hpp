@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/transport/communicator.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 
@@ -17,5 +19,9 @@ namespace sparfuse {
 // fail with Error{kComm} "rank R is lost". A rank that merely does nothing is silent, like a
 // stopped process. Throws Error{kConfig} unless ranks >= 1 and ranks_per_node >= 1.
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node);
+// bells: [ranks] the doorbell of each rank's thread; ranks of one thread share it (SharedProgress).
+// They outlive the world. Empty: each rank has a bell and a thread of its own.
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
+                                                            std::span<Doorbell* const> bells);
 
 }  // namespace sparfuse

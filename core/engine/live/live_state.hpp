@@ -185,7 +185,9 @@ struct Payload {
   std::vector<WholePart> whole;  // that come, in a payload one behind the other
   bool coded = false;            // what has indices is coded (payload_coding.hpp)
 
-  Buffer<std::byte> own;
+  bool in_place = false;  // others read `own` where it lies
+  std::shared_ptr<Buffer<std::byte>> own;
+  std::shared_ptr<Buffer<std::byte>> before;  // `own` of the step before, which others may read
   Buffer<std::byte> gathered;
   Buffer<std::byte> apart;  // payloads that have come one behind the other
 };
