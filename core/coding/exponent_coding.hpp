@@ -2,12 +2,12 @@
 // Every bit pattern is restored: NaNs with their payloads, -0, infinities.
 //
 // Blocks of kExponentBlock values, the last one shorter, one behind the other, little-endian:
-//   header     the largest exponent byte, the width of a code in bits (0 to 8), and as u16 how many
-//              exponents are escaped
-//   mantissas  three bytes a value: the sign in the highest bit, and 23 bits
+//   header     the largest exponent byte, the width of a code in bits (0 to 8), and as u16 the
+//              number of escaped exponents
+//   mantissas  three bytes per value: the sign in the highest bit, and 23 bits
 //   codes      largest exponent - exponent, `width` bits each, the first in the lowest bits, padded
 //              with zeros to a byte; all ones: escaped. Of width 8 the exponents themselves
-//   escaped    exponents, a byte each
+//   escaped    the escaped exponents, a byte each
 // padded with zeros to a multiple of 4 bytes.
 //
 // Width 0 means that all exponents are equal. Else the width is the one with the fewest bytes of

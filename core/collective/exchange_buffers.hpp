@@ -68,8 +68,8 @@ struct ExchangeBuffers {
 
   // The payloads that Apply sums in this order: the ranks' payloads in rank order, own included. A
   // collective that sums yields uncoded payloads of sums instead, each with increasing indices.
-  // Equal on all ranks. They lie in `own`, in `gathered`, in `kept`, or in other ranks' memory, which
-  // `held` keeps alive.
+  // Equal on all ranks. They lie in `own`, in `gathered`, in `kept`, or in other ranks' memory,
+  // which `held` keeps alive.
   std::vector<std::span<const std::byte>> payloads;
   std::vector<SharedBytes> held;
   // A dense sum that replaces the payloads: [shape.elements], or empty.

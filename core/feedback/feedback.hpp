@@ -55,8 +55,8 @@ struct Feedback {
   // kResidual: the factor on a residual when the next gradient is added, in (0, 1]. Below 1 unsent
   // values fade, so that residuals and applied values do not sum to the gradients.
   double decay = 1;
-  // kResidual: the factor on the gradient before it is added. 1 unless a collective selects from the
-  // residual.
+  // kResidual: the factor on the gradient before it is added. 1 unless a collective selects from
+  // the residual.
   double rate = 1;
   // kMomentum: the largest norm, before momentum, of the gradient of a tensor or a fused unit; 0:
   // no limit. For a limit c on the average of P ranks pass c / sqrt(P), as DGC does.

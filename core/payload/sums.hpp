@@ -49,7 +49,7 @@ struct SparseSums {
 // The elements with begin <= index < end. Cost: O(log n).
 SparsePayload Slice(const SparsePayload& from, std::size_t begin, std::size_t end);
 
-// out = a + b. Two values of one index are added in this order. `out` is neither `a` nor `b`.
+// out = a + b. Values of the same index are added in this order. `out` is neither `a` nor `b`.
 void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out);
 
 // Splits `from` into its k largest and the rest, both with increasing indices.

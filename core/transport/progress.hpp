@@ -39,8 +39,9 @@ class Liveness {
   void PingAll(int waiting_for);
 
   // Names the ranks that hold up a rank which waits for `waiting_for` and sent its pings at
-  // `pinged`. These are the ranks that did not answer since ("rank 2 does not answer"), or else the
-  // last rank of the chain of waiting ranks ("rank 2 answers but did not send").
+  // `pinged`. These are the ranks that did not answer since ("rank 2 does not answer"). If all
+  // answered, it is the last rank of the chain of waiting ranks ("rank 2 answers but did not
+  // send").
   std::string Describe(int waiting_for, std::chrono::steady_clock::time_point pinged) const;
 
  private:

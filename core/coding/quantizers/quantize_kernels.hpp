@@ -25,9 +25,9 @@ struct QuantizeKernels {
   std::uint32_t (*half_decode)(const std::uint16_t* codes, std::size_t n, float* out);
   std::uint32_t (*half_add)(const std::uint16_t* codes, std::size_t n, float* out);
 
-  // codes[i] = sign(x) * (floor(y) + [u < y - floor(y)]), y = min(|x[i]| / step, levels), where u
-  // is the upper 24 bits of half (first + i) % 2 of number (first + i) / 2 of the RandomStream with
-  // this key, as a fraction. step > 0, first even. The residual as in half_encode.
+  // codes[i] = sign(x) * (floor(y) + [u < y - floor(y)]), y = min(|x[i]| / step, levels). u, a
+  // fraction, is the upper 24 bits of half (first + i) % 2 of number (first + i) / 2 of the
+  // RandomStream with this key. step > 0, first even. The residual as in half_encode.
   void (*level_encode)(const float* x, float* residual, std::size_t n, float step, float levels,
                        std::uint64_t key, std::uint64_t first, std::int8_t* codes);
   void (*level_add)(const std::int8_t* codes, std::size_t n, float step, float* out);

@@ -1,6 +1,6 @@
-// Tabulates the calls of NCCL that the transport makes, so that everything above it is built and
-// tested without NCCL (tests/support/devices/fake_nccl.hpp), which needs a driver and a card for
-// each rank.
+// Tabulates the calls of NCCL that the transport makes. All code above the table can thus be built
+// and tested without NCCL (tests/support/devices/fake_nccl.hpp), which needs a driver and a card
+// for each rank.
 //
 // Communicators are ncclComm_t, streams cudaStream_t, results ncclResult_t. All communicators are
 // non-blocking (ncclConfig_t::blocking = 0): a call may return kNcclInProgress. Until

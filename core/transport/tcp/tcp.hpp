@@ -1,4 +1,4 @@
-// Makes transport `tcp`: ranks are processes, or threads, that communicate over sockets; host
+// Makes transport `tcp`: ranks are processes, or threads, that communicate over sockets, in host
 // memory. It needs no library and no launcher.
 #pragma once
 
