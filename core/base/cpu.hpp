@@ -1,5 +1,5 @@
-// Chooses the instruction set that the kernels run on, once at run time, so that one binary serves
-// every x86-64 machine, and one every AArch64 machine.
+// Chooses the kernels' instruction set once at run time, so that one binary serves every x86-64
+// machine, and another every AArch64 machine.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@ enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512, kNeon };
 
 std::string_view IsaName(Isa isa);  // "portable", "avx2", "avx512", "neon"
 
-// What this machine and this build can run, slowest first; never empty.
+// The instruction sets that this machine and this build support, slowest first; never empty.
 std::vector<Isa> SupportedIsas();
 
 // The fastest supported instruction set, or the one that the environment variable SPARFUSE_ISA
 // names. Throws Error{kConfig} for an unknown name, Error{kUnsupported} for one the machine lacks.
 Isa IsaFromEnvironment();
 
-// What kernels run on now: IsaFromEnvironment() of the first call, unless a ScopedIsa is alive.
+// The kernels' current instruction set: IsaFromEnvironment() of the first call, unless a ScopedIsa
+// is alive.
 Isa ActiveIsa();
 
 // Internal use only: runs the enclosed scope, on all threads, on a given instruction set. Lets a

@@ -1,4 +1,4 @@
-// Declares errors that may end a trial, and the kind under which the store files them.
+// Declares errors that may end a trial, and the kinds under which the store files them.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// Finds regular expressions of users in lines and names, in time in proportion to these: no
-// expression has exponential cases.
+// Searches lines and names for users' regular expressions, in linear time: no expression has
+// exponential cases.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@ class RE2;
 
 namespace sparfuse {
 
-// An expression as RE2 reads it (Perl's, bytes as characters): without back references and without
-// looking ahead or behind. Copies share what was compiled; threads may search at once.
+// An expression in RE2's syntax (Perl's, bytes as characters): without back references, look-ahead
+// and look-behind. Copies share the compiled expression; threads may search at once.
 class Expression {
  public:
-  // Throws Error{kConfig}: `what` (where it stands and what it says), then what is wrong with it.
+  // Throws Error{kConfig} with `what` (the place of the expression and its text) and RE2's reason.
   Expression(std::string_view expression, std::string_view what);
 
   bool FoundIn(std::string_view text) const;
-  // Sets `groups` to what the first match and its groups have; without data where a group has
-  // nothing. Takes longer than FoundIn.
+  // Sets `groups` to the texts of the first match and its groups; a group that did not match has no
+  // data. Slower than FoundIn.
   bool Find(std::string_view text, std::vector<std::string_view>& groups) const;
 
  private:

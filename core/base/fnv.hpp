@@ -1,5 +1,5 @@
-// FNV-1a with 64 bits (Fowler, Noll, Vo): where a key must be the same on every machine and nobody
-// means harm.
+// Computes FNV-1a hashes of 64 bits (Fowler, Noll, Vo), for keys that must be equal on every
+// machine. They do not resist attacks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace sparfuse {
 
 inline constexpr std::uint64_t kFnvBegin = 0xcbf29ce484222325ull;
 
-// The hash with one more value, by the standard a byte.
+// Adds one value to the hash; in the standard, a byte.
 constexpr std::uint64_t FnvAdd(std::uint64_t hash, std::uint64_t value) {
   return (hash ^ value) * 0x100000001b3ull;
 }

@@ -1,4 +1,5 @@
-// Declares named, typed, documented options of a registered part, and checks what a file gives.
+// Declares named, typed, documented options of a registered part, and checks a file's values for
+// them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace sparfuse {
 using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
 using Options = std::map<std::string, OptionValue, std::less<>>;
 
-// One option that a part takes. The type of `fallback` is the option's type.
+// One option of a part. The type of `fallback` is the option's type.
 struct OptionSpec {
   std::string name;
   OptionValue fallback;
@@ -22,7 +23,7 @@ struct OptionSpec {
   double max = 0;
   std::vector<std::string> choices = {};  // string options only; empty means any
   std::string meaning;                    // one sentence, with the unit
-  bool or_outside = false;  // a part from outside (outside_parts.hpp) is a choice, too
+  bool or_outside = false;  // a part from outside (outside_parts.hpp) is also a choice
 };
 OptionSpec FlagOption(std::string name, bool fallback, std::string meaning);
 OptionSpec WholeOption(std::string name, std::int64_t fallback, double min, double max,
@@ -33,9 +34,9 @@ OptionSpec TextOption(std::string name, std::string fallback, std::string meanin
 OptionSpec ChoiceOption(std::string name, std::string fallback, std::vector<std::string> choices,
                         std::string meaning);
 
-// `given` completed with defaults. Integers are accepted where a double is expected.
-// Throws Error{kConfig} that names `owner` (say "sparsifier dgc"), the key, the value, what was
-// expected and, for an unknown key, the nearest known one.
+// Returns `given` completed with defaults. Integers are accepted for a double. Throws
+// Error{kConfig} that names `owner` (say "sparsifier dgc"), the key, the value, the expected value
+// and, for an unknown key, the nearest known one.
 Options ResolveOptions(std::string_view owner, std::span<const OptionSpec> specs,
                        const Options& given);
 
@@ -47,11 +48,11 @@ const std::string& StringOption(const Options& options, std::string_view name);
 
 std::string ToString(const OptionValue& value);
 
-// The entry of `known` nearest to `name` by edit distance, or "" when none is close enough to be a
-// likely misspelling.
+// The entry of `known` nearest to `name` by edit distance, or "" if `name` is no likely misspelling
+// of any.
 std::string NearestName(std::string_view name, std::span<const std::string> known);
 
-// `; did you mean "x"?` when there is a near name, else `; known: a, b, c`.
+// `; did you mean "x"?` if there is a near name, else `; known: a, b, c`.
 std::string Suggestion(std::string_view name, std::span<const std::string> known);
 
 }  // namespace sparfuse

@@ -1,19 +1,19 @@
-// Finds what belongs to the running program, wherever its tree was copied or moved to.
+// Finds folders of the running program, wherever its tree was copied or moved to.
 #pragma once
 
 #include <filesystem>
 
 namespace sparfuse {
 
-// The folder that the program's executable lies in, links resolved.
+// The folder of the program's executable, links resolved.
 std::filesystem::path ProgramFolder();
 
-// The nearest folder at or above `folder` that has a folder `what`; "" where none has.
+// The nearest folder at or above `folder` that has a folder `what`; "" if none has.
 std::filesystem::path FolderAbove(const std::filesystem::path& folder,
                                   const std::filesystem::path& what);
 
-// The same above the program, else above the current folder: a copy of a tree then works on itself,
-// and not on the tree in which it was compiled.
+// The same for the program's folder, else for the current folder. So a copy of a tree works on
+// itself, and not on the tree in which it was compiled.
 std::filesystem::path OwnFolder(const std::filesystem::path& what);
 
 }  // namespace sparfuse

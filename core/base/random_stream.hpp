@@ -1,5 +1,6 @@
 // Draws random numbers by counter: the i-th number of a stream is a pure function of the stream's
-// key and i, in integer arithmetic only, so that every rank on every machine draws the same.
+// key and i. It uses integer arithmetic only, so that every rank on every machine draws the same
+// numbers.
 //
 // Source: G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators",
 // OOPSLA 2014 (the SplitMix64 finaliser).

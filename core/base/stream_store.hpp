@@ -1,16 +1,17 @@
-// Writes arrays past the caches: a plain store would first read the line that it writes to, and
-// would displace what is worth keeping.
+// Helps to write arrays past the caches: a plain store would first read its cache line, and would
+// displace useful data.
 #pragma once
 
 #include <cstddef>
 
 namespace sparfuse {
 
-// Whether an array of `n` floats is too large for its reader to find it in cache, and this
-// processor has such stores.
+// Whether this processor has such stores, and an array of `n` floats is too large to be still in
+// cache for its reader.
 bool StreamingPays(std::size_t n);
 
-// Once per thread, before another one is told that what it streamed is written.
+// Completes a thread's streamed stores. Call it once per thread, before another thread learns that
+// they are written.
 void EndStreaming();
 
 }  // namespace sparfuse

@@ -1,5 +1,5 @@
-// Runs loops on the one thread pool of a rank. The pool is sized once; its waits block, so that
-// ranks that share cores do not steal from one another by spinning.
+// Runs loops on the one thread pool of a rank. The pool's size is fixed. Its waits block, so that
+// ranks that share cores do not steal time from one another by spinning.
 #pragma once
 
 #include <condition_variable>
@@ -11,13 +11,13 @@
 
 namespace sparfuse {
 
-// More than any machine has processors; where it is exceeded, a digit is misplaced.
+// More threads than any machine has processors; a larger number is a typing error.
 inline constexpr int kMostThreads = 1024;
 
 class ThreadPool {
  public:
   // `threads` counts the caller of ParallelFor: ThreadPool(1) starts no thread. In [1,
-  // kMostThreads]. Throws Error{kUnsupported} where the system starts fewer.
+  // kMostThreads]. Throws Error{kUnsupported} if the system starts fewer.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -26,8 +26,8 @@ class ThreadPool {
   int threads() const noexcept { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls body(chunk, worker) once for each chunk in [0, chunks), worker in [0, threads()); chunks
-  // are handed out dynamically in increasing order. Returns when all are done. The first exception
-  // thrown by a body is rethrown here. One call at a time: concurrent callers queue.
+  // are handed out dynamically in increasing order. Returns when all are done. Rethrows the first
+  // exception of a body. One call at a time: concurrent callers queue.
   void ParallelFor(std::size_t chunks, const std::function<void(std::size_t, int)>& body);
 
  private:

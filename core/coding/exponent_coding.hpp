@@ -1,20 +1,20 @@
-// Codes floats without loss: values that lie near one another have exponents of which a few bits
-// tell which one it is. Every bit pattern comes back: NaNs with what they carry, -0, infinities.
+// Codes floats without loss: nearby values have so few exponents that a few bits distinguish them.
+// Every bit pattern is restored: NaNs with their payloads, -0, infinities.
 //
 // Blocks of kExponentBlock values, the last one shorter, one behind the other, little-endian:
-//   header     the largest exponent byte, the width of a code in bits (0 to 8), and as u16 how many
-//              exponents are escaped
-//   mantissas  three bytes a value: the sign in the highest bit, and 23 bits
+//   header     the largest exponent byte, the width of a code in bits (0 to 8), and as u16 the
+//              number of escaped exponents
+//   mantissas  three bytes per value: the sign in the highest bit, and 23 bits
 //   codes      largest exponent - exponent, `width` bits each, the first in the lowest bits, padded
 //              with zeros to a byte; all ones: escaped. Of width 8 the exponents themselves
-//   escaped    exponents, a byte each
+//   escaped    the escaped exponents, a byte each
 // padded with zeros to a multiple of 4 bytes.
 //
-// Width 0 says that all exponents are equal; else it is that with the fewest bytes of codes and
-// escaped exponents, of equal ones the least. So values have one encoding. Of Gaussian values it
-// takes 27.3 bits each, of random bits 32.03.
+// Width 0 means that all exponents are equal. Else the width is the one with the fewest bytes of
+// codes and escaped exponents, and among equals the least. So values have one encoding. Gaussian
+// values take 27.3 bits each, random bits 32.03.
 //
-// Source: Y. Liu et al., ZipCCL, arXiv 2604.27844 (lossless coding of what collectives send). The
+// Source: Y. Liu et al., ZipCCL, arXiv 2604.27844 (lossless coding of collectives' payloads). The
 // format is this project's.
 #pragma once
 
@@ -31,7 +31,7 @@ std::size_t ExponentBytesBound(std::size_t n);
 // Returns the bytes written. out: at least ExponentBytesBound(values.size()).
 std::size_t EncodeExponents(std::span<const float> values, std::span<std::byte> out);
 
-// The values, bit for bit. Any bytes are safe: those that are not of this form, or not of
+// Restores the values, bit for bit. Any bytes are safe: bytes that are not of this form, or not of
 // values.size() values, are an Error{kComm} that names `what` and says what is wrong.
 void DecodeExponents(std::span<const std::byte> bytes, std::span<float> values, const char* what);
 

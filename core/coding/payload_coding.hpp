@@ -1,16 +1,17 @@
-// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. What other codings there
-// are, selection_coding.hpp has: they code each selection by itself.
+// Codes sparse payloads in fewer bytes: values as halves, indices as gaps. selection_coding.hpp has
+// the other codings, which code each selection by itself.
 //
 // A coded payload, little-endian:
 //   header   8 bytes: 'S', 'P', version 1, flags (bit 0: f16 values, bit 1: delta indices),
 //            count as u32
 //   values   f32 or f16 each, padded with zeros to a multiple of 4 bytes
-//   indices  u32 each, or a gap each: u16 where it is below 65535, else u16 65535 and then the gap
-//            as u32. The first gap is the first index.
-// Every payload has exactly one encoding in each coding, and its length says where it ends.
+//   indices  u32 each, or a gap each: u16 if it is below 65535, else u16 65535 and then the gap as
+//            u32. The first gap is the first index.
+// Every payload has exactly one encoding in each coding, and its length determines its end.
 //
-// On a device the bytes are the same. All there returns before it is done, runs in the order of
-// `stream`, waits for nothing and allocates nothing once a step has run with the largest sizes.
+// On a device the bytes are the same. Device functions start work in the order of `stream` and
+// return before it is done. They wait for nothing, and allocate nothing once a step has run with
+// the largest sizes.
 #pragma once
 
 #include <cstddef>
@@ -27,27 +28,27 @@ namespace sparfuse {
 
 enum class ValueCoding : std::uint8_t { kF32, kF16, kFitted, kCodes4 };
 enum class IndexCoding : std::uint8_t { kU32, kDelta, kBloom, kU12 };
-// Which of the indices that a Bloom filter has are sent: as many as were selected, the first ones
-// or those that a permutation puts first; or all.
+// Which of a Bloom filter's positives are sent: as many as were selected, namely the first ones or
+// those that a permutation puts first; or all.
 enum class BloomPolicy : std::uint8_t { kLeftmost, kRandom, kAll };
 
 struct PayloadCoding {
   ValueCoding values = ValueCoding::kF32;
   IndexCoding indices = IndexCoding::kU32;
-  BloomPolicy policy = BloomPolicy::kLeftmost;  // of kBloom, as what follows
-  double false_positives = 0;  // of what was not selected; 0: a tenth of what was, by n
-  std::uint32_t chunk = 0;     // of kU12, as what follows: elements of a chunk, at most 4096
-  // That every chunk is selected with, so that counts are known; 0: they differ, and are sent.
+  BloomPolicy policy = BloomPolicy::kLeftmost;  // of kBloom, as the next
+  double false_positives = 0;  // rate among unselected indices; 0: selected count / (10 n)
+  std::uint32_t chunk = 0;     // of kU12, as the next: elements of a chunk, at most 4096
+  // The density of every chunk's selection, from which counts follow; 0: counts vary and are sent.
   double density = 0;
   bool operator==(const PayloadCoding&) const = default;
 
-  // Each selection is coded by itself, in which it may change: by selection_coding.hpp. The
-  // functions here are for other codings.
+  // Whether selection_coding.hpp codes each selection by itself, and may change it. The functions
+  // here serve the other codings.
   bool of_selections() const {
     return values == ValueCoding::kFitted || values == ValueCoding::kCodes4 ||
            indices == IndexCoding::kBloom || indices == IndexCoding::kU12;
   }
-  // That of a selection of this density.
+  // The coding of a selection with this density.
   PayloadCoding Of(double selected_with) const {
     PayloadCoding coding = *this;
     if (density > 0) coding.density = selected_with;
@@ -61,21 +62,21 @@ inline constexpr std::size_t kPayloadHeaderBytes = 8;
 // multiple of 8.
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n);
 
-// The bytes of `count` elements of a range of n, as expected of a random selection, whose gaps
-// decide how many are escaped; exact without delta indices.
+// The expected bytes of `count` randomly selected elements of a range of n. The number of escaped
+// gaps depends on the selection; without delta indices the result is exact.
 std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::size_t n);
 
-// Makes `values` what a receiver will decode and adds what rounding took to the residual at their
-// indices, so that sent + residual stays what it was: exactly, where the residual was zero there,
-// as after a selection, and |value| < 2^29. Halves saturate at 65504. Does nothing where values
+// Rounds `values` to the values that a receiver decodes, and adds the rounding errors to the
+// residual at their indices. So sent + residual stays unchanged: exactly if the residual was zero
+// there, as after a selection, and |value| < 2^29. Halves saturate at 65504. Does nothing if values
 // travel as f32.
 //
-//   residual  [n], indexed by `indices`, or empty: what rounding takes is lost.
+//   residual  [n], indexed by `indices`, or empty: rounding errors are lost.
 void RoundToCoding(PayloadCoding coding, std::span<const std::uint32_t> indices,
                    std::span<float> values, std::span<float> residual);
 
 // Encodes into `out` and returns the bytes written. Values that a half cannot hold are rounded as
-// by RoundToCoding. Throws Error{kInternal} where `out` is too small or a gap is negative.
+// by RoundToCoding. Throws Error{kInternal} if `out` is too small or a gap is negative.
 //
 //   payload  indices strictly increasing and below n <= 2^32, values finite.
 //   out      at least EncodedBytesBound(coding, count, n) bytes, of any alignment.
@@ -83,8 +84,8 @@ std::size_t EncodePayload(PayloadCoding coding, const SparsePayload& payload, st
                           std::span<std::byte> out);
 
 // Decodes a payload of a range of n elements into the front of `indices` and `values`, of equal
-// size, and returns what it filled. Any bytes are safe: what EncodePayload cannot have written is
-// an Error{kComm} that says what is wrong and where, and nothing is read or written out of bounds.
+// size, and returns the filled parts. Any bytes are safe: bytes that EncodePayload cannot have
+// written are an Error{kComm} that says what is wrong and where. No access is out of bounds.
 SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
                             std::span<std::uint32_t> indices, std::span<float> values);
 
@@ -114,7 +115,7 @@ T LoadBytes(const std::byte* from) {
   return value;
 }
 
-// Writes the bytes of `value`; returns what lies behind them.
+// Writes the bytes of `value`; returns the position behind them.
 template <class T>
 std::byte* StoreBytes(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
@@ -122,43 +123,42 @@ std::byte* StoreBytes(std::byte* to, T value) {
 }
 
 std::byte* StoreHeader(std::byte* to, PayloadHeader header);
-// Throws Error{kComm} for what is no header, or has flags above `most_flags`.
+// Throws Error{kComm} for bytes that are no header, or for flags above `most_flags`.
 PayloadHeader ReadHeader(std::span<const std::byte> bytes, std::uint8_t most_flags);
 
 // Bytes of `count` values, kF32 or kF16, padded to a multiple of 4.
 std::size_t ValueBytes(ValueCoding coding, std::size_t count);
-// Writes ValueBytes of values; returns what lies behind them.
+// Writes ValueBytes of values; returns the position behind them.
 std::byte* StoreValues(ValueCoding coding, std::span<const float> values, std::byte* to);
-// Reads ValueBytes of values that lie at byte `begin` of the payload. Throws Error{kComm} where one
-// is not finite, or padding is not zero.
+// Reads ValueBytes of values that lie at byte `begin` of the payload. Throws Error{kComm} if a
+// value is not finite or padding is not zero.
 void ReadValues(ValueCoding coding, std::span<const std::byte> payload, std::size_t begin,
                 std::span<float> values);
 
-// RoundToCoding of what a slot's report counts. residual: of the range that was selected from, or
-// empty.
+// RoundToCoding on a device, for the elements that the slot's report counts. residual: of the
+// selection's range, or empty.
 void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
                            DeviceSpan<float> residual);
 
-// EncodePayload.
+// EncodePayload on a device.
 //
 //   payload    indices below n; its count may be on the device only.
 //   out        at least EncodedBytesBound(coding, payload.count, n) bytes, 4-byte aligned.
 //   out_bytes  a word of the device: the bytes written.
 //
-// Throws Error{kInternal} where `out` is too small. One launch; two with delta indices.
+// Throws Error{kInternal} if `out` is too small. One launch; two with delta indices.
 void EncodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace, PayloadCoding coding,
                            const DevicePayload& payload, std::size_t n, DeviceSpan<std::byte> out,
                            std::uint32_t* out_bytes);
 
-// DecodePayload, of what EncodePayload wrote in this coding.
+// DecodePayload on a device, for bytes that EncodePayload wrote in this coding.
 //
 //   bytes    of one rank's payload, 4-byte aligned; the count is in its header.
-//   indices  [capacity], as values: the most elements that the payload may have.
-//   count    a word of the device: the elements. 0 where the header is wrong.
-//   rank     what a fault names.
-//   fault    as AccumulateSparseOnDevice's; the position is an element's, or 0 where header or
-//            length are wrong. The elements are then unspecified, and nothing is read or written
-//            out of bounds.
+//   indices  [capacity], as `values`: the most elements that the payload may have.
+//   count    a word of the device: the number of elements. 0 if the header is wrong.
+//   rank     the rank that a fault names.
+//   fault    as AccumulateSparseOnDevice's. The position is an element's, or 0 if header or length
+//            are wrong. After a fault the elements are unspecified. No access is out of bounds.
 //
 // Returns the payload with its count word. One launch; three with delta indices.
 DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& workspace,

@@ -1,12 +1,12 @@
 // Encodes and decodes payloads in kernels (payload_coding.hpp).
 //
-// Encoding reads the payload and writes what travels; with delta indices a first launch reads the
-// indices to count escapes, of which every block then adds up those before it.
+// Encoding reads the payload and writes the coded bytes. With delta indices, a first launch reads
+// the indices to count escapes. Every block of the second launch then sums the escapes before it.
 //
-// Decoding gaps. Whether a word of two bytes is a gap, an escape, or half of an escaped gap depends
-// on all words before it: on a state of three, in which a word is taken. So a word is a function
-// from state to state, and functions compose: each block sums up its words for every state that it
-// may begin with, one block strings these together, and a third launch writes the indices.
+// Decoding gaps. A word of two bytes is a gap, an escape, or half of an escaped gap, which depends
+// on all words before it through one of three states. So a word is a function from state to state,
+// and these functions compose. Each block sums its words for every state that it may begin with,
+// one block chains the results, and a third launch writes the indices.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +75,7 @@ struct EncodeSource {
   std::uint32_t capacity;
   const std::uint32_t* count_word;  // or null
 
-  // That lies before element i, which is there.
+  // The gap before element i, which exists.
   SPARFUSE_DEVICE std::uint32_t Gap(std::uint32_t i) const {
     return indices[i] - (i == 0 ? 0 : indices[i - 1]);
   }
@@ -175,7 +175,7 @@ struct EncodeElements {
       const std::uint64_t at =
           layout.IndicesAt(count) + std::uint64_t{i} * 2 + std::uint64_t{escaped} * 4;
       const bool escape = gaps[j] >= kEscape;
-      // Steps back, which are a mistake of the caller, take more room than there is.
+      // Negative gaps, a mistake of the caller, may need more room than there is.
       if (at + (escape ? 6 : 2) > room) break;
       auto* const to = reinterpret_cast<std::uint16_t*>(out + at);
       to[0] = static_cast<std::uint16_t>(escape ? kEscape : gaps[j]);
@@ -189,12 +189,12 @@ struct EncodeElements {
 
 // --- decoding
 
-// How a word of the gaps is taken.
+// The states in which a word of the gaps is read.
 inline constexpr std::uint32_t kGap = 0;   // a gap or an escape
 inline constexpr std::uint32_t kHigh = 1;  // the upper half of an escaped gap
 inline constexpr std::uint32_t kLow = 2;   // the lower half
 
-// From state to state: two bits for each.
+// A map from state to state, two bits for each.
 using Transition = std::uint32_t;
 inline constexpr Transition kIdentity = 0 | 1 << 2 | 2 << 4;
 
@@ -206,7 +206,8 @@ SPARFUSE_DEVICE Transition Compose(Transition first, Transition second) {
          Follow(second, Follow(first, 2)) << 4;
 }
 
-// Elements that begin in some words, above 48 bits for the sum of their gaps there.
+// For a run of words: the number of elements that begin there, above 48 bits for the sum of their
+// gaps.
 using GapTotals = std::uint64_t;
 inline constexpr int kCountShift = 48;
 inline constexpr GapTotals kOneElement = GapTotals{1} << kCountShift;
@@ -216,7 +217,7 @@ struct GapTile {
   Transition transition;
 };
 
-// What the words before a tile come to.
+// The result of the words before a tile.
 struct GapStart {
   std::uint64_t index;
   std::uint32_t element;
@@ -228,7 +229,7 @@ struct CodedPayload {
   std::uint64_t size;
   CodedLayout layout;
 
-  // The count that the header gives; false where header or length are wrong.
+  // Reads the header's count; false if header or length are wrong.
   SPARFUSE_DEVICE bool Read(std::uint32_t capacity, std::uint32_t* count) const {
     if (size < kPayloadHeaderBytes) return false;
     const auto* const header = reinterpret_cast<const std::uint32_t*>(bytes);
@@ -246,7 +247,7 @@ struct CodedPayload {
   }
 };
 
-// The words of a thread, and what they come to.
+// The words of a thread, and their results.
 struct OwnWords {
   std::uint32_t words[kCodingPerThread];
   std::uint32_t size;
@@ -282,7 +283,7 @@ struct TransitionShared {
   Transition of_warps[kWarps];
 };
 
-// The transition of all threads before the calling one; *all: of the block.
+// Returns the composed transition of all threads before the calling one; *all: of the block.
 template <class Block>
 SPARFUSE_DEVICE Transition ComposeBefore(Block& block, TransitionShared<Block::kWarps>& shared,
                                          Transition own, Transition* all) {
@@ -303,7 +304,7 @@ SPARFUSE_DEVICE Transition ComposeBefore(Block& block, TransitionShared<Block::k
   return Compose(warps, before);
 }
 
-// Header, values, and u32 indices; of delta indices the tiles.
+// Decodes header, values and u32 indices; with delta indices, sums the tiles.
 struct DecodeElements {
   static constexpr const char* kName = "DecodeElements";
   static constexpr int kThreads = 256;
@@ -387,7 +388,7 @@ struct DecodeElements {
   }
 };
 
-// One block. Where every tile starts, and whether the whole is as long as the count says.
+// One block. Computes the start of every tile, and checks the payload's length against the count.
 struct ChainTiles {
   static constexpr const char* kName = "ChainTiles";
   static constexpr int kThreads = 256;
@@ -484,7 +485,7 @@ struct WriteIndices {
         index += word;
       } else {
         index += std::uint64_t{word} << 16;
-        good = word != 0 || from[begin + j - 1] == kEscape;  // else it needs no escape
+        good = word != 0 || from[begin + j - 1] == kEscape;  // otherwise it needs no escape
       }
       state = OwnWords::Next(state, word);
       if (!ends || element > count) continue;

@@ -1,9 +1,10 @@
-// Collectives turn what all ranks send for one unit into the sum that every rank applies.
+// Describes collectives, which turn all ranks' payloads of one unit into the sum that every rank
+// applies.
 //
-// A collective is described twice, next to one another in one file: `Run` does it over a
-// Communicator, `Rounds` says what messages and work that takes. Where sizes depend on values, a
-// run notes the few that decide (ExchangeBuffers::seen), a model expects them (`Expect`), and
-// `Rounds` takes both. The test CollectiveRounds checks, for every collective, that the counted
+// A collective has two descriptions, next to one another in one file: `Run` executes it over a
+// Communicator, `Rounds` lists the messages and the work of a run. Some sizes depend on values. A
+// run notes the few that decide (ExchangeBuffers::seen), a model estimates them (`Expect`), and
+// `Rounds` accepts both. The test CollectiveRounds checks, for every collective, that the counted
 // messages and bytes of a real run equal the rounds fed with its sizes.
 #pragma once
 
@@ -27,42 +28,46 @@ namespace sparfuse {
 
 enum class PayloadKind : std::uint8_t { kDense, kSparse };
 
-// How exactly sum over ranks of residuals + P * applied = sum of inputs holds from step to step.
+// How exactly the equation "sum over ranks of residuals + P * applied = sum of inputs" holds from
+// step to step.
 enum class Conservation : std::uint8_t {
-  kExact,    // but for the rounding of what is summed
-  kRounded,  // the same; what comes back has been added to other values
-  kLost,     // it does not: the published form loses some
+  kExact,    // except for the rounding of the sum
+  kRounded,  // as kExact; returned values were rounded when added to others
+  kLost,     // it does not hold: the published form loses some values
 };
 
-// What a composition must fit.
+// The requirements that a composition must meet.
 struct CollectiveTraits {
-  // It gives sums, not a payload a rank: takes neither coded payloads nor whole tensors.
+  // The collective yields sums, not one payload per rank. It accepts neither coded payloads nor
+  // whole tensors.
   bool sums = false;
-  // What is sent may come back: takes feedback "residual".
+  // The collective may return a part of the payload to the sender. It requires feedback "residual".
   bool drops = false;
-  // Every rank sends as many elements; the same ones: takes exact counts; shared indices.
+  // equal_counts: all ranks send equally many elements, so it requires exact counts. same_indices:
+  // all ranks send the same elements, so it requires shared indices.
   bool equal_counts = false;
   bool same_indices = false;
-  // It chooses by itself what it sends of what has accumulated: nothing is selected before.
+  // The collective itself selects elements from the accumulated gradient. No sparsifier runs
+  // before.
   bool selects = false;
-  // It treats the tensors of a range each by its shape (ExchangeShape::tensors).
+  // The collective treats each tensor of a range by its shape (ExchangeShape::tensors).
   bool by_tensor = false;
-  // Its sizes differ from step to step: one modelled step does not stand for all.
+  // The sizes differ from step to step: one modelled step does not represent all steps.
   bool periodic = false;
-  // Payloads of ranks that share memory are read where each rank has its own: it needs no room for
-  // them (ExchangeBuffers::own_owner).
+  // If ranks share memory, the collective reads each payload in its owner's memory and needs no
+  // room for payloads (ExchangeBuffers::own_owner).
   bool reads_in_place = false;
   Conservation mass = Conservation::kExact;
 };
 
 struct CollectiveDescriptor;
 
-// A collective with its options. Stateless: used by many ranks, ranges and threads at once.
+// A collective with its options. It has no state: many ranks, ranges and threads use it at once.
 class Collective {
  public:
   virtual ~Collective() = default;
 
-  // What this rank remembers of one range. Null for a collective that remembers nothing.
+  // Makes this rank's state for one range. Null for a collective without state.
   virtual std::unique_ptr<CollectiveState> MakeState(const ExchangeShape& /*shape*/,
                                                      const Topology& /*topology*/) const {
     return nullptr;
@@ -70,7 +75,8 @@ class Collective {
   // `tag` is a block of 16 tags that this exchange alone uses on `communicator`. The collective and
   // `buffers` outlive the task.
   virtual Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const = 0;
-  // Sets sizes.seen to what a run with sizes.shape and sizes.payload_bytes is expected to note.
+  // Sets sizes.seen to the sizes that a run with sizes.shape and sizes.payload_bytes is expected to
+  // note.
   virtual void Expect(const OverlapModel& /*overlap*/, const Topology& /*topology*/,
                       ExchangeSizes& /*sizes*/) const {}
   virtual RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const = 0;
@@ -92,30 +98,32 @@ struct CollectiveDescriptor {
   PayloadKind payload;
   std::function<std::unique_ptr<Collective>(const Options& resolved)> make;
 
-  // The backend's own: counted by formula, a sparse one by the payloads, of which it gives one a
-  // rank; refused by `shaped`.
+  // The backend itself implements the collective; backend `shaped` refuses it. Its traffic is
+  // counted by formula. A sparse one yields one payload per rank, and its traffic is counted from
+  // these.
   bool native = false;
-  // Of a native one: the backends (Communicator::backend) that have it.
+  // The backends (Communicator::backend) that have a native collective.
   std::span<const std::string_view> backends = {};
-  // It stands for what a library does as it chooses: on a declared cluster it takes what the
-  // cluster's `all_reduce` or `all_gather` says.
+  // The collective represents the algorithm that a library chooses. On a declared cluster, the
+  // cluster's `all_reduce` or `all_gather` names that algorithm.
   bool of_library = false;
-  // It reads and writes payloads in host memory: whoever runs it gives it communicator.host(), and
-  // stages what lies on a device.
+  // The collective reads and writes payloads in host memory. The caller passes communicator.host()
+  // and stages buffers that lie on a device.
   bool host_memory = false;
-  // Its published system sums in host memory, so that on devices all that it takes and gives is
-  // copied, for models of clusters of devices. This project's engine stages more (host_memory).
+  // The published system sums in host memory. Models of clusters of devices therefore count copies
+  // of all its inputs and results. This project's engine stages more (host_memory).
   bool sums_on_host = false;
   std::vector<OptionSpec> options = {};
-  // With these options; null: CollectiveTraits().
+  // The traits with these options. Null: CollectiveTraits().
   std::function<CollectiveTraits(const Options& resolved)> traits = nullptr;
-  // Why it cannot run with these options on these ranks: "needs a power of two ranks", or "".
-  // Null: it always can.
+  // Says why the collective cannot run with these options on these ranks: "needs a power of two
+  // ranks", or "". Null: it always can.
   std::function<std::string(const Options& resolved, const Topology& topology)> refuses = nullptr;
-  // Why nothing but a model runs it with these options, or "". Null: it always runs.
+  // Says why only a model can run the collective with these options, or "". Null: engines can
+  // always run it.
   std::string (*only_modelled)(const Options& resolved) = nullptr;
   std::string_view summary = {};
-  std::string_view deviations = {};  // "" or what differs from the source, one sentence each
+  std::string_view deviations = {};  // differences from the source, a sentence each, or ""
 
   CollectiveTraits TraitsOf(const Options& resolved) const {
     return traits == nullptr ? CollectiveTraits() : traits(resolved);
@@ -132,36 +140,38 @@ struct CollectiveDescriptor {
 std::unique_ptr<Collective> MakeCollective(const CollectiveDescriptor& descriptor,
                                            const Options& given = {});
 
-// Those that no paper owns: "ring-allreduce", "native-allreduce", "sparse-allgather",
+// The collectives that no paper owns: "ring-allreduce", "native-allreduce", "sparse-allgather",
 // "nccl-allgather", "shared-indices-allreduce", "parameter-server".
 std::span<const CollectiveDescriptor> CoreCollectives();
-// One of them with its default options, made once: it lives as long as the program.
+// Returns one of them with its default options. It is made once and lives as long as the program.
 std::shared_ptr<const Collective> CoreCollective(std::string_view name);
 
-// The halves of "ring-allreduce", each a dense collective for itself: of the buffer rank j reduces,
-// or gives, shard j (algorithms.hpp). Methods do not name them; strategies ask for their patterns.
+// The halves of "ring-allreduce", each a dense collective of its own: rank j reduces, or provides,
+// shard j of the buffer (algorithms.hpp). Methods do not name them; strategies request them for
+// their patterns.
 const Collective& RingReduceScatter();
 const Collective& RingAllGather();
-// The same ring and its halves with floats as halves of a word on the way (f16_ring.cpp).
+// The same ring and its halves. Floats travel as f16 values (f16_ring.cpp).
 const Collective& F16AllReduce();
 const Collective& F16ReduceScatter();
 const Collective& F16AllGather();
-// What each rank selects of part j (ExchangeBuffers::part_begins) goes to rank j, uncoded; who owns
-// no part has no payloads. Ranks are counted from shape.owner on, around.
+// Each rank sends its selection from part j (ExchangeBuffers::part_begins), uncoded, to rank j. A
+// rank that owns no part has no payloads. Ranks are counted from shape.owner on, modulo the group's
+// size.
 const Collective& SparseReduceScatter();
-// What rank shape.owner gives goes to all, down a tree.
+// Rank shape.owner sends its payload to all ranks, down a tree.
 const Collective& SparseBroadcast();
 
-// The sizes of an exchange of which every rank sends `payload_bytes`, as a model expects them.
+// The sizes that a model expects of an exchange in which rank r sends payload_bytes[r].
 ExchangeSizes ExpectedSizes(const Collective& collective, const ExchangeShape& shape,
                             std::vector<std::uint64_t> payload_bytes, const OverlapModel& overlap,
                             const Topology& topology);
-// collective.Rounds, or those of the cluster's library where the collective stands for it; and the
-// copies between host and device around them where it sums on the host.
+// Returns collective.Rounds, or the rounds of the cluster's library if the collective represents
+// it. If the collective sums on the host, adds the copies between host and device around them.
 RoundPlan ModelledRounds(const Collective& collective, const ExchangeSizes& sizes,
                          const Topology& topology, AllGatherBy gathered_by);
 
-// Small collectives for control, set-up and checks follow. They work on host memory, over
+// The following small collectives serve control, set-up and checks. They work on host memory, over
 // communicator.host().
 
 // Element-wise max of a few integers over all ranks, all-to-all in one round. values: equal length

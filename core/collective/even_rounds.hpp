@@ -1,5 +1,5 @@
-// Says what an exchange takes to which all ranks give as many bytes, in a time that does not grow
-// with ranks: what planners ask for thousands of sizes.
+// Computes the rounds of an exchange in which all ranks have equally large payloads, in a time
+// independent of the number of ranks. Planners ask for thousands of sizes.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace sparfuse {
 
-// A collective that looks at nothing but the lengths of payloads has this beside Collective.
+// A collective that depends on the lengths of payloads alone implements this beside Collective.
 class EvenCollective {
  public:
-  // Appends to `rounds` those of Collective::Rounds for equal payloads. With more bytes no field is
-  // less.
+  // Appends to `rounds` the rounds of Collective::Rounds for equal payloads. More bytes never
+  // decrease a field of a round.
   virtual void AddEvenRounds(std::uint64_t payload_bytes, const Topology& topology,
                              std::vector<Round>& rounds) const = 0;
 
@@ -21,8 +21,8 @@ class EvenCollective {
   ~EvenCollective() = default;
 };
 
-// Appends to plan.rounds those of ModelledRounds for equal payloads. Returns false, and does
-// nothing, where the collective is no EvenCollective, or sums on the host.
+// Appends to plan.rounds the rounds of ModelledRounds for equal payloads. Returns false, and does
+// nothing, if the collective is no EvenCollective or sums on the host.
 bool AddModelledEvenRounds(const Collective& collective, std::uint64_t payload_bytes,
                            const Topology& topology, AllGatherBy gathered_by, RoundPlan& plan);
 

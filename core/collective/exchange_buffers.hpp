@@ -1,4 +1,4 @@
-// Holds what an exchange works on: what a rank sends, room for what comes, and what it comes to.
+// Holds the buffers of an exchange: a rank's payload, room for received payloads, and the result.
 // Lets a collective compute beside the communication thread.
 #pragma once
 
@@ -18,81 +18,83 @@
 
 namespace sparfuse {
 
-// What a collective remembers of one range from step to step: a threshold, boundaries of regions.
+// The state of a collective for one range from step to step: a threshold, boundaries of regions.
 class CollectiveState {
  public:
   virtual ~CollectiveState() = default;
 };
 
-// Does heavy local work beside the communication thread, which serves all exchanges of a rank,
-// probes and deadlines.
+// Runs heavy local work beside the communication thread. That thread serves all exchanges of a
+// rank, probes and deadlines.
 class Jobs {
  public:
   virtual ~Jobs() = default;
-  // Complete when `work` has run; Test rethrows what it threw. What `work` uses must live until
-  // then, or until the request is destroyed, which waits for it.
+  // The request is complete when `work` has run; Test rethrows an exception of `work`. Everything
+  // that `work` uses must live until then, or until the request is destroyed. Destroying the
+  // request waits for `work`.
   virtual std::unique_ptr<Request> Start(std::function<void()> work) = 0;
 };
 
-// Which members are used follows from the collective's payload and traits.
+// The collective's payload and traits determine which members are used.
 struct ExchangeBuffers {
   ExchangeShape shape;
-  CollectiveState* state = nullptr;  // of Collective::MakeState for this range; may be null
-  Jobs* jobs = nullptr;              // null: work is done where it comes up
+  CollectiveState* state = nullptr;  // from Collective::MakeState for this range; may be null
+  Jobs* jobs = nullptr;              // null: the communication thread does the work
 
   std::span<float> dense;  // [n], in place: own values in, sum over ranks out
-  // Of dense collectives that round: [n] what rounding has taken before, which is sent now, in;
-  // what it takes, out. Or empty: that is lost.
+  // For dense collectives that round: [n]. In: earlier rounding errors, which are sent now. Out:
+  // the new rounding errors. Empty: rounding errors are lost.
   std::span<float> rounded;
   std::span<const std::byte> own;  // this rank's sparse payload
-  // Where memory is shared, others read it as long as they hold this, and `gathered` has no room;
-  // or null.
+  // If ranks share memory, others read `own` as long as they hold this owner, and `gathered` has no
+  // room. Otherwise null.
   std::shared_ptr<const void> own_owner;
-  // Of collectives that select (CollectiveTraits::selects): [shape.elements] what this rank has
-  // accumulated, of which it sends what it chooses. It is this rank's residual: what remains of it
-  // is left here, or said by `returned`.
+  // For collectives that select (CollectiveTraits::selects): [shape.elements] the accumulated
+  // gradient of this rank, from which the collective selects the payload. It is this rank's
+  // residual: the unsent rest stays here, or `returned` describes it.
   std::span<float> accumulated;
-  // Where parts of the range have an owner each: where they begin, ascending, and where the last
-  // one ends.
+  // If each part of the range has an owner: the begins of the parts, ascending, and the end of the
+  // last part.
   std::vector<std::uint32_t> part_begins;
-  // Of parts that are encoded whole, their bytes, one behind the other in `own`. Or empty: parts
-  // have indices.
+  // The bytes of each part that is encoded whole; these parts lie one behind the other in `own`.
+  // Empty: parts have indices.
   std::vector<std::size_t> part_bytes;
   std::span<std::byte> gathered;   // room for size() * capacity_bytes
-  std::size_t capacity_bytes = 0;  // most that one rank may send; equal on all ranks
-  // Payloads and the capacity are multiples of this; 1 where they are coded (payload_coding.hpp).
+  std::size_t capacity_bytes = 0;  // the most that a rank may send; equal on all ranks
+  // Payloads and the capacity are multiples of this; 1 if they are coded (payload_coding.hpp).
   std::size_t element_bytes = kSparseElementBytes;
 
   // --- out ---
 
-  // What is summed, in this order, by Apply: the ranks' payloads in rank order, own included; of
-  // collectives that sum, uncoded payloads of sums, each with increasing indices. Equal on all
-  // ranks. They lie in `own`, in `gathered`, in what the collective keeps in `kept`, or where
-  // others have them, which `held` holds.
+  // The payloads that Apply sums in this order: the ranks' payloads in rank order, own included. A
+  // collective that sums yields uncoded payloads of sums instead, each with increasing indices.
+  // Equal on all ranks. They lie in `own`, in `gathered`, in `kept`, or in other ranks' memory,
+  // which `held` keeps alive.
   std::vector<std::span<const std::byte>> payloads;
   std::vector<SharedBytes> held;
-  // Or a dense sum, which then counts instead of payloads: [shape.elements], or empty.
+  // A dense sum that replaces the payloads: [shape.elements], or empty.
   std::span<const float> sums;
-  Buffer<std::byte> kept;  // used again by the next exchange of the same place in a step
-  // Of collectives that drop or select: what is added to this rank's residual, an uncoded sparse
-  // payload. Sum of what is applied + sum over ranks of `returned` = sum over ranks of `own`: of
-  // what was accumulated and has been sent it says so much less. Empty on entry.
+  Buffer<std::byte> kept;  // reused by the next exchange at the same place in a step
+  // For collectives that drop or select: an uncoded sparse payload to be added to this rank's
+  // residual. Sum of applied values + sum over ranks of `returned` = sum over ranks of `own`. After
+  // a selection from `accumulated`, it holds the sent values with negative sign. Empty on entry.
   std::vector<std::byte> returned;
   // The sizes that only this run knew (ExchangeSizes::seen). Empty on entry.
   std::vector<std::uint64_t> seen;
-  // Of collectives that share sums out among ranks: elements, own ones included, that this rank
-  // has read for the sums that are its to make. 0 on entry.
+  // For collectives that distribute sums among ranks: the elements, own ones included, that this
+  // rank has read to compute its sums. 0 on entry.
   std::uint64_t served = 0;
 
-  // The first `bytes` of `kept`, which is made larger where it has fewer: what it held is then
-  // gone.
+  // Returns the first `bytes` of `kept`. If `kept` has fewer, it is reallocated and its content is
+  // lost.
   std::span<std::byte> Keep(std::size_t bytes) {
     if (kept.size() < bytes) kept = Buffer<std::byte>(bytes);
     return kept.host().first(bytes);
   }
 };
 
-// co_await OffThread(buffers, work): done by buffers.jobs, or here where there are none. Rethrows.
+// co_await OffThread(buffers, work): runs `work` in buffers.jobs, or here if there are none.
+// Rethrows.
 inline Task OffThread(ExchangeBuffers& buffers, std::function<void()> work) {
   if (buffers.jobs == nullptr) {
     work();

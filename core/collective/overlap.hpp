@@ -1,10 +1,11 @@
 // Models how much the selections of several ranks have in common.
 //
-// Which elements two ranks select is neither independent (they look at gradients of one model) nor
-// the same. Each element is taken to be selected with a probability q of its own, by all ranks
-// alike and independently given q, and q to be Beta distributed over the elements. Its mean is the
-// density; one number more, theta, says how much q differs among elements: the correlation between
-// two ranks' choices of an element. 0: independent ranks. 1: all ranks select the same elements.
+// The selections of two ranks are neither independent (both ranks hold gradients of one model) nor
+// equal. The model gives each element its own selection probability q. All ranks select the element
+// with probability q, independently of one another given q. Over the elements, q has a Beta
+// distribution, whose mean is the density. A second parameter, theta, says how much q differs among
+// elements: the correlation between two ranks' choices of an element. 0: independent ranks. 1: all
+// ranks select the same elements.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +15,30 @@ namespace sparfuse {
 struct OverlapModel {
   double theta = 0;
   // Deviation of log(density of a region / mean density) over contiguous regions of the range: how
-  // unevenly what is selected lies.
+  // unevenly the selected elements lie.
   double skew = 0;
   // Elements that are selected together (Sparsifier::block).
   std::size_t together = 1;
-  // Regions finer than this many are no more uneven than these: as many parts of a tensor have each
-  // a density of their own throughout, say the gates of a recurrent layer. 0: regions however fine.
+  // The number of regions beyond which finer regions are no more uneven: so many parts of a tensor
+  // have a uniform density each, as the gates of a recurrent layer. 0: no limit.
   std::size_t grains = 0;
 
-  // The part of the elements that at least one of `ranks` selects, each with this density:
+  // The fraction of the elements that at least one of `ranks` selects, each with this density:
   // 1 - prod_{i < ranks} (b + i) / (a + b + i). density in [0, 1], ranks >= 1. Cost: O(ranks).
   double Union(double density, std::size_t ranks) const;
   // gamma(p): Union(density, p) / density.
   double Densification(double density, std::size_t ranks) const {
     return density <= 0 ? 1.0 : Union(density, ranks) / density;
   }
-  // The part of the blocks of `block` elements in which one of `ranks` selects something. What is
-  // selected together is taken to lie in as few blocks as it can.
+  // The fraction of the blocks of `block` elements in which at least one of `ranks` selects an
+  // element. Elements that are selected together are assumed to lie in as few blocks as possible.
   double BlockUnion(double density, std::size_t block, std::size_t ranks) const;
-  // max over `regions` equal regions of density / mean density of these, expected.
+  // The expected maximum of density / mean density over `regions` equal regions.
   double LargestRegion(std::size_t regions) const;
 };
 
-// The theta for which Union(density, ranks) is `measured`, between those of theta 1 and 0.
+// The theta for which Union(density, ranks) is `measured`; 0 or 1 if `measured` lies outside the
+// range of Union.
 double FitTheta(double density, std::size_t ranks, double measured);
 
 }  // namespace sparfuse

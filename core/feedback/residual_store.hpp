@@ -1,5 +1,5 @@
-// Keeps the part of the gradient that is not sent yet, in one place or on a device and, of some
-// tensors, on the host beside it.
+// Keeps residuals, the unsent parts of the gradient: in one place, or on a device and, for some
+// tensors, on its host.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace sparfuse {
 
-// Named residuals, each one flat array over the whole gradient in ready order, so that a plan may
-// change without moving what is in them. Zero at first. Not thread-safe across equal names.
+// Named residuals. Each is one flat array over the whole gradient in ready order, so that a plan
+// may change without moving their elements. Zero at first. Not thread-safe across equal names.
 class ResidualStore {
  public:
   // numel: elements of the flat gradient.
@@ -30,8 +30,8 @@ class ResidualStore {
 
   std::vector<std::string> names() const;
 
-  // Euclidean norm over all residuals, in the order of SumSquares (norm.hpp) in each. On a device
-  // it waits, and all work on residuals must be done.
+  // Euclidean norm over all residuals; each is summed in the order of SumSquares (norm.hpp). On a
+  // device it waits, and all work on residuals must be done.
   double Norm();
 
  private:
@@ -42,26 +42,29 @@ class ResidualStore {
   Buffer<double> norm_;
 };
 
-// A ResidualStore in two places, of which a tensor's elements are in one at a time: where they were
-// last asked for. Not thread-safe. On the host alone it is a ResidualStore.
+// A ResidualStore in two places. A tensor's elements are in one place at a time: the place of the
+// last Get. Not thread-safe. On the host alone it is a ResidualStore.
 class PlacedStore {
  public:
-  // layout: outlives it. device: the other place, or the host.
+  // layout: outlives the store. device: the place beside the host, or the host itself.
   PlacedStore(const GradientLayout& layout, Device device);
 
-  // The elements of `range` of the residual called `name`, on that device, zero at first. Tensors
-  // that were in the other place are moved, which waits for a copy; nobody else may be using them.
+  // The elements of `range` of the residual called `name`, on device `where`, zero at first.
+  // Tensors in the other place are moved, which waits for a copy; no other user may access them
+  // meanwhile.
   DeviceSpan<float> Get(std::string_view name, Range range, Device where);
 
-  // The same on the host wherever they are, valid until the next call. Changes nothing.
+  // The same elements on the host, wherever they are stored; valid until the next call. Moves
+  // nothing.
   std::span<const float> Read(std::string_view name, Range range);
-  // The sum of all residuals that there are, likewise.
+  // The sum of all residuals, likewise.
   std::span<const float> ReadAll(Range range);
-  // As ResidualStore::Norm, over both places: what is in the other one is zero.
+  // As ResidualStore::Norm, over both places: elements are zero in the place that does not hold
+  // them.
   double Norm();
 
-  // Copies of all residuals to the host, in memory that is used again, and back: those that are not
-  // among them become zero.
+  // Save copies all residuals to the host, into reused memory. Load copies them back; residuals
+  // that `from` lacks become zero.
   using Copies = std::map<std::string, std::vector<float>, std::less<>>;
   void Save(Copies& to);
   void Load(const Copies& from);

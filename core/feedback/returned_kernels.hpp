@@ -1,4 +1,4 @@
-// Adds to a residual what was returned (returned.hpp): one read of the payload.
+// Adds returned elements to a residual in kernels (returned.hpp): one read of the payload.
 #pragma once
 
 #include <cstddef>

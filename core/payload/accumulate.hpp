@@ -1,4 +1,4 @@
-// Decompresses: sums the ranks' sparse payloads up as a dense average.
+// Decompresses: sums the ranks' sparse payloads into a dense average.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace sparfuse {
 
-// out[i] = scale * sum over payloads of their value at i (0 where none has i).
+// out[i] = scale * sum over payloads of their value at i (0 if none has i).
 //
 //   out       [n] float32, overwritten whole.
 //   payloads  index-sorted, indices < n. Added in the order given: equal payloads give equal bits
 //             on every rank, whatever the pool's size.
-//   window    where given, the payloads are of `whole` elements, and `out` is what begins with
-//             element `first` of them.
+//   window    if given, the payloads cover `whole` elements, and `out` is the part of them that
+//             begins with element `first`.
 //
-// Works block by block so that a block is cleared, summed and scaled while it is in cache: about
-// one memset of `out`. Throws Error{kComm} when an index is out of range (a corrupt payload).
+// Works block by block, so that a block is cleared, summed and scaled while it is in cache. Costs
+// about one memset of `out`. Throws Error{kComm} if an index is out of range (a corrupt payload).
 struct Window {
   std::size_t first = 0;
   std::size_t whole = 0;
@@ -34,10 +34,10 @@ void ScaleDense(std::span<const float> in, float scale, std::span<float> out, Th
 // to[i] += from[i].
 void AddInto(std::span<const float> from, std::span<float> to);
 
-// Copies and checks in one pass. Returns false when an element is NaN or infinite.
+// Copies and checks in one pass. Returns false if an element is NaN or infinite.
 bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
 
-// to[i] += from[i]. Returns false when a sum is NaN or infinite.
+// to[i] += from[i]. Returns false if a sum is NaN or infinite.
 bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& pool);
 
 }  // namespace sparfuse

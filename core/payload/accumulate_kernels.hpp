@@ -1,9 +1,9 @@
 // Sums up payloads and merges selections in kernels (accumulate_device.hpp).
 //
-// Decompression: a block sums up a chunk of the output in shared memory, payload after payload with
-// a barrier between them, and writes it once. A first kernel finds where the chunks begin in each
-// payload by looking at neighbouring indices, which also shows whether they increase; it costs a
-// read of the indices, where a search in every block would cost 18 loads one after another.
+// Decompression: a block sums a chunk of the output in shared memory, payload after payload with a
+// barrier between them, and writes the chunk once. A first kernel compares neighbouring indices. It
+// finds the begins of the chunks in each payload, and checks that indices increase. It costs a read
+// of the indices; a search in every block would cost 18 dependent loads instead.
 //
 // Expected for 25.6M elements on a card of 4.8 TB/s, where a memset takes 21 us: two payloads of 1
 // % read 2 + 4 MB and write 102 MB, 24 us; with `touched` 15 % of the 32-byte sectors are written,
@@ -20,8 +20,8 @@
 namespace sparfuse::gpu {
 
 inline constexpr std::uint32_t kMaxPayloads = 32;  // of one launch
-inline constexpr std::uint32_t kSumChunk = 8192;   // elements of the output that a block sums up
-inline constexpr std::uint32_t kSector = 8;  // floats of 32 bytes, which memory writes at once
+inline constexpr std::uint32_t kSumChunk = 8192;   // elements of the output that a block sums
+inline constexpr std::uint32_t kSector = 8;  // floats in 32 bytes, the unit of memory writes
 inline constexpr std::uint32_t kChunkWords = kSumChunk / kSector / 32;
 
 // Greater for an earlier payload and position, so that AtomicMax finds the first.
@@ -33,9 +33,9 @@ struct PayloadTable {
   const std::uint32_t* indices[kMaxPayloads];
   const float* values[kMaxPayloads];
   const std::uint32_t* count_words[kMaxPayloads];  // or null
-  std::uint32_t counts[kMaxPayloads];              // with a count word: at most
+  std::uint32_t counts[kMaxPayloads];              // with a count word: upper bounds
   std::uint32_t size;
-  std::uint32_t number;  // of the first, for faults
+  std::uint32_t number;  // of the first payload, for faults
 
   SPARFUSE_DEVICE std::uint32_t Count(std::uint32_t p) const {
     if (count_words[p] == nullptr) return counts[p];
@@ -44,8 +44,8 @@ struct PayloadTable {
   }
 };
 
-// Where in the payloads' range the output lies. Chunks are aligned with sectors of its memory: the
-// first one begins `skew` elements before it.
+// The position of the output in the payloads' range. Chunks are aligned with sectors of the
+// output's memory: the first chunk begins `skew` elements before the output.
 struct SumWindow {
   std::uint64_t first;
   std::uint64_t whole;
@@ -53,7 +53,7 @@ struct SumWindow {
   std::uint32_t skew;
   std::uint32_t chunks;
 
-  // 0 before the output, then 1 + the number of the chunk that holds the index, chunks + 1 behind.
+  // 0 before the output, 1 + the number of the index's chunk inside it, chunks + 1 behind it.
   SPARFUSE_DEVICE std::uint32_t Code(std::uint32_t index) const {
     if (index < first) return 0;
     const std::uint64_t offset = index - first;
@@ -62,8 +62,8 @@ struct SumWindow {
   }
 };
 
-// starts[p][c] = the first position of payload p whose element lies in chunk c or behind it, for c
-// up to `chunks`, which none is.
+// starts[p][c] = the first position of payload p whose element lies in chunk c or behind it. c goes
+// up to `chunks`, one past the last chunk.
 struct FindChunks {
   static constexpr const char* kName = "FindChunks";
   static constexpr int kThreads = 256;
@@ -111,7 +111,7 @@ struct FindChunks {
   }
 
  private:
-  // starts[c] = i for from <= c < to: the warp does together what is long.
+  // starts[c] = i for from <= c < to. The warp fills long runs together.
   template <class Block>
   static SPARFUSE_DEVICE void Fill(Block& block, std::uint32_t* starts, std::uint32_t from,
                                    std::uint32_t to, std::uint32_t i) {
@@ -140,11 +140,11 @@ struct FindChunks {
 struct SumChunks {
   static constexpr const char* kName = "SumChunks";
   static constexpr int kThreads = 256;
-  static constexpr std::uint32_t kAhead = 4;  // payloads whose elements are on their way at a time
-  static constexpr std::uint32_t kEach = 2;   // of them, a thread
+  static constexpr std::uint32_t kAhead = 4;  // payloads whose elements are loaded at a time
+  static constexpr std::uint32_t kEach = 2;   // elements of each, per thread
   struct Shared {
     alignas(16) float sums[kSumChunk];
-    std::uint32_t fresh[kChunkWords];  // sectors that get a value
+    std::uint32_t fresh[kChunkWords];  // sectors that receive a value
     std::uint32_t old[kChunkWords];    // sectors that had one
     std::uint32_t begins[kMaxPayloads];
     std::uint32_t ends[kMaxPayloads];
@@ -156,11 +156,11 @@ struct SumChunks {
   float* out;
   std::uint32_t* touched;  // or null
   float scale;
-  bool add;  // to what is in `out`: not the first payloads
+  bool add;  // to the content of `out`: not the first payloads
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
-    // Relative to `out`; of the first chunk before it.
+    // Relative to `out`; negative for a first chunk that begins before it.
     const std::int64_t lo = static_cast<std::int64_t>(block.block()) * kSumChunk - window.skew;
     const unsigned t = block.thread();
     if (t < payloads.size) {
@@ -182,7 +182,7 @@ struct SumChunks {
     block.Sync();
     const auto base = static_cast<std::uint32_t>(static_cast<std::int64_t>(window.first) + lo);
     for (std::uint32_t first = 0; first < payloads.size; first += kAhead) {
-      std::uint32_t index[kAhead][kEach];  // `base` is taken off once all have come
+      std::uint32_t index[kAhead][kEach];  // `base` is subtracted after all loads
       float values[kAhead][kEach];
       for (std::uint32_t a = 0; a < kAhead; ++a) {
         const std::uint32_t p = first + a;
@@ -226,7 +226,7 @@ struct SumChunks {
     return static_cast<std::uint64_t>(i) < window.n;  // wraps below 0
   }
 
-  // An offset that is not in the chunk is that of a corrupt payload, or of no element.
+  // An offset outside the chunk belongs to a corrupt payload, or to no element.
   template <class Block>
   SPARFUSE_DEVICE void Add(Block& block, Shared& shared, std::uint32_t offset, float value) const {
     if (offset >= kSumChunk) return;
@@ -314,7 +314,8 @@ struct PartTable {
   }
 };
 
-// Of the parts of one launch: *before = *total, *total += their elements. `first`: *total is 0.
+// Counts the parts of one launch: *before = *total, *total += their elements. `first`: takes *total
+// as 0.
 struct CountParts {
   static constexpr const char* kName = "CountParts";
   static constexpr int kThreads = kMaxParts;
@@ -343,15 +344,15 @@ struct MergeParts {
   };
 
   PartTable parts;
-  std::uint32_t first_block[kMaxParts + 1];  // that works on part p
+  std::uint32_t first_block[kMaxParts + 1];  // the first block of part p
   std::uint32_t* indices;
   float* values;  // null: behind the indices
   const std::uint32_t*
-      before;  // elements of earlier launches and of all of them; null: of none, and
-  const std::uint32_t* total;  // of this one
+      before;  // elements of earlier launches; null: there are none
+  const std::uint32_t* total;  // elements of all launches; unused if `before` is null
   std::uint32_t* count;
 
-  // A slot usually has room for four times what is selected.
+  // A slot's capacity is usually four times the selected count.
   static std::uint32_t BlocksFor(std::size_t capacity) {
     return static_cast<std::uint32_t>(capacity / (4 * kPerBlock)) + 1;
   }
@@ -406,8 +407,8 @@ SPARFUSE_DEVICE std::uint32_t FirstNotBelow(const std::uint32_t* indices, std::u
   return begin;
 }
 
-// A warp takes a piece of the range, and of each tensor that lies in it looks whether something was
-// selected, and otherwise whether there is something.
+// A warp takes a piece of the range. For each tensor in the piece it checks whether an element was
+// selected, and if not, whether an unsent element is not zero.
 struct CountMissingTensors {
   static constexpr const char* kName = "CountMissingTensors";
   static constexpr int kThreads = 256;
@@ -422,7 +423,7 @@ struct CountMissingTensors {
   const SlotReport* report;
   const std::uint32_t* bounds;  // [tensors + 1]
   std::uint32_t tensors;
-  std::uint32_t* seen;  // [tensors], zero: already counted
+  std::uint32_t* seen;  // [tensors], zero before; nonzero: already counted
   std::uint64_t* missing;
 
   template <class Block>

@@ -1,5 +1,5 @@
-// Defines the wire form of a sparse payload that is not coded: `count` u32 indices, then `count`
-// f32 values; its length says the count. Indices are relative to the unit's range and strictly
+// Defines the wire form of an uncoded sparse payload: `count` u32 indices, then `count` f32 values.
+// Its length determines the count. Indices are relative to the unit's range and strictly
 // increasing.
 #pragma once
 

@@ -1,9 +1,8 @@
 // Declares Communicator, which moves messages between the ranks of a group.
 //
-// Its whole surface is non-blocking: a request is started, then tested. Collectives are coroutines
-// over it (core/collective), driven by the one communication thread of a rank (ProgressLoop), which
-// also owns deadlines. One Communicator is used by one thread at a time; MPI calls therefore all
-// happen on one thread.
+// Its operations do not block: callers start a request, then test it. Collectives are coroutines
+// over it (core/collective). A rank's one communication thread (ProgressLoop) drives them and owns
+// deadlines. One thread at a time uses a Communicator, so all MPI calls happen on one thread.
 #pragma once
 
 #include <chrono>
@@ -20,13 +19,13 @@
 
 namespace sparfuse {
 
-// A started send or receive. Buffers must live until it is complete or destroyed. Destroying an
-// incomplete request gives the message up: after that only an error's clean-up may follow.
+// A started send or receive. Buffers must live until the request is complete or destroyed.
+// Destroying an incomplete request abandons its message: only clean-up after an error may follow.
 class Request {
  public:
   virtual ~Request() = default;
-  // True once the operation is complete, and from then on. Throws Error{kComm} naming the peer when
-  // it is lost.
+  // True once the operation is complete, and from then on. Throws Error{kComm} naming the peer if
+  // the peer is lost.
   virtual bool Test() = 0;
   // Bytes that arrived (receive) or left (send); valid once complete.
   virtual std::size_t bytes() const noexcept = 0;
@@ -35,7 +34,8 @@ class Request {
   virtual int peer() const noexcept = 0;
 };
 
-// Memory that ranks of one process read together; it stays as it is while somebody holds `owner`.
+// Memory that ranks of one process share for reading. It stays unchanged while any rank holds
+// `owner`.
 struct SharedBytes {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
@@ -54,26 +54,27 @@ class Communicator {
   virtual std::string_view backend() const noexcept = 0;
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
-  // Of this group's ranks.
+  // The topology of this group's ranks.
   virtual const Topology& topology() const noexcept = 0;
 
-  // Where memory of messages lies, and the stream in whose order it is read and written.
+  // The stream in whose order message memory is read and written. Its device holds that memory.
   virtual Stream stream() const noexcept { return {}; }
-  // The communicator of the same ranks for messages in host memory: this one unless stream() is of
-  // another device.
+  // The communicator of the same ranks for messages in host memory: this one unless stream()
+  // belongs to another device.
   virtual Communicator& host() noexcept { return *this; }
 
   // Messages between two ranks with equal tag do not overtake one another. tag in [0, 2^15).
-  // Zero bytes is a message.
+  // A message may have zero bytes.
   virtual std::unique_ptr<Request> Isend(int destination, int tag,
                                          std::span<const std::byte> data) = 0;
-  // `buffer` may be larger than the message. A larger message is Error{kComm} from Test.
+  // `buffer` may be larger than the message. Test throws Error{kComm} for a message larger than
+  // `buffer`.
   virtual std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) = 0;
 
-  // Ranks are threads of one process, which can send memory without copying it.
+  // Whether ranks are threads of one process, which can send memory without copying it.
   virtual bool shares_memory() const noexcept { return false; }
-  // As Isend and Irecv, the one with the other, where memory is shared: what comes lies where the
-  // sender has it. `into` must live until the request is complete or destroyed.
+  // As Isend and Irecv, each paired with the other, if memory is shared. `into` then refers to the
+  // sender's memory; it must live until the request is complete or destroyed.
   virtual std::unique_ptr<Request> IsendShared(int /*destination*/, int /*tag*/,
                                                SharedBytes /*data*/) {
     return nullptr;
@@ -82,15 +83,15 @@ class Communicator {
     return nullptr;
   }
 
-  // The backend's own all-reduce, summing in place, or null where it has none or where it would
-  // defeat the wrapper (shaped cannot delay what it cannot see). Not counted in traffic().
+  // Starts the backend's own all-reduce, which sums in place. Null if the backend has none, or for
+  // a wrapper: `shaped` cannot delay messages that it cannot see. Not counted in traffic().
   virtual std::unique_ptr<Request> NativeAllReduceSum(std::span<float> buffer) = 0;
   virtual bool has_native_all_reduce() const noexcept = 0;
 
-  // The backend's own all-gather of payloads of unequal bytes, or null where it has none. Sets
-  // by_rank[r] to rank r's payload: `own`, or a part of `gathered`, which has room for size() *
-  // capacity_bytes. Nobody may give more than capacity_bytes, equal on all ranks. `by_rank` too
-  // must live until it is complete. Not counted in traffic().
+  // Starts the backend's own all-gather of payloads of unequal bytes, or returns null if the
+  // backend has none. Sets by_rank[r] to rank r's payload: `own`, or a part of `gathered`, which
+  // has room for size() * capacity_bytes. No payload may exceed capacity_bytes, which is equal on
+  // all ranks. `by_rank` too must live until the request is complete. Not counted in traffic().
   virtual std::unique_ptr<Request> NativeAllGather(
       std::span<const std::byte> /*own*/, std::span<std::byte> /*gathered*/,
       std::size_t /*capacity_bytes*/, std::vector<std::span<const std::byte>>& /*by_rank*/) {
@@ -98,10 +99,10 @@ class Communicator {
   }
   virtual bool has_native_all_gather() const noexcept { return false; }
 
-  // One step of a ring, as NCCL's own collectives take it: rank `ring.next` gets `out` while as
-  // much comes from rank `ring.previous`, each as `messages` messages of equal size. Null where
-  // Isend and Irecv take such a step. Every rank of a ring posts it at the same place among its
-  // collectives. Not counted in traffic().
+  // Starts one step of a ring, as NCCL's own collectives do. Sends `out` to rank `ring.next` and
+  // receives `in`, of equal size, from rank `ring.previous`, each as `messages` messages of equal
+  // size. Null if Isend and Irecv can do such a step. Every rank of a ring posts the step at the
+  // same place among its collectives. Not counted in traffic().
   virtual std::unique_ptr<Request> NativeRingStep(RingNeighbours /*ring*/,
                                                   std::span<const std::byte> /*out*/,
                                                   std::span<std::byte> /*in*/, int /*messages*/) {
@@ -111,15 +112,15 @@ class Communicator {
   // Blocks the caller until something may have changed, or for `limit`. Never spins for long.
   // Returns at once when Wake was called since the last call.
   virtual void Idle(std::chrono::nanoseconds limit) = 0;
-  // Ends Idle. The one member that any thread may call.
+  // Ends Idle. Any thread may call this member, and only this one.
   virtual void Wake() noexcept = 0;
 
   // A communicator over the ranks that pass the same color, ordered by key then rank. Collective
-  // over this group and blocking, up to `deadline`; call it before training, never during.
+  // over this group; blocks up to `deadline`. Call it before training, never during.
   virtual std::unique_ptr<Communicator> Split(int color, int key,
                                               std::chrono::milliseconds deadline) = 0;
-  // The same in two parts, for ranks that one thread serves, where none may block: once the request
-  // is complete, EndSplit gives the communicator. Null where Split is to be called.
+  // Split in two parts, for ranks that share a thread and may not block: once the request is
+  // complete, EndSplit returns the communicator. Null if callers must use Split.
   virtual std::unique_ptr<Request> StartSplit(int /*color*/, int /*key*/) { return nullptr; }
   virtual std::unique_ptr<Communicator> EndSplit() { return nullptr; }
 

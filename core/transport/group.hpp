@@ -1,4 +1,4 @@
-// Checks and computes what all transports have in common about groups of ranks.
+// Provides the checks and computations on groups of ranks that all transports share.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ namespace sparfuse {
 // Throws Error{kInternal} unless 0 <= peer < size and 0 <= tag < 2^15.
 void CheckAddress(int peer, int size, int tag);
 
-// Waits until all messages of a group's set-up have come and gone. Throws Error{kTimeout} past the
+// Waits until all set-up messages of a group are received and sent. Throws Error{kTimeout} past the
 // deadline, "WHAT: rank 1, 3 did not arrive within 500 ms".
 void AwaitPeers(Communicator& communicator, std::span<const std::unique_ptr<Request>> receives,
                 std::span<const std::unique_ptr<Request>> sends, std::chrono::milliseconds deadline,
                 std::string_view what);
 
-// [size] what each rank gives: `own` of this one. Collective over a group, up to the deadline of
+// Returns [size] the `own` of each rank. Collective over a group; waits up to the deadline of
 // AwaitPeers.
 template <class T>
 std::vector<T> GatherFromPeers(Communicator& group, const T& own,
@@ -45,22 +45,22 @@ struct SplitChoice {
   int key = 0;
 };
 
-// The group that `rank` joins when rank r of the parent chose choices[r].
+// The group that `rank` joins if rank r of the parent chose choices[r].
 struct SplitGroup {
   std::vector<int> members;  // ranks of the parent, in the order of the group
   int rank = 0;              // of the caller, in the group
   Topology topology;
 };
 
-// Throws Error{kConfig} when the caller's color is negative, or when the group cannot be numbered
-// node by node with equally many ranks on every node but the last.
+// Throws Error{kConfig} if the caller's color is negative, or if the group cannot be numbered node
+// by node with equally many ranks on every node but the last.
 SplitGroup ComputeSplit(const Topology& parent, int rank, std::span<const SplitChoice> choices);
 
-// A communicator that knows where its members are in the world, and counts what it exchanges with
-// each of them.
+// A communicator that knows the world ranks of its members, and counts its traffic with each of
+// them.
 class GroupCommunicator : public Communicator {
  public:
-  // world_ranks: of the members.
+  // world_ranks: the members' ranks in the world.
   GroupCommunicator(std::vector<int> world_ranks, int rank, const Topology& topology)
       : world_ranks_(std::move(world_ranks)), rank_(rank), topology_(topology) {}
 

@@ -1,6 +1,5 @@
-// Runs the communication thread of a rank, which advances collectives, answers liveness probes, and
-// turns a silent peer into an error that names it: the rank that a stalled exchange really waits
-// for.
+// Runs the communication thread of a rank. The thread advances collectives and answers liveness
+// probes. It ends a stalled exchange with an error that names the rank at fault.
 #pragma once
 
 #include <atomic>
@@ -23,25 +22,26 @@
 
 namespace sparfuse {
 
-// Pings all ranks and answers their pings, on a communicator of its own that spans the world. An
-// answer tells which rank the answering one waits for itself, so that a chain of waiting ranks can
-// be followed to its end.
+// Pings all ranks and answers their pings, on a separate communicator that spans the world. An
+// answer names the rank that the sender itself waits for, so that a chain of waiting ranks can be
+// followed to its end.
 class Liveness {
  public:
-  // What a rank may wait for instead of a rank.
+  // Values for a rank that does not wait for a rank.
   static constexpr int kNothing = -1;
   static constexpr int kNativeCollective = -2;
 
   explicit Liveness(std::unique_ptr<Communicator> communicator);
 
-  // Answers pings and takes in answers; to be called often. Never throws: a peer that the transport
-  // lost counts as silent.
+  // Answers pings and receives answers; call it often. Never throws: a peer that the transport lost
+  // counts as silent.
   void Service(int waiting_for);
   void PingAll(int waiting_for);
 
-  // Says who holds up a rank that waits for `waiting_for` and sent its pings at `pinged`: the ranks
-  // not heard of since ("rank 2 does not answer"), or else the last one of the chain of waiting
-  // ranks ("rank 2 answers but did not send").
+  // Names the ranks that hold up a rank which waits for `waiting_for` and sent its pings at
+  // `pinged`. These are the ranks that did not answer since ("rank 2 does not answer"). If all
+  // answered, it is the last rank of the chain of waiting ranks ("rank 2 answers but did not
+  // send").
   std::string Describe(int waiting_for, std::chrono::steady_clock::time_point pinged) const;
 
  private:
@@ -66,26 +66,26 @@ class Liveness {
   std::list<Outgoing> outgoing_;
 };
 
-// Task: from.Split, which blocks, or on ranks that one thread serves its two parts. Sets `into`,
-// which outlives the task.
+// Splits `from` and sets `into`, which outlives the task. Calls from.Split, which blocks, or
+// StartSplit and EndSplit for ranks that share a thread.
 Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
               std::unique_ptr<Communicator>& into);
 
 class ProgressLoop;
 
-// Threads that serve the ranks of a world of this process, each as many neighbours: hundreds of
-// communication threads would switch once for each message. They make probes needless: what each
-// rank waits for is known here.
+// Threads that serve the ranks of a world in this process. Each thread serves several neighbouring
+// ranks, because hundreds of communication threads would switch once per message. Probes are
+// needless: the rank that each rank waits for is known here.
 class SharedProgress {
  public:
-  // threads: at most one a rank is started.
+  // threads: at most one per rank is started.
   SharedProgress(int ranks, int threads);
-  // Its loops are gone.
+  // Precondition: its loops are destroyed.
   ~SharedProgress();
   SharedProgress(const SharedProgress&) = delete;
   SharedProgress& operator=(const SharedProgress&) = delete;
 
-  // [ranks] for MakeThreadsWorld.
+  // [ranks] the doorbells for MakeThreadsWorld.
   std::vector<Doorbell*> bells();
 
  private:
@@ -105,12 +105,11 @@ class SharedProgress {
 
   const int ranks_;
   std::vector<std::unique_ptr<Server>> servers_;
-  std::vector<std::atomic<int>> waiting_for_;  // [ranks] Liveness::kNothing, or what a rank awaits
+  std::vector<std::atomic<int>> waiting_for_;  // [ranks] kNothing, or the awaited rank
 };
 
-// Everything that touches Communicators runs on this thread, its own or one that serves others,
-// too: factories of tasks are called here, tasks are resumed here, and `done` callbacks are called
-// here.
+// Everything that uses Communicators runs on the loop's thread, its own or a shared one: it calls
+// factories of tasks, resumes tasks and calls `done` callbacks.
 class ProgressLoop {
  public:
   // Builds the communicators on the communication thread (MPI must be used by one thread) and
@@ -118,12 +117,12 @@ class ProgressLoop {
   using Setup = std::function<std::unique_ptr<Communicator>()>;
 
   // Starts the thread and waits until `setup` has returned. `deadline` bounds every wait of every
-  // task. Throws what setup throws. Afterwards the thread splits a communicator for probes off the
-  // world's host(), which takes a loop on every rank: while one is missing, tasks do not start, and
-  // they fail with Error{kTimeout} naming it when the deadline passes.
+  // task. Rethrows the exceptions of `setup`. Afterwards the thread splits a communicator for
+  // probes off the world's host(), which needs a loop on every rank. While a loop is missing, tasks
+  // do not start; past the deadline they fail with Error{kTimeout} naming its rank.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
-  // Served by a thread of `shared`, which outlives it: `world` was made with its bells, and the
-  // other ranks' loops are of it, too.
+  // Makes a loop that a thread of `shared` serves. `shared` outlives the loop. `world` was made
+  // with the bells of `shared`, which also serves the other ranks' loops.
   ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::milliseconds deadline,
                SharedProgress& shared);
   // Stops the thread. Unfinished tasks are dropped without a call of `done`.
@@ -131,34 +130,35 @@ class ProgressLoop {
   ProgressLoop(const ProgressLoop&) = delete;
   ProgressLoop& operator=(const ProgressLoop&) = delete;
 
-  // Starts make(world) as soon as the thread gets to it. `make` lives as long as the task, so it
-  // may be a coroutine lambda with captures. `done(error)` is called on the communication thread,
-  // after the task and its buffers are gone, with null or the exception that ended the task or
-  // `make`:
-  //   Error{kTimeout} when a request waited longer than the deadline. Before it is thrown every
-  //   rank is probed, for the last part of the deadline; the message names the ranks that did not
-  //   answer ("rank 2 does not answer") or, when all did, the rank at the end of the chain of
-  //   waiting ranks ("rank 2 answers but did not send").
-  //   Error{kComm} when the transport lost a peer.
-  // After an error the loop goes on answering probes until it is destroyed, so that other ranks do
-  // not blame this one; keep it for a deadline, or end the process group.
+  // Starts make(world) on the communication thread as soon as possible. `make` lives as long as the
+  // task, so `make` may be a coroutine lambda with captures. The thread calls `done(error)` after
+  // it has destroyed the task and its buffers. `error` is null or the exception that ended the task
+  // or `make`:
+  //   Error{kTimeout} if a request waited longer than the deadline. In the last part of the
+  //   deadline, the loop probes every rank. The message names the ranks that did not answer ("rank
+  //   2 does not answer") or, if all did, the rank at the end of the chain of waiting ranks ("rank
+  //   2 answers but did not send").
+  //   Error{kComm} if the transport lost a peer.
+  // After an error the loop continues to answer probes until it is destroyed, so that other ranks
+  // do not blame this one. Keep the loop for a deadline, or end the process group.
   using Make = std::function<Task(Communicator& world)>;
   using Done = std::function<void(std::exception_ptr)>;
   void Start(Make make, Done done);
 
-  // Ends every task that was started so far with Error{kComm}: after an error on this rank nobody
-  // waits for what other ranks will not send.
+  // Ends every task that was started so far with Error{kComm}: after an error on this rank, no task
+  // waits for messages that other ranks will not send.
   void Cancel();
 
-  // From now on a wait may take that much longer than the deadline: where ranks meet seldom, one
-  // may be late. Any thread.
+  // From now on a wait may exceed the deadline by `lateness`: if ranks meet seldom, one may be
+  // late. Any thread may call it.
   void Allow(std::chrono::milliseconds lateness) noexcept { lateness_ms_ = lateness.count(); }
 
-  // Looks at what tasks wait for at once, where the thread may be asleep: something that is no
-  // message is complete.
+  // Makes the thread test the requests of all tasks at once, even if it sleeps. Call it when a
+  // request other than a message is complete.
   void Wake() noexcept { world_->Wake(); }
 
-  // Start and wait; rethrows. For set-up, checks and tests; not from the communication thread.
+  // Starts a task, waits for its end and rethrows its error. For set-up, checks and tests; not for
+  // the communication thread.
   void RunBlocking(Make make);
 
   int rank() const noexcept { return rank_; }
@@ -172,7 +172,7 @@ class ProgressLoop {
     PendingRequests pending;  // destroyed before the task
     Done done;
     int waiting_for = Liveness::kNothing;
-    Clock::time_point pinged{};  // in this wait, when later than pending.since
+    Clock::time_point pinged{};  // belongs to this wait if later than pending.since
   };
   struct Command {
     Make make;
@@ -181,10 +181,11 @@ class ProgressLoop {
   friend class SharedProgress;
   void Run(Setup setup);
   void Serve();
-  // On a shared thread: goes on where it can, and says whether that was anywhere.
+  // On a shared thread: advances all tasks that can. Returns whether there was something to do.
   bool Turn();
   bool waits() const { return !active_.empty(); }
-  // True when stopped; moves new commands to `active_`. Waits for some while nothing is active.
+  // Moves new commands to `active_`. Returns true if the loop was stopped. Waits for a while if no
+  // task is active.
   bool TakeCommands();
   void MakeActive();
   void CancelActive();
@@ -198,12 +199,12 @@ class ProgressLoop {
   std::atomic<std::int64_t> lateness_ms_ = 0;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Liveness> liveness_;  // null on a shared thread
-  std::exception_ptr broken_;  // why liveness_ could not be set up: the error of every task
+  std::exception_ptr broken_;  // why set-up of liveness_ failed: the error of every task
   int rank_ = 0;
   int size_ = 1;
 
   std::mutex mutex_;                 // guards commands_, stop_, cancel_, started_, setup_error_
-  std::atomic<bool> asked_ = false;  // there are commands, or it is to cancel
+  std::atomic<bool> asked_ = false;  // there are commands, or Cancel was called
   std::condition_variable wake_;
   std::deque<Command> commands_;
   bool stop_ = false;

@@ -1,5 +1,5 @@
-// Defines coroutines for communication: a collective is written as straight code that awaits
-// requests, and the rank's communication thread advances many of them at once.
+// Defines coroutines for communication. A collective is sequential code that awaits requests, and
+// the rank's communication thread advances many collectives at once.
 #pragma once
 
 #include <chrono>
@@ -13,23 +13,23 @@
 
 namespace sparfuse {
 
-// What a suspended coroutine waits for. The driver polls it, and destroys it before the Task:
-// requests point into buffers of the coroutine's frame.
+// The requests that a suspended coroutine waits for. The driver polls them, and destroys them
+// before the Task, because requests point into buffers of the coroutine's frame.
 struct PendingRequests {
   std::vector<std::unique_ptr<Request>> requests;
   std::chrono::steady_clock::time_point since;  // when the wait began
 };
 
 // A lazily started coroutine without result. Errors are rethrown to the awaiter, or by
-// RethrowIfFailed() at the root. Destroying an unfinished Task destroys its frame and those of the
-// tasks it awaits. An empty Task counts as ended.
+// RethrowIfFailed() at the root. Destroying an unfinished Task destroys its frame and the frames of
+// the tasks that it awaits. An empty Task counts as ended.
 class [[nodiscard]] Task {
  public:
   struct promise_type {
     std::coroutine_handle<promise_type> awaiter;  // null at the root
     promise_type* root = this;
     std::exception_ptr error;
-    // Of the root only: the innermost coroutine of the chain, and the driver's requests.
+    // At the root only: the innermost coroutine of the chain, and the driver's requests.
     std::coroutine_handle<promise_type> leaf;
     PendingRequests* pending = nullptr;
 
@@ -70,9 +70,9 @@ class [[nodiscard]] Task {
   struct Awaiter {
     Handle child;
     bool await_ready() noexcept { return !child; }
-    // Suspends to Resume's loop, which goes on with the new leaf. (Symmetric transfer would do it
-    // without the loop, but g++ only turns it into a jump when it optimises: long chains of tasks
-    // that never wait would overflow the stack of debug and sanitizer builds.)
+    // Suspends to Resume's loop, which continues with the new leaf. (Symmetric transfer would need
+    // no loop, but g++ turns it into a jump only when it optimises. In debug and sanitizer builds,
+    // long chains of tasks that never wait would overflow the stack.)
     void await_suspend(Handle parent) noexcept {
       auto& promise = child.promise();
       promise.awaiter = parent;
@@ -85,8 +85,8 @@ class [[nodiscard]] Task {
   };
   Awaiter operator co_await() noexcept { return {handle_}; }
 
-  // Root only: runs until the chain waits for the requests in `pending` or ends. True when ended.
-  // When it waited before, all of `pending` must be complete.
+  // Root only: runs until the chain waits for the requests in `pending`, or ends. Returns true if
+  // it ended. If the chain waited before, all of `pending` must be complete.
   bool Resume(PendingRequests& pending) {
     if (!handle_ || handle_.done()) return true;
     auto& promise = handle_.promise();

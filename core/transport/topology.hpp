@@ -1,4 +1,4 @@
-// Says on which node each rank is, and over what kind of link two ranks talk.
+// Maps each rank to its node, and each pair of ranks to the class of their link.
 #pragma once
 
 #include <array>
@@ -28,8 +28,9 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-// What one rank handed to and took from the network, forwards included; headers of a transport are
-// not counted. Since construction; never reset, so that a step's traffic is a difference.
+// The messages and bytes that one rank sent and received, forwarded ones included. A transport's
+// headers are not counted. Counts start at construction and are never reset, so that a step's
+// traffic is a difference.
 struct Traffic {
   std::uint64_t messages_sent = 0;
   std::uint64_t messages_received = 0;

@@ -1,7 +1,7 @@
 // Encodes floats in blocks that share a scale, as integers of 8 or 4 bits or as fp8 (E4M3).
 //
-// Wire form: the blocks' scales as float32, then the codes; of int4 two a byte, the lower index in
-// the low half, two's complement. Padded with zeros to four bytes.
+// Wire form: the blocks' scales as float32, then the codes. int4 has two codes per byte, in two's
+// complement, the lower index in the low half. Padded with zeros to a multiple of four bytes.
 //
 //   scale = max|x| / top, top = 127 (int8), 7 (int4), 448 (fp8); of zeros 0, and all decode to 0
 //   code  = x / scale, rounded to nearest, ties to even, and no further from 0 than top
@@ -30,20 +30,20 @@ struct BlockForm {
 
 // The scale of one block; finite for finite values.
 float BlockScale(BlockCode code, std::span<const float> values);
-// Its codes. codes: CodeBytes(values.size()), which are overwritten; padding is the caller's.
+// Encodes one block. codes: CodeBytes(values.size()), overwritten; the caller writes the padding.
 void EncodeBlock(BlockCode code, std::span<const float> values, float scale, std::byte* codes);
-// out[i] = decoded value. Returns false where a code is none of EncodeBlock's.
+// out[i] = decoded value. Returns false if EncodeBlock never writes one of the codes.
 bool DecodeBlock(BlockCode code, const std::byte* codes, float scale, std::span<float> out);
 
-// All blocks of `values`. out: form.Bytes(values.size()), 4-byte aligned.
+// Encodes all blocks of `values`. out: form.Bytes(values.size()), 4-byte aligned.
 void EncodeBlocks(const BlockForm& form, std::span<const float> values, std::span<std::byte> out);
-// Throws Error{kComm} naming `what` where the bytes cannot have come from EncodeBlocks.
+// Throws Error{kComm} naming `what` if EncodeBlocks cannot have written the bytes.
 void DecodeBlocks(const BlockForm& form, std::span<const std::byte> payload, std::span<float> out,
                   std::string_view what);
 
-// E4M3 without infinities: to nearest, ties to even, beyond 448 saturating.
+// Rounds to E4M3 without infinities: to nearest, ties to even, saturating beyond 448.
 std::uint8_t Fp8Of(float value);
-// Of a code that is no NaN (0x7f, 0xff).
+// Decodes a code that is no NaN (0x7f, 0xff).
 float OfFp8(std::uint8_t code);
 
 }  // namespace sparfuse

@@ -10,12 +10,13 @@
 
 namespace sparfuse {
 
-// int8-blocks, int4-blocks, fp8-blocks, as all-reduces of the same names send them. FindQuantizer
-// knows them; no payload of a method takes them, so that Quantizers() has none.
+// int8-blocks, int4-blocks, fp8-blocks, in the form that the all-reduces of these names send.
+// FindQuantizer knows them. No payload of a method accepts them, so Quantizers() lacks them.
 std::span<const QuantizerDescriptor> BlockQuantizers();
 
 OptionSpec BlockOption();
-// Throws Error{kConfig} naming `owner` for a number of elements that is none of the option's.
+// Returns the block size. Throws Error{kConfig} naming `owner` if the option does not allow the
+// number.
 std::size_t CheckedBlock(std::string_view owner, const Options& resolved);
 
 }  // namespace sparfuse

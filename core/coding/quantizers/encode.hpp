@@ -1,4 +1,4 @@
-// Holds what the quantizers' encoders share: the checks, the pass over blocks, and their
+// Declares the parts that the quantizers' encoders share: checks, the pass over blocks, and
 // descriptors.
 #pragma once
 
@@ -24,8 +24,8 @@ constexpr std::size_t RoundUp(std::size_t n, std::size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// Checks the arguments of Quantizer::Encode and EncodeOnDevice but for the device of memory. Throws
-// Error{kConfig}.
+// Checks the arguments of Quantizer::Encode and EncodeOnDevice except for the device of memory.
+// Throws Error{kConfig}.
 void CheckEncodeArguments(const Quantizer& quantizer, const SelectSource& source,
                           const TensorInfo& info, std::size_t out_bytes);
 
@@ -49,8 +49,8 @@ void ForBlocks(std::size_t n, ThreadPool& pool, const Body& body) {
   });
 }
 
-// The first pass over x: adds the residual and calls body(begin, size) for each block while it is
-// in cache, but for blocks that are not finite. Throws Error{kNumeric} if there were such.
+// Makes the first pass over x: adds the residual and calls body(begin, size) for each finite block
+// while it is in cache. Throws Error{kNumeric} if a block is not finite.
 template <class Body>
 void ForInputBlocks(const QuantizeContext& context, SelectInput& input, const TensorInfo& info,
                     const Body& body) {
@@ -79,17 +79,18 @@ struct DeviceEncode {
   std::uint32_t* not_finite;
 };
 
-// The arguments of Quantizer::EncodeOnDevice, checked. Throws Error{kConfig}; Error{kInternal} for
-// memory that is not on the stream's device.
+// Checks and returns the arguments of Quantizer::EncodeOnDevice. Throws Error{kConfig};
+// Error{kInternal} for memory that is not on the stream's device.
 DeviceEncode CheckedEncode(const Quantizer& quantizer, const DeviceEncode& encode,
                            const TensorInfo& info);
 
-// Bytes of the codes are described in fp32.cpp, fp16.cpp, qsgd.cpp, sign.cpp.
+// fp32.cpp, fp16.cpp, qsgd.cpp and sign.cpp describe the bytes of the codes.
 void EncodeFp32OnDevice(const DeviceEncode& encode);
 void EncodeFp16OnDevice(const DeviceEncode& encode);
 void EncodeSignOnDevice(const DeviceEncode& encode);
 
-// Buckets of `bucket` elements, or one (0), of the numbers of `key`'s RandomStream.
+// Buckets of `bucket` elements, or one bucket (0). EncodeQsgdOnDevice rounds by the RandomStream of
+// `key`.
 struct QsgdForm {
   float levels;
   std::size_t bucket;

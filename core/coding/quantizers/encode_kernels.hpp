@@ -2,14 +2,14 @@
 // are added in the order of SelectKernels::measure, random numbers depend on the element alone.
 //
 // fp32, fp16     one launch: reads gradient and residual, writes residual and code
-// qsgd           the same with buckets; of a whole tensor three, as sign
+// qsgd           the same with buckets; for a whole tensor three launches, as sign
 // sign           measures and packs, chains the sums of blocks of 4096 elements, and with a
-//                residual reads and writes that again. The chain is one thread's, some 8 cycles a
+//                residual reads and writes it again. One thread runs the chain, some 8 cycles per
 //                block: 30 us for 25.6M elements, beside 90 us of memory traffic.
-// accumulation   reads the payloads and writes the output once. Of an element, a payload costs some
+// accumulation   reads the payloads and writes the output once. An element of a payload costs some
 //                5 instructions in fp32 and sign, 8 in qsgd (a step for 16 elements; for buckets
-//                below 512, for fewer), 13 in fp16: for qsgd of 25.6M elements 7 us are expected,
-//                not measured, where memory needs 5.
+//                below 512, for fewer), 13 in fp16. For qsgd of 25.6M elements the expected time,
+//                not measured, is 7 us; memory alone needs 5.
 #pragma once
 
 #include <cmath>
@@ -26,14 +26,14 @@
 
 namespace sparfuse::gpu {
 
-// What is encoded: x = gradient + residual. The residual may be absent.
+// The input of an encoder: x = gradient + residual. The residual may be absent.
 struct EncodeInput {
   const float* gradient;
   float* residual;  // or null
   std::size_t n;
   std::uint32_t* not_finite;
 
-  // x of an element, which is noted where it is not finite.
+  // Returns x of an element, and notes the element if x is not finite.
   template <class Block>
   SPARFUSE_DEVICE float Checked(Block& block, std::size_t i, float gradient_value,
                                 float residual_value) const {
@@ -76,7 +76,7 @@ struct EncodeWhole {
       }
       if (input.residual != nullptr) quads.Store(input.residual, q, kept[j]);
       if constexpr (kHalves) {
-        // A last half of nothing fills up the last word.
+        // A zero half fills the last word if n is odd.
         auto* const words = reinterpret_cast<std::uint32_t*>(out);
         if (quads.At(q, 0) < quads.n) words[2 * std::size_t{q}] = codes[0] | codes[1] << 16;
         if (quads.At(q, 2) < quads.n) words[2 * std::size_t{q} + 1] = codes[2] | codes[3] << 16;
@@ -91,8 +91,8 @@ struct EncodeWhole {
 
 // The chains of additions of SelectKernels::measure over a block of kBlock elements: sixteen lanes,
 // element i in lane i % 16, single precision within rounds of 256, double precision from there on.
-// A chain of one lane and round is a thread's. Of a part of the block, `round` is the part, where
-// that is shorter.
+// One thread runs the chain of one lane and round. If a part of the block is shorter than a round,
+// `round` is that part.
 inline constexpr std::uint32_t kMeasureThreads = 256;
 inline constexpr std::uint32_t kLanes = kSumLanes;
 inline constexpr std::uint32_t kRound = 256;
@@ -108,7 +108,7 @@ SPARFUSE_DEVICE bool IsSafe(std::uint32_t max_key) {
   return max_key == 0 || (max_key >= 0x2b800000u && max_key <= 0x5d800000u);
 }
 
-// Loads what a thread has of a block of x, 0 behind its end, and leaves x in the residual.
+// Loads a thread's elements of a block of x, 0 behind the end, and writes x to the residual.
 template <class Block>
 SPARFUSE_DEVICE void LoadOwn(Block& block, const EncodeInput& input, std::size_t begin, float* x) {
   float kept[kOwn];
@@ -141,7 +141,7 @@ SPARFUSE_DEVICE double SumOneByOne(const float* x, std::size_t size) {
   return sum;
 }
 
-// A block's sum of squares, or of magnitudes, and its largest key; and the sign words of x.
+// Computes each block's sum of squares or of magnitudes, its largest key, and the sign words of x.
 template <bool kSquares>
 struct MeasureBlocks {
   static constexpr const char* kName = "MeasureBlocks";
@@ -206,7 +206,7 @@ struct MeasureBlocks {
   }
 };
 
-// As a float it may round below the largest magnitude or overflow: neither is let through.
+// The norm as a float might round below the largest magnitude or overflow; this prevents both.
 SPARFUSE_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
   constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
   const double root = std::sqrt(sum_squares);
@@ -215,14 +215,14 @@ SPARFUSE_DEVICE float QsgdNorm(double sum_squares, std::uint32_t max_key) {
   return norm < largest ? largest : norm;
 }
 
-// Between levels. Level q must not overflow, which q times norm / q can by rounding.
+// The step between levels. Level q must not overflow, but q times norm / q can, by rounding.
 SPARFUSE_DEVICE float QsgdStep(float norm, float levels) {
   const float step = norm / levels;
   return (BitsOf(step * levels) & ~kSignBit) < kInfinityKey ? step : FloatOf(BitsOf(step) - 1);
 }
 
-// One block. Adds up the sums of blocks, one after another, to what begins the payload: the mean,
-// of magnitudes, or the norm, of squares.
+// One block. Sums the blocks' sums, one after another, and writes the head of the payload: the mean
+// of magnitudes, or the norm from squares.
 template <bool kSquares>
 struct ChainBlocks {
   static constexpr const char* kName = "ChainBlocks";
@@ -282,11 +282,11 @@ struct KeepBesideSigns {
 
 struct LevelCoding {
   float levels;
-  std::uint64_t key;  // of the RandomStream
+  std::uint64_t key;  // key of the RandomStream
   std::int8_t* codes;
   float* residual;  // or null
 
-  // Where the step underflows nothing is sent.
+  // If the step underflows, nothing is sent.
   SPARFUSE_DEVICE void Encode(std::size_t i, float value, float step) const {
     std::int32_t code = 0;
     if (step != 0.0f) {
@@ -304,7 +304,7 @@ struct LevelCoding {
     if (residual != nullptr) residual[i] = value - static_cast<float>(code) * step;
   }
 
-  // The last word of codes is filled up with zeros.
+  // Fills the last word of codes with zeros.
   SPARFUSE_DEVICE void Pad(std::size_t n) const {
     for (std::size_t i = n; i % 4 != 0; ++i) codes[i] = 0;
   }
@@ -332,7 +332,8 @@ struct EncodeBuckets {
     const std::size_t begin = std::size_t{block.block()} * kBlock;
     float x[kOwn];
     LoadOwn(block, input, begin, x);
-    // Rounds as long as a bucket, if that is shorter: of each thread, kRound / round chains.
+    // A round is as long as a bucket if that is shorter; each thread then has kRound / round
+    // chains.
     const std::uint32_t round = bucket < kRound ? bucket : kRound;
     float chain = 0;
     std::uint32_t key = 0;
@@ -390,7 +391,7 @@ struct EncodeBuckets {
   }
 };
 
-// Of x that has been measured as one bucket.
+// Encodes x, which has been measured as one bucket.
 struct EncodeLevels {
   static constexpr const char* kName = "EncodeLevels";
   static constexpr int kThreads = kElementwiseThreads;
@@ -428,8 +429,8 @@ inline constexpr std::uint32_t kMaxEncoded = 32;  // payloads of one launch
 
 SPARFUSE_DEVICE bool IsScale(float scale) { return BitsOf(scale) < kInfinityKey; }
 
-// How a payload is decoded, from words with the codes of kPerWord elements each: Word is number w
-// of them, Head what the elements of its bucket share. What is not good clears *good.
+// Decoders of payloads. A word has the codes of kPerWord elements. Word returns word w, Head the
+// data that the elements of its bucket share. Corrupt data clear *good.
 struct DecodeFp32 {
   static constexpr std::uint32_t kPerWord = 1;
   static constexpr std::uint32_t bucket = 0;  // one
@@ -504,8 +505,8 @@ struct DecodeSign {
   }
 };
 
-// A warp takes neighbouring words, and writes its sums in the order of the elements: payloads and
-// output may begin anywhere.
+// A warp takes neighbouring words, and writes its sums in the order of the elements. Payloads and
+// output need no more than 4-byte alignment.
 template <class Decode>
 struct AccumulateEncoded {
   static constexpr const char* kName = "AccumulateEncoded";
@@ -521,10 +522,10 @@ struct AccumulateEncoded {
   Decode decode;
   const std::byte* payloads[kMaxEncoded];
   std::uint32_t size;
-  std::uint32_t number;  // of the first, for faults
+  std::uint32_t number;  // of the first payload, for faults
   std::size_t n;
   float scale;
-  bool add;  // to what is in `out`: not the first payloads
+  bool add;  // to the content of `out`: not the first payloads
   float* out;
   std::uint64_t* fault;
 
@@ -543,8 +544,8 @@ struct AccumulateEncoded {
   }
 
  private:
-  // Of the elements of a warp, from `begin` on. Returns the first payload that has one that is not
-  // good, or `size`. kWhole: all of them are below n.
+  // Sums the elements of a warp, from `begin` on. Returns the first payload with a corrupt element,
+  // or `size`. kWhole: all elements are below n.
   template <bool kWhole, class Block>
   SPARFUSE_DEVICE std::uint32_t Sum(const Block& block, std::size_t begin, float* of_warp) const {
     float sums[kWords][kPerWord] = {};
@@ -566,7 +567,7 @@ struct AccumulateEncoded {
       float head = 0;
       bool good = true;
       for (std::uint32_t j = 0; j < kWords; ++j) {
-        // Where a bucket may begin.
+        // A bucket may begin here.
         if ((j * kWarp * kPerWord & (decode.bucket - 1)) == 0) {
           head = decode.Head(payloads[p], places[j], &good);
         }
@@ -583,8 +584,8 @@ struct AccumulateEncoded {
     return bad;
   }
 
-  // The first element from `begin` on that is not good, of payload p or the next that has one: what
-  // fills up a last word is no element.
+  // Reports the first corrupt element from `begin` on, of payload p or the next payload with one.
+  // The padding of a last word is no element.
   template <class Block>
   SPARFUSE_DEVICE void Report(Block& block, std::uint32_t p, std::size_t begin) const {
     for (; p < size; ++p) {

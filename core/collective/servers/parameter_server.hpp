@@ -1,16 +1,16 @@
-// Says how a buffer is shared out among parameter servers, for the run and for its rounds.
+// Describes how parameter servers share a buffer, for the run and for its rounds.
 //
-// The buffer is cut into partitions. Each goes through four stages, and in every step each stage
-// works on another partition, the first one ahead:
+// The buffer is cut into partitions. Each partition passes four stages. In every step each stage
+// works on a different partition, the first stage ahead of the others:
 //
-//   reduce      the ranks of a node share it out and add up a share each (node_first)
-//   push        each rank's share is shared out again among the servers, which add it up
-//   pull        the servers give the sums back
-//   distribute  the ranks of a node give one another their shares
+//   reduce      the ranks of a node split the partition; each sums one share (node_first)
+//   push        each rank's share is split again among the servers, which sum it
+//   pull        the servers return the sums
+//   distribute  the ranks of a node exchange their shares
 //
-// Servers without machines of their own are the ranks; with node_first those of equal local rank
-// are each other's, so that each way over a node's network go (N - 1) / N of a partition to be
-// pushed and as much to be pulled, its ranks together.
+// Without machines of their own, the servers are the ranks. With node_first, ranks of equal local
+// rank serve one another. The ranks of a node together then push (N - 1) / N of a partition each
+// way over the node's network, and pull as much.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ namespace sparfuse {
 
 struct ServerOptions {
   bool node_first = true;
-  bool dedicated = false;     // servers on further machines
-  std::size_t servers = 0;    // dedicated ones; 0: one for each node
+  bool dedicated = false;     // servers have machines of their own
+  std::size_t servers = 0;    // number of dedicated servers; 0: one for each node
   std::size_t partition = 0;  // elements, at least 1
 
   static ServerOptions Of(const Options& resolved);
@@ -39,14 +39,15 @@ struct ServerPart {
   std::size_t begin = 0;
   std::size_t size = 0;
 
-  // The i-th of `parts` parts of it, as equal as they can be; the last one is none of the smaller.
+  // The i-th of `parts` parts of this run, as equal as possible; no part is larger than the last.
   ServerPart Of(std::size_t parts, std::size_t i) const {
     const std::size_t from = size * i / parts;
     return {begin + from, size * (i + 1) / parts - from};
   }
 };
 
-// Ranks as rows of nodes: `local` of them share a partition out, then `columns` a share of it.
+// Ranks as rows of nodes: `local` ranks split a partition, then `columns` ranks split a share of
+// it.
 struct ServerGrid {
   std::size_t local = 1;
   std::size_t columns = 1;
@@ -63,7 +64,7 @@ struct ServerGrid {
   std::size_t RankOf(std::size_t column, std::size_t of_node) const {
     return column * local + of_node;
   }
-  // What a rank adds up of a partition before it pushes.
+  // The share of a partition that a rank sums before it pushes.
   ServerPart ShareOf(const ServerPart& partition, std::size_t rank) const {
     return partition.Of(local, LocalOf(rank));
   }
@@ -82,14 +83,14 @@ constexpr bool AddsUp(ServerStage stage) {
 
 struct ServerPartitions {
   std::size_t elements = 0;
-  std::size_t each = 1;  // of all but the last one
+  std::size_t each = 1;  // elements of every partition but the last
 
   std::size_t count() const { return (elements + each - 1) / each; }
   ServerPart operator[](std::size_t i) const {
     return {i * each, std::min(each, elements - i * each)};
   }
   std::size_t steps() const { return elements == 0 ? 0 : count() + kServerStageCount - 1; }
-  // Which partition is at a stage in a step, if any.
+  // The partition that is at a stage in a step, if any.
   std::optional<std::size_t> At(ServerStage stage, std::size_t step) const {
     const auto behind = static_cast<std::size_t>(stage);
     if (step < behind || step - behind >= count()) return std::nullopt;
@@ -97,7 +98,7 @@ struct ServerPartitions {
   }
 };
 
-// parameter_server_rounds.cpp. Of `elements` floats.
+// Returns the rounds for `elements` floats. Defined in parameter_server_rounds.cpp.
 RoundPlan ParameterServerRounds(const ServerOptions& options, std::size_t elements,
                                 const Topology& topology);
 

@@ -59,7 +59,7 @@ struct MaskVelocities {
   std::uint32_t capacity;
   float* velocity;
 
-  // A slot usually has room for four times what is selected.
+  // A slot's capacity is usually four times the selected count.
   static std::size_t BlocksFor(std::size_t capacity) {
     return capacity / (4 * kPerThread * kThreads) + 1;
   }

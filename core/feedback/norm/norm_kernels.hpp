@@ -1,6 +1,6 @@
 // Computes norms (norm.hpp), and the factors that clip by them, in kernels.
 //
-// One read of x, 8 bytes written a tile of 32 KB; then one block adds up the tiles.
+// Reads x once and writes 8 bytes per tile of 32 KB; then one block sums the tiles.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ struct SumSquaresOfTiles {
   static constexpr const char* kName = "SumSquaresOfTiles";
   static constexpr int kThreads = kNormThreads;
   using Shared = NoShared;
-  Quads quads;  // without skew: where x is not aligned, with loads of one element
+  Quads quads;  // without skew: if x is not aligned, with loads of one element
   const float* x;
   double* tiles;
 
@@ -42,7 +42,7 @@ struct SumSquaresOfTiles {
   }
 };
 
-// Where `factor` is given, also what ClipFactor makes of the sum.
+// Sums the tiles. If `factor` is given, also computes ClipFactor from the sum.
 struct SumTiles {
   static constexpr const char* kName = "SumTiles";
   static constexpr int kThreads = kNormThreads;

@@ -1,11 +1,11 @@
-// Tabulates the calls of NCCL that the transport makes, so that everything above it is built and
-// tested without NCCL (tests/support/devices/fake_nccl.hpp), which needs a driver and a card for
-// each rank.
+// Tabulates the calls of NCCL that the transport makes. All code above the table can thus be built
+// and tested without NCCL (tests/support/devices/fake_nccl.hpp), which needs a driver and a card
+// for each rank.
 //
-// Communicators are ncclComm_t, streams cudaStream_t, results ncclResult_t. All of them are
-// non-blocking (ncclConfig_t::blocking = 0): a call may answer kNcclInProgress, and until
-// comm_async_error no longer says so nothing else may be called on the communicator and nothing
-// given to its streams. Only comm_abort and comm_destroy block.
+// Communicators are ncclComm_t, streams cudaStream_t, results ncclResult_t. All communicators are
+// non-blocking (ncclConfig_t::blocking = 0): a call may return kNcclInProgress. Until
+// comm_async_error returns another state, callers may not use the communicator or give work to its
+// streams. Only comm_abort and comm_destroy block.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ struct NcclApi {
   const char* (*error_string)(int result);
   const char* (*last_error)(void* comm);
 
-  // What is called in between is launched as one, and makes progress together.
+  // The calls in between are launched as one, and progress together.
   int (*group_start)();
   int (*group_end)();
   int (*send)(const void* data, std::size_t bytes, int peer, void* comm, void* stream);

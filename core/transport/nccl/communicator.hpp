@@ -1,8 +1,8 @@
 // Declares the communicator behind nccl.hpp, and the notices that its ranks send beside NCCL,
-// through host memory; only its own sources include this.
+// through host memory. Only its own sources include this header.
 //
 //   nccl.cpp           sets it up
-//   communicator.cpp   what callers do (post, wait, split, give up), and what then happens
+//   communicator.cpp   the callers' operations (post, wait, split, give up) and their progress
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct Notice {
 };
 
 // Sends and receives notices on a host communicator of its own. Notices of one rank arrive in the
-// order in which it sent them.
+// order of their sending.
 class NcclControl {
  public:
   using Clock = std::chrono::steady_clock;
@@ -52,11 +52,11 @@ class NcclControl {
   void Send(int peer, const Notice& notice, std::string_view text = "");
   void SendAll(const Notice& notice, std::string_view text = "");
 
-  // Hands over all that came.
+  // Passes all received notices to `take`.
   using Take = std::function<void(int peer, const Notice& notice, std::string_view text)>;
   void Service(const Take& take);
 
-  // A peer that the host transport lost, and when that was seen.
+  // A peer that the host transport lost, and the time of that discovery.
   struct Lost {
     std::string what;  // "rank 2 is lost"
     Clock::time_point since;
@@ -64,7 +64,7 @@ class NcclControl {
   const std::optional<Lost>& lost(int peer) const { return At(peer).lost; }
   bool any_lost() const { return any_lost_; }
 
-  // The rank in the world of a rank of this group; of this rank itself unknown.
+  // The world rank of a rank of this group; unknown for this rank itself.
   int WorldRank(int peer) const { return At(peer).world_rank; }
 
   Communicator& host() { return *host_; }
@@ -99,9 +99,9 @@ class NcclControl {
 struct NcclOperation {
   enum class Kind : std::uint8_t { kAllReduce, kAllGather, kRingStep };
   Kind kind;
-  std::byte* data = nullptr;  // given; of an all-reduce also the result
+  std::byte* data = nullptr;  // input; of an all-reduce also the result
   std::size_t bytes = 0;      // of `data`
-  std::uint64_t number = 0;   // counts what was posted
+  std::uint64_t number = 0;   // in the order of posting
   std::span<std::byte> received{};
   std::size_t capacity = 0;                                    // all-gather: of each rank
   std::vector<std::span<const std::byte>>* by_rank = nullptr;  // all-gather
@@ -110,7 +110,8 @@ struct NcclOperation {
   bool complete = false;
 };
 
-// What a world and the communicators split from it share: Idle of one of them waits for all.
+// The state that a world and the communicators split from it share: Idle of one of them waits for
+// all.
 struct NcclSession {
   int in_flight = 0;                                  // launches
   std::int64_t last_change = MonotonicNanoseconds();  // launch or completion
@@ -152,11 +153,11 @@ class NcclCommunicator final : public Communicator {
                                       std::chrono::milliseconds deadline) override;
   const TrafficByLink& traffic() const noexcept override { return traffic_; }
 
-  // Starts and ends what can be. Throws the error that broke the communicator.
+  // Starts and completes all operations that can. Throws the error that broke the communicator.
   void Advance();
-  // The rank in the world that it waits for, or -1.
+  // The world rank that the operation waits for, or -1.
   int WaitsFor(const Operation& operation) const;
-  // An unfinished request is destroyed; what it holds must not be touched any more.
+  // Called when an unfinished request is destroyed; its buffers must not be accessed any more.
   void GiveUp(const Operation& operation) noexcept;
 
  private:
@@ -190,17 +191,17 @@ class NcclCommunicator final : public Communicator {
   NcclHandle handle_;
   std::optional<Error> failure_;
 
-  // Operations belong to their requests, which leave when complete or break the communicator. They
-  // go from posted_ through issuing_ to running_, in the order of their numbers.
+  // Requests own the operations. A request ends when it is complete, or breaks the communicator.
+  // Operations go from posted_ through issuing_ to running_, in the order of their numbers.
   std::uint64_t next_number_ = 0;
   std::deque<Operation*> posted_;
-  Operation* issuing_ = nullptr;  // NCCL is busy with it
+  Operation* issuing_ = nullptr;  // NCCL is busy with this operation
   std::deque<Launch> running_;
   std::map<std::uint64_t, Counts> counts_;  // of all-gathers that are not issued
   std::vector<gpu::GpuEvent> spare_events_;
 
   std::int64_t served_ = 0;
-  TrafficByLink traffic_{};  // nothing counts in it
+  TrafficByLink traffic_{};  // always zero
 };
 
 // Collective over setup.host, up to the deadline (nccl.hpp).

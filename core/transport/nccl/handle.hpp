@@ -1,4 +1,4 @@
-// Drives one ncclComm without blocking, and says what NCCL's errors mean.
+// Drives one ncclComm without blocking, and explains NCCL's errors.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,13 @@ namespace sparfuse {
 
 // The Error of a result that is neither success nor "in progress":
 //   CALL: NCCL's name of the result: NCCL's last message
-// Two ranks on one card are kUnsupported with what to use instead, a card without memory is
-// kOutOfMemory, trouble with another rank or the network kComm, the rest kInternal.
-// comm: may be null.
+// Two ranks on one card are kUnsupported with advice what to use instead. A card out of memory is
+// kOutOfMemory, trouble with another rank or the network kComm, the rest kInternal. comm: may be
+// null.
 Error NcclError(const NcclApi& api, int result, std::string_view call, void* comm);
 
-// How to let several ranks share a card, which NCCL does not: ends an error's message.
+// Advice how several ranks can share a card, which NCCL does not allow: the end of an error's
+// message.
 inline constexpr std::string_view kShareACard =
     "; NCCL gives every rank a card of its own: start at most as many ranks as there are cards, or "
     "stage messages through host memory with transport = \"mpi\", device = \"cuda\"";
@@ -28,11 +29,11 @@ class NcclHandle {
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Starts to make the communicator: it may be used once Settled().
+  // Starts to make the communicator, which callers may use once Settled().
   void Init(int ranks, const NcclUniqueId& id, int rank, int device);
 
-  // False while NCCL is busy with the last call. Throws NcclError when this rank's NCCL found an
-  // error, also in what runs on the device.
+  // False while NCCL is busy with the last call. Throws NcclError if this rank's NCCL found an
+  // error, also in its work on the device.
   bool Settled();
 
   // Calls `body`, which calls NCCL with comm(), as one group. Precondition: Settled().
@@ -40,7 +41,7 @@ class NcclHandle {
   void Check(int result, std::string_view call) const;
   void* comm() const { return comm_; }
 
-  // Ends everything that runs on the device at once; does nothing the second time.
+  // Ends all work on the device at once; a second call does nothing.
   void Abort() noexcept;
   // The orderly end: Finalize, then, once Settled(), Destroy.
   void Finalize();

@@ -1,24 +1,24 @@
-// Makes transport `nccl`: collectives on the memory of one CUDA device a rank, from card to card.
+// Makes transport `nccl`: collectives on the memory of one CUDA device per rank, from card to card.
 //
 // A communicator has an ncclComm, a stream of the device, and a host communicator (mpi, threads)
 // over the same ranks. host() carries messages in host memory: counts, negotiations, probes, and
 // the collectives that consist of messages.
 //
 // NativeAllReduceSum   ncclAllReduce.
-// NativeAllGather      counts through the host, then a group of messages with their true bytes or
+// NativeAllGather      counts through the host, then either a group of messages of true size or
 //                      ncclAllGather padded to the largest, whichever costs less by the model
 //                      below.
 // NativeRingStep       a group of ncclSend and ncclRecv; profiles measure links with it.
 // Isend, Irecv         Error{kUnsupported}.
 //
-// All of them start in the order in which they are posted, which must be the same on all ranks:
-// NCCL runs them in the order in which a rank starts them, and each ends only when all of its ranks
-// have come to it. A ProgressLoop over NCCL has the NCCL world as its world: only its Idle looks at
-// the device often.
+// Collectives start in the order in which they are posted, which must be the same on all ranks.
+// NCCL runs them in the order in which a rank starts them, and each ends only when all ranks have
+// reached it. A ProgressLoop over NCCL needs the NCCL world as its world: only this world's Idle
+// polls the device often.
 //
-// Memory is read and written in the order of stream(): before posting, let that stream wait for
-// whoever writes what is sent or still reads what is received into. A request is complete, for the
-// host and for every stream, when Test says so, and must not outlive its communicator.
+// Memory is read and written in the order of stream(). Before posting, let that stream wait for all
+// writers of the sent buffer and all readers of the receive buffer. A request is complete, for the
+// host and for every stream, when Test returns true. It must not outlive its communicator.
 #pragma once
 
 #include <array>
@@ -37,27 +37,27 @@
 
 namespace sparfuse {
 
-// Two ways to gather payloads of unequal bytes on every rank are compared by what each costs.
+// The links of a cost model, which compares two ways to gather payloads of unequal bytes.
 //
-// P ranks; m_r bytes of rank r, M the most of any. A link class has a start-up time alpha and a
-// time for each byte beta: inside a node of every card's own port, between nodes of the network
-// card that a node's ranks share; both directions at once. "slowest" is between nodes where there
-// are several.
+// There are P ranks. Rank r has m_r bytes, and M is the largest m_r. A link class has a start-up
+// time alpha and a time per byte beta: inside a node for each card's own port, between nodes for
+// the network card that a node's ranks share. Both directions work at once. "slowest" is the class
+// between nodes if there are several nodes.
 //
 //   grouped   every rank sends its payload to each other rank, all of them under way together:
 //               alpha_slowest + (P - 1) message + max(beta_intra B_intra, beta_inter B_inter)
 //             B_intra: most bytes out of or into one rank from ranks of its node;
 //             B_inter: most bytes out of or into one node. A payload enters a node once for each
-//             rank there, so this is for payloads of which few are large.
+//             rank there, so this suits payloads with few large ones.
 //   padded    all payloads padded to M, an all-gather in a ring, in which a payload enters a node
 //             once (Thakur, Rabenseifner & Gropp, IJHPCA 19(1), 2005):
 //               (P - 1) (alpha_slowest + beta_slowest M)
 //
-// What NCCL does with several network cards, or in the switch (NVLS), is not in here.
+// The model omits NCCL's use of several network cards or of the switch (NVLS).
 //
 // The defaults are declared, not measured: start-up times of NCCL's ring with the simple protocol
 // (hwLat of its tuning tables, 2.18 and later), one direction of an A100's NVLink, one 100 Gb/s
-// card a node; `message` is a guess. Give those of the cluster at hand where it matters.
+// card per node; `message` is a guess. Set the values of your cluster if the choice matters.
 struct AllGatherLinks {
   std::array<double, kLinkClasses> alpha_seconds{3.4e-6, 14e-6};  // by LinkClass
   std::array<double, kLinkClasses> seconds_per_byte{1 / 300e9, 1 / 12.5e9};
@@ -72,48 +72,50 @@ double GroupedAllGatherSeconds(std::span<const std::uint64_t> sizes, const Topol
                                const AllGatherLinks& links);
 double PaddedAllGatherSeconds(std::span<const std::uint64_t> sizes, const Topology& topology,
                               const AllGatherLinks& links);
-// The cheaper one; grouped where both cost the same. Equal arguments give equal answers on all
-// ranks.
+// Returns the cheaper algorithm; grouped if both cost the same. Equal arguments give equal answers
+// on all ranks.
 AllGatherAlgorithm CheaperAllGather(std::span<const std::uint64_t> sizes, const Topology& topology,
                                     const AllGatherLinks& links);
 
 struct NcclSetup {
-  // Over the ranks that take part, and theirs alone from here on.
+  // Communicator over the participating ranks; from here on only `nccl` uses it.
   std::unique_ptr<Communicator> host;
   Device device;
   // Names this rank's card among those of all hosts: its UUID. At most 63 characters.
   std::string card;
-  // Of the set-up and of the end. Requests have no deadline of their own: that is ProgressLoop's.
+  // Deadline of set-up and destruction. Requests have no deadline of their own: ProgressLoop has
+  // it.
   std::chrono::milliseconds deadline{60'000};
   AllGatherLinks links;  // equal on all ranks
 };
 
-// Collective over setup.host, blocking up to the deadline; `api` outlives what it returns. Throws
-//   Error{kUnsupported} naming the ranks when two of them have the same card;
-//   Error{kConfig} when ranks have different versions of NCCL or different link constants;
+// Collective over setup.host, blocking up to the deadline; `api` outlives the communicator. Throws
+//   Error{kUnsupported} naming the ranks if two of them have the same card;
+//   Error{kConfig} if ranks have different versions of NCCL or different link constants;
 //   Error{kTimeout} naming the ranks that did not come;
 //   NcclError (handle.hpp).
 //
 // After an error of NCCL, of a peer or of the device, or when an unfinished request is destroyed,
-// the communicator is aborted: what runs on the device ends, peers are told, and every request then
-// throws that error. A peer that the host transport lost is Error{kComm} "rank 2 is lost": at once
-// for what it has not started, after half a second for what was running. Split makes an ncclComm
-// and a stream of its own. Destroying a sound communicator waits, up to the deadline, for the other
-// ranks of the node to do so: destroy them in the same order everywhere.
+// the communicator is aborted: its work on the device ends, it notifies peers, and every request
+// then throws that error. A peer that the host transport lost is Error{kComm} "rank 2 is lost": at
+// once for collectives that it has not started, after half a second for running ones. Split makes
+// an ncclComm and a stream of its own. Destroying a sound communicator waits, up to the deadline,
+// for the other ranks of the node to do so: destroy communicators in the same order everywhere.
 std::unique_ptr<Communicator> MakeNcclWorld(const NcclApi& api, NcclSetup setup);
 
-// What provenance says of NCCL. Up to 2.28 NCCL has no call that tells what carries the messages
-// between two ranks: only its log does (NcclLinksInLog). (ncclCommQueryProperties of 2.29 tells
-// what the device API can use.)
+// Provenance of NCCL. Up to 2.28 NCCL has no call that names the transport between two ranks; only
+// its log does (NcclLinksInLog). (ncclCommQueryProperties of 2.29 tells what the device API can
+// use.)
 struct NcclDescription {
   std::string version;                // "2.28.9"
   std::vector<std::string> settings;  // NCCL_...=... of this process's environment, sorted
 };
 NcclDescription DescribeNccl(const NcclApi& api);
 
-// Channels by what carries them, {"P2P/CUMEM": 16, "NET/IB/0/GDRDMA": 4}: from what NCCL writes
-// when NCCL_DEBUG=INFO (and NCCL_DEBUG_SUBSYS, where set, has INIT) to standard output or to the
-// file NCCL_DEBUG_FILE, of one process. Both must be set before NCCL's first call.
+// Counts channels by their transport, {"P2P/CUMEM": 16, "NET/IB/0/GDRDMA": 4}, in the NCCL log of
+// one process. NCCL writes the log to standard output or to the file NCCL_DEBUG_FILE if
+// NCCL_DEBUG=INFO (and NCCL_DEBUG_SUBSYS, if set, has INIT). Both must be set before NCCL's first
+// call.
 std::map<std::string, int> NcclLinksInLog(std::istream& log);
 
 }  // namespace sparfuse

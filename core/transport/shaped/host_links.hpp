@@ -1,5 +1,5 @@
-// Holds the links that all ranks of a host emulate together, in memory that they share: ports,
-// which are plain numbers without a clock or a lock, and what the ranks can pass on to one another.
+// Holds the links that all ranks of a host emulate together, in shared memory: ports, which are
+// plain numbers without a clock or a lock. Measures the host's own bandwidth between ranks.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace sparfuse {
 
-// Has no name in any file system: it ends with the last process that has it mapped, however that
-// ends, and leaves nothing behind.
+// Shared memory without a name in any file system. It ends with the last process that maps it,
+// however that process ends, and leaves nothing behind.
 class SharedMemory {
  public:
   // Collective over `world`, whose ranks may be threads or processes, and blocking: `deadline`
   // bounds each wait. Zeroed; rank 0 calls `prepare` on it before others see it. Throws
-  // Error{kUnsupported} on all ranks where one cannot map the memory of rank 0 (another host, or a
+  // Error{kUnsupported} on all ranks if one cannot map the memory of rank 0 (another host, or a
   // container of its own), Error{kTimeout} for a rank that does not arrive.
   SharedMemory(Communicator& world, std::size_t bytes,
                const std::function<void(std::byte*)>& prepare, std::chrono::milliseconds deadline);
@@ -43,24 +43,23 @@ class SharedMemory {
 // its node. Each direction carries one message at a time, first in first out: by the order of Send
 // on the way out, by the order of arrival on the way in. Times and durations are in nanoseconds.
 //
-// Lies in memory that processes share and is not synchronised; zeroed memory is a port that nothing
-// has passed. A process that ends in the middle of a call spoils times of messages and nothing
-// else.
+// A port lies in memory that processes share and is not synchronised. Zeroed memory is an unused
+// port. A process that ends in the middle of a call spoils times of messages and nothing else.
 class Port {
  public:
   static constexpr std::size_t kMostOnTheWay = 4096;
-  // What EndOf says of messages that have passed.
+  // The result of EndOf for messages that have passed.
   static constexpr std::int64_t kPassed = 0;
 
-  // When the first byte leaves, which is `now` or when the last byte of what was sent before has
-  // left.
+  // Returns the time at which the first byte leaves: `now`, or the time at which the last byte of
+  // earlier messages leaves.
   std::int64_t Send(std::int64_t now, std::int64_t duration);
-  // Expects message `id` at `arrival`, which is later than `now`: nothing that has begun to pass is
-  // moved. False, and nothing is done, where kMostOnTheWay have not passed yet.
+  // Expects message `id` at `arrival`, which is later than `now`, so no message that has begun to
+  // pass is moved. Returns false, and does nothing, if kMostOnTheWay messages have not passed yet.
   [[nodiscard]] bool Expect(std::int64_t now, std::uint64_t id, std::int64_t arrival,
                             std::int64_t duration);
-  // When the last byte of `id` has passed inwards, by what is expected so far: what is expected
-  // later and arrives earlier moves it back.
+  // Returns the time at which the last byte of `id` has passed inwards, given the messages expected
+  // so far. A later call of Expect with an earlier arrival delays it.
   std::int64_t EndOf(std::uint64_t id) const;
 
  private:
@@ -73,7 +72,7 @@ class Port {
 
   std::int64_t send_free_;
   std::uint64_t expected_;                       // of messages_
-  std::array<Message, kMostOnTheWay> messages_;  // by arrival, equal ones as they were expected
+  std::array<Message, kMostOnTheWay> messages_;  // by arrival, equal ones by order of Expect
 };
 
 struct LinkShape {
@@ -93,18 +92,19 @@ class HostLinks {
   // Collective over `world`, as SharedMemory is. `deadline` bounds waits for the lock, too.
   HostLinks(Communicator& world, const NetworkShape& shape, std::chrono::milliseconds deadline);
 
-  // Of a message; on MonotonicNanoseconds.
+  // The times of a message, on the clock of MonotonicNanoseconds.
   struct Sent {
     std::uint64_t id = 0;
     std::int64_t departure = 0;  // of the first byte
-    std::int64_t left = 0;       // the last byte has
+    std::int64_t left = 0;       // of the last byte
   };
   // Hands `bytes` to the network now. source, destination: ranks of `world`. Throws
-  // Error{kUnsupported} where Port::kMostOnTheWay messages are on the way to the destination's
-  // port, Error{kTimeout} where a rank that is stopped holds the lock.
+  // Error{kUnsupported} if Port::kMostOnTheWay messages are on the way to the destination's port,
+  // Error{kTimeout} if a stopped rank holds the lock.
   Sent Send(int source, int destination, std::size_t bytes);
-  // When the last byte of message `id` has passed the destination's port; a time in the past where
-  // that is over. Final from its departure on: what is sent later arrives later. Errors as Send.
+  // Returns the time at which the last byte of message `id` has passed the destination's port; a
+  // past time if it has passed. The time is final from the message's departure on, because later
+  // messages arrive later. Errors as Send.
   std::int64_t EndOf(int source, int destination, std::uint64_t id);
 
  private:
@@ -123,12 +123,13 @@ class HostLinks {
   Segment& segment_;
 };
 
-// 10^9 bit/s that every rank gets from another while all send at once: the best of a few messages
-// of the rank for which that is least, equal on all ranks. Ends as soon as `wanted` is reached;
-// else tries for a while, since others may use the host for a moment. Infinite for one rank.
+// Measures the bandwidth, in 10^9 bit/s, at which every rank receives from another while all send
+// at once. The result is the slowest rank's best of a few messages, equal on all ranks. Ends as
+// soon as `wanted` is reached; else retries for a while, since others may use the host for a
+// moment. Infinite for one rank.
 //
 // Collective over `world`, on whose tag 0 nothing else is under way, and blocking: `deadline`
-// bounds each wait. Cost: milliseconds where `wanted` is reached, else some hundred.
+// bounds each wait. Cost: milliseconds if `wanted` is reached, else some hundred.
 double HostGbps(Communicator& world, double wanted, std::chrono::milliseconds deadline);
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Gives every pair of ranks a connection, and turns away who does not belong to them.
+// Gives every pair of ranks a connection, and rejects connections from outside.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace sparfuse {
 
-// What TcpListener::address() says.
+// The components of TcpListener::address().
 struct TcpAddress {
   HostAddress host;
   std::string token;
@@ -18,8 +18,9 @@ struct TcpAddress {
 // Throws Error{kConfig}.
 TcpAddress ParseTcpAddress(const std::string& text);
 
-// [ranks] connections by rank, none to itself. The higher rank of a pair connects to the other one
-// and shows its token, which answers with the first one's. Throws as MakeTcpWorld does.
+// Returns [ranks] connections by rank, none to this rank. The higher rank of a pair connects to the
+// lower one and sends the lower one's token; the lower one answers with the token of the higher.
+// Throws as MakeTcpWorld does.
 std::vector<Socket> MeetRanks(Socket listener, std::span<const std::string> addresses, int rank,
                               std::chrono::milliseconds deadline);
 

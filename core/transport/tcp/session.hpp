@@ -16,25 +16,25 @@
 
 namespace sparfuse {
 
-// A started send or receive. Its request and the session share it: each may be done with it first.
+// A started send or receive. Its request and the session share it: either may release it first.
 struct TcpOperation {
   int peer = 0;               // in the world
-  std::byte* data = nullptr;  // read only, of a send
+  std::byte* data = nullptr;  // a send only reads it
   std::size_t size = 0;       // of the message, or room for it
   std::size_t moved = 0;      // bytes of the message, once known
   bool done = false;
   bool too_large = false;       // the message, for its buffer: it is read and dropped
   bool abandoned = false;       // its buffer is gone
-  std::vector<std::byte> kept;  // what an abandoned send still owes its frame
+  std::vector<std::byte> kept;  // the bytes that an abandoned send still has to write
 };
 using TcpOperationPointer = std::shared_ptr<TcpOperation>;
 
-// One thread at a time uses a session, but for Wake.
+// One thread at a time uses a session, except for Wake.
 class TcpSession {
  public:
-  // connections: [ranks], by rank, all but the own.
+  // connections: [ranks], by rank, none for this rank.
   TcpSession(std::vector<Socket> connections, int rank);
-  // Says goodbye: what others have pending with this rank fails, and nothing else.
+  // Says goodbye: only requests of others with this rank fail.
   ~TcpSession();
   TcpSession(const TcpSession&) = delete;
   TcpSession& operator=(const TcpSession&) = delete;
@@ -43,16 +43,16 @@ class TcpSession {
                            std::span<const std::byte> data);
   TcpOperationPointer Receive(int peer, std::uint64_t communicator, int tag,
                               std::span<std::byte> buffer);
-  // Takes the buffer of an operation that is not done away from the session.
+  // Detaches the buffer of an unfinished operation from the session.
   void Abandon(TcpOperation& operation);
 
-  // Moves what can be moved now; looks at most every few microseconds.
+  // Moves all bytes that sockets accept or have now; polls at most every few microseconds.
   void Progress();
   // As Communicator::Idle.
   void Idle(std::chrono::nanoseconds limit);
   void Wake() noexcept;
 
-  // The rank for whose loss an operation with `peer` that is not done never will be; -1: none.
+  // The lost rank because of which unfinished operations with `peer` never complete; -1: none.
   int LostFor(int peer) const;
 
  private:
@@ -74,16 +74,16 @@ class TcpSession {
 
   // Messages of equal communicator and tag are received in the order in which they were sent.
   using Key = std::pair<std::uint64_t, std::uint16_t>;
-  // A message that came, or was announced, before its receive was posted.
+  // A message that arrived, or was announced, before its receive was posted.
   struct Early {
     std::size_t size = 0;
     std::uint32_t number = 0;
     bool announced = false;
     bool complete = false;
     std::vector<std::byte> data;
-    TcpOperationPointer receive;  // posted while it was coming in
+    TcpOperationPointer receive;  // posted while the message was arriving
   };
-  struct Queues {  // at most one of them has entries
+  struct Queues {  // at most one queue has entries
     std::deque<TcpOperationPointer> receives;
     std::deque<std::shared_ptr<Early>> early;
   };
@@ -95,14 +95,14 @@ class TcpSession {
   struct Peer {
     Socket socket;
     bool gone = false;
-    bool asked_for_room = false;  // epoll says when it takes bytes again
+    bool asked_for_room = false;  // epoll reports when the socket accepts bytes again
     std::deque<Outgoing> out;
-    // Of the frame that is coming in.
+    // State of the incoming frame.
     std::array<std::byte, sizeof(Frame)> header;
     std::size_t header_bytes = 0;
     std::size_t body_left = 0;
-    TcpOperationPointer into;           // its body goes there,
-    std::shared_ptr<Early> into_early;  // or there, or nowhere
+    TcpOperationPointer into;           // destination of its body,
+    std::shared_ptr<Early> into_early;  // or this; both null: dropped
     std::map<Key, Queues> queues;
     std::map<std::uint32_t, TcpOperationPointer> announced;  // sends that wait for a grant
     std::map<std::uint32_t, TcpOperationPointer> granted;    // receives whose body will come
@@ -129,7 +129,7 @@ class TcpSession {
   std::vector<Peer> peers_;
   Socket epoll_;
   Socket wake_;
-  int lost_ = -1;  // the first rank that went without goodbye, also if another one said so
+  int lost_ = -1;  // the first rank lost without goodbye, also if another rank reported it
   std::vector<std::byte> staging_;
   std::chrono::steady_clock::time_point polled_{};
 };

@@ -41,16 +41,16 @@ struct HostAddress {
   std::string Text() const;  // "10.0.0.1:4242", "[fe80::1]:4242"
 };
 
-// Of a host's number, not its name. Throws Error{kConfig}.
+// Parses a host's numeric address; names are not resolved. Throws Error{kConfig}.
 HostAddress ParseHost(const std::string& host, int port);
-// As TcpListener chooses it; port 0.
+// Returns the address that TcpListener chooses, with port 0.
 HostAddress ChooseHost(const std::string& interface, const std::string& toward);
 
-// A socket for streams that never blocks and is closed by exec. Throws Error{kComm}.
+// Makes a stream socket that never blocks and that exec closes. Throws Error{kComm}.
 Socket MakeSocket(const HostAddress& address);
-// Messages leave at once.
+// Makes messages leave at once.
 void SendAtOnce(const Socket& socket);
-// "Connection refused", of an errno.
+// The text of an errno: "Connection refused".
 std::string ErrorText(int error);
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Makes a world over TCP of ranks that share a folder and nothing else.
+// Makes a world over TCP from ranks that share a folder and nothing else.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace sparfuse {
 
-// Each rank leaves its host's name and its address in `folder`, reads the others', and takes its
-// own away when all are connected. `interface`: TcpListener's; "": the one that reaches the other
-// hosts, on one host the loopback interface. Throws Error{kTimeout} past the deadline naming the
-// ranks that left none, and as MakeTcpWorld does.
+// Each rank writes its host's name and its address to a file in `folder`, reads the others' files,
+// and removes its own when all are connected. `interface`: as TcpListener's; "": the interface that
+// reaches the other hosts, on one host the loopback interface. Throws Error{kTimeout} past the
+// deadline naming the ranks without an address, and throws as MakeTcpWorld does.
 std::unique_ptr<Communicator> MeetInFolder(const std::filesystem::path& folder,
                                            const ExpectedWorld& world, int rank, int ranks_per_node,
                                            const std::string& interface,

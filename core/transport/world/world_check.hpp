@@ -1,9 +1,8 @@
-// Checks, before anything else is done, that the ranks that MPI says there are are those that were
-// launched.
+// Checks, before all other work, that the ranks in MPI's world are the launched ranks.
 //
-// srun without PMIx starts n programs that each believe to be rank 0 of 1; ranks of another launch
-// or of another MPI may be met. Whoever launches ranks says in their environment how many they are
-// and draws a nonce for the launch.
+// srun without PMIx starts n programs, each of which believes to be rank 0 of 1. A rank may also
+// meet ranks of another launch or of another MPI. The launcher therefore puts the number of ranks
+// and a random nonce of the launch into their environment.
 #pragma once
 
 #include <chrono>
@@ -24,27 +23,27 @@ struct ExpectedWorld {
   std::string Text() const { return std::to_string(ranks) + ":" + nonce; }
 };
 
-// What kWorldVariable says; nothing where it is not set, as in a program that nobody launched.
-// Throws Error{kConfig} naming it and its value.
+// The value of kWorldVariable; nothing if it is not set, as in a program without a launcher. Throws
+// Error{kConfig} naming it and its value.
 std::optional<ExpectedWorld> WorldOfEnvironment();
 
-// A rank's number, where who starts it is not mpirun, PMIx or Slurm.
+// A rank's number, if its launcher is not mpirun, PMIx or Slurm.
 inline constexpr const char* kRankVariable = "SPARFUSE_RANK";
 
-// This process's number among those launched together, as kRankVariable, mpirun, PMIx, Slurm or
-// Flux tell it before there is a world; 0 where none does.
+// This process's number in its launch, known before there is a world from kRankVariable, mpirun,
+// PMIx, Slurm or Flux; 0 if none sets it.
 int RankOfEnvironment();
-// Throws Error{kConfig} naming the variables where none of them is set.
+// Returns the same number. Throws Error{kConfig} naming the variables if none of them is set.
 int NeedRankOfEnvironment();
 
-// Before MPI is initialised, which would abort or make a world of one. Throws Error{kConfig} where
-// srun started this rank and gave it no way to find the others, naming --mpi=pmix.
+// Call it before MPI is initialised, which would abort or make a world of one. Throws
+// Error{kConfig} naming --mpi=pmix if srun started this rank without a way to find the others.
 void CheckLauncherOf(const ExpectedWorld& expected);
 
-// Throws Error{kConfig} where `world` has another number of ranks, or the rank before this one (the
-// last one's before rank 0) is of another launch or another rank than it should be: on all ranks
-// together that finds every difference. Collective; moves some bytes with tag 0. Error{kTimeout}
-// where that rank does not answer within the deadline.
+// Throws Error{kConfig} if `world` has another number of ranks. Also throws it if the previous rank
+// (the last one for rank 0) belongs to another launch or has a wrong number. All ranks together
+// thus find every difference. Collective; moves some bytes with tag 0. Throws Error{kTimeout} if
+// the previous rank does not answer within the deadline.
 void CheckWorld(Communicator& world, const ExpectedWorld& expected,
                 std::chrono::milliseconds deadline);
 
