@@ -24,21 +24,21 @@ struct TensorEntry {
   std::size_t numel = 0;
   std::size_t offset = 0;  // first element in the flat gradient
   bool dense = false;      // never sparsified (the experiment's dense_tensors)
-  bool feedback = true;    // false: what is not sent of it is lost (no_feedback_tensors)
+  bool feedback = true;    // false: its unsent elements are lost (no_feedback_tensors)
 
   Range range() const noexcept { return {offset, offset + numel}; }
 };
 
-// Tensors in ready order: the order in which backward produces their gradients (last layer first),
-// observed in calibration on rank 0, broadcast, then fixed. Parameters that produced no gradient in
-// calibration are not in it.
+// Tensors in ready order: the order in which backward produces their gradients (last layer first).
+// The order is observed in calibration on rank 0, broadcast, then fixed. The layout leaves out
+// parameters that produced no gradient in calibration.
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
   void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false,
            bool feedback = true);
-  // Moves dense tensors behind all others, each kind in ready order: fused buffers that are
-  // sparsified as a whole have none in their midst. Positions stay, offsets change.
+  // Moves dense tensors behind all others, each kind in ready order, so that no fused buffer that
+  // is sparsified as a whole has a dense tensor inside. Offsets change, positions do not.
   void SetDenseApart();
   bool dense_apart() const noexcept { return !by_offset_.empty(); }
 
@@ -48,7 +48,8 @@ class GradientLayout {
   std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
   std::size_t PositionOf(std::size_t element) const;
-  // The range of tensors [first, last); where dense ones are apart, of the others, perhaps empty.
+  // The range of tensors [first, last). If dense tensors are apart, the range of the others, which
+  // may be empty.
   Range RangeOf(std::size_t first, std::size_t last) const;
   // Positions of the tensors that lie in a range or reach into it, by offset. Precondition:
   // range.begin < numel().
@@ -67,7 +68,7 @@ class GradientLayout {
   }
 
   std::vector<TensorEntry> entries_;
-  std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
+  std::vector<std::size_t> by_offset_;  // positions by offset; empty: offsets ascend with positions
   std::size_t numel_ = 0;
 };
 

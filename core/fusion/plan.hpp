@@ -77,7 +77,7 @@ struct Plan {
 // * densities are in (0, 1], and only tensors of density 1 are reduced;
 // * a unit that is sparsified behind reduces exactly the dense tensors that the layout has apart;
 // * a unit that is not sparsified has density 1 for each tensor, none reduced, none offloaded;
-// * only units that are sparsified behind are on kSide, none on kHost, or have partitions.
+// * no unit is on kHost, and only units that are sparsified behind are on kSide or have partitions.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
 // The same units, none sparsified: each is all-reduced whole.
