@@ -33,8 +33,8 @@ std::vector<Unit> UnitsOfEqualCount(const PlanInput& input, const Options& resol
 std::vector<std::size_t> SparsifiableSizes(const GradientLayout& layout, const Unit& unit);
 
 // The budget rule. A unit may send max(1, density * sum of sizes) elements. Tensors of each size,
-// walking upwards, are paid from this budget; the largest cut lies below the first size that the
-// rest of the budget cannot pay in full.
+// walking upwards, are paid from this budget. The largest cut lies one below the first size that is
+// not below the rest of the budget.
 std::size_t LargestCut(std::span<const std::size_t> sizes, double density);
 
 // 0 and every size up to LargestCut, ascending: any cut leaves dense what one of these does.
@@ -46,8 +46,8 @@ double DensityAboveCut(std::span<const std::size_t> sizes, std::size_t cut, doub
                        double least);
 
 // The cut that the authors' planners choose: the first admissible cut with the least time of
-// backward, selection and all-gather by the authors' tables. The planners apply the density to the
-// sent elements a second time.
+// backward, selection and all-gather by the authors' tables. In the all-gather, the density is
+// applied to the sent elements a second time.
 std::size_t AuthorsCut(const GradientLayout& layout, const Unit& unit, double density,
                        std::string_view model);
 
