@@ -32,7 +32,7 @@ class HostWork {
   void Accumulate(Selection& selection);
   void Encode(Selection& selection);
   std::uint64_t CountMissing(const Selection& selection) const;
-  // The destination of a sum: the averages, or, without a scale, the flat gradient.
+  // The destination of a sum: the averages, or, unscaled, the flat gradient.
   struct Target {
     std::span<float> values;  // of all tensors
     float scale;

@@ -45,8 +45,8 @@ std::unique_ptr<ExchangeStaging> MakeDeviceStaging(const StagingSetup& setup, Pr
 
 // Sums over the parts: capacities, counts and ranges of the payload, sizes of state.buffers.
 void MeasurePayload(const StagingSetup& setup, ExchangeState& state);
-// Concatenates forwarded payloads, in the order of their first indices, and returns the number of
-// elements. The payloads lie in host memory. range: of the exchange.
+// Concatenates the forwarded payloads, unchanged: all indices to `indices`, all values to `values`.
+// Returns the number of elements. All memory is on the host. range: of the exchange.
 std::size_t CopyForwarded(Range range, const Payload& payload, std::uint32_t* indices,
                           float* values);
 // Bytes of the whole tensors with which the payload of one member of the channel begins.
