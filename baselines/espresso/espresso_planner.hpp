@@ -1,5 +1,5 @@
-// Decides how Espresso sends each tensor: whole, in half precision, or compressed, and then on which
-// processor and in how many steps. Plans each tensor as a unit, by one of the runtime's options.
+// Decides how Espresso sends each tensor: whole, in half precision, or compressed, and if so, where
+// and in how many steps. Plans each tensor as a unit, by one of the runtime's options.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,8 @@ struct AllReduceCost {
 // all-reduce runs at a time; each begins when its unit is ready and the previous one has ended.
 //
 // In ready order, a unit whose all-reduce would begin at c takes the next gradient, ready at r, if
-// two conditions hold. r is before the end of the unit's all-reduce. The gradient is ready already
-// (r < c), or the wait for it is below alpha_seconds (r - c < alpha_seconds).
+// r is before the end of that all-reduce. In addition, the gradient must be ready already (r < c),
+// or the wait for it must be below alpha_seconds (r - c < alpha_seconds).
 //
 // Each merge lets its last gradient be summed earlier, so that the last all-reduce never ends later
 // than with a unit for each tensor. This partition ends earliest of all, as the paper says, if

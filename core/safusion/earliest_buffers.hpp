@@ -14,8 +14,9 @@ using SecondsOfTensors = std::function<double(std::size_t first, std::size_t las
 // A lower bound for exchanges that begin at an earlier tensor: for i < first,
 //   exchange(i, last) >= exchange(first, last) + seconds[first] - seconds[i] - fall.
 struct ExchangeGrowth {
-  std::span<const double> seconds;  // [tensors + 1] never falling
-  double fall = 0;                  // infinity: no bound is known
+  // [tensors + 1] never falling. All 0: an exchange of more tensors is no shorter.
+  std::span<const double> seconds;
+  double fall = 0;  // infinity: no bound is known
 };
 
 // [buffers] how many tensors each buffer holds, in the partition whose last exchange ends earliest
