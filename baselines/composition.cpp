@@ -247,6 +247,9 @@ void CheckTopology(const Composition& composition, const Topology& topology) {
 
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
                           const std::string& whose) {
+  SPARFUSE_REQUIRE(tensors.size() <= kMostTensors,
+                   whose + " has " + std::to_string(tensors.size()) +
+                       " tensors: expected at most " + std::to_string(kMostTensors));
   std::vector<bool> dense(tensors.size());
   std::vector<bool> feedback(tensors.size(), true);
   for (std::size_t t = 0; t < tensors.size(); ++t) {

@@ -117,6 +117,11 @@ void CheckTraits(const Composition& made) {
                        (traits.selects ? " selects from a residual" : " gives back what it drops") +
                        ": expected feedback \"residual\"");
   }
+  if (made.feedback.name == "decoupled" && !traits.selects) {
+    SPARFUSE_THROW(kConfig, "feedback \"decoupled\" with " + collective +
+                                ", which selects from no momentum: expected \"residual\", whose "
+                                "decay may be below 1");
+  }
   if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
     SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
                                 std::string(made.strategy->name) +

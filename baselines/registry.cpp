@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "baselines/arc-topk/arc_topk.hpp"
 #include "baselines/cupcake/cupcake.hpp"
+#include "baselines/demo/demo.hpp"
 #include "baselines/espresso/espresso_paths.hpp"
 #include "baselines/espresso/espresso_planner.hpp"
 #include "baselines/gtopk/gtopk.hpp"
@@ -79,6 +81,8 @@ std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
     table.push_back(baselines::PowerSgdFactors());
+    table.push_back(baselines::DemoCoefficients());
+    table.push_back(baselines::ArcRows());
     table.push_back(baselines::SpardlCollective());
     table.push_back(baselines::GtopkCollective());
     table.push_back(baselines::SparcmlRecursiveDoubling());

@@ -49,6 +49,9 @@ struct CollectiveTraits {
   bool by_tensor = false;
   // Its sizes differ from step to step: one modelled step does not stand for all.
   bool periodic = false;
+  // Payloads of ranks that share memory are read where each rank has its own: it needs no room for
+  // them (ExchangeBuffers::own_owner).
+  bool reads_in_place = false;
   Conservation mass = Conservation::kExact;
 };
 

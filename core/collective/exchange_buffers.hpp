@@ -45,6 +45,9 @@ struct ExchangeBuffers {
   // what it takes, out. Or empty: that is lost.
   std::span<float> rounded;
   std::span<const std::byte> own;  // this rank's sparse payload
+  // Where memory is shared, others read it as long as they hold this, and `gathered` has no room;
+  // or null.
+  std::shared_ptr<const void> own_owner;
   // Of collectives that select (CollectiveTraits::selects): [shape.elements] what this rank has
   // accumulated, of which it sends what it chooses. It is this rank's residual: what remains of it
   // is left here, or said by `returned`.
@@ -64,8 +67,10 @@ struct ExchangeBuffers {
 
   // What is summed, in this order, by Apply: the ranks' payloads in rank order, own included; of
   // collectives that sum, uncoded payloads of sums, each with increasing indices. Equal on all
-  // ranks. They lie in `own`, in `gathered`, or in what the collective keeps in `kept`.
+  // ranks. They lie in `own`, in `gathered`, in what the collective keeps in `kept`, or where
+  // others have them, which `held` holds.
   std::vector<std::span<const std::byte>> payloads;
+  std::vector<SharedBytes> held;
   // Or a dense sum, which then counts instead of payloads: [shape.elements], or empty.
   std::span<const float> sums;
   Buffer<std::byte> kept;  // used again by the next exchange of the same place in a step

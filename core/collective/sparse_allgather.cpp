@@ -62,12 +62,26 @@ class SparseGather final : public Collective, public EvenCollective {
 Task SparseGather::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  CheckGatherBuffers("sparse-allgather", buffers, ranks);
   const int next = static_cast<int>((rank + 1) % ranks);
   const int previous = static_cast<int>((rank + ranks - 1) % ranks);
   buffers.payloads.assign(ranks, {});
   buffers.payloads[rank] = buffers.own;
+  if (communicator.shares_memory() && buffers.own_owner != nullptr) {
+    CheckPayloadBytes("sparse-allgather", buffers, rank, buffers.own.size());
+    buffers.held.assign(ranks, {});
+    buffers.held[rank] = {buffers.own_owner, buffers.own};
+    for (std::size_t step = 0; step + 1 < ranks; ++step) {
+      const std::size_t outgoing = (rank + ranks - step) % ranks;
+      const std::size_t incoming = (rank + ranks - step - 1) % ranks;
+      co_await Complete(communicator.IrecvShared(previous, tag, buffers.held[incoming]),
+                        communicator.IsendShared(next, tag, buffers.held[outgoing]));
+      CheckPayloadBytes("sparse-allgather", buffers, incoming, buffers.held[incoming].bytes.size());
+      buffers.payloads[incoming] = buffers.held[incoming].bytes;
+    }
+    co_return;
+  }
 
+  CheckGatherBuffers("sparse-allgather", buffers, ranks);
   for (std::size_t step = 0; step + 1 < ranks; ++step) {
     const std::size_t outgoing = (rank + ranks - step) % ranks;
     const std::size_t incoming = (rank + ranks - step - 1) % ranks;
@@ -110,6 +124,7 @@ CollectiveDescriptor SparseAllGather() {
           },
           .of_library = true,
           .host_memory = true,
+          .traits = [](const Options&) { return CollectiveTraits{.reads_in_place = true}; },
           .summary = "payloads of all ranks, once around a ring at their true lengths"};
 }
 

@@ -16,8 +16,8 @@ constexpr std::size_t kAlignment = 64;
 // 25,000 of them. (NumPy and PyTorch ask for huge pages likewise.)
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-void* AllocateOnHost(std::size_t bytes, std::string_view what) {
-  const std::size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+void* AllocateOnHost(std::size_t bytes, std::string_view what, bool huge_pages = true) {
+  const std::size_t alignment = huge_pages && bytes >= 2 * kHugePage ? kHugePage : kAlignment;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   void* pointer = nullptr;  // as std::aligned_alloc, which wants a multiple of the alignment
   if (posix_memalign(&pointer, alignment, rounded) != 0) pointer = nullptr;
@@ -40,6 +40,10 @@ void* Allocate(std::size_t bytes, Device device, std::string_view what) {
   if (bytes == 0) return nullptr;
   if (device.kind == DeviceKind::kHost) return AllocateOnHost(bytes, what);
   return gpu::BackendOf(device).Allocate(bytes, device.index, what);
+}
+
+void* AllocateRoom(std::size_t bytes) {
+  return bytes == 0 ? nullptr : AllocateOnHost(bytes, "", false);
 }
 
 void Free(void* pointer, Device device) noexcept {

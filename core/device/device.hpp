@@ -51,6 +51,7 @@ namespace internal {
 // in a build without CUDA. what: for errors.
 void* Allocate(std::size_t bytes, Device device, std::string_view what);
 void Free(void* pointer, Device device) noexcept;
+void* AllocateRoom(std::size_t bytes);  // on the host, in pages of usual size
 // Waits for its end.
 void FillZero(void* pointer, std::size_t bytes, Device device);
 }  // namespace internal
@@ -66,6 +67,14 @@ class Buffer {
         size_(size),
         device_(device) {
     internal::FillZero(data_, size * sizeof(T), device);
+  }
+  // Host memory that is written before it is read, and taken from the system as it is written: room
+  // of which little may be used.
+  static Buffer Room(std::size_t size) {
+    Buffer room;
+    room.data_ = static_cast<T*>(internal::AllocateRoom(size * sizeof(T)));
+    room.size_ = size;
+    return room;
   }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {

@@ -44,11 +44,16 @@ namespace {
 
 using Outside = OutsideParts<FeedbackDescriptor>;
 
+constexpr std::string_view kDecoupled = "decoupled";
+// In the order of Feedbacks().
+constexpr FeedbackKind kKinds[] = {FeedbackKind::kNone, FeedbackKind::kResidual,
+                                   FeedbackKind::kMomentum, FeedbackKind::kResidual};
+
 FeedbackKind KindOf(std::string_view name) {
   if (Outside::Find(name) != nullptr) return FeedbackKind::kOwn;
   std::vector<std::string> known;
   for (const FeedbackDescriptor& feedback : Feedbacks()) {
-    if (feedback.name == name) return static_cast<FeedbackKind>(known.size());
+    if (feedback.name == name) return kKinds[known.size()];
     known.emplace_back(feedback.name);
   }
   SPARFUSE_THROW(kConfig,
@@ -61,7 +66,9 @@ std::span<const FeedbackDescriptor> Feedbacks() {
   static const std::vector<FeedbackDescriptor> kFeedbacks = {
       {"none", "what is not sent is lost"},
       {"residual", "what is not sent is added to the next gradient"},
-      {"momentum", "DGC's momentum correction: velocities are what is kept and added"}};
+      {"momentum", "DGC's momentum correction: velocities are what is kept and added"},
+      {kDecoupled,
+       "DeMo's momentum: what is not sent fades, and gradients are added times a rate"}};
   return kFeedbacks;
 }
 
@@ -92,6 +99,10 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
     specs.insert(specs.end(), kWarmup.begin(), kWarmup.end());
     return specs;
   }();
+  static const std::vector<OptionSpec> kOfDecoupled = {
+      NumberOption("decay", 0.999, 0, 0, "x = rate * gradient + decay * momentum, in (0, 1]"),
+      NumberOption("rate", 1.0, 0, 0, "the learning rate within the momentum, above 0")};
+  if (kind == kDecoupled) return kOfDecoupled;
   switch (KindOf(kind)) {
     case FeedbackKind::kNone:
       return {};
@@ -108,19 +119,30 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
 Feedback MakeFeedback(std::string_view kind, const Options& resolved) {
   Feedback feedback;
   feedback.kind = KindOf(kind);
+  for (const FeedbackDescriptor& each : Feedbacks()) {
+    if (each.name == kind) feedback.name = each.name;
+  }
   if (feedback.kind == FeedbackKind::kNone) return feedback;
   if (feedback.kind == FeedbackKind::kOwn) {
+    feedback.name = Outside::Find(kind)->name;
     feedback.make_rule = [outside = Outside::Find(kind), resolved] {
       return outside->make(resolved);
     };
     return feedback;
   }
-  feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
-  feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
+  if (kind == kDecoupled) {
+    feedback.rate = DoubleOption(resolved, "rate");
+    SPARFUSE_REQUIRE(
+        feedback.rate > 0 && std::isfinite(feedback.rate),
+        "feedback decoupled: rate = " + ToString(feedback.rate) + ": expected a number above 0");
+  } else {
+    feedback.warmup_epochs = static_cast<std::size_t>(IntOption(resolved, "warmup_epochs"));
+    feedback.epoch_steps = static_cast<std::size_t>(IntOption(resolved, "epoch_steps"));
+  }
   if (feedback.kind == FeedbackKind::kResidual) {
     feedback.decay = DoubleOption(resolved, "decay");
     SPARFUSE_REQUIRE(feedback.decay > 0 && feedback.decay <= 1,  // false for NaN
-                     "feedback residual: decay = " + ToString(feedback.decay) +
+                     "feedback " + std::string(kind) + ": decay = " + ToString(feedback.decay) +
                          ": expected a number in (0, 1]; without a residual it is feedback "
                          "\"none\"");
   }

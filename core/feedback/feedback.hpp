@@ -56,6 +56,9 @@ struct Feedback {
   // Below 1 what is not sent fades, so that residuals and what is applied do not add up to the
   // gradients.
   double decay = 1;
+  // kResidual: what the gradient is multiplied with first. 1 but for what a collective selects
+  // from.
+  double rate = 1;
   // kMomentum: largest norm of what is selected from (a tensor's gradient, or a fused unit's)
   // before momentum; 0: any. For a limit c on the average of P ranks pass c / sqrt(P), as DGC does.
   double clip = 0;
@@ -68,6 +71,8 @@ struct Feedback {
   std::function<std::shared_ptr<const FeedbackRule>()> make_rule = {};
   std::shared_ptr<const FeedbackRule> rule = {};
 
+  std::string_view name = "none";  // of its descriptor
+
   // What densities are multiplied with in a step, for a method of this density.
   double DensityFactor(std::uint64_t step, double density) const;
 };
@@ -78,7 +83,8 @@ struct FeedbackDescriptor {
   std::vector<OptionSpec> options = {};
   std::function<std::shared_ptr<const FeedbackRule>(const Options& resolved)> make = {};
 };
-// "none", "residual" and "momentum", in the order of FeedbackKind.
+// "none", "residual", "momentum", and "decoupled": a residual as a momentum that each rank has of
+// its own, which fades, and from which the collective selects.
 std::span<const FeedbackDescriptor> Feedbacks();
 
 // `kind`: one of their names, or of one from outside (core/base/outside_parts.hpp). Throws

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ranges>
 #include <span>
 #include <string>
@@ -29,9 +30,14 @@ struct TensorEntry {
   Range range() const noexcept { return {offset, offset + numel}; }
 };
 
-// Tensors in ready order: the order in which backward produces their gradients (last layer first).
-// The order is observed in calibration on rank 0, broadcast, then fixed. The layout leaves out
-// parameters that produced no gradient in calibration.
+// Of a model that is planned for: some planners look at it for 10 s, and exchanges of single
+// tensors take gigabytes.
+inline constexpr std::size_t kMostTensors = 100'000;
+
+// Tensors in ready order: the order in which backward produces their gradients (last layer first),
+// observed in calibration on rank 0, broadcast, then fixed. Parameters that produced no gradient in
+// calibration are not in it. Copies share the tensors, so that each of thousands of modelled ranks
+// may have one.
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
@@ -42,8 +48,8 @@ class GradientLayout {
   void SetDenseApart();
   bool dense_apart() const noexcept { return !by_offset_.empty(); }
 
-  std::size_t tensors() const noexcept { return entries_.size(); }
-  const TensorEntry& tensor(std::size_t position) const { return entries_[position]; }
+  std::size_t tensors() const noexcept { return entries_->size(); }
+  const TensorEntry& tensor(std::size_t position) const { return (*entries_)[position]; }
   std::size_t numel() const noexcept { return numel_; }
   std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
@@ -54,10 +60,10 @@ class GradientLayout {
   // Positions of the tensors that lie in a range or reach into it, by offset. Precondition:
   // range.begin < numel().
   auto TensorsIn(Range range) const {
-    return std::views::iota(PlaceOf(range.begin), entries_.size()) |
+    return std::views::iota(PlaceOf(range.begin), entries_->size()) |
            std::views::transform([this](std::size_t place) { return PositionAt(place); }) |
            std::views::take_while([this, end = range.end](std::size_t position) {
-             return entries_[position].offset < end;
+             return tensor(position).offset < end;
            });
   }
 
@@ -67,8 +73,10 @@ class GradientLayout {
     return by_offset_.empty() ? place : by_offset_[place];
   }
 
-  std::vector<TensorEntry> entries_;
-  std::vector<std::size_t> by_offset_;  // positions by offset; empty: offsets ascend with positions
+  std::vector<TensorEntry>& OwnEntries();  // that no copy has
+
+  std::shared_ptr<std::vector<TensorEntry>> entries_ = std::make_shared<std::vector<TensorEntry>>();
+  std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
   std::size_t numel_ = 0;
 };
 

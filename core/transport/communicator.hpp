@@ -35,6 +35,12 @@ class Request {
   virtual int peer() const noexcept = 0;
 };
 
+// Memory that ranks of one process read together; it stays as it is while somebody holds `owner`.
+struct SharedBytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
 struct RingNeighbours {
   int previous = 0;
   int next = 0;
@@ -63,6 +69,18 @@ class Communicator {
                                          std::span<const std::byte> data) = 0;
   // `buffer` may be larger than the message. A larger message is Error{kComm} from Test.
   virtual std::unique_ptr<Request> Irecv(int source, int tag, std::span<std::byte> buffer) = 0;
+
+  // Ranks are threads of one process, which can send memory without copying it.
+  virtual bool shares_memory() const noexcept { return false; }
+  // As Isend and Irecv, the one with the other, where memory is shared: what comes lies where the
+  // sender has it. `into` must live until the request is complete or destroyed.
+  virtual std::unique_ptr<Request> IsendShared(int /*destination*/, int /*tag*/,
+                                               SharedBytes /*data*/) {
+    return nullptr;
+  }
+  virtual std::unique_ptr<Request> IrecvShared(int /*source*/, int /*tag*/, SharedBytes& /*into*/) {
+    return nullptr;
+  }
 
   // The backend's own all-reduce, summing in place, or null where it has none or where it would
   // defeat the wrapper (shaped cannot delay what it cannot see). Not counted in traffic().
@@ -100,6 +118,10 @@ class Communicator {
   // over this group and blocking, up to `deadline`; call it before training, never during.
   virtual std::unique_ptr<Communicator> Split(int color, int key,
                                               std::chrono::milliseconds deadline) = 0;
+  // The same in two parts, for ranks that one thread serves, where none may block: once the request
+  // is complete, EndSplit gives the communicator. Null where Split is to be called.
+  virtual std::unique_ptr<Request> StartSplit(int /*color*/, int /*key*/) { return nullptr; }
+  virtual std::unique_ptr<Communicator> EndSplit() { return nullptr; }
 
   // Point-to-point traffic of this communicator, by link class.
   virtual const TrafficByLink& traffic() const noexcept = 0;

@@ -24,6 +24,19 @@ std::string ListRanks(const std::vector<int>& ranks) {
   return text;
 }
 
+// Who holds up rank `own`, which waits for `waiting_for`, at the end of the chain of ranks that
+// wait for one another; of(r): what rank r waits for.
+template <class Of>
+std::string EndOfChain(int waiting_for, int own, std::size_t ranks, const Of& of) {
+  int culprit = waiting_for;
+  for (std::size_t hops = 0; hops < ranks; ++hops) {
+    const int next = of(culprit);
+    if (next < 0 || next == own) break;
+    culprit = next;
+  }
+  return ListRanks({culprit}) + " answers but did not send";
+}
+
 }  // namespace
 
 Liveness::Liveness(std::unique_ptr<Communicator> communicator)
@@ -106,13 +119,8 @@ std::string Liveness::Describe(int waiting_for,
     if (idle.empty()) return "all ranks answer and wait for the backend's own collective";
     return ListRanks(idle) + (idle.size() == 1 ? " answers" : " answer") + " but did not take part";
   }
-  int culprit = waiting_for;
-  for (std::size_t hops = 0; hops < peers_.size(); ++hops) {
-    const int next = peers_[static_cast<std::size_t>(culprit)].waiting_for;
-    if (next < 0 || next == communicator_->rank()) break;
-    culprit = next;
-  }
-  return ListRanks({culprit}) + " answers but did not send";
+  return EndOfChain(waiting_for, communicator_->rank(), peers_.size(),
+                    [&](int rank) { return peers_[static_cast<std::size_t>(rank)].waiting_for; });
 }
 
 namespace {
@@ -128,6 +136,8 @@ constexpr int kFewRanks = 16;
 // How late a probe may be answered while nothing is active.
 constexpr std::chrono::milliseconds kProbeInterval{50};
 constexpr std::chrono::milliseconds kLongestGrace{2000};
+// Of a thread that serves many ranks, which whatever happens wakes.
+constexpr std::chrono::milliseconds kSharedIdleLimit{5};
 
 // The last part of the deadline, in which probes must be answered.
 std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
@@ -144,6 +154,79 @@ std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks
 
 }  // namespace
 
+Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
+              std::unique_ptr<Communicator>& into) {
+  if (auto arrived = from.StartSplit(color, key)) {
+    co_await Complete(std::move(arrived));
+    into = from.EndSplit();
+  } else {
+    into = from.Split(color, key, deadline);
+  }
+}
+
+SharedProgress::SharedProgress(int ranks, int threads)
+    : ranks_(ranks), waiting_for_(static_cast<std::size_t>(ranks)) {
+  for (std::atomic<int>& each : waiting_for_) each = Liveness::kNothing;
+  for (int i = 0; i < std::min(ranks, threads); ++i) {
+    Server& server = *servers_.emplace_back(std::make_unique<Server>());
+    server.thread = std::thread([&server] { Serve(server); });
+  }
+}
+
+SharedProgress::~SharedProgress() {
+  for (const auto& server : servers_) {
+    {
+      const std::lock_guard lock(server->mutex);
+      server->stop = true;
+    }
+    server->bell.Ring();
+    server->thread.join();
+  }
+}
+
+std::vector<Doorbell*> SharedProgress::bells() {
+  std::vector<Doorbell*> bells;
+  for (int rank = 0; rank < ranks_; ++rank) bells.push_back(&ServerOf(rank).bell);
+  return bells;
+}
+
+SharedProgress::Server& SharedProgress::ServerOf(int rank) {
+  const auto of_all = static_cast<std::size_t>(rank) * servers_.size();
+  return *servers_[of_all / static_cast<std::size_t>(ranks_)];
+}
+
+void SharedProgress::Add(ProgressLoop& loop, int rank) {
+  Server& server = ServerOf(rank);
+  const std::lock_guard lock(server.mutex);
+  server.loops.push_back(&loop);
+}
+
+void SharedProgress::Remove(ProgressLoop& loop, int rank) {
+  Server& server = ServerOf(rank);
+  const std::lock_guard lock(server.mutex);
+  std::erase(server.loops, &loop);
+}
+
+void SharedProgress::Serve(Server& server) {
+  RaiseThisThread();
+  for (;;) {
+    bool moved = false, waits = false;
+    {
+      const std::lock_guard lock(server.mutex);
+      if (server.stop) return;
+      for (ProgressLoop* loop : server.loops) {
+        moved = loop->Turn() || moved;
+        waits = waits || loop->waits();
+      }
+    }
+    // Whatever happens rings; in between deadlines are looked at.
+    if (!moved) {
+      const std::chrono::nanoseconds limit = waits ? kSharedIdleLimit : kProbeInterval;
+      server.bell.Wait(MonotonicNanoseconds() + limit.count());
+    }
+  }
+}
+
 ProgressLoop::ProgressLoop(Setup setup, std::chrono::milliseconds deadline) : deadline_(deadline) {
   SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
                                              " ms: expected a positive number");
@@ -157,7 +240,25 @@ ProgressLoop::ProgressLoop(Setup setup, std::chrono::milliseconds deadline) : de
   }
 }
 
+ProgressLoop::ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::milliseconds deadline,
+                           SharedProgress& shared)
+    : deadline_(deadline),
+      shared_(&shared),
+      world_(std::move(world)),
+      rank_(world_->rank()),
+      size_(world_->size()) {
+  SPARFUSE_REQUIRE(deadline.count() > 0, "deadline of " + std::to_string(deadline.count()) +
+                                             " ms: expected a positive number");
+  shared_->Add(*this, rank_);
+}
+
 ProgressLoop::~ProgressLoop() {
+  if (shared_ != nullptr) {
+    shared_->Remove(*this, rank_);
+    active_.clear();
+    world_.reset();
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
@@ -170,6 +271,7 @@ void ProgressLoop::Start(Make make, Done done) {
   {
     std::lock_guard lock(mutex_);
     commands_.push_back({std::move(make), std::move(done)});
+    asked_ = true;
   }
   wake_.notify_all();  // it waits for commands alone, or
   world_->Wake();      // for messages too
@@ -178,7 +280,7 @@ void ProgressLoop::Start(Make make, Done done) {
 void ProgressLoop::Cancel() {
   {
     std::lock_guard lock(mutex_);
-    cancel_ = true;
+    cancel_ = asked_ = true;
   }
   wake_.notify_all();
   world_->Wake();
@@ -249,9 +351,15 @@ void ProgressLoop::Serve() {
   }
 }
 
+bool ProgressLoop::Turn() {
+  const bool asked = asked_;
+  if (asked) MakeActive();
+  const bool moved = Advance();
+  shared_->waiting_for_[static_cast<std::size_t>(rank_)] = WaitingFor();
+  return asked || moved;
+}
+
 bool ProgressLoop::TakeCommands() {
-  std::deque<Command> commands;
-  bool cancel = false;
   {
     std::unique_lock lock(mutex_);
     if (active_.empty()) {
@@ -261,8 +369,19 @@ bool ProgressLoop::TakeCommands() {
           [&] { return stop_ || cancel_ || !commands_.empty(); });
     }
     if (stop_) return true;
+  }
+  MakeActive();
+  return false;
+}
+
+void ProgressLoop::MakeActive() {
+  std::deque<Command> commands;
+  bool cancel = false;
+  {
+    const std::lock_guard lock(mutex_);
     commands.swap(commands_);
     cancel = std::exchange(cancel_, false);
+    asked_ = false;
   }
   for (Command& command : commands) {
     std::exception_ptr error = broken_;
@@ -280,7 +399,6 @@ bool ProgressLoop::TakeCommands() {
     if (error) command.done(std::move(error));
   }
   if (cancel) CancelActive();
-  return false;
 }
 
 void ProgressLoop::CancelActive() {
@@ -341,6 +459,18 @@ bool ProgressLoop::AdvanceOne(Active& active) {
 void ProgressLoop::CheckDeadline(Active& active) {
   const auto now = Clock::now();
   const auto waited = now - active.pending.since - std::chrono::milliseconds(lateness_ms_);
+  if (shared_ != nullptr) {
+    if (waited <= deadline_) return;
+    const auto of = [this](int rank) {
+      return shared_->waiting_for_[static_cast<std::size_t>(rank)].load();
+    };
+    const std::string why =
+        active.waiting_for < 0
+            ? ListRanks({rank_}) + " does not end what it computes"
+            : EndOfChain(active.waiting_for, rank_, static_cast<std::size_t>(size_), of);
+    SPARFUSE_THROW(kTimeout,
+                   "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
+  }
   if (waited <= deadline_ - Grace(deadline_)) return;
   if (active.pinged < active.pending.since) {
     active.pinged = now;

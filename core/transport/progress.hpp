@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/transport/communicator.hpp"
+#include "core/transport/sleep.hpp"
 #include "core/transport/task.hpp"
 
 namespace sparfuse {
@@ -65,8 +66,51 @@ class Liveness {
   std::list<Outgoing> outgoing_;
 };
 
-// Everything that touches Communicators runs on this thread: factories of tasks are called here,
-// tasks are resumed here, and `done` callbacks are called here.
+// Task: from.Split, which blocks, or on ranks that one thread serves its two parts. Sets `into`,
+// which outlives the task.
+Task SplitOff(Communicator& from, int color, int key, std::chrono::milliseconds deadline,
+              std::unique_ptr<Communicator>& into);
+
+class ProgressLoop;
+
+// Threads that serve the ranks of a world of this process, each as many neighbours: hundreds of
+// communication threads would switch once for each message. They make probes needless: what each
+// rank waits for is known here.
+class SharedProgress {
+ public:
+  // threads: at most one a rank is started.
+  SharedProgress(int ranks, int threads);
+  // Its loops are gone.
+  ~SharedProgress();
+  SharedProgress(const SharedProgress&) = delete;
+  SharedProgress& operator=(const SharedProgress&) = delete;
+
+  // [ranks] for MakeThreadsWorld.
+  std::vector<Doorbell*> bells();
+
+ private:
+  friend class ProgressLoop;
+  struct Server {
+    Doorbell bell;
+    std::mutex mutex;  // guards loops, stop; held while loops are served
+    std::vector<ProgressLoop*> loops;
+    bool stop = false;
+    std::thread thread;
+  };
+  static void Serve(Server& server);
+  Server& ServerOf(int rank);
+  void Add(ProgressLoop& loop, int rank);
+  // Returns when no thread uses the loop.
+  void Remove(ProgressLoop& loop, int rank);
+
+  const int ranks_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::atomic<int>> waiting_for_;  // [ranks] Liveness::kNothing, or what a rank awaits
+};
+
+// Everything that touches Communicators runs on this thread, its own or one that serves others,
+// too: factories of tasks are called here, tasks are resumed here, and `done` callbacks are called
+// here.
 class ProgressLoop {
  public:
   // Builds the communicators on the communication thread (MPI must be used by one thread) and
@@ -78,6 +122,10 @@ class ProgressLoop {
   // world's host(), which takes a loop on every rank: while one is missing, tasks do not start, and
   // they fail with Error{kTimeout} naming it when the deadline passes.
   ProgressLoop(Setup setup, std::chrono::milliseconds deadline);
+  // Served by a thread of `shared`, which outlives it: `world` was made with its bells, and the
+  // other ranks' loops are of it, too.
+  ProgressLoop(std::unique_ptr<Communicator> world, std::chrono::milliseconds deadline,
+               SharedProgress& shared);
   // Stops the thread. Unfinished tasks are dropped without a call of `done`.
   ~ProgressLoop();
   ProgressLoop(const ProgressLoop&) = delete;
@@ -130,10 +178,15 @@ class ProgressLoop {
     Make make;
     Done done;
   };
+  friend class SharedProgress;
   void Run(Setup setup);
   void Serve();
-  // True when stopped; moves new commands to `active_`.
+  // On a shared thread: goes on where it can, and says whether that was anywhere.
+  bool Turn();
+  bool waits() const { return !active_.empty(); }
+  // True when stopped; moves new commands to `active_`. Waits for some while nothing is active.
   bool TakeCommands();
+  void MakeActive();
   void CancelActive();
   bool Advance();
   bool AdvanceOne(Active& active);
@@ -141,14 +194,16 @@ class ProgressLoop {
   int WaitingFor() const;
 
   std::chrono::milliseconds deadline_;
+  SharedProgress* const shared_ = nullptr;
   std::atomic<std::int64_t> lateness_ms_ = 0;
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<Liveness> liveness_;
+  std::unique_ptr<Liveness> liveness_;  // null on a shared thread
   std::exception_ptr broken_;  // why liveness_ could not be set up: the error of every task
   int rank_ = 0;
   int size_ = 1;
 
-  std::mutex mutex_;  // guards commands_, stop_, cancel_, started_, setup_error_
+  std::mutex mutex_;                 // guards commands_, stop_, cancel_, started_, setup_error_
+  std::atomic<bool> asked_ = false;  // there are commands, or it is to cancel
   std::condition_variable wake_;
   std::deque<Command> commands_;
   bool stop_ = false;

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,7 +24,7 @@ struct Key {
   int source = 0;  // world ranks
   int destination = 0;
   int tag = 0;
-  auto operator<=>(const Key&) const = default;
+  bool operator==(const Key&) const = default;
 };
 
 enum class Progress : std::uint8_t { kPosted, kCopying, kDone, kTooLarge, kPeerLost };
@@ -37,6 +37,8 @@ struct Operation {
   std::byte* data = nullptr;  // read only when is_send
   std::size_t size = 0;       // of the message, or room for it
   std::size_t moved = 0;      // bytes of the message, once matched
+  SharedBytes sent;           // of what is not copied
+  SharedBytes* into = nullptr;
   std::atomic<Progress> progress{Progress::kPosted};
 
   int owner() const { return is_send ? key.source : key.destination; }
@@ -46,7 +48,16 @@ using OperationPointer = std::shared_ptr<Operation>;  // its request, and a queu
 
 class World {
  public:
-  explicit World(int ranks) : endpoints_(static_cast<std::size_t>(ranks)) {}
+  World(int ranks, std::span<Doorbell* const> bells)
+      : endpoints_(static_cast<std::size_t>(ranks)), threads_are_shared_(!bells.empty()) {
+    for (std::size_t rank = 0; rank < endpoints_.size(); ++rank) {
+      Endpoint& endpoint = endpoints_[rank];
+      endpoint.from.resize(endpoints_.size());
+      endpoint.bell = threads_are_shared_ ? bells[rank] : &endpoint.own_bell;
+    }
+  }
+
+  bool threads_are_shared() const { return threads_are_shared_; }
 
   void Post(const OperationPointer& operation) {
     Endpoint& endpoint = EndpointOf(operation->key.destination);
@@ -57,15 +68,16 @@ class World {
         operation->progress.store(Progress::kPeerLost);
         return;
       }
-      Queues& queues = endpoint.mailbox[operation->key];
-      auto& waiting = operation->is_send ? queues.receives : queues.sends;
-      if (waiting.empty()) {
-        (operation->is_send ? queues.sends : queues.receives).push_back(operation);
+      Posted& posted = PostedOf(endpoint, *operation);
+      const auto waiting = std::ranges::find_if(posted, [&](const OperationPointer& other) {
+        return other->is_send != operation->is_send && other->key == operation->key;
+      });
+      if (waiting == posted.end()) {
+        posted.push_back(operation);
         return;
       }
-      partner = waiting.front();
-      waiting.pop_front();
-      EraseIfEmpty(endpoint, operation->key);
+      partner = std::move(*waiting);
+      posted.erase(waiting);
       // Neither request can go away while it is copying.
       operation->progress.store(Progress::kCopying);
       partner->progress.store(Progress::kCopying);
@@ -73,7 +85,14 @@ class World {
     Operation& send = operation->is_send ? *operation : *partner;
     Operation& receive = operation->is_send ? *partner : *operation;
     const bool fits = send.size <= receive.size;
-    if (fits && send.size > 0) std::memcpy(receive.data, send.data, send.size);
+    if (receive.into != nullptr && send.sent.owner != nullptr) {
+      *receive.into = std::move(send.sent);
+    } else if (receive.into != nullptr) {  // of a sender that does not share it
+      const auto copy = std::make_shared<std::vector<std::byte>>(send.data, send.data + send.size);
+      *receive.into = {copy, *copy};
+    } else if (fits && send.size > 0) {
+      std::memcpy(receive.data, send.data, send.size);
+    }
     {
       std::lock_guard lock(endpoint.mailbox_mutex);
       send.moved = send.size;
@@ -92,10 +111,7 @@ class World {
     std::unique_lock lock(endpoint.mailbox_mutex);
     endpoint.copied.wait(lock, [&] { return operation->progress.load() != Progress::kCopying; });
     if (operation->progress.load() != Progress::kPosted) return;
-    Queues& queues = endpoint.mailbox[operation->key];
-    auto& queue = operation->is_send ? queues.sends : queues.receives;
-    queue.erase(std::find(queue.begin(), queue.end(), operation));
-    EraseIfEmpty(endpoint, operation->key);
+    std::erase(PostedOf(endpoint, *operation), operation);
   }
 
   void MarkLost(int rank) {
@@ -104,87 +120,95 @@ class World {
       Endpoint& endpoint = endpoints_[r];
       {
         std::lock_guard lock(endpoint.mailbox_mutex);
-        for (auto& [key, queues] : endpoint.mailbox) {
-          for (auto* queue : {&queues.sends, &queues.receives}) {
-            std::erase_if(*queue, [&](const OperationPointer& operation) {
-              if (operation->peer() != rank) return false;
-              operation->progress.store(Progress::kPeerLost);
-              return true;
-            });
-          }
+        const auto fail = [rank](Posted& posted) {
+          std::erase_if(posted, [&](const OperationPointer& operation) {
+            if (operation->peer() != rank) return false;
+            operation->progress.store(Progress::kPeerLost);
+            return true;
+          });
+        };
+        if (r == static_cast<std::size_t>(rank)) {
+          std::ranges::for_each(endpoint.from, fail);  // what others send it
+        } else {
+          fail(endpoint.from[static_cast<std::size_t>(rank)]);
         }
-        std::erase_if(endpoint.mailbox, [](const auto& entry) {
-          return entry.second.sends.empty() && entry.second.receives.empty();
-        });
       }
-      endpoint.bell.Ring();
+      endpoint.bell->Ring();
     }
     { std::lock_guard lock(split_mutex_); }
     split_changed_.notify_all();
   }
 
   // Rung when an operation of `rank` ends.
-  Doorbell& BellOf(int rank) { return EndpointOf(rank).bell; }
+  Doorbell& BellOf(int rank) { return *EndpointOf(rank).bell; }
 
-  // Every member calls it with equal (communicator, sequence). Returns the members' choices and a
-  // number for each color's new communicator.
+  // A split that every member arrives at with equal numbers, and leaves with the members' choices
+  // and a number for each color's new communicator.
+  struct SplitKey {
+    std::uint64_t communicator = 0;
+    std::uint64_t sequence = 0;
+    auto operator<=>(const SplitKey&) const = default;
+  };
   struct SplitResult {
     std::vector<SplitChoice> choices;
     std::map<int, std::uint64_t> communicator_of_color;
   };
-  SplitResult ExchangeSplit(std::uint64_t communicator, std::uint64_t sequence,
-                            std::span<const int> members, int rank, SplitChoice choice,
-                            std::chrono::milliseconds deadline) {
-    const auto key = std::pair{communicator, sequence};
-    std::unique_lock lock(split_mutex_);
-    Split& split = splits_[key];
-    if (split.choices.empty()) split.choices.resize(members.size());
-    split.choices[static_cast<std::size_t>(rank)] = choice;
-    if (++split.arrived == members.size()) {
+
+  void ArriveAtSplit(SplitKey key, std::span<const int> members, int rank, SplitChoice choice) {
+    {
+      const std::lock_guard lock(split_mutex_);
+      Split& split = splits_[key];
+      if (split.choices.empty()) split.choices.resize(members.size());
+      split.choices[static_cast<std::size_t>(rank)] = choice;
+      if (++split.arrived < members.size()) return;
       for (const auto& c : split.choices) {
         if (split.result.communicator_of_color.emplace(c->color, next_communicator_).second) {
           ++next_communicator_;
         }
         split.result.choices.push_back(*c);
       }
-      split_changed_.notify_all();
     }
-    const auto lost_member = [&] {
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        if (!split.choices[i] && EndpointOf(members[i]).lost.load()) return members[i];
-      }
-      return -1;
-    };
-    split_changed_.wait_for(lock, deadline,
-                            [&] { return split.arrived == members.size() || lost_member() >= 0; });
-    if (split.arrived < members.size()) {
-      if (const int lost = lost_member(); lost >= 0) {
-        SPARFUSE_THROW(kComm, "split: rank " + std::to_string(lost) + " is lost");
-      }
-      std::string missing;
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        if (!split.choices[i])
-          missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
-      }
-      SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
-                                   std::to_string(deadline.count()) + " ms");
+    split_changed_.notify_all();
+    for (const int member : members) BellOf(member).Ring();
+  }
+
+  // The first member that has not arrived, in the world; -1: none. Throws Error{kComm} if one that
+  // has not is lost.
+  int MissingAtSplit(SplitKey key, std::span<const int> members) {
+    const std::lock_guard lock(split_mutex_);
+    return Missing(splits_.at(key), members);
+  }
+
+  void AwaitSplit(SplitKey key, std::span<const int> members, std::chrono::milliseconds deadline) {
+    std::unique_lock lock(split_mutex_);
+    const Split& split = splits_.at(key);
+    if (split_changed_.wait_for(lock, deadline, [&] { return Missing(split, members) < 0; }))
+      return;
+    std::string missing;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (!split.choices[i]) missing += (missing.empty() ? "" : ", ") + std::to_string(members[i]);
     }
+    SPARFUSE_THROW(kTimeout, "split: rank " + missing + " did not arrive within " +
+                                 std::to_string(deadline.count()) + " ms");
+  }
+
+  SplitResult LeaveSplit(SplitKey key) {
+    const std::lock_guard lock(split_mutex_);
+    Split& split = splits_.at(key);
     SplitResult result = split.result;
-    if (++split.left == members.size()) splits_.erase(key);
+    if (++split.left == split.choices.size()) splits_.erase(key);
     return result;
   }
 
  private:
-  struct Queues {  // at most one of them has entries
-    std::deque<OperationPointer> sends;
-    std::deque<OperationPointer> receives;
-  };
+  using Posted = std::vector<OperationPointer>;  // in the order in which they were posted; few
   struct Endpoint {
     std::mutex mailbox_mutex;
     std::condition_variable copied;
-    std::map<Key, Queues> mailbox;  // of messages to this rank; guarded by mailbox_mutex
+    std::vector<Posted> from;  // [ranks] of messages to this rank; guarded by mailbox_mutex
     std::atomic<bool> lost{false};
-    Doorbell bell;
+    Doorbell* bell = nullptr;  // its own, or that of many
+    Doorbell own_bell;
   };
   struct Split {
     std::vector<std::optional<SplitChoice>> choices;
@@ -194,14 +218,28 @@ class World {
   };
 
   Endpoint& EndpointOf(int rank) { return endpoints_[static_cast<std::size_t>(rank)]; }
-  static void EraseIfEmpty(Endpoint& endpoint, const Key& key) {
-    const auto it = endpoint.mailbox.find(key);
-    if (it->second.sends.empty() && it->second.receives.empty()) endpoint.mailbox.erase(it);
+  static Posted& PostedOf(Endpoint& endpoint, const Operation& operation) {
+    return endpoint.from[static_cast<std::size_t>(operation.key.source)];
   }
+  // Precondition: split_mutex_ is held.
+  int Missing(const Split& split, std::span<const int> members) {
+    if (split.arrived == members.size()) return -1;
+    int first = -1;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (split.choices[i]) continue;
+      if (first < 0) first = members[i];
+      if (EndpointOf(members[i]).lost.load()) {
+        SPARFUSE_THROW(kComm, "split: rank " + std::to_string(members[i]) + " is lost");
+      }
+    }
+    return first;
+  }
+
   std::vector<Endpoint> endpoints_;
+  const bool threads_are_shared_;
   std::mutex split_mutex_;  // guards splits_, next_communicator_
   std::condition_variable split_changed_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Split> splits_;
+  std::map<SplitKey, Split> splits_;
   std::uint64_t next_communicator_ = 1;  // 0 is the world
 };
 
@@ -261,6 +299,25 @@ class ThreadsRequest final : public Request {
   bool complete_ = false;
 };
 
+class SplitRequest final : public Request {
+ public:
+  SplitRequest(World& world, World::SplitKey key, std::span<const int> members)
+      : world_(world), key_(key), members_(members) {}
+
+  bool Test() override {
+    missing_ = world_.MissingAtSplit(key_, members_);
+    return missing_ < 0;
+  }
+  std::size_t bytes() const noexcept override { return 0; }
+  int peer() const noexcept override { return missing_; }
+
+ private:
+  World& world_;
+  World::SplitKey key_;
+  std::span<const int> members_;
+  int missing_ = -1;
+};
+
 class ThreadsCommunicator final : public GroupCommunicator {
  public:
   ThreadsCommunicator(std::shared_ptr<Presence> presence, std::uint64_t id,
@@ -292,6 +349,28 @@ class ThreadsCommunicator final : public GroupCommunicator {
                                             TrafficWith(source));
   }
 
+  bool shares_memory() const noexcept override { return true; }
+  std::unique_ptr<Request> IsendShared(int destination, int tag, SharedBytes data) override {
+    CheckAddress(destination, size(), tag);
+    auto operation = std::make_shared<Operation>();
+    operation->key = {id_, presence_->rank(), WorldRank(destination), tag};
+    operation->is_send = true;
+    operation->data = const_cast<std::byte*>(data.bytes.data());
+    operation->size = data.bytes.size();
+    operation->sent = std::move(data);
+    Traffic& traffic = CountSent(destination, operation->size);
+    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation), traffic);
+  }
+  std::unique_ptr<Request> IrecvShared(int source, int tag, SharedBytes& into) override {
+    CheckAddress(source, size(), tag);
+    auto operation = std::make_shared<Operation>();
+    operation->key = {id_, WorldRank(source), presence_->rank(), tag};
+    operation->size = std::numeric_limits<std::size_t>::max();
+    operation->into = &into;
+    return std::make_unique<ThreadsRequest>(presence_->world(), std::move(operation),
+                                            TrafficWith(source));
+  }
+
   std::unique_ptr<Request> NativeAllReduceSum(std::span<float>) override { return nullptr; }
   bool has_native_all_reduce() const noexcept override { return false; }
 
@@ -302,30 +381,50 @@ class ThreadsCommunicator final : public GroupCommunicator {
 
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
-    const auto result = presence_->world().ExchangeSplit(id_, splits_++, world_ranks(), rank(),
-                                                         {color, key}, deadline);
+    Arrive(color, key);
+    presence_->world().AwaitSplit(split_, world_ranks(), deadline);
+    return EndSplit();
+  }
+  std::unique_ptr<Request> StartSplit(int color, int key) override {
+    if (!presence_->world().threads_are_shared()) return nullptr;
+    Arrive(color, key);
+    return std::make_unique<SplitRequest>(presence_->world(), split_, world_ranks());
+  }
+  std::unique_ptr<Communicator> EndSplit() override {
+    const auto result = presence_->world().LeaveSplit(split_);
     const SplitGroup group = ComputeSplit(topology(), rank(), result.choices);
     std::vector<int> members;
     for (const int member : group.members) members.push_back(WorldRank(member));
+    const int color = result.choices[static_cast<std::size_t>(rank())].color;
     return std::make_unique<ThreadsCommunicator>(presence_, result.communicator_of_color.at(color),
                                                  std::move(members), group.rank, group.topology);
   }
 
  private:
   Doorbell& bell() { return presence_->world().BellOf(presence_->rank()); }
+  void Arrive(int color, int key) {
+    split_ = {id_, splits_++};
+    presence_->world().ArriveAtSplit(split_, world_ranks(), rank(), {color, key});
+  }
 
   std::shared_ptr<Presence> presence_;  // shared with this rank's other communicators
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
+  World::SplitKey split_;  // the last one that it arrived at
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node) {
+  return MakeThreadsWorld(ranks, ranks_per_node, {});
+}
+
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
+                                                            std::span<Doorbell* const> bells) {
   SPARFUSE_REQUIRE(ranks >= 1, "threads: " + std::to_string(ranks) + " ranks: expected at least 1");
   SPARFUSE_REQUIRE(ranks_per_node >= 1, "threads: " + std::to_string(ranks_per_node) +
                                             " ranks per node: expected at least 1");
-  const auto world = std::make_shared<World>(ranks);
+  const auto world = std::make_shared<World>(ranks, bells);
   std::vector<int> members(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
   std::vector<std::unique_ptr<Communicator>> communicators;

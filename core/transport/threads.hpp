@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/transport/communicator.hpp"
+#include "core/transport/sleep.hpp"
 
 namespace sparfuse {
 
@@ -17,5 +19,9 @@ namespace sparfuse {
 // later, fails with Error{kComm} "rank R is lost". A rank that merely does nothing is silent, as a
 // stopped process is. Throws Error{kConfig} unless ranks >= 1 and ranks_per_node >= 1.
 std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node);
+// bells: [ranks] what wakes the thread that serves each rank, the same for all that one thread
+// serves (SharedProgress); they outlive the world. Empty: each has a bell and a thread of its own.
+std::vector<std::unique_ptr<Communicator>> MakeThreadsWorld(int ranks, int ranks_per_node,
+                                                            std::span<Doorbell* const> bells);
 
 }  // namespace sparfuse

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
-#include <thread>
 
 #include "harness/catalog/model_table.hpp"
 #include "harness/experiment/cells.hpp"
@@ -50,8 +49,6 @@ void SortUnique(std::vector<Value>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-int Threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 // What can be said before anything is calibrated.
 AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profiles,
                              AdviceRequest request) {
@@ -75,7 +72,7 @@ Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceR
       request_(CheckedRequest(catalog, profiles, std::move(request))),
       progress_(std::move(progress)),
       cluster_(profiles, request_.cluster, std::move(measured)),
-      pool_(Threads()) {
+      pool_(QuestionThreads()) {
   if (request_.workers.empty()) request_.workers = DefaultWorkers();
   if (request_.densities.empty()) request_.densities = {kDefaultDensity};
   SortUnique(request_.workers);
@@ -172,14 +169,16 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
   pool_.ParallelFor(missing.size(), [&](std::size_t i, int) {
     Modelled& each = *missing[i];
     try {
+      const TrialConfig trial = FirstTrial(each.cell);
+      KnownLayout layout;
       if (each.step.seconds == 0)
-        each.step =
-            ModelSteps(FirstTrial(each.cell), cluster_.Profiles(each.cell, 0, each.bandwidth));
+        each.step = ModelSteps(trial, cluster_.Profiles(each.cell, 0, each.bandwidth),
+                               Recorded::kTimes, &layout);
       if (draws && cluster_.HasDraws(each.cell)) {
         for (int draw = 1; draw <= kDraws; ++draw) {
-          each.draws.push_back(ModelFirstStep(FirstTrial(each.cell),
-                                              cluster_.Profiles(each.cell, draw, each.bandwidth))
-                                   .seconds);
+          each.draws.push_back(
+              ModelFirstStep(trial, cluster_.Profiles(each.cell, draw, each.bandwidth), &layout)
+                  .seconds);
         }
       }
       each.has_draws = each.has_draws || draws;
@@ -328,11 +327,9 @@ void Adviser::AddDeciding(Advice& advice) {
   if (progress_) progress_("calibrating with each input at its ends", 0, 0);
   cluster_.PrepareEnds();
   std::size_t done = 0;
-  std::mutex mutex;
   const std::string doing = "what decides";
   if (progress_) progress_(doing, 0, advice.rankings.size());
-  pool_.ParallelFor(advice.rankings.size(), [&](std::size_t i, int) {
-    Ranking& ranking = advice.rankings[i];
+  for (Ranking& ranking : advice.rankings) {
     const CellConfig& best = ranking.methods.front().cell;
     const auto second = std::find_if(ranking.methods.begin() + 1, ranking.methods.end(),
                                      [](const RankedMethod& each) { return !each.equal; });
@@ -340,15 +337,16 @@ void Adviser::AddDeciding(Advice& advice) {
     if (second != ranking.methods.end()) {
       two.push_back(&second->cell);
       ranking.second = second->cell.method;
-      ranking.deciding = EffectsOfInputs(cluster_, best, second->cell);
+      ranking.deciding = EffectsOfInputs(cluster_, best, second->cell, pool_);
     }
-    for (const CellConfig* cell : two) {
-      const ExposedShare exposed = ExposedOf(cluster_, *cell);
-      if (exposed.mostly_not_links()) ranking.exposed.emplace_back(cell->method, exposed);
+    std::vector<ExposedShare> exposed(two.size());
+    pool_.ParallelFor(two.size(),
+                      [&](std::size_t i, int) { exposed[i] = ExposedOf(cluster_, *two[i]); });
+    for (std::size_t i = 0; i < two.size(); ++i) {
+      if (exposed[i].mostly_not_links()) ranking.exposed.emplace_back(two[i]->method, exposed[i]);
     }
-    const std::lock_guard lock(mutex);
     if (progress_) progress_(doing, ++done, advice.rankings.size());
-  });
+  }
 }
 
 Advice Adviser::Answer() {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <set>
+#include <span>
 #include <string_view>
 
 #include "harness/advise/modelled_cluster.hpp"
@@ -51,10 +52,22 @@ using nlohmann::json;
 
 namespace {
 
-double LogRatio(const CellConfig& of, const CellConfig& over, const auto& profiles) {
-  return std::log(ModelFirstStep(FirstTrial(over), profiles(over)).seconds /
-                  ModelFirstStep(FirstTrial(of), profiles(of)).seconds);
-}
+// Two cells that are compared again and again; once first, then by several threads at once.
+class TwoCells {
+ public:
+  TwoCells(const CellConfig& of, const CellConfig& over)
+      : of_(FirstTrial(of)), over_(FirstTrial(over)) {}
+
+  // Of their steps, with the profiles that `profiles` gives for a cell.
+  double LogRatio(const auto& profiles) {
+    return std::log(ModelFirstStep(over_, profiles(over_.cell), &over_layout_).seconds /
+                    ModelFirstStep(of_, profiles(of_.cell), &of_layout_).seconds);
+  }
+
+ private:
+  TrialConfig of_, over_;
+  KnownLayout of_layout_, over_layout_;
+};
 
 // Below: rounding.
 constexpr double kNoEffect = 1e-9;
@@ -103,20 +116,27 @@ double VarianceBetweenEnds(double low, double high) {
 }
 
 InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& of,
-                             const CellConfig& over) {
+                             const CellConfig& over, ThreadPool& pool) {
   InputEffects found;
+  TwoCells compared(of, over);
   const double declared =
-      LogRatio(of, over, [&](const CellConfig& cell) { return cluster.Profiles(cell, 0); });
+      compared.LogRatio([&](const CellConfig& cell) { return cluster.Profiles(cell, 0); });
   found.ratio = std::exp(declared);
-  for (const std::string& input : cluster.open_inputs()) {
-    const auto moved = [&](RangeEnd end) {
-      return LogRatio(of, over, [&](const CellConfig& cell) {
-        return cluster.ProfilesAtEnd(cell, input, end);
-      });
-    };
-    const double low = moved(RangeEnd::kLow), high = moved(RangeEnd::kHigh);
+  // With each input at its low and its high end, then with draws of all.
+  const std::vector<std::string>& inputs = cluster.open_inputs();
+  const std::size_t ends = 2 * inputs.size();
+  std::vector<double> ratios(ends + static_cast<std::size_t>(kDraws));
+  pool.ParallelFor(ratios.size(), [&](std::size_t i, int) {
+    ratios[i] = compared.LogRatio([&](const CellConfig& cell) {
+      return i < ends ? cluster.ProfilesAtEnd(cell, inputs[i / 2],
+                                              i % 2 == 0 ? RangeEnd::kLow : RangeEnd::kHigh)
+                      : cluster.Profiles(cell, 1 + static_cast<int>(i - ends));
+    });
+  });
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const double low = ratios[2 * i], high = ratios[2 * i + 1];
     InputEffect effect;
-    effect.input = input;
+    effect.input = inputs[i];
     effect.variance = VarianceBetweenEnds(low - declared, high - declared);
     if (effect.variance < kNoEffect * kNoEffect) continue;
     effect.ratio_low = std::exp(low);
@@ -130,9 +150,7 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
   std::ranges::stable_sort(found.effects, std::ranges::greater(), &InputEffect::variance);
 
   double sum = 0, squares = 0;
-  for (int draw = 1; draw <= kDraws; ++draw) {
-    const double ratio =
-        LogRatio(of, over, [&](const CellConfig& cell) { return cluster.Profiles(cell, draw); });
+  for (const double ratio : std::span(ratios).subspan(ends)) {
     sum += ratio;
     squares += ratio * ratio;
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/thread_pool.hpp"
 #include "harness/advise/modelled_cluster.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/records/cell_config.hpp"
@@ -37,7 +38,7 @@ struct InputEffects {
 // value's logarithm, and the ratio's logarithm is taken as straight between the ends: the variance
 // of an input alone follows. Precondition: the cluster is declared, and PrepareEnds was called.
 InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& of,
-                             const CellConfig& over);
+                             const CellConfig& over, ThreadPool& pool);
 
 // The variance of log(ratio) of an input whose ends move it by `low` and `high`.
 double VarianceBetweenEnds(double low, double high);

@@ -16,6 +16,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
+#include "core/fusion/layout.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 #include "harness/files/range.hpp"
@@ -157,6 +158,10 @@ class TableParser {
     static const std::string kExpected = "a list of at least one tensor";
     const json& list = top_.Need("tensors", kExpected);
     if (!list.is_array() || list.empty()) top_.FailValue("tensors", kExpected);
+    if (list.size() > kMostTensors) {
+      top_.Fail(
+          fmt::format("tensors has {} entries: expected at most {}", list.size(), kMostTensors));
+    }
     std::vector<Members> tensors;
     std::map<std::string, std::size_t> positions;
     for (std::size_t i = 0; i < list.size(); ++i) {

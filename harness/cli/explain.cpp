@@ -45,7 +45,8 @@ void AddDeciding(const Program& program, const CellConfig& of, const CellConfig&
              of.cluster);
   ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
-  const InputEffects effects = EffectsOfInputs(cluster, of, over);
+  ThreadPool pool(QuestionThreads());
+  const InputEffects effects = EffectsOfInputs(cluster, of, over, pool);
   Table table{.columns = {"which input decides", "declared", "share", ratio, "measure it with"},
               .alignment = "llrll"};
   for (const InputEffect& each : effects.effects) {

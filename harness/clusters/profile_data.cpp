@@ -7,6 +7,7 @@
 #include <numbers>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -204,11 +205,12 @@ BackwardProfile BackwardOf(const Profile& profile, const GradientLayout& layout)
   backward.tail_seconds = measured.tail_seconds;
   backward.update_seconds = measured.update_seconds;
   for (std::size_t t = 0; t < std::max(tensors.size(), layout.tensors()); ++t) {
-    const std::string name = t < tensors.size() ? tensors[t].name : "none";
-    const std::string expected = t < layout.tensors() ? layout.tensor(t).name : "none";
+    const std::string_view name = t < tensors.size() ? tensors[t].name : std::string_view("none");
+    const std::string_view expected =
+        t < layout.tensors() ? layout.tensor(t).name : std::string_view("none");
     if (t >= tensors.size() || t >= layout.tensors() || name != expected) {
       SPARFUSE_THROW(kData, "the profile's tensor " + std::to_string(t) + " in ready order is " +
-                                name + "; expected " + expected);
+                                std::string(name) + "; expected " + std::string(expected));
     }
     backward.backward_seconds.push_back(tensors[t].seconds);
   }

@@ -118,6 +118,9 @@ TensorShape ReadTensor(const std::string& name, const py::object& extents) {
 
 std::vector<TensorShape> ReadTensors(std::span<const std::pair<std::string, py::object>> layout) {
   SPARFUSE_REQUIRE(!layout.empty(), "layout is empty: expected (name, shape) of a tensor");
+  SPARFUSE_REQUIRE(layout.size() <= kMostTensors, "layout has " + std::to_string(layout.size()) +
+                                                      " tensors: expected at most " +
+                                                      std::to_string(kMostTensors));
   std::vector<TensorShape> tensors;
   std::set<std::string> names;
   for (const auto& [name, extents] : layout) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace {
 
 // How often ranks are told that another one failed, until they have noticed.
 constexpr std::chrono::milliseconds kCancelEvery{1};
+
+int Processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 // An Error that names the rank; it is of this process, and no payload of the caller's is corrupt.
 [[noreturn]] void RethrowOf(std::size_t rank, const std::exception_ptr& error) {
@@ -37,11 +40,14 @@ std::string TextOf(const std::exception_ptr& error) {
 
 MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
                          std::chrono::milliseconds deadline)
-    : process_(getpid()), engines_(configs.size()), records_(configs.size()) {
-  auto worlds =
-      MakeThreadsWorld(static_cast<int>(configs.size()), configs.front().topology.ranks_per_node);
+    : process_(getpid()),
+      progress_(static_cast<int>(configs.size()), Processors()),
+      engines_(configs.size()),
+      records_(configs.size()) {
+  auto worlds = MakeThreadsWorld(static_cast<int>(configs.size()),
+                                 configs.front().topology.ranks_per_node, progress_.bells());
   for (auto& world : worlds) {
-    loops_.push_back(std::make_unique<ProgressLoop>([&] { return std::move(world); }, deadline));
+    loops_.push_back(std::make_unique<ProgressLoop>(std::move(world), deadline, progress_));
     pools_.push_back(std::make_unique<ThreadPool>(threads));
   }
   try {

@@ -81,6 +81,7 @@ class MethodRanks {
   void Stop();
 
   const pid_t process_;
+  SharedProgress progress_;
   std::vector<std::unique_ptr<ProgressLoop>> loops_;
   std::vector<std::unique_ptr<ThreadPool>> pools_;
   std::vector<std::unique_ptr<LiveEngine>> engines_;  // null after a failure

@@ -97,6 +97,7 @@ PYBIND11_MODULE(_core, module) {
   BindQuantizer(module);
   BindFeedback(module);
   BindPayloads(module);
+  BindTransforms(module);
   BindPowerSgd(module);
   BindMethod(module);
   BindPlan(module);

@@ -54,6 +54,7 @@ void BindSparsifier(pybind11::module_& module);
 void BindQuantizer(pybind11::module_& module);
 void BindFeedback(pybind11::module_& module);
 void BindPayloads(pybind11::module_& module);
+void BindTransforms(pybind11::module_& module);
 void BindPowerSgd(pybind11::module_& module);
 void BindMethod(pybind11::module_& module);
 void BindPlan(pybind11::module_& module);

@@ -311,18 +311,19 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
           .If(IsCell),
       Key<&C::feedback>({.name = "feedback",
-                         .choices = {"none", "residual", "momentum"},
+                         .choices = {"none", "residual", "momentum", "decoupled"},
                          .fallback = "the method's",
                          .meaning = "what becomes of what is not sent: it is lost, added to the "
-                                    "next gradient, or added with DGC's momentum correction",
+                                    "next gradient, or kept as the momentum of DGC or of DeMo",
                          .leaves = Leaves::kOption,
                          .cell = {.part = kSparsity, .telling = 13}})
           .If(IsCell),
       Key<&C::feedback_options>({.name = "feedback_options",
                                  .fallback = "the feedback's",
-                                 .meaning = "both: warmup_epochs, epoch_steps (density warm-up); "
-                                            "residual: decay; momentum: momentum, nesterov, "
-                                            "masking, clip",
+                                 .meaning =
+                                     "warmup_epochs, epoch_steps (density warm-up); decay; of "
+                                     "momentum: momentum, nesterov, masking, clip; of "
+                                     "decoupled: rate",
                                  .leaves = Leaves::kOption,
                                  .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),

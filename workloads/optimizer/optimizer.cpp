@@ -25,19 +25,21 @@ constexpr double kCosineFloor = 0.05;  // of the full rate
 
 std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
   return {
-      ChoiceOption("optimizer", defaults.optimizer, {"sgd", "adam", "adam-l2", "bert-adam"},
+      ChoiceOption("optimizer", defaults.optimizer, {"sgd", "adam", "adam-l2", "bert-adam", "sign"},
                    "how parameters are updated: sgd with momentum; adam with decoupled decay "
                    "(AdamW); adam-l2 with decay added to the gradient (torch.optim.Adam); "
-                   "bert-adam: adam without bias correction and with epsilon 1e-6"),
+                   "bert-adam: adam without bias correction and with epsilon 1e-6; sign: by the "
+                   "sign of the gradient, with decoupled decay, as DeMo does"),
       NumberOption("learning_rate", defaults.learning_rate, 0, 100,
                    "learning rate after warm-up, not scaled with the number of workers unless "
                    "learning_rate_per_worker"),
-      NumberOption("momentum", defaults.momentum, 0, 0.9999, "momentum of sgd, beta1 of adam"),
+      NumberOption("momentum", defaults.momentum, 0, 0.9999,
+                   "momentum of sgd, beta1 of adam; sign ignores it"),
       NumberOption("beta2", defaults.beta2, 0, 0.99999,
-                   "decay of adam's second moment; sgd ignores it"),
+                   "decay of adam's second moment; sgd and sign ignore it"),
       NumberOption("weight_decay", defaults.weight_decay, 0, 1,
-                   "added to the gradient (sgd, adam-l2) or decoupled (adam, bert-adam), for every "
-                   "parameter but those of no_decay"),
+                   "added to the gradient (sgd, adam-l2) or decoupled (adam, bert-adam, sign), for "
+                   "every parameter but those of no_decay"),
       WholeOption("warmup_steps", static_cast<std::int64_t>(defaults.warmup_steps), 0, 1e6,
                   "steps over which the learning rate rises linearly"),
       ChoiceOption("schedule", defaults.schedule,
@@ -242,29 +244,40 @@ std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> nor
   return factors;
 }
 
+namespace {
+
+// Arrays of the size of the parameters.
+int Moments(const Recipe& recipe) {
+  return recipe.optimizer == "sign" ? 0 : recipe.optimizer == "sgd" ? 1 : 2;
+}
+
+}  // namespace
+
 Optimizer::Optimizer(Recipe recipe, std::size_t numel, const Stream& stream)
     : recipe_(std::move(recipe)),
       stream_(stream),
-      first_(numel, stream.device, "the optimizer's state"),
-      second_(recipe_.optimizer != "sgd" ? numel : 0, stream.device, "the optimizer's state") {}
+      numel_(numel),
+      first_(Moments(recipe_) > 0 ? numel : 0, stream.device, "the optimizer's state"),
+      second_(Moments(recipe_) > 1 ? numel : 0, stream.device, "the optimizer's state") {}
 
 template <class Rule>
 void Optimizer::Apply(const Rule& rule, float* parameters, std::span<const Part> parts) {
-  float* const second = second_.data();
+  float* const first = first_.size() > 0 ? first_.data() : nullptr;
+  float* const second = second_.size() > 0 ? second_.data() : nullptr;
   if (stream_.device.kind == DeviceKind::kHost) {
     for (const Part& part : parts) {
       float* __restrict p = parameters + part.offset;
-      float* __restrict m = first_.data() + part.offset;
+      float* __restrict m = first == nullptr ? nullptr : first + part.offset;
       float* __restrict v = second == nullptr ? nullptr : second + part.offset;
       const float* __restrict g = part.gradient;
       const float factor = part.factor;
       for (std::size_t i = 0; i < part.size; ++i)
-        rule(factor * g[i], p[i], m[i], v == nullptr ? nullptr : v + i);
+        rule(factor * g[i], p[i], m == nullptr ? nullptr : m + i, v == nullptr ? nullptr : v + i);
     }
     return;
   }
   using Kernel = OptimizerKernel<Rule>;
-  Kernel kernel{rule, parameters, first_.data(), second, 0, {}};
+  Kernel kernel{rule, parameters, first, second, 0, {}};
   std::uint32_t blocks = 0;
   const auto launch = [&] {
     gpu::Launch(stream_, blocks, kernel);
@@ -299,6 +312,9 @@ void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const
   const auto decay = static_cast<float>(weight_decay);
   if (recipe_.optimizer == "sgd")
     return Apply(SgdRule{beta1, static_cast<float>(learning_rate), decay}, parameters, parts);
+  const auto keep = static_cast<float>(1.0 - learning_rate * weight_decay);
+  if (recipe_.optimizer == "sign")
+    return Apply(SignRule{static_cast<float>(learning_rate), keep}, parameters, parts);
   const bool bert = recipe_.optimizer == "bert-adam";
   const bool l2 = recipe_.optimizer == "adam-l2";
   const auto updates = static_cast<double>(step + 1);
@@ -308,7 +324,7 @@ void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const
   adam.beta1 = beta1;
   adam.beta2 = static_cast<float>(recipe_.beta2);
   adam.rate = static_cast<float>(learning_rate / correction1);
-  adam.keep = static_cast<float>(l2 ? 1.0 : 1.0 - learning_rate * weight_decay);
+  adam.keep = l2 ? 1.0f : keep;
   adam.root = static_cast<float>(1.0 / std::sqrt(correction2));
   adam.epsilon = static_cast<float>(bert ? kBertAdamEpsilon : kAdamEpsilon);
   if (l2) return Apply(AdamL2Rule{adam, decay}, parameters, parts);
@@ -317,7 +333,7 @@ void Optimizer::StepWith(double weight_decay, float* parameters, std::span<const
 
 void Optimizer::Step(std::span<float> parameters, std::size_t offset,
                      std::span<const float> gradient, std::uint64_t step, double learning_rate) {
-  assert(parameters.size() == first_.size() && offset + gradient.size() <= parameters.size());
+  assert(parameters.size() == numel_ && offset + gradient.size() <= parameters.size());
   const Part part{.offset = offset, .size = gradient.size(), .gradient = gradient.data()};
   Step(parameters.data(), std::span(&part, 1), step, learning_rate);
 }

@@ -17,7 +17,7 @@ namespace sparfuse::workloads {
 struct Recipe {
   std::string optimizer;
   double learning_rate = 0;
-  double momentum = 0;  // sgd: momentum; others: beta1
+  double momentum = 0;  // sgd: momentum; adam: beta1
   double beta2 = 0;
   double weight_decay = 0;
   std::uint64_t warmup_steps = 0;
@@ -113,7 +113,7 @@ class Optimizer {
   void Step(std::span<float> parameters, std::size_t offset, std::span<const float> gradient,
             std::uint64_t step, double learning_rate);
 
-  // Each [numel]: the momentum; for adam the first and the second moment.
+  // Each [numel]: the momentum; for adam the first and the second moment; for sign nothing.
   std::vector<DeviceSpan<float>> DeviceState();
   std::vector<std::span<float>> State();  // where it is on the host
 
@@ -125,8 +125,9 @@ class Optimizer {
 
   Recipe recipe_;
   Stream stream_;
-  Buffer<float> first_;
-  Buffer<float> second_;  // empty for sgd
+  std::size_t numel_;
+  Buffer<float> first_;   // empty for sign
+  Buffer<float> second_;  // and for sgd
 };
 
 }  // namespace sparfuse::workloads

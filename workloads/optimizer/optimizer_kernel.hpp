@@ -16,9 +16,21 @@ struct SgdRule {
   float rate = 0;
   float decay = 0;
 
-  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first, float*) const {
-    first = momentum * first + (g + decay * parameter);
-    parameter -= rate * first;
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float* first, float*) const {
+    *first = momentum * *first + (g + decay * parameter);
+    parameter -= rate * *first;
+  }
+};
+
+// The sign of the gradient, with decoupled weight decay. It has no state: the momentum that it
+// belongs to is the method's.
+struct SignRule {
+  float rate = 0;
+  float keep = 0;  // of a parameter, in spite of weight decay
+
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float*, float*) const {
+    const float sign = g > 0.0f ? 1.0f : g < 0.0f ? -1.0f : 0.0f;
+    parameter = keep * parameter - rate * sign;
   }
 };
 
@@ -32,11 +44,11 @@ struct AdamRule {
   float root = 0;
   float epsilon = 0;
 
-  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first,
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float* first,
                                        float* second) const {
-    first = beta1 * first + (1.0f - beta1) * g;
+    *first = beta1 * *first + (1.0f - beta1) * g;
     *second = beta2 * *second + (1.0f - beta2) * (g * g);
-    parameter = keep * parameter - rate * first / (sqrtf(*second) * root + epsilon);
+    parameter = keep * parameter - rate * *first / (sqrtf(*second) * root + epsilon);
   }
 };
 
@@ -45,7 +57,7 @@ struct AdamL2Rule {
   AdamRule adam;  // keeps all
   float decay = 0;
 
-  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float& first,
+  SPARFUSE_HOST_DEVICE void operator()(float g, float& parameter, float* first,
                                        float* second) const {
     adam(g + decay * parameter, parameter, first, second);
   }
@@ -69,8 +81,8 @@ struct OptimizerKernel {
 
   Rule rule;
   float* parameters = nullptr;  // all, and the state likewise
-  float* first = nullptr;
-  float* second = nullptr;  // null for SgdRule
+  float* first = nullptr;       // null for SignRule
+  float* second = nullptr;      // and for SgdRule
   int parts_used = 0;
   Part parts[kParts];
 
@@ -87,7 +99,7 @@ struct OptimizerKernel {
     const std::size_t end = begin + kElements < part.size ? begin + kElements : part.size;
     for (std::size_t i = begin + block.thread(); i < end; i += kThreads) {
       const std::size_t at = part.offset + i;
-      rule(part.factor * part.gradient[i], parameters[at], first[at],
+      rule(part.factor * part.gradient[i], parameters[at], first == nullptr ? nullptr : first + at,
            second == nullptr ? nullptr : second + at);
     }
   }

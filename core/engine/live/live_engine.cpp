@@ -484,7 +484,7 @@ bool LiveEngine::KeepsMass() const {
       config_.sparsifier != nullptr ||
       (config_.sparse_collective != nullptr && config_.sparse_collective->traits().selects);
   return sparse && !config_.local_steps && config_.feedback.kind == FeedbackKind::kResidual &&
-         config_.feedback.decay == 1 && !config_.strategy_loses &&
+         config_.feedback.decay == 1 && config_.feedback.rate == 1 && !config_.strategy_loses &&
          config_.sparse_collective->traits().mass != Conservation::kLost;
 }
 

@@ -101,6 +101,8 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
   const auto began = LiveStep::Clock::now();
   const Traffic before = Total(communicator.traffic());
   const int tag = NextTag(op);
+  state.payload.in_place =
+      collective.traits().reads_in_place && communicator.shares_memory() && op.sparse();
   co_await staging_->Gather(communicator, state);
   const bool sums = collective.traits().sums;
   if (sums && op.sparse() && (state.payload.coded || state.payload.whole_bytes > 0)) {
@@ -145,22 +147,21 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   // set-up. What chains send on the other channels lies in host memory, as negotiations do.
   const auto split = [&](Channel channel, int color) {
     Communicator& from = channel == Channel::kData ? world : world.host();
-    channels_[static_cast<std::size_t>(channel)] =
-        from.Split(color, world.rank(), config_.deadline);
+    return SplitOff(from, color, world.rank(), config_.deadline,
+                    channels_[static_cast<std::size_t>(channel)]);
   };
-  split(Channel::kControl, 0);
-  split(Channel::kData, 0);
-  split(Channel::kDataBack, 0);
+  co_await split(Channel::kControl, 0);
+  co_await split(Channel::kData, 0);
+  co_await split(Channel::kDataBack, 0);
   if (config_.delays || (config_.local_steps && config_.local_steps->delay > 0)) {
-    split(Channel::kBackground, 0);
+    co_await split(Channel::kBackground, 0);
   }
   if (where.ranks_per_node > 1) {
-    split(Channel::kIntraNode, node);
-    split(Channel::kInterNode, local);
-    split(Channel::kIntraNodeBack, node);
-    split(Channel::kInterNodeBack, local);
+    co_await split(Channel::kIntraNode, node);
+    co_await split(Channel::kInterNode, local);
+    co_await split(Channel::kIntraNodeBack, node);
+    co_await split(Channel::kInterNodeBack, local);
   }
-  co_return;
 }
 
 }  // namespace sparfuse

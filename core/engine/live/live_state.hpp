@@ -186,7 +186,9 @@ struct Payload {
   std::vector<WholePart> whole;  // whole parts that arrive, one after another in a payload
   bool coded = false;            // elements with indices are coded (payload_coding.hpp)
 
-  Buffer<std::byte> own;
+  bool in_place = false;  // others read `own` where it lies
+  std::shared_ptr<Buffer<std::byte>> own;
+  std::shared_ptr<Buffer<std::byte>> before;  // `own` of the step before, which others may read
   Buffer<std::byte> gathered;
   Buffer<std::byte> apart;  // payloads that arrived one after another, taken apart
 };

@@ -3,22 +3,33 @@
 #include <algorithm>
 #include <string>
 
+#include "core/collective/even_rounds.hpp"
 #include "core/engine/model/model_engine.hpp"
 #include "core/engine/model/model_rank.hpp"
 
 namespace sparfuse {
 
 void Simulation::At(double time, Callback callback) {
-  events_.push({std::max(time, now_), order_++, std::move(callback)});
+  std::uint32_t slot = 0;
+  if (free_.empty()) {
+    slot = static_cast<std::uint32_t>(callbacks_.size());
+    callbacks_.push_back(std::move(callback));
+  } else {
+    slot = free_.back();
+    free_.pop_back();
+    callbacks_[slot] = std::move(callback);
+  }
+  events_.push({std::max(time, now_), order_++, slot});
 }
 
 void Simulation::Run() {
   while (!events_.empty()) {
-    // The top is const only to protect its order, and it leaves the queue at once.
-    Event event = std::move(const_cast<Event&>(events_.top()));
+    const Event event = events_.top();
     events_.pop();
     now_ = event.time;
-    event.callback();
+    const Callback callback = std::move(callbacks_[event.slot]);
+    free_.push_back(event.slot);
+    callback();
   }
 }
 
@@ -114,18 +125,22 @@ std::size_t EntriesOfPart(std::span<const Contribution> given, std::size_t j) {
 
 }  // namespace
 
-ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated)
+ModelCluster::ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated,
+                           Recorded recorded)
     : config_(config),
       first_step_(first),
       steps_(steps),
       simulated_(simulated),
       needed_(simulated),
+      recorded_(recorded),
       wire_seconds_(static_cast<std::size_t>(steps)),
       starting_(simulation_, 0),
       inter_node_(simulation_, 1.0),
-      followers_(
-          static_cast<std::size_t>(steps),
-          std::vector<StepRecord>(static_cast<std::size_t>(config.topology.ranks - simulated))) {
+      followers_(static_cast<std::size_t>(steps)) {
+  if (recorded == Recorded::kAll) {
+    const auto following = static_cast<std::size_t>(config.topology.ranks - simulated);
+    for (std::vector<StepRecord>& step : followers_) step.resize(following);
+  }
   const int machines = (simulated + config.ranks_per_machine - 1) / config.ranks_per_machine;
   for (int m = 0; m < machines; ++m) {
     machines_.push_back(std::make_unique<SharedResource>(simulation_, config.cores_per_machine));
@@ -176,7 +191,7 @@ ModelStep ModelCluster::StepOf(int index) {
   return result;
 }
 
-int ModelCluster::NeededFor(const Op& op) const {
+int ModelCluster::NeededFor(int rank, const Op& op) const {
   const int ranks = config_.topology.ranks;
   const int per_node = config_.topology.ranks_per_node;
   const bool within = IsWithinNode(op.channel);
@@ -187,7 +202,9 @@ int ModelCluster::NeededFor(const Op& op) const {
     if (exchange->owner() != 0 || std::holds_alternative<FromOwner>(exchange->pattern))
       return ranks;
     if (exchange->forwarded() != 0 && PayloadsDiffer(config_)) return ranks;
-    if (std::holds_alternative<ToOwners>(exchange->pattern) && !within) {
+    const ModelRank& asks = *ranks_[static_cast<std::size_t>(rank)];
+    if (std::holds_alternative<ToOwners>(exchange->pattern) && !within &&
+        (PayloadsDiffer(config_) || !asks.IsOwnedAlike(op))) {
       // Of equal place on a node that owns nothing.
       const auto owners = static_cast<int>(exchange->selections().size());
       needed = std::max(needed, between ? (owners + 1) * per_node : owners + per_node);
@@ -217,7 +234,7 @@ int ModelCluster::RankOf(const GroupKey& group, int member) const {
 
 void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
   const Topology& topology = config_.topology;
-  if (followed()) needed_ = std::max(needed_, NeededFor(op));
+  if (followed()) needed_ = std::max(needed_, NeededFor(rank, op));
   if (!enough()) return;
   const Channel channel = op.channel;
   GroupKey group{channel, 0};
@@ -229,6 +246,7 @@ void ModelCluster::Arrive(int rank, Handle handle, Op& op) {
     group.second = topology.LocalRankOf(rank);
     size = (simulated_ - group.second + topology.ranks_per_node - 1) / topology.ranks_per_node;
   }
+  if (size == 1) return Start(group, {{rank, handle, &op}});
   const std::size_t index = next_meeting_[{channel, rank}]++;
   const auto key = std::pair(group, index);
   std::vector<Member>& meeting = meetings_[key];
@@ -244,38 +262,73 @@ void ModelCluster::PayloadAskedFor() {
   if (followed() && PayloadsDiffer(config_)) needed_ = config_.topology.ranks;
 }
 
+ModelCluster::Meeting& ModelCluster::NewMeeting() {
+  if (meetings_over_.empty()) {
+    return *all_meetings_.emplace_back(std::make_unique<Meeting>());
+  }
+  Meeting& meeting = *meetings_over_.back();
+  meetings_over_.pop_back();
+  return meeting;
+}
+
 // Ranks that are simulated come first in every group.
-std::vector<Contribution> ModelCluster::GivenBy(const GroupKey& group,
-                                                std::span<const Member> members) {
-  std::vector<Contribution> given;
+void ModelCluster::SetGiven(Meeting& meeting) {
+  const std::vector<Member>& members = meeting.members;
+  std::vector<Contribution>& given = meeting.given;
+  given.clear();
   const auto give = [&](const Member& like, int rank) {
     given.push_back(ranks_[static_cast<std::size_t>(like.rank)]->ContributionOf(*like.op, rank));
   };
   for (const Member& member : members) give(member, member.rank);
-  const int ranks =
-      ranks_[static_cast<std::size_t>(members.front().rank)]->TopologyOf(group.first).ranks;
-  for (int m = static_cast<int>(members.size()); m < ranks; ++m) {
-    const int rank = RankOf(group, m);
+  if (meeting.ranks == members.size()) return;
+  const bool differ = PayloadsDiffer(config_);
+  const auto needs_all = [&](const Member& leader) {
+    // Which part a rank gives goes by the rank, so that a leader gives none; or all give as much.
+    const auto* exchange = leader.op->If<ExchangeRequest>();
+    return exchange && exchange->shared() && !exchange->selections().empty() &&
+           (differ || !ranks_[static_cast<std::size_t>(leader.rank)]->GivesAnEvenPart(*leader.op));
+  };
+  if (members.size() == 1 && !differ) {  // all follow it
+    if (needs_all(members.front())) needed_ = config_.topology.ranks;
+    return;
+  }
+  given.reserve(meeting.ranks);
+  for (std::size_t m = members.size(); m < meeting.ranks; ++m) {
+    const int rank = RankOf(meeting.group, static_cast<int>(m));
     const auto like = static_cast<std::size_t>(
         std::ranges::find(members, LeaderOf(rank), &Member::rank) - members.begin());
-    // Which part a rank gives goes by the rank, so that a leader gives none.
-    const auto* exchange = members[like].op->If<ExchangeRequest>();
-    if (exchange && exchange->shared() && !exchange->selections().empty()) {
-      needed_ = config_.topology.ranks;
-    }
-    if (PayloadsDiffer(config_)) {
+    if (needs_all(members[like])) needed_ = config_.topology.ranks;
+    if (differ) {
       give(members[like], rank);
     } else {
       given.push_back(given[like]);
     }
   }
-  return given;
 }
 
-RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topology) const {
+bool ModelCluster::SetEvenRounds(Meeting& meeting, const Topology& topology) const {
+  const Contribution& given = meeting.given.front();
+  if (recorded_ == Recorded::kAll || meeting.given.size() > 1 || !given.part_bytes.empty())
+    return false;
+  const Op& first = *meeting.members.front().op;
+  if (!first.If<ExchangeRequest>()) return false;
+  const Collective& collective =
+      CollectiveOf(first.exchange(), config_.dense_collective, config_.sparse_collective);
+  return AddModelledEvenRounds(collective, given.payload_bytes, topology, config_.cost.all_gather,
+                               meeting.rounds);
+}
+
+void ModelCluster::SetRounds(Meeting& meeting, const Topology& topology) const {
+  meeting.rounds.rounds.clear();
+  meeting.rounds.per_rank.clear();
+  meeting.rounds.sums.reset();
+  meeting.rounds.dense_sums = meeting.rounds.on_host = false;
+  meeting.rounds.served.clear();
+  if (SetEvenRounds(meeting, topology)) return;
   const Op& first = *meeting.members.front().op;
   if (const auto* negotiate = first.If<NegotiateRequest>()) {
-    return AllReduceMaxRounds(negotiate->values.size(), topology);
+    meeting.rounds = AllReduceMaxRounds(negotiate->values.size(), topology);
+    return;
   }
   const ExchangeRequest& exchange = first.exchange();
   const Range range = first.range();
@@ -288,9 +341,11 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   if (const SharedRange* shared = exchange.shared()) {
     sizes.shape.kept = KeptCount(config_, range, shared->density);
   }
-  for (const Contribution& given : meeting.given) {
-    sizes.payload_bytes.push_back(given.payload_bytes);
-    sizes.part_bytes.push_back(given.part_bytes);
+  sizes.payload_bytes.reserve(meeting.ranks);
+  sizes.part_bytes.reserve(meeting.ranks);
+  for (std::size_t rank = 0; rank < meeting.ranks; ++rank) {
+    sizes.payload_bytes.push_back(meeting.GivenBy(rank).payload_bytes);
+    sizes.part_bytes.push_back(meeting.GivenBy(rank).part_bytes);
   }
   const Collective& collective =
       CollectiveOf(exchange, config_.dense_collective, config_.sparse_collective);
@@ -300,7 +355,7 @@ RoundPlan ModelCluster::RoundsOf(const Meeting& meeting, const Topology& topolog
   }
   sizes.shape.tensors = tensors;
   collective.Expect(config_.overlap, topology, sizes);
-  return ModelledRounds(collective, sizes, topology, config_.cost.all_gather);
+  meeting.rounds = ModelledRounds(collective, sizes, topology, config_.cost.all_gather);
 }
 
 SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
@@ -309,12 +364,14 @@ SharedResource& ModelCluster::LinkOf(const GroupKey& group, LinkClass link) {
   return *intra_node_[node];
 }
 
-double ModelCluster::StagedElements(const Meeting& meeting, const RoundPlan& rounds) const {
+double ModelCluster::StagedElements(const Meeting& meeting) const {
+  const RoundPlan& rounds = meeting.rounds;
   const Op& first = *meeting.members.front().op;
   if (!first.sparse() || !config_.cost.stages_payloads)
     return static_cast<double>(first.elements());
   double most = 0, all = 0;
-  for (const Contribution& given : meeting.given) {
+  for (std::size_t rank = 0; rank < meeting.ranks; ++rank) {
+    const Contribution& given = meeting.GivenBy(rank);
     const std::uint64_t stated = given.payload_bytes + given.chosen_bytes;
     const auto bytes =
         static_cast<double>(stated > 0 ? stated : given.elements * kSparseElementBytes);
@@ -325,12 +382,13 @@ double ModelCluster::StagedElements(const Meeting& meeting, const RoundPlan& rou
   const double received =
       rounds.sums ? static_cast<double>(*rounds.sums *
                                         (rounds.dense_sums ? sizeof(float) : kSparseElementBytes))
-                  : all / (in_parts ? static_cast<double>(meeting.given.size()) : 1.0);
+                  : all / (in_parts ? static_cast<double>(meeting.ranks) : 1.0);
   return CostModel::StagedElements(most, received);
 }
 
-CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting, const RoundPlan& rounds) const {
+CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting) const {
   const CostModel& cost = config_.cost;
+  const RoundPlan& rounds = meeting.rounds;
   const Op& exchange = *meeting.members.front().op;
   const auto* asked = exchange.If<ExchangeRequest>();
   const auto* halves = asked != nullptr ? std::get_if<HalvesSum>(&asked->pattern) : nullptr;
@@ -346,7 +404,7 @@ CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting, const RoundPlan
                                                      config_.sparse_collective))
                                                : 1);
   const int ranks = config_.topology.ranks;
-  phases.latency_seconds += cost.HostElementSeconds(StagedElements(meeting, rounds), ranks);
+  phases.latency_seconds += cost.HostElementSeconds(StagedElements(meeting), ranks);
   if (cost.host_in_line) phases.latency_seconds += cost.ExchangeHostSeconds(ranks);
   return phases;
 }
@@ -397,63 +455,70 @@ void ModelCluster::ExchangesUnderWay(int change) {
   for (const auto& machine : machines_) machine->SetSpeed(speed);
 }
 
-// Start-up time, then the link, then what each rank adds on a core of its own.
+// Start-up time, then the links, rounds within nodes and between them in turn, then what each rank
+// adds on a core of its own.
 void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
-  const auto meeting = std::make_shared<Meeting>();
-  meeting->given = GivenBy(group, members);
-  if (!enough()) return;
-  meeting->members = std::move(members);
-  for (std::size_t i = 0; i < meeting->members.size(); ++i) {
-    meeting->members[i].op->payload_bytes = meeting->given[i].payload_bytes;
-  }
-  const auto simulated = static_cast<std::size_t>(meeting->members.front().rank);
+  Meeting& meeting = NewMeeting();
+  const auto simulated = static_cast<std::size_t>(members.front().rank);
   const Topology topology = ranks_[simulated]->TopologyOf(group.first);
-  const auto rounds = std::make_shared<RoundPlan>(RoundsOf(*meeting, topology));
-  const Op& first = *meeting->members.front().op;
-  const CostModel::Phases phases = PhasesOf(*meeting, *rounds);
+  meeting.group = group;
+  meeting.ranks = static_cast<std::size_t>(topology.ranks);
+  meeting.members = std::move(members);
+  SetGiven(meeting);
+  if (!enough()) return;
+  for (std::size_t i = 0; i < meeting.members.size(); ++i) {
+    meeting.members[i].op->payload_bytes = meeting.GivenBy(i).payload_bytes;
+  }
+  SetRounds(meeting, topology);
+  const Op& first = *meeting.members.front().op;
+  meeting.phases = PhasesOf(meeting);
   if (simulated == 0) {
-    wire_seconds_[static_cast<std::size_t>(ranks_.front()->index())] += phases.on_links();
+    wire_seconds_[static_cast<std::size_t>(ranks_.front()->index())] += meeting.phases.on_links();
   }
   if (const auto* negotiate = first.If<NegotiateRequest>()) {
     std::vector<std::int64_t> agreed = negotiate->values;
-    for (const Member& member : meeting->members) {
+    for (const Member& member : meeting.members) {
       const auto& asked = member.op->If<NegotiateRequest>()->values;
       std::ranges::transform(agreed, asked, agreed.begin(), std::ranges::max);
     }
-    for (const Member& member : meeting->members) {
+    for (const Member& member : meeting.members) {
       member.op->If<NegotiateRequest>()->values = agreed;
     }
   }
-  for (const Member& member : meeting->members)
-    MachineOf(member.rank).Use(phases.cpu_seconds, [] {});
-  const double began = simulation_.now();
-  const auto finish = [this, group, meeting, rounds, began] {
-    Finish(group, *meeting, *rounds, began);
-  };
-  const auto local = [this, meeting, finish, seconds = phases.local_seconds] {
-    if (seconds <= 0) return finish();
-    const auto left = std::make_shared<std::size_t>(meeting->members.size());
-    for (const Member& member : meeting->members) {
-      MachineOf(member.rank).Use(seconds, [left, finish] {
-        if (--*left == 0) finish();
-      });
-    }
-  };
-  // Rounds within nodes and between them take turns.
-  const double share = OverlapOf(*ranks_[simulated], first);
-  const auto between = [this, group, local, share,
-                        seconds =
-                            phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)]] {
-    LinkOf(group, LinkClass::kInterNode).Use(seconds, local, share);
-  };
+  if (meeting.phases.cpu_seconds > 0) {
+    for (const Member& member : meeting.members)
+      MachineOf(member.rank).Use(meeting.phases.cpu_seconds, [] {});
+  }
+  meeting.began = simulation_.now();
+  meeting.share = OverlapOf(*ranks_[simulated], first);
   ExchangesUnderWay(1);
   starting_.Use(
-      phases.latency_seconds,
-      [this, group, between, share,
-       seconds = phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)]] {
-        LinkOf(group, LinkClass::kIntraNode).Use(seconds, between, share);
+      meeting.phases.latency_seconds,
+      [this, &meeting] {
+        LinkOf(meeting.group, LinkClass::kIntraNode)
+            .Use(
+                meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kIntraNode)],
+                [this, &meeting] { OnLinkBetween(meeting); }, meeting.share);
       },
-      share);
+      meeting.share);
+}
+
+void ModelCluster::OnLinkBetween(Meeting& meeting) {
+  LinkOf(meeting.group, LinkClass::kInterNode)
+      .Use(
+          meeting.phases.link_seconds[static_cast<std::size_t>(LinkClass::kInterNode)],
+          [this, &meeting] { AddUp(meeting); }, meeting.share);
+}
+
+void ModelCluster::AddUp(Meeting& meeting) {
+  const double seconds = meeting.phases.local_seconds;
+  if (seconds <= 0) return Finish(meeting);
+  meeting.adding = meeting.members.size();
+  for (const Member& member : meeting.members) {
+    MachineOf(member.rank).Use(seconds, [this, &meeting] {
+      if (--meeting.adding == 0) Finish(meeting);
+    });
+  }
 }
 
 void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
@@ -467,11 +532,12 @@ void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traff
   }
 }
 
-void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const RoundPlan& rounds,
-                          double began) {
+void ModelCluster::Finish(Meeting& meeting) {
   ExchangesUnderWay(-1);
+  const RoundPlan& rounds = meeting.rounds;
   std::size_t entries = 0;
   for (const Contribution& given : meeting.given) entries += given.elements;
+  if (meeting.given.size() == 1) entries *= meeting.ranks;
   if (rounds.sums) entries = *rounds.sums;
   const Op& first = *meeting.members.front().op;
   // Its step may end when it hears that the exchange is over.
@@ -479,48 +545,54 @@ void ModelCluster::Finish(const GroupKey& group, const Meeting& meeting, const R
       ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->index();
   const auto* exchange = first.If<ExchangeRequest>();
   const auto* to_owners = exchange ? std::get_if<ToOwners>(&exchange->pattern) : nullptr;
-  for (std::size_t i = 0; i < meeting.given.size(); ++i) {
+  const bool counts = recorded_ == Recorded::kAll;
+  const std::size_t heard = counts ? meeting.ranks : meeting.members.size();
+  for (std::size_t i = 0; i < heard; ++i) {
+    const Contribution& given = meeting.GivenBy(i);
     if (to_owners) {
-      const std::size_t ranks = meeting.given.size();
-      entries = EntriesOfPart(meeting.given,
-                              (i + ranks - static_cast<std::size_t>(to_owners->owner)) % ranks);
+      const std::size_t part =
+          (i + meeting.ranks - static_cast<std::size_t>(to_owners->owner)) % meeting.ranks;
+      entries = EntriesOfPart(meeting.given, part);
+      if (meeting.given.size() == 1) entries *= meeting.ranks;
     }
     const ExchangeResult result{entries, rounds.sums.has_value(), rounds.dense_sums,
                                 rounds.served.empty() ? 0 : rounds.served[i]};
     const Traffic traffic = rounds.per_rank.empty() ? Traffic{} : rounds.per_rank[i];
     if (i < meeting.members.size()) {
       const Member& member = meeting.members[i];
-      if (IsWithinNode(group.first)) {
-        CountForFollowers(member.rank, *member.op, traffic, meeting.given[i], result);
+      if (counts && IsWithinNode(meeting.group.first)) {
+        CountForFollowers(member.rank, *member.op, traffic, given, result);
       }
-      ranks_[static_cast<std::size_t>(member.rank)]->ExchangeDone(member.handle, began, traffic,
-                                                                  meeting.given[i], result);
+      ranks_[static_cast<std::size_t>(member.rank)]->ExchangeDone(member.handle, meeting.began,
+                                                                  traffic, given, result);
     } else {
-      const int rank = RankOf(group, static_cast<int>(i));
+      const int rank = RankOf(meeting.group, static_cast<int>(i));
       const Member& front = meeting.members.front();
-      if (group.first == Channel::kBackground) {
-        untaken_[front.handle].push_back({rank, traffic, meeting.given[i], result});
+      if (meeting.group.first == Channel::kBackground) {
+        untaken_[front.handle].push_back({rank, traffic, given, result});
       } else {
-        CountExchange(first, traffic, meeting.given[i], result, FollowerOf(rank, index_of_first));
+        CountExchange(first, traffic, given, result, FollowerOf(rank, index_of_first));
       }
     }
   }
+  meetings_over_.push_back(&meeting);
 }
 
 std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
-                                     int traced_ranks) {
+                                     int traced_ranks, Recorded recorded) {
   const int ranks = config.topology.ranks;
   const bool alone = config.ranks_per_machine == 1;  // no rank slows another one down
   int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
   for (;;) {
-    ModelCluster cluster(config, first, steps, simulated);
+    ModelCluster cluster(config, first, steps, simulated, recorded);
     if (auto result = cluster.Run(traced_ranks)) return *std::move(result);
     simulated = cluster.needed();
   }
 }
 
-ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks) {
-  return std::move(SimulateSteps(config, step, 1, traced_ranks).front());
+ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks,
+                       Recorded recorded) {
+  return std::move(SimulateSteps(config, step, 1, traced_ranks, recorded).front());
 }
 
 std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks) {

@@ -1,12 +1,12 @@
 // Joins modelled ranks: the clock and resources of a discrete-event simulation, the machines and
 // links that ranks share, and the exchanges under way.
 //
-// Ranks with machines of their own do the same at the same times: their selections differ, but an
-// exchange ends for all of them at once. Only the first ranks are then simulated; each other rank
-// follows one of them. A follower's payloads are computed too, and its times are those of the rank
-// it follows. If ranks exchange within nodes, whole nodes are simulated; if ranks own parts, all
-// owners are. A follower has the same place on its node as the rank it follows, and both own no
-// part.
+// Ranks with machines of their own do the same at the same times: what they select differs, but an
+// exchange is over for all of them at once. Then only the first ranks are simulated; the others
+// follow them: what they send is computed along, their times are those of the rank that they
+// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts
+// and not each of them an equal one, all those that own one: who follows has the same place on a
+// node, and owns nothing either.
 #pragma once
 
 #include <cstddef>
@@ -41,12 +41,14 @@ class Simulation {
   struct Event {
     double time;
     std::uint64_t order;
-    Callback callback;
+    std::uint32_t slot;                         // of callbacks_
     bool operator<(const Event& other) const {  // std::priority_queue keeps the largest on top
       return time != other.time ? time > other.time : order > other.order;
     }
   };
   std::priority_queue<Event> events_;
+  std::vector<Callback> callbacks_;  // by slot: they stay where they are while the queue is sorted
+  std::vector<std::uint32_t> free_;  // slots
   double now_ = 0;
   std::uint64_t order_ = 0;
 };
@@ -126,7 +128,8 @@ void CountExchange(const Op& exchange, const Traffic& traffic, const Contributio
 class ModelCluster {
  public:
   // The first `simulated` ranks keep their own time, the others follow.
-  ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated);
+  ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated,
+               Recorded recorded);
   ~ModelCluster();
   // Returns nothing if ranks turn out not to do the same: needed() of them must then be simulated.
   std::optional<std::vector<ModelStep>> Run(int traced_ranks);
@@ -157,33 +160,50 @@ class ModelCluster {
     Handle handle = 0;
     Op* op = nullptr;
   };
-  struct Meeting {
-    std::vector<Member> members;      // the simulated members, by rank
-    std::vector<Contribution> given;  // by all ranks of the group
-  };
   using GroupKey = std::pair<Channel, int>;
+  // An exchange under way.
+  struct Meeting {
+    GroupKey group;
+    std::size_t ranks = 0;            // of the group
+    std::vector<Member> members;      // those that are simulated, by rank
+    std::vector<Contribution> given;  // by all ranks of the group, or one that all give alike
+    RoundPlan rounds;
+    CostModel::Phases phases;
+    double share = 1;
+    double began = 0;
+    std::size_t adding = 0;  // members
+
+    const Contribution& GivenBy(std::size_t rank) const {
+      return given[given.size() == 1 ? 0 : rank];
+    }
+  };
 
   ModelStep StepOf(int index);
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
-  // How many of the first ranks must be simulated so that the others can follow this exchange.
-  int NeededFor(const Op& op) const;
-  // The rank that `rank` follows; `rank` itself if it is simulated.
+  // How many of the first ranks must be simulated for the others to follow through this exchange.
+  int NeededFor(int rank, const Op& op) const;
+  // The rank that a rank follows; a simulated one itself.
   int LeaderOf(int rank) const;
   // The rank of member `member` of a group.
   int RankOf(const GroupKey& group, int member) const;
   void Start(const GroupKey& group, std::vector<Member> members);
-  std::vector<Contribution> GivenBy(const GroupKey& group, std::span<const Member> members);
-  RoundPlan RoundsOf(const Meeting& meeting, const Topology& topology) const;
-  // The elements that the host moves, or as many as have the bytes of the payloads it moves.
-  double StagedElements(const Meeting& meeting, const RoundPlan& rounds) const;
-  CostModel::Phases PhasesOf(const Meeting& meeting, const RoundPlan& rounds) const;
-  // The fraction of the exchange that goes on while ranks compute.
+  // One that is over may be used again; its members and contributions have room.
+  Meeting& NewMeeting();
+  void SetGiven(Meeting& meeting);
+  // Rounds that are known for equal payloads alone, where nothing is counted.
+  bool SetEvenRounds(Meeting& meeting, const Topology& topology) const;
+  void SetRounds(Meeting& meeting, const Topology& topology) const;
+  // That the host moves, or as many bytes of payloads.
+  double StagedElements(const Meeting& meeting) const;
+  CostModel::Phases PhasesOf(const Meeting& meeting) const;
+  void OnLinkBetween(Meeting& meeting);
+  void AddUp(Meeting& meeting);
+  // What of it goes on while ranks compute.
   double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);
-  void Finish(const GroupKey& group, const Meeting& meeting, const RoundPlan& rounds, double began);
-  // Counts an exchange within the node of a simulated rank for its followers, who have had the
-  // same.
+  void Finish(Meeting& meeting);
+  // Of a simulated rank's exchange within its node: those who follow it have had the same.
   void CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
                          const Contribution& given, const ExchangeResult& result);
   StepRecord& FollowerOf(int rank, int index) {
@@ -196,6 +216,7 @@ class ModelCluster {
   int steps_;
   int simulated_;
   int needed_;
+  Recorded recorded_;
   int compute_ended_ = 0;             // ranks
   int under_way_ = 0;                 // exchanges
   int selecting_ = 0;                 // ranks, within hooks
@@ -214,8 +235,10 @@ class ModelCluster {
     ExchangeResult result;
   };
   std::map<Handle, std::vector<FollowerCounts>> untaken_;  // in the background, by rank 0's handle
-  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;
-  std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;  // by channel and rank
+  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // that lack members
+  std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;              // by channel and rank
+  std::vector<std::unique_ptr<Meeting>> all_meetings_;
+  std::vector<Meeting*> meetings_over_;
 };
 
 }  // namespace sparfuse

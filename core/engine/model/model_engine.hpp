@@ -48,24 +48,30 @@ struct ModelConfig {
   std::uint64_t seed = 1;
 };
 
+// What is recorded of a step: all ranks with what they have sent, or times alone, of the ranks that
+// keep their own time, of which the others have one each. Counting is most of the work on thousands
+// of ranks.
+enum class Recorded : std::uint8_t { kAll, kTimes };
+
 // One simulated step of every rank, starting together.
 struct ModelStep {
-  std::vector<StepRecord> records;       // [ranks]
-  std::vector<std::vector<Span>> spans;  // [ranks]; filled for the traced ranks only
-  // Seconds that the first rank's exchanges occupy links, each counted as if alone on them.
+  std::vector<StepRecord> records;       // [ranks], or of the first ones where times are recorded
+  std::vector<std::vector<Span>> spans;  // [ranks]; only those of `traced` ranks are filled
+  // What the first rank's exchanges occupy links, each alone on them.
   double wire_seconds = 0;
 };
 
-// Simulates a step. `step` keys the random counts of threshold sparsifiers. The first
-// `traced_ranks` ranks record spans. Throws Error{kInternal} if the step does not end, naming the
-// unfinished operations of the first rank. Cost: O(P * tensors * log) time; a second or two for
-// 1,024 ranks of BERT-large.
-ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks);
+// Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how
+// many ranks, from 0, leave spans (1,024 ranks of spans would be no use to anyone). Throws
+// Error{kInternal} when the step does not end, saying what is unfinished on the first rank. Cost:
+// O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
+ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks,
+                       Recorded recorded = Recorded::kAll);
 
 // Simulates `steps` successive steps: ranks keep their clocks, and exchanges go on from step to
 // step. The counts of a background exchange belong to the step that takes it.
 std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
-                                     int traced_ranks);
+                                     int traced_ranks, Recorded recorded = Recorded::kAll);
 
 // With local steps: simulates two windows and returns the steps of the second, which is like all
 // later ones.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <numbers>
 #include <numeric>
 #include <string_view>
@@ -15,16 +14,22 @@ namespace sparfuse {
 namespace {
 
 // SplitMix64 over a key: the same draw wherever and in whatever order it is asked for.
-double UniformOf(std::initializer_list<std::uint64_t> key) {
-  std::uint64_t state = 0x9e3779b97f4a7c15ull;
-  for (const std::uint64_t part : key) {
+class KeyedDraw {
+ public:
+  KeyedDraw With(std::uint64_t part) const {
+    KeyedDraw longer = *this;
+    std::uint64_t& state = longer.state_;
     state = (state ^ part) + 0x9e3779b97f4a7c15ull;
     state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
     state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
     state ^= state >> 31;
+    return longer;
   }
-  return (static_cast<double>(state >> 11) + 0.5) / 9007199254740992.0;
-}
+  double Uniform() const { return (static_cast<double>(state_ >> 11) + 0.5) / 9007199254740992.0; }
+
+ private:
+  std::uint64_t state_ = 0x9e3779b97f4a7c15ull;
+};
 
 // 0 for the residual that most selections have.
 std::uint64_t KeyOf(std::string_view residual) {
@@ -70,25 +75,23 @@ bool PayloadsDiffer(const ModelConfig& config) {
   return config.selection.sigma != 0 && !config.index_shared;
 }
 
-std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify, int rank,
-                          std::uint64_t step) {
-  const std::size_t n = sparsify.range.size();
-  const std::size_t k = KeptCount(config, sparsify.range, sparsify.density);
+std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify,
+                          std::size_t kept, int rank, std::uint64_t step) {
   const SelectionModel& model = config.selection;
-  if (model.sigma == 0 && model.mean == 0) return k;
+  if (model.sigma == 0 && model.mean == 0) return kept;
   const int of = sparsify.copy_of.value_or(rank);
   const std::uint64_t who = config.index_shared ? 0 : static_cast<std::uint64_t>(of) + 1;
-  const auto uniform = [&](std::uint64_t draw) {
-    return UniformOf(
-        {config.seed, step, who, sparsify.range.begin, KeyOf(sparsify.residual) + draw});
-  };
-  const double u = uniform(0);
-  const double v = uniform(1);
+  const KeyedDraw draw =
+      KeyedDraw().With(config.seed).With(step).With(who).With(sparsify.range.begin);
+  const std::uint64_t key = KeyOf(sparsify.residual);
+  const double u = draw.With(key).Uniform();
+  const double v = draw.With(key + 1).Uniform();
   const double normal = std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
-  const double count = static_cast<double>(k) * std::exp(model.mean + model.sigma * normal);
-  const std::size_t room = SlotCapacity(n, sparsify.density, config.unbounded_count);
+  const double count = static_cast<double>(kept) * std::exp(model.mean + model.sigma * normal);
+  const std::size_t room =
+      SlotCapacity(sparsify.range.size(), sparsify.density, config.unbounded_count);
   return std::clamp<std::size_t>(static_cast<std::size_t>(std::lround(count)), 1,
-                                 std::max(room, k));
+                                 std::max(room, kept));
 }
 
 void CountExchange(const Op& exchange, const Traffic& traffic, const Contribution& given,
@@ -120,9 +123,9 @@ void ModelRank::Begin() {
 }
 
 void ModelRank::BeginStep() {
-  std::erase_if(results_, [this](const auto& entry) {
-    return entry.first < kFirstInBackground || op(entry.first).taken;
-  });
+  results_.clear();
+  kept_.clear();
+  std::erase_if(background_results_, [this](const auto& entry) { return op(entry.first).taken; });
   ResetStep();
   phase_ = Phase::kBegin;
   complete_ = false;
@@ -149,15 +152,15 @@ void ModelRank::ExchangeDone(Handle handle, double began, const Traffic& traffic
   const Op& done = op(handle);
   if (handle >= kFirstInBackground) {
     untaken_[handle] = {began, Now(), traffic, given};
-    results_[handle] = result;
+    ResultOf(handle) = result;
     Finish(handle);
     return WakeCompute();
   }
   const bool negotiate = !done.If<ExchangeRequest>();
-  Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange,
-        std::string(ChannelName(done.channel)), done.label(), began, done.payload_bytes);
+  Trace(negotiate ? SpanKind::kNegotiate : SpanKind::kExchange, ChannelName(done.channel),
+        done.label(), began, done.payload_bytes);
   CountExchange(done, traffic, given, result, record_);
-  if (!negotiate) results_[handle] = result;
+  if (!negotiate) ResultOf(handle) = result;
   Finish(handle);
   WakeCompute();
 }
@@ -171,11 +174,28 @@ void ModelRank::EndWait(const std::string& label) {
   waits_.erase(it);
 }
 
-void ModelRank::Trace(SpanKind kind, std::string lane, std::string label, double begin,
+void ModelRank::Trace(SpanKind kind, std::string_view lane, std::string_view label, double begin,
                       std::uint64_t bytes) {
   if (!traced_) return;
-  spans_[static_cast<std::size_t>(index_)].push_back(
-      {kind, std::move(lane), std::move(label), begin - step_began_, Now() - step_began_, bytes});
+  spans_[static_cast<std::size_t>(index_)].push_back({kind, std::string(lane), std::string(label),
+                                                      begin - step_began_, Now() - step_began_,
+                                                      bytes});
+}
+
+std::size_t ModelRank::KeptOf(Handle selection) const {
+  if (kept_.size() < selection) kept_.resize(selection);
+  std::size_t& kept = kept_[selection - 1];
+  if (kept == 0) {
+    const SparsifyRequest& part = Selecting(selection);
+    kept = KeptCount(cluster_.config(), part.range, part.density);
+  }
+  return kept;
+}
+
+ExchangeResult& ModelRank::ResultOf(Handle exchange) {
+  if (exchange >= kFirstInBackground) return background_results_[exchange];
+  if (results_.size() < exchange) results_.resize(exchange);
+  return results_[exchange - 1];
 }
 
 void ModelRank::StartLocal(Handle handle, Op& started) {
@@ -198,7 +218,7 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   Contribution given;
   const ExchangeRequest& request = exchange.exchange();
   if (request.forwarded() != 0) {
-    given.elements = results_.at(request.forwarded()).entries;
+    given.elements = results_.at(request.forwarded() - 1).entries;
     given.payload_bytes = given.elements * kSparseElementBytes;
     return given;
   }
@@ -208,8 +228,10 @@ Contribution ModelRank::ContributionOf(const Op& exchange, int rank) const {
   const bool to_owners = std::holds_alternative<ToOwners>(request.pattern);
   for (const Handle selection : request.selections()) {
     const SparsifyRequest& part = Selecting(selection);
-    const std::uint64_t bytes = SelectionBytes(part, rank);
-    given.kept += KeptCount(config, part.range, part.density);
+    const std::size_t kept = KeptOf(selection);
+    const std::uint64_t bytes =
+        rank == this->rank() ? op(selection).payload_bytes : SelectionBytes(part, kept, rank);
+    given.kept += kept;
     given.payload_bytes += bytes;
     if (to_owners) {
       given.part_bytes.push_back(bytes);
@@ -249,6 +271,24 @@ bool ModelRank::SelectsFromSeveral(const Op& exchange) const {
   });
 }
 
+bool ModelRank::IsOwnedAlike(const Op& to_owners) const {
+  const std::span<const Handle> selections = to_owners.exchange().selections();
+  if (selections.size() != static_cast<std::size_t>(TopologyOf(to_owners.channel).ranks))
+    return false;
+  const std::size_t size = Selecting(selections.front()).range.size();
+  return std::ranges::all_of(
+      selections, [&](Handle selection) { return Selecting(selection).range.size() == size; });
+}
+
+bool ModelRank::GivesAnEvenPart(const Op& shared) const {
+  const auto members = static_cast<std::size_t>(TopologyOf(shared.channel).ranks);
+  std::size_t given = 0;
+  for (const Handle selection : shared.exchange().selections())
+    given += Selecting(selection).range.size();
+  const SharedRange& of = *shared.exchange().shared();
+  return given == of.largest && given * members == of.range.size();
+}
+
 std::uint64_t ModelRank::PayloadBytes(Handle sparsified) const {
   cluster_.PayloadAskedFor();
   return StepScheduler::PayloadBytes(sparsified);
@@ -286,20 +326,23 @@ void ModelRank::WakeLane(Lane which) {
 
 void ModelRank::Work(Lane which) {
   LaneState& lane = lanes_[static_cast<std::size_t>(which)];
-  const Handle handle = lane.queue.front();
+  lane.handle = lane.queue.front();
   lane.queue.pop_front();
   lane.busy = true;
-  const double began = Now();
-  const bool in_hook = which == Lane::kCompute && cluster_.config().cost.selects_in_hooks &&
-                       op(handle).If<SparsifyRequest>();
-  if (in_hook) cluster_.SelectingInHooks(1);
-  cluster_.MachineOf(rank()).Use(LocalSeconds(handle), [this, which, handle, began, in_hook] {
-    if (in_hook) cluster_.SelectingInHooks(-1);
-    lanes_[static_cast<std::size_t>(which)].busy = false;
-    EndWork(which, handle, began);
-    which == Lane::kCompute ? WakeCompute() : WakeLane(which);
-    WakeCompute();
-  });
+  lane.began = Now();
+  lane.in_hook = which == Lane::kCompute && cluster_.config().cost.selects_in_hooks &&
+                 op(lane.handle).If<SparsifyRequest>();
+  if (lane.in_hook) cluster_.SelectingInHooks(1);
+  cluster_.MachineOf(rank()).Use(LocalSeconds(lane.handle), [this, which] { WorkDone(which); });
+}
+
+void ModelRank::WorkDone(Lane which) {
+  LaneState& lane = lanes_[static_cast<std::size_t>(which)];
+  if (lane.in_hook) cluster_.SelectingInHooks(-1);
+  lane.busy = false;
+  EndWork(which, lane.handle, lane.began);
+  which == Lane::kCompute ? WakeCompute() : WakeLane(which);
+  WakeCompute();
 }
 
 double ModelRank::LocalSeconds(Handle handle) {
@@ -326,7 +369,7 @@ double ModelRank::LocalSeconds(Handle handle) {
 double ModelRank::DecompressSeconds(const Op& started) {
   const CostModel& cost = cluster_.config().cost;
   const auto n = static_cast<double>(started.elements());
-  const ExchangeResult& result = results_[started.summed];
+  const ExchangeResult& result = ResultOf(started.summed);
   const ExchangeRequest& exchange = op(started.summed).exchange();
   if (!exchange.sparse() || result.dense) return cost.dispatch_seconds + cost.scale_seconds(n);
   std::size_t elements = started.elements();
@@ -348,12 +391,18 @@ double ModelRank::DecompressSeconds(const Op& started) {
 }
 
 std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, int rank) const {
+  return SelectionBytes(sparsify, KeptCount(cluster_.config(), sparsify.range, sparsify.density),
+                        rank);
+}
+
+std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept,
+                                        int rank) const {
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
   if (IsWhole(sparsify)) return config.dense_quantizer->EncodedBytes(n);
   if (config.sparse_collective->traits().selects) return 0;  // x is added up, and stays
   if (sparsify.density >= 1) return n * kSparseElementBytes;
-  return SelectedCount(config, sparsify, rank, step()) * kSparseElementBytes;
+  return SelectedCount(config, sparsify, kept, rank, step()) * kSparseElementBytes;
 }
 
 double ModelRank::SelectionSeconds(const SparsifyRequest& sparsify) const {
@@ -425,7 +474,7 @@ bool ModelRank::IsWhole(const SparsifyRequest& sparsify) const {
 void ModelRank::EndWork(Lane lane, Handle handle, double began) {
   const Op& done = op(handle);
   SpanKind kind = SpanKind::kDecompress;
-  std::string label;
+  std::string_view label;
   if (const auto* pack = done.If<PackRequest>()) {
     kind = pack->source == PackSource::kGradient ? SpanKind::kPack : SpanKind::kOuter;
     label = layout().tensor(pack->tensor).name;
@@ -440,11 +489,11 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
                                    : record_.sparsify_seconds) += Now() - began;
     idle_since_ = Now();
   }
-  Trace(kind, std::string(LaneName(lane)), std::move(label), began, done.payload_bytes);
+  Trace(kind, LaneName(lane), label, began, done.payload_bytes);
   if (const auto taken = untaken_.find(done.summed); taken != untaken_.end()) {
     const Op& exchange = op(done.summed);
     const Exchanged& of = taken->second;
-    CountExchange(exchange, of.traffic, of.given, results_[done.summed], record_);
+    CountExchange(exchange, of.traffic, of.given, ResultOf(done.summed), record_);
     cluster_.Taken(rank(), done.summed, index_);
     if (traced_) {
       spans_[static_cast<std::size_t>(index_)].push_back(
@@ -457,26 +506,30 @@ void ModelRank::EndWork(Lane lane, Handle handle, double began) {
   Finish(handle);
 }
 
-void ModelRank::Compute(double seconds, SpanKind kind, double* total, std::string label,
+void ModelRank::Compute(double seconds, SpanKind kind, double* total, std::string_view label,
                         Continuation next) {
   lanes_[0].busy = true;
-  auto done = [this, kind, total, began = Now(), label = std::move(label), next = std::move(next)] {
-    lanes_[0].busy = false;
-    if (total != nullptr) {
-      *total += Now() - began;
-      Trace(kind, "compute", label, began, 0);
-    }
-    in_program_ = true;
-    next();
-    in_program_ = false;
-    idle_since_ = Now();
-    WakeCompute();
-  };
+  piece_ = {kind, total, label, std::move(next), Now()};
+  const auto done = [this] { PieceDone(); };
   if (cluster_.config().backward.sleeps && kind != SpanKind::kUpdate) {
-    cluster_.simulation().After(seconds, std::move(done));
+    cluster_.simulation().After(seconds, done);
   } else {
-    cluster_.MachineOf(rank()).Use(seconds, std::move(done));
+    cluster_.MachineOf(rank()).Use(seconds, done);
   }
+}
+
+void ModelRank::PieceDone() {
+  lanes_[0].busy = false;
+  const Piece done = std::exchange(piece_, {});
+  if (done.total != nullptr) {
+    *done.total += Now() - done.began;
+    Trace(done.kind, "compute", done.label, done.began, 0);
+  }
+  in_program_ = true;
+  done.next();
+  in_program_ = false;
+  idle_since_ = Now();
+  WakeCompute();
 }
 
 // With local steps nothing happens when a gradient is ready: windows of many steps are simulated in

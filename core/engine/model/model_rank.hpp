@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/engine/model/model_cluster.hpp"
@@ -25,11 +26,11 @@ std::size_t KeptCount(const ModelConfig& config, Range range, double density);
 // Whether ranks select different counts.
 bool PayloadsDiffer(const ModelConfig& config);
 
-// How many elements `rank` selects: the sparsifier's own count, with config.selection's spread
-// about it. Equal arguments give equal counts, whatever was drawn before. All ranks have the same
-// count if config.index_shared.
-std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify, int rank,
-                          std::uint64_t step);
+// How many elements `rank` selects: `kept`, the sparsifier's own count, with
+// config.selection's spread about it. The same for equal arguments, whatever was drawn before; for
+// all ranks where config.index_shared.
+std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify,
+                          std::size_t kept, int rank, std::uint64_t step);
 
 class ModelRank final : public StepScheduler {
  public:
@@ -40,7 +41,11 @@ class ModelRank final : public StepScheduler {
   Contribution ContributionOf(const Op& exchange, int rank) const;
   // Whether the exchange carries a selection from more than one tensor.
   bool SelectsFromSeveral(const Op& exchange) const;
-  // The exchange that this rank waits for is over; `traffic` is this rank's share of the traffic.
+  // Of parts that have owners: each member owns one, and all are of one size.
+  bool IsOwnedAlike(const Op& to_owners) const;
+  // Of a range of which members give parts: this rank gives as much as each would of even parts.
+  bool GivesAnEvenPart(const Op& shared) const;
+  // The exchange that this rank waits for is over; `traffic` is its share.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);
 
@@ -73,6 +78,18 @@ class ModelRank final : public StepScheduler {
   struct LaneState {
     std::deque<Handle> queue;
     bool busy = false;
+    // What it does, of the queue.
+    Handle handle = 0;
+    bool in_hook = false;
+    double began = 0;
+  };
+  // Of forward, backward or update, which the compute lane does one by one.
+  struct Piece {
+    SpanKind kind = SpanKind::kForward;
+    double* total = nullptr;
+    std::string_view label;
+    Continuation next;
+    double began = 0;
   };
 
   void StartLocal(Handle handle, Op& started) override;
@@ -84,8 +101,9 @@ class ModelRank final : public StepScheduler {
   bool Waits() const { return phase_ == Phase::kFinishing || phase_ == Phase::kSynchronising; }
   void BeginStep();
   void EndStep();
-  void Trace(SpanKind kind, std::string lane, std::string label, double begin, std::uint64_t bytes);
-  // Records how long the compute lane has waited since it last worked.
+  void Trace(SpanKind kind, std::string_view lane, std::string_view label, double begin,
+             std::uint64_t bytes);
+  // What the compute lane has waited since it last worked.
   void RecordExposed();
 
   // Between the pieces of backward the compute lane does its queued work, as the live hook does;
@@ -93,6 +111,7 @@ class ModelRank final : public StepScheduler {
   void WakeCompute();
   void WakeLane(Lane which);
   void Work(Lane which);
+  void WorkDone(Lane which);
   void EndWork(Lane lane, Handle handle, double began);
   double LocalSeconds(Handle handle);
   double DecompressSeconds(const Op& started);
@@ -107,13 +126,20 @@ class ModelRank final : public StepScheduler {
   double CodingSeconds(const SparsifyRequest& sparsify) const;
   double DecodingSeconds(const ExchangeRequest& exchange) const;
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
+  // `kept`: what KeptCount says of it.
+  std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept, int rank) const;
+  std::size_t KeptOf(Handle selection) const;
+  ExchangeResult& ResultOf(Handle exchange);
   bool IsWhole(const SparsifyRequest& sparsify) const;
   // The name of the coder that decodes an exchange's payloads: the quantizer if the ranges are sent
   // whole, else the sparsifier's.
   std::string_view CoderOf(const ExchangeRequest& exchange) const;
 
-  // Runs one piece of forward, backward or update on the compute lane, then `next`.
-  void Compute(double seconds, SpanKind kind, double* total, std::string label, Continuation next);
+  // One piece of forward, backward or update on the compute lane, then `next`. `label` is copied
+  // when it is done.
+  void Compute(double seconds, SpanKind kind, double* total, std::string_view label,
+               Continuation next);
+  void PieceDone();
   void ComputeBackwardAtOnce();
   void RunProgram();
 
@@ -126,7 +152,10 @@ class ModelRank final : public StepScheduler {
   std::size_t next_tensor_ = 0;
   double idle_since_ = 0;
   std::array<LaneState, kLanes> lanes_;
-  std::map<Handle, ExchangeResult> results_;
+  Piece piece_;
+  std::vector<ExchangeResult> results_;    // of the step, by handle
+  mutable std::vector<std::size_t> kept_;  // likewise KeptOf; 0: not known yet
+  std::map<Handle, ExchangeResult> background_results_;
   std::map<std::string, double> waits_;
   struct Exchanged {
     double began = 0, ended = 0;

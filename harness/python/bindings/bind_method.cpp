@@ -240,8 +240,7 @@ class BoundMethod : public MadeByInit {
     options["sparsifier"] = made.sparsifier == nullptr ? "none" : made.sparsifier->name;
     options["sparsifier_options"] = method_.sparsifier_options().attr("copy")();
     options["density"] = made.density;
-    static constexpr const char* kFeedback[] = {"none", "residual", "momentum"};
-    options["feedback"] = kFeedback[static_cast<std::size_t>(made.feedback.kind)];
+    options["feedback"] = made.feedback.name;
     for (const Options* of :
          {&made.strategy_options, &made.planner_options, &made.collective_options}) {
       for (const auto& [key, value] : *of) options[key.c_str()] = ToPython(value);

@@ -20,7 +20,8 @@ Whole methods, all their ranks in this process, on the engine that sparfuse meas
 Method; list_methods() has them. What published planners fuse, by times that are given: plan.
 
 Whole gradients in fewer bits: Quantizer encodes, decodes and averages, ErrorFeedback takes one too;
-list_quantizers() has them. Matrices as products of thin ones: PowerSGD.
+list_quantizers() has them. Matrices as products of thin ones: PowerSGD. Floats in fewer bytes without
+loss: encode_exponents. Cosine transforms of tiles: dct.
 """
 
 from sparfuse._core import (
@@ -33,9 +34,13 @@ from sparfuse._core import (
     Sparsifier,
     UnsupportedError,
     __version__,
+    dct,
+    decode_exponents,
     decode_payload,
     decompress,
+    encode_exponents,
     encode_payload,
+    idct,
     list_quantizers,
     list_sparsifiers,
     plan,
@@ -58,9 +63,13 @@ __all__ = [
     "Sparsifier",
     "UnsupportedError",
     "__version__",
+    "dct",
+    "decode_exponents",
     "decode_payload",
     "decompress",
+    "encode_exponents",
     "encode_payload",
+    "idct",
     "list_methods",
     "list_quantizers",
     "list_sparsifiers",

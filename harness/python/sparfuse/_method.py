@@ -151,11 +151,12 @@ class Method:
                     density, seed and options; by default the method's own
     sparsifier_options  dict of its options
     planner         a name, in the place of the method's own
-    feedback        "none", "residual" or "momentum"; by default the method's own. With "momentum":
-                    momentum, nesterov, masking, clip. With "residual": decay in (0, 1], what a
-                    residual is multiplied with before the next gradient is added; below 1 mass is
-                    not conserved. With both kinds: warmup_epochs epochs of epoch_steps steps, in
-                    which more is sent (DGC's density warm-up).
+    feedback        "none", "residual", "momentum" or "decoupled"; by default the method's own. With
+                    "momentum": momentum, nesterov, masking, clip. With "residual": decay in (0, 1],
+                    what a residual is multiplied with before the next gradient is added; below 1
+                    mass is not conserved. With both kinds: warmup_epochs epochs of epoch_steps
+                    steps, in which more is sent (DGC's density warm-up). With "decoupled", which is
+                    DeMo's: decay, and rate, what gradients are multiplied with first.
     dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
                     "max_ndim" (tensors of so many dimensions or fewer)
     no_feedback_tensors  names or regular expressions: what is not sent of them is lost
@@ -214,7 +215,7 @@ class Method:
         sparsifier: str | Sparsifier | None = None,
         sparsifier_options: Mapping[str, _Option] | None = None,
         planner: str | None = None,
-        feedback: Literal["none", "residual", "momentum"] | str | None = None,
+        feedback: Literal["none", "residual", "momentum", "decoupled"] | str | None = None,
         momentum: float | None = None,
         nesterov: bool | None = None,
         masking: bool | None = None,
@@ -222,6 +223,7 @@ class Method:
         warmup_epochs: int | None = None,
         epoch_steps: int | None = None,
         decay: float | None = None,
+        rate: float | None = None,
         dense_tensors: Sequence[str] | Mapping[str, Any] = (),
         no_feedback_tensors: Sequence[str] = (),
         order: Literal["ready", "forward"] = "ready",
@@ -292,6 +294,7 @@ class Method:
             "warmup_epochs": warmup_epochs,
             "epoch_steps": epoch_steps,
             "decay": decay,
+            "rate": rate,
         }
         self._ranks = self._make(
             name=name,

@@ -86,7 +86,8 @@ double SlowdownOfSharing(const ProfileOutcome& alone, const ProfileOutcome& shar
 
 }  // namespace
 
-ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles) {
+ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                           KnownLayout* known) {
   const CellConfig& config = trial.cell;
   const int workers = config.workers;
   const bool shared = config.cluster == kThisMachine;
@@ -102,7 +103,9 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
                : NearestBelow(profiles, shared ? std::min(workers, units) : 1, has_times);
   if (compute == nullptr) Lacks(config, "a backward pass with one rank on the machine");
   const Profile& times = compute->profile;
-  GradientLayout layout = MakeLayout(TensorsOf(times), config);
+  GradientLayout layout =
+      known != nullptr && *known ? **known : MakeLayout(TensorsOf(times), config);
+  if (known != nullptr && !*known) *known = layout;
   BackwardProfile backward = BackwardOf(times, layout);
   backward.sleeps = workloads::FindWorkload(config.workload).sleeps;
   if (shared && workers > units) {
@@ -171,10 +174,11 @@ StepRecord MeanOfFirstRank(std::span<const ModelStep> window) {
   return mean;
 }
 
-StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, bool all) {
-  const ModelConfig model = ConfigureModel(trial, profiles);
+StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, bool all,
+                    Recorded recorded, KnownLayout* layout) {
+  const ModelConfig model = ConfigureModel(trial, profiles, layout);
   const auto every = static_cast<std::size_t>(trial.cell.method_options.window_steps());
-  const std::vector<ModelStep> steps = SimulateCell(trial.cell, model, all, 0);
+  const std::vector<ModelStep> steps = SimulateCell(trial.cell, model, all, 0, recorded);
   std::vector<double> seconds, exposed, compute, utilisation;
   for (std::span<const ModelStep> left = steps; !left.empty(); left = left.subspan(every)) {
     const auto window = left.first(every);
@@ -198,33 +202,36 @@ StepModel ModelSome(const TrialConfig& trial, const ProfileOutcomes& profiles, b
 
 }  // namespace
 
-StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles) {
-  return ModelSome(trial, profiles, true);
+StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles, Recorded recorded,
+                     KnownLayout* layout) {
+  return ModelSome(trial, profiles, true, recorded, layout);
 }
 
-StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles) {
-  return ModelSome(trial, profiles, false);
+StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                         KnownLayout* layout) {
+  return ModelSome(trial, profiles, false, Recorded::kTimes, layout);
 }
 
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
-                                    int traced_ranks) {
+                                    int traced_ranks, Recorded recorded) {
   const bool varies = model.selection.sigma != 0 || model.sparse_collective->traits().periodic;
   const int every = config.method_options.window_steps();
   const int windows = all && varies ? std::max(1, config.steps / every) : 1;
   if (config.method_options.has_local_steps()) {
-    auto steps = SimulateSteps(model, 0, (1 + windows) * every, traced_ranks);
+    auto steps = SimulateSteps(model, 0, (1 + windows) * every, traced_ranks, recorded);
     steps.erase(steps.begin(), steps.begin() + every);
     return steps;
   }
   if (config.method_options.exchanges_beside_steps()) {  // the third step is like all others
-    auto steps = SimulateSteps(model, 0, 2 + windows, traced_ranks);
+    auto steps = SimulateSteps(model, 0, 2 + windows, traced_ranks, recorded);
     steps.erase(steps.begin(), steps.begin() + 2);
     return steps;
   }
   std::vector<ModelStep> steps;
   const int first = DenseWarmupSteps(config);
   for (int step = 0; step < windows; ++step) {
-    steps.push_back(SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks));
+    steps.push_back(
+        SimulateStep(model, static_cast<std::uint64_t>(first + step), traced_ranks, recorded));
     if (step + 1 < windows) steps.back().spans.clear();
   }
   return steps;
@@ -251,8 +258,8 @@ double StepSeconds(std::span<const ModelStep> window) {
 
 double FirstStepSeconds(const CellConfig& config, const ModelConfig& model) {
   if (config.method_options.has_local_steps() || config.method_options.exchanges_beside_steps())
-    return StepSeconds(SimulateCell(config, model, false, 0));
-  const ModelStep first = SimulateStep(model, 0, 0);
+    return StepSeconds(SimulateCell(config, model, false, 0, Recorded::kTimes));
+  const ModelStep first = SimulateStep(model, 0, 0, Recorded::kTimes);
   return StepSeconds({&first, 1});
 }
 

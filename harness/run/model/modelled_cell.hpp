@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,15 +14,20 @@ namespace sparfuse::harness {
 // Draws of a declared cluster's inputs that bands are made of.
 inline constexpr int kDraws = 32;
 
+// The layout of a cell that is modelled again and again, with profiles that differ in times alone:
+// the first question sets it, those that follow share it.
+using KnownLayout = std::optional<GradientLayout>;
+
 // profiles: outcomes of profile trials, as RunModelledTrial takes them. Throws Error{kConfig}
 // naming what they lack. Plans the cell's units: with some planners as long as a step is simulated.
-ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles);
+ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                           KnownLayout* layout = nullptr);
 
 // The steps of a cell's trial that are simulated: those after the dense ones where they vary, else
 // one, which all are like. With local steps whole windows behind the first one, which is not like
 // the others. all: of what varies as many as the trial has; else one step, or window.
 std::vector<ModelStep> SimulateCell(const CellConfig& config, const ModelConfig& model, bool all,
-                                    int traced_ranks);
+                                    int traced_ranks, Recorded recorded = Recorded::kAll);
 
 // Of the slowest rank: a step, or the mean step of a window.
 double StepSeconds(std::span<const ModelStep> window);
@@ -44,14 +50,18 @@ struct StepModel {
   double exposed_seconds = 0;  // communication, on the first rank
   double compute_seconds = 0;  // forward, backward and update, on the first rank
   double utilisation = 0;      // what these are of its step
-  double sent_bytes = 0;       // by the first rank, in the first step or the mean one of a window
-  Formulas formulas = {};      // of its first step, or window
+  // By the first rank, in the first step or the mean one of a window; 0 where times alone are
+  // recorded.
+  double sent_bytes = 0;
+  Formulas formulas = {};  // of its first step, or window
 };
 
 // What the cell's trial says: the medians of the steps that it simulates.
-StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles);
-// The first of them, which bands are made of. Planned with these profiles: whoever has that cluster
-// measures it before he plans.
-StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles);
+StepModel ModelSteps(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                     Recorded recorded = Recorded::kAll, KnownLayout* layout = nullptr);
+// Times of the first of them, which bands are made of. Planned with these profiles: whoever has
+// that cluster measures it before he plans.
+StepModel ModelFirstStep(const TrialConfig& trial, const ProfileOutcomes& profiles,
+                         KnownLayout* layout = nullptr);
 
 }  // namespace sparfuse::harness

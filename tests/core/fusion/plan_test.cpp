@@ -24,6 +24,23 @@ Plan PlanOf(const char* name, const GradientLayout& layout, const Options& optio
   return PlanOf(name, input, options);
 }
 
+TEST(GradientLayout, CopiesStayAsTheyAre) {
+  GradientLayout layout = LayoutOf({10, 20});
+  const GradientLayout copy = layout;
+  EXPECT_EQ(&copy.tensor(1), &layout.tensor(1));  // as long as none is changed
+  layout.Add("third", {5}, 5, true);
+  GradientLayout apart = layout;
+  layout.Add("fourth", {7}, 7);
+  apart.SetDenseApart();
+  layout.SetDenseApart();
+  EXPECT_EQ(copy.tensors(), 2u);
+  EXPECT_EQ(copy.numel(), 30u);
+  EXPECT_EQ(apart.tensors(), 3u);
+  EXPECT_EQ(apart.tensor(2).offset, 30u);
+  EXPECT_EQ(layout.tensor(2).offset, 37u);
+  EXPECT_EQ(layout.tensor(3).offset, 30u);
+}
+
 TEST(Planners, CutAsTheirNamesSay) {
   const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
   EXPECT_EQ(PlanOf("layer-wise", layout).UnitSizes(), "1,1,1,1,1,1,1");

@@ -518,6 +518,8 @@ class Arguments(unittest.TestCase):
 
     def test_of_the_layout(self):
         self.refuses("layout is empty", layout=[])
+        many = [(str(tensor), 1) for tensor in range(100_001)]
+        self.refuses("layout has 100001 tensors: expected at most 100000", layout=many)
         self.refuses('layout has "w" twice', layout=[("w", 3), ("w", 3)])
         self.refuses(r'"w" has shape \(0,\)', layout=[("w", 0)])
         self.refuses("expected .name, shape.", TypeError, layout=["w"])
@@ -744,6 +746,19 @@ class Ranks(unittest.TestCase):
         holder.append(make("wfbp", sparsifier="calls"))
         with self.assertRaisesRegex(sparfuse.ConfigError, "is running"):
             holder[0].step(all_ranks(0))
+
+    def test_hundreds_share_the_processors(self):
+        layout = [("bias", (7,)), ("weight", (30, 50))]
+        for name in ("wfbp", "dense", "oktopk", "zen"):
+            with self.subTest(name):
+                m = sparfuse.Method(name, 200, layout, density=0.01, verify=True)
+                gradients = all_ranks(0, 200, layout)
+                averaged = m.step(gradients)
+                if name == "dense":
+                    for tensor, _ in layout:
+                        sums = sum(each[tensor].astype(np.float64) for each in gradients)
+                        np.testing.assert_allclose(averaged[tensor], sums / 200, rtol=1e-6)
+                self.assertEqual(len(m.bytes()["sent"]), 200)
 
     def test_stay_behind_in_a_fork(self):
         m = make("wfbp")

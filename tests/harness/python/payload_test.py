@@ -221,6 +221,34 @@ class Payloads(unittest.TestCase):
         np.testing.assert_array_equal(rounded.velocity("w"), plain.velocity("w"))
 
 
+class Exponents(Refusals):
+    def test_golden_bytes(self):
+        for values, expected in [
+            ([1, -1.5, 0.25, 3], "80020100 000000 0000c0 000000 000040 35 7d 0000"),
+            ([1, 1, 1, 1], "7f000000" + "00" * 12),
+            ([1e-30, 1, 2, 0], "80020200 604222 000000 000000 000000 c7 1b00 00"),
+        ]:
+            payload = sparfuse.encode_exponents(np.array(values, dtype=np.float32))
+            self.assertEqual(payload.tobytes(), bytes.fromhex(expected))
+
+    def test_every_bit_pattern_comes_back(self):
+        rng = np.random.default_rng(5)
+        patterns = rng.integers(0, 2**32, size=3000, dtype=np.uint32)
+        patterns[:6] = [0x7F800001, 0xFFC12345, 0x80000000, 0x7F800000, 0xFF800000, 1]
+        for n in [0, 1, 1023, 1024, 1025, 3000]:
+            payload = sparfuse.encode_exponents(patterns[:n].view(np.float32))
+            back = sparfuse.decode_exponents(payload, n)
+            np.testing.assert_array_equal(back.view(np.uint32), patterns[:n])
+        normal = rng.standard_normal(100_000).astype(np.float32)
+        self.assertLess(sparfuse.encode_exponents(normal).nbytes * 8 / normal.size, 27.3)
+
+    def test_bytes_that_nobody_encoded(self):
+        payload = sparfuse.encode_exponents(np.ones(5, dtype=np.float32))
+        self.expect(sparfuse.ConfigError, "n = 99", sparfuse.decode_exponents, payload, 99)
+        self.expect(sparfuse.ConfigError, "payload", sparfuse.decode_exponents, payload[:-4], 5)
+        self.expect(sparfuse.ConfigError, "payload", sparfuse.decode_exponents, payload, 3)
+
+
 class Errors(Refusals):
     def test_arguments(self):
         encode = sparfuse.encode_payload

@@ -32,7 +32,8 @@ inline ModelConfig Modelled(const CellConfig& config, const Composition& composi
   return model;
 }
 
-// Ranks that follow rank 0 have the times and the counts that they have when they are simulated.
+// Ranks that follow rank 0 have the times and the counts that they have when they are simulated;
+// where times alone are recorded, these are the same.
 inline void ExpectFollowersAsSimulated(const ModelConfig& model) {
   const int ranks = model.topology.ranks;
   const ModelStep all = SimulateStep(model, 3, ranks);
@@ -51,6 +52,16 @@ inline void ExpectFollowersAsSimulated(const ModelConfig& model) {
     EXPECT_EQ(first.records[r].messages_sent, all.records[r].messages_sent) << r;
     EXPECT_EQ(first.records[r].exchanges, all.records[r].exchanges) << r;
     EXPECT_EQ(first.records[r].served, all.records[r].served) << r;
+  }
+  const ModelStep times = SimulateStep(model, 3, 0, Recorded::kTimes);
+  EXPECT_EQ(times.wire_seconds, first.wire_seconds);
+  for (std::size_t r = 0; r < times.records.size(); ++r) {
+    for (double StepRecord::*seconds :
+         {&StepRecord::step_seconds, &StepRecord::forward_seconds, &StepRecord::backward_seconds,
+          &StepRecord::sparsify_seconds, &StepRecord::exposed_communication_seconds,
+          &StepRecord::decompress_seconds, &StepRecord::update_seconds}) {
+      EXPECT_EQ(times.records[r].*seconds, first.records[r].*seconds) << r;
+    }
   }
 }
 

@@ -91,6 +91,23 @@ TEST(Optimizer, AdamMatchesItsDefinitionInDouble) {
   EXPECT_EQ(optimizer.State().size(), 2u);
 }
 
+// All numbers are exact in binary.
+TEST(Optimizer, SignTakesAStepOfTheRateWhateverTheGradient) {
+  Recipe recipe = Sgd();
+  recipe.optimizer = "sign";
+  Optimizer optimizer(recipe, 4);
+  std::vector<float> parameters{1.0f, 2.0f, -4.0f, 8.0f};
+  const std::vector<float> gradient{0.5f, -1e-30f, 0.0f, -0.0f};
+  // parameter = (1 - 0.5 * 0.25) parameter - 0.5 * sign
+  for (const std::uint64_t step : {0, 1}) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      optimizer.Step(parameters, i, std::span(gradient).subspan(i, 1), step, 0.5);
+    }
+  }
+  EXPECT_EQ(parameters, (std::vector<float>{-0.171875f, 2.46875f, -3.0625f, 6.125f}));
+  EXPECT_TRUE(optimizer.State().empty());
+}
+
 // More parameters than a launch takes, some larger than a block, some without a gradient.
 TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
   const Device device{DeviceKind::kEmulated, 0};
@@ -105,7 +122,7 @@ TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
   for (std::size_t i = 0; i < numel; ++i) gradients.data()[i] = std::sin(0.7f * float(i));
   for (Optimizer::Part& part : parts) part.gradient = gradients.data() + part.offset;
 
-  for (const char* name : {"sgd", "adam"}) {
+  for (const char* name : {"sgd", "adam", "sign"}) {
     Recipe recipe = Sgd();
     recipe.optimizer = name;
     Optimizer on_host(recipe, numel);

@@ -65,6 +65,7 @@ std::uint64_t HostWork::Sparsify(Selection& selection) {
     const std::span<float> residual = selection.residual.host();
     ScaleDense(residual, static_cast<float>(setup_.config.feedback.decay), residual, pool_);
   }
+  if (setup_.config.feedback.rate != 1) TakeAtRate(selection);
   const FeedbackRule* const rule = RuleOf(selection);
   if (rule != nullptr) Compensate(*rule, selection);
   const std::span<const float> source = selection.source.host();
@@ -105,6 +106,14 @@ void HostWork::CorrectMomentum(Selection& selection) {
   const std::span<const float> grown = AdvanceVelocity(
       feedback.momentum, gradient, clip, selection.velocity.host(), growth_.host(), pool_);
   selection.source = {grown.data(), grown.size(), {}};
+}
+
+void HostWork::TakeAtRate(Selection& selection) {
+  const std::size_t n = selection.source.size;
+  if (compensated_.size() < n) compensated_ = Buffer<float>(n);
+  const std::span<float> x = compensated_.host().first(n);
+  ScaleDense(selection.source.host(), static_cast<float>(setup_.config.feedback.rate), x, pool_);
+  selection.source = {x.data(), n, {}};
 }
 
 const FeedbackRule* HostWork::RuleOf(const Selection& selection) const {

@@ -25,6 +25,7 @@ class HostWork {
   void Pack(const PackRequest& pack);
   std::uint64_t Sparsify(Selection& selection);  // payload bytes
   void CorrectMomentum(Selection& selection);
+  void TakeAtRate(Selection& selection);
   const FeedbackRule* RuleOf(const Selection& selection) const;  // null: none from outside
   void Compensate(const FeedbackRule& rule, Selection& selection);
   void Select(Selection& selection);

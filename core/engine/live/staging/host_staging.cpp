@@ -36,16 +36,21 @@ class HostStaging final : public ExchangeStaging {
     MeasurePayload(setup_, state);
     ExchangeBuffers& buffers = state.buffers;
     Payload& payload = state.payload;
-    const std::size_t room = buffers.capacity_bytes * ranks;
-    if (payload.own.size() < buffers.capacity_bytes) {
-      payload.own = Buffer<std::byte>(buffers.capacity_bytes);
+    const std::size_t room = payload.in_place ? 0 : buffers.capacity_bytes * ranks;
+    buffers.own_owner.reset();
+    buffers.held.clear();
+    if (payload.in_place) payload.own.swap(payload.before);
+    if (payload.own == nullptr || payload.own.use_count() > 1 ||
+        payload.own->size() < buffers.capacity_bytes) {
+      payload.own = std::make_shared<Buffer<std::byte>>(buffers.capacity_bytes);
     }
-    if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>(room);
+    if (payload.gathered.size() < room) payload.gathered = Buffer<std::byte>::Room(room);
 
     const std::size_t bytes =
         setup_.coding.of_selections() ? JoinCoded(payload) : MergeSlots(state.op->range(), payload);
     state.op->payload_bytes = bytes;
-    buffers.own = payload.own.host().first(bytes);
+    buffers.own = payload.own->host().first(bytes);
+    if (payload.in_place) buffers.own_owner = payload.own;
     buffers.gathered = payload.gathered.host().first(room);
     buffers.accumulated = {};
     if (!payload.parts.empty() && payload.parts.front()->accumulated) {
@@ -55,7 +60,7 @@ class HostStaging final : public ExchangeStaging {
 
   // Merges selections into one payload, with indices of the exchange's range; returns its bytes.
   std::size_t MergeSlots(Range range, Payload& payload) {
-    std::byte* whole = payload.own.data();
+    std::byte* whole = payload.own->data();
     std::byte* const coded = whole + payload.whole_bytes;
     if (payload.coded) merged_.Reserve(payload.capacity);
     auto* const indices =
@@ -78,26 +83,26 @@ class HostStaging final : public ExchangeStaging {
     return payload.whole_bytes +
            (payload.coded
                 ? EncodePayload(setup_.coding, {{indices, merged}, {values, merged}}, range.size(),
-                                payload.own.host().subspan(payload.whole_bytes))
+                                payload.own->host().subspan(payload.whole_bytes))
                 : merged * kSparseElementBytes);
   }
 
   // Joins selections that are coded already; returns the bytes written.
   static std::size_t JoinCoded(Payload& payload) {
-    std::byte* whole = payload.own.data();
+    std::byte* whole = payload.own->data();
     std::byte* coded = whole + payload.whole_bytes;
     for (const Selection* part : payload.parts) {
       std::byte*& to = part->whole ? whole : coded;
       const Buffer<std::byte>& from = part->whole ? part->encoded : part->coded;
       const std::size_t bytes = part->whole ? from.size() : part->coded_bytes;
-      if (bytes > static_cast<std::size_t>(payload.own.data() + payload.own.size() - to)) {
+      if (bytes > static_cast<std::size_t>(payload.own->data() + payload.own->size() - to)) {
         SPARFUSE_THROW(kInternal, "the code of " + part->name + " has " + std::to_string(bytes) +
                                       " bytes, for which its payload has no room");
       }
       std::memcpy(to, from.data(), bytes);
       to += bytes;
     }
-    return static_cast<std::size_t>(coded - payload.own.data());
+    return static_cast<std::size_t>(coded - payload.own->data());
   }
 
   // Residuals lie in one array over all tensors: those of neighbours are one span.

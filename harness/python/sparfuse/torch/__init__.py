@@ -28,10 +28,12 @@ from sparfuse.torch._local import local_steps
 from sparfuse.torch._model import DistributedModel
 from sparfuse.torch._replicas import compress
 from sparfuse.torch._report import Report, report_of, trace_of
+from sparfuse.torch._sign import SignSGD
 
 __all__ = [
     "Advice",
     "Report",
+    "SignSGD",
     "advise",
     "comm_hook",
     "compress_replicas",

@@ -69,6 +69,14 @@ void PrintTo(const Case& of_case, std::ostream* out) {
        << of_case.partitions << " partitions, spread " << of_case.spread;
 }
 
+void AddCosts(ModelConfig& model) {
+  model.cost.seconds_per_entry = 1e-8;
+  model.cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
+  model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-5}, {1e6, 2e-3}}));
+  model.cost.overlap = 0.7;
+  model.cost.compute_slowdown = 1.2;
+}
+
 class Followers : public ::testing::TestWithParam<Case> {
  protected:
   // Sizes that no number of ranks divides, one below it, and units of several tensors.
@@ -85,11 +93,7 @@ class Followers : public ::testing::TestWithParam<Case> {
       return GetParam().make();
     };
     model.selection = {0.0, GetParam().spread};
-    model.cost.seconds_per_entry = 1e-8;
-    model.cost.clear_seconds = PiecewiseLinear({{0, 1e-6}, {1e6, 1e-3}});
-    model.cost.selection["topk"].Add(0.05, PiecewiseLinear({{0, 1e-5}, {1e6, 2e-3}}));
-    model.cost.overlap = 0.7;
-    model.cost.compute_slowdown = 1.2;
+    AddCosts(model);
     return model;
   }
   int made_ = 0;
@@ -106,6 +110,33 @@ TEST_P(Followers, DoAsWhenTheyAreSimulated) {
   ASSERT_EQ(some.records.size(), all.records.size());
   for (std::size_t rank = 0; rank < all.records.size(); ++rank) {
     EXPECT_EQ(some.records[rank], all.records[rank]) << rank;
+  }
+}
+
+// Where every rank owns a part as large as the others' they do the same: none of them is needed but
+// the first, or the first node.
+TEST(FollowersOfEvenOwners, DoAsWhenTheyAreSimulated) {
+  const Case cases[] = {{Make<OwnedParts>, {12, 1}, 12, 0, 1},
+                        {Make<OwnedParts>, {12, 4}, 12, 0, 1},
+                        {Make<NodeOwners>, {12, 3}, 4, 0, 1 + 3}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(::testing::PrintToString(each));
+    const std::uint16_t k = each.partitions;
+    ModelConfig model =
+        EvenModelOf(LayoutOf({1200, 24, 48000, 777}),
+                    {{Unit{0, 2, Sparsified::kBehind, 0.05, Lane::kCompute, k},
+                      Unit{2, 3, Sparsified::kBehind, 0.05, Lane::kSide, k}, Unit{3, 4}}},
+                    each.topology);
+    AddCosts(model);
+    int made = 0;
+    model.make_strategy = [&] {
+      ++made;
+      return each.make();
+    };
+    const ModelStep some = SimulateStep(model, 2, 1);
+    EXPECT_EQ(made, each.simulated);
+    const ModelStep all = SimulateStep(model, 2, each.topology.ranks);
+    EXPECT_EQ(some.records, all.records);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/fusion/layout.hpp"
 #include "harness/catalog/revisions.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "harness/experiment/cells.hpp"
@@ -135,6 +136,20 @@ TEST(ModelTable, MistakesNameFileKeyValueAndWhatWasExpected) {
     EXPECT_SAYS(error, "folder/mine.json: ");
     for (const char* part : mistake.says) EXPECT_SAYS(error, part);
   }
+}
+
+TEST(ModelTable, HasAsManyTensorsAsPlannersTake) {
+  const auto table_of = [](std::size_t tensors) {
+    json table = Small();
+    json list = json::array();
+    for (std::size_t t = 0; t < tensors; ++t)
+      list.push_back({{"name", std::to_string(t)}, {"shape", {1}}, {"macs", 1}});
+    table["tensors"] = std::move(list);
+    return table;
+  };
+  EXPECT_EQ(Parse(table_of(kMostTensors)).table->layers.tensors.size(), kMostTensors);
+  EXPECT_EQ(ErrorOf([&] { Parse(table_of(kMostTensors + 1)); }),
+            "folder/mine.json: tensors has 100001 entries: expected at most 100000");
 }
 
 TEST(ModelTable, AReadyOrderHasEachPlaceOnce) {

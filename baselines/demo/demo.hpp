@@ -1,0 +1,36 @@
+// Declares DeMo's exchange: every rank sends the largest coefficients of its momentum's cosine
+// transform, and all ranks transform the sum back.
+//
+// Source:      B. Peng, J. Quesnelle & D. P. Kingma, DeMo: Decoupled Momentum Optimization, arXiv
+//              2411.19870, Algorithm 1.
+// Deviations:  in the descriptor.
+//
+// Of what a rank has accumulated of a unit (x = rate * gradient + decay * momentum):
+//
+//   C = the transform of each tensor's tiles; the k largest magnitudes of each tile are sent, and
+//       what they stand for leaves the momentum: x - inverse(sent)
+//   all-gather of what all ranks send
+//   applied: inverse(sum of that)
+//
+// A payload, little-endian, has as many elements on all ranks and says no counts: indices within
+// their tiles in 12 bits each, ascending in a tile, tile after tile and tensor after tensor, padded
+// with zeros to 4 bytes; then as many f32 values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/collective/collective.hpp"
+
+namespace sparfuse::baselines {
+
+// Bytes of a payload of `count` coefficients.
+std::size_t CoefficientBytes(std::size_t count);
+
+// Options: `k`, coefficients of a tile; `tile`, its sides, and `tiles`, how dimensions are cut into
+// them; `combine`, what a sum of coefficients is divided by.
+CollectiveDescriptor DemoCoefficients();
+
+}  // namespace sparfuse::baselines

@@ -1,0 +1,47 @@
+"""The update of DeMo: by the sign of the averaged gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+class SignSGD(torch.optim.Optimizer):
+    """Moves parameters by the sign of their gradient: the update that method "demo" belongs to.
+
+    params        as for any optimizer of torch
+    lr            of every step: p = (1 - lr * weight_decay) * p - lr * sign(p.grad)
+    weight_decay  decoupled from the gradient
+
+    It has no state: the momentum is the method's. Recipes of experiments call it "sign".
+
+    >>> import torch, sparfuse.torch as sf
+    >>> p = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    >>> p.grad = torch.tensor([0.1, 0.0])
+    >>> sf.SignSGD([p], lr=0.5, weight_decay=0.5).step()
+    >>> p.tolist()
+    [0.25, 1.5]
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, weight_decay: float = 0.0) -> None:
+        for name, value in (("lr", lr), ("weight_decay", weight_decay)):
+            if not value >= 0:
+                raise ValueError(f"{name} = {value!r}: expected a number of at least 0")
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One update of all parameters that have a gradient; returns what the closure does."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.sub_(p.grad.sign(), alpha=group["lr"])
+        return loss
