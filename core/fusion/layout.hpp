@@ -30,14 +30,14 @@ struct TensorEntry {
   Range range() const noexcept { return {offset, offset + numel}; }
 };
 
-// Of a model that is planned for: some planners look at it for 10 s, and exchanges of single
-// tensors take gigabytes.
+// The most tensors of a model to be planned for. At this number some planners take 10 s, and
+// exchanges of single tensors take gigabytes.
 inline constexpr std::size_t kMostTensors = 100'000;
 
-// Tensors in ready order: the order in which backward produces their gradients (last layer first),
-// observed in calibration on rank 0, broadcast, then fixed. Parameters that produced no gradient in
-// calibration are not in it. Copies share the tensors, so that each of thousands of modelled ranks
-// may have one.
+// Tensors in ready order: the order in which backward produces their gradients (last layer first).
+// The order is observed in calibration on rank 0, broadcast, then fixed. The layout leaves out
+// parameters that produced no gradient in calibration. Copies share the tensors, so that each of
+// thousands of modelled ranks may have a copy.
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
@@ -73,10 +73,10 @@ class GradientLayout {
     return by_offset_.empty() ? place : by_offset_[place];
   }
 
-  std::vector<TensorEntry>& OwnEntries();  // that no copy has
+  std::vector<TensorEntry>& OwnEntries();  // entries that no copy shares
 
   std::shared_ptr<std::vector<TensorEntry>> entries_ = std::make_shared<std::vector<TensorEntry>>();
-  std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
+  std::vector<std::size_t> by_offset_;  // positions by offset; empty: offsets ascend with positions
   std::size_t numel_ = 0;
 };
 

@@ -1,12 +1,12 @@
 // Joins modelled ranks: the clock and resources of a discrete-event simulation, the machines and
 // links that ranks share, and the exchanges under way.
 //
-// Ranks with machines of their own do the same at the same times: what they select differs, but an
-// exchange is over for all of them at once. Then only the first ranks are simulated; the others
-// follow them: what they send is computed along, their times are those of the rank that they
-// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts
-// and not each of them an equal one, all those that own one: who follows has the same place on a
-// node, and owns nothing either.
+// Ranks with machines of their own do the same at the same times: their selections differ, but an
+// exchange ends for all of them at once. Only the first ranks are then simulated; each other rank
+// follows one of them. A follower's payloads are computed too, and its times are those of the rank
+// it follows. If ranks exchange within nodes, whole nodes are simulated, and a follower has the
+// same place on its node as the rank it follows. If ranks own parts, and not each an equal one, all
+// owners are simulated, and followers own no part.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ class Simulation {
     }
   };
   std::priority_queue<Event> events_;
-  std::vector<Callback> callbacks_;  // by slot: they stay where they are while the queue is sorted
+  std::vector<Callback> callbacks_;  // by slot: they do not move while the queue is sorted
   std::vector<std::uint32_t> free_;  // slots
   double now_ = 0;
   std::uint64_t order_ = 0;
@@ -165,8 +165,8 @@ class ModelCluster {
   struct Meeting {
     GroupKey group;
     std::size_t ranks = 0;            // of the group
-    std::vector<Member> members;      // those that are simulated, by rank
-    std::vector<Contribution> given;  // by all ranks of the group, or one that all give alike
+    std::vector<Member> members;      // the simulated members, by rank
+    std::vector<Contribution> given;  // by all ranks of the group, or one if all give the same
     RoundPlan rounds;
     CostModel::Phases phases;
     double share = 1;
@@ -181,29 +181,30 @@ class ModelCluster {
   ModelStep StepOf(int index);
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
-  // How many of the first ranks must be simulated for the others to follow through this exchange.
+  // How many of the first ranks must be simulated so that the others can follow this exchange.
   int NeededFor(int rank, const Op& op) const;
-  // The rank that a rank follows; a simulated one itself.
+  // The rank that `rank` follows; `rank` itself if it is simulated.
   int LeaderOf(int rank) const;
   // The rank of member `member` of a group.
   int RankOf(const GroupKey& group, int member) const;
   void Start(const GroupKey& group, std::vector<Member> members);
-  // One that is over may be used again; its members and contributions have room.
+  // May reuse a finished meeting, with the memory of its members and contributions.
   Meeting& NewMeeting();
   void SetGiven(Meeting& meeting);
-  // Rounds that are known for equal payloads alone, where nothing is counted.
+  // Sets the rounds if equal payloads alone determine them and nothing is counted; else false.
   bool SetEvenRounds(Meeting& meeting, const Topology& topology) const;
   void SetRounds(Meeting& meeting, const Topology& topology) const;
-  // That the host moves, or as many bytes of payloads.
+  // The elements that the host moves, or as many as have the bytes of the payloads it moves.
   double StagedElements(const Meeting& meeting) const;
   CostModel::Phases PhasesOf(const Meeting& meeting) const;
   void OnLinkBetween(Meeting& meeting);
   void AddUp(Meeting& meeting);
-  // What of it goes on while ranks compute.
+  // The fraction of the exchange that goes on while ranks compute.
   double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);
   void Finish(Meeting& meeting);
-  // Of a simulated rank's exchange within its node: those who follow it have had the same.
+  // Counts an exchange within the node of a simulated rank for its followers, who have had the
+  // same.
   void CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
                          const Contribution& given, const ExchangeResult& result);
   StepRecord& FollowerOf(int rank, int index) {

@@ -48,23 +48,23 @@ struct ModelConfig {
   std::uint64_t seed = 1;
 };
 
-// What is recorded of a step: all ranks with what they have sent, or times alone, of the ranks that
-// keep their own time, of which the others have one each. Counting is most of the work on thousands
-// of ranks.
+// The records of a step. kAll: times and counts of all ranks. kTimes: times only, and only of the
+// ranks that keep their own time; each other rank has the times of one of these. Counting is most
+// of the work on thousands of ranks.
 enum class Recorded : std::uint8_t { kAll, kTimes };
 
 // One simulated step of every rank, starting together.
 struct ModelStep {
-  std::vector<StepRecord> records;       // [ranks], or of the first ones where times are recorded
-  std::vector<std::vector<Span>> spans;  // [ranks]; only those of `traced` ranks are filled
-  // What the first rank's exchanges occupy links, each alone on them.
+  std::vector<StepRecord> records;       // [ranks]; with Recorded::kTimes, of the first ranks only
+  std::vector<std::vector<Span>> spans;  // [ranks]; filled for the traced ranks only
+  // Seconds that the first rank's exchanges occupy links, each counted as if alone on them.
   double wire_seconds = 0;
 };
 
-// Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how
-// many ranks, from 0, leave spans (1,024 ranks of spans would be no use to anyone). Throws
-// Error{kInternal} when the step does not end, saying what is unfinished on the first rank. Cost:
-// O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
+// Simulates a step. `step` keys the random counts of threshold sparsifiers. The first
+// `traced_ranks` ranks record spans. Throws Error{kInternal} if the step does not end, naming the
+// unfinished operations of the first rank. Cost: O(P * tensors * log) time; a second or two for
+// 1,024 ranks of BERT-large.
 ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks,
                        Recorded recorded = Recorded::kAll);
 

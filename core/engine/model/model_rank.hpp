@@ -26,9 +26,9 @@ std::size_t KeptCount(const ModelConfig& config, Range range, double density);
 // Whether ranks select different counts.
 bool PayloadsDiffer(const ModelConfig& config);
 
-// How many elements `rank` selects: `kept`, the sparsifier's own count, with
-// config.selection's spread about it. The same for equal arguments, whatever was drawn before; for
-// all ranks where config.index_shared.
+// How many elements `rank` selects: `kept`, the sparsifier's own count, with config.selection's
+// spread about it. Equal arguments give equal counts, whatever was drawn before. All ranks have the
+// same count if config.index_shared.
 std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify,
                           std::size_t kept, int rank, std::uint64_t step);
 
@@ -41,11 +41,12 @@ class ModelRank final : public StepScheduler {
   Contribution ContributionOf(const Op& exchange, int rank) const;
   // Whether the exchange carries a selection from more than one tensor.
   bool SelectsFromSeveral(const Op& exchange) const;
-  // Of parts that have owners: each member owns one, and all are of one size.
+  // For parts with owners: whether each member owns one, and all have the same size.
   bool IsOwnedAlike(const Op& to_owners) const;
-  // Of a range of which members give parts: this rank gives as much as each would of even parts.
+  // For a range of which members give parts: whether this rank gives as much as each member would
+  // of even parts.
   bool GivesAnEvenPart(const Op& shared) const;
-  // The exchange that this rank waits for is over; `traffic` is its share.
+  // The exchange that this rank waits for is over; `traffic` is this rank's share of the traffic.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);
 
@@ -78,12 +79,12 @@ class ModelRank final : public StepScheduler {
   struct LaneState {
     std::deque<Handle> queue;
     bool busy = false;
-    // What it does, of the queue.
+    // The operation of the queue that the lane does.
     Handle handle = 0;
     bool in_hook = false;
     double began = 0;
   };
-  // Of forward, backward or update, which the compute lane does one by one.
+  // A piece of forward, backward or update; the compute lane does them one by one.
   struct Piece {
     SpanKind kind = SpanKind::kForward;
     double* total = nullptr;
@@ -103,7 +104,7 @@ class ModelRank final : public StepScheduler {
   void EndStep();
   void Trace(SpanKind kind, std::string_view lane, std::string_view label, double begin,
              std::uint64_t bytes);
-  // What the compute lane has waited since it last worked.
+  // Records how long the compute lane has waited since it last worked.
   void RecordExposed();
 
   // Between the pieces of backward the compute lane does its queued work, as the live hook does;
@@ -126,7 +127,7 @@ class ModelRank final : public StepScheduler {
   double CodingSeconds(const SparsifyRequest& sparsify) const;
   double DecodingSeconds(const ExchangeRequest& exchange) const;
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
-  // `kept`: what KeptCount says of it.
+  // `kept`: KeptCount of the selection.
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept, int rank) const;
   std::size_t KeptOf(Handle selection) const;
   ExchangeResult& ResultOf(Handle exchange);
@@ -135,8 +136,8 @@ class ModelRank final : public StepScheduler {
   // whole, else the sparsifier's.
   std::string_view CoderOf(const ExchangeRequest& exchange) const;
 
-  // One piece of forward, backward or update on the compute lane, then `next`. `label` is copied
-  // when it is done.
+  // Runs one piece of forward, backward or update on the compute lane, then `next`. `label` is
+  // copied when the piece is done.
   void Compute(double seconds, SpanKind kind, double* total, std::string_view label,
                Continuation next);
   void PieceDone();
