@@ -248,7 +248,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
       range_memory_;
 
   double density_factor_ = 1;
-  std::uint64_t steps_ = 0;  // that have begun
+  std::uint64_t steps_ = 0;  // number of begun steps
   bool in_step_ = false;
   bool finishing_ = false;               // this step is to be applied
   bool updating_ = false;                // the last part has not ended

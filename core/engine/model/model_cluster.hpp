@@ -104,8 +104,8 @@ class ModelRank;
 
 // A rank's contribution to an exchange.
 struct Contribution {
-  std::size_t elements = 0;         // that the rank sends
-  std::size_t kept = 0;             // that the rank is to select
+  std::size_t elements = 0;         // elements to be sent
+  std::size_t kept = 0;             // elements to be selected
   std::uint64_t payload_bytes = 0;  // of `elements`, selected before the exchange
   std::uint64_t chosen_bytes = 0;   // of `elements`, selected by the collective itself
   // Of each selection, if parts have owners.
@@ -236,7 +236,7 @@ class ModelCluster {
     ExchangeResult result;
   };
   std::map<Handle, std::vector<FollowerCounts>> untaken_;  // in the background, by rank 0's handle
-  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // that lack members
+  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // still lack members
   std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;              // by channel and rank
   std::vector<std::unique_ptr<Meeting>> all_meetings_;
   std::vector<Meeting*> meetings_over_;

@@ -155,7 +155,7 @@ class ModelRank final : public StepScheduler {
   std::array<LaneState, kLanes> lanes_;
   Piece piece_;
   std::vector<ExchangeResult> results_;    // of the step, by handle
-  mutable std::vector<std::size_t> kept_;  // likewise KeptOf; 0: not known yet
+  mutable std::vector<std::size_t> kept_;  // KeptOf, by handle; 0: not known yet
   std::map<Handle, ExchangeResult> background_results_;
   std::map<std::string, double> waits_;
   struct Exchanged {
