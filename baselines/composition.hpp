@@ -1,5 +1,4 @@
-// Makes the parts of a method from their names and options, for everything that runs methods, live
-// and modelled.
+// Makes the parts of a method from their names and options, for live and modelled runs.
 #pragma once
 
 #include <cstddef>
@@ -24,23 +23,23 @@
 
 namespace sparfuse {
 
-// What a method that sends payloads takes beside the options of its parts: how payloads are coded,
-// how often thresholds are estimated and plans made, and which units and steps may be sent dense.
+// The options of a method that sends payloads, beside those of its parts: the coding of payloads,
+// the periods of threshold estimates and plans, and the units and steps that may be sent dense.
 std::span<const OptionSpec> SendingOptions();
 
-// The options that a method takes, its parts' together.
+// All options that a method takes, by the part that owns them.
 struct MethodOptions {
   std::span<const OptionSpec> strategy, planner, collective, sending;
 
   enum class Owner : std::uint8_t { kStrategy, kPlanner, kCollective, kSending };
-  // Whose option a key is; nothing where it is nobody's. Throws Error{kConfig} naming `method`
-  // where two of its parts take it.
+  // The owner of an option; none if no part takes it. Throws Error{kConfig} naming `method` if two
+  // of its parts take it.
   std::optional<Owner> OwnerOf(std::string_view key, std::string_view method) const;
   std::vector<std::string> Names() const;
 };
 
-// What a method is composed of, by names. Compose completes options and checks them, but for those
-// of the sparsifier, which are resolved: not every sparsifier says what it takes.
+// The parts of a method, by name. Compose completes and checks their options. Options of the
+// sparsifier must be resolved already, because not every sparsifier declares its options.
 struct MethodParts {
   std::string strategy, planner, collective;
   Options strategy_options, planner_options, collective_options;
@@ -59,15 +58,15 @@ struct Composition {
   Options planner_options;
   const SparsifierDescriptor* sparsifier = nullptr;  // null: nothing is sparsified
   Options sparsifier_options;
-  // Also those of engines that were made of it.
+  // Shared with the engines that are made from this composition.
   std::shared_ptr<const Collective> dense_collective;
   std::shared_ptr<const Collective> sparse_collective;
   Options collective_options;
   Options sending;       // of SendingOptions()
-  PayloadCoding coding;  // of what has indices
+  PayloadCoding coding;  // of index/value payloads
   double density = 1.0;
   int threshold_period = 1;
-  // The first steps, in which units are sent dense: by DensePlan of the plan of those that follow.
+  // The number of first steps in which units are sent dense, by DensePlan of the later steps' plan.
   std::uint64_t dense_warmup_steps = 0;
   Feedback feedback;
 
@@ -79,11 +78,10 @@ struct Composition {
   std::optional<LocalSteps> local_steps() const;
 };
 
-// Throws Error{kConfig} naming what does not exist or does not fit.
+// Throws Error{kConfig} naming the part or option that does not exist or does not fit.
 Composition Compose(const MethodParts& parts);
 
-// Throws Error{kConfig} where the collective cannot run on these ranks: a number of them that it
-// does not take.
+// Throws Error{kConfig} if the collective does not support this number of ranks.
 void CheckTopology(const Composition& composition, const Topology& topology);
 
 struct TensorShape {
@@ -92,37 +90,38 @@ struct TensorShape {
   std::size_t numel = 0;
 };
 
-// The tensors that an experiment treats apart. A name means the tensor of that name, or those in
-// which it is found as a regular expression.
+// The tensors that an experiment treats specially. A name chooses the tensor of that name, or else
+// all tensors whose names it matches as a regular expression.
 struct TensorChoice {
-  std::size_t max_ndim = 0;                   // those of so many dimensions or fewer are dense
+  std::size_t max_ndim = 0;                   // tensors of at most so many dimensions are dense
   std::vector<std::string> dense;             // never sparsified
-  std::vector<std::string> without_feedback;  // what is not sent of them is lost
-  // Dense ones lie behind the others: for strategies that select from fused buffers.
+  std::vector<std::string> without_feedback;  // their unsent elements are lost
+  // Dense tensors lie behind the others, for strategies that select from fused buffers.
   bool dense_apart = false;
 };
 
-// Tensors in ready order, the chosen ones marked. Throws Error{kConfig} where a name fits no tensor
-// of `whose` ("workload digits-mlp").
+// The tensors in ready order, with the chosen ones marked. Throws Error{kConfig} if a name fits no
+// tensor of `whose` ("workload digits-mlp").
 GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoice& choice,
                           const std::string& whose);
 
-// Throws Error{kConfig} for tensors without feedback and a strategy that selects from fused
-// buffers, from which all takes part.
+// Throws Error{kConfig} for tensors without feedback if the strategy selects from fused buffers,
+// because all tensors of a buffer take part in its feedback.
 Plan MakePlan(const Composition& composition, const GradientLayout& layout,
               const Topology& topology, const BackwardProfile* backward, const CostModel* cost);
 
-// A rank's engine but for its deadline. Equal on all ranks.
+// The configuration of a rank's engine, except its deadline. Equal on all ranks.
 LiveConfig MakeLiveConfig(const Composition& composition, GradientLayout layout, Plan plan,
                           const Topology& topology, std::uint64_t seed);
 
-// A modelled step of these costs, planned with them; every lane has a core of its own.
+// The configuration of a modelled step with these costs, which also made its plan. Every lane has a
+// core of its own.
 ModelConfig MakeModelConfig(const Composition& composition, GradientLayout layout,
                             const Topology& topology, BackwardProfile backward, CostModel cost,
                             std::uint64_t seed);
 
 // Throws Error{kConfig} naming the part or option that does not fit, and what was expected.
-// `collective`: the one that the method names, of the two that `made` has.
+// `collective`: of the two collectives in `made`, the one that the method names.
 void CheckParts(const Composition& made, const CollectiveDescriptor& collective);
 
 }  // namespace sparfuse

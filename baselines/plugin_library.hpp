@@ -10,12 +10,12 @@
 
 namespace sparfuse {
 
-// Throws Error{kConfig} where a file is no plugin, or was built against other headers or by another
-// compiler, naming the hashes of both sides. Reads the file and runs nothing of it.
+// Throws Error{kConfig} if a file is no plugin, or was built against other headers or by another
+// compiler, naming the hashes of both sides. Reads the file and runs none of its code.
 void CheckPluginAbi(const std::filesystem::path& file);
 
 // Opens the plugin, once; it stays open until the program ends. Throws as CheckPluginAbi does, and
-// Error{kConfig} where a part of it has the name of a built-in part or of one of another plugin.
+// Error{kConfig} if one of its parts has the name of a built-in part or of another plugin's part.
 const PluginParts& OpenPlugin(const std::filesystem::path& file);
 
 template <class Descriptor>
@@ -28,8 +28,8 @@ std::span<const Descriptor> PartsOfKind(const PluginParts& parts) {
   if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return parts.quantizers;
 }
 
-// The part that the plugin calls `part`; its descriptor says `name`, which results are keyed by. It
-// lives as long as the program. Throws Error{kConfig} naming the nearest part that the plugin has.
+// The part that the plugin calls `part`. The returned descriptor has `name`, the key of results,
+// and lives as long as the program. Throws Error{kConfig} naming the plugin's nearest part.
 // Descriptor: of one of the kinds of PluginParts.
 template <class Descriptor>
 const Descriptor& FindInPlugin(const std::filesystem::path& file, const std::string& part,

@@ -1,4 +1,4 @@
-// Lists everything that a method can be composed of, and the methods themselves.
+// Lists the parts of which a method can be composed, and the methods themselves.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace sparfuse {
 
-// A method's NAME.toml, embedded when the project is built. `path` is its place in the tree.
+// A method's NAME.toml, embedded when the project is built. `path` is its path in the tree.
 struct EmbeddedMethod {
   std::string_view path;
   std::string_view toml;
@@ -22,13 +22,13 @@ struct EmbeddedMethod {
 // registry.cpp.
 std::span<const EmbeddedMethod> MethodFiles();
 
-// core's and every baseline's.
+// The parts of core and of every baseline.
 std::span<const StrategyDescriptor> Strategies();
 std::span<const PlannerDescriptor> Planners();
 std::span<const CollectiveDescriptor> Collectives();
 
-// Also those from outside (core/base/outside_parts.hpp). Throw Error{kConfig} naming the nearest
-// known name.
+// These find parts from outside, too (core/base/outside_parts.hpp). They throw Error{kConfig}
+// naming the nearest known name.
 const StrategyDescriptor& FindStrategy(std::string_view name);
 const PlannerDescriptor& FindPlanner(std::string_view name);
 const CollectiveDescriptor& FindCollective(std::string_view name);

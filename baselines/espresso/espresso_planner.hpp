@@ -1,5 +1,5 @@
-// Decides how Espresso sends each tensor (whole, in halves of its bits, or compressed, where, and
-// in how many steps), and plans each tensor by itself, by one of the runtime's options.
+// Decides how Espresso sends each tensor: whole, in half precision, or compressed, and if so, where
+// and in how many steps. Plans each tensor as a unit, by one of the runtime's options.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct EspressoSetting {
   bool nvlink = false;     // within nodes; else PCIe
   bool cpu = false;        // processors may compress
   bool two_level = false;  // may compress before the exchange within nodes, too
-  // The published planner takes every gap between gradients modulo 1000 us: VGG16's backward
-  // shrinks from 85.3 to 12.3 ms. With this its shipped plans come out.
+  // The published planner takes every gap between gradients modulo 1000 us, which shrinks VGG16's
+  // backward from 85.3 to 12.3 ms. With this set, the planner reproduces the shipped plans.
   bool mod1000 = false;
 };
 
@@ -52,27 +52,28 @@ constexpr bool EspressoCompresses(int option) {
 //
 // Times are the published constants, in microseconds: 150 a message, whole KB between and within
 // nodes, compression by a table for each compressor. Gaps are seconds of backward rounded to whole
-// microseconds; the first is 0. Encoding delays the gradient and all behind it, and is counted
-// again in what keeps the lane on which tensors are sent; a cast to halves delays, and keeps none.
+// microseconds; the first is 0. Encoding delays its gradient and all later ones, and counts again
+// in the time that a tensor occupies the sending lane. A cast to halves delays, but does not count
+// there.
 //
-//   1  All are sent whole, first come first served. What comes before the last tensor that need not
-//      wait is never the bottleneck, and stays.
-//   2  From there on tensors of more than 2^17 elements are sent in halves; what comes before the
-//      last that then need not wait is not compressed.
-//   3  The others, largest first, the later produced of equal ones first, are compressed on cards
-//      where that ends all earlier.
-//   4  With `cpu`: of each size of the compressed ones (below 2^25 elements) so many of the first
-//      produced go to the processor, on a lane of their own, as ends all earliest, now without
-//      delays. All combinations are tried, the size that is produced first counted up slowest, and
-//      the first of equal ones kept; beyond 2^20 combinations one size after another is, until
-//      nothing changes, which need not end at the best.
+//   1  All tensors are sent whole, first come first served. The tensors before the last one that
+//      does not wait are never the bottleneck, and stay whole.
+//   2  From there on, tensors of more than 2^17 elements are sent in halves. The tensors before the
+//      last one that then does not wait are not compressed.
+//   3  The others are tried largest first, and of equal ones the later produced first. Each is
+//      compressed on cards if all sending then ends earlier.
+//   4  With `cpu`: of each size of compressed tensors (below 2^25 elements), a number of the first
+//      produced ones moves to the processor, on a lane of their own. The numbers are those with
+//      which all ends earliest, now without delays. All combinations are tried: the size produced
+//      first is counted up slowest, and the first of equal results is kept. Beyond 2^20
+//      combinations one size after another is tried until nothing changes, which may miss the best.
 //
-// KB are the floor of the whole product, 2 (g - 1) / g times the bytes sent. Equal plans are
-// frequent, VGG16's is the first of seven with real gaps, so that sums are in the published order.
+// KB are the floor of the whole product, 2 (g - 1) / g times the bytes sent. Sums keep the
+// published order because equal plans are frequent: VGG16's is the first of seven with real gaps.
 //
 // Source:      Wang et al., Espresso, EuroSys 2023; the published planner's constants.
-// Deviations:  gaps are not taken modulo 1000 us unless told to; the fourth step is bounded, which
-//              takes hours for models of many sizes in the published code.
+// Deviations:  gaps are taken modulo 1000 us only with `mod1000`. The fourth step is bounded; in
+//              the published code it takes hours for models of many sizes.
 //
 // Pure. Throws Error{kConfig} as CheckReadyTensors, and for a setting out of range.
 std::vector<int> EspressoOptions(const ReadyTensors& tensors, const EspressoSetting& setting);

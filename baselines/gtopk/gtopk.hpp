@@ -5,23 +5,23 @@
 //              authors' code.
 //
 // Every rank sends k elements. In round i = 0, 1, ... the ranks that are multiples of 2^i take
-// part: each second one sends what it has to its left neighbour, which adds it to its own and keeps
-// the k elements of the largest magnitude, of equal ones the first. After ceil(log2 P) rounds rank
-// 0 has the result, which is broadcast from it along the same tree, so that replicas are bit-equal.
-// A participant without a partner goes on as it is: any P will do. The union of two selections of k
-// elements has k or more: what travels is always k elements, and rounds follow from k alone.
+// part. Every second one sends its elements to its left neighbour. The neighbour adds them to its
+// own and keeps the k of the largest magnitude, of equal ones the first. After ceil(log2 P) rounds
+// rank 0 has the result and broadcasts it along the same tree, so that replicas are bit-equal. A
+// participant without a partner keeps its elements, so any P is possible. The union of two
+// selections of k elements has at least k: every message has k elements, and rounds follow from k.
 //
-// What is dropped goes back, so that nothing is lost: of an index that is not in the result, every
-// rank takes back its own value; of one that is, the rank that dropped a sum on the way takes that
-// sum back. The authors' code loses the second kind (option "compat").
+// Dropped elements return to residuals, so that nothing is lost. If an index is not in the result,
+// every rank takes back its own value. If it is, the rank that dropped a sum on the way takes back
+// that sum. The authors' code loses the second kind (option "compat").
 #pragma once
 
 #include "core/collective/collective.hpp"
 
 namespace sparfuse::baselines {
 
-// "gtopk": equal counts on all ranks; Run throws Error{kComm} naming the rank where they differ.
-// Remembers up to k log2 P dropped elements while it runs.
+// "gtopk": requires equal counts on all ranks; Run throws Error{kComm} naming a rank that differs.
+// Keeps up to k log2 P dropped elements while it runs.
 CollectiveDescriptor GtopkCollective();
 
 }  // namespace sparfuse::baselines

@@ -1,5 +1,5 @@
-// Decides which tensors HiPress compresses, and into how many partitions it cuts each, and plans
-// each tensor by itself.
+// Decides which tensors HiPress compresses, and into how many partitions it cuts each. Plans each
+// tensor as a unit.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ struct SecopaDecision {
   bool operator==(const SecopaDecision&) const = default;
 };
 
-// SeCoPa, "selective compression and partitioning", with the published constants: of 16-node-class
-// machines and a compressor that leaves a sixteenth. Whole or compressed, each in the number of
-// partitions, 1 to nodes, for which that is estimated to take least (the fewest of equal ones);
-// compressed where that takes less.
+// SeCoPa, "selective compression and partitioning", with the published constants, for
+// 16-node-class machines and a compressor that leaves a sixteenth. It estimates the times of
+// sending a tensor whole and compressed. Each way uses the number of partitions, 1 to nodes, with
+// the least time (the fewest of equal ones). The tensor is compressed if that takes less.
 //
-//   nodes     4, 8 or 16: for those there are constants
+//   nodes     4, 8 or 16, for which there are constants
 //   elements  float32
 //
 // Source: Bai et al., Gradient Compression Supercharged High-Performance Data Parallel DNN Training

@@ -1,22 +1,21 @@
 // Holds the parts of an exchange of Ok-Topk: regions, their sums, blocks of equal size, and the
 // threshold of the sums.
 //
-// First: divides a range into as many regions as there are ranks, in each of which a rank finds
-// about as many of the elements that it has selected.
+// First: divides a range into as many regions as there are ranks, so that a rank has about equally
+// many selected elements in each.
 //
 // Source: S. Li & T. Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning, PPoPP
 //         2022, section 3.1.1 (balanced split and reduce): boundaries are averaged over the ranks.
 //
-// Last: keeps a threshold for the sums over ranks: exact now and then, adapted by what reaches it
-// between (Algorithm 1 there, period tau'). Band and factors are as in the published code, where
-// each of its applications has its own:
-//         its applications has its own:
+// Last: keeps a threshold for the sums over ranks. It is exact once a period, and between adapted
+// by the number of sums that reach it (Algorithm 1 there, period tau'). Band and factors are as in
+// the published code, where each application has its own:
 //
 //           application                                VGG    LSTM   BERT
 //           period                                     32     32     128
-//           lowered where fewer than this part of k    2/3    3/4    4/5
+//           lowered if fewer than this part of k       2/3    3/4    4/5
 //           divided by                                 1.008  1.01   1.036
-//           raised where more than this part of k      4/3    5/4    5/4
+//           raised if more than this part of k         4/3    5/4    5/4
 //           multiplied by                              1.008  1.008  1.025
 #pragma once
 
@@ -34,19 +33,19 @@
 
 namespace sparfuse::baselines {
 
-// [P - 1] where regions 1, ..., P - 1 would begin for one rank: every floor(count / P)-th of its
-// indices. A rank that has selected fewer than P elements votes for equal regions. Increasing,
-// below `elements` + 1.
+// [P - 1] one rank's votes for the begins of regions 1, ..., P - 1: every floor(count / P)-th of
+// its indices. A rank that has selected fewer than P elements votes for equal regions. Votes
+// increase and are below `elements` + 1.
 std::vector<std::int64_t> RegionVotes(std::span<const std::uint32_t> indices, std::size_t elements,
                                       std::size_t ranks);
 
-// Sets `boundaries` to [P + 1] 0, the means over the ranks of their votes, rounded down, and
-// `elements`: region j is [boundaries[j], boundaries[j + 1]) and may be empty. Equal on all ranks:
-// rank j adds up the votes for boundary j, in integers, and tells the others.
+// Sets `boundaries` to [P + 1] numbers: 0, the means of the ranks' votes, rounded down, and
+// `elements`. Region j is [boundaries[j], boundaries[j + 1]) and may be empty. Boundaries are equal
+// on all ranks: rank j sums the votes for boundary j, in integers, and sends it to the others.
 Task VoteOnRegions(Communicator& communicator, std::span<const std::uint32_t> indices,
                    std::size_t elements, std::vector<std::size_t>& boundaries, int tag);
 
-// Adds its rounds, and its traffic to plan.per_rank.
+// Adds the rounds of VoteOnRegions to `plan`, and its traffic to plan.per_rank.
 void AddVoteRounds(const Topology& topology, RoundPlan& plan);
 
 // Moves elements that lie unevenly on the ranks to blocks of about equal size, in rank order.
@@ -54,13 +53,13 @@ void AddVoteRounds(const Topology& topology, RoundPlan& plan);
 // Source: S. Li & T. Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning, PPoPP
 //         2022, section 3.1.2 (data balancing before the all-gather).
 //
-// The ranks' elements, one rank's behind the other's, are one array. Block j is the j-th of P parts
-// of it, of floor(K / P) elements, the first K mod P blocks of one more.
+// The ranks' elements, concatenated in rank order, are one array of K elements. Block j is the j-th
+// of P parts of it, of floor(K / P) elements; the first K mod P blocks have one more.
 
-// [ranks] elements of each block of `total`.
+// [ranks] the number of elements of each block, if K is `total`.
 std::vector<std::uint64_t> BlockCounts(std::uint64_t total, std::size_t ranks);
 
-// Elements begin ... begin + count - 1 of the array: rank `from` has them, and they belong to block
+// Elements begin ... begin + count - 1 of the array. Rank `from` has them, and they belong to block
 // `to`. Never empty.
 struct BlockPiece {
   std::size_t from = 0;
@@ -68,48 +67,49 @@ struct BlockPiece {
   std::uint64_t begin = 0;
   std::uint64_t count = 0;
 };
-// [< 2 P] all of the array, in order. counts: [P] elements of each rank. Cost: O(P).
+// [< 2 P] pieces that cover the array, in order. counts: [P] elements of each rank. Cost: O(P).
 std::vector<BlockPiece> BlockPieces(std::span<const std::uint64_t> counts);
 
-// Only what belongs to another rank's block is sent, each piece as one message.
-//   counts  [P] elements of each rank, equal on all of them.
+// Sends only pieces that belong to another rank's block, each as one message.
+//   counts  [P] elements of each rank; equal on all ranks.
 //   own     this rank's elements.
-//   block   [BlockCounts()[rank] * 8 bytes] set to this rank's block, in the wire form; apart from
-//           `own`; 4-byte aligned.
-// All arguments outlive the task. Throws Error{kComm} when a message has another length.
+//   block   [BlockCounts()[rank] * 8 bytes] set to this rank's block, in the wire form; must not
+//           overlap `own`; 4-byte aligned.
+// All arguments outlive the task. Throws Error{kComm} if a message has another length.
 Task MoveToBlocks(Communicator& communicator, const SparsePayload& own,
                   std::span<const std::uint64_t> counts, std::span<std::byte> block, int tag);
 
-// Adds its round, and its traffic to plan.per_rank. Cost: O(P).
+// Adds the round of MoveToBlocks to `plan`, and its traffic to plan.per_rank. Cost: O(P).
 void AddMoveRounds(std::span<const std::uint64_t> counts, const Topology& topology,
                    RoundPlan& plan);
 
-// Sends each rank what this one has of the other's region, and adds up what the ranks have of the
-// own.
+// Sends to each rank this rank's elements of that rank's region, and sums all ranks' elements of
+// the own region.
 //
 // Source: S. Li & T. Hoefler, Near-Optimal Sparse Allreduce for Distributed Deep Learning, PPoPP
-//         2022, section 3.1.1: destinations are rotated, so that no rank is everybody's at once,
-//         and taken a bucket at a time, of which one is added while the next is on its way.
+//         2022, section 3.1.1. Destinations are rotated, so that not all ranks send to the same
+//         rank at once. They are taken a bucket at a time: one is added while the next is on its
+//         way.
 
-// Of one rank, elements.
+// Numbers of elements of one rank.
 struct SplitCounts {
   std::uint64_t kept = 0;      // of its payload, in its own region
-  std::uint64_t sent = 0;      // the others
+  std::uint64_t sent = 0;      // of its payload, in other regions
   std::uint64_t received = 0;  // from all other ranks
 };
 
 // Rank r sends to r + 1, r + 2, ... and receives from r - 1, r - 2, ... (modulo P), `bucket` ranks
-// at a time, one message a rank, also where there is nothing for it. buffers.own is sent, with its
-// indices; what comes lies in buffers.gathered, a slot of buffers.capacity_bytes a rank.
+// at a time, one message a rank, even if it is empty. Sends buffers.own, with its indices. Received
+// payloads lie in buffers.gathered, in a slot of buffers.capacity_bytes for each rank.
 //   boundaries  [P + 1] of the regions, as VoteOnRegions sets them; equal on all ranks.
-//   sums        of the own region, added in rank order whatever comes first.
-// All arguments outlive the task. Throws Error{kComm} when a payload has no whole elements or
-// indices beyond the region.
+//   sums        of the own region, added in rank order, whatever the order of arrival.
+// All arguments outlive the task. Throws Error{kComm} if a payload does not consist of whole
+// elements or has indices beyond the region.
 Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
                     const std::vector<std::size_t>& boundaries, std::size_t bucket, RangeSums& sums,
                     SplitCounts& counts, int tag);
 
-// Adds its rounds, and its traffic to plan.per_rank.
+// Adds the rounds of SplitAndReduce to `plan`, and its traffic to plan.per_rank.
 void AddSplitRounds(std::span<const SplitCounts> counts, std::size_t bucket,
                     const Topology& topology, RoundPlan& plan);
 

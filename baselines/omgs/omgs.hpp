@@ -1,5 +1,6 @@
-// Decides which gradients OMGS-SGD merges before it selects from them (those for which waiting and
-// selecting together cost less than the messages save), and plans so with times of a profile.
+// Decides which gradients OMGS-SGD merges before it selects from them: those for which waiting and
+// selecting together cost less than the saved messages. Plans by this rule, with times of a
+// profile.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +12,22 @@
 
 namespace sparfuse::baselines {
 
-// What becomes of the first two tensors in ready order.
+// How the first two tensors in ready order are treated.
 enum class OmgsFirstPair : std::uint8_t {
-  kDecided,  // merged where it pays, as any two: the paper's algorithm
-  // One unit in any case, while later merges are decided as if the first were sent by itself: the
+  kDecided,  // merged if it pays, as any two: the paper's algorithm
+  // Always one unit, while later merges are decided as if the first tensor were sent by itself: the
   // published code, whose loop begins one tensor late.
   kMerged,
 };
 
-// [units] how many tensors each unit has, in ready order; they add up to those given. One lane runs
-// backward and selections in turn, the other one exchange at a time.
+// [units] how many tensors each unit has, in ready order; they add up to the number of tensors. One
+// lane runs backward and selections in turn; the other runs one exchange at a time.
 //
-// In ready order, a unit of x elements that would be selected by s and sent from c on takes the
-// next gradient, of y elements and b seconds of backward, if
+// In ready order, consider a unit of x elements whose selection would end at s and whose exchange
+// would begin at c. It takes the next gradient, of y elements and b seconds of backward, if
 //   b + select(x + y) - select(x) - select(y) - (c - s) < exchange(x) + exchange(y)
 //                                                         - exchange(x + y).
-// The comparison is of neighbours, and there is no promise about other partitions.
+// The rule compares neighbours only, and promises nothing about other partitions.
 //
 // Source: Shi et al., OMGS-SGD, INFOCOM 2020. Pure; a few calls of `select` and `exchange` for each
 // tensor. Throws Error{kConfig} as CheckReadyTensors.
@@ -37,9 +38,9 @@ std::vector<std::size_t> OmgsUnits(const ReadyTensors& tensors, const SecondsOfE
 // The paper's model of top-k among `elements`: topk_seconds * x * log2(x).
 double OmgsSelectionSeconds(double topk_seconds, std::size_t elements);
 
-// The published model of sending what is kept of x elements: one all-gather of values and one of
-// indices, each of which takes alpha_seconds and seconds_per_byte for every byte that a rank
-// gathers, 2 (alpha + beta * 4 * ranks * density * x).
+// The published model of the exchange of the elements kept from x: one all-gather of values and one
+// of indices. Each takes alpha_seconds, and seconds_per_byte for every byte that a rank gathers:
+// 2 (alpha + beta * 4 * ranks * density * x) together.
 struct OmgsAllGathers {
   double alpha_seconds = 0;
   double seconds_per_byte = 0;
@@ -49,7 +50,7 @@ struct OmgsAllGathers {
   double operator()(std::size_t elements) const;
 };
 
-// Selections and exchanges of merged sizes are the profile's.
+// Plans with the profile's times of selections and exchanges of merged sizes.
 extern const PlannerDescriptor kOmgsPlanner;
 
 }  // namespace sparfuse::baselines

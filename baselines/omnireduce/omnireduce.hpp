@@ -6,18 +6,18 @@
 //         streaming aggregation over blocks, with aggregators on the workers' own machines.
 //
 // Every rank is a worker, and the aggregator of a contiguous shard of the blocks. A shard is cut
-// into streams (omnireduce_exchange.hpp), which go on side by side: while messages of every other
-// stream travel, the others are summed. A stream takes rounds of two steps, in which all workers
-// that may send blocks do, and the aggregator sends all of them the sums of at most `bundle`
-// blocks. With B_r blocks of rank r and U of any,
+// into streams (omnireduce_exchange.hpp), which run side by side: while messages of every second
+// stream travel, the others are summed. A round of a stream has two steps: all workers that may
+// send blocks do so; the aggregator sends to all of them the sums of at most `bundle` blocks. If
+// rank r has B_r blocks, and U blocks are on any rank,
 //
-//   messages  of sums of a stream: max(1, ceil(its U / bundle)) to each other rank;
-//             of its workers: 1 at first, then one while they have blocks left, at most as many
-//   bytes     4 words of a message + (4 + 4 block) each block: B_r once from rank r, but for its
-//             own shard's, and U once to every rank, but for its own shard's
+//   messages  sums of a stream: max(1, ceil(its U / bundle)) to each other rank;
+//             its workers: 1 at first, then one as long as they have blocks left, at most as many
+//   bytes     4 words of a message + (4 + 4 block) each block. Rank r sends B_r blocks once, except
+//             those of its own shard; every rank receives U blocks once, except its own shard's
 //
-// Elements of a block that its ranks have not selected travel as zeros; sums that are 0 are not
-// given to Apply.
+// Elements of a block that a rank has not selected travel as zeros. Apply does not get sums that
+// are 0.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ namespace sparfuse::baselines {
 
 CollectiveDescriptor OmniReduceCollective();
 
-// Streams of a shard where each rank is to select `kept` elements: as many as the blocks that hold
-// them fill with messages, at most `slots`.
+// The number of streams of a shard if each rank is to select `kept` elements: the number of
+// messages that a shard's part of the blocks of these elements fills, 1 to `slots`.
 std::size_t OmniReduceStreams(std::size_t kept, std::size_t block, std::size_t bundle,
                               std::size_t slots, std::size_t ranks);
 

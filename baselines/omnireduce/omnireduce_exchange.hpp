@@ -1,27 +1,27 @@
-// Runs the streams of an exchange side by side: what this rank sends, gets and does in each of
-// them, as a worker of all aggregators and as one itself.
+// Runs the streams of an exchange side by side: sends, receives and sums the messages of this rank
+// in each stream, as a worker of all aggregators and as an aggregator itself.
 //
-// All ranks get the sums of all streams, and know from what they were told which of them sends to
-// which aggregator next. So they go through equal turns: what one waits for in a turn, another
-// sends in the same one, and nobody waits for ever.
+// All ranks get the sums of all streams, and derive from them which rank sends to which aggregator
+// next. All ranks therefore run through equal turns: if one waits for a message in a turn, another
+// sends it in the same turn, and no rank waits for ever.
 //
-// Streams blocks: what a worker and an aggregator keep of one stream, and the messages between
-// them, without a transport.
+// Streams blocks: holds the state of one stream on a worker and on an aggregator, and their
+// messages, without a transport.
 //
 // A stream is a contiguous run of blocks. Its messages are words of four bytes: records of a
 // block's number and its elements, in the order of blocks, then one more block number,
 //
 //   of a worker      the next block that it will send, kNone after its last;
-//   of an aggregator what it asks for: blocks before it have been summed up and given out. kNone:
-//                    the stream has ended.
+//   of an aggregator the block that it asks for: blocks before it have been summed and given out.
+//                    kNone: the stream has ended.
 //
-// An aggregator keeps what arrived of each worker, and adds it in the order of the ranks when no
-// worker can still send for it: when all that are not at their end have a later block as their
-// next. A worker sends as many blocks as it may, `bundle` at a time, of which none has been given
-// out yet. At a bundle of one block a worker waits for what it sent.
+// An aggregator keeps the arrived blocks of each worker. It sums a block, in the order of the
+// ranks, when no worker can still send it: all workers not at their end have a later block as
+// their next. A worker sends as many blocks as it may, `bundle` at a time, of which none has been
+// given out yet. At a bundle of one block a worker waits for the sum of the block that it sent.
 //
 // A worker that is not at its end has `bundle` blocks at the aggregator, so that as many lie before
-// its next one: every message of sums but the last has exactly `bundle` blocks.
+// its next one. Every message of sums but the last therefore has exactly `bundle` blocks.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct BlockRange {
   std::size_t end = 0;
 
   std::size_t size() const { return end - begin; }
-  // The i-th of `parts` parts, which differ by one block at most; the first ones are the larger.
+  // The i-th of `parts` parts, which differ by one block at most; the first parts are the larger.
   BlockRange Part(std::size_t parts, std::size_t i) const;
 };
 
@@ -68,7 +68,7 @@ struct BlockIndex {
   std::vector<std::uint32_t> numbers;
   std::vector<std::size_t> firsts;  // [numbers + 1] positions of their elements in the payload
 
-  // Throws Error{kInternal} where an index is not below the elements.
+  // Throws Error{kInternal} if an index is not below the number of elements.
   BlockIndex(const BlockCut& cut, const SparsePayload& payload);
 };
 
@@ -81,16 +81,16 @@ struct SumRoom {
 
 class WorkerStream {
  public:
-  // `index` and what `own` views outlive it. A stream without blocks is done.
+  // `index` and the memory of `own` outlive it. A stream without blocks is done.
   WorkerStream(const BlockCut& cut, const SparsePayload& own, const BlockIndex& index,
                BlockRange stream, std::size_t bundle);
 
-  // Whether it has something to say: at first, and while it may send blocks.
+  // Whether the worker has a message to send: at first, and while it may send blocks.
   bool sends() const;
-  // Writes its message; returns its words. Precondition: room for MessageWords.
+  // Writes its message; returns the number of words. Precondition: room for MessageWords.
   std::size_t Fill(std::span<float> message);
-  // Appends the elements of a message of sums that are not 0. Throws Error{kComm} where it is
-  // malformed, or has more of them than there is room for.
+  // Appends the elements of a message of sums that are not 0. Throws Error{kComm} if the message is
+  // malformed, or has more such elements than there is room for.
   void Take(std::span<const float> message, SumRoom& sums);
   bool done() const { return done_; }
 
@@ -100,35 +100,35 @@ class WorkerStream {
   const BlockIndex* index_;
   BlockRange stream_;
   std::size_t bundle_;
-  // Positions in the index: of the next to send, the first that is not given out, and the end.
+  // Positions in the index: the next block to send, the first one not given out, and the end.
   std::size_t next_;
   std::size_t given_;
   std::size_t end_;
-  bool heard_ = false;  // it has said something
+  bool heard_ = false;  // it has sent a message
   bool done_;
 };
 
 class AggregatorStream {
  public:
-  // `room`: for `ranks` messages of MessageWords, which it keeps there.
+  // `room`: memory for `ranks` messages of MessageWords.
   AggregatorStream(const BlockCut& cut, BlockRange stream, std::size_t bundle, std::size_t ranks,
                    std::span<float> room);
 
   // Whether the worker of `rank` sends before the next sums: WorkerStream::sends.
   bool Expects(std::size_t rank) const;
-  // Where its message is to be written.
+  // The memory for the next message of that worker.
   std::span<float> Room(std::size_t rank);
-  // It has been, with so many words. Throws Error{kComm} where it is malformed.
+  // The message, of `words` words, has been written there. Throws Error{kComm} if it is malformed.
   void Arrived(std::size_t rank, std::size_t words);
-  // Writes the next sums; returns their words. Precondition: all that are expected have arrived;
-  // room for MessageWords.
+  // Writes the next sums; returns the number of words. Preconditions: all expected messages have
+  // arrived; room for MessageWords.
   std::size_t Emit(std::span<float> message);
   std::uint64_t added() const { return added_; }  // floats that were read to be summed
 
  private:
   struct Kept {
     std::span<float> room;
-    std::size_t words = 0;  // of records that are not given out; they lie first in the room
+    std::size_t words = 0;  // of records not given out, which lie first in the room
     std::size_t blocks = 0;
     std::size_t read = 0;  // while sums are written
     std::uint32_t next = 0;
@@ -155,7 +155,8 @@ struct OmniReduceOptions {
   std::size_t bundle = 1;
 };
 
-// What a run notes (ExchangeBuffers::seen). Words are of four bytes; `waits` is equal on all ranks.
+// The counts that a run notes (ExchangeBuffers::seen). Words have four bytes; kWaits is equal on
+// all ranks.
 enum SeenWord : std::size_t {
   kBundles,      // messages of blocks to other aggregators
   kBundleWords,  // their words
@@ -163,15 +164,15 @@ enum SeenWord : std::size_t {
   kBundleWordsIn,
   kResults,      // messages of sums, to each other rank
   kResultWords,  // their words, to each
-  kAdded,        // floats that the aggregator read to sum them up
+  kAdded,        // floats that the aggregator read to sum them
   kSums,         // elements of its shard that Apply reads
   kWaits,        // times that all ranks waited for messages
   kSeenWords
 };
 using Seen = std::array<std::uint64_t, kSeenWords>;
 
-// Lives where it was made: its streams point into it. Its messages lie in buffers.kept, sums at
-// first in buffers.gathered: where a sum is not 0, some rank has sent an element.
+// Must not move, because its streams point into it. Messages lie in buffers.kept. Sums lie at first
+// in buffers.gathered, which has room: for every sum that is not 0, a rank has sent an element.
 class StreamExchange {
  public:
   StreamExchange(const OmniReduceOptions& options, ExchangeBuffers& buffers, std::size_t rank,
@@ -179,26 +180,26 @@ class StreamExchange {
   StreamExchange(const StreamExchange&) = delete;
   StreamExchange& operator=(const StreamExchange&) = delete;
 
-  // A turn: Post, Work where it works, Finish when all requests are complete and the work is done.
+  // A turn: Post, Work if works(), then Finish when all requests are complete and the work is done.
   // Streams with even numbers begin a turn before the others, so that one half's messages travel
-  // while the other half works. All ranks have as many turns.
+  // while the other half works. All ranks have the same number of turns.
   std::vector<std::unique_ptr<Request>> Post(Communicator& communicator, int tag);
   bool works() const { return !working_.empty(); }
   void Work();
-  // `requests` begins with those of Post.
+  // `requests` begins with the requests of Post.
   void Finish(std::span<const std::unique_ptr<Request>> requests);
   bool done() const;  // all streams have ended
   // Sets payloads and seen.
   void Conclude(ExchangeBuffers& buffers);
 
  private:
-  // What a rank has of one stream of an aggregator.
+  // This rank's state as a worker of one stream of an aggregator.
   struct Peer {
     WorkerStream worker;
     std::span<float> bundle = {};  // room, not of its own stream
     std::size_t bundle_words = 0;  // 0: nothing is sent
     std::span<float> result = {};
-    std::size_t result_words = 0;  // 0: nothing has come
+    std::size_t result_words = 0;  // 0: nothing has arrived
   };
 
   // The streams of one number, one of every aggregator.
@@ -207,7 +208,7 @@ class StreamExchange {
     Phase phase = Phase::kFill;
     std::vector<Peer> peers;  // [ranks]
     std::optional<AggregatorStream> own;
-    std::vector<std::size_t> arrived;  // [ranks] words; 0: nothing has come
+    std::vector<std::size_t> arrived;  // [ranks] words; 0: nothing has arrived
 
     bool communicates() const { return phase == Phase::kBundles || phase == Phase::kResults; }
   };
@@ -218,7 +219,7 @@ class StreamExchange {
     std::size_t begin = 0;  // in sums_
     std::size_t count = 0;
   };
-  // A receive: the request at its place, and what its words are noted in.
+  // A receive: the position of its request, and the variable for its number of words.
   struct Arrival {
     std::size_t request = 0;
     std::size_t* words = nullptr;

@@ -1,5 +1,5 @@
-// Approximates, by PowerSGD, a gradient matrix as the product of two thin ones, found by one step
-// of power iteration that starts where the last step ended.
+// Approximates, by PowerSGD, a gradient matrix as the product of two thin matrices, found by one
+// step of power iteration that starts from the result of the last step.
 //
 // Source:      T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: practical low-rank gradient
 //              compression for distributed optimization", NeurIPS 2019, algorithms 1 and 2.
@@ -9,7 +9,7 @@
 //
 //   ComputeP         x = gradient + residual, P = x Q
 //                    all-reduce p() to the mean over ranks
-//   Orthonormalize   of P's columns
+//   Orthonormalize   makes P's columns orthonormal
 //   ComputeQ         Q = x' P
 //                    all-reduce q() to the mean over ranks
 //   Reconstruct      out = P Q', residual = x - out
@@ -45,8 +45,8 @@ LowRankShape LowRankShapeOf(std::span<const std::int64_t> shape, int rank);
 // One tensor on one rank: a matrix of its first dimension times the rest, row-major.
 class PowerSgd {
  public:
-  // Whether a tensor is sent as two factors: a matrix that is larger than they are. Others are sent
-  // dense. rank in [1, kMaxLowRank]; it is taken as at most the smaller side of the matrix.
+  // Whether a tensor is sent as two factors: if it is a matrix larger than its factors. Others are
+  // sent dense. rank in [1, kMaxLowRank]; it is capped at the smaller side of the matrix.
   static bool Compresses(std::span<const std::int64_t> shape, int rank);
 
   // Precondition: Compresses(shape, rank). Ranks that share `seed` start with the same Q.
@@ -55,8 +55,7 @@ class PowerSgd {
   std::size_t rows() const noexcept { return rows_; }
   std::size_t cols() const noexcept { return cols_; }
   std::size_t rank() const noexcept { return rank_; }
-  // The factors, a column after another: what is all-reduced, in place. [rank * rows], [rank *
-  // cols]
+  // The factors, column by column, all-reduced in place. [rank * rows], [rank * cols]
   std::span<float> p() const noexcept { return p_.host(); }
   std::span<float> q() const noexcept { return q_.host(); }
 
@@ -66,11 +65,11 @@ class PowerSgd {
   // differ.
   void ComputeP(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info);
 
-  // Makes the columns of P orthonormal, in double precision. One that the columns before it span to
-  // within the precision of P becomes zero and adds nothing. Cost: O(rows * rank^2), one thread.
+  // Makes the columns of P orthonormal, in double precision. A column that the columns before it
+  // span to within the precision of P becomes zero. Cost: O(rows * rank^2), one thread.
   void Orthonormalize();
 
-  // Q = x' P, where x is what ComputeP left in the source. One pass over memory.
+  // Q = x' P, with the x that ComputeP left in the source. One pass over memory.
   void ComputeQ(const QuantizeContext& context, const SelectSource& source);
 
   // out = P Q', [rows * cols]; the residual becomes x - out. One pass over memory.

@@ -1,5 +1,5 @@
-// Sums payloads of growing unions one by one, as elements with indices until these take as much as
-// a dense range.
+// Sums payloads one by one, as elements with indices until these take as many bytes as a dense
+// range.
 //
 // Gathers blocks of known unequal sizes on all ranks, in ceil(log2 P) rounds.
 //
@@ -22,12 +22,10 @@
 
 namespace sparfuse::baselines {
 
-// Says when a sum of sparse payloads is sent as a dense range, and keeps room for what is sent.
-
-// A sum of `count` of `elements` elements becomes dense
+// When a sum of sparse payloads, with `count` of `elements` elements, becomes dense.
 enum class DenseSwitch : std::uint8_t {
   kNever,
-  kBytes,      // where its sparse form takes no fewer bytes: 8 count >= 4 elements
+  kBytes,      // if its sparse form takes no fewer bytes: 8 count >= 4 elements
   kPublished,  // from a third of the elements on, as the code of Ok-Topk's authors has it
 };
 
@@ -37,13 +35,13 @@ inline bool IsDense(DenseSwitch rule, std::size_t count, std::size_t elements) {
                                          : count * kSparseElementBytes >= elements * sizeof(float);
 }
 
-// Bytes of such a sum. By kBytes a sparse one is always shorter than a dense one: the length of a
-// message says its form.
+// Bytes of such a sum. By kBytes a sparse sum is always shorter than a dense one, so the length of
+// a message tells its form.
 inline std::size_t SumBytes(DenseSwitch rule, std::size_t count, std::size_t elements) {
   return IsDense(rule, count, elements) ? elements * sizeof(float) : count * kSparseElementBytes;
 }
 
-// The rule that the option "dense_switch" of a collective names.
+// The rule named by the option "dense_switch" of a collective.
 DenseSwitch DenseSwitchOf(const Options& resolved);
 
 // Gives Apply the dense sum of the whole range.
@@ -52,7 +50,7 @@ inline void GiveDense(std::span<const std::byte> sum, ExchangeBuffers& buffers) 
   buffers.sums = {reinterpret_cast<const float*>(sum.data()), buffers.shape.elements};
 }
 
-// Makes `room` hold `bytes`. What it held is gone where it has to grow.
+// Makes `room` hold `bytes`. Its content is lost if it has to grow.
 inline void Reserve(Buffer<std::byte>& room, std::size_t bytes) {
   // Sums of one range differ from step to step: an eighth more spares most of them from growing.
   if (room.size() < bytes) room = Buffer<std::byte>(bytes + bytes / 8);
@@ -60,20 +58,21 @@ inline void Reserve(Buffer<std::byte>& room, std::size_t bytes) {
 
 class PartialSum {
  public:
-  // elements: of the range; indices are below it. rule: kNever or kBytes. room: where message()
-  // comes to lie; it outlives the sum.
+  // elements: of the range; indices are below it. rule: kNever or kBytes. room: memory for
+  // message(), which outlives the sum.
   PartialSum(std::size_t elements, DenseSwitch rule, Buffer<std::byte>& room)
       : elements_(elements), rule_(rule), room_(room) {}
 
   // Begins with a payload, which outlives the sum.
   void Start(std::span<const std::byte> own);
-  // Adds another sum of the range, as its message() was. a.Add(b) and b.Add(a) come to equal bits.
-  // Throws Error{kComm} where it has no whole elements or, while this sum or the other one is
-  // dense, an index beyond the range. Cost: O(elements of both), once O(n) as it becomes dense.
+  // Adds another sum of the range, given as its message(). a.Add(b) and b.Add(a) give equal bits.
+  // Throws Error{kComm} if the message does not consist of whole elements or, while this sum or the
+  // other one is dense, has an index beyond the range. Cost: O(elements of both), once O(n) when
+  // the sum becomes dense.
   void Add(std::span<const std::byte> message);
 
   bool dense() const { return dense_; }
-  // The sum: a payload with increasing indices, or where dense() [elements] floats. Holds until the
+  // The sum: a payload with increasing indices, or, if dense(), [elements] floats. Valid until the
   // next call of Start or Add.
   std::span<const std::byte> message() const { return message_; }
 
@@ -91,7 +90,7 @@ class PartialSum {
   DenseSwitch rule_;
   Buffer<std::byte>& room_;
   bool dense_ = false;
-  SparsePayload sparse_;  // of what Start was given, or of merged_
+  SparsePayload sparse_;  // a view of Start's payload or of merged_
   SparseSums merged_;
   SparseSums next_;
   std::span<const std::byte> message_;
@@ -102,12 +101,13 @@ class PartialSum {
 //   data    in: the rank's own block; out: all of them.
 //   begins  [P + 1] ascending, equal on all ranks; data.size() is the last one.
 //
-// A rank that holds m blocks from its own on, modulo P, sends so many as are missing of them, m at
-// most, to rank r - m and gets as many from rank r + m. Blocks lie where they belong: a message
-// that would run over the end is two. Error{kComm} where a message has another length.
+// When rank r holds m blocks from its own on, modulo P, it still misses P - m. It sends
+// min(m, P - m) blocks to rank r - m and gets as many from rank r + m. Blocks lie at their place in
+// `data`, so a message that would run over the end is sent as two. Throws Error{kComm} if a message
+// has another length.
 Task GatherBlocks(Communicator& communicator, std::span<std::byte> data,
                   std::span<const std::uint64_t> begins, int tag);
-// Appends its rounds, and counts them in plan.per_rank.
+// Appends the rounds of GatherBlocks to `plan`, and counts them in plan.per_rank.
 void AddGatherRounds(std::span<const std::uint64_t> begins, const Topology& topology,
                      RoundPlan& plan);
 

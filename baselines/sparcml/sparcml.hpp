@@ -5,12 +5,12 @@
 
 namespace sparfuse::baselines {
 
-// "sparcml-recursive-doubling". It notes, of ranks below P', the bytes sent in each of the log2 P'
-// rounds, of others as many zeros; then the bytes of the sum. Nothing on one rank.
+// "sparcml-recursive-doubling". A rank below P' notes the bytes sent in each of the log2 P' rounds;
+// other ranks note as many zeros. Then all note the bytes of the sum. Notes nothing on one rank.
 CollectiveDescriptor SparcmlRecursiveDoubling();
 
-// "sparcml-split-allgather". It notes the elements that a rank has sent to other owners, those that
-// it got from other ranks for its region, and those of the region's sum. Nothing on one rank.
+// "sparcml-split-allgather". A rank notes three numbers of elements: sent to other owners, received
+// from other ranks for its region, and in the region's sum. Notes nothing on one rank.
 CollectiveDescriptor SparcmlSplitAllgather();
 
 }  // namespace sparfuse::baselines

@@ -1,4 +1,4 @@
-// Says how many elements the ranks of SparDL send, step by step, and work on between messages.
+// Computes how many elements the ranks of SparDL send in each step, and process between messages.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace sparfuse::baselines {
 
-// [ranks] what each rank notes (ExchangeBuffers::seen): the elements that it sends in each step of
-// the reduce-scatter, in each step among teams, then those that are applied of its block. Exact for
-// forms that do not note sizes, else as the overlap model expects them.
+// [ranks] the numbers that each rank notes (ExchangeBuffers::seen): elements that it sends in each
+// step of the reduce-scatter and in each step among teams, then applied elements of its block. They
+// are exact for forms that do not note sizes, and expected by the overlap model for the others.
 std::vector<std::vector<std::uint64_t>> SpardlSizes(const SpardlForm& form,
                                                     const OverlapModel& overlap,
                                                     const Topology& topology,
                                                     const ExchangeSizes& sizes);
 
-// Adds to rounds what SpardlSums does with a block, as much as it may be: all indices differ.
-// `arrived`: bundles that have come of the block.
+// Adds the work of SpardlSums on a block to rounds. The work is an upper bound: all indices differ.
+// `arrived`: number of arrived bundles with the block.
 class SpardlWork {
  public:
   SpardlWork(const SpardlForm& form, const SpardlBlocks& blocks);
   void Add(std::size_t arrived, Round& round) const;
   void Cut(std::size_t arrived, Round& round) const;
   void Return(std::size_t arrived, Round& round) const;
-  // `lists` of other teams are added to the own one, and the largest kept.
+  // `lists` lists of other teams are added to the own list, and the largest elements are kept.
   void Join(std::size_t lists, Round& round) const;
 
  private:

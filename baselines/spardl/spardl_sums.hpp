@@ -1,8 +1,8 @@
 // Divides a range among the ranks of a team, says which blocks travel when, how many elements are
 // kept, and which form SparDL takes.
 //
-// Holds what a rank knows of each block while sums travel: what has arrived of it, what the rank
-// keeps when it cuts the block, and what goes back to its residual in the end.
+// Holds a rank's state of each block while sums travel: the arrived sums, the elements kept when
+// the rank cuts the block, and the elements that finally return to its residual.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace sparfuse::baselines {
 
 // A range in `count` blocks of m = ceil(n / count) elements, one for each rank of a team. The last
-// ones are shorter, or empty. Runs of blocks go round: block 0 follows the last one.
+// blocks are shorter, or empty. Runs of blocks wrap around: block 0 follows the last block.
 class SpardlBlocks {
  public:
   // Precondition: count >= 1.
@@ -34,10 +34,11 @@ class SpardlBlocks {
   std::size_t begin(std::size_t block) const { return std::min(elements_, block * width_); }
   std::size_t end(std::size_t block) const { return begin(block + 1); }
   std::size_t size(std::size_t block) const { return end(block) - begin(block); }
-  // k_b = max(1, trunc(m * k / n)), the most that is kept of a block's sums, but for blocks with
-  // fewer elements.
+  // The largest number of a block's sums that are kept: k_b = max(1, trunc(m * k / n)), or the
+  // block's size if that is smaller.
   std::size_t kept(std::size_t block) const { return std::min(kept_, size(block)); }
-  // The same of `blocks` blocks from `first` on. Precondition: first < count, blocks <= count.
+  // The sum of kept() over `blocks` blocks from `first` on. Preconditions: first < count,
+  // blocks <= count.
   std::size_t KeptOf(std::size_t first, std::size_t blocks) const;
 
   // Calls visit(block) for each of `blocks` blocks from `first` on, in the order of their elements.
@@ -57,33 +58,33 @@ class SpardlBlocks {
   std::size_t kept_;
 };
 
-// One step of all ranks of a team: rank w and the rank `gap` places on exchange `blocks` blocks.
+// One step of all ranks of a team: rank w and the rank `gap` places after it exchange `blocks`
+// blocks.
 struct SpardlStep {
   std::size_t gap = 0;
   std::size_t blocks = 0;
 };
 
-// Spar-Reduce-Scatter: rank w sends the blocks from w + gap on to rank w + gap and receives those
-// from w on from rank w - gap. Together every rank sends each block but its own, once, and block w
-// has all ranks' sums on rank w in the end. ceil(log2 ranks) steps; none for one rank.
+// Spar-Reduce-Scatter: rank w sends the blocks from w + gap on to rank w + gap, and receives the
+// blocks from w on from rank w - gap. Over all steps, every rank sends each block but its own once;
+// rank w ends with the sum over all ranks of block w. ceil(log2 ranks) steps; none for one rank.
 std::vector<SpardlStep> SpardlScatterSteps(std::size_t ranks);
 
-// Bruck's all-gather: rank w sends the blocks from w on to rank w - gap and receives those from
-// w + gap on from rank w + gap. ceil(log2 ranks) steps.
+// Bruck's all-gather: rank w sends the blocks from w on to rank w - gap, and receives the blocks
+// from w + gap on from rank w + gap. ceil(log2 ranks) steps.
 std::vector<SpardlStep> BruckSteps(std::size_t ranks);
 
-// Adapts how many elements a rank tells the other teams of its block.
-
-// h of B-SAG (SparDL, section III: compression ratio adjustment): the d teams' lists of h elements
-// are to have k_b different indices together. From step to step h goes up while they have no more
-// than that and down while they have more, by twice as much after every second step in one
-// direction, by half as much after a turn. Ranks that see equal counts have equal h.
+// Adapts h, the number of elements of its block that a rank sends to other teams in B-SAG (SparDL,
+// section III: compression ratio adjustment). The d teams' lists of h elements should have k_b
+// different indices together. In each step h goes up if they have at most k_b, and down if they
+// have more. The change doubles after every second step in one direction, and halves after a turn.
+// Ranks that see equal counts have equal h.
 class SpardlCount {
  public:
-  // h of the next exchange of a block of which `kept` elements are kept, by `teams` teams: from
-  // max(1, trunc(kept / teams)), with which it begins, to kept. 0 for an empty block.
+  // h of the next exchange by `teams` teams of a block with `kept` kept elements. It begins with
+  // max(1, trunc(kept / teams)) and stays between that and kept. 0 for an empty block.
   std::size_t Next(std::size_t kept, std::size_t teams);
-  // After it: the lists had `merged` different indices.
+  // Call after the exchange: the lists had `merged` different indices.
   void Learn(std::size_t merged, std::size_t kept, std::size_t teams);
 
  private:
@@ -92,52 +93,52 @@ class SpardlCount {
   bool again_ = false;  // the last step went in this direction, too
 };
 
-// Reads the forms of SparDL from a collective's options.
-
+// The form of SparDL that a collective's options choose.
 struct SpardlForm {
   std::size_t teams = 1;
-  bool lazy = true;       // blocks are cut from what has accumulated, else from a payload
-  bool doubling = false;  // of teams (R-SAG), else their lists are gathered (B-SAG)
+  bool lazy = true;       // blocks are cut from the accumulated values, else from a payload
+  bool doubling = false;  // recursive doubling of teams (R-SAG), else lists are gathered (B-SAG)
   bool serial_blocks = false;
 
   bool gathers_lists() const { return teams > 1 && !doubling; }
-  // Sizes depend on values: the other forms send k_b elements a block.
+  // Whether sizes depend on values; the other forms send k_b elements a block.
   bool notes_sizes() const { return !lazy || gathers_lists(); }
 };
 
 std::vector<OptionSpec> SpardlOptions();
-// Of resolved options.
+// The form of resolved options.
 SpardlForm FormOf(const Options& options);
-// Why a form cannot run on these ranks, or "".
+// The reason why a form cannot run on these ranks, or "".
 std::string SpardlRefuses(const SpardlForm& form, const Topology& topology);
 
-// A block's content on a rank is its own part plus what has arrived. Global residual collection:
-// where an index of the block is applied in the end, the rank keeps what it has not passed on of
-// the content there; where it is not, its own part. Over all ranks nothing is lost then: what was
-// dropped on the way at an index that is not applied is in the own parts that it was made of.
+// A block's content on a rank is the rank's own part plus the arrived sums. Global residual
+// collection: at an index that is applied in the end, the rank keeps the content that it has not
+// passed on; at any other index it keeps its own part. Over all ranks nothing is lost: a sum
+// dropped on the way at an index that is not applied consists of own parts, which ranks keep.
 //
-// Nothing in here waits; one exchange at a time uses it. Memory is used again by the next one.
+// Nothing in this class waits. One exchange at a time uses it, and the next reuses its memory.
 class SpardlSums {
  public:
   SpardlSums();
 
-  // An exchange begins. The own part of a block is what lies there of `accumulated`, dense, the
-  // numbers finite; it stays in the residual, of which the return says so much less.
+  // Begins an exchange. The own part of a block is its range of `accumulated`, dense and finite. It
+  // stays in the residual; returned elements are changes relative to it.
   void BeginLazy(const SpardlBlocks& blocks, std::span<const float> accumulated,
                  std::uint64_t step);
-  // The own part is what lies there of a payload, which is in no residual.
+  // Begins an exchange in which the own part is the block's elements of a payload, which is in no
+  // residual.
   void BeginEager(const SpardlBlocks& blocks, const SparsePayload& own);
 
-  // Another rank's sums are added to a block.
+  // Adds another rank's sums to a block.
   void Add(std::size_t block, const SparsePayload& arrived);
-  // Once a block, when nothing more arrives: its `most` largest elements are passed on. In the lazy
-  // form exactly so many, zeros included, or as many as it has.
+  // Call once a block, when no more sums arrive: selects its `most` largest elements, to be passed
+  // on. The lazy form selects exactly `most`, zeros included, or all if the block has fewer.
   void Cut(std::size_t block, std::size_t most);
   SparsePayload cut(std::size_t block) const { return parts_[block].cut.view(); }
-  // Sums of several ranks that were dropped after the cut, which this one rank keeps for them.
+  // Keeps sums of several ranks that were dropped after the cut; this rank keeps them for all.
   void Keep(std::size_t block, const SparsePayload& dropped);
 
-  // Appends what goes back to the residual, where `applied` is what is applied of the block.
+  // Appends the elements that return to the residual if `applied` is applied of the block.
   void AppendReturned(std::size_t block, const SparsePayload& applied, SparseSums& out) const;
 
  private:
@@ -171,9 +172,8 @@ class SpardlSums {
   SparseSums merged_;
 };
 
-// Holds one rank's exchange of SparDL: its place, its memory, and bundles of blocks as messages.
-
-// Of one range: how many elements teams exchange. And memory, for the next exchange of the range.
+// The state of one range: the number of elements that teams exchange, and memory that the next
+// exchange of the range reuses.
 struct SpardlState final : CollectiveState {
   SpardlSums sums;
   SpardlCount count;
@@ -182,12 +182,13 @@ struct SpardlState final : CollectiveState {
   SparseSums merged, kept, rest, returned;
 };
 
-// At least so many elements' bytes of `memory`, which grows.
+// Grows `memory` to at least the bytes of `elements` elements, and returns it.
 std::span<std::byte> RoomFor(std::size_t elements, std::vector<std::byte>& memory);
 
-// Payloads one behind the other, as one. Precondition: `out` has room. Returns what was written.
+// Joins payloads into one, in their order. Precondition: `out` has room. Returns the written bytes.
 std::span<std::byte> Join(std::span<const SparsePayload> parts, std::span<std::byte> out);
 
+// One rank's exchange of SparDL: its place, its memory, and bundles of blocks as messages.
 struct SpardlExchange {
   Communicator& communicator;
   ExchangeBuffers& buffers;
@@ -200,16 +201,17 @@ struct SpardlExchange {
   std::vector<SparsePayload> applied;  // [blocks] final sums
   std::vector<std::uint64_t> sent;     // ExchangeBuffers::seen
 
-  // Places and teams go round: any number of them on.
+  // Places and teams wrap around.
   std::size_t Around(std::size_t place) const { return place % blocks.count(); }
   int RankAt(std::size_t at_team, std::size_t place) const {
     return static_cast<int>(at_team % teams * blocks.count() + Around(place));
   }
 
-  // Those of `by_block` of `count` blocks from `first` on, in state.out: in the order of elements.
+  // Packs the payloads of `count` blocks from `first` on into state.out, in the order of elements.
   std::span<const std::byte> Pack(std::span<const SparsePayload> by_block, std::size_t first,
                                   std::size_t count) const;
-  // The same blocks of such a message, to by_block. Throws Error{kComm} where it has anything else.
+  // Unpacks the same blocks of such a message to by_block. Throws Error{kComm} if the message has
+  // elements outside these blocks.
   void Unpack(std::span<const std::byte> message, std::size_t first, std::size_t count,
               std::span<SparsePayload> by_block) const;
 };

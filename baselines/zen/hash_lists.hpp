@@ -4,20 +4,20 @@
 // Source: Z. Wang et al., Zen, OSDI 2025 (balanced parallelism: a universal hash h0 from indices to
 //         servers, and for each server the sorted list I_s of its indices). The hash is simple
 //         tabulation: A. Zobrist 1970; M. Patrascu & M. Thorup, The power of simple tabulation
-//         hashing, JACM 59(3), 2012: 3-independent, with loads that concentrate as those of a
-//         random function do, also where indices are runs or strides, as an embedding's are.
+//         hashing, JACM 59(3), 2012: 3-independent, with loads that concentrate like the loads of a
+//         random function, even if indices are runs or strides, as an embedding's are.
 //
-// h0 is one function for all ranks, steps and lengths of a range. So the lists of a short range
-// begin those of a longer one, and a process keeps one table for each number of servers, made for
-// its longest range: 4.25 bytes an element, against a hash of every element whenever a bitmap is
-// decoded.
+// h0 is one function for all ranks, steps and lengths of a range. The lists of a short range are
+// therefore prefixes of a longer range's lists. A process keeps one table for each number of
+// servers, made for its longest range. The table takes 4.25 bytes an element, and saves hashing
+// every element whenever a bitmap is decoded.
 //
 // Splits a payload into the parts of several servers, each in the wire form.
 //
-// Two ways, which give the same parts: by counting, in two passes, and as Zen does it on a device,
-// by hierarchical hashing, where parts are found in parallel without counting first, and without
-// locks: a parallel region takes most elements, in slots that further hashes choose, and a serial
-// region the few for which all of those are taken.
+// Two ways give the same parts. One counts, in two passes. The other is Zen's on a device,
+// hierarchical hashing, which finds parts in parallel, without counting first and without locks. A
+// parallel region takes most elements, in slots that further hashes choose. A serial region takes
+// the few elements whose slots are all taken.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@
 
 namespace sparfuse::baselines {
 
-// Parts side by side, each with increasing indices. Memory is used again by the next split.
+// Parts side by side, each with increasing indices. The next split reuses the memory.
 class Parts {
  public:
   std::size_t Count(std::size_t part) const { return begins_[part + 1] - begins_[part]; }
@@ -46,10 +46,10 @@ class Parts {
   std::span<const std::byte> Bytes(std::size_t part) const {
     return std::as_bytes(std::span(Words(part), 2 * Count(part)));
   }
-  // To overwrite indices where the payload is no longer sent.
+  // For overwriting indices once the payload is no longer sent.
   std::span<std::uint32_t> Indices(std::size_t part) { return {Words(part), Count(part)}; }
 
-  // counts: elements of each part. What the parts hold is then undefined.
+  // counts: elements of each part. The content of the parts is undefined afterwards.
   void Reset(std::span<const std::size_t> counts);
   void Set(std::size_t part, std::size_t at, std::uint32_t index, float value);
 
@@ -61,14 +61,14 @@ class Parts {
   std::vector<std::size_t> begins_;
 };
 
-// part_of[i]: the part of element i, below `parts`. Cost: O(elements).
+// Splits by counting. part_of[i]: the part of element i, below `parts`. Cost: O(elements).
 void SplitByCounting(const SparsePayload& from, std::span<const std::uint32_t> part_of,
                      std::size_t parts, Parts& out);
 
 inline constexpr int kMostProbes = 8;
 
-// Zen's data structure: for each part `parallel` slots, in which up to `probes` hashes look for a
-// free one, and `serial` slots that are filled one after another.
+// Zen's data structure. Each part has `parallel` slots, in which up to `probes` hashes look for a
+// free one, and `serial` slots, which are filled one after another.
 struct HashRegions {
   std::size_t parallel = 1;  // r1 >= 1
   std::size_t serial = 1;    // r2
@@ -80,15 +80,15 @@ struct HashRegions {
 };
 
 struct HashingReport {
-  int passes = 0;  // each with twice the serial slots of the one before
-  std::array<std::size_t, kMostProbes> found{};  // elements that the t-th probe has placed
+  int passes = 0;  // each with twice the serial slots of the previous pass
+  std::array<std::size_t, kMostProbes> found{};  // elements placed by the t-th probe
   std::size_t serial = 0;                        // elements in serial regions
-  std::size_t most_serial = 0;                   // in the fullest
+  std::size_t most_serial = 0;                   // in the fullest serial region
 };
 
-// The same by hierarchical hashing; where a serial region overflows all is done again with twice
-// the serial slots. Elements are placed in their order, and parts are sorted: which slot an element
-// got does not show. Cost: O(elements log elements + slots).
+// The same by hierarchical hashing. If a serial region overflows, the split is repeated with twice
+// the serial slots. Elements are placed in their order, and parts are sorted, so that the result
+// does not depend on slots. Cost: O(elements log elements + slots).
 HashingReport SplitByHashing(const SparsePayload& from, std::span<const std::uint32_t> part_of,
                              std::size_t parts, HashRegions regions,
                              std::vector<std::uint32_t>& slots, Parts& out);
@@ -117,7 +117,7 @@ inline std::uint32_t ServerOf(std::uint32_t index, std::uint32_t servers) {
   return static_cast<std::uint32_t>((std::uint64_t{IndexHash(index)} * servers) >> 32);
 }
 
-// The lists of all servers for indices below `elements`. Never changes.
+// The lists of all servers for indices below `elements`. Immutable.
 class HashLists {
  public:
   // elements < 2^32, servers >= 1. Cost: O(elements), two passes.
@@ -128,8 +128,9 @@ class HashLists {
   std::span<const std::uint32_t> List(std::size_t server) const {
     return std::span(indices_).subspan(begins_[server], begins_[server + 1] - begins_[server]);
   }
-  // How many of I_s are below `index`: the position of an index of its own, the length of the list
-  // of a range of `index` elements. Precondition: index <= elements(). Cost: O(1), expected.
+  // How many indices of I_s are below `index`. This is the position in I_s of an index of the
+  // server, or the length of its list for a range of `index` elements. Precondition: index <=
+  // elements(). Cost: O(1), expected.
   std::size_t CountBelow(std::size_t server, std::size_t index) const;
 
  private:
@@ -138,17 +139,17 @@ class HashLists {
   std::size_t blocks_;
   std::vector<std::uint32_t> indices_;    // list after list
   std::vector<std::size_t> begins_;       // [servers + 1]
-  std::vector<std::uint32_t> directory_;  // [servers][blocks + 1] how many lie before the block
+  std::vector<std::uint32_t> directory_;  // [servers][blocks + 1] indices before the block
 };
 
 // The lists of a process for one number of servers. Any thread may call it.
 class SharedHashLists {
  public:
-  // One object for each number of servers, as long as somebody holds it.
+  // One object for each number of servers, which lives as long as a caller holds it.
   static std::shared_ptr<SharedHashLists> Of(std::size_t servers);
 
   explicit SharedHashLists(std::size_t servers) : servers_(servers) {}
-  // Lists of `elements` or more; made here where those that are there are shorter.
+  // Lists of at least `elements` elements; makes them if the present lists are shorter.
   std::shared_ptr<const HashLists> Covering(std::size_t elements);
 
  private:
@@ -157,17 +158,17 @@ class SharedHashLists {
   std::shared_ptr<const HashLists> lists_;
 };
 
-// Says which server sums which elements of a range, and in which order it holds them.
-
+// How elements of a range are assigned to servers.
 enum class ZenBalance : std::uint8_t {
   kHash,    // balanced parallelism: by h0 (hash_lists.hpp)
-  kRanges,  // imbalanced parallelism: neighbours together, the s-th of P equal ranges
+  kRanges,  // imbalanced parallelism: server s has the s-th of P equal contiguous ranges
 };
 
-// The servers of one range. Positions are places in the increasing list of a server's indices.
+// The servers of one range: which server sums which elements, and in which order it holds them.
+// Positions are places in the increasing list of a server's indices.
 class Servers {
  public:
-  // lists: of so many servers and covering the elements; null: contiguous ranges.
+  // lists: for this number of servers, covering the elements; null: contiguous ranges.
   Servers(std::size_t elements, std::size_t servers, std::shared_ptr<const HashLists> lists)
       : elements_(elements), servers_(servers), lists_(std::move(lists)) {}
 
@@ -177,9 +178,11 @@ class Servers {
     return lists_ != nullptr ? lists_->CountBelow(server, elements_)
                              : Begin(server + 1) - Begin(server);
   }
-  // servers[i] = that of indices[i]. Precondition: the indices are below elements().
+  // Sets servers[i] to the server of indices[i]. Precondition: the indices are below the number of
+  // elements.
   void Find(std::span<const std::uint32_t> indices, std::span<std::uint32_t> servers) const;
-  // Replaces a server's indices by their positions. Throws Error{kComm} where one is not its own.
+  // Replaces a server's indices by their positions. Throws Error{kComm} if an index is another
+  // server's.
   void ToPositions(std::size_t server, std::span<std::uint32_t> indices) const;
   std::uint32_t IndexAt(std::size_t server, std::size_t position) const {
     return lists_ != nullptr ? lists_->List(server)[position]
@@ -196,16 +199,16 @@ class Servers {
   std::shared_ptr<const HashLists> lists_;
 };
 
-// Defines how a server's sums travel: as a hash bitmap over its own list with packed values, or as
-// indices and values, whichever its header says.
+// The messages of a server's sums. Sums travel as a hash bitmap over the server's own list with
+// packed values, or as indices and values; the header names the form.
 //
-//   head    u32 form, u32 count; then, as a bitmap, ceil(list / 8) bytes of which bit t says
-//           whether the list's t-th index is there.
-//   body    as a bitmap `count` f32 values; else a payload (core/payload/payload.hpp).
+//   head    u32 form, u32 count; then, for a bitmap, ceil(list / 8) bytes. Bit t says whether the
+//           list's t-th index is present.
+//   body    for a bitmap `count` f32 values; else a payload (core/payload/payload.hpp).
 //
-// Two messages, because the head says how long the body is: it goes where the sums are to lie.
-// The bitmaps of all servers together have a bit for each element of the range, however many
-// servers there are.
+// They are two messages because the head gives the length of the body, which is received where the
+// sums are to lie. The bitmaps of all servers together have one bit for each element of the range,
+// for any number of servers.
 
 enum class IndexForm : std::uint32_t { kCoo = 0, kBitmap = 1 };
 enum class FormChoice : std::uint8_t { kAuto, kBitmap, kCoo };
@@ -213,10 +216,10 @@ enum class FormChoice : std::uint8_t { kAuto, kBitmap, kCoo };
 inline constexpr std::size_t kSumsHeaderBytes = 8;
 inline std::size_t BitmapBytes(std::size_t list) { return (list + 7) / 8; }
 
-// kAuto: the bitmap where it is smaller than the indices.
+// kAuto: the bitmap if it is smaller than the indices.
 IndexForm FormOf(FormChoice choice, std::size_t list, std::size_t count);
 
-// Of a server with a list of so many indices.
+// Sizes of messages of a server whose list has `list` indices.
 inline std::size_t HeadBytes(IndexForm form, std::size_t list) {
   return kSumsHeaderBytes + (form == IndexForm::kBitmap ? BitmapBytes(list) : 0);
 }
@@ -224,20 +227,21 @@ inline std::size_t BodyBytes(IndexForm form, std::size_t count) {
   return count * (form == IndexForm::kBitmap ? sizeof(float) : kSparseElementBytes);
 }
 
-// Writes the head. added: the positions that are there, as RangeSums::added gives them.
-// Preconditions: room for HeadBytes; bits behind the list are 0. Returns what was written.
+// Writes the head. added: the present positions, as RangeSums::added gives them. Preconditions:
+// room for HeadBytes; bits after the list are 0. Returns the written bytes.
 std::span<std::byte> WriteHead(IndexForm form, std::size_t list, std::size_t count,
                                std::span<const std::uint64_t> added, std::span<std::byte> room);
 
 struct SumsHead {
   IndexForm form = IndexForm::kCoo;
   std::size_t count = 0;
-  std::span<const std::byte> bitmap;  // empty as indices
+  std::span<const std::byte> bitmap;  // empty in the form of indices
 };
-// Throws Error{kComm} naming the server where it is malformed: a bitmap has not `count` bits.
+// Throws Error{kComm} naming the server if the head is malformed, for example if a bitmap does not
+// have `count` bits.
 SumsHead ReadHead(std::span<const std::byte> head, std::size_t server, std::size_t list);
 
-// The indices of a server that a bitmap over its list says. out: as many as there are bits.
+// Writes the indices of a server that a bitmap over its list marks. out: one for each set bit.
 void DecodeBitmap(std::span<const std::byte> bitmap, const Servers& servers, std::size_t server,
                   std::span<std::uint32_t> out);
 

@@ -1,6 +1,6 @@
-// Describes the collective `zen`: balanced parallelism. Every rank is a server, a hash of the index
-// says of which elements, so that no skew of what is selected reaches the loads; a server sums its
-// elements once and gives them to all.
+// Describes the collective `zen`: balanced parallelism. Every rank is a server. A hash of the index
+// assigns elements to servers, so that skewed selections do not skew the loads. A server sums its
+// elements once and sends the sums to all ranks.
 #pragma once
 
 #include "core/collective/collective.hpp"

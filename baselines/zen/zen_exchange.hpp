@@ -1,4 +1,4 @@
-// Runs an exchange of Zen on one rank, and says what messages and work it takes.
+// Runs an exchange of Zen on one rank, and describes its messages and work.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +15,39 @@
 
 namespace sparfuse::baselines {
 
-// Holds the sums of all servers on one rank: those that it has made itself, and those that come.
-
-// Heads (hash_lists.hpp) lie in buffers.kept. Payloads fill buffers.gathered one after another, in
-// the order in which they are placed: over all servers they are no more than all ranks have sent.
+// Holds the sums of all servers on one rank: its own, and the received ones. Heads (hash_lists.hpp)
+// lie in buffers.kept. Payloads fill buffers.gathered one after another, in the order in which they
+// are placed; over all servers they have no more elements than all ranks have sent.
 class ServerSums {
  public:
-  // Both must outlive it. Grows buffers.kept.
+  // Both arguments must outlive it. Grows buffers.kept.
   ServerSums(const Servers& servers, ExchangeBuffers& buffers);
 
-  // Makes head and payload of the sums over a server's positions. What lay in buffers.gathered is
-  // gone. Returns the head.
+  // Makes head and payload of the sums over a server's positions, and overwrites buffers.gathered.
+  // Returns the head.
   const SumsHead& Write(std::size_t server, const RangeSums& sums, FormChoice choice);
 
-  // Room for a head that is to come. Once `bytes` of it are there, Place makes room for the body.
+  // Memory for a head to be received. Once `bytes` of it are there, Place makes room for the body.
   std::span<std::byte> HeadRoom(std::size_t server) const;
   void Place(std::size_t server, std::size_t bytes);
   void CheckBody(std::size_t server, std::size_t bytes) const;
 
-  // Of those that are written or placed.
+  // Head and body of a server whose sums are written or placed.
   std::span<const std::byte> Head(std::size_t server) const { return sums_[server].head; }
   std::span<std::byte> Body(std::size_t server) const {
     const Sums& sums = sums_[server];
     return sums.payload.last(BodyBytes(sums.read.form, sums.read.count));
   }
 
-  // Once all are there: completes the indices, and appends the payloads in the order of servers.
+  // Call when all sums are there: completes the indices, and appends the payloads in the order of
+  // servers.
   void DecodeInto(std::vector<std::span<const std::byte>>& payloads) const;
 
  private:
   struct Sums {
     std::size_t list = 0;        // elements that are the server's
     std::size_t head_begin = 0;  // in `kept`
-    bool complete = false;       // indices, too
+    bool complete = false;       // the payload has its indices, too
     std::span<const std::byte> head;
     SumsHead read;
     std::span<std::byte> payload;
@@ -57,7 +57,7 @@ class ServerSums {
   const Servers& servers_;
   ExchangeBuffers& buffers_;
   std::vector<Sums> sums_;
-  std::size_t placed_ = 0;  // bytes of `gathered` that are taken
+  std::size_t placed_ = 0;  // bytes of `gathered` in use
 };
 
 struct ZenOptions {
@@ -70,7 +70,7 @@ struct ZenOptions {
   int probes = 3;
 };
 
-// Of one range: the lists, and memory that is used again from step to step.
+// The state of one range: the lists, and memory that is reused from step to step.
 struct ZenState final : CollectiveState {
   ZenState(const ZenOptions& options, std::size_t ranks)
       : lists(options.balance == ZenBalance::kHash ? SharedHashLists::Of(ranks) : nullptr) {}
@@ -84,7 +84,7 @@ struct ZenState final : CollectiveState {
   RangeSums sums;
 };
 
-// As Collective::Run, on two ranks or more. All arguments outlive the task.
+// As Collective::Run, on at least two ranks. All arguments outlive the task.
 Task RunZen(const ZenOptions& options, Communicator& communicator, ExchangeBuffers& buffers,
             ZenState& state, int tag);
 

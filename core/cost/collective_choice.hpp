@@ -1,8 +1,8 @@
 // Computes how long dense all-reduces and all-gathers take on a declared network, in closed form.
 //
-// P ranks on N nodes of g; B bytes. A hop leads from a rank to the next one, within a node (w) or
-// between nodes (n). It takes a start-up time a, and the time of its bytes at a rate that it has in
-// both directions at once.
+// There are P ranks on N nodes of g ranks, and B bytes. A hop leads from a rank to the next one,
+// within a node (w) or between nodes (n). It takes a start-up time a, and the time of its bytes at
+// the hop's rate, which both directions have at once.
 //
 //   algorithm             start-up                         bytes over a hop w     out of a node
 //   ring all-reduce       a way of 2(P-1) hops             2(P-1)/P B             2(P-1)/P B
@@ -12,25 +12,25 @@
 //   two-level all-gather  (g-1) a_w + (N-1) a_n            (g-1)/g B              (N-1)/N B
 //
 // Rings and trees are pipelined: bytes move over both link classes at once, at the rate of the
-// slower one. The two levels take turns.
+// slower class. Two-level algorithms use one level after the other.
 //
 // Source: P. Patarasuk & X. Yuan, JPDC 69(2), 2009 (ring); P. Sanders, J. Speck & J. L. Traeff,
 // Parallel Computing 35(12), 2009 (two trees, in NCCL since 2.4); R. Thakur, R. Rabenseifner &
-// W. Gropp, IJHPCA 19(1), 2005 (start-up and rate). What sums cost a processor is not in here, nor
-// what a switch sums up (NVLS, SHARP).
+// W. Gropp, IJHPCA 19(1), 2005 (start-up and rate). Processor time of sums is left out, and so are
+// sums that a switch computes (NVLS, SHARP).
 //
-// Computes too which algorithm and protocol NCCL chooses for a collective, and how long NCCL's
-// tuner takes it to last. All functions are pure.
+// Computes too which algorithm and protocol NCCL chooses for a collective, and the time that NCCL's
+// tuner predicts for it. All functions are pure.
 //
 // Source: github.com/NVIDIA/nccl, src/graph/tuning.cc, with the constants below.
 // Deviations:
 // * A ring or tree runs at the rate of the slowest hop declared. NCCL searches the machine, and
-//   multiplies channels by one of a list of rates; its tree of two nodes may be taken to run at the
-//   rate within nodes.
-// * A tree's part of that rate by size is interpolated in log(bytes), and equals NCCL's at powers
-//   of two. With NCCL's own steps a larger buffer might take less time.
-// * A ring has no more network hops than hops; a latency that a network card tells is not added.
-// * CollNet and NVLS are left out: NCCL may do better in and among H100 nodes with NVSwitch.
+//   multiplies channels by one of a list of rates. NCCL may assume the rate within nodes for a tree
+//   of two nodes.
+// * The fraction of that rate that a tree reaches is interpolated in log(bytes), and equals NCCL's
+//   at powers of two. With NCCL's own steps a larger buffer might take less time.
+// * A ring has no more network hops than hops. A latency that a network card reports is not added.
+// * CollNet and NVLS are left out: NCCL may be faster in and among H100 nodes with NVSwitch.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,7 @@
 
 namespace sparfuse {
 
-// What a hop achieves. That of a link class without hops is not read.
+// Rate and start-up time of a hop. A link class without hops is not read.
 struct LinkHop {
   // In one direction. Within a node: while all ranks send. Between nodes: of one network card.
   double bytes_per_second = 0;
@@ -54,7 +54,7 @@ struct LinkHop {
 // A declared network.
 struct CollectiveLinks {
   std::array<LinkHop, kLinkClasses> hops;  // by LinkClass
-  int cards_per_node = 1;                  // network cards, which the ranks of a node share evenly
+  int cards_per_node = 1;                  // network cards, shared evenly by the ranks of a node
 
   LinkHop& operator[](LinkClass link) { return hops[static_cast<std::size_t>(link)]; }
   const LinkHop& operator[](LinkClass link) const { return hops[static_cast<std::size_t>(link)]; }
@@ -63,9 +63,9 @@ struct CollectiveLinks {
 // One all-reduce or all-gather with nothing else on the links.
 struct CollectiveCost {
   double startup_seconds = 0;
-  // [by LinkClass] how long the bytes occupy the links of a class, at its full rate.
+  // [by LinkClass] how long the bytes occupy the links of a class at its full rate.
   std::array<double, kLinkClasses> link_seconds{};
-  bool pipelined = false;  // both classes at once; else one after the other
+  bool pipelined = false;  // uses both classes at once; else one after the other
 
   double transfer_seconds() const {
     return pipelined ? std::max(link_seconds[0], link_seconds[1])
@@ -75,67 +75,69 @@ struct CollectiveCost {
   bool operator==(const CollectiveCost&) const = default;
 };
 
-// Hops one after another, by LinkClass.
+// Numbers of hops in sequence, by LinkClass.
 using HopCounts = std::array<int, kLinkClasses>;
 
-// Hops that a chunk of a ring over the ranks in order crosses before the last rank has it: of all
-// chunks the one that leaves nodes most often. 2(P-1) for an all-reduce, P-1 for an all-gather.
-// Counts of `topology` are at least 1.
+// Hops that a chunk crosses before the last rank has it, in a ring over the ranks in order. Of all
+// chunks, the one that leaves nodes most often is counted. The sum is 2(P-1) for an all-reduce, P-1
+// for an all-gather. Counts of `topology` must be at least 1.
 HopCounts RingAllReduceHops(const Topology& topology);
 HopCounts RingAllGatherHops(const Topology& topology);
 
-// The slowest link class's rate that a collective has on `topology`, with that many network cards
-// of a node in use. Above 0; infinite for one rank.
+// The rate of the slowest link class that a collective uses on `topology`, with `cards` network
+// cards of a node in use. Above 0; infinite for one rank.
 double SlowestRate(const CollectiveLinks& links, const Topology& topology, int cards);
 
-// For all of these: the last node may hold fewer ranks; one rank, or no bytes, take no time; time
-// does not fall with bytes, nor rise with rates.
+// These hold for all functions below. The last node may hold fewer ranks. One rank, or no bytes,
+// take no time. Time does not fall with bytes, nor rise with rates.
 //
-//   bytes  of the buffer that is reduced: B. At least 0.
-//   rings  that carry a part each side by side, over a network card each, as far as there are
-//          cards: NCCL lays one through each card at least, MPI libraries one in all. At least 1.
+//   bytes  size of the reduced buffer: B. At least 0.
+//   rings  number of parallel rings, which carry equal parts, each over a network card of its own
+//          as far as there are cards. NCCL has at least one for each card, MPI libraries have one
+//          in all. At least 1.
 //
-// Throws Error{kConfig} for bytes, a topology, a count or, where there are such hops, a rate or
-// start-up time out of range.
+// They throw Error{kConfig} if bytes, the topology or a count is out of range, or if the rate or
+// start-up time of a link class with hops is.
 CollectiveCost RingAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes, int rings);
 
-// Two binary trees of the nodes with a half each, a node being a chain of its ranks.
+// Two binary trees of the nodes carry a half each; each node is a chain of its ranks.
 CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                  double bytes);
 
-// A reduce-scatter in each node, an all-reduce of each local rank with those of other nodes, an
-// all-gather in each node, all of them in rings. Throws Error{kUnsupported}, too, where nodes hold
+// A reduce-scatter in each node, an all-reduce among ranks of equal place on their nodes, and an
+// all-gather in each node, all of them in rings. Throws Error{kUnsupported}, too, if nodes hold
 // unequal numbers of ranks.
 CollectiveCost TwoLevelAllReduceCost(const CollectiveLinks& links, const Topology& topology,
                                      double bytes);
 
-// gathered_bytes: what every rank has in the end, of which each contributed an equal part.
+// gathered_bytes: bytes that every rank has in the end; each rank contributed an equal part.
 CollectiveCost RingAllGatherCost(const CollectiveLinks& links, const Topology& topology,
                                  double gathered_bytes, int rings);
 
-// An all-gather of each local rank with those of other nodes, then one in each node. Refuses what
-// TwoLevelAllReduceCost refuses.
+// An all-gather among ranks of equal place on their nodes, then one in each node. Throws as
+// TwoLevelAllReduceCost does.
 CollectiveCost TwoLevelAllGatherCost(const CollectiveLinks& links, const Topology& topology,
                                      double gathered_bytes);
 
-// Holds the published constants by which NCCL's tuner foresees how long a collective takes, of two
-// versions. NCCL chooses by them on any network; a caller replaces those that it knows better.
+// The constants by which NCCL's tuner predicts the time of a collective follow, as published with
+// two versions. NCCL chooses by them on any network; a caller may replace those that it knows
+// better.
 //
 // Source: github.com/NVIDIA/nccl, src/graph/tuning.cc (tables at its top, ncclTopoTuneModel,
 // ncclTopoGetAlgoTime), at commits 920dbe5b (2.8.3-1) and b6475625 (2.20.3-1).
 
 enum class NcclAlgorithm : std::uint8_t { kTree, kRing };
 inline constexpr std::size_t kNcclAlgorithms = 2;
-// How data and its arrival are told: a flag with every 4 bytes, with every 120, or once a chunk.
+// How often a flag announces arrived data: with every 4 bytes, with every 120, or once a chunk.
 enum class NcclProtocol : std::uint8_t { kLl, kLl128, kSimple };
 inline constexpr std::size_t kNcclProtocols = 3;
 enum class NcclCollective : std::uint8_t { kAllReduce, kAllGather };
 inline constexpr std::size_t kNcclCollectives = 2;
 enum class NcclHop : std::uint8_t { kNvlink, kPcie, kNetwork };
 inline constexpr std::size_t kNcclHops = 3;
-// Cards by the table that NCCL reads for them: V100 and what has none of its own (Turing, Pascal),
-// A100, H100 and later.
+// Cards by the table that NCCL reads for them: V100 and cards without a table of their own (Turing,
+// Pascal), A100, H100 and later.
 enum class NcclCards : std::uint8_t { kVolta, kAmpere, kHopper };
 inline constexpr std::size_t kNcclCards = 3;
 enum class NcclProcessor : std::uint8_t { kIntel, kAmd };
@@ -147,31 +149,31 @@ using NcclByAlgorithm = std::array<NcclByProtocol, kNcclAlgorithms>;
 using NcclByNodes = std::array<double, 3>;
 using NcclByCards = std::array<NcclByNodes, kNcclCards>;
 
-// Times are in microseconds, rates in 10^9 bytes a second over a hop of a ring or tree.
+// Times are in microseconds; rates are in 10^9 bytes a second over a hop of a ring or tree.
 struct NcclConstants {
   std::string_view version;
 
   // --- start-up
   NcclByAlgorithm base_us;                        // once
-  std::array<NcclByAlgorithm, kNcclHops> hop_us;  // and of each hop
-  // Where there are several nodes, of hops within one: a factor with LL, and what a ring takes at
-  // least, three times that with Simple.
+  std::array<NcclByAlgorithm, kNcclHops> hop_us;  // for each hop
+  // For hops within a node if there are several nodes: a factor with LL, and the least time of a
+  // ring's hop, three times as long with Simple.
   double ll_hop_factor = 1;
   std::array<double, kNcclProcessors> post_us{};
   int fewer_network_hops = 0;  // than two a node in a ring's all-reduce
-  // A ring's all-reduce among nodes with Simple takes so many times the start-up time from a size
-  // on: ranks * (plateau_bytes + plateau_bytes_per_channel * channels).
+  // A ring's all-reduce among nodes with Simple has its start-up time multiplied by plateau_factor
+  // from a size on: ranks * (plateau_bytes + plateau_bytes_per_channel * channels).
   double plateau_bytes = 0;
   double plateau_bytes_per_channel = 0;
   std::array<double, kNcclCards> plateau_factor;
 
-  // --- rate, as fractions of the slowest hop's; a ring's with Simple is 1
+  // --- rates, as fractions of the slowest hop's; the fraction of a ring with Simple is 1
   double ring_ll = 0;
   double ring_ll_gather = 0;  // of an all-gather in one node
   double ring_ll128 = 0;
-  double ring_ll128_lone = 0;  // where nodes have fewer than two ranks each
+  double ring_ll128_lone = 0;  // if nodes have fewer than two ranks each
   double tree = 0;
-  // Of what a tree has with Simple:
+  // As fractions of a tree's rate with Simple:
   double tree_ll = 0;
   double tree_ll128 = 0;
   double tree_ll128_one_node = 0;
@@ -179,11 +181,11 @@ struct NcclConstants {
   // [i] at 64 * 2^i bytes, with any protocol; 1 from 64 * 2^23 on.
   std::array<std::array<double, 23>, kNcclProtocols> tree_by_size;
 
-  // --- rates that are not exceeded
+  // --- upper bounds of rates
   std::array<double, kNcclCards> hop_rate;
   std::array<double, kNcclCards> ll_one_node_rate;
   std::array<std::array<double, 2>, kNcclProcessors> ll_nodes_rate;  // [][two nodes, more]
-  // Of each channel:
+  // For each channel:
   NcclByCards tree_rate;
   NcclByCards tree_ll128_rate;
   std::array<NcclByCards, kNcclCollectives> ring_ll128_rate;
@@ -192,24 +194,24 @@ struct NcclConstants {
 extern const NcclConstants kNccl2_8;   // 2.8.3
 extern const NcclConstants kNccl2_20;  // 2.20.3
 
-// What NCCL finds out of a machine.
+// The properties of a machine that NCCL detects.
 struct NcclMachine {
   CollectiveLinks links;              // start-up times are read by NcclCost alone
   NcclHop within = NcclHop::kNvlink;  // kNvlink or kPcie
   NcclCards cards = NcclCards::kVolta;
   NcclProcessor processor = NcclProcessor::kIntel;
   int channels = 0;  // at least 1, as NCCL_DEBUG=INFO prints
-  // NCCL allows it on equal V100, A100 or H100, of NVLink, with network cards near them.
+  // Whether NCCL allows LL128: on equal V100, A100 or H100 with NVLink and network cards near them.
   bool ll128 = false;
-  // One rank of a node talks to all other nodes of its tree ("Pattern 3" of NCCL_DEBUG=INFO), and
-  // not several in turn. Always so with one rank a node.
+  // One rank of a node talks to all other nodes of its tree ("Pattern 3" of NCCL_DEBUG=INFO),
+  // instead of several ranks. Always so with one rank a node.
   bool simple_tree = false;
 };
 
 struct NcclEstimate {
   NcclAlgorithm algorithm = NcclAlgorithm::kTree;
   NcclProtocol protocol = NcclProtocol::kLl;
-  // Pipelined. The slowest hops are occupied all the time that bytes move, others in proportion to
+  // Pipelined. The slowest hops are occupied as long as bytes move, other hops in proportion to
   // their rates.
   CollectiveCost cost;
 
@@ -217,29 +219,29 @@ struct NcclEstimate {
   std::string_view name() const;
 };
 
-// What NCCL has for a collective: a tree and a ring for an all-reduce, a ring for an all-gather,
-// with each protocol; in NCCL's order. One rank, or no bytes, take no time; time does not fall with
-// bytes, nor rise with rates.
+// NCCL's candidates for a collective, in NCCL's order: a tree and a ring for an all-reduce, a ring
+// for an all-gather, with each protocol. One rank, or no bytes, take no time. Time does not fall
+// with bytes, nor rise with rates.
 //
-//   bytes  the buffer that is reduced, or what every rank has gathered in the end. At least 0.
+//   bytes  size of the reduced buffer, or of the gathered data on each rank. At least 0.
 //
-// Throws Error{kConfig} for bytes, channels, a topology or rates out of range.
+// Throws Error{kConfig} if bytes, channels, the topology or rates are out of range.
 std::vector<NcclEstimate> NcclEstimates(NcclCollective collective, const NcclMachine& machine,
                                         const Topology& topology, double bytes,
                                         const NcclConstants& constants);
 
-// The fastest of these; of equal ones the first.
+// The fastest of NcclEstimates; the first if several are equal.
 NcclEstimate NcclChoice(NcclCollective collective, const NcclMachine& machine,
                         const Topology& topology, double bytes, const NcclConstants& constants);
 
-// What the collective that NCCL chooses takes on links with the start-up times of machine.links.
+// The time of the collective that NCCL chooses, on links with the start-up times of machine.links.
 //
-// The tuner knows no network but that of its constants (RDMA), and chooses by them on any: over
-// TCP it may choose what is not the fastest. What it has chosen then crosses the links that are
-// there. A link's start-up time is a ring's step with LL128, which the constants have, too: by as
-// much as the two differ each hop of that link takes longer or shorter, with any algorithm and
-// protocol, down to 0. On links like the constants' it is NcclChoice().cost; elsewhere time may
-// fall with bytes where the choice changes. Throws as NcclChoice does.
+// The tuner assumes the network of its constants (RDMA) everywhere, so that over TCP its choice may
+// not be the fastest. The chosen collective then runs on the actual links. A link's start-up time
+// is that of a ring's step with LL128, for which the constants have a time, too. The difference of
+// the two is added to each hop of that link, with any algorithm and protocol, down to 0. On links
+// like those of the constants the result is NcclChoice().cost. On other links, time may fall with
+// bytes at a size at which the choice changes. Throws as NcclChoice does.
 CollectiveCost NcclCost(NcclCollective collective, const NcclMachine& machine,
                         const Topology& topology, double bytes, const NcclConstants& constants);
 

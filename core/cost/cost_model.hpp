@@ -1,4 +1,4 @@
-// Holds how long single operations take, for the ModelEngine and for planners. A cost model is
+// Holds the times of single operations, for the ModelEngine and for planners. A cost model is
 // filled from single-operation measurements and a backward profile, never from the step time of a
 // compared cell.
 #pragma once
@@ -20,8 +20,8 @@
 
 namespace sparfuse {
 
-// A measured curve: straight lines between points, the last segment extended, the first value below
-// the first point.
+// A measured curve: straight lines between points, with the last segment extended, and constant
+// below the first point.
 class PiecewiseLinear {
  public:
   PiecewiseLinear() = default;
@@ -31,14 +31,14 @@ class PiecewiseLinear {
   bool empty() const noexcept { return points_.empty(); }
   // 0 when empty.
   double operator()(double x) const;
-  // How it grows from 0 on: the value at x + d is at least slope * d - fall above that at x. `fall`
-  // is infinity where its last segment falls.
+  // A bound of the curve's growth from 0 on: f(x + d) >= f(x) + slope * d - fall. `fall` is
+  // infinity if the last segment falls.
   struct Growth {
     double slope = 0;
     double fall = 0;
   };
   Growth GrowthFrom0() const;
-  // One straight line from 0 on, or constant.
+  // Whether the curve is one straight line from 0 on, or constant.
   bool straight() const noexcept {
     return points_.size() < 2 || (points_.size() == 2 && points_.front().first <= 0);
   }
@@ -47,8 +47,8 @@ class PiecewiseLinear {
   std::vector<std::pair<double, double>> points_;
 };
 
-// Seconds of one selection with fused error feedback: curves over elements, one a density;
-// between densities interpolated in log(density).
+// Seconds of one selection with fused error feedback: one curve over elements for each density,
+// interpolated in log(density) between densities.
 class SelectionCost {
  public:
   void Add(double density, PiecewiseLinear seconds_by_elements);
@@ -58,14 +58,15 @@ class SelectionCost {
   std::map<double, PiecewiseLinear> by_density_;
 };
 
-// Of one link class: seconds in which every rank sends `bytes` to the next one and receives as
-// much. The value at 0 bytes is the start-up time (alpha); what exceeds it occupies the link.
+// Costs of one link class.
 struct LinkCost {
+  // By bytes: seconds in which every rank sends this many bytes to the next one and receives as
+  // many. The value at 0 bytes is the start-up time (alpha); the time above it occupies the link.
   PiecewiseLinear round_seconds;
   // For each message beyond the first that a rank sends at once.
   double seconds_per_extra_message = 0;
-  // What it takes of each rank's processor beside that, polling included: seconds a round, seconds
-  // for each message beyond the first, and a fraction of the time that messages are on the way.
+  // Processor time of each rank beside that, polling included: seconds a round, seconds for each
+  // message beyond the first, and a fraction of the time that messages are on the way.
   double round_cpu_seconds = 0;
   double message_cpu_seconds = 0;
   double cpu_fraction = 0;
@@ -74,7 +75,7 @@ struct LinkCost {
                                 double seconds_per_extra_message = 0);
 };
 
-// Seconds of an element, by kind of work.
+// Seconds for each element, by kind of work.
 class WorkSeconds {
  public:
   double& operator[](Work kind) { return seconds_[static_cast<std::size_t>(kind)]; }
@@ -84,25 +85,25 @@ class WorkSeconds {
   std::array<double, kWorkKinds> seconds_{};
 };
 
-// Seconds of adding what an exchange has brought into a tensor.
+// Seconds of adding the payloads of an exchange into a tensor.
 struct DecodeCost {
   double per_call = 0;
   double per_call_and_rank = 0;     // of the ranks that take part
   double per_element = 0;           // of the range
-  double per_element_and_rank = 0;  // where each rank's payload is made a dense tensor first
+  double per_element_and_rank = 0;  // if each rank's payload is made a dense tensor first
   double per_entry = 0;             // received
 
   double Seconds(std::size_t elements, std::size_t entries, int ranks) const;
 };
 
-// Seconds of coding selections one by one, by what it does (SelectionWork).
+// Seconds of coding selections one by one, by the operations of the coding (SelectionWork).
 struct SelectionCodingCost {
   double per_query = 0;     // an index is looked up in a filter
   double per_insert = 0;    // a bit of a filter is set
   double per_fitted = 0;    // a value is sorted and fitted
   double per_restored = 0;  // a value is computed from a polynomial
   double per_packed = 0;    // an element is put into bits of a chunk
-  double per_unpacked = 0;  // and taken from them
+  double per_unpacked = 0;  // an element is taken from them
 
   double Seconds(const SelectionWork& work) const {
     return per_query * work.queries + per_insert * work.inserts + per_fitted * work.fitted +
@@ -110,8 +111,8 @@ struct SelectionCodingCost {
   }
 };
 
-// A dense all-reduce of so many bytes at the modelled ranks, as its library chooses to do it, in
-// the place of rounds: start-up, and time on the links of each class.
+// A dense all-reduce at the modelled number of ranks, by the algorithm that its library chooses;
+// replaces rounds. By bytes: start-up, and time on the links of each class.
 struct AllReduceCost {
   PiecewiseLinear start_seconds;
   std::array<PiecewiseLinear, kLinkClasses> link_seconds;
@@ -121,65 +122,66 @@ struct AllReduceCost {
 
 struct CostModel {
   std::map<std::string, SelectionCost, std::less<>> selection;  // by sparsifier
-  // The same on the host lane, where that is another processor; what is missing here is as there.
+  // The same on the host lane, if that is another processor. A sparsifier missing here costs as
+  // in `selection`.
   std::map<std::string, SelectionCost, std::less<>> host_selection;
-  // The same on the side lane, where that has fewer threads; what is missing here is as on the
-  // compute lane.
+  // The same on the side lane, if that has fewer threads. A sparsifier missing here costs as in
+  // `selection`.
   std::map<std::string, SelectionCost, std::less<>> side_selection;
-  // What the side lane does takes so many times as long as these curves say, since it shares the
-  // memory with backward; 1: they do not disturb one another.
+  // Factor on the times of the side lane, which shares the memory with backward; 1: the two do not
+  // disturb one another.
   double side_slowdown = 1;
-  // Selections synchronise with the device within backward's hooks: what is asked of the side lane
-  // waits for the compute lane, and no exchange goes on while one runs.
+  // Selections synchronise with the device within backward's hooks: work of the side lane waits for
+  // the compute lane, and no exchange goes on while a selection runs.
   bool selects_in_hooks = false;
   std::map<std::string, PiecewiseLinear, std::less<>> encode_seconds;  // by quantizer; by elements
   PiecewiseLinear pack_seconds;   // by elements: checked copy into the flat gradient
   PiecewiseLinear scale_seconds;  // by elements: average of a dense sum
   PiecewiseLinear clear_seconds;  // by elements: decompression, the part that each element costs
   double seconds_per_entry = 0;   // decompression, the part that each received entry costs
-  // By sparsifier or quantizer, in the place of the two above.
+  // By sparsifier or quantizer: replaces the two above.
   std::map<std::string, DecodeCost, std::less<>> decode;
-  SelectionCodingCost selection_coding;  // where payloads are coded so
-  // What collectives do with elements between messages; and on the host, where that is another
+  SelectionCodingCost selection_coding;  // if payloads are coded selection by selection
+  // Work of collectives on elements between messages; and the same on the host, if that is another
   // processor.
   WorkSeconds work_seconds;
   WorkSeconds host_work_seconds;
   double dispatch_seconds = 0;  // local work: from a strategy's request to its start, and back
   double exchange_dispatch_seconds = 0;  // the same for an exchange
-  // What the host takes to prepare an exchange, and for each rank that takes part: one after
-  // another, beside the network (StepScheduler), or where the host waits for an exchange before it
-  // prepares the next, in line with it.
+  // Host time to prepare an exchange, and for each rank that takes part. The host prepares one
+  // after another, beside the network (StepScheduler). host_in_line: it waits for an exchange to
+  // end before it prepares the next.
   double exchange_host_seconds = 0;
   double exchange_host_seconds_per_rank = 0;
   bool host_in_line = false;
-  // What an exchange takes of the host for each element that it covers, sent or not, on top; of
-  // payloads for what they have of it, where the host moves these (StagedElements).
+  // Further host time of an exchange for each element that it covers, sent or not. stages_payloads:
+  // the host moves payloads, and an exchange of them counts StagedElements instead.
   double exchange_seconds_per_element = 0;
   bool stages_payloads = false;
-  // All that an exchange takes of the host grows with ranks as (ranks / host_growth_from) to this
-  // power: waiting for the slowest of them.
+  // All host time of an exchange grows with ranks as (ranks / host_growth_from) to this power,
+  // because the host waits for the slowest rank.
   double host_growth = 0;
   double host_growth_from = 1;
-  double exchange_cpu_seconds = 0;  // of each rank's processor, once, beside what links take
+  double exchange_cpu_seconds = 0;  // of each rank's processor, once an exchange, beside `links`
   std::array<LinkCost, kLinkClasses> links;
   PiecewiseLinear native_all_reduce_seconds;  // by bytes, at the modelled number of ranks
   AllReduceCost all_reduce;                   // empty: by rounds
   AllGatherBy all_gather = AllGatherBy::kRing;
-  // What of an exchange goes on while its ranks compute: 1 all of it, 0 none before backward ends.
-  // Then of those that carry payloads, and of those whose payload was selected from several tensors
-  // at once; nothing: as the one before.
+  // The fraction of an exchange that goes on while its ranks compute: 1 all of it, 0 none before
+  // backward ends. payload_overlap is the fraction for exchanges of payloads (none: `overlap`),
+  // fused_overlap for payloads selected from several tensors at once (none: payload_overlap).
   double overlap = 1;
   std::optional<double> payload_overlap, fused_overlap;
-  // That travel for an element with its index, where payloads are gathered uncoded.
+  // Bytes that travel for an element with its index, if payloads are gathered uncoded.
   double entry_bytes = kSparseElementBytes;
-  // All that the device computes takes so many times as long while an exchange is under way.
+  // Factor on all times of the device's computation while an exchange is under way.
   double compute_slowdown = 1;
 
-  // Of preparing an exchange, and of moving the elements that it covers.
+  // Host time to prepare an exchange, and to move `elements` elements.
   double ExchangeHostSeconds(int ranks) const;
   double HostElementSeconds(double elements, int ranks) const;
-  // Elements whose way to the host and back is as many bytes as those of payloads that a rank sends
-  // and gets.
+  // The number of float elements whose copies to the host and back have as many bytes as the
+  // payloads that a rank sends and receives.
   static double StagedElements(double sent_bytes, double received_bytes) {
     return (sent_bytes + received_bytes) / (2 * sizeof(float));
   }
@@ -187,36 +189,36 @@ struct CostModel {
   double SelectionSeconds(std::string_view sparsifier, std::size_t elements, double density) const;
   double HostSelectionSeconds(std::string_view sparsifier, std::size_t elements,
                               double density) const;
-  // Without side_slowdown.
+  // side_slowdown is not included.
   double SideSelectionSeconds(std::string_view sparsifier, std::size_t elements,
                               double density) const;
-  // Of a tensor that travels whole. Throws Error{kConfig} when there is no curve for `quantizer`.
+  // For a tensor that travels whole. Throws Error{kConfig} if there is no curve for `quantizer`.
   double EncodeSeconds(std::string_view quantizer, std::size_t elements) const;
-  // entries: received from all ranks together; coder: what encoded them.
+  // entries: received from all ranks together; coder: the sparsifier or quantizer that made them.
   double DecompressSeconds(std::string_view coder, std::size_t elements, std::size_t entries,
                            int ranks) const;
 
-  // A collective by its rounds: start-up time, time on the link, time on a core of every rank.
+  // The times of a collective's rounds: start-up, on the links, on a core of every rank.
   struct Phases {
     double latency_seconds = 0;
     std::array<double, kLinkClasses> link_seconds{};
     double local_seconds = 0;
-    double cpu_seconds = 0;  // of a core of every rank, while the others pass
+    double cpu_seconds = 0;  // of a core of every rank, in parallel with the other times
 
     double on_links() const { return link_seconds[0] + link_seconds[1]; }
-    // Nothing else being on links and cores.
+    // With nothing else on links and cores.
     double alone() const { return latency_seconds + on_links() + local_seconds; }
   };
-  // byte_factor: so many bytes travel for each one of the plan.
+  // byte_factor: bytes that travel for each byte of the plan.
   Phases PhasesOf(const RoundPlan& plan, double byte_factor = 1) const;
-  // Of a dense all-reduce of `bytes` by a library, the backend's own where it is `native`: as
-  // measured or declared in the place of rounds, where it is.
+  // For a dense all-reduce of `bytes` by a library; `native`: the backend's own. Measured or
+  // declared times, if any, replace the rounds of `plan`.
   Phases AllReducePhases(const RoundPlan& plan, bool native, std::uint64_t bytes) const;
-  // Of an exchange by `collective`, whose rounds are ModelledRounds; bytes: a rank's payload.
+  // For an exchange by `collective`; `plan` is its ModelledRounds, `bytes` a rank's payload.
   Phases PhasesOf(const RoundPlan& plan, const Collective& collective, std::uint64_t bytes) const;
-  // Of exchanges whose rounds are in proportion to `plan`, which is that of `bytes`: one of b bytes
-  // more takes at least seconds_per_byte * b - fall longer. `fall` is infinity where curves fall
-  // without end.
+  // A bound for exchanges whose rounds are in proportion to `plan`, the plan of `bytes`. An
+  // exchange of b bytes more takes at least seconds_per_byte * b - fall longer. `fall` is infinity
+  // if curves fall without end.
   struct Growth {
     double seconds_per_byte = 0;
     double fall = 0;
@@ -229,7 +231,7 @@ struct CostModel {
   double HostGrowth(int ranks) const;
 };
 
-// What a step costs without communication, tensor by tensor in ready order. Seconds.
+// Seconds of a step without communication, tensor by tensor in ready order.
 struct BackwardProfile {
   double begin_seconds = 0;  // from the step's begin to forward: fetching the batch
   double forward_seconds = 0;
@@ -238,13 +240,13 @@ struct BackwardProfile {
   double update_seconds = 0;
   bool sleeps = false;  // forward and backward take no core
 
-  // All of it takes so many times as long.
+  // Multiplies all times by `factor`.
   void Slow(double factor);
 };
 
-// A link of `gbps` (10^9 bit/s) and alpha_seconds a message, and 1 us plus 1 ns an element for any
-// local work: packing, encoding with any quantizer, selecting with any sparsifier of core or the
-// one called `sparsifier`, whatever the density.
+// A link of `gbps` (10^9 bit/s) with alpha_seconds a message. Any local work takes 1 us plus 1 ns
+// an element at any density: packing, encoding with any quantizer, selecting with any sparsifier of
+// core or the one called `sparsifier`.
 CostModel DeclaredCost(double gbps, double alpha_seconds, const std::string& sparsifier = {});
 
 }  // namespace sparfuse

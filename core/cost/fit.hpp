@@ -1,5 +1,5 @@
-// Fits constants of a link to measured times, for people and for declared clusters. The model
-// itself computes with the measured curve.
+// Fits constants of a link to measured times, for readers and for declared clusters. The model
+// itself uses the measured curve.
 #pragma once
 
 #include <span>
@@ -29,11 +29,11 @@ struct AlphaBeta {
 
 // Least squares of relative errors: minimises sum(((seconds - alpha - beta * bytes) / seconds)^2),
 // because sizes span several orders of magnitude and an unweighted fit would see the largest only.
-// Standard errors come from the residuals, n - 2 degrees of freedom: how far the link is from a
-// straight line counts as uncertainty. Either constant may come out negative.
+// Standard errors come from the residuals, with n - 2 degrees of freedom: the link's deviation from
+// a straight line counts as uncertainty. Either constant may come out negative.
 //
-// Throws Error{kData} for fewer than three points, points that all have the same size, and a time
-// that is not above 0.
+// Throws Error{kData} if there are fewer than three points, if all points have the same size, or if
+// a time is not above 0.
 AlphaBeta FitAlphaBeta(std::span<const TimedTransfer> points);
 
 }  // namespace sparfuse

@@ -1,5 +1,5 @@
-// Declares what a Strategy may ask of an Engine. LiveEngine does the work, ModelEngine computes
-// when it would have happened: a strategy cannot tell which one it drives.
+// Declares Strategy and the Engine that it drives. LiveEngine does the work; ModelEngine computes
+// when the work would have happened. A strategy cannot tell which one it drives.
 #pragma once
 
 #include <cstddef>
@@ -32,37 +32,38 @@ class Engine {
 
   virtual Handle Pack(PackRequest request) = 0;
   virtual Handle Sparsify(SparsifyRequest request) = 0;
-  // Throws Error{kInternal} where its pattern does not take what it is of.
+  // Throws Error{kInternal} if the pattern covers no element, has an owner outside the channel or
+  // does not fit the channel.
   virtual Handle Exchange(ExchangeRequest request) = 0;
   virtual Handle Negotiate(NegotiateRequest request) = 0;
   virtual Handle Merge(MergeRequest request) = 0;
   virtual Handle Apply(ApplyRequest request) = 0;
   virtual Handle StartTimer(double seconds, Continuation then) = 0;
 
-  // Bytes of a finished selection, 8 an element: what a coding makes of it is known when an
-  // exchange has merged its selections. Precondition: its continuation has run or is running.
+  // Bytes of a finished selection, 8 an element. The coded size is not known until an exchange has
+  // merged its selections. Precondition: the selection's continuation has run or is running.
   virtual std::uint64_t PayloadBytes(Handle sparsified) const = 0;
 
-  // A wait that belongs to the method (say for other ranks to close a buffer): a span of kind
-  // `wait`, summed into align_wait_seconds.
+  // Mark a wait that belongs to the method (for example until other ranks close a buffer). It
+  // becomes a span of kind `wait` and is added to align_wait_seconds.
   virtual void BeginWait(std::string label) = 0;
   virtual void EndWait(const std::string& label) = 0;
 };
 
-// Reacts for a method to the events of a step. One object a rank, used by one thread at a time; it
-// sees no values. A step ends when every element of the layout has been applied, and what was asked
-// for behind the update is done.
+// Reacts for a method to the events of a step. Each rank has one object, used by one thread at a
+// time; it sees no gradient values. A step ends when every element of the layout has been applied
+// and all requests made after the update are done.
 class Strategy {
  public:
   virtual ~Strategy() = default;
   virtual void StepBegin(Engine&) {}
-  // Called once a step for each tensor of the layout, as soon as its gradient is final; a tensor
-  // that got none in this step is announced after the others, as zeros.
+  // Called once a step for each tensor of the layout, as soon as its gradient is final. A tensor
+  // without a gradient in this step is announced after the others, as zeros.
   virtual void GradientReady(Engine& engine, std::size_t tensor) = 0;
   virtual void BackwardEnd(Engine&) {}
-  // Of strategies with local steps: behind the optimizer's update.
+  // Called after the optimizer's update, for strategies with local steps only.
   virtual void Updated(Engine&) {}
-  // Once behind the last step, for what is still under way in the background.
+  // Called once after the last step, to take the exchanges still under way in the background.
   virtual void Finish(Engine&) {}
 };
 
@@ -72,30 +73,32 @@ struct StrategyDescriptor {
   std::string_view source;
   int revision;
   std::string_view deviations;
-  // What the strategy needs of its units; decides which sparsifiers and collectives fit.
+  // Where the strategy sparsifies its units; decides which sparsifiers and collectives fit.
   Sparsified sparsified;
   std::vector<OptionSpec> options;
   std::function<std::unique_ptr<Strategy>(const Options& resolved)> make;
-  // It sends units of the plan, those that the plan does not sparsify by all-reduce.
+  // The strategy sends the units of the plan; it all-reduces the unsparsified ones.
   bool dense_units = false;
-  // What it sparsifies are shards of what the ranks of a node have summed: its payloads travel
-  // between ranks of equal place on their nodes, which all have as many.
+  // It sparsifies shards of a sum over the ranks of a node. Its payloads travel between ranks of
+  // equal place on their nodes, so all nodes must have equally many ranks.
   bool node_shards = false;
-  // Parts of its units are summed by the ranks that own them, and selected from again.
+  // Each part of a unit has an owner, a rank that sums the part and selects from the sum again.
   bool owned_parts = false;
-  // Such parts may travel whole, by a quantizer, which owners apply to the sums again.
+  // Such parts may travel whole, encoded by a quantizer, which owners apply again to the sums.
   bool owned_whole = false;
-  // With these options, some of what it does not send is in no residual; null: all of it is.
+  // Whether, with these options, some unsent elements are kept in no residual; null: none are lost.
   bool (*loses)(const Options& resolved) = nullptr;
-  // Ranks train by themselves and share an anchor, so that their parameters may differ; null: they
-  // are equal after every step. Throws Error{kConfig} for options that do not fit.
+  // The schedule of ranks that train by themselves and share an anchor, so that their parameters
+  // may differ; null: parameters are equal after every step. Throws Error{kConfig} for options
+  // that do not fit.
   LocalSteps (*local_steps)(const Options& resolved) = nullptr;
-  // A step applies what the one before has sent, in the background; the first step nothing.
+  // A step applies the gradients that the previous step sent in the background. The first step
+  // applies nothing.
   bool delays = false;
 };
 
-// The strategies that no paper owns: over the units of a plan dense, ahead, behind, and behind with
-// sums within nodes first.
+// The strategies that no paper owns: they send the units of a plan dense, sparsified ahead,
+// sparsified behind, and sparsified behind after a sum within each node.
 std::span<const StrategyDescriptor> CoreStrategies();
 
 }  // namespace sparfuse

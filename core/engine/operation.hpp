@@ -1,4 +1,4 @@
-// Holds what both engines know of an operation of a step, from its request to its end.
+// Holds the state of an operation of a step, from its request to its end, for both engines.
 #pragma once
 
 #include <cstddef>
@@ -22,23 +22,23 @@ struct Op {
                ApplyRequest, TimerRequest>
       request;
   Lane lane = Lane::kCompute;           // of local operations
-  Channel channel = Channel::kControl;  // of those that communicate
+  Channel channel = Channel::kControl;  // of operations that communicate
   Handle summed = 0;                    // the exchange whose sum a Merge or an Apply takes
-  std::vector<Range> parts = {};        // that it is of: ascending, none touching the next
-  std::uint64_t payload_bytes = 0;      // of a selection or an exchange: what this rank contributes
+  std::vector<Range> parts = {};        // ranges covered: ascending, none touching the next
+  std::uint64_t payload_bytes = 0;      // of a selection or an exchange: this rank's contribution
 
-  std::vector<Handle> exchanges = {};  // that it comes after
-  std::uint32_t waits_for = 0;  // operations that it starts after and that it still waits for
-  std::vector<Handle> dependents = {};  // start when this is done
-  // Where streams keep operations in order (StepScheduler::StreamsOrder): those that start when
-  // this has been started, and those behind which this has been started.
+  std::vector<Handle> exchanges = {};   // the exchanges after which this starts
+  std::uint32_t waits_for = 0;          // how many operations this still waits for
+  std::vector<Handle> dependents = {};  // operations that start when this is done
+  // If streams keep operations in order (StepScheduler::StreamsOrder): the operations that start
+  // once this has been started, and the operations after which this has been started.
   std::vector<Handle> stream_successors = {};
   std::vector<Handle> stream_predecessors = {};
   bool started = false;  // local operations
-  bool taken = false;    // exchanges: an Apply or a Merge has been asked for
+  bool taken = false;    // exchanges: an Apply or a Merge has been requested
   bool done = false;
 
-  // Of the request, if it is of this type.
+  // The request, or null if it is of another type.
   template <class Request>
   const Request* If() const {
     return std::get_if<Request>(&request);
@@ -57,13 +57,13 @@ struct Op {
   std::size_t elements() const;  // of `parts`
 };
 
-// What does an exchange: of sums the method's collective, of the halves the ring's.
+// The collective that runs an exchange: the method's for sums, the ring's for halves.
 const Collective& CollectiveOf(const ExchangeRequest& exchange,
                                const std::shared_ptr<const Collective>& dense,
                                const std::shared_ptr<const Collective>& sparse);
 
-// The tensors that lie in the range of an exchange, whole, for collectives that look at them;
-// shapes are the layout's, which must outlive the result.
+// The tensors that lie wholly in the range of an exchange, for collectives that look at them.
+// Shapes point into the layout, which must outlive the result.
 std::vector<ExchangedTensor> TensorsOfExchange(const GradientLayout& layout, Range range);
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Declares the requests that a Strategy makes of an Engine, one struct a kind of operation.
+// Declares the requests that a Strategy makes of an Engine, one struct for each kind of operation.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace sparfuse {
 
-// An operation asked for in this step, or an exchange that outlives steps. 0 is none.
+// Identifies an operation requested in this step, or an exchange that outlives steps. 0 is none.
 using Handle = std::uint32_t;
-// Handles of exchanges in the background, which are never used again.
+// The first handle of exchanges in the background. Their handles are never reused.
 inline constexpr Handle kFirstInBackground = Handle{1} << 31;
 using Continuation = std::function<void()>;
 
@@ -29,11 +29,11 @@ enum class Channel : std::uint8_t {
   kControl,  // all ranks, as kData
   kData,
   kIntraNode,      // the ranks of a node
-  kInterNode,      // those of equal place on their nodes
-  kIntraNodeBack,  // the ranks of a node: what comes back, so that what goes out need not wait
+  kInterNode,      // ranks of equal place on their nodes
+  kIntraNodeBack,  // the ranks of a node: results on their way back, which delay no outgoing data
   kDataBack,       // all ranks, likewise
-  kInterNodeBack,  // those of equal place on their nodes, likewise
-  kBackground,     // all ranks: what goes on over steps, so that nothing else need wait for it
+  kInterNodeBack,  // ranks of equal place on their nodes, likewise
+  kBackground,     // all ranks: exchanges that outlive steps, for which no other exchange waits
 };
 inline constexpr std::size_t kChannels = 8;
 std::string_view ChannelName(Channel channel);
@@ -44,16 +44,16 @@ constexpr bool IsBetweenNodes(Channel channel) {
   return channel == Channel::kInterNode || channel == Channel::kInterNodeBack;
 }
 
-// Common to all requests: it starts when every handle in `after` is done; `then` runs on the event
-// thread when it is done itself.
+// Common to all requests. An operation starts when every handle in `after` is done. `then` runs on
+// the event thread when the operation itself is done.
 struct Ordering {
   std::vector<Handle> after = {};
   Continuation then = {};
 };
 
-struct PackRequest {  // copies a tensor's gradient, or what else is sent, into the flat gradient
+struct PackRequest {  // copies a tensor's gradient (or another `source`) into the flat gradient
   std::size_t tensor = 0;
-  PackSource source = PackSource::kGradient;  // others behind the update only
+  PackSource source = PackSource::kGradient;  // other sources only after the update
   Lane lane = Lane::kCompute;
   Ordering order = {};
 };
@@ -63,98 +63,99 @@ struct SparsifyRequest {  // selects from a range of the flat gradient, with err
   Range range;
   double density = 1.0;
   Lane lane = Lane::kCompute;
-  // Which residual takes what is not sent. Each name is a store of its own over the flat gradient;
-  // without a name it is lost.
+  // The residual that keeps unsent elements. Each name is a store of its own over the flat
+  // gradient; without a name, unsent elements are lost.
   std::string_view residual = "local";
-  // Where other ranks select the same from the same values: the rank whose residual counts as the
-  // method's. The others keep copies, which are in no sum over residuals.
+  // If other ranks make the same selection from the same values: the rank whose residual counts as
+  // the method's. The others keep copies, which no sum over residuals includes.
   std::optional<int> copy_of = {};
   Ordering order = {};
 };
 
-// What is sent is rounded to halves, of floats that are added up. What rounding takes goes into
-// `residual`, where the method has feedback; without a name it is lost.
+// Floats are summed as floats but sent rounded to halves. The rounding error goes into `residual`
+// if the method has feedback; without a name it is lost.
 struct Halves {
   std::string_view residual = "local";
 };
 
-// --- Dense exchanges: of packed ranges of the flat gradient, equal on all members.
+// --- Dense exchanges send packed ranges of the flat gradient, equal on all members.
 
-struct DenseSum {             // all have the sum, which Apply averages
+struct DenseSum {             // all members get the sum, which Apply averages
   std::vector<Range> ranges;  // ascending and disjoint
 };
-struct HalvesSum {  // the same of one range
+struct HalvesSum {  // the same for one range, sent in halves
   Range range;
   Halves halves = {};
 };
-// Shard j (core/collective/algorithms.hpp) belongs to member j, who has its sum, in the flat
-// gradient.
+// Shard j (core/collective/algorithms.hpp) belongs to member j, which gets the shard's sum in its
+// flat gradient.
 struct SumShards {
   Range range;
   std::optional<Halves> halves = {};
 };
-struct GatherShards {  // all have all shards; each gave its own, from the flat gradient
+struct GatherShards {  // each member gives its shard of the flat gradient; all get all shards
   Range range;
   std::optional<Halves> halves = {};
 };
 
-// --- Sparse exchanges: of finished selections, which are waited for in any case.
+// --- Sparse exchanges send selections and always wait until these are finished.
 
-struct SparseSum {                 // all have the sum, which Apply averages or Merge puts back
+struct SparseSum {                 // all get the sum, which Apply averages or Merge puts back
   std::vector<Handle> selections;  // ascending and disjoint ranges, equal on all members
 };
-// Selection j belongs to member `owner` + j, around, who has the sum over all members' selections
-// of that range, for Merge. There may be fewer than members.
+// Selection j belongs to member (`owner` + j) modulo the number of members. That member gets the
+// sum over all members' selections of the range, for Merge. There may be fewer selections than
+// members.
 struct ToOwners {
   std::vector<Handle> selections;  // as a SparseSum's
   int owner = 0;
 };
 
-// A range of which members give different parts, or none: what its owners have summed.
+// A range of which each member gives another part, or none: the part that it owns and has summed.
 struct SharedRange {
   Range range;              // equal on all members
   std::size_t largest = 0;  // elements of the largest part that a member gives
-  double density = 1.0;     // that each is selected with
-  std::size_t parts = 1;    // that a member gives: more than one only of what it forwards
-  // The part of each member that owns one, in their order: needed if parts may travel whole.
+  double density = 1.0;     // of the selection from each part
+  std::size_t parts = 1;    // parts a member gives: more than one only if it forwards them
+  // The parts in the order of the members that own them. Needed if parts may travel whole.
   std::vector<Range> owned = {};
 };
 struct Selected {
   Handle selection = 0;
 };
-struct Forwarded {  // sent on as it came: what a sparse exchange of a part has brought here
+struct Forwarded {  // sends on, unchanged, the result of a sparse exchange of a part
   Handle exchange = 0;
 };
 using SharedPart = std::variant<std::monostate, Selected, Forwarded>;
 
-struct SharedSum {  // all have the sum of what members give
+struct SharedSum {  // all get the sum of the parts that members give
   SharedRange shared;
   SharedPart given = {};
 };
-struct FromOwner {  // all have what member `owner` gives; the others give nothing
+struct FromOwner {  // all get the part that member `owner` gives; the others give nothing
   SharedRange shared;
   int owner = 0;
   SharedPart given = {};
 };
 
-// What the members of a channel give, and what an exchange leaves with them.
+// The inputs that the members of a channel give to an exchange, and the results they get.
 using Pattern = std::variant<DenseSum, HalvesSum, SumShards, GatherShards, SparseSum, ToOwners,
                              SharedSum, FromOwner>;
 
 struct ExchangeRequest {
   Pattern pattern;
   Channel channel = Channel::kData;
-  // How often what this rank gives counts as what it contributes (StepRecord::selected). Of a chain
-  // where something is selected first: 0 of sums on the way there, and of all that comes after; g
-  // of the g-th that each rank of a node selects from the sum of its g ranks.
+  // How often this rank's elements count in StepRecord::selected. In a chain of exchanges, only
+  // the first selection counts: sums before it and all exchanges after it have 0. If each of the g
+  // ranks of a node selects from a g-th of the node's sum, its exchange has g.
   int counts = 1;
   std::string label = {};  // for the timeline: "unit 3"
-  // It outlives the step, which does not wait for it, and is taken in a later one by an Apply. On a
-  // channel that has no other kind.
+  // The exchange outlives the step, which does not wait for it; an Apply of a later step takes it.
+  // Its channel must carry background exchanges only.
   bool background = false;
   Ordering order = {};
 
-  // What its pattern says of these; else none, and 0.
+  // Fields of the pattern; none, or 0, if the pattern has no such field.
   bool sparse() const;
   const Halves* halves() const;
   std::span<const Handle> selections() const;
@@ -170,7 +171,7 @@ struct NegotiateRequest {  // element-wise maximum of small integers over all ra
   Ordering order = {};
 };
 
-struct MergeRequest {  // sum of an exchange -> the flat gradient, a source of what comes after
+struct MergeRequest {  // writes the sum of an exchange to the flat gradient, for later operations
   Handle exchange = 0;
   Lane lane = Lane::kCompute;
   Ordering order = {};  // the exchange is waited for in any case
@@ -178,13 +179,13 @@ struct MergeRequest {  // sum of an exchange -> the flat gradient, a source of w
 
 enum class ApplyTo : std::uint8_t {
   kGradient,  // average, ready for the optimizer
-  kAnchor     // the outer rule, behind the update
+  kAnchor     // the outer rule, after the update
 };
 
 struct ApplyRequest {  // takes the sum of an exchange over all ranks
   Handle exchange = 0;
-  // Instead of an exchange. Of gradients: this rank's own, as they are. Of the anchor: nothing has
-  // come, and parameters go back to it.
+  // A range to apply without an exchange. Gradients: this rank's own, unchanged. Anchor: no sum
+  // has arrived, and the range's parameters go back to the anchor.
   std::optional<Range> own = {};
   ApplyTo to = ApplyTo::kGradient;
   Lane lane = Lane::kCompute;

@@ -1,5 +1,5 @@
-// Sends units by way of shards: of a node, whose ranks have summed them, or of ranks that own a
-// part of each. Lists the strategies that no paper owns.
+// Declares strategies that send a unit in shards: shards of the sum over a node's ranks, or parts
+// that ranks own.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace sparfuse {
 // Shard `member`, from 0, of a range that `members` ranks share (core/collective/algorithms.hpp).
 Range ShardOf(Range whole, int member, int members);
 
-// As UnitStrategy behind, but for what becomes of a unit, on nodes of g ranks:
+// A UnitStrategy that sends a unit sparsified behind in these steps, on nodes of g ranks:
 //
 //   reduce-scatter within the node   each rank has a g-th of the unit, summed over the node
-//   Sparsify its shard               the residual lies on that shard: no other rank of the node
-//                                    selects from it
+//   Sparsify its shard               the residual covers that shard alone, from which no other
+//                                    rank of the node selects
 //   exchange between nodes           with the ranks that have the same shard
-//   Merge                            their sum takes the shard's place
+//   Merge                            their sum replaces the shard
 //   all-gather within the node       all shards, which are averaged
 //
-// A node of one rank leaves the first and the last two out. An empty shard is not exchanged.
+// A node of one rank leaves out the first step and the last two. An empty shard is not exchanged.
 class NodeShards final : public UnitStrategy {
  private:
   Handle SendBehind(Engine& engine, const Unit& unit, Range range, std::vector<Handle> packed,
@@ -30,17 +30,17 @@ class NodeShards final : public UnitStrategy {
 
 extern const StrategyDescriptor kNodeShards;
 
-// As UnitStrategy behind, but for what becomes of a unit in K partitions, of which rank j owns the
-// j-th (algorithms.hpp); no more than there are ranks and elements.
+// A UnitStrategy that cuts a unit sparsified behind into K partitions; rank j owns partition j
+// (algorithms.hpp). K is at most the number of ranks and of elements. The steps:
 //
 //   Sparsify each part           residual "local"
 //   reduce-scatter, sparse       the owner has all ranks' selections of its part
 //   Merge, Sparsify the sum      residual "server", on the owner alone
 //   exchange of all parts        averaged
 //
-// Without a residual of the owners, what they do not select of a sum is lost. Parts of density 1
-// may be sent by a quantizer: owners decode all ranks' codes of their part, and encode the sum
-// again.
+// Without the "server" residual, the elements of a sum that its owner does not select are lost.
+// Parts of density 1 may be sent by a quantizer: owners decode all ranks' codes of their part, and
+// encode the sum again.
 class OwnedParts final : public UnitStrategy {
  public:
   explicit OwnedParts(bool server_residual = true) : server_residual_(server_residual) {}

@@ -1,4 +1,4 @@
-// Records spans, which say what happened when and on which lane. Both engines write the same ones.
+// Records spans, which say what happened when and on which lane. Both engines write the same kinds.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ enum class SpanKind : std::uint8_t {
   kUpdate,
   kExposed,  // the compute lane waits for communication
   kAlign,    // the method waits for other ranks
-  kOuter     // with local steps: what is sent of parameters is packed, the outer rule applied
+  kOuter     // with local steps: parameters are packed to be sent, or the outer rule is applied
 };
-// kExposed and kAlign are both "wait": the lane tells them apart.
+// The name of both kExposed and kAlign is "wait"; the lane tells them apart.
 std::string_view SpanKindName(SpanKind kind);
 
 // Seconds since the rank's step began.
@@ -40,10 +40,10 @@ class Timeline {
  public:
   void Clear();
   void Add(Span span);
-  // Moves all spans by so many seconds, none to before the step began.
+  // Moves all spans by `seconds`, none to before the step began.
   void Shift(double seconds);
   double shifted_seconds() const;  // since Clear
-  // In order of begin.
+  // By begin.
   std::vector<Span> Sorted() const;
   // Sum of the durations of one kind on one lane ("" is any lane).
   double Total(SpanKind kind, std::string_view lane = "") const;
@@ -69,10 +69,10 @@ struct StepRecord {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t messages_sent = 0;
-  // Elements that this rank contributed (ExchangeRequest::counts); where a collective selects, that
-  // it is to contribute.
+  // Elements that this rank contributed (ExchangeRequest::counts). If a collective selects: the
+  // number that this rank was to contribute.
   std::uint64_t selected = 0;
-  // Of exchanges that give sums: elements of the sums, and what came back to this rank.
+  // For exchanges that give sums: elements of the sums, and elements that came back to this rank.
   std::uint64_t summed = 0;
   std::uint64_t returned = 0;
   std::uint64_t served = 0;  // ExchangeBuffers::served
@@ -84,8 +84,8 @@ struct StepRecord {
 };
 
 // Chrome trace JSON ("traceEvents", microseconds), one process a rank, one thread a lane; opens in
-// Perfetto and chrome://tracing. spans_by_rank[i] are those of rank first_rank + i. Ranks' times
-// may be wrong beside one another's by the uncertainty, which is written where it is not 0.
+// Perfetto and chrome://tracing. spans_by_rank[i] holds the spans of rank first_rank + i.
+// clock_uncertainty_seconds bounds the error between clocks of ranks; it is written if it is not 0.
 std::string ChromeTrace(const std::vector<std::vector<Span>>& spans_by_rank, int first_rank = 0,
                         double clock_uncertainty_seconds = 0);
 

@@ -9,7 +9,7 @@
 
 namespace sparfuse {
 
-// Averages exchanges after backward, on the compute lane, in launch order: what the papers'
+// Averages exchanges after backward, on the compute lane, in launch order, as the papers'
 // synchronize() does.
 class ApplyAfterBackward {
  public:
@@ -36,12 +36,12 @@ class ApplyAfterBackward {
   bool backward_over_ = false;
 };
 
-// Sparsification never, ahead or behind follows from the units, and so does what is left dense,
-// reduced or offloaded within a unit that is sparsified ahead. A unit is one exchange, or two where
-// it has tensors to reduce: first their all-reduce, which need not wait for the unit's selections,
-// then the all-gather of the rest. Exchanges are launched in this order on the data channel (one
-// that is complete early waits for its predecessors) and averaged on the compute lane after
-// backward, in launch order, as the papers' synchronize() does.
+// The plan says of each unit whether it is sparsified never, ahead or behind. It also says which
+// tensors of a unit that is sparsified ahead are dense, reduced or offloaded. A unit is one
+// exchange, or two if it has tensors to reduce: first their all-reduce, which need not wait for the
+// unit's selections, then the all-gather of the rest. Exchanges are launched in this order on the
+// data channel; one that is complete early waits for its predecessors. They are averaged as
+// ApplyAfterBackward does.
 class UnitStrategy : public Strategy {
  public:
   void StepBegin(Engine& engine) override;
@@ -49,19 +49,19 @@ class UnitStrategy : public Strategy {
   void BackwardEnd(Engine& engine) override;
 
  protected:
-  // Asks for what becomes of a unit that is sparsified behind; gives the exchange to average.
-  //   range   of its tensors that are sparsified
-  //   packed  once these are done, they are in the flat gradient
+  // Requests the operations of a unit that is sparsified behind. Returns the exchange to average.
+  //   range   of the unit's sparsified tensors
+  //   packed  their packs: when these are done, the range is in the flat gradient
   virtual Handle SendBehind(Engine& engine, const Unit& unit, Range range,
                             std::vector<Handle> packed, std::string label);
-  // The same of one that is sent dense: `exchange` is a DenseSum, which says when its ranges are
-  // packed, and the label.
+  // The same for a unit, or part of a unit, that is sent dense. `exchange` is a DenseSum with its
+  // label; `exchange.order` waits for the packs of its ranges.
   virtual Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange);
 
  private:
   struct Message {
     std::size_t unit = 0;
-    bool reduced = false;              // of the unit's dense tensors, else of the others
+    bool reduced = false;              // holds the unit's reduced tensors, else the others
     std::vector<std::size_t> tensors;  // ascending
     std::size_t missing = 0;           // tensors not ready yet
   };
@@ -69,11 +69,11 @@ class UnitStrategy : public Strategy {
   void MakeMessages(const GradientLayout& layout);
   void Launch(Engine& engine, const Message& message);
 
-  Plan plan_;                            // that the messages were made for
+  Plan plan_;                            // from which the messages were made
   std::vector<Message> messages_;        // in launch order
   std::vector<std::size_t> message_of_;  // [tensors]
   std::vector<TensorPlan> how_;          // [tensors]
-  std::vector<Handle> local_;            // [tensors] pack or sparsify
+  std::vector<Handle> local_;            // [tensors] the Pack or Sparsify
   std::size_t next_message_ = 0;
   ApplyAfterBackward apply_;
 };

@@ -25,26 +25,26 @@ struct TensorEntry {
   std::size_t numel = 0;
   std::size_t offset = 0;  // first element in the flat gradient
   bool dense = false;      // never sparsified (the experiment's dense_tensors)
-  bool feedback = true;    // false: what is not sent of it is lost (no_feedback_tensors)
+  bool feedback = true;    // false: its unsent elements are lost (no_feedback_tensors)
 
   Range range() const noexcept { return {offset, offset + numel}; }
 };
 
-// Of a model that is planned for: some planners look at it for 10 s, and exchanges of single
-// tensors take gigabytes.
+// The most tensors of a model to be planned for. At this number some planners take 10 s, and
+// exchanges of single tensors take gigabytes.
 inline constexpr std::size_t kMostTensors = 100'000;
 
-// Tensors in ready order: the order in which backward produces their gradients (last layer first),
-// observed in calibration on rank 0, broadcast, then fixed. Parameters that produced no gradient in
-// calibration are not in it. Copies share the tensors, so that each of thousands of modelled ranks
-// may have one.
+// Tensors in ready order: the order in which backward produces their gradients (last layer first).
+// The order is observed in calibration on rank 0, broadcast, then fixed. The layout leaves out
+// parameters that produced no gradient in calibration. Copies share the tensors, so that each of
+// thousands of modelled ranks may have a copy.
 class GradientLayout {
  public:
   // Appends a tensor; its offset is the present total.
   void Add(std::string name, std::vector<std::int64_t> shape, std::size_t numel, bool dense = false,
            bool feedback = true);
-  // Moves dense tensors behind all others, each kind in ready order: fused buffers that are
-  // sparsified as a whole have none in their midst. Positions stay, offsets change.
+  // Moves dense tensors behind all others, each kind in ready order, so that no fused buffer that
+  // is sparsified as a whole has a dense tensor inside. Offsets change, positions do not.
   void SetDenseApart();
   bool dense_apart() const noexcept { return !by_offset_.empty(); }
 
@@ -54,7 +54,8 @@ class GradientLayout {
   std::size_t largest_tensor() const noexcept;  // elements
   // The position of the tensor that `element` lies in. Precondition: element < numel().
   std::size_t PositionOf(std::size_t element) const;
-  // The range of tensors [first, last); where dense ones are apart, of the others, perhaps empty.
+  // The range of tensors [first, last). If dense tensors are apart, the range of the others, which
+  // may be empty.
   Range RangeOf(std::size_t first, std::size_t last) const;
   // Positions of the tensors that lie in a range or reach into it, by offset. Precondition:
   // range.begin < numel().
@@ -72,10 +73,10 @@ class GradientLayout {
     return by_offset_.empty() ? place : by_offset_[place];
   }
 
-  std::vector<TensorEntry>& OwnEntries();  // that no copy has
+  std::vector<TensorEntry>& OwnEntries();  // entries that no copy shares
 
   std::shared_ptr<std::vector<TensorEntry>> entries_ = std::make_shared<std::vector<TensorEntry>>();
-  std::vector<std::size_t> by_offset_;  // positions; empty: they are in that order
+  std::vector<std::size_t> by_offset_;  // positions by offset; empty: offsets ascend with positions
   std::size_t numel_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Describes plans, which say what tensors travel together, and the planners that make them.
+// Describes plans, which say which tensors travel together, and the planners that make them.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ class Collective;        // core/collective/collective.hpp
 struct CostModel;        // core/cost/cost_model.hpp
 struct BackwardProfile;  // core/cost/cost_model.hpp
 
-// Where local work runs. kCompute is the thread or stream of forward and backward: work asked for
-// while a gradient is announced delays backward, as a hook does. kSide overlaps with it; kHost is a
-// processor beside an accelerator, on a machine without one another thread.
+// Where local work runs. kCompute is the thread or stream of forward and backward: work requested
+// while a gradient is announced delays backward, as a hook does. kSide overlaps with kCompute.
+// kHost is the processor beside an accelerator, or another thread if there is no accelerator.
 enum class Lane : std::uint8_t { kCompute, kSide, kHost };
 inline constexpr std::size_t kLanes = 3;
 std::string_view LaneName(Lane lane);
@@ -31,26 +31,26 @@ std::string_view LaneName(Lane lane);
 // fusing (the whole unit, "behind").
 enum class Sparsified : std::uint8_t { kNever, kAhead, kBehind };
 
-// A run [first, last) of tensors in ready order that travels as one. Lane, partitions and path are
-// the unit's: tensors that should differ in them are units of their own.
+// A run [first, last) of tensors in ready order that travels as one. All tensors of a unit share
+// its lane, partitions and path; tensors that should differ in them need units of their own.
 struct Unit {
   std::size_t first = 0;
   std::size_t last = 0;
   Sparsified sparsified = Sparsified::kNever;
   double density = 1.0;
-  Lane lane = Lane::kCompute;  // behind: where it is selected from, there or on kSide
-  // Behind, of strategies that give parts of it to ranks that sum them: how many.
+  Lane lane = Lane::kCompute;  // behind: the lane of its selection, kCompute or kSide
+  // Behind, for strategies that give parts of a unit to ranks that sum them: the number of parts.
   std::uint16_t partitions = 1;
-  // Of strategies that know several ways to send a unit: which, by the strategy's own numbers.
+  // For strategies that know several ways to send a unit: the strategy's own number of the way.
   std::uint8_t path = 0;
-  // Of strategies with local steps: the fragment that it belongs to, which says when it is sent.
+  // For strategies with local steps: the unit's fragment, which says when the unit is sent.
   std::uint16_t date = 0;
   bool operator==(const Unit&) const = default;
 };
 
-// How one tensor of a unit that is sparsified travels.
+// How one tensor of a sparsified unit travels.
 struct TensorPlan {
-  double density = 1.0;    // 1: all of it
+  double density = 1.0;    // 1: all elements
   bool offloaded = false;  // selected on the host lane
   bool reduced = false;    // dense, in its unit's all-reduce instead of in the payload
   bool operator==(const TensorPlan&) const = default;
@@ -63,7 +63,7 @@ struct Plan {
 
   // Equal plans give equal hashes on every machine; ranks compare it before the first step.
   std::uint64_t Hash() const;
-  // How a tensor of the layout travels; one that the experiment keeps dense has density 1.
+  // How a tensor of the layout travels. A tensor that the experiment keeps dense has density 1.
   TensorPlan TensorOf(const GradientLayout& layout, std::size_t tensor) const;
   // The number of tensors of each unit, "3,8,66,85": the form of golden plans.
   std::string UnitSizes() const;
@@ -71,25 +71,27 @@ struct Plan {
   std::vector<std::size_t> UnitOfTensors() const;
 };
 
-// Throws Error{kInternal} unless the units cover every tensor of the layout once, in order, none
-// empty, and what is said of tensors is said of all, reduces dense ones only, and only in units
-// that are sparsified ahead, behind where the layout has them apart, or, all of them dense, not at
-// all. Only units that are sparsified behind may have a lane beside that of backward, the side
-// lane.
+// Throws Error{kInternal} unless:
+// * the units cover every tensor of the layout once, in order, and none is empty;
+// * `tensors` is empty or has an entry for every tensor;
+// * densities are in (0, 1], and only tensors of density 1 are reduced;
+// * a unit that is sparsified behind reduces exactly the dense tensors that the layout has apart;
+// * a unit that is not sparsified has density 1 for each tensor, none reduced, none offloaded;
+// * no unit is on kHost, and only units that are sparsified behind are on kSide or have partitions.
 void CheckPlan(const Plan& plan, const GradientLayout& layout);
 
-// The same units, none of them sparsified: all-reduced whole.
+// The same units, none sparsified: each is all-reduced whole.
 Plan DensePlan(const Plan& plan);
 
-// What a planner may look at. Times in it were reduced over ranks or come from rank 0, so that
-// equal inputs give equal plans on every rank; ranks that disagree on a boundary would deadlock.
+// The inputs of a planner. Times were reduced over ranks or come from rank 0, so that every rank
+// makes the same plan; ranks that disagree on a boundary would deadlock.
 struct PlanInput {
   const GradientLayout& layout;
   Topology topology;
   double density = 1.0;                        // 1: nothing is sparsified
   Sparsified sparsified = Sparsified::kNever;  // the method's choice for its units
-  const BackwardProfile* backward = nullptr;   // null where none was measured
-  const CostModel* cost = nullptr;             // null where none was measured
+  const BackwardProfile* backward = nullptr;   // null if none was measured
+  const CostModel* cost = nullptr;             // null if none was measured
   std::string_view sparsifier = {};            // key of cost->selection; empty: none
   const Collective* dense_collective = nullptr;
   const Collective* sparse_collective = nullptr;
@@ -110,8 +112,8 @@ struct PlannerDescriptor {
   int revision;
   std::vector<OptionSpec> options;
   std::function<std::unique_ptr<Planner>(const Options& resolved)> make;
-  // With these options it looks at backward and cost, which must then be there; null: it never
-  // does.
+  // Whether, with these options, the planner reads backward and cost, which must then be present;
+  // null: it never does.
   bool (*needs_profile)(const Options& resolved) = nullptr;
   bool ahead_only = false;  // plans tensor by tensor: for strategies that sparsify ahead
   std::string_view deviations = {};
@@ -126,14 +128,14 @@ std::span<const PlannerDescriptor> CorePlanners();
 // Plans units of given sizes, for systems whose plan is known.
 inline constexpr std::string_view kGivenPlanner = "given";
 
-// MakePlan throws Error{kConfig} naming option, value and what was expected where the sizes are no
-// positive integers, do not add up to the layout's tensors or bytes, or a unit of so many bytes
-// ends within a tensor.
+// MakePlan throws Error{kConfig} naming the option, its value and the expected value if a size is
+// no positive integer, if the sizes do not add up to the layout's tensors or bytes, or if a unit
+// given in bytes ends within a tensor.
 PlannerDescriptor GivenPlanner();
 
-// Cuts the tensors into runs of about equal sizes, which fragments with dates of their own take in
-// turn. MakePlan throws Error{kConfig} where there are fewer tensors than fragments, or runs that
-// are given do not cover the layout.
+// Cuts the tensors into runs of about equal size, dealt in turn to fragments with dates of their
+// own. MakePlan throws Error{kConfig} if there are fewer tensors than fragments, or if given runs
+// do not cover the layout.
 inline constexpr std::string_view kFragmentsPlanner = "fragments";
 PlannerDescriptor FragmentsPlanner();
 

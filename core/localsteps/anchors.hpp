@@ -1,5 +1,5 @@
 // Keeps the anchor and the outer optimizer's state of a rank that trains for windows of steps by
-// itself, and moves them and its parameters when an average has come.
+// itself. Moves them and the rank's parameters when an average has arrived.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace sparfuse {
 
-// Where the parameters of each tensor of a layout lie: [tensors], by position, float32.
+// The memory of the parameters of each tensor of a layout: [tensors], by position, float32.
 using ParameterView = std::vector<std::span<float>>;
 
 // Host memory, in the order of the layout. Used by one thread at a time.
@@ -23,26 +23,26 @@ class Anchors {
   // layout: outlives it.
   Anchors(const GradientLayout& layout, const LocalSteps& steps);
 
-  // The anchor becomes these parameters, and the outer state zero.
+  // Sets the anchor to these parameters, and the outer state to zero.
   void Begin(ParameterView parameters);
-  // The same parameters, elsewhere.
+  // The same parameters lie in other memory from now on.
   void Move(ParameterView parameters);
   bool begun() const noexcept { return !parameters_.empty(); }
 
-  // What is sent of a tensor, [numel]; false where it has a NaN or an infinity.
+  // Writes the values of a tensor to be sent, [numel]; false if they have a NaN or an infinity.
   bool Pack(std::size_t tensor, PackSource source, std::span<float> to, ThreadPool& pool);
-  // The outer rule on a range of the layout. sum: [range], over ranks; each is multiplied with
-  // `scale` first, which makes it an average.
+  // Applies the outer rule to a range of the layout. sum: [range], over ranks; each element is
+  // first multiplied by `scale`, which makes it an average.
   void Step(Range range, std::span<const float> sum, float scale, ThreadPool& pool);
   // The parameters of a range go back to the anchor.
   void Restart(Range range);
-  // Parameters and anchor change places, so that the anchor can be evaluated.
+  // Exchanges parameters and anchor, so that the anchor can be evaluated.
   void Swap();
 
   std::span<const float> anchor(Range range) const { return Of(anchor_, range); }
-  // Of rules without state, zeros.
+  // Zeros if the rule has no state.
   std::span<const float> outer_state(Range range) const { return Of(outer_, range); }
-  // Of the anchor and what rules keep.
+  // Bytes of the anchor and of the state that the rule keeps.
   std::size_t bytes() const noexcept {
     return sizeof(float) * (anchor_.size() + outer_.size() + elastic_.size());
   }
@@ -51,8 +51,8 @@ class Anchors {
   static std::span<const float> Of(const Buffer<float>& values, Range range) {
     return values.host().subspan(range.begin, range.size());
   }
-  // Calls body(parameters, first element in the layout, count) for what of each tensor lies in the
-  // range.
+  // Calls body(parameters, first element in the layout, count) for the part of each tensor that
+  // lies in the range.
   template <class Body>
   void ForTensors(Range range, const Body& body);
 
@@ -61,7 +61,7 @@ class Anchors {
   ParameterView parameters_;
   Buffer<float> anchor_;
   Buffer<float> outer_;    // of rules that have state
-  Buffer<float> elastic_;  // what was sent last, with kElastic
+  Buffer<float> elastic_;  // with kElastic: the values sent last
 };
 
 }  // namespace sparfuse

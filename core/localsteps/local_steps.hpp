@@ -1,5 +1,5 @@
-// Declares methods that synchronise seldom: ranks train for a window of steps by themselves, then
-// exchange parameters, or how far these have come from an anchor that all ranks share.
+// Declares methods that synchronise seldom. Ranks train for a window of steps by themselves. They
+// then exchange parameters, or the difference of these from an anchor that all ranks share.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace sparfuse {
 
-// What becomes of the anchor a and the parameters w of a rank when D, the average over ranks of the
-// pseudo-gradients a - w, has come; b is the outer state:
+// The update of a rank's anchor a and parameters w when the average D of the pseudo-gradients a - w
+// over ranks has arrived; b is the outer state:
 //
 //   kAverage   parameters are exchanged instead: a <- their average
 //   kSgd       a <- a - rate D
@@ -24,16 +24,16 @@ namespace sparfuse {
 //   kElastic   e = w - a when it is sent;  w <- w - rate e;  a <- a + rate times the sum of all e
 enum class OuterRule : std::uint8_t { kAverage, kSgd, kMomentum, kNesterov, kElastic };
 
-// What a rank sends of a tensor.
+// The values of a tensor that a rank sends.
 enum class PackSource : std::uint8_t {
   kGradient,
   kParameters,
   kDifference,  // anchor - parameters
-  kElastic      // parameters - anchor, kept until their sum has come
+  kElastic      // parameters - anchor, kept until their sum has arrived
 };
 
 struct LocalSteps {
-  std::uint64_t every = 1;  // steps of a window
+  std::uint64_t every = 1;  // steps in a window
   // Steps from a fragment's send to its receipt: below the period of fragments, or `every`.
   std::uint64_t delay = 0;
   OuterRule outer = OuterRule::kAverage;
@@ -52,17 +52,18 @@ struct LocalSteps {
 // Precondition: resolved options of the strategy.
 LocalSteps LocalStepsOf(const Options& resolved);
 
-// When the fragments of a plan are sent and received. Steps count from 1.
+// The steps at which the fragments of a plan are sent and received. Steps count from 1.
 class FragmentDates {
  public:
-  // Throws Error{kConfig} where the fragments do not divide the window or the delay does not fit.
+  // Throws Error{kConfig} if the number of fragments does not divide the window, or if the delay
+  // does not fit.
   FragmentDates(const LocalSteps& steps, std::size_t fragments);
 
-  // The fragment that is due behind the update of this step.
+  // The fragment that is due after the update of this step.
   std::optional<std::size_t> SentAt(std::uint64_t step) const;
   std::optional<std::size_t> ReceivedAt(std::uint64_t step) const;
-  // Parameters go back to the anchor, and nothing has come: the end of the first window of a method
-  // that lags.
+  // Whether parameters go back to the anchor although no average has arrived: at the end of the
+  // first window of a method that lags.
   bool RestartsAt(std::uint64_t step) const;
 
  private:

@@ -1,4 +1,4 @@
-// Declares the strategies of methods that synchronise once in a window of steps, or a step later.
+// Declares the strategies of methods that synchronise once in a window of steps, or one step late.
 #pragma once
 
 #include "core/engine/engine.hpp"
@@ -9,7 +9,7 @@ namespace sparfuse {
 extern const StrategyDescriptor kLocalSteps;
 // "sparse-local-steps", which selects from differences tensor by tensor.
 extern const StrategyDescriptor kSparseLocalSteps;
-// "delayed-units": gradients of a step are applied in the next one.
+// "delayed-units", which applies the gradients of a step in the next step.
 extern const StrategyDescriptor kDelayedGradients;
 
 }  // namespace sparfuse

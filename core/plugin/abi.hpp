@@ -1,4 +1,4 @@
-// Says in one line what both sides of a plugin have to agree on: the headers and the compiler.
+// Describes in one line the headers and the compiler, on which both sides of a plugin must agree.
 #pragma once
 
 #define SPARFUSE_TEXT_OF(value) #value
@@ -26,8 +26,8 @@
 #define SPARFUSE_PROCESSOR "another processor"
 #endif
 
-// A text literal. SPARFUSE_HEADERS_HASH, of a generated header, is the hash of the headers that are
-// installed.
+// A text literal. SPARFUSE_HEADERS_HASH, from a generated header, is the hash of the installed
+// headers.
 #define SPARFUSE_ABI                                                                      \
   "headers " SPARFUSE_HEADERS_HASH ", " SPARFUSE_COMPILER                                 \
   ", ABI " SPARFUSE_TEXT(__GXX_ABI_VERSION) ", " SPARFUSE_LIBRARY ", C++ " SPARFUSE_TEXT( \

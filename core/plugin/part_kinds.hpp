@@ -1,4 +1,4 @@
-// Names the kinds of parts, and says for all of them at once how those from outside are found.
+// Names the kinds of parts, and sets for all of them at once how outside parts are found.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ inline constexpr const char* kKindOf<FeedbackDescriptor> = "feedback";
 template <>
 inline constexpr const char* kKindOf<QuantizerDescriptor> = "quantizer";
 
-// Find::Part<Descriptor>(name) finds a part from outside, of every kind but sparsifiers, which are
-// looked for by who has a name.
+// Find::Part<Descriptor>(name) finds a part from outside, of every kind but sparsifiers. Callers
+// that have a sparsifier's name look it up themselves.
 template <class Find>
 void FindPartsBy() {
   const auto set = []<class Descriptor>(const Descriptor*) {

@@ -1,6 +1,6 @@
-// What a plugin is made of: a shared library with parts of methods, built outside this tree against
-// the installed headers. A plugin's source includes <sparfuse/plugin.hpp>, which is this file
-// beside the hash of the headers, defines descriptors, and ends with
+// Declares the contents of a plugin: a shared library with parts of methods, built outside this
+// tree against the installed headers. A plugin's source includes <sparfuse/plugin.hpp>, which is
+// this file and the hash of the headers. The source defines descriptors, and ends with
 //
 //   SPARFUSE_PLUGIN(.planners = kPlanners)
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace sparfuse {
 
-// Each names an array that lives as long as the library.
+// Each span refers to an array that lives as long as the library.
 struct PluginParts {
   std::span<const StrategyDescriptor> strategies = {};
   std::span<const PlannerDescriptor> planners = {};
@@ -32,7 +32,7 @@ using PluginFunction = const PluginParts*();
 
 }  // namespace sparfuse
 
-// Once in a plugin. The text in the section is read before anything of the library runs.
+// Use it once in a plugin. The text in the section is read before any code of the library runs.
 #define SPARFUSE_PLUGIN(...)                                                                       \
   namespace {                                                                                      \
   [[gnu::section(".sparfuse_abi"), gnu::used]] constexpr char kSparfuseAbiOfThisPlugin[] =         \

@@ -11,33 +11,34 @@
 
 namespace sparfuse {
 
-// The planner "safusion", in one of three forms. Times are those of PlanTimes unless said.
+// The planner "safusion", in one of three forms. Times come from PlanTimes unless said otherwise.
 //
-// paper:     section 3.3 as printed. The first buffer ends where fusing beats sending its tensors
-//            one by one (Eq. 2), each further one where its backward and sparsification cover the
-//            exchange before it (Eq. 1), and the buffers from which on all exchanges together
-//            exceed all computation are merged into one (Eq. 3). Eq. 1 is taken as the text and
-//            Fig. 10 have it: a buffer grows until it covers.
-// profiled:  what these rules aim at, solved instead of approached: of all partitions, one whose
-//            last exchange ends earliest, and of those the one with the fewest buffers. In this the
-//            paper's own model holds: one thread runs backward and sparsification in turn, the
-//            other one exchange at a time. It differs from the paper in that
-//            - an exchange begins when its buffer is full and the exchange before it has ended;
-//              Eq. 1 forgets what is still under way from earlier ones;
-//            - the tail merges only where it then ends earlier; Eq. 3 merges the buffer that is
-//              being sent when computation ends as well, which puts its exchange off till then;
-//            - the first buffer is no exception: Eq. 2 asks whether fusing saves time in itself,
-//              and no time is saved where the exchange would have been hidden.
+// paper:     section 3.3 as printed. The first buffer ends when fusing beats sending its tensors
+//            one by one (Eq. 2). Each further buffer ends when its backward and sparsification
+//            cover the exchange before it (Eq. 1). From the buffer on at which all exchanges
+//            together exceed all computation, the buffers are merged into one (Eq. 3). Eq. 1 is
+//            read as in the text and in Fig. 10: a buffer grows until it covers.
+// profiled:  the optimum that these rules approximate. Of all partitions it takes one whose last
+//            exchange ends earliest, and of those the one with the fewest buffers. The model is the
+//            paper's: one thread runs backward and sparsification in turn, the other runs one
+//            exchange at a time. It differs from the paper in these points:
+//            - An exchange begins when its buffer is full and the exchange before it has ended;
+//              Eq. 1 ignores earlier exchanges that are still under way.
+//            - The tail merges only if it then ends earlier. Eq. 3 also merges the buffer that is
+//              being sent when computation ends, which delays its exchange until then.
+//            - The first buffer is no exception. Eq. 2 asks whether fusing saves time in itself,
+//              but it saves none if the exchange would have been hidden.
 //            By its times it is therefore never later than equal counts, one buffer, a buffer for
-//            each tensor, or the paper's rules. Measured times vary, and a plan whose exchanges end
-//            just when they must shows every delay: one that ends up to `tolerance` later is taken
-//            instead if it is what ends earliest when exchanges take twice as long.
-// authors:   the planner and the tables published with the code (planner.hpp), as buffers
-//            of a live layout: the first is as long as it is, and empty ones are dropped.
+//            each tensor, or the paper's rules. Measured times vary, and every delay shows in a
+//            plan without slack. A plan that ends up to `tolerance` later is therefore taken
+//            instead if it ends earliest when exchanges take twice as long.
+// authors:   the planner and the tables published with the code (planner.hpp), as buffers of a live
+//            layout: the first buffer has its true length, and empty ones are dropped.
 extern const PlannerDescriptor kSafusionPlanner;
 
-// Tensors of each buffer as the published planner lists them, quirks included: the first counts one
-// more than it holds, and a buffer may be empty, so that the sum is the number of tensors plus one.
+// The number of tensors of each buffer as the published planner lists them, quirks included. The
+// first number is one too large, so that the sum is the number of tensors plus one. A buffer may be
+// empty.
 // `model` is a row of the published backward times (core/cost/authors_tables.hpp).
 std::vector<std::size_t> AuthorsBufferLengths(const GradientLayout& layout, std::string_view model,
                                               double density);

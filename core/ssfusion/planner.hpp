@@ -1,5 +1,5 @@
-// Plans as SSFusion does: which tensors of a unit are left dense, which are selected on the host,
-// and which of the dense ones are reduced instead of gathered.
+// Plans as SSFusion does: decides which tensors of a unit stay dense, which are selected on the
+// host, and which dense tensors are reduced instead of gathered.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace sparfuse {
 
-// A tensor of a unit, as offloading looks at it. Seconds.
+// A tensor of a unit, as offloading sees it. Times are in seconds.
 struct OffloadTensor {
   bool dense = false;
   double backward_seconds = 0;
@@ -20,21 +20,22 @@ struct OffloadTensor {
   double host_sparsify_seconds = 0;
 };
 
-// [tensors of the unit] whether it is selected on the host: a tensor is where the host is idle when
-// its gradient is ready. The last one is not where the host would end after the compute lane, since
-// it would then delay the unit.
+// [tensors of the unit] whether a tensor is selected on the host: if the host is idle when the
+// tensor's gradient is ready. The last tensor is not selected there if the host would end after the
+// compute lane and so delay the unit.
 std::vector<bool> OffloadedTensors(std::span<const OffloadTensor> unit);
 
-// A tensor of a unit, as interleaving looks at it.
+// A tensor of a unit, as interleaving sees it.
 struct PartitionTensor {
   bool dense = false;
   std::size_t elements = 0;
-  std::uint64_t payload_bytes = 0;  // what it takes of the payload when it is not reduced
+  std::uint64_t payload_bytes = 0;  // its bytes in the payload if it is not reduced
 };
 
 // The p in [-1, tensors of the unit) for which the all-reduce of the dense tensors up to position p
-// and the all-gather of everything else take least together; the smallest of equal ones, so -1
-// where the unit has no dense tensor. Both functions give seconds; neither is asked about nothing.
+// and the all-gather of all other tensors together take the least time. Of equal p the smallest is
+// taken, so -1 if the unit has no dense tensor. Both functions return seconds and are called with
+// sizes above 0 only.
 std::ptrdiff_t PartitionPoint(std::span<const PartitionTensor> unit,
                               const std::function<double(std::size_t elements)>& reduce,
                               const std::function<double(std::uint64_t bytes)>& gather);

@@ -1,4 +1,4 @@
-// Holds what one step of a LiveEngine leaves to the next.
+// Holds the state that one step of a LiveEngine leaves to the next.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace sparfuse {
 
-// On the host; whole flat gradients in ready order. Its memory is used again.
+// In host memory: whole flat gradients in ready order. SaveState reuses the memory.
 struct EngineState {
   using Stores = std::map<std::string, std::vector<float>, std::less<>>;  // by residual
   Stores residuals;
   Stores velocities;
-  Stores copies;  // of residuals that other ranks keep
+  Stores copies;  // copies of residuals that other ranks keep
 };
 
 }  // namespace sparfuse

@@ -1,11 +1,11 @@
-// Does what a strategy asks for: kernels on lanes, collectives on the communication thread.
+// Executes the operations that a strategy requests: kernels on lanes, collectives on the
+// communication thread.
 //
 // Threads of a rank: the compute lane is the thread that calls BeginStep ... EndStep (autograd's,
-// which also runs the hooks); the ProgressLoop communicates; lanes have threads of their own
-// (lanes/lanes.hpp). Reactions of the strategy run one at a time: on an event thread, but on the
-// compute lane where that waits for them anyway. Two switches of threads for each event of the
-// compute lane would cost a method with many operations several milliseconds a step, which is not
-// the method's cost.
+// which also runs the hooks). The ProgressLoop communicates. Lanes have threads of their own
+// (lanes/lanes.hpp). The strategy reacts to one event at a time: on an event thread, or on the
+// compute lane if that waits for the reaction anyway. Otherwise, two thread switches for each event
+// of the compute lane would add several milliseconds a step to methods with many operations.
 //
 // On a device the compute and side lanes are streams: an operation is done when a thread that waits
 // for its event says so. Exchanges are staged (staging/exchange_staging.hpp).
@@ -43,103 +43,104 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
  public:
   // Splits the loop's world into communicators for the channels: call it on all ranks at once.
   // `loop`, `pool` and the compute stream must outlive the engine. On a device throws
-  // Error{kOutOfMemory} naming what there was no room for.
+  // Error{kOutOfMemory} naming the buffer that did not fit.
   LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool);
   ~LiveEngine() override;
 
-  // --- The training loop calls what follows, on the compute lane, in this order. Each call throws
-  // what went wrong on any thread of this rank since.
+  // --- The training loop calls these, on the compute lane, in this order. Each call throws an
+  // error that has occurred on any thread of this rank since the previous call.
 
   // `verify`: check in this step that each selection conserves mass exactly (costs copies). Throws
-  // Error{kInternal} where the step before has not ended: threads and streams may be at work on it.
+  // Error{kInternal} if the previous step has not ended: threads and streams may still work on it.
   void BeginStep(std::uint64_t step, bool verify);
   void BeginForward();
   void EndForward();
   // Ends a backward pass that announces nothing: a micro-step before the last.
   void EndMicroStep();
   // A gradient is final. `gradient`: [numel] float32, valid and unchanged until FinishStep returns.
-  // Returns when the strategy has reacted and what it asked of the compute lane is done. On a
-  // device: memory there, valid in the order of the compute stream; what was asked of the lane has
-  // been given to the stream.
+  // Returns when the strategy has reacted and its requests to the compute lane are done. On a
+  // device `gradient` is device memory, valid in the order of the compute stream, and these
+  // requests have been given to the stream.
   void AnnounceGradient(std::size_t tensor, std::span<const float> gradient);
-  // Announces the tensors that got no gradient in this step, as zeros.
+  // Announces the tensors without a gradient in this step, as zeros.
   void EndBackward();
-  // Works on the compute lane until every element has been applied. Throws Error{kTimeout} past the
-  // deadline, saying what is unfinished. On a device: until it is applied in the order of the
-  // compute stream.
+  // Works on the compute lane until every element has been applied; on a device, until every
+  // element is applied in the order of the compute stream. Throws Error{kTimeout} past the
+  // deadline, naming the unfinished operations.
   void FinishStep();
   void BeginUpdate();
-  // Behind the update, of methods with local steps: sends and receives what is due in this step,
-  // and moves the parameters. Throws Error{kTimeout} as FinishStep does. Nothing for other methods.
+  // After the update, for methods with local steps: sends and receives the fragments that are due
+  // in this step, and moves the parameters. Throws Error{kTimeout} as FinishStep does. Does nothing
+  // for other methods.
   void Synchronise();
-  // On a device waits until the streams have done the step. Of a step that only measures the
-  // training loop, FinishStep may be left out.
+  // On a device waits until the streams have done the step. FinishStep may be left out in a step
+  // that only measures the training loop.
   StepRecord EndStep();
 
   // The average of a tensor after FinishStep: [numel], engine-owned, overwritten by the next step.
-  // With local steps this rank's gradient, in the memory where it was announced.
-  // On a device AveragedOnDevice, valid in the order of its stream, the compute stream.
+  // With local steps it is this rank's gradient, in the memory where it was announced.
+  // On a device use AveragedOnDevice, valid in the order of the compute stream.
   std::span<const float> Averaged(std::size_t tensor) const {
     return AveragedOnDevice(tensor).host();
   }
   DeviceSpan<const float> AveragedOnDevice(std::size_t tensor) const;
-  // Not so in the first step of a method that delays: the averages are zeros, and nothing is to be
-  // updated.
+  // False in the first step of a method that delays: the averages are zeros, and the optimizer must
+  // not update.
   bool HasAverage() const noexcept { return !config_.delays || steps_ > 1; }
   Stream compute_stream() const { return lanes_->compute_stream(); }  // the host's has no native
 
   // --- Between steps only.
 
   double ResidualNorm() { return selections_.ResidualNorm(); }
-  // What this rank keeps of all that was not sent, whichever residual has it. Valid until the next
-  // call.
+  // The unsent elements that this rank keeps, over all residuals. Valid until the next call.
   std::span<const float> Residual(Range range) { return selections_.Residual(range); }
-  // With momentum correction; zeros without.
+  // The velocity of momentum correction; zeros without.
   std::span<const float> Velocity(Range range) { return selections_.Velocity(range); }
-  // Copies what this step leaves to the next one, and goes on from such a copy, on any rank of a
-  // world as large and with the same layout.
+  // SaveState copies the state that this step leaves to the next. LoadState goes on from such a
+  // copy, on any rank of a world of the same size and layout.
   void SaveState(EngineState& to) { selections_.Save(to); }
   void LoadState(const EngineState& from) { selections_.Load(from); }
-  // What follows goes by another plan; residuals stay where they are.
+  // The following steps use this plan; residuals stay where they are.
   void Replan(Plan plan);
-  // Changes what is selected from the next step on: every rank must.
+  // From the next step on, multiplies planned densities below 1 by `factor`. Every rank must call
+  // it.
   void SetDensity(double factor);
 
-  // --- Of methods with local steps, between steps. FinishWindows also of those that delay.
+  // --- Between steps, for methods with local steps. FinishWindows also for methods that delay.
 
-  // The anchor becomes these parameters, which must be equal on all ranks: to be called before the
-  // first step. The memory is the caller's and is read and written in Synchronise and
-  // FinishWindows.
+  // Sets the anchor to these parameters, which must be equal on all ranks. Call it before the first
+  // step. The memory is the caller's; Synchronise and FinishWindows read and write it.
   void BeginWindows(ParameterView parameters) { anchors().Begin(std::move(parameters)); }
-  // The same parameters, in other memory from now on.
+  // The same parameters lie in other memory from now on.
   void MoveParameters(ParameterView parameters) { anchors().Move(std::move(parameters)); }
-  // Receives what is still under way; a step that only does that. To be called once, behind the
-  // last step.
+  // Runs a step that only receives the exchanges still under way. Call it once, after the last
+  // step.
   StepRecord FinishWindows();
-  // Parameters and anchor change places, so that the anchor can be evaluated; and back.
+  // Exchanges parameters and anchor, so that the anchor can be evaluated. A second call restores
+  // them.
   void SwapAnchor() { anchors().Swap(); }
   std::span<const float> Anchor(Range range) const { return step_.anchors->anchor(range); }
   std::span<const float> OuterState(Range range) const;
-  // Beside the workload: the anchor, what the outer rule keeps, and what is sent.
+  // Bytes beside the workload: the anchor, the state of the outer rule, and the sent values.
   std::size_t method_memory_bytes() const;
 
   // --- Over the life of the engine.
 
   const Timeline& timeline() const noexcept { return step_.timeline; }
-  // What MonotonicSeconds (core/transport/world/clocks.hpp) showed at the timeline's second 0.
+  // The value of MonotonicSeconds (core/transport/world/clocks.hpp) at the timeline's second 0.
   double timeline_began_seconds() const {
     return std::chrono::duration<double>(step_.begin.time_since_epoch()).count() -
            step_.timeline.shifted_seconds();
   }
   SelectCounters select_counters() const { return lanes_->counters(); }
-  // Selections checked in steps with `verify`, and those found not to conserve mass.
+  // Selections checked in steps with `verify`, and selections found not to conserve mass.
   std::uint64_t mass_checks() const noexcept { return checks_.mass_checks(); }
   std::uint64_t mass_violations() const noexcept { return checks_.mass_violations(); }
-  // What is not sent is kept: sum over ranks of residuals + P * applied = sum of inputs. Not so
-  // with residuals that decay; of each selection it is checked all the same, behind the decay.
+  // Whether unsent elements are kept: sum over ranks of residuals + P * applied = sum of inputs.
+  // False with residuals that decay; each selection is checked all the same, after the decay.
   bool KeepsMass() const;
-  // Fibres along axis 1 (ADTopk's) that had something to send in these steps, and those that sent
-  // nothing.
+  // Fibres along axis 1 (ADTopk's) that had elements to send in these steps, and fibres that sent
+  // none.
   std::uint64_t fibres_checked() const noexcept { return checks_.fibres_checked(); }
   std::uint64_t fibres_missing() const noexcept { return checks_.fibres_missing(); }
 
@@ -178,7 +179,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void BeginStepReaction();
   void Account(const LiveOp& done);
   void AccountExchange(const LiveOp& done);
-  // What is remembered of a range from step to step.
+  // The state of a range that is kept from step to step.
   struct RangeMemory {
     std::vector<ExchangedTensor> tensors;
     std::unique_ptr<CollectiveState> state;
@@ -195,7 +196,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void RunEvents();
   template <class Reaction>
   void ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& reaction);
-  // False when there is nothing to react to, or somebody does.
+  // False if there is no event, or if another thread reacts.
   bool ReactToNext(std::unique_lock<std::mutex>& lock);
   void HandOver();
   // Returns the event's place in the order of reactions.
@@ -213,7 +214,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   void EndUpdate();
   std::chrono::milliseconds Lateness() const;
   Anchors& anchors();
-  bool average_comes() const { return config_.delays && steps_ > 0; }  // behind the last step
+  bool average_comes() const { return config_.delays && steps_ > 0; }  // after the last step
 
   // Communication thread.
   Task SplitChannels(Communicator& world);
@@ -241,13 +242,13 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   };
   std::map<Handle, InBackgroundOp> in_background_;      // reactions
   std::vector<std::unique_ptr<ExchangeState>> unused_;  // of the background
-  // Of sparse exchanges, by collective, channel and range. Made in reactions; of the communication
-  // thread then.
+  // For sparse exchanges, by collective, channel and range. Made in reactions, then used by the
+  // communication thread.
   std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
       range_memory_;
 
   double density_factor_ = 1;
-  std::uint64_t steps_ = 0;  // that have begun
+  std::uint64_t steps_ = 0;  // number of begun steps
   bool in_step_ = false;
   bool finishing_ = false;               // this step is to be applied
   bool updating_ = false;                // the last part has not ended
@@ -255,7 +256,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::map<std::string, double> waits_;  // reactions
   StepRecord record_;                    // its counters: reactions
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable event_posted_;
   std::condition_variable changed_;  // for the compute lane, and the destructor
   std::deque<Event> events_;

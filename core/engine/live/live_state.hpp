@@ -1,5 +1,5 @@
-// Holds what a LiveEngine is made of, its step at hand, which engine and lanes share, and what it
-// knows of selections, of exchanges and of operations that have begun.
+// Holds the configuration of a LiveEngine, its current step, which engine and lanes share, and the
+// state of selections, of exchanges and of operations that have begun.
 #pragma once
 
 #include <chrono>
@@ -38,22 +38,22 @@ struct LiveConfig {
   bool delays = false;                         // StrategyDescriptor::delays
   std::unique_ptr<Sparsifier> sparsifier;      // null when nothing is sparsified
   bool unbounded_count = false;                // of its descriptor: slots hold all elements
-  Feedback feedback;                           // for all tensors but those without feedback
+  Feedback feedback;                           // for all tensors except those without feedback
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::unique_ptr<Quantizer> dense_quantizer;
-  // For exchanges without selections, and with; also those of other ranks.
+  // For exchanges without selections, and with selections; may be shared with other engines.
   std::shared_ptr<const Collective> dense_collective;
   std::shared_ptr<const Collective> sparse_collective;
   // How index/value payloads are encoded; plain f32/u32 has no header.
   PayloadCoding coding;
-  // Of StepScheduler: on top of what the engine's own work takes, to emulate a slower host.
+  // Of StepScheduler: added to the time of the engine's own work, to emulate a slower host.
   double exchange_host_seconds = 0;
   Device device;  // where gradients and averages lie
-  // On a device: that of forward, backward and update. By default the engine makes one.
+  // On a device: the stream of forward, backward and update. By default the engine makes one.
   Stream compute;
   std::chrono::milliseconds deadline{60000};  // of FinishStep, beyond that of any single wait
-  // Called some times a second while FinishStep has nothing to do; what it throws FinishStep
-  // throws.
+  // Called several times a second while FinishStep has nothing to do. FinishStep rethrows its
+  // errors.
   std::function<void()> while_waiting;
 };
 
@@ -66,15 +66,15 @@ struct LiveStep {
   void Begin(std::uint64_t step, bool verified);
   double Now() const { return At(Clock::now()); }  // seconds since Begin
   double At(Clock::time_point time) const;
-  // True for a range within one tensor that has not been packed: it is selected from where the
-  // gradient lies. Others are selected from `flat`.
+  // True for a range within one tensor that has not been packed: selection reads the gradient where
+  // it lies. For other ranges, selection reads `flat`.
   bool ReadsGradient(Range range) const;
 
   const GradientLayout& layout;
   Buffer<float> flat;              // packed gradients; after a dense exchange their sum
   Buffer<float> averaged;          // empty with local steps
   std::optional<Anchors> anchors;  // with local steps
-  Buffer<float> zeros;             // the gradient of tensors that got none
+  Buffer<float> zeros;             // the gradient of tensors without one
 
   std::uint64_t number = 0;
   bool verify = false;
@@ -84,8 +84,8 @@ struct LiveStep {
   Timeline timeline;
 };
 
-// Holds what is selected from one range for one residual, and what the sparsifier remembers of it.
-// On a device all but `slot.count` lies there, valid in the order of the lane's stream.
+// Holds the selection from one range for one residual, and the sparsifier's state for it. On a
+// device, all buffers lie there, valid in the order of the lane's stream; `slot.count` does not.
 struct Selection {
   Range range;
   TensorInfo info;
@@ -95,24 +95,24 @@ struct Selection {
   Buffer<float> values;
   Slot slot;
   std::unique_ptr<SparsifierState> state;
-  Buffer<std::byte> encoded;  // what the dense quantizer makes of a whole tensor
-  Buffer<std::byte> coded;    // the slot, where the coding is of selections
-  // On a device: [tensors + 1] begins of the tensors in the range, and its end.
+  Buffer<std::byte> encoded;  // a whole tensor, encoded by the dense quantizer
+  Buffer<std::byte> coded;    // the coded slot, if selections are coded one by one
+  // On a device: [tensors + 1] the begins of the tensors in the range, then the range's end.
   std::vector<std::uint32_t> bounds;
   Buffer<std::uint32_t> bounds_on_device;
 
   // Of this step.
-  bool selected = false;  // once: an exchange may still read it
+  bool selected = false;  // at most once a step: an exchange may still read the slot
   DeviceSpan<const float> source;
-  DeviceSpan<float> residual;    // empty: what is not sent is lost
+  DeviceSpan<float> residual;    // empty: unsent elements are lost
   DeviceSpan<float> velocity;    // with momentum
   SlotReport* report = nullptr;  // on a device
   bool whole = false;            // travels as `encoded`, not in the slot
-  bool accumulated = false;      // its collective selects: x is all in the residual
+  bool accumulated = false;      // the collective selects: all of x is in the residual
   double density = 1.0;
-  std::size_t kept = 0;         // elements that are to be selected
+  std::size_t kept = 0;         // elements to be selected
   std::size_t coded_bytes = 0;  // of `coded`
-  std::uint64_t missing = 0;    // tensors of which nothing was selected
+  std::uint64_t missing = 0;    // tensors without a selected element
 };
 
 inline DeviceSlot DeviceSlotOf(const Selection& selection) {
@@ -120,7 +120,7 @@ inline DeviceSlot DeviceSlotOf(const Selection& selection) {
           selection.report};
 }
 
-// Elements on their way between the wire form and a coded one. Grows, and is used again.
+// Elements on their way between the wire form and a coded one. The memory grows and is reused.
 struct Elements {
   Buffer<std::uint32_t> indices;
   Buffer<float> values;
@@ -131,87 +131,88 @@ struct Elements {
   }
 };
 
-// The memory in which an exchange of a device has its messages.
+// The memory of the messages of an exchange on a device.
 struct DeviceExchange {
-  // Pinned: what a host communicator moves.
+  // Pinned memory, for a host communicator.
   gpu::PinnedBuffer<std::uint32_t> merged_indices;  // of a payload that is coded on the host
   gpu::PinnedBuffer<float> merged_values;
   gpu::PinnedBuffer<std::byte> own;
   gpu::PinnedBuffer<std::byte> gathered;
   gpu::PinnedBuffer<float> dense;
-  gpu::PinnedBuffer<std::uint32_t> own_bytes;  // [1] of what was coded on the device
+  gpu::PinnedBuffer<std::uint32_t> own_bytes;  // [1] size of a payload coded on the device
   // On the device.
-  Buffer<std::byte> merged;  // what is coded
+  Buffer<std::byte> merged;  // the payload to be coded
   Buffer<std::byte> sent;
   Buffer<std::byte> received;   // of all ranks
   Buffer<std::byte> decoded;    // of all ranks
-  Buffer<std::uint32_t> words;  // counts, by rank in `decoded`; then of the own payload
+  Buffer<std::uint32_t> words;  // counts: of `decoded` by rank, then of the own payload
   Buffer<std::uint64_t> fault;  // [1] as AccumulateSparseOnDevice's
 
-  // What Apply reads, once `ready` is done.
+  // Apply reads these once `ready` is done.
   std::vector<DevicePayload> payloads;
   std::vector<const std::byte*> begins;  // of payloads: whole tensors come first
   const float* sums = nullptr;           // instead of payloads: a dense sum
   const gpu::GpuEvent* ready = nullptr;
-  // What a communicator sends from the device is there; null where it was waited for.
+  // Done when the data that a communicator sends from the device is there; null if already waited
+  // for.
   const gpu::GpuEvent* gathered_there = nullptr;
 };
 
 struct ExchangeState;
 
-// What a rank sends in a sparse exchange: whole tensors, then what has indices.
-// What a member's payload has of a range that travels whole.
+// A range that travels whole, as it lies in a member's payload.
 struct WholePart {
   Range range;
   std::size_t bytes = 0;
-  std::optional<std::size_t> member;  // the only one that gives it; or all do
+  std::optional<std::size_t> member;  // the only member that gives it; none: all give it
 };
 
+// A rank's payload in a sparse exchange: whole tensors, then elements with indices.
 struct Payload {
   std::vector<const Selection*> parts;
-  const ExchangeState* forwarded = nullptr;  // instead of selections: has brought what is sent on
-  // Where members give unlike ranges: room for the most that one of them gives, and where in the
-  // flat gradient this rank gets sums.
+  const ExchangeState* forwarded = nullptr;  // instead of selections: its result is sent on
+  // If members give different ranges: room for the largest part of a member, and the ranges of the
+  // flat gradient of which this rank gets sums.
   std::optional<std::size_t> shared_capacity;
   std::optional<std::vector<Range>> sums_of;
-  // The same of what travels whole, where members do not all give `parts` or not all get them.
+  // The ranges that travel whole, if not all members give `parts` or not all get them.
   std::optional<std::vector<WholePart>> whole_of;
 
-  // By MeasurePayload.
-  std::vector<Range> indexed;    // gets sums of elements with indices; neighbours joined
+  // Set by MeasurePayload.
+  std::vector<Range> indexed;    // ranges with sums of elements with indices; neighbours joined
   std::size_t capacity = 0;      // elements with indices that one rank may send
-  std::size_t with_indices = 0;  // that this rank sends
-  std::size_t whole_bytes = 0;   // of whole tensors, that this rank sends
-  std::vector<WholePart> whole;  // that come, in a payload one behind the other
-  bool coded = false;            // what has indices is coded (payload_coding.hpp)
+  std::size_t with_indices = 0;  // elements with indices that this rank sends
+  std::size_t whole_bytes = 0;   // bytes of whole tensors that this rank sends
+  std::vector<WholePart> whole;  // whole parts that arrive, one after another in a payload
+  bool coded = false;            // elements with indices are coded (payload_coding.hpp)
 
   bool in_place = false;  // others read `own` where it lies
   std::shared_ptr<Buffer<std::byte>> own;
   std::shared_ptr<Buffer<std::byte>> before;  // `own` of the step before, which others may read
   Buffer<std::byte> gathered;
-  Buffer<std::byte> apart;  // payloads that have come one behind the other
+  Buffer<std::byte> apart;  // payloads that arrived one after another, taken apart
 };
 
 struct ExchangeState {
   Op* op = nullptr;                          // of this step
-  std::vector<const ExchangeState*> behind;  // that it comes after
+  std::vector<const ExchangeState*> behind;  // exchanges after which it starts
   ExchangeBuffers buffers;
   Payload payload;           // of sparse exchanges
-  Buffer<float> dense;       // where several ranges are reduced as one
-  std::size_t elements = 0;  // that this rank sends, those of whole tensors included
+  Buffer<float> dense;       // if several ranges are reduced as one
+  std::size_t elements = 0;  // elements that this rank sends, whole tensors included
   Traffic traffic;
   DeviceExchange device;
   // In the background: other steps may have begun in between.
   LiveStep::Clock::time_point began, ended;
 };
 
-// What a LiveEngine knows of an operation that has been started.
+// A LiveEngine's state of a started operation.
 struct LiveOp {
   Handle handle = 0;
   Op* op = nullptr;
-  Selection* selection = nullptr;            // that a Sparsify makes
-  ExchangeState* exchange = nullptr;         // that it is, or whose sum it takes
-  std::vector<const ExchangeState*> behind;  // that a local operation comes after
+  Selection* selection = nullptr;            // the selection of a Sparsify
+  ExchangeState* exchange = nullptr;         // the exchange itself, or the one whose sum it takes
+  std::vector<const ExchangeState*> behind;  // exchanges after which a local operation starts
 };
 
 }  // namespace sparfuse

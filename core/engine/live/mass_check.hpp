@@ -1,4 +1,4 @@
-// Checks over all ranks that a step has lost nothing of what was to be sent.
+// Checks over all ranks that a step has lost no part of the gradients and residuals.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace sparfuse {
 
-// sum over ranks of gradient + residual before = P * applied + sum over ranks of residual after,
-// element by element, but for the rounding of these sums. For methods whose residuals take what is
-// not sent, without momentum; elements of tensors without feedback are left out. Takes four copies
-// of the gradient and two dense all-reduces: for few steps.
+// Checks that sum over ranks of gradient + residual before = P * applied + sum over ranks of
+// residual after, element by element, up to the rounding of these sums. For methods without
+// momentum whose residuals keep all unsent elements. Elements of tensors without feedback are left
+// out. Takes four copies of the gradient and two dense all-reduces, so use it in few steps.
 class MassCheck {
  public:
   // loop: of the engine; outlives the check.
   explicit MassCheck(ProgressLoop& loop) : loop_(loop) {}
 
-  // Before the step. Collective, as Violations.
+  // Call before the step, on all ranks, as Violations.
   void Begin(LiveEngine& engine);
-  // As the tensor's gradient is announced; memory of the engine's device.
+  // Call when the tensor's gradient is announced; `gradient` is memory of the engine's device.
   void Announce(const LiveEngine& engine, std::size_t tensor, std::span<const float> gradient);
-  // After FinishStep: the number of elements for which it does not hold; equal on all ranks.
+  // Call after FinishStep. The number of elements that violate the equation; equal on all ranks.
   std::uint64_t Violations(LiveEngine& engine);
 
   bool active() const noexcept { return active_; }
@@ -34,7 +34,7 @@ class MassCheck {
   ProgressLoop& loop_;
   bool active_ = false;
   std::vector<float> balance_;  // [n] gradient + residual before - residual after
-  std::vector<float> scale_;    // [n] sum of magnitudes, which rounding is relative to
+  std::vector<float> scale_;    // [n] sum of magnitudes, to which rounding is relative
 };
 
 }  // namespace sparfuse

@@ -1,5 +1,5 @@
-// Checks what a LiveEngine selects, in steps that verify: that mass is conserved, and which fibres
-// send nothing.
+// Checks the selections of a LiveEngine in steps that verify: whether mass is conserved, and which
+// fibres send nothing.
 #pragma once
 
 #include <atomic>
@@ -11,17 +11,18 @@
 
 namespace sparfuse {
 
-// Counts over the life of an engine. Any thread.
+// Counts over the life of an engine. Any thread may use it.
 class SelectionChecks {
  public:
   // Both outlive it.
   SelectionChecks(const LiveConfig& config, const GradientLayout& layout)
       : config_(config), layout_(layout) {}
 
-  // x: what was selected from, the residual included; unsent: the residual that is left, or x.
+  // x: the values selected from, the residual included; unsent: the remaining residual, or x.
   void CheckSelected(std::span<const float> x, const Selection& selection, SparsePayload sent,
                      std::span<const float> unsent);
-  // encoded: x as the dense quantizer encoded it; residual: what is left, empty without feedback.
+  // encoded: x as the dense quantizer encoded it; residual: the remaining residual, empty without
+  // feedback.
   void CheckWhole(std::span<const float> x, std::span<const std::byte> encoded,
                   std::span<const float> residual);
 

@@ -1,5 +1,5 @@
-// Keeps the selections of a LiveEngine: a slot and a sparsifier's state for each range and residual
-// that is selected, with the residuals and velocities themselves.
+// Keeps the selections of a LiveEngine: a slot and a sparsifier's state for each selected range and
+// residual, and the residuals and velocities themselves.
 #pragma once
 
 #include <cstddef>
@@ -25,21 +25,23 @@ class Selections {
   Selections(const LiveConfig& config, const LiveStep& step);
 
   void BeginStep();
-  // What `sparsify` selects into on device `where`, ready for this step. Throws Error{kInternal}
-  // when this step has selected its range for the same residual before.
+  // The selection into which `sparsify` selects on device `where`, ready for this step. Throws
+  // Error{kInternal} if this step has already selected the range for the same residual.
   Selection& Prepare(const SparsifyRequest& sparsify, double density, Device where);
-  // What rounding has taken of the range of exchange `label` in halves, ready for this step; empty
-  // without feedback. On the host, where it is rounded. Throws Error{kInternal} when this step has
-  // rounded the range for the same residual before: that would have decayed twice.
+  // The residual of rounding to halves for the range of exchange `label`, ready for this step;
+  // empty without feedback. It lies on the host, where values are rounded. Throws Error{kInternal}
+  // if this step has already rounded the range for the same residual, which would decay twice.
   std::span<float> RoundedOf(Range range, std::string_view residual, const std::string& label);
-  // How many elements of a range are to be selected; a range that is a whole tensor has its shape.
+  // How many elements of a range are to be selected. A range that is a whole tensor counts with the
+  // tensor's shape.
   std::size_t Kept(Range range, double density) const;
-  // Room for what a member gives of a shared range, whichever of its parts that is.
+  // Room for the part that a member gives of a shared range, whichever part that is.
   std::size_t Capacity(const SharedRange& shared) const;
-  // Between steps: the plan changes, and what is remembered of fused ranges is of no use to others.
+  // Call between steps when the plan changes: drops the state of fused ranges, which does not fit
+  // other ranges.
   void ForgetFusedRanges();
 
-  // Between steps. On a device Read is a copy, valid until the next call.
+  // Call these between steps. On a device they return a copy, valid until the next call.
   double ResidualNorm() { return residuals_.Norm(); }
   std::span<const float> Residual(Range range) { return residuals_.ReadAll(range); }
   std::span<const float> Velocity(Range range) { return velocities_.ReadAll(range); }
@@ -56,7 +58,7 @@ class Selections {
   const bool accumulates_;  // the collective selects
   PlacedStore residuals_;
   PlacedStore velocities_;  // with momentum
-  PlacedStore copies_;      // of residuals that other ranks keep
+  PlacedStore copies_;      // copies of residuals that other ranks keep
   using Key = std::tuple<std::size_t, std::size_t, std::string>;  // range and residual
   std::map<Key, Selection> selections_;
   std::set<Key> rounded_;  // in this step

@@ -1,12 +1,12 @@
-// Joins modelled ranks: the clock and resources of a simulation of discrete events, the machines
-// and links that ranks share, and the exchanges under way.
+// Joins modelled ranks: the clock and resources of a discrete-event simulation, the machines and
+// links that ranks share, and the exchanges under way.
 //
-// Ranks with machines of their own do the same at the same times: what they select differs, but an
-// exchange is over for all of them at once. Then only the first ranks are simulated; the others
-// follow them: what they send is computed along, their times are those of the rank that they
-// follow. Where ranks exchange within nodes, whole nodes are simulated, and where ranks own parts
-// and not each of them an equal one, all those that own one: who follows has the same place on a
-// node, and owns nothing either.
+// Ranks with machines of their own do the same at the same times: their selections differ, but an
+// exchange ends for all of them at once. Only the first ranks are then simulated; each other rank
+// follows one of them. A follower's payloads are computed too, and its times are those of the rank
+// it follows. If ranks exchange within nodes, whole nodes are simulated, and a follower has the
+// same place on its node as the rank it follows. If ranks own parts, and not each an equal one, all
+// owners are simulated, and followers own no part.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class Simulation {
   // Events at equal times run in the order in which they were scheduled.
   void At(double time, Callback callback);
   void After(double seconds, Callback callback) { At(now_ + seconds, std::move(callback)); }
-  // Until nothing is scheduled.
+  // Runs events until none is scheduled.
   void Run();
 
  private:
@@ -47,28 +47,28 @@ class Simulation {
     }
   };
   std::priority_queue<Event> events_;
-  std::vector<Callback> callbacks_;  // by slot: they stay where they are while the queue is sorted
+  std::vector<Callback> callbacks_;  // by slot: they do not move while the queue is sorted
   std::vector<std::uint32_t> free_;  // slots
   double now_ = 0;
   std::uint64_t order_ = 0;
 };
 
-// `capacity` units that work at rate 1 each, shared evenly: with n > capacity activities each
-// advances at capacity / n. Times are kept in virtual seconds, which advance at the common rate, so
-// that an arrival or a departure costs O(log n).
+// A resource of `capacity` units that work at rate 1 each, shared evenly: each of n > capacity
+// activities advances at capacity / n. Times are kept in virtual seconds, which advance at the
+// common rate, so that an arrival or a departure costs O(log n).
 class SharedResource {
  public:
   // capacity > 0, or infinite when <= 0.
   SharedResource(Simulation& simulation, double capacity)
       : simulation_(simulation), capacity_(capacity) {}
 
-  // Calls `done` when `work` seconds of one unit have been given to this activity. Until Release it
-  // gets no more than `share` of what would be its own, 0 to 1; with 0 it waits, and takes nothing
-  // from others.
+  // Calls `done` when this activity has received `work` seconds of one unit. Until Release it gets
+  // at most the fraction `share`, 0 to 1, of its even part. With 0 it waits, and takes nothing from
+  // others.
   void Use(double work, Simulation::Callback done, double share = 1);
   // From now on every unit works at this rate, at least 0; 1 to begin with.
   void SetSpeed(double speed);
-  // From now on all activities get all that is their own; and their shares again.
+  // Release: from now on all activities get their whole even part. Hold: their shares again.
   void Release();
   void Hold();
 
@@ -102,18 +102,18 @@ class SharedResource {
 
 class ModelRank;
 
-// What a rank gives to an exchange.
+// A rank's contribution to an exchange.
 struct Contribution {
-  std::size_t elements = 0;         // that it sends
-  std::size_t kept = 0;             // that it is to select
-  std::uint64_t payload_bytes = 0;  // of `elements`, chosen before the exchange
-  std::uint64_t chosen_bytes = 0;   // of `elements`, chosen by the collective itself
-  // Of each selection, where parts have owners.
+  std::size_t elements = 0;         // elements to be sent
+  std::size_t kept = 0;             // elements to be selected
+  std::uint64_t payload_bytes = 0;  // of `elements`, selected before the exchange
+  std::uint64_t chosen_bytes = 0;   // of `elements`, selected by the collective itself
+  // Of each selection, if parts have owners.
   std::vector<std::uint64_t> part_bytes = {};
   std::vector<std::size_t> part_elements = {};
 };
 
-// What an exchange came to for a rank.
+// The result of an exchange for a rank.
 struct ExchangeResult {
   std::size_t entries = 0;  // elements that Apply reads
   bool summed = false;      // they are sums
@@ -121,7 +121,7 @@ struct ExchangeResult {
   std::uint64_t served = 0;
 };
 
-// Into the counts of `record`; a negotiation counts nothing.
+// Adds an exchange to the counts of `record`; a negotiation counts nothing.
 void CountExchange(const Op& exchange, const Traffic& traffic, const Contribution& given,
                    const ExchangeResult& result, StepRecord& record);
 
@@ -131,7 +131,7 @@ class ModelCluster {
   ModelCluster(const ModelConfig& config, std::uint64_t first, int steps, int simulated,
                Recorded recorded);
   ~ModelCluster();
-  // Nothing where ranks turn out not to do the same: then needed() of them must be simulated.
+  // Returns nothing if ranks turn out not to do the same: needed() of them must then be simulated.
   std::optional<std::vector<ModelStep>> Run(int traced_ranks);
   int needed() const noexcept { return needed_; }
 
@@ -142,16 +142,16 @@ class ModelCluster {
   SharedResource& MachineOf(int rank) {
     return *machines_[static_cast<std::size_t>(rank / config_.ranks_per_machine)];
   }
-  // A rank has reached its next exchange on a channel; it starts when all members have.
+  // A rank has reached its next exchange on a channel; the exchange starts when all members have.
   void Arrive(int rank, Handle handle, Op& op);
-  // A rank has no forward or backward left in its step; it begins another one.
+  // A rank has ended forward and backward of its step; a rank begins those of its next step.
   void ComputeEnded();
   void ComputeBegins();
-  // A rank has taken an exchange of the background in its step `index`.
+  // A rank has taken a background exchange in its step `index`.
   void Taken(int rank, Handle handle, int index);
   // A rank begins (1) or ends (-1) a selection within a hook: exchanges pause.
   void SelectingInHooks(int change);
-  // A rank's strategy looks at how much that rank has selected.
+  // A rank's strategy has asked for the size of that rank's selection.
   void PayloadAskedFor();
 
  private:
@@ -165,8 +165,8 @@ class ModelCluster {
   struct Meeting {
     GroupKey group;
     std::size_t ranks = 0;            // of the group
-    std::vector<Member> members;      // those that are simulated, by rank
-    std::vector<Contribution> given;  // by all ranks of the group, or one that all give alike
+    std::vector<Member> members;      // the simulated members, by rank
+    std::vector<Contribution> given;  // by all ranks of the group, or one if all give the same
     RoundPlan rounds;
     CostModel::Phases phases;
     double share = 1;
@@ -181,29 +181,30 @@ class ModelCluster {
   ModelStep StepOf(int index);
   bool followed() const { return simulated_ < config_.topology.ranks; }
   bool enough() const { return needed_ <= simulated_; }
-  // How many of the first ranks must be simulated for the others to follow through this exchange.
+  // How many of the first ranks must be simulated so that the others can follow this exchange.
   int NeededFor(int rank, const Op& op) const;
-  // The rank that a rank follows; a simulated one itself.
+  // The rank that `rank` follows; `rank` itself if it is simulated.
   int LeaderOf(int rank) const;
-  // Member `member` of a group, as a rank.
+  // The rank of member `member` of a group.
   int RankOf(const GroupKey& group, int member) const;
   void Start(const GroupKey& group, std::vector<Member> members);
-  // One that is over may be used again; its members and contributions have room.
+  // May reuse a finished meeting, with the memory of its members and contributions.
   Meeting& NewMeeting();
   void SetGiven(Meeting& meeting);
-  // Rounds that are known for equal payloads alone, where nothing is counted.
+  // Sets the rounds if equal payloads alone determine them and nothing is counted; else false.
   bool SetEvenRounds(Meeting& meeting, const Topology& topology) const;
   void SetRounds(Meeting& meeting, const Topology& topology) const;
-  // That the host moves, or as many bytes of payloads.
+  // The elements that the host moves, or as many as have the bytes of the payloads it moves.
   double StagedElements(const Meeting& meeting) const;
   CostModel::Phases PhasesOf(const Meeting& meeting) const;
   void OnLinkBetween(Meeting& meeting);
   void AddUp(Meeting& meeting);
-  // What of it goes on while ranks compute.
+  // The fraction of the exchange that goes on while ranks compute.
   double OverlapOf(const ModelRank& rank, const Op& exchange) const;
   void ExchangesUnderWay(int change);
   void Finish(Meeting& meeting);
-  // Of a simulated rank's exchange within its node: those who follow it have had the same.
+  // Counts an exchange within the node of a simulated rank for its followers, who have had the
+  // same.
   void CountForFollowers(int leader, const Op& exchange, const Traffic& traffic,
                          const Contribution& given, const ExchangeResult& result);
   StepRecord& FollowerOf(int rank, int index) {
@@ -227,7 +228,7 @@ class ModelCluster {
   SharedResource inter_node_;
   std::vector<std::unique_ptr<SharedResource>> intra_node_;
   std::vector<std::unique_ptr<ModelRank>> ranks_;
-  std::vector<std::vector<StepRecord>> followers_;  // [steps] what they count
+  std::vector<std::vector<StepRecord>> followers_;  // [steps][followers]
   struct FollowerCounts {
     int rank;
     Traffic traffic;
@@ -235,7 +236,7 @@ class ModelCluster {
     ExchangeResult result;
   };
   std::map<Handle, std::vector<FollowerCounts>> untaken_;  // in the background, by rank 0's handle
-  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // that lack members
+  std::map<std::pair<GroupKey, std::size_t>, std::vector<Member>> meetings_;  // still lack members
   std::map<std::tuple<Channel, int>, std::size_t> next_meeting_;              // by channel and rank
   std::vector<std::unique_ptr<Meeting>> all_meetings_;
   std::vector<Meeting*> meetings_over_;

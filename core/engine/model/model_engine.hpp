@@ -1,5 +1,5 @@
-// Computes when what a strategy asks for would have happened: a discrete-event simulation of P
-// workers, their lanes, and their links. It moves no gradient data.
+// Computes when the operations of a strategy would have happened, by a discrete-event simulation of
+// P workers, their lanes and their links. It moves no gradient data.
 #pragma once
 
 #include <cstdint>
@@ -30,54 +30,54 @@ struct ModelConfig {
   SelectionModel selection;                    // of its counts
   bool index_shared = false;                   // all ranks select equal counts
   bool unbounded_count = false;                // of the sparsifier's descriptor
-  // Also those of the model's other steps.
+  // Shared with the model's other steps.
   std::shared_ptr<const Collective> dense_collective;
   std::shared_ptr<const Collective> sparse_collective;
-  OverlapModel overlap;  // of what ranks select, for collectives that sum on the way
-  // Changes bytes; the seconds of encoding and decoding are those of cost.selection_coding. Halves
-  // and gaps take none.
+  OverlapModel overlap;  // of the ranks' selections, for collectives that sum on the way
+  // Changes bytes. cost.selection_coding has the seconds of encoding and decoding; halves and gaps
+  // take no time.
   PayloadCoding coding;
   // Encodes whole (unsparsified) tensors. Null: they are sent as index/value pairs.
   std::shared_ptr<const Quantizer> dense_quantizer;
   CostModel cost;
   BackwardProfile backward;
-  // Ranks of one machine share its cores; each lane that works, and each rank's communication
-  // thread while it adds, wants one. cores_per_machine <= 0: every lane has a core of its own.
+  // Ranks of one machine share its cores. Each working lane uses one core, and so does each rank's
+  // communication thread while it adds. cores_per_machine <= 0: every lane has a core of its own.
   int cores_per_machine = 0;
   int ranks_per_machine = 1;
   std::uint64_t seed = 1;
 };
 
-// What is recorded of a step: all ranks with what they have sent, or times alone, of the ranks that
-// keep their own time, of which the others have one each. Counting is most of the work on thousands
-// of ranks.
+// The records of a step. kAll: times and counts of all ranks. kTimes: times only, and only of the
+// ranks that keep their own time; each other rank has the times of one of these. Counting is most
+// of the work on thousands of ranks.
 enum class Recorded : std::uint8_t { kAll, kTimes };
 
 // One simulated step of every rank, starting together.
 struct ModelStep {
-  std::vector<StepRecord> records;       // [ranks], or of the first ones where times are recorded
-  std::vector<std::vector<Span>> spans;  // [ranks]; only those of `traced` ranks are filled
-  // What the first rank's exchanges occupy links, each alone on them.
+  std::vector<StepRecord> records;       // [ranks]; with Recorded::kTimes, of the first ranks only
+  std::vector<std::vector<Span>> spans;  // [ranks]; filled for the traced ranks only
+  // Seconds that the first rank's exchanges occupy links, each counted as if alone on them.
   double wire_seconds = 0;
 };
 
-// Simulates a step. `step` keys the random counts of threshold sparsifiers; `traced_ranks`: how
-// many ranks, from 0, leave spans (1,024 ranks of spans would be no use to anyone). Throws
-// Error{kInternal} when the step does not end, saying what is unfinished on the first rank. Cost:
-// O(P * tensors * log) time; a second or two for 1,024 ranks of BERT-large.
+// Simulates a step. `step` keys the random counts of threshold sparsifiers. The first
+// `traced_ranks` ranks record spans. Throws Error{kInternal} if the step does not end, naming the
+// unfinished operations of the first rank. Cost: O(P * tensors * log) time; a second or two for
+// 1,024 ranks of BERT-large.
 ModelStep SimulateStep(const ModelConfig& config, std::uint64_t step, int traced_ranks,
                        Recorded recorded = Recorded::kAll);
 
-// Simulates `steps` steps, one behind the other: ranks keep their clocks, and exchanges go on from
-// step to step. What an exchange in the background counts is in the step that takes it.
+// Simulates `steps` successive steps: ranks keep their clocks, and exchanges go on from step to
+// step. The counts of a background exchange belong to the step that takes it.
 std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
                                      int traced_ranks, Recorded recorded = Recorded::kAll);
 
-// With local steps: the steps of a window like all others, the one behind that of step 0.
+// With local steps: simulates two windows and returns the steps of the second, which is like all
+// later ones.
 std::vector<ModelStep> SimulateWindow(const ModelConfig& config, int traced_ranks);
 
-// Bytes that a rank keeps for the method beside the workload: what
-// LiveEngine::method_memory_bytes is.
+// Bytes that a rank keeps for the method beside the workload, as LiveEngine::method_memory_bytes.
 std::size_t MethodMemoryBytes(const ModelConfig& config);
 
 }  // namespace sparfuse

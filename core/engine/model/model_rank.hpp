@@ -19,16 +19,16 @@
 
 namespace sparfuse {
 
-// How many elements of a range are to be kept: all of a tensor that is not sparsified; a range that
-// is a whole tensor has its shape.
+// How many elements of a range are to be kept: all, if it is a tensor that is not sparsified. A
+// range that is a whole tensor counts with the tensor's shape.
 std::size_t KeptCount(const ModelConfig& config, Range range, double density);
 
-// Whether ranks select unlike counts.
+// Whether ranks select different counts.
 bool PayloadsDiffer(const ModelConfig& config);
 
-// How many elements `rank` selects: `kept`, the sparsifier's own count, with
-// config.selection's spread about it. The same for equal arguments, whatever was drawn before; for
-// all ranks where config.index_shared.
+// How many elements `rank` selects: `kept`, the sparsifier's own count, with config.selection's
+// spread about it. Equal arguments give equal counts, whatever was drawn before. All ranks have the
+// same count if config.index_shared.
 std::size_t SelectedCount(const ModelConfig& config, const SparsifyRequest& sparsify,
                           std::size_t kept, int rank, std::uint64_t step);
 
@@ -37,16 +37,16 @@ class ModelRank final : public StepScheduler {
   ModelRank(ModelCluster& cluster, int rank, bool traced);
 
   void Begin();
-  // What `rank`, which has asked for the same exchange, gives. Of another rank than this only where
-  // it follows.
+  // The contribution of `rank`, which is this rank or one of its followers.
   Contribution ContributionOf(const Op& exchange, int rank) const;
-  // Whether a selection that it carries is from more than one tensor.
+  // Whether the exchange carries a selection from more than one tensor.
   bool SelectsFromSeveral(const Op& exchange) const;
-  // Of parts that have owners: each member owns one, and all are of one size.
+  // For parts with owners: whether each member owns one, and all have the same size.
   bool IsOwnedAlike(const Op& to_owners) const;
-  // Of a range of which members give parts: this rank gives as much as each would of even parts.
+  // For a range of which members give parts: whether this rank gives as much as each member would
+  // of even parts.
   bool GivesAnEvenPart(const Op& shared) const;
-  // The exchange that this rank waits for is over; `traffic` is its share.
+  // The exchange that this rank waits for is over; `traffic` is this rank's share of the traffic.
   void ExchangeDone(Handle handle, double began, const Traffic& traffic, const Contribution& given,
                     const ExchangeResult& result);
 
@@ -54,7 +54,7 @@ class ModelRank final : public StepScheduler {
   std::uint64_t step() const noexcept override {
     return cluster_.first_step() + static_cast<std::uint64_t>(index_);
   }
-  int index() const noexcept { return index_; }  // of its step
+  int index() const noexcept { return index_; }  // of the rank's step
   const Op& ExchangeOf(Handle handle) const { return op(handle); }
   std::uint64_t PayloadBytes(Handle sparsified) const override;
   void BeginWait(std::string label) override;
@@ -79,12 +79,12 @@ class ModelRank final : public StepScheduler {
   struct LaneState {
     std::deque<Handle> queue;
     bool busy = false;
-    // What it does, of the queue.
+    // The operation of the queue that the lane does.
     Handle handle = 0;
     bool in_hook = false;
     double began = 0;
   };
-  // Of forward, backward or update, which the compute lane does one by one.
+  // A piece of forward, backward or update; the compute lane does them one by one.
   struct Piece {
     SpanKind kind = SpanKind::kForward;
     double* total = nullptr;
@@ -104,11 +104,11 @@ class ModelRank final : public StepScheduler {
   void EndStep();
   void Trace(SpanKind kind, std::string_view lane, std::string_view label, double begin,
              std::uint64_t bytes);
-  // What the compute lane has waited since it last worked.
+  // Records how long the compute lane has waited since it last worked.
   void RecordExposed();
 
-  // Between the pieces of backward the compute lane does what is queued, as the live hook does;
-  // after backward it also waits.
+  // Between the pieces of backward the compute lane does its queued work, as the live hook does;
+  // after backward it also waits for work.
   void WakeCompute();
   void WakeLane(Lane which);
   void Work(Lane which);
@@ -120,24 +120,24 @@ class ModelRank final : public StepScheduler {
     return *op(selection).If<SparsifyRequest>();
   }
   double SelectionSeconds(const SparsifyRequest& sparsify) const;
-  // Of selections that are coded one by one: the elements that this one sends; seconds of coding
-  // it, and of decoding those of all ranks.
+  // For selections that are coded one by one: the elements that a selection sends, the seconds of
+  // coding it, and the seconds of decoding the selections of all ranks.
   bool IsCodedAlone(const SparsifyRequest& sparsify) const;
   std::size_t SelectedElements(const SparsifyRequest& sparsify, int rank) const;
   double CodingSeconds(const SparsifyRequest& sparsify) const;
   double DecodingSeconds(const ExchangeRequest& exchange) const;
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, int rank) const;
-  // `kept`: what KeptCount says of it.
+  // `kept`: KeptCount of the selection.
   std::uint64_t SelectionBytes(const SparsifyRequest& sparsify, std::size_t kept, int rank) const;
   std::size_t KeptOf(Handle selection) const;
   ExchangeResult& ResultOf(Handle exchange);
   bool IsWhole(const SparsifyRequest& sparsify) const;
-  // Which decodes what an exchange brings: the quantizer of ranges that are sent whole, else the
-  // sparsifier's.
+  // The name of the coder that decodes an exchange's payloads: the quantizer if the ranges are sent
+  // whole, else the sparsifier's.
   std::string_view CoderOf(const ExchangeRequest& exchange) const;
 
-  // One piece of forward, backward or update on the compute lane, then `next`. `label` is copied
-  // when it is done.
+  // Runs one piece of forward, backward or update on the compute lane, then `next`. `label` is
+  // copied when the piece is done.
   void Compute(double seconds, SpanKind kind, double* total, std::string_view label,
                Continuation next);
   void PieceDone();
@@ -155,7 +155,7 @@ class ModelRank final : public StepScheduler {
   std::array<LaneState, kLanes> lanes_;
   Piece piece_;
   std::vector<ExchangeResult> results_;    // of the step, by handle
-  mutable std::vector<std::size_t> kept_;  // likewise KeptOf; 0: not known yet
+  mutable std::vector<std::size_t> kept_;  // KeptOf, by handle; 0: not known yet
   std::map<Handle, ExchangeResult> background_results_;
   std::map<std::string, double> waits_;
   struct Exchanged {

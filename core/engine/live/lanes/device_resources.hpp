@@ -1,6 +1,6 @@
-// Holds device resources of a LiveEngine's lanes: result words copied back to the host, bits of the
-// averaged gradient that sparse sums touch, copies of selections that are checked, and events
-// recorded around spans of streams, which become seconds when the step has ended.
+// Holds device resources of a LiveEngine's lanes: result words copied back to the host, bits that
+// mark touched parts of the averaged gradient, copies of selections to be checked, and events
+// around spans of streams, which become seconds when the step has ended.
 #pragma once
 
 #include <chrono>
@@ -30,17 +30,17 @@ namespace sparfuse {
 // Result words that an operation leaves on the device, copied to the host. All zero at first.
 struct OpReport {
   SlotReport slot;            // of a selection; of a pack not_finite
-  std::uint64_t missing = 0;  // tensors of which nothing was selected
+  std::uint64_t missing = 0;  // tensors without a selected element
   std::uint64_t fault = 0;    // of a sum: as AccumulateSparseOnDevice's
-  float clip = 0;             // of a selection: what clipping multiplies the gradient with
+  float clip = 0;             // of a selection: factor by which clipping multiplies the gradient
 };
 
-// A report for each operation of a step. Grown in blocks, and used again by the next step.
+// A report for each operation of a step. Grows in blocks, which the next step reuses.
 class OpReports {
  public:
   explicit OpReports(Device device) : device_(device) {}
 
-  // Zeros what the last step used, in the order of `stream`.
+  // Zeros the reports that the last step used, in the order of `stream`.
   void Clear(const Stream& stream);
   OpReport* OnDevice(Handle handle);
   // Copies it to the host, in the order of `stream`.
@@ -59,14 +59,14 @@ class OpReports {
   std::vector<Block> blocks_;
 };
 
-// Bits of the parts of the averaged gradient that hold something, so that sparse sums need not
-// clear all of it (AccumulateSparseOnDevice's `touched`), for as long as the ranges stay the same.
+// Bits of the parts of the averaged gradient that hold values, so that sparse sums need not clear
+// all of it (AccumulateSparseOnDevice's `touched`). They hold as long as ranges stay the same.
 class TouchedRanges {
  public:
   explicit TouchedRanges(Device device) : device_(device) {}
-  // The bits of a range that is summed into; null: it must be written whole.
+  // The bits of a range that receives a sum; null: the range must be written whole.
   std::uint32_t* Of(Range range, const Stream& stream);
-  // Something else is written there.
+  // Call when other values are written to the range.
   void Forget(Range range);
   // Ranges may change from here on.
   void Restart();
@@ -76,7 +76,8 @@ class TouchedRanges {
     std::size_t end = 0;
     Buffer<std::uint32_t> bits;
   };
-  // Removes what overlaps, but for the range itself; true when there was something.
+  // Removes entries that overlap the range; its own entry only if `itself`. True if any was
+  // removed.
   bool EraseOverlapping(Range range, bool itself);
 
   Device device_;
@@ -84,14 +85,14 @@ class TouchedRanges {
   bool changing_ = false;                 // ranges differ from step to step
 };
 
-// Copies what a device selects from and what it selects to the host, to be checked there: of one
-// selection in a step that verifies, in the order of `stream`.
+// Copies the source and the result of one selection from a device to the host, to be checked there,
+// in a step that verifies and in the order of `stream`.
 class SelectionCopies {
  public:
-  // Before it is selected from.
+  // Copies the source, before the selection.
   SelectionCopies(const Stream& stream, const Selection& selection);
   void CopyAfter(const Stream& stream, const Selection& selection);
-  // When the stream has made the copies, and the selection's count is known.
+  // Call when the stream has made the copies, and the selection's count is known.
   void Check(SelectionChecks& checks, const Selection& selection) const;
 
  private:
@@ -102,8 +103,9 @@ class SelectionCopies {
   std::vector<std::byte> encoded_;
 };
 
-// The compute stream is in one phase at a time: forward, backward or update, whose spans end where
-// an operation begins or the phase is over. Any thread; the events come from `events`.
+// Records the spans of streams. The compute stream is in one phase at a time: forward, backward or
+// update. A span of the phase ends when an operation begins or the phase is over. Any thread may
+// use it; the events come from `events`.
 class DeviceTimeline {
  public:
   using Clock = std::chrono::steady_clock;
@@ -114,30 +116,30 @@ class DeviceTimeline {
       : events_(events), now_(std::move(now)) {}
   void SetCompute(const Stream& compute) { compute_ = compute; }
 
-  // `completions` tells when the stream has come here: the host's time then is that of the event.
-  // The two clocks differ by what it takes the host to notice, some 10 to 50 us, and by their
-  // drift, far less in a step: spans of the host appear that much too early beside the streams'.
+  // `completions` reports when the stream has come here; the host's time then counts as that of the
+  // event. The two clocks differ by the time until the host notices, 10 to 50 us, and by their
+  // drift, far less in a step. Spans of the host appear too early by that much beside the streams'.
   // Returns the event.
   const gpu::GpuEvent& BeginStep(gpu::CompletionThread& completions);
 
-  // Of the compute stream. What comes now begins here.
+  // On the compute stream: the next span begins here.
   void Mark();
-  // What began at the last end of a span or Mark ends here, and what comes now begins here; returns
-  // that point.
+  // On the compute stream: ends here the span that began at the last Mark or end of a span, and
+  // begins the next. Returns this point.
   const gpu::GpuEvent& EndPart(SpanKind kind, std::string label);
-  // What an operation that begins now on the compute stream interrupts: a part of backward that
-  // goes on, the wait for communication (kExposed), or, null, nothing.
+  // Says what an operation that begins now on the compute stream interrupts: a part of backward
+  // that goes on, the wait for communication (kExposed), or, null, nothing.
   void SetInterrupted(std::optional<SpanKind> kind);
 
-  // Around an operation on a stream. span: without times and bytes; `bytes` are read by Resolve,
+  // Call around an operation on a stream. span: without times and bytes; Resolve reads `bytes`,
   // when they are known.
   const gpu::GpuEvent& Begin(const Stream& stream);
   const gpu::GpuEvent& End(const Stream& stream, const gpu::GpuEvent& begin, Span span,
                            const std::uint64_t& bytes);
 
-  // Waits for the end of the last part, and adds all spans to `timeline`, whose own are of the
-  // host's clock, in seconds since `host_begin`; now all are in seconds since the step's event.
-  // Returns the seconds at the end of the last part.
+  // Waits for the end of the last part, and adds all spans to `timeline`. The timeline's own spans
+  // are by the host's clock, in seconds since `host_begin`; afterwards all are in seconds since the
+  // step's event. Returns the seconds at the end of the last part.
   double Resolve(Clock::time_point host_begin, Timeline& timeline);
 
  private:

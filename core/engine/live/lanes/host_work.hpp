@@ -9,10 +9,10 @@
 
 namespace sparfuse {
 
-// Used by the lane's thread; the counters may be read between steps.
+// Used by the lane's thread. Other threads may read the counters between steps.
 class HostWork {
  public:
-  // pool: of that thread; outlives it, as does what `setup` refers to.
+  // pool: of that thread. It outlives this object, as do all objects referenced by `setup`.
   HostWork(const LaneSetup& setup, Lane lane, ThreadPool& pool)
       : setup_(setup), lane_(lane), pool_(pool) {}
 
@@ -33,7 +33,7 @@ class HostWork {
   void Accumulate(Selection& selection);
   void Encode(Selection& selection);
   std::uint64_t CountMissing(const Selection& selection) const;
-  // Where a sum goes: averaged, or as it is into the flat gradient.
+  // The destination of a sum: the averages, or, unscaled, the flat gradient.
   struct Target {
     std::span<float> values;  // of all tensors
     float scale;

@@ -1,5 +1,5 @@
-// Runs jobs in the order in which they are given, on a thread that is made with the first: the
-// lanes' own, and those that collectives compute beside the communication thread.
+// Runs jobs in the order in which they are given, on a thread that is made with the first job: the
+// lanes' jobs, and jobs of collectives beside the communication thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,7 +23,7 @@ class LaneThread {
 
   // job: must not throw.
   void Add(std::function<void()> job);
-  // Waits for the job at hand; the others are dropped, and so are those that are added later.
+  // Waits for the running job; drops the queued jobs, and those added later.
   void Stop() noexcept;
 
  private:
@@ -42,7 +42,7 @@ class JobThread final : public Jobs {
   explicit JobThread(ProgressLoop& loop) : loop_(loop) {}
 
   std::unique_ptr<Request> Start(std::function<void()> work) override;
-  // Waits for the job at hand; nothing is begun any more.
+  // Waits for the running job; begins no other.
   void Stop() noexcept { thread_.Stop(); }
 
  private:

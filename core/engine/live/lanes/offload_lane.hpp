@@ -1,4 +1,4 @@
-// Selects on the host what a strategy sends to the host lane of a device.
+// Runs on the host the selections that a strategy requests on the host lane of a device.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace sparfuse {
 
-// Pinned copies of gradients for selection on the host. A slot is filled while the one before it is
-// worked on; where none is free the next gradient waits.
+// Pinned copies of gradients for selection on the host. One slot is filled while the lane works on
+// the other; if none is free, the next gradient waits.
 class OffloadRing {
  public:
   struct Slot {
@@ -26,7 +26,8 @@ class OffloadRing {
   // largest: elements of the largest tensor. A larger range makes its slot larger, once.
   OffloadRing(Device device, std::size_t largest) : device_(device), largest_(largest) {}
 
-  // Starts to copy `from`, which is valid after `ready` (null: now); null when no slot is free.
+  // Starts to copy `from`, which is valid after `ready` (null: now). Returns null if no slot is
+  // free.
   Slot* TryCopy(DeviceSpan<const float> from, const gpu::GpuEvent* ready, gpu::EventPool& events);
   void Release(Slot& slot) { slot.taken = false; }
 
@@ -40,10 +41,10 @@ class OffloadRing {
 // The host lane of a device: a thread that selects from copies in an OffloadRing.
 class OffloadLane {
  public:
-  // events: outlives it, as does what `setup` refers to.
+  // events: outlives this object, as do all objects referenced by `setup`.
   OffloadLane(const LaneSetup& setup, gpu::EventPool& events);
 
-  // A reaction. ready: of what `sparsify` selects from; null: it is valid already.
+  // Call in a reaction. ready: when the source of `sparsify` is valid; null: it is valid already.
   void Start(LiveOp& sparsify, const gpu::GpuEvent* ready);
   void Stop() noexcept { thread_.Stop(); }
   const SelectCounters& counters() const noexcept { return work_.counters(); }
