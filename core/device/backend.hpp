@@ -10,8 +10,8 @@
 
 namespace sparfuse::gpu {
 
-// The calls of one kind of device, with handles as void*. Callers pass no size of 0, no null handle,
-// and only Streams on a device of this kind; `native` may be null, the default stream.
+// The calls of one kind of device, with handles as void*. Callers pass no size of 0, no null
+// handle, and only Streams on a device of this kind; `native` may be null, the default stream.
 class Backend {
  public:
   virtual void* Allocate(std::size_t bytes, int device, std::string_view what) = 0;

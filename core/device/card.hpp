@@ -18,8 +18,8 @@ std::string DottedVersion(int version);   // "13.0"
 // the runtime (with both versions), no card, or no card that CUDA_VISIBLE_DEVICES leaves visible.
 std::string WhyNoCuda();
 
-// WhyNoCuda for given facts: the versions, the status of cudaGetDeviceCount and its text, the number
-// of devices that it counted, and the value of CUDA_VISIBLE_DEVICES (null: not set).
+// WhyNoCuda for given facts: the versions, the status of cudaGetDeviceCount and its text, the
+// number of devices that it counted, and the value of CUDA_VISIBLE_DEVICES (null: not set).
 std::string WhyNoCuda(const CudaVersionPair& versions, int status, const std::string& text,
                       int devices, const char* visible);
 

@@ -1,5 +1,5 @@
-// Maps the numbers of cudaError_t to their meaning for a trial. They are plain numbers, so that tests
-// check the mapping, and inject faults, without CUDA.
+// Maps the numbers of cudaError_t to their meaning for a trial. They are plain numbers, so that
+// tests check the mapping, and inject faults, without CUDA.
 #pragma once
 
 #include <string_view>

@@ -77,8 +77,8 @@ class DeviceWorkspace {
  public:
   explicit DeviceWorkspace(Device device) : device_(device) {}
 
-  // Returns at least `size` elements, 256-byte aligned, contents undefined. They are valid until the
-  // next call with the same `use`. Growing waits for the stream. Once a step has run with the
+  // Returns at least `size` elements, 256-byte aligned, contents undefined. They are valid until
+  // the next call with the same `use`. Growing waits for the stream. Once a step has run with the
   // largest tensor, nothing is allocated.
   template <class T>
   T* Get(const Stream& stream, DeviceWorkspaceUse use, std::size_t size) {

@@ -110,8 +110,8 @@ enum WorkspaceUse : std::size_t {
 // Scratch memory shared by the selections of one lane, grown on demand and kept.
 class Workspace {
  public:
-  // Returns at least `bytes` of 64-byte aligned host memory, contents undefined. The memory is valid
-  // until the next call with the same `use`.
+  // Returns at least `bytes` of 64-byte aligned host memory, contents undefined. The memory is
+  // valid until the next call with the same `use`.
   std::span<std::byte> Get(WorkspaceUse use, std::size_t bytes);
 
  private:
@@ -191,8 +191,8 @@ class Sparsifier {
 };
 
 // Models for the ModelEngine how many elements a sparsifier keeps: count ~ Count * lognormal, where
-// Count is Sparsifier::Count. The members are mean and deviation of log(count / Count); the count is
-// exact if both are 0. Unless a descriptor says otherwise, they hold at density 0.01 with error
+// Count is Sparsifier::Count. The members are mean and deviation of log(count / Count); the count
+// is exact if both are 0. Unless a descriptor says otherwise, they hold at density 0.01 with error
 // feedback, on the gradients of digits-resnet and text-gpt in their first steps (the test
 // WorkloadGradients measures them).
 struct SelectionModel {
@@ -221,8 +221,9 @@ struct SparsifierDescriptor {
   // top-k.
   bool unbounded_count = false;
   // Whether a period may be set (reused_threshold.hpp): the method finds a threshold from x and
-  // keeps the elements that reach it, but for a few. False if the threshold is given or the position
-  // decides. Between estimates an exact count is no longer exact, so a period is not the default.
+  // keeps the elements that reach it, but for a few. False if the threshold is given or the
+  // position decides. Between estimates an exact count is no longer exact, so a period is not the
+  // default.
   bool reusable_threshold = false;
   // Whether Select refuses non-finite elements that it does not send. If false, it accepts them on
   // the host without a residual. (With a residual, unsent elements are added to the next x.)

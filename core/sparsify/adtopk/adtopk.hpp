@@ -2,8 +2,8 @@
 // threshold.
 //
 // All-dimension top-k selects along one axis of a tensor, in each fibre by itself. A fibre is the
-// elements that share every index but the one of the axis. Of a fibre's `length` elements the method
-// keeps the k = max(1, trunc(length * density)) largest magnitudes, ties to the lower index.
+// elements that share every index but the one of the axis. Of a fibre's `length` elements the
+// method keeps the k = max(1, trunc(length * density)) largest magnitudes, ties to the lower index.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +61,8 @@ std::unique_ptr<Sparsifier> MakeAdTopK(FibreAxis axis);
 std::size_t AllDimensionCount(std::size_t n, std::span<const std::int64_t> shape, double density,
                               FibreAxis axis);
 
-// k / C for fibres of C elements: |x - C(x)|^2 <= (1 - k / C) |x|^2, in each fibre and in the tensor.
+// k / C for fibres of C elements: |x - C(x)|^2 <= (1 - k / C) |x|^2, in each fibre and in the
+// tensor.
 double AllDimensionContraction(std::size_t n, std::span<const std::int64_t> shape, double density,
                                FibreAxis axis);
 

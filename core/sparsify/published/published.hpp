@@ -1,7 +1,7 @@
-// Describes sparsifiers as published implementations run them, "method@origin", if that differs from
-// the canonical form. These forms yield the densities behind the published numbers, which often are
-// not the densities asked for; each descriptor says what it yields. Their passes are simple, not
-// tuned.
+// Describes sparsifiers as published implementations run them, "method@origin", if that differs
+// from the canonical form. These forms yield the densities behind the published numbers, which
+// often are not the densities asked for; each descriptor says what it yields. Their passes are
+// simple, not tuned.
 //
 // Origins: saf, ssf, adtopk, oktopk, sidco, grace and grace-dist are the code published with
 // SAFusion, SSFusion, ADTopk, Ok-Topk, SIDCo and GRACE (PyTorch and distributed back ends); wfbp is
@@ -84,8 +84,8 @@ struct PublishedCall {
   std::size_t Count(Comparison comparison, double threshold) const;
   // The threshold at the end of a walk.
   double Refine(Comparison comparison, double threshold, const ThresholdWalk& walk) const;
-  // Sends the elements with |x| <comparison> threshold, and returns their number. If there are none,
-  // or too many for the slot, sends exact top-k instead.
+  // Sends the elements with |x| <comparison> threshold, and returns their number. If there are
+  // none, or too many for the slot, sends exact top-k instead.
   std::size_t Take(Comparison comparison, double threshold) const;
   // Sends the `count` largest. Throws Error{kConfig} if the slot has no room for them.
   void TakeLargest(std::size_t count) const;
