@@ -49,8 +49,8 @@ class EmulatedThread {
 // the block's shared_bytes bytes, which are filled with a pattern before the block starts. A few
 // blocks run at the same time; they start in the order of their numbers.
 //
-// Throws Error{kInternal} if threads wait at a barrier of a block or warp of which other threads
-// have already left the kernel, and if no thread can continue.
+// Throws Error{kInternal} if threads of a block or warp wait at a barrier after others of them have
+// left the kernel, and if no thread can continue.
 void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
              const std::function<void(EmulatedThread&, void*)>& body);
 
