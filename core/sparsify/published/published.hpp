@@ -64,7 +64,7 @@ struct Moments {
   double variance = 0;  // unbiased
 };
 
-// One selection: nothing is pending, x is finite and has more than k elements.
+// One selection. Nothing is pending; x is finite and has more than k elements.
 struct PublishedCall {
   std::string_view sparsifier;
   const SelectContext& context;
@@ -74,7 +74,7 @@ struct PublishedCall {
   std::size_t k;
   Slot& slot;
 
-  // n * density, not rounded.
+  // n * density, unrounded.
   double Target() const { return static_cast<double>(input.n) * density; }
   // The moments of x and of |x|. The variance sums the squares of the differences from the mean, in
   // double precision, so that equal elements have no spread and a large mean does not swamp it.
@@ -89,7 +89,7 @@ struct PublishedCall {
   std::size_t Take(Comparison comparison, double threshold) const;
   // Sends the `count` largest. Throws Error{kConfig} if the slot has no room for them.
   void TakeLargest(std::size_t count) const;
-  // Sends exact top-k for want of a threshold, and counts that.
+  // Sends exact top-k because there is no threshold, and counts a fallback.
   void FallBack() const;
   // The k-th largest magnitude. Overwrites the slot.
   double KthMagnitude() const;

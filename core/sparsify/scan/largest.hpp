@@ -26,8 +26,8 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
                             const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot,
                             std::uint32_t kth = kNoKey);
 
-// SelectLargest among given candidates. They must be all elements with key >= candidates.lo, and
-// either at least k of them, or together with their ties_below at least k.
+// SelectLargest among given candidates. Preconditions: they are all elements with key >=
+// candidates.lo; their count or candidates.ties_below is at least k.
 std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot);
