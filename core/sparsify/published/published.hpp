@@ -49,8 +49,8 @@ enum class Comparison { kAtLeast, kAbove };
 // equal it but for rounding count as equal.
 std::uint32_t KeyFrom(Comparison comparison, double threshold);
 
-// While a threshold's count is above `upper` it is multiplied by upper_factor, while below `lower`
-// by lower_factor; `rounds` times at most.
+// A walk multiplies a threshold by upper_factor while its count is above `upper`, and by
+// lower_factor while its count is below `lower`; `rounds` times at most.
 struct ThresholdWalk {
   double upper;
   double upper_factor;

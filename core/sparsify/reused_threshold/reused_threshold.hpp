@@ -24,8 +24,8 @@ int ThresholdPeriod(const SparsifierDescriptor& sparsifier, std::int64_t given);
 // last. A tensor's steps are its own calls with a density below 1. `inner` is called in other
 // steps, too, if
 //   - the smallest magnitude was zero, or the density has changed;
-//   - fewer than K/2 or more than 2K elements reach the threshold (raises `fallbacks`). K is inner's
-//     Count, or its last count if `inner` by itself kept fewer than half or more than twice its Count;
+//   - fewer than K/2 or more than 2K elements reach the threshold (raises `fallbacks`). K is
+//     inner's Count, or the number that `inner` kept last if that is outside Count/2 to 2 Count;
 //   - more elements reach the threshold than the slot holds (raises `overflows`).
 // Each call of `inner` gives a new threshold, but does not shift the period.
 //

@@ -14,7 +14,7 @@ namespace sparfuse {
 enum class Isa : std::uint8_t;
 
 inline constexpr std::uint32_t kAbsMask = 0x7fffffffu;
-inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;  // larger keys are not finite either
+inline constexpr std::uint32_t kInfinityKey = 0x7f800000u;  // keys >= it are not finite
 inline constexpr std::size_t kBlock = 4096;                 // elements; a block stays in L1
 inline constexpr std::size_t kOffsetRoom = kBlock + 64;     // of the output of scan
 inline constexpr std::size_t kSumLanes = 16;
@@ -106,8 +106,8 @@ struct SelectKernels {
   std::size_t (*multiply_mantissas)(const float* x, std::size_t n, double* products,
                                     std::int64_t* exponent);
 
-  // Adds the number of elements with key >= keys[j] to counts[j]. keys, counts: [kCountedKeys]. n <
-  // 2^31.
+  // Adds the number of elements with key >= keys[j] to counts[j]. n < 2^31. keys, counts:
+  // [kCountedKeys].
   void (*count_reaching)(const float* x, std::size_t n, const std::uint32_t* keys,
                          std::size_t* counts);
 };
