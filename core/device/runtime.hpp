@@ -19,7 +19,7 @@ namespace sparfuse::gpu {
 
 enum class Priority : std::uint8_t { kNormal, kHigh };
 
-// An ordered queue of work. Its work is not ordered with that of any other stream.
+// An ordered queue of work. Streams are not ordered with one another.
 class GpuStream {
  public:
   GpuStream() = default;

@@ -150,9 +150,9 @@ class Sparsifier {
   // together. 1: each element is selected by itself.
   virtual std::size_t block() const noexcept { return 1; }
 
-  // The length of the runs, cut from the tensor's first element on, of each of which Select keeps
-  // KeptCount elements. The last run may be shorter. A coding need not transmit the counts of runs.
-  // 0: the tensor is not cut into runs.
+  // The length of runs, cut from the tensor's first element on; Select keeps KeptCount elements of
+  // each run. The last run may be shorter. A coding need not transmit the counts of runs. 0: the
+  // tensor is not cut into runs.
   virtual std::size_t chunk() const noexcept { return 0; }
 
   // Selects elements of the source into `slot`.

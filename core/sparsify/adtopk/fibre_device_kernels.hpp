@@ -1,21 +1,18 @@
 // Selects top-k in each fibre of a tensor by itself (adtopk.hpp), on a device.
 //
-// SelectTiles   a block loads whole slices of at most kTile elements into shared memory. There a
-// warp
-//               loads a fibre of at most 1024 elements into registers; a thread selects from a fibre
-//               of at most 32. One launch, one read of x.
-// SelectRows    a block loads a contiguous fibre into registers, up to 8192 elements (256 threads)
-// or
-//               16384 (512 threads). Longer fibres are read three times or more. One launch.
+// SelectTiles   a block loads whole slices of at most kTile elements into shared memory. From
+//               there a warp loads a fibre of at most 1024 elements into registers; for fibres of
+//               at most 32 elements a thread does. One launch, one read of x.
+// SelectRows    a block loads a contiguous fibre into registers, up to 8192 elements (256
+//               threads) or 16384 (512 threads). Longer fibres are read three times or more. One
+//               launch.
 // SelectColumns a block takes eight neighbouring fibres of a larger slice, of 1024 elements or
-// fewer,
-//               as a tile. The selected positions go into a bitmap, from which TakeBitmap sends them
-//               (position_bitmap_kernels.hpp). Two launches; one read of x and of the sent elements'
-//               sectors. SelectThinColumns does so with a thread for each fibre of at most 32
-//               elements.
+//               fewer, as a tile. The selected positions go into a bitmap, from which TakeBitmap
+//               sends them (position_bitmap_kernels.hpp). Two launches; one read of x and of the
+//               sent elements' sectors. SelectThinColumns does so with a thread for each fibre of
+//               at most 32 elements.
 // Transpose     makes longer fibres of such slices contiguous, for SelectRows: one more read and
-// one
-//               more write, then the bitmap. Four launches.
+//               one more write, then the bitmap. Four launches.
 // With feedback the residual, too, is read and written once.
 //
 // The bound of a fibre needs no sample and cannot fail. The fibre's elements are dealt out to
