@@ -51,7 +51,7 @@ namespace internal {
 // in a build without CUDA. what: for errors.
 void* Allocate(std::size_t bytes, Device device, std::string_view what);
 void Free(void* pointer, Device device) noexcept;
-// Zeroes the bytes and waits until that is done.
+// Waits for its end.
 void FillZero(void* pointer, std::size_t bytes, Device device);
 }  // namespace internal
 

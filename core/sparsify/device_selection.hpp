@@ -40,8 +40,8 @@ struct DeviceSlot {
   SlotReport* report = nullptr;
 };
 
-// The arrays of a DeviceWorkspace. Each file of kernels has its own arrays, so that other work on
-// the same stream does not share those of a selection.
+// The arrays of a DeviceWorkspace. Each file of kernels has its own arrays, so that a selection and
+// other work on the same stream share none.
 enum DeviceWorkspaceUse : std::size_t {
   kUseControl,  // of a scan (scan_device/device_scan.hpp)
   kUseCandidateIndices,

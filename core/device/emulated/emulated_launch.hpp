@@ -29,7 +29,7 @@ class EmulatedThread {
   unsigned block = 0;
   unsigned blocks = 0;
 
-  // Wait until all threads of the block, or all lanes of the warp, have arrived.
+  // Waits until all threads of the block, or all lanes of the warp, have arrived.
   void SyncBlock();
   void SyncWarp();
   // Lets other threads, and other blocks, run.
@@ -164,8 +164,7 @@ class EmulatedBlock {
     std::memcpy(&value, values + i, sizeof(T));
     return value;
   }
-  // Two copies alternate: a thread may be one call, but not two, ahead of a thread that still
-  // reads.
+  // Two copies alternate: a thread may be one call ahead of a thread that still reads, but not two.
   template <class T>
   std::uint64_t* Share(T value) const {
     static_assert(sizeof(T) <= sizeof(std::uint64_t));

@@ -14,12 +14,11 @@ namespace sparfuse {
 // An estimated threshold stands if it selects within k / 50 of k: 2 %, and exactly k below 50.
 inline constexpr std::size_t CountTolerance(std::size_t k) { return k / 50; }
 
-// Measures all of x and collects at least min(k + CountTolerance(k) + 1, n) candidates, so that
-// they include the selection of any threshold that selects too few or about k elements. It takes
-// one pass over x. If too few elements reach the bound, or too many reach the bound of the step
-// before, `fallbacks` is raised and a pass added. If more elements than can be stored equal the
-// magnitude of that rank, only the elements above it are collected, and Candidates::ties_below says
-// so.
+// Measures all of x and collects at least min(k + CountTolerance(k) + 1, n) candidates. They
+// include the selection of any threshold that selects too few or about k elements. It takes one
+// pass over x. If too few elements reach the bound, or too many reach the bound of the step before,
+// `fallbacks` is raised and a pass added. If more elements than can be stored equal the magnitude
+// of that rank, only the elements above it are collected, and Candidates::ties_below is set.
 //   bound   the tensor's bound, or null: then a sample gives one.
 // Throws Error{kNumeric}.
 Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,

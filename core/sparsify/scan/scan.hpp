@@ -28,7 +28,7 @@ namespace sparfuse {
 //             after a Collect with `clear_from`. Nothing may read x now. Restore leads back to
 //             `added`; the functions that send candidates lead to `sent`. A Collect that could not
 //             store them has gone back to `added` itself.
-//   sent      It holds x, but zeros where elements are in the slot.
+//   sent      It holds x, but zeros at the positions that the slot contains.
 struct SelectInput {
   const float* gradient = nullptr;
   float* residual = nullptr;  // null without error feedback

@@ -94,14 +94,14 @@ void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, S
 // Adds a part that lies behind the parts added before.
 void AddStatistics(const Statistics& part, Statistics& total);
 
-// counts[j] = the number of elements of x with key >= keys[j], for at most kCountedKeys keys in one
+// counts[j] = the number of elements of x with key >= keys[j]. At most kCountedKeys keys in one
 // pass.
 // Precondition: nothing is pending.
 void CountReaching(const SelectContext& context, const SelectInput& input,
                    std::span<const std::uint32_t> keys, std::span<std::size_t> counts);
 
-// Returns the number of stored candidates with key >= `key`, and writes that of each segment to its
-// `above`.
+// Returns the number of stored candidates with key >= `key`, and writes each segment's number to
+// its `above`.
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
                             std::uint32_t key);
 

@@ -225,10 +225,10 @@ struct NoMeasure {
   SPARFUSE_DEVICE void Store(Block& /*block*/, const Part& /*part*/, unsigned /*span*/) const {}
 };
 
-// Writes the elements of x that reach control->lo to the arrays of candidates, their number and
-// their histogram to the control, and the first element that is not finite to the report. It does
-// the pending addition; afterwards nothing is pending. One launch. CollectWithMeasure in
-// collect_kernels.hpp takes a measure besides.
+// Writes the elements of x that reach control->lo to the arrays of candidates, and their number and
+// histogram to the control. Reports the first element that is not finite. Does the pending
+// addition; afterwards nothing is pending. One launch. CollectWithMeasure in collect_kernels.hpp
+// also measures.
 void CollectOnDevice(const DeviceContext& context, DeviceScan& scan);
 
 // Collects once more if a kernel of the caller has asked for it (WantRecollected in
