@@ -73,8 +73,8 @@ class GpuEvent {
   void Record(const Stream& stream);
   bool Done() const;
   void Wait() const;  // blocks the calling thread without spinning
-  // The time between the last records of both events, which must be done. CUDA resolves about 0.5
-  // us.
+  // The time between the last records of both events, which must be done. On CUDA the resolution is
+  // about 0.5 us.
   double SecondsSince(const GpuEvent& earlier) const;
 
  private:

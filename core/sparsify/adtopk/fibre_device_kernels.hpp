@@ -1,8 +1,8 @@
 // Selects top-k in each fibre of a tensor by itself (adtopk.hpp), on a device.
 //
 // SelectTiles   a block loads whole slices of at most kTile elements into shared memory. From
-//               there a warp loads a fibre of at most 1024 elements into registers; for fibres of
-//               at most 32 elements a thread does. One launch, one read of x.
+//               there a warp loads a fibre of at most 1024 elements into registers. A thread
+//               selects from a fibre of at most 32 elements. One launch, one read of x.
 // SelectRows    a block loads a contiguous fibre into registers, up to 8192 elements (256
 //               threads) or 16384 (512 threads). Longer fibres are read three times or more. One
 //               launch.

@@ -15,15 +15,16 @@
 namespace sparfuse {
 
 // The source x = gradient + residual of a selection. Without error feedback x is the gradient.
-// With error feedback, `residual` passes through these states, and leaves each but the first once:
+// With error feedback, `residual` passes through these states. It leaves the first one once, and
+// never returns to it:
 //
 //   pending   It holds the residual of the step before. The first pass that streams over all of x
 //             adds the gradient, and no later pass adds again, so that nothing is rounded twice.
 //             That pass is Collect, AddPending, SelectSmall or a sparsifier's own pass, which calls
 //             BringOver before it and Added after it.
 //   added     It holds x. If `updated` was given, `residual` now points there, and the memory given
-//             as the residual has not been written. An error leaves this state, because the check
-//             for elements that are not finite reads x.
+//             as the residual has not been written. After an error `residual` is in this state,
+//             because the search for the element that is not finite reads x.
 //   cleared   It holds x, but zeros where stored candidates reach Candidates::cleared: the state
 //             after a Collect with `clear_from`. Nothing may read x now. Restore leads back to
 //             `added`; the functions that send candidates lead to `sent`. A Collect that could not

@@ -14,8 +14,8 @@
 // read and written. If the candidates do not contain the k largest, SendExact reads x five times.
 //
 // In Collect a thread has four 16-byte loads in flight (eight with feedback). With 48 registers a
-// multiprocessor has 40 warps, which keep 80 kB in flight: three times its latency times its
-// bandwidth. An element costs a handful of instructions: addition, comparison, a bit of a mask.
+// multiprocessor has 40 warps, which keep 80 kB in flight: three times the product of its latency
+// and bandwidth. An element costs a handful of instructions: addition, comparison, a bit of a mask.
 // Ranks within a warp come from one scan of four counts packed into a word; 4096 elements take two
 // barriers. Candidates go to an arena, where one atomic addition reserves room for a chunk. The
 // order of chunks in the arena depends on timing; the order of reads through the chunks' segments

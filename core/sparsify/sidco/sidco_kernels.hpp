@@ -62,7 +62,7 @@ struct SidcoMemory {
   int stages = 1;
   int steps = 0;        // since the stages adapted
   double selected = 0;  // sum over those steps of the estimate's count, in units of k
-  int boundaries = -1;  // number of `keys` from the last step: of all stages but the last; -1: none
+  int boundaries = -1;  // number of `keys` of the last step: all stages but the last; -1: unknown
   std::uint32_t keys[kMaxTails] = {};
 
   SPARFUSE_HOST_DEVICE void Adapt(double ratio, double density) {
