@@ -102,10 +102,10 @@ inline constexpr std::size_t kExactBins = 2048;
 // and the words that PrepareScan sets.
 struct ScanControl {
   std::uint32_t active;  // 0: nothing is selected (DeviceContext::only_if)
-  std::uint32_t lo;     // candidates are the elements with key >= lo; a lo above kInfinityKey
-                        // counts as kInfinityKey
-  std::uint32_t count;  // the number of candidates: exact, whether they were stored or not
-  std::uint32_t warm;   // 1: lo is from the step before
+  std::uint32_t lo;      // candidates are the elements with key >= lo; a lo above kInfinityKey
+                         // counts as kInfinityKey
+  std::uint32_t count;   // the number of candidates: exact, whether they were stored or not
+  std::uint32_t warm;    // 1: lo is from the step before
   // SendReaching sends the elements with key >= `key` if they are `least` to `most`, else the k
   // largest. A key below lo counts as reached by more than `most` elements; so does any key if the
   // candidates were not stored.
