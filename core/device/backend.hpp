@@ -1,4 +1,4 @@
-// Declares what a kind of device implements behind device.hpp and runtime.hpp.
+// Declares the interface that a kind of device implements behind device.hpp and runtime.hpp.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace sparfuse::gpu {
 
-// The calls of one kind of device, with handles as void*. Sizes are not 0, handles not null, and a
-// Stream's device is of this kind; its `native` may be null, the default stream.
+// The calls of one kind of device, with handles as void*. Callers pass no size of 0, no null
+// handle, and only Streams on a device of this kind; `native` may be null, the default stream.
 class Backend {
  public:
   virtual void* Allocate(std::size_t bytes, int device, std::string_view what) = 0;
   virtual void Free(void* pointer, int device) noexcept = 0;
-  virtual void FillZero(void* pointer, std::size_t bytes, int device) = 0;  // waits for its end
+  virtual void FillZero(void* pointer, std::size_t bytes, int device) = 0;  // waits until done
   virtual void* AllocatePinned(std::size_t bytes, int device, std::string_view what) = 0;
   virtual void FreePinned(void* pointer) noexcept = 0;
 
@@ -43,14 +43,14 @@ class Backend {
   ~Backend() = default;
 };
 
-// Throws Error{kUnsupported} where this program has no such device, Error{kInternal} for the host.
+// Throws Error{kUnsupported} if this program has no such device, Error{kInternal} for the host.
 Backend& BackendOf(Device device);
 
 // cuda/runtime_cuda.cpp; a build without CUDA throws Error{kUnsupported}.
 Backend& CudaBackend();
 
-// Makes `backend` that of DeviceKind::kEmulated: called by the emulated device's library, which
-// tests alone are linked with.
+// Registers the backend of DeviceKind::kEmulated. The library of the emulated device calls it; only
+// tests are linked with that library.
 void SetEmulatedBackend(Backend* backend);
 bool HasEmulatedDevice() noexcept;
 

@@ -1,4 +1,4 @@
-// Tells the host when a stream has come to a point.
+// Calls a function on the host when a stream has reached a point.
 #pragma once
 
 #include <condition_variable>
@@ -12,22 +12,23 @@
 
 namespace sparfuse::gpu {
 
-// Waits for events in the order in which they are given, without spinning. Events of one stream, or
-// one would be told late.
+// Waits for events in the order in which they were added, without spinning. All events should be of
+// one stream; otherwise an event may be reported late.
 class CompletionThread {
  public:
-  // Called on the thread, with null or what waiting for the event threw. Must not throw.
+  // Called on the thread, with null or the exception that waiting for the event threw. Must not
+  // throw.
   using Reached = std::function<void(std::exception_ptr)>;
 
   CompletionThread();
-  // Waits for the event at hand; what comes after it is dropped.
+  // Waits for the current event and drops the events after it.
   ~CompletionThread();
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  // The event lives, and is not recorded again, until `reached` is called.
+  // The event must live, and must not be recorded again, until `reached` is called.
   void Add(const GpuEvent& event, Reached reached);
-  // Until everything that was added has been told.
+  // Waits until every added event has been reported.
   void Drain();
 
  private:

@@ -23,9 +23,9 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// An ordered queue of work on one device. On the host work is synchronous and `native` is null;
-// on CUDA `native` is a cudaStream_t that the caller owns, on an emulated device null or its own
-// kind of queue.
+// An ordered queue of work on one device. On the host work is synchronous and `native` is null. On
+// CUDA `native` is a cudaStream_t that the caller owns; on an emulated device it is null or an
+// emulated::Queue.
 struct Stream {
   Device device;
   void* native = nullptr;
@@ -61,7 +61,7 @@ template <class T>
 class Buffer {
  public:
   Buffer() = default;
-  // what: named where a device has no room, "the residual local".
+  // what: names the buffer in the error if the device has no room, e.g. "the residual local".
   explicit Buffer(std::size_t size, Device device = {}, std::string_view what = "")
       : data_(static_cast<T*>(internal::Allocate(size * sizeof(T), device, what))),
         size_(size),

@@ -1,4 +1,4 @@
-// Defines how kernels are written: once, for CUDA and for the emulated device that tests use.
+// Defines the form of kernels, which are written once for CUDA and for tests' emulated device.
 //
 // A kernel is a functor over one thread of a block. Its members are its arguments:
 //
@@ -26,10 +26,10 @@
 //   ExclusiveSum(v, &total)                 likewise: the sum over the threads before this one
 //   AtomicAdd(p, v), AtomicMax(p, v), AtomicOr(p, v) -> before
 //                                           u32 or u64, in global or shared memory, relaxed
-//   LoadAcquire(p), StoreRelease(p, v)      between blocks: what was written before is seen as well
+//   LoadAcquire(p), StoreRelease(p, v)      between blocks: earlier writes are visible as well
 //   LoadRelaxed(p), StoreRelaxed(p, v)      relaxed: only this word is communicated, no other
 //                                           memory is ordered
-//   LoadStreaming(p)                        a load of what is not read again soon
+//   LoadStreaming(p)                        a load of data that is not read again soon
 //   Pause()                                 in a loop that waits for a block of lower number
 //
 // Blocks start in the order of their numbers, so a block may wait for those before it. Sums are of
@@ -49,7 +49,7 @@
 
 namespace sparfuse::gpu {
 
-// Of a kernel whose threads share nothing.
+// The Shared of a kernel whose threads share nothing.
 struct NoShared {};
 
 // Four floats that a thread loads or stores at once. 16-byte aligned.

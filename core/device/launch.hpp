@@ -17,19 +17,19 @@ template <class Kernel>
 void LaunchOnCuda(const Stream& stream, unsigned blocks, const Kernel& kernel,
                   const std::uint32_t* only_if);
 
-// What runs the kernel on the emulated device: the same .cu file sets it where it is compiled for
-// that device, which tests alone are linked with.
+// The function that runs the kernel on the emulated device. The same .cu file sets it when compiled
+// for that device, which tests alone are linked with.
 template <class Kernel>
 using LaunchOnEmulated = void (*)(const Stream& stream, unsigned blocks, const Kernel& kernel,
                                   const std::uint32_t* only_if);
 template <class Kernel>
 inline LaunchOnEmulated<Kernel> launch_on_emulated = nullptr;
 
-// Runs `blocks` blocks of the kernel in stream order. Returns at once, but for errors of the
+// Runs `blocks` blocks of the kernel in stream order. Returns at once. Throws the errors of the
 // launch.
 //
-//   only_if   a word on the device, or null: nothing runs where it is 0 when the stream gets there.
-//             So what a fallback does is decided without the host.
+//   only_if   a word on the device, or null. If it is 0 when the stream reaches the launch, nothing
+//             runs. So the device decides about a fallback without the host.
 template <class Kernel>
 void Launch(const Stream& stream, std::size_t blocks, const Kernel& kernel,
             const std::uint32_t* only_if = nullptr) {

@@ -1,4 +1,4 @@
-// Multiplies matrices on a device: cuBLAS does on CUDA.
+// Multiplies matrices on a device; on CUDA with cuBLAS.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace sparfuse {
 
-// c = op(a) op(b) in single precision (no TF32): c is [m x n], op(a) [m x k], op(b) [k x n], all
-// column by column with these distances between columns. op is the transpose where it says so.
+// c = op(a) op(b) in single precision (no TF32): c is [m x n], op(a) [m x k], op(b) [k x n]. All
+// are column-major; the strides are the distances between columns. op is the transpose if
+// transpose_a or transpose_b says so, else the identity.
 struct MatrixProduct {
   bool transpose_a = false;
   bool transpose_b = false;
@@ -24,8 +25,8 @@ struct MatrixProduct {
   std::size_t c_stride = 0;
 };
 
-// Computes products in the order of a stream; allocates nothing once made, so that a graph may
-// record it. Equal arguments give equal bits on one kind of card. One caller at a time.
+// Computes products in the order of a stream. After construction it allocates nothing, so that a
+// graph may record it. Equal arguments give equal bits on one kind of card. One caller at a time.
 class MatrixMultiplier {
  public:
   virtual ~MatrixMultiplier() = default;
@@ -33,11 +34,11 @@ class MatrixMultiplier {
   virtual void Multiply(const Stream& stream, const MatrixProduct& product) = 0;
 };
 
-// Throws Error{kUnsupported} for CUDA in a build without, and the errors of gpu/status.hpp.
+// Throws Error{kUnsupported} for CUDA in a build without CUDA, and the errors of device/status.hpp.
 std::unique_ptr<MatrixMultiplier> MakeMatrixMultiplier(Device device);
 
 namespace internal {
-std::unique_ptr<MatrixMultiplier> MakeCublasMultiplier(Device device);  // a build with CUDA
+std::unique_ptr<MatrixMultiplier> MakeCublasMultiplier(Device device);  // in a build with CUDA
 }
 
 }  // namespace sparfuse

@@ -1,5 +1,5 @@
-// Walks over arrays of floats in kernels, four at a time, with one 16-byte access where the arrays
-// allow it, whatever their alignment.
+// Walks over arrays of floats in kernels, four at a time and whatever their alignment. Uses one
+// 16-byte access if the arrays allow it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace sparfuse::gpu {
 
-// One store of 16 bytes to an aligned place in global memory. (The compiler takes a plain copy
-// apart beside a branch that stores the same elements one by one.)
+// Stores 16 bytes at once to an aligned address in global memory. (The compiler splits a plain copy
+// that stands beside a branch that stores the same elements one by one.)
 SPARFUSE_DEVICE void StoreQuad(float* at, const Float4& group) {
 #ifdef __CUDA_ARCH__
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
@@ -23,14 +23,14 @@ SPARFUSE_DEVICE void StoreQuad(float* at, const Float4& group) {
 #endif
 }
 
-// Arrays of n < 2^32 elements as groups of four. Where all of them lie alike to 16 bytes, groups do
-// too, and the first and the last may be partial; elements of a group that are not the arrays' load
-// as 0 and are not stored.
+// Arrays of n < 2^32 elements as groups of four. If all arrays have the same offset from a 16-byte
+// boundary, groups are aligned to 16 bytes, and the first and the last may be partial. Elements of
+// a group that lie outside the arrays load as 0 and are not stored.
 struct Quads {
   std::size_t n = 0;
   std::uint32_t skew = 0;         // elements of the first group that lie before the arrays
-  std::uint32_t first_whole = 0;  // groups that are taken with one access
-  std::uint32_t whole = 0;        // and their number
+  std::uint32_t first_whole = 0;  // the first group that one access loads or stores
+  std::uint32_t whole = 0;        // the number of such groups
 
   Quads() = default;
   // aligned: every array begins `skew` elements behind a 16-byte boundary.
@@ -69,11 +69,11 @@ struct Quads {
   }
 };
 
-// For arrays of n elements that begin at these places; null for one that is not there.
+// Returns the groups of arrays of n elements that begin at these addresses; null for an absent one.
 template <class... Arrays>
 Quads QuadsOf(std::size_t n, const Arrays*... arrays) {
   constexpr std::uintptr_t kBytes = sizeof(Float4);
-  std::uintptr_t skews = 0;  // a bit for each that there is
+  std::uintptr_t skews = 0;  // bit s: an array has the skew s
   ((skews |= arrays == nullptr ? 0
                                : std::uintptr_t{1} << reinterpret_cast<std::uintptr_t>(arrays) %
                                                           kBytes / sizeof(float)),
@@ -84,15 +84,15 @@ Quads QuadsOf(std::size_t n, const Arrays*... arrays) {
   return Quads(n, 0, false);
 }
 
-// What a block of an elementwise kernel takes: kQuadsPerThread groups a thread, all of whose loads
-// are on their way before the first is used.
+// A block of an elementwise kernel takes kQuadsPerThread groups a thread. A thread starts all its
+// loads before it uses the first.
 inline constexpr int kElementwiseThreads = 256;
 inline constexpr int kQuadsPerThread = 4;
 inline std::size_t ElementwiseBlocks(const Quads& quads) {
   constexpr std::size_t kPerBlock = kElementwiseThreads * kQuadsPerThread;
   return (quads.count() + kPerBlock - 1) / kPerBlock;
 }
-// Group j of the calling thread.
+// The index of the calling thread's j-th group.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t ElementwiseQuad(const Block& block, int j) {
   return (block.block() * kQuadsPerThread + static_cast<unsigned>(j)) * kElementwiseThreads +

@@ -1,8 +1,8 @@
-// Declares streams, events and copies of a device: CUDA's, or, in tests alone, those of the
-// emulated device (emulated/runtime_emulated.hpp).
+// Declares streams, events and copies of a device: of CUDA or, in tests alone, of the emulated
+// device (emulated/runtime_emulated.hpp).
 //
-// Errors of device calls are Errors as status.hpp maps them. Those of work that a stream does later
-// come out of a later call on that stream.
+// A device call that fails throws the Error that status.hpp maps its status to. If work that a
+// stream does later fails, a later call on that stream throws.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace sparfuse::gpu {
 
 enum class Priority : std::uint8_t { kNormal, kHigh };
 
-// An ordered queue of work, not ordered with any other stream.
+// An ordered queue of work. Streams are not ordered with one another.
 class GpuStream {
  public:
   GpuStream() = default;
@@ -40,11 +40,11 @@ class GpuStream {
 // Waits until all work given to the stream is done.
 void Synchronize(const Stream& stream);
 
-// Waits like Synchronize, but never throws: for clean-up while another error propagates.
+// Waits like Synchronize, but never throws. For clean-up while another error propagates.
 void Quiesce(const Stream& stream) noexcept;
 
-// Declared after memory that a stream is given: it is not freed while the stream uses it, also
-// where an error leaves the scope early.
+// Waits for a stream at the end of a scope. If declared after the memory that the stream uses, it
+// keeps that memory from being freed too early, also when an error leaves the scope.
 class QuietScope {
  public:
   explicit QuietScope(const Stream& stream) : stream_(stream) {}
@@ -56,7 +56,7 @@ class QuietScope {
   Stream stream_;
 };
 
-// A point in a stream's work. Records may follow one another; an event never recorded is done.
+// A point in a stream's work. An event may be recorded again; an event never recorded is done.
 class GpuEvent {
  public:
   GpuEvent() = default;
@@ -73,7 +73,8 @@ class GpuEvent {
   void Record(const Stream& stream);
   bool Done() const;
   void Wait() const;  // blocks the calling thread without spinning
-  // Between the last records of both, which are done. On CUDA in steps of about 0.5 us.
+  // The time between the last records of both events, which must be done. On CUDA the resolution is
+  // about 0.5 us.
   double SecondsSince(const GpuEvent& earlier) const;
 
  private:
@@ -82,11 +83,11 @@ class GpuEvent {
   void* event_ = nullptr;
 };
 
-// What is given to `stream` from now on starts when the event's last record is done.
+// Work that `stream` is given from now on starts when the event's last record is done.
 void StreamWait(const Stream& stream, const GpuEvent& event);
 
-// Between host and device, or within a device. The host's part is pinned, or the copy is not
-// asynchronous.
+// Copies between host and device, or within a device. The copy is asynchronous only if the host
+// memory is pinned.
 void CopyAsync(const Stream& stream, void* to, const void* from, std::size_t bytes);
 void FillAsync(const Stream& stream, void* at, std::uint8_t byte, std::size_t bytes);
 
@@ -95,7 +96,7 @@ template <class T>
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // what: for errors, "the counts of unit 3".
+  // what: names the buffer in errors, e.g. "the counts of unit 3".
   PinnedBuffer(std::size_t size, Device device, std::string_view what);
   PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
@@ -121,8 +122,8 @@ class PinnedBuffer {
   Device device_;
 };
 
-// What an allocation on a CUDA device that finds no room calls before it tries once more: it frees
-// what another library keeps for later, as LibTorch's allocator does. Null: nothing.
+// An allocation on a CUDA device that finds no room calls this function, then tries once more. The
+// function frees memory that another library caches, as LibTorch's allocator does. Null: nothing.
 using ReleaseCached = void (*)();
 void SetReleaseCached(ReleaseCached release) noexcept;
 
@@ -152,14 +153,15 @@ PinnedBuffer<T>::~PinnedBuffer() {
   internal::FreePinned(data_, device_);
 }
 
-// Any thread may record. Once a step has run, one that records no more events makes none.
+// Reuses events from step to step. Any thread may record. A step creates events only if it records
+// more than the steps before.
 class EventPool {
  public:
   explicit EventPool(Device device) : device_(device) {}
 
   // Valid until Reset.
   const GpuEvent& Record(const Stream& stream);
-  // Precondition: all that were recorded are done, and nobody waits for them.
+  // Precondition: all recorded events are done, and nobody waits for them.
   void Reset();
   std::size_t made() const;
 

@@ -1,5 +1,5 @@
-// Maps the numbers of cudaError_t to what they mean for a trial. Plain numbers, so that the mapping
-// is tested, and faults are injected, without CUDA.
+// Maps the numbers of cudaError_t to their meaning for a trial. They are plain numbers, so that
+// tests check the mapping, and inject faults, without CUDA.
 #pragma once
 
 #include <string_view>
@@ -21,7 +21,7 @@ StatusMeaning MeaningOf(int status);
 
 // Throws the Error of a status that is not kSuccess:
 //   CALL: TEXT (CUDA error STATUS); ADVICE
-// with `what`, where given, before it: "cannot allocate 4 MB of cuda:0 for the residual".
+// A `what` that is not empty precedes it: "cannot allocate 4 MB of cuda:0 for the residual".
 void CheckStatus(int status, std::string_view call, std::string_view text,
                  std::string_view what = "");
 
@@ -32,7 +32,7 @@ void CheckStatus(int status, std::string_view call, std::string_view text,
 // Throws Error{kConfig} for anything else.
 int InjectedStatus(std::string_view call);
 
-// For tests: as if the variable had this value from now on ("" for none), with counts from 0.
+// For tests: from now on acts as if the variable had this value ("" for none); counts restart at 0.
 void InjectFault(std::string_view fault);
 
 }  // namespace sparfuse::gpu

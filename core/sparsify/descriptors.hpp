@@ -26,12 +26,12 @@ SparsifierDescriptor AdTopKDescriptor();
 SparsifierDescriptor AdTopKInterleavedDescriptor();
 SparsifierDescriptor AdTopKThresholdDescriptor();
 
-// Elements that `block-topk` keeps of n: those of as many whole blocks as hold KeptCount(n,
-// density), at most n. block >= 1.
+// The number of elements that `block-topk` keeps of n: the fewest whole blocks that hold
+// KeptCount(n, density) elements, at most n. block >= 1.
 std::size_t BlockTopKCount(std::size_t n, std::size_t block, double density);
 
-// `nonzeros` is for gradients that are sparse by nature: an embedding's, of which a batch touches
-// few rows. It sends all that is not 0.
+// `nonzeros` sends every element that is not 0. It is for gradients that are sparse by nature, such
+// as an embedding's, where a batch touches few rows.
 inline constexpr std::string_view kNonzeros = "nonzeros";
 
 }  // namespace sparfuse

@@ -1,4 +1,4 @@
-// Declares what a sparsifier is given on a device, and what it leaves there.
+// Declares the input of a sparsifier on a device, and the results that it leaves there.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@ struct SelectCounters;
 struct SelectSource;
 struct TensorInfo;
 
-// What a selection leaves on the device beside its elements, and is copied to the host when the
-// count must cross the wire. All zero before the selection.
+// The report that a selection leaves on the device beside its elements. It is copied to the host
+// when the count must cross the wire, and is all zero before the selection.
 struct SlotReport {
   std::uint32_t count = 0;
   std::uint32_t overflows = 0;  // as SelectCounters
   std::uint32_t fallbacks = 0;
-  std::uint32_t not_finite = 0;  // NotFiniteCode of the first element that is not; 0: all are
+  std::uint32_t not_finite = 0;  // NotFiniteCode of the first non-finite element; 0: none
   std::uint64_t candidates = 0;
 };
 
-// Greater for a lower index, so that AtomicMax finds the first.
+// The code is greater for a lower index, so that AtomicMax finds the first element.
 constexpr std::uint32_t NotFiniteCode(std::uint32_t index) { return 0xffffffffu - index; }
 
-// Where a selection on a device goes; as Slot, with the count in the report. All on the device.
+// The output of a selection on a device: a Slot whose count is in the report. All on the device.
 struct DeviceSlot {
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
@@ -40,8 +40,8 @@ struct DeviceSlot {
   SlotReport* report = nullptr;
 };
 
-// The arrays of a DeviceWorkspace. Each file of kernels has its own, so that those of a selection
-// are not another's who works on the same stream.
+// The arrays of a DeviceWorkspace. Each file of kernels has its own arrays, so that a selection and
+// other work on the same stream share none.
 enum DeviceWorkspaceUse : std::size_t {
   kUseControl,  // of a scan (scan_device/device_scan.hpp)
   kUseCandidateIndices,
@@ -49,7 +49,7 @@ enum DeviceWorkspaceUse : std::size_t {
   kUseCandidateSegments,
   kUseList,
   kUseParts,  // of measures
-  kUseStep,   // what a sparsifier's kernels tell one another in one step
+  kUseStep,   // data that a sparsifier's kernels pass to one another in one step
   kUseMarks,  // of position bitmaps
   kUseTransposed,
   kUseSums,  // of encoders
@@ -63,7 +63,7 @@ enum DeviceWorkspaceUse : std::size_t {
   kDeviceWorkspaceUses
 };
 
-// Pinned arrays of a DeviceWorkspace: of a selection that is made on the host after all.
+// Pinned arrays of a DeviceWorkspace, for a selection that the host makes (SelectStaged).
 enum PinnedUse : std::size_t {
   kPinnedGradient,
   kPinnedResidual,
@@ -77,14 +77,14 @@ class DeviceWorkspace {
  public:
   explicit DeviceWorkspace(Device device) : device_(device) {}
 
-  // At least `size` elements, 256-byte aligned, contents undefined. Valid until the next call with
-  // the same `use`. Growing waits for the stream: nothing is allocated once a step
-  // has run with the largest tensor.
+  // Returns at least `size` elements, 256-byte aligned, contents undefined. They are valid until
+  // the next call with the same `use`. Growing waits for the stream. Once a step has run with the
+  // largest tensor, nothing is allocated.
   template <class T>
   T* Get(const Stream& stream, DeviceWorkspaceUse use, std::size_t size) {
     return reinterpret_cast<T*>(Bytes(stream, use, size * sizeof(T)));
   }
-  // The same of the host's memory, pinned.
+  // Returns pinned host memory in the same way.
   template <class T>
   std::span<T> GetPinned(const Stream& stream, PinnedUse use, std::size_t size) {
     return {reinterpret_cast<T*>(PinnedBytes(stream, use, size * sizeof(T))), size};
@@ -102,14 +102,14 @@ class DeviceWorkspace {
 struct DeviceContext {
   Stream stream;
   DeviceWorkspace* workspace = nullptr;  // never null
-  // Nothing is selected, and nothing changes, where this word of the device is 0; null: always.
+  // If this word of the device is 0, nothing is selected and nothing changes. Null: always selects.
   const std::uint32_t* only_if = nullptr;
-  // For what is done on the host after all (Sparsifier::SelectOnDevice). Never null.
+  // The context for selections that the host makes (Sparsifier::SelectOnDevice). Never null.
   const SelectContext* host = nullptr;
 };
 
-// Whether the selection is wanted. Waits for the stream where only_if is given: for those that keep
-// count of their selections on the host.
+// Whether the selection is wanted. Waits for the stream if only_if is given. For sparsifiers that
+// count their selections on the host.
 bool IsWanted(const DeviceContext& context);
 
 // Checks the arguments of Sparsifier::SelectOnDevice, as Select's are checked. k: elements that the
@@ -118,14 +118,15 @@ void CheckSelectOnDevice(std::string_view sparsifier, const DeviceContext& conte
                          const SelectSource& source, double density, const TensorInfo& info,
                          const DeviceSlot& slot, std::size_t k);
 
-// Selects on the host: copies gradient and residual there, waits, selects, and copies back. What
-// Sparsifier::SelectOnDevice does where a sparsifier has no kernels. `state` is MakeState's.
+// Selects on the host: copies gradient and residual there, waits, selects, and copies back.
+// Sparsifier::SelectOnDevice does so for a sparsifier without kernels. `state` is MakeState's.
 void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
                   const SelectSource& source, double density, const TensorInfo& info,
                   SparsifierState* state, DeviceSlot& slot);
 
-// What a copied report says: throws Error{kNumeric} naming the tensor, the step and the element as
-// Sparsifier::Select does, else adds to the counters and returns the count.
+// Evaluates a copied report. If an element is not finite, throws Error{kNumeric} naming the tensor,
+// the step and the element, as Sparsifier::Select does. Else adds to the counters and returns the
+// count.
 std::size_t TakeReport(const SlotReport& report, const TensorInfo& info, SelectCounters* counters);
 
 }  // namespace sparfuse

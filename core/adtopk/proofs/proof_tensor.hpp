@@ -1,5 +1,5 @@
-// Holds what the checks of proofs.hpp share: tensors that are selected from, numbers, and the
-// methods that are compared.
+// Holds the parts that the checks of proofs.hpp share: tensors to select from, numbers, and the
+// methods to compare.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace sparfuse {
 using ProofVector = std::vector<float>;
 using ProofShape = std::vector<std::int64_t>;
 
-// The rows in the making: sets whether each holds.
+// Collects the rows, and sets for each whether it holds.
 class ProofRows {
  public:
   void Add(const char* check, std::string statement, const char* source, double measured,
@@ -31,14 +31,14 @@ class ProofRows {
   std::vector<ProofRow> rows_;
 };
 
-// The papers that the statements are from.
+// The papers that the statements come from.
 inline constexpr const char* kStich = "Stich, Cordonnier & Jaggi, NeurIPS 2018";
 inline constexpr const char* kKarimireddy = "Karimireddy et al., ICML 2019";
 inline constexpr const char* kDelayed = "Stich & Karimireddy, JMLR 2020";
 inline constexpr const char* kAlistarh = "Alistarh et al., NeurIPS 2018, assumption 1";
 inline constexpr const char* kAdTopK = "ADTopk, HPDC 2024";
 
-// Normal numbers that are the same on every machine with the same math library.
+// Normally distributed numbers, the same on every machine with the same math library.
 ProofVector NormalNumbers(std::size_t n, std::uint64_t seed, std::uint64_t step);
 
 // Gradients of different tails. kind 0: normal; 1: cubes of normal; 2: all of one magnitude.
@@ -94,7 +94,7 @@ class ProofTensor {
   std::uint64_t step_ = 0;
 };
 
-// A method on a tensor, by what the rows call it.
+// A method on a tensor, with its label in the rows.
 struct ProofVariant {
   const char* label;
   const char* sparsifier;
@@ -108,7 +108,7 @@ inline constexpr std::array kProofVariants = {
 
 FibreAxis ProofAxis(std::string_view axis);
 
-// The delta that a method's contraction has on a tensor of this shape.
+// The delta of a method's contraction on a tensor of this shape.
 double ProofDelta(std::string_view sparsifier, const ProofShape& shape, double density,
                   std::string_view axis);
 

@@ -1,5 +1,5 @@
-// Checks the convergence proofs of all-dimension top-k as far as they can be run: each of their
-// steps becomes a measured number beside its bound.
+// Checks the convergence proofs of all-dimension top-k by numbers: each step that can be computed
+// becomes a measured number beside its bound.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace sparfuse {
 
-// How a measured number has to stand to its bound.
+// The relation that a measured number must have to its bound.
 enum class Relation { kAtMost, kEquals, kAbove };
 
 constexpr std::string_view RelationSign(Relation relation) {
@@ -25,7 +25,7 @@ constexpr std::string_view RelationSign(Relation relation) {
 
 struct ProofRow {
   std::string check;      // "C1" to "C10"
-  std::string statement;  // what is measured, of what
+  std::string statement;  // the quantity and its subject
   std::string source;     // where the statement comes from
   double measured = 0;
   Relation relation = Relation::kAtMost;
@@ -33,7 +33,7 @@ struct ProofRow {
   bool holds = false;
 };
 
-// Runs all checks, in some seconds on one thread. Deterministic.
+// Runs all checks; they take some seconds on one thread. Deterministic.
 //
 //   C1 contraction, fibre by fibre and of the tensor   C2 order against global top-k
 //   C3 coverage of fibres                              C4 bound of the residual

@@ -1,4 +1,4 @@
-// Launches kernels on CUDA: what compile_kernel.hpp compiles a kernel into there.
+// Launches kernels on CUDA. For CUDA, compile_kernel.hpp compiles a kernel with this header.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -111,8 +111,8 @@ class CudaBlock {
 
   static constexpr unsigned kAll = 0xffffffffu;
 
-  // Each warp in a butterfly, then the warps' results in order: the same order of additions as in
-  // EmulatedBlock.
+  // Reduces each warp in a butterfly, then the warps' results in order. EmulatedBlock adds in the
+  // same order.
   template <class T, class Combine>
   __device__ T Reduce(T value, Combine combine) const {
     __shared__ T of_warps[kWarps];

@@ -1,5 +1,5 @@
-// Makes kernels runnable on the emulated device. Included by .cu files through compile_kernel.hpp,
-// and by tests with kernels of their own.
+// Makes kernels runnable on the emulated device. The .cu files include it through
+// compile_kernel.hpp, and tests with kernels of their own include it directly.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,28 @@
 
 namespace sparfuse::gpu {
 
-// Runs the threads of a grid on the host, each on a stack of its own, in an order that changes from
-// launch to launch. For tests: it takes some 0.2 us for every thread that waits at a barrier.
+// The emulation runs the threads of a grid on the host, each on a stack of its own, in an order
+// that changes from launch to launch. It is for tests: a thread that waits at a barrier costs some
+// 0.2 us.
 
 namespace internal {
 class GridScheduler;
 }
 
-// What one emulated thread sees of its grid.
+// The view that one emulated thread has of its grid.
 class EmulatedThread {
  public:
   unsigned thread = 0;
   unsigned block = 0;
   unsigned blocks = 0;
 
-  // Until all threads of the block are here, or all lanes of the warp.
+  // Waits until all threads of the block, or all lanes of the warp, have arrived.
   void SyncBlock();
   void SyncWarp();
   // Lets other threads, and other blocks, run.
   void Yield();
 
-  // 8 bytes a thread of the block, in two copies that calls take turns with: [threads].
+  // [threads] 8 bytes for each thread of the block, in two copies that alternate from call to call.
   std::uint64_t* Exchange(bool second) const { return exchange + (second ? threads : 0); }
 
   bool turn = false;
@@ -44,12 +45,12 @@ class EmulatedThread {
   std::size_t fibre = 0;
 };
 
-// Calls body(thread, shared) for every thread of `blocks` blocks of `threads`; `shared` points to
-// shared_bytes bytes of a block, filled with a pattern before it starts. Some blocks run at a time,
-// started in the order of their numbers.
+// Calls body(thread, shared) for every thread of `blocks` blocks of `threads`. `shared` points to
+// the block's shared_bytes bytes, which are filled with a pattern before the block starts. A few
+// blocks run at the same time; they start in the order of their numbers.
 //
-// Throws Error{kInternal} where threads of a block or warp wait at a barrier that others have left
-// the kernel without, and where no thread can go on.
+// Throws Error{kInternal} if threads of a block or warp wait at a barrier after others of them have
+// left the kernel, and if no thread can continue.
 void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
              const std::function<void(EmulatedThread&, void*)>& body);
 
@@ -163,7 +164,7 @@ class EmulatedBlock {
     std::memcpy(&value, values + i, sizeof(T));
     return value;
   }
-  // Two copies take turns: a thread may be one call ahead of another that still reads, not two.
+  // Two copies alternate: a thread may be one call ahead of a thread that still reads, but not two.
   template <class T>
   std::uint64_t* Share(T value) const {
     static_assert(sizeof(T) <= sizeof(std::uint64_t));
@@ -186,7 +187,7 @@ class EmulatedBlock {
     self_.SyncBlock();
     return values;
   }
-  // The order of additions of CudaBlock.
+  // Adds in the same order as CudaBlock.
   template <class T, class Combine>
   T Reduce(T value, Combine combine) const {
     for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
@@ -227,7 +228,7 @@ class EmulatedKernel {
 
 }  // namespace sparfuse::gpu
 
-// At namespace scope.
+// Makes a kernel runnable on the emulated device. Use it at namespace scope.
 #define SPARFUSE_EMULATED_KERNEL(...) SPARFUSE_EMULATED_KERNEL_AT(__COUNTER__, __VA_ARGS__)
 #define SPARFUSE_EMULATED_KERNEL_AT(number, ...) SPARFUSE_EMULATED_KERNEL_NAMED(number, __VA_ARGS__)
 #define SPARFUSE_EMULATED_KERNEL_NAMED(number, ...)                            \
@@ -235,7 +236,7 @@ class EmulatedKernel {
   const ::sparfuse::gpu::EmulatedKernel<__VA_ARGS__> emulated_kernel_##number; \
   }
 
-// For a kernel of a test that has no .cu file: there is none for CUDA. Before it is launched.
+// For a test's kernel without a .cu file, which CUDA cannot run. Must precede its first launch.
 #define SPARFUSE_KERNEL_OF_A_TEST(...)                                                    \
   template <>                                                                             \
   [[maybe_unused]] inline void ::sparfuse::gpu::LaunchOnCuda<__VA_ARGS__>(                \

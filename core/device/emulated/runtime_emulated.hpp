@@ -1,9 +1,9 @@
-// Declares the emulated device: the streams of DeviceKind::kEmulated and what tests may ask of it.
+// Declares the emulated device: the streams of DeviceKind::kEmulated and the functions for tests.
 //
-// The emulated device runs kernels on the host, thread by thread. Its memory is host memory; a
-// stream is a thread with a queue, so that what CUDA would leave unordered is a race here too; a
-// stream whose `native` is null runs at once. It says nothing about speed. It is a library of its
-// own, which tests alone are linked with: no trial can run on it.
+// The emulated device runs kernels on the host, thread by thread. Its memory is host memory. A
+// stream is a thread with a queue, so that work that CUDA leaves unordered races here too. A stream
+// whose `native` is null runs work at once. The emulated device says nothing about speed. It is a
+// library of its own, which tests alone are linked with: no trial can run on it.
 #pragma once
 
 #include <condition_variable>
@@ -20,22 +20,22 @@
 
 namespace sparfuse::gpu {
 
-// Bytes that the emulated device has from now on, in all: what is allocated already counts.
+// Sets the total memory of the emulated device. Bytes that are already allocated count.
 void SetEmulatedMemory(std::size_t bytes);
 std::size_t EmulatedMemoryInUse();
-// How many allocations there have been.
+// The number of allocations so far.
 std::size_t EmulatedAllocations();
 
 namespace emulated {
 
 class Mark;
 
-// A thread that does what it is given, in order. An error ends it: it does nothing more, every
-// later call throws that error, and so do the waits for marks that it has not reached.
+// A thread that runs the work that it is given, in order. After an error it runs nothing more.
+// Every later call throws that error, and so do waits for marks that the thread has not reached.
 class Queue {
  public:
   Queue();
-  ~Queue();  // does what is left first
+  ~Queue();  // runs the remaining work first
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
@@ -49,7 +49,7 @@ class Queue {
  private:
   struct Work {
     std::function<void()> run;
-    std::shared_ptr<Mark> mark;  // reached where there is nothing to run
+    std::shared_ptr<Mark> mark;  // reached if `run` is empty
   };
   void AddWork(Work work);
   void Run();
@@ -70,10 +70,10 @@ class Mark {
  public:
   void Reach();
   void Fail(std::exception_ptr error);
-  // Both throw what the mark failed with.
+  // Both throw the error that the mark failed with.
   bool reached() const;
   void Wait() const;
-  double seconds() const;  // of a steady clock; reached
+  double seconds() const;  // of a steady clock; precondition: reached
 
  private:
   mutable std::mutex mutex_;

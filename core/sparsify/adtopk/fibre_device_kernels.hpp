@@ -1,23 +1,25 @@
 // Selects top-k in each fibre of a tensor by itself (adtopk.hpp), on a device.
 //
-// SelectTiles   a block takes whole slices of at most kTile elements into shared memory, and a warp
-//               a fibre there, of at most 1024 elements, into registers; a thread one of at most
-//               32. One launch, one read of x.
-// SelectRows    a block takes a contiguous fibre, up to 8192 (256 threads) or 16384 elements (512)
-//               into registers; longer ones are read three times or more. One launch.
-// SelectColumns takes eight neighbouring fibres of a larger slice, of 1024 elements or fewer, as a
-//               tile; the selected positions go into a bitmap, from which TakeBitmap sends them
-//               (position_bitmap_kernels.hpp). Two launches, one read of x and the sectors of what
-//               is sent.
-//               SelectThinColumns: a thread for each fibre of at most 32 elements, likewise.
-// Transpose     makes longer fibres of such slices contiguous, for SelectRows: one read and one
-//               write more, then the bitmap. Four launches.
-// With feedback the residual is read and written besides, once.
+// SelectTiles   a block loads whole slices of at most kTile elements into shared memory. From
+//               there a warp loads a fibre of at most 1024 elements into registers. A thread
+//               selects from a fibre of at most 32 elements. One launch, one read of x.
+// SelectRows    a block loads a contiguous fibre into registers, up to 8192 elements (256
+//               threads) or 16384 (512 threads). Longer fibres are read three times or more. One
+//               launch.
+// SelectColumns a block takes eight neighbouring fibres of a larger slice, of 1024 elements or
+//               fewer, as a tile. The selected positions go into a bitmap, from which TakeBitmap
+//               sends them (position_bitmap_kernels.hpp). Two launches; one read of x and of the
+//               sent elements' sectors. SelectThinColumns does so with a thread for each fibre of
+//               at most 32 elements.
+// Transpose     makes longer fibres of such slices contiguous, for SelectRows: one more read and
+//               one more write, then the bitmap. Four launches.
+// With feedback the residual, too, is read and written once.
 //
-// The bound of a fibre needs no sample and cannot fail: its elements are dealt out to lanes, of
-// which each has a largest one, and k elements reach the k-th largest of those. Of 512 elements
-// with k = 5 that leaves 6, of 5120 with k = 51 some 70, which a histogram of 128 bins cuts, as a
-// rule at once. To an element come some 15 instructions in a tile, 10 in a row.
+// The bound of a fibre needs no sample and cannot fail. The fibre's elements are dealt out to
+// lanes, each lane has a largest element, and k elements reach the k-th largest of those. For 512
+// elements with k = 5 that leaves 6 candidates, for 5120 with k = 51 some 70. A histogram of 128
+// bins then finds the cut, as a rule in one round. An element costs some 15 instructions in a tile,
+// 10 in a row.
 #pragma once
 
 #include <bit>
@@ -30,26 +32,27 @@
 namespace sparfuse::gpu {
 
 inline constexpr std::uint32_t kTile = 8192;       // elements of x in shared memory
-inline constexpr std::uint32_t kThreadFibre = 32;  // longest that a thread selects from
+inline constexpr std::uint32_t kThreadFibre = 32;  // the longest fibre for one thread
 inline constexpr std::uint32_t kMostMaxima = 64;   // of a warp: two for each lane
 inline constexpr std::uint32_t kCutBins = 128;
 inline constexpr int kCutBits = 7;
 
-// Bins of a histogram, with a gap after every 32: lanes read four neighbouring ones each.
+// Bins of a histogram, with a gap after every 32, because each lane reads four neighbouring bins.
 struct CutBins {
   std::uint32_t counts[kCutBins + kCutBins / 32];
 
   SPARFUSE_DEVICE std::uint32_t& At(std::uint32_t bin) { return counts[bin + bin / 32]; }
 };
 
-// Selected is what has a greater key, and `ties` of those with an equal one by position.
+// The selection has all elements with a greater key, and the first `ties` elements with an equal
+// key.
 struct FibreCut {
   std::uint32_t key;
   std::uint32_t ties;
 };
 inline constexpr std::uint32_t kEveryTie = 0xffffffffu;
 
-// Ascending over the lanes. merge_only: of a bitonic sequence.
+// Sorts keys, ascending over the lanes. merge_only: the keys are a bitonic sequence.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t SortLanes(const Block& block, std::uint32_t key,
                                         bool merge_only = false) {
@@ -70,7 +73,7 @@ SPARFUSE_DEVICE std::uint32_t SumOfWarp(const Block& block, std::uint32_t value)
   return value;
 }
 
-// The sum over the lanes before.
+// The sum over the lanes before the calling one.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t SumOfLanesBefore(const Block& block, std::uint32_t value) {
   std::uint32_t sum = value;
@@ -81,14 +84,14 @@ SPARFUSE_DEVICE std::uint32_t SumOfLanesBefore(const Block& block, std::uint32_t
   return sum - value;
 }
 
-// What a warp knows of its elements before it looks at them again.
+// A warp's knowledge of its elements before the search.
 struct Bound {
   std::uint32_t key;  // at least `rank` of them reach it
   std::uint32_t top;  // the largest
 };
 
-// From the largest key that each lane has seen, and its second largest where rank > 32. With a rank
-// beyond kMostMaxima: 0.
+// Finds the bound from each lane's largest key and, if rank > 32, its second largest. The key is 0
+// for a rank beyond kMostMaxima.
 template <class Block>
 SPARFUSE_DEVICE Bound BoundOfWarp(const Block& block, std::uint32_t largest, std::uint32_t second,
                                   std::uint32_t rank) {
@@ -96,14 +99,15 @@ SPARFUSE_DEVICE Bound BoundOfWarp(const Block& block, std::uint32_t largest, std
   const std::uint32_t top = block.Shuffle(sorted, kWarp - 1);
   if (rank <= kWarp) return {block.Shuffle(sorted, kWarp - rank), top};
   if (rank > kMostMaxima) return {0, top};
-  // The 32 smallest of both, which are a bitonic sequence.
+  // The 32 smallest of both sets, which form a bitonic sequence.
   const std::uint32_t reversed = block.Shuffle(SortLanes(block, second), kWarp - 1 - block.lane());
   const std::uint32_t low = SortLanes(block, sorted < reversed ? sorted : reversed, true);
   return {block.Shuffle(low, kMostMaxima - rank), top};
 }
 
-// The search for the cut of k elements among those with keys in [bound, top], in rounds: after Bin
-// of every element, FinishRound, which all warps that share the bins call alike.
+// Searches for the cut of k elements among the elements with keys in [bound, top], in rounds. A
+// round bins every element with Bin, then calls FinishRound; all warps that share the bins make
+// equal calls.
 class CutSearch {
  public:
   SPARFUSE_DEVICE CutSearch(const Bound& bound, std::uint32_t k)
@@ -111,7 +115,7 @@ class CutSearch {
     NextShift();
   }
 
-  // Whether the element counts, and where.
+  // Returns whether the element counts, and sets its bin.
   SPARFUSE_DEVICE bool Bin(std::uint32_t key, std::uint32_t* bin) const {
     const std::uint32_t above = key - low_;
     *bin = above >> shift_;
@@ -155,13 +159,13 @@ class CutSearch {
   SPARFUSE_DEVICE void NextShift() { shift_ = bits_ > kCutBits ? bits_ - kCutBits : 0; }
 
   std::uint32_t low_;
-  int bits_;  // keys of [low_, low_ + 2^bits_) are left
+  int bits_;  // the keys in [low_, low_ + 2^bits_) remain
   int shift_ = 0;
-  std::uint32_t need_;  // of those
+  std::uint32_t need_;  // elements to select among those
   bool exact_ = false;
 };
 
-// Where the selected elements of contiguous fibres lie in the tensor that they are from.
+// Maps elements of transposed, contiguous fibres to their positions in the original tensor.
 struct FibreOrigin {
   std::uint32_t length;
   std::uint32_t inner;
@@ -171,7 +175,7 @@ struct FibreOrigin {
   }
 };
 
-// What fibres are selected from, and where what is selected goes.
+// The input and the output of a selection in fibres.
 struct FibreSource {
   const float* gradient;
   float* residual;  // null: none
@@ -183,13 +187,13 @@ struct FibreSource {
   std::uint32_t* indices;
   float* values;
   SlotReport* report;
-  // Of SelectRows<true>, in place of the three: a bitmap of the tensor that was transposed.
+  // For SelectRows<true>, instead of indices, values and report: a bitmap of the original tensor.
   std::uint32_t* bitmap;
   FibreOrigin origin;
 };
 
-// How many of a lane's `equal` elements it may keep, if those of the lanes before it come first and
-// *ties of all are kept; lowers that by what the warp keeps.
+// Returns how many of its `equal` elements a lane may keep, if *ties are kept in all and earlier
+// lanes come first. Lowers *ties by the number that the warp keeps.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t DealTies(const Block& block, std::uint32_t equal,
                                        std::uint32_t* ties) {
@@ -200,10 +204,10 @@ SPARFUSE_DEVICE std::uint32_t DealTies(const Block& block, std::uint32_t equal,
   return left;
 }
 
-// Selections from fibres in shared memory: element c of one is at first + c * inner. They mark what
-// is selected: mark(position).
+// The functions below select from fibres in shared memory, where element c of a fibre is at first +
+// c * inner. They call mark(position) for each selected element.
 
-// The largest of those not taken yet, k times. By one thread.
+// Takes the largest remaining element k times. For one thread.
 template <class Mark>
 SPARFUSE_DEVICE void SelectByThread(const float* tile, std::uint32_t first, std::uint32_t inner,
                                     std::uint32_t length, std::uint32_t k, const Mark& mark) {
@@ -244,7 +248,7 @@ SPARFUSE_DEVICE FibreCut SearchByWarp(const Block& block, CutBins& bins, const f
   return search.cut();
 }
 
-// By a warp, in registers: kPerLane elements of a lane, 32 at most.
+// Selects by a warp, in registers. A lane has kPerLane elements, at most 32.
 template <unsigned kPerLane, class Block, class Mark>
 SPARFUSE_DEVICE void SelectByWarp(const Block& block, CutBins& bins, const float* tile,
                                   std::uint32_t first, std::uint32_t inner, std::uint32_t length,
@@ -384,7 +388,7 @@ struct SelectTiles {
     }
   }
 
-  // x without what is sent.
+  // Stores x without the sent elements.
   template <class Block>
   SPARFUSE_DEVICE void StoreResidual(const Block& block, const Shared& shared, std::size_t begin,
                                      std::uint32_t size) const {
@@ -399,8 +403,8 @@ struct SelectTiles {
   }
 };
 
-// Elements c, c + step, ... of a fibre with neighbours, kColumnBatch of them: the addition, the
-// check, and x to to[c * pitch]. All loads are under way before the first is used.
+// Loads kColumnBatch elements c, c + step, ... of a fibre with neighbours. Adds the residual,
+// checks x, and writes it to to[c * pitch]. All loads are in flight before the first is used.
 inline constexpr unsigned kColumnBatch = 8;
 template <class Select, class Block>
 SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::size_t fibre,
@@ -422,8 +426,9 @@ SPARFUSE_DEVICE void LoadColumn(const Block& block, const Select& from, std::siz
   }
 }
 
-// Neighbouring fibres of a slice that is larger than a tile, of at most 1024 elements each: a warp
-// has one of eight. Rows of 32 bytes, which neighbouring blocks complete to lines in L2.
+// Selects from neighbouring fibres, of at most 1024 elements each, of a slice that is larger than a
+// tile. A block has eight fibres, a warp one of them. A block reads rows of 32 bytes, which
+// neighbouring blocks complete to lines in L2.
 template <unsigned kPerLane>
 struct SelectColumns {
   static constexpr const char* kName = "SelectColumns";
@@ -473,8 +478,8 @@ struct SelectColumns {
   static constexpr std::uint32_t kRows = kThreads / kSide;
 };
 
-// The same of at most kThreadFibre elements each: a thread has one, and its own column of shared
-// memory. Neighbouring threads read neighbouring elements.
+// SelectColumns for fibres of at most kThreadFibre elements. A thread has one fibre, and its own
+// column of shared memory. Neighbouring threads read neighbouring elements.
 struct SelectThinColumns {
   static constexpr const char* kName = "SelectThinColumns";
   static constexpr int kThreads = 256;
@@ -506,14 +511,14 @@ struct SelectThinColumns {
   }
 };
 
-// Blocks of 256 or 512 threads: the latter for long fibres, and where k asks for more maxima.
-// kMarks: of a transposed tensor.
+// Selects from one contiguous fibre by a block of 256 threads, or of 512 for long fibres and if k
+// needs more maxima. kMarks: the tensor was transposed, and a bitmap receives the selection.
 template <bool kMarks, int Threads>
 struct SelectRows {
   static constexpr const char* kName = "SelectRows";
   static constexpr int kThreads = Threads;
   static constexpr unsigned kWarps = kThreads / kWarp;
-  static constexpr unsigned kVectors = 8;                        // that a lane has in registers
+  static constexpr unsigned kVectors = 8;                        // in the registers of a lane
   static constexpr std::uint32_t kChunk = kVectors * 4 * kWarp;  // of a warp, at most
   static constexpr std::uint32_t kSegment = kWarps * kChunk;     // of a block, at a time
   struct Shared {
@@ -534,7 +539,7 @@ struct SelectRows {
     if (row.segments == 1) {
       row.share = ((source.length + kWarps - 1) / kWarps + kWarp - 1) / kWarp * kWarp;
     }
-    // x of the last segment, or of the only one, stays in registers.
+    // x of the last or only segment stays in registers.
     Float4 x[kVectors];
     std::uint32_t largest = 0;
     std::uint32_t second = 0;
@@ -561,8 +566,8 @@ struct SelectRows {
     std::uint32_t share;  // of a segment, for a warp
   };
 
-  // x of a warp's share of a segment: vector j of a lane begins (j * 32 + lane) * 4 after it. 0
-  // beyond the share. pending: adds and checks it first.
+  // Loads a warp's share of a segment, 0 beyond the share. Vector j of a lane begins
+  // (j * 32 + lane) * 4 elements after the start of the share. pending: adds and checks x first.
   template <class Block>
   SPARFUSE_DEVICE void Load(const Block& block, const Row& row, std::uint32_t segment, bool pending,
                             Float4 (&x)[kVectors]) const {
@@ -599,7 +604,7 @@ struct SelectRows {
     return source.length - first < row.share ? source.length : first + row.share;
   }
 
-  // Each warp that has elements has its part of the rank.
+  // The bound of the fibre from the warps' bounds. Warps with elements divide the rank evenly.
   template <class Block>
   SPARFUSE_DEVICE Bound BoundOfBlock(Block& block, Shared& shared, const Row& row,
                                      std::uint32_t largest, std::uint32_t second) const {
@@ -617,8 +622,8 @@ struct SelectRows {
     return bound;
   }
 
-  // Which of the lane's elements of a segment reach the bound: bit 4 j + c for element c of vector
-  // j.
+  // A mask of the lane's elements of a segment that reach the bound: bit 4 j + c for element c of
+  // vector j.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t Candidates(const Block& block, const Row& row,
                                            std::uint32_t segment, const Bound& bound,
@@ -631,7 +636,7 @@ struct SelectRows {
       }
     }
     if (bound.key > 0) return mask;
-    // What is beyond the share is 0 as well.
+    // Elements beyond the share are 0 and reach a bound of 0, too.
     const std::uint32_t first = FirstOf(block, row, segment);
     const std::uint32_t size = LastOf(row, first) - first;
     std::uint32_t inside = 0;
@@ -646,7 +651,7 @@ struct SelectRows {
     return (bit / 4 * kWarp + block.lane()) * 4 + bit % 4;
   }
 
-  // x in memory, once nothing is pending.
+  // x in memory, if nothing is pending.
   SPARFUSE_DEVICE const float* Memory(const Row& row) const {
     const bool feedback = source.pending && source.residual != nullptr;
     return (feedback ? source.residual : source.gradient) + row.begin;
@@ -732,13 +737,13 @@ struct SelectRows {
     }
   }
 
-  // Clears the bits of elements that equal the cut but come after the last that is kept. ties: how
-  // many are kept of this segment and those after it.
+  // Clears the bits of elements that equal the cut but come after the last kept one. ties: the
+  // number of ties to keep in this segment and those after it.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t WithoutLateTies(Block& block, Shared& shared, const float* memory,
                                                 std::uint32_t mask, std::uint32_t key,
                                                 std::uint32_t* ties) const {
-    std::uint32_t equal = 0;  // a bit each
+    std::uint32_t equal = 0;  // a bit for each element
     for (std::uint32_t bits = mask; bits != 0; bits &= bits - 1) {
       const auto bit = static_cast<std::uint32_t>(std::countr_zero(bits));
       if (KeyOf(memory[OffsetOf(block, bit)]) == key) equal |= 1u << bit;
@@ -771,8 +776,8 @@ struct SelectRows {
   }
 };
 
-// x, row-major [outer][length][inner], as [outer][inner][length]. Adds what is pending, into the
-// residual too, and checks x.
+// Transposes x from row-major [outer][length][inner] to [outer][inner][length]. Adds the gradient
+// to the residual, if there is one, and checks x.
 struct Transpose {
   static constexpr const char* kName = "Transpose";
   static constexpr int kThreads = 256;

@@ -1,7 +1,7 @@
-// Holds what adtopk-threshold remembers of a tensor on a device, and the kernels that decide by it.
+// Holds the state of adtopk-threshold for a tensor on a device, and the kernels that decide by it.
 //
 // Beside the launches of device_scan.hpp a threshold phase has four small ones: three of one
-// thread, and one that reads the k values that were sent, from L2.
+// thread, and one that reads the k sent values from L2.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,16 @@ namespace sparfuse {
 inline constexpr std::int64_t kMinTau = 5;
 inline constexpr std::int64_t kMaxTau = 1000;
 
-// On the device, one for a tensor.
+// The state of one tensor, on the device.
 struct KeptThreshold {
   float threshold = 0;
-  std::int32_t since_exact = 0;  // threshold phases
+  std::int32_t since_exact = 0;  // threshold phases since the last exact one
   std::int32_t tau = 0;
   std::uint32_t steady = 0;
-  // Of the phase that is on.
-  std::uint32_t all_dimension = 0;  // it is all-dimension top-k instead
-  std::uint32_t estimates = 0;      // it is not
-  std::uint32_t exact = 0;          // it refreshes the threshold
+  // Of the current phase.
+  std::uint32_t all_dimension = 0;  // 1: it is all-dimension top-k instead
+  std::uint32_t estimates = 0;      // 1: it is not
+  std::uint32_t exact = 0;          // 1: it refreshes the threshold
   std::uint32_t smallest = 0;       // complement of the smallest key that was sent
 };
 
@@ -38,8 +38,8 @@ struct BeginPhase {
   using Shared = NoShared;
 
   KeptThreshold* kept;
-  bool warming;  // an exact phase, whatever is kept
-  bool ending;   // of the training: a steady threshold is no longer needed
+  bool warming;  // the phase is exact, whatever the state
+  bool ending;   // end of training: a steady threshold is no longer needed
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared&) const {
@@ -52,8 +52,8 @@ struct BeginPhase {
   }
 };
 
-// What SendReaching is to send: what reaches the threshold, or in an exact phase nothing that there
-// can be, which makes it the k largest.
+// Chooses the elements for SendReaching: those that reach the threshold. In an exact phase it sets
+// a range of counts that cannot be met, so that SendReaching sends the k largest.
 struct ChooseReaching {
   static constexpr const char* kName = "ChooseReaching";
   static constexpr int kThreads = kWarp;
@@ -80,7 +80,7 @@ struct ChooseReaching {
   }
 };
 
-// Of an exact selection.
+// Finds the smallest key of an exact selection.
 struct FindSmallest {
   static constexpr const char* kName = "FindSmallest";
   static constexpr int kThreads = 256;
@@ -104,7 +104,7 @@ struct FindSmallest {
   }
 };
 
-// The new threshold of an exact selection, and the period that its change asks for.
+// Learns the new threshold from an exact selection, and adapts the period to its change.
 struct LearnThreshold {
   static constexpr const char* kName = "LearnThreshold";
   static constexpr int kThreads = kWarp;

@@ -1,19 +1,19 @@
 // Finds DGC's sampled threshold and corrects it, in kernels (dgc.cpp).
 //
-// Expected on an H200 for n = 25.6M at 1 %, warm, not measured: Prepare 2 us, Collect 24 us,
-// DgcDecide 12 us (candidates' indices and values from L2, then a chain of waits and of digits that
-// one block finds among 3,600 keys), Send 7 us, and 1 to 1.5 us for each of three launches that see
-// that they are not wanted. Of a sample at random positions DgcFromRandom fetches 256,000 sectors,
-// 16 MB: 8 us. DgcFromAll, where it is wanted, takes some 60 us: the sample three times, x once;
-// and 5 ms more for each correction beyond those that LikelyThresholds foresees, where one block
-// counts.
+// Expected, not measured, on an H200 for n = 25.6M at 1 %, warm: Prepare 2 us, Collect 24 us,
+// DgcDecide 12 us, Send 7 us, and 1 to 1.5 us for each of three launches that are not wanted.
+// DgcDecide reads the candidates' indices and values from L2; then a chain of waits follows, and
+// one block finds digits among 3,600 keys. For a sample at random positions DgcFromRandom fetches
+// 256,000 sectors, 16 MB, in 8 us. DgcFromAll, if it is wanted, takes some 60 us: it reads the
+// sample three times and x once. It takes 5 ms more for each correction that LikelyThresholds does
+// not foresee, because one block counts then.
 //
-// The sample is not read: its elements that matter are candidates of the one pass over x, known by
-// their position. The bound of the pass is low enough that more than upper_bound * K elements reach
-// it, so that of a threshold below it, too, it is known that too many reach it; and a factor of 1 +
-// 6 / sqrt(T) below the expected threshold, the T-th largest of the sample, whose rank deviates by
-// sqrt(T). (A sample at random positions is read before the pass, with the same bound.) Where that
-// fails, DgcFromAll finds the threshold in x itself.
+// The kernels do not read a strided sample: its relevant elements are candidates of the one pass
+// over x, known by their position. The bound of the pass meets two conditions. More than
+// upper_bound * K elements reach it, so that too many also reach any threshold below it. And it
+// lies a factor of 1 + 6 / sqrt(T) below the expected threshold, the T-th largest of the sample,
+// whose rank deviates by sqrt(T). (A sample at random positions is read before the pass, with the
+// same bound.) If the bound fails, DgcFromAll finds the threshold in x itself.
 #pragma once
 
 #include <cstdint>
@@ -25,28 +25,28 @@
 
 namespace sparfuse::gpu {
 
-// What DGC is to do for one tensor.
+// The parameters of DGC for one tensor.
 struct DgcRule {
   std::uint32_t k;
   std::uint32_t rank;     // of the threshold in the sample
   std::uint32_t samples;  // elements of the sample
   std::uint32_t stride;
   std::uint32_t start;  // of a strided sample
-  bool strided;         // else at random positions, drawn from `stream`
+  bool strided;         // else the sample has random positions, drawn from `stream`
   bool corrected;       // there is a loop of corrections
   bool resample;
   bool exact_trim;
-  std::uint32_t most;  // reaching elements of which the first k are sent
+  std::uint32_t most;  // if at most so many elements reach the threshold, the first k are sent
   std::int64_t max_iterations;
   double upper_bound;
   double lower_bound;
   RandomStream stream;
 
-  // Where element s of the sample is.
+  // The index in the tensor of element s of the sample.
   SPARFUSE_DEVICE std::uint64_t Position(std::uint64_t n, std::uint64_t s) const {
     return strided ? start + s * stride : stream.Below(n, s);
   }
-  // Of a strided sample.
+  // Whether a strided sample contains the element.
   SPARFUSE_DEVICE bool Sampled(std::uint32_t index) const {
     return index >= start && (index - start) % stride == 0;
   }
@@ -56,11 +56,11 @@ inline constexpr unsigned kDgcThresholds = 12;  // ten corrections and two
 
 // Zero when a selection starts.
 struct DgcWords {
-  std::uint32_t slow;  // the candidates do not tell what is to be sent
+  std::uint32_t slow;  // 1: the candidates do not determine the selection
   std::uint32_t listed;
   std::uint32_t first_key;  // of the sample's threshold
   std::uint32_t thresholds_ready;
-  std::uint32_t keys[kDgcThresholds];    // of thresholds that corrections may lead to
+  std::uint32_t keys[kDgcThresholds];    // of the likely thresholds
   std::uint32_t counts[kDgcThresholds];  // elements that reach them
   std::uint32_t gathered[kMostCounting];
   std::uint32_t counted[kMostCounting];
@@ -69,8 +69,8 @@ struct DgcWords {
   std::uint32_t slow_done[(kKeyDigits + 1) * kExactSpans];
 };
 
-// The smallest element that reaches the cut of a rank: the element of that rank. for_each as
-// CutOfRank's, of keys.
+// Returns the element of a rank: the smallest element that reaches the rank's cut. for_each is
+// CutOfRank's, over keys.
 template <class Block, class ForEach>
 SPARFUSE_DEVICE std::uint32_t KeyOfRank(Block& block, RankShared& shared, std::uint32_t rank,
                                         const ForEach& for_each) {
@@ -83,7 +83,7 @@ SPARFUSE_DEVICE std::uint32_t KeyOfRank(Block& block, RankShared& shared, std::u
   return kNoKey - block.Max(kNoKey - smallest);
 }
 
-// Thresholds that corrections may lead to, whose counts are found together.
+// Lists the keys of thresholds that corrections may lead to, so that one pass counts them together.
 SPARFUSE_DEVICE void LikelyThresholds(const DgcRule& rule, float first, std::uint32_t* keys) {
   float low = first;
   float high = first;
@@ -98,10 +98,11 @@ SPARFUSE_DEVICE void LikelyThresholds(const DgcRule& rule, float first, std::uin
 struct DgcDecision {
   bool largest;  // the k largest are sent, else the first k that reach `key`
   std::uint32_t key;
-  std::uint32_t count;  // how many reach it
+  std::uint32_t count;  // number of elements that reach it
 };
 
-// The loop of corrections. count_reaching(key): how many elements reach it, at all threads alike.
+// The loop of corrections. count_reaching(key): the number of elements that reach the key, the same
+// in all threads.
 template <class Count>
 SPARFUSE_DEVICE DgcDecision Correct(const DgcRule& rule, std::uint32_t first_key,
                                     const Count& count_reaching) {
@@ -128,7 +129,7 @@ SPARFUSE_DEVICE DgcDecision Correct(const DgcRule& rule, std::uint32_t first_key
   return {false, KeyOf(threshold), count};
 }
 
-// What a decision whose count is exact comes to; and the counters. One thread.
+// Applies the rule's limits to a decision with an exact count, and raises the counters. One thread.
 SPARFUSE_DEVICE DgcDecision Settled(const DgcRule& rule, DgcDecision decision, SlotReport* report) {
   if (decision.largest) return decision;
   if (decision.count == 0) ++report->fallbacks;
@@ -138,7 +139,8 @@ SPARFUSE_DEVICE DgcDecision Settled(const DgcRule& rule, DgcDecision decision, S
   return decision;
 }
 
-// What RecollectOnDevice and SendReaching are to do. All threads of a block.
+// Makes RecollectOnDevice collect the elements that reach `key`, and SendReaching send them. All
+// threads of a block call it.
 template <class Block>
 SPARFUSE_DEVICE void SendFromRecollected(Block& block, ScanControl* control, const DgcRule& rule,
                                          std::uint32_t key) {
@@ -150,8 +152,8 @@ SPARFUSE_DEVICE void SendFromRecollected(Block& block, ScanControl* control, con
   control->first = rule.k;
 }
 
-// Lists the keys of a sample at random positions that reach the bound of the pass, before it: a
-// position may be drawn twice, so candidates do not tell what is in the sample.
+// Before the pass, lists the keys of a sample at random positions that reach the pass's bound. The
+// candidates do not determine this sample, because a position may be drawn twice.
 struct DgcFromRandom {
   static constexpr const char* kName = "DgcFromRandom";
   static constexpr int kThreads = 256;
@@ -182,9 +184,10 @@ struct DgcFromRandom {
   }
 };
 
-// From the candidates: blocks [0, blocks() / 2) list the keys of the sample's elements among them,
-// unless that is done, and the last of those finds the threshold; the others count what reaches it
-// and the thresholds that corrections may lead to, and their last decides.
+// Decides from the candidates. Blocks [0, blocks() / 2) list the keys of the sample's elements
+// among them, unless DgcFromRandom has listed the sample; the last of these blocks finds the
+// threshold. The other blocks count the elements that reach the likely thresholds, and the last one
+// decides.
 struct DgcDecide {
   static constexpr const char* kName = "DgcDecide";
   static constexpr int kThreads = 512;
@@ -196,7 +199,7 @@ struct DgcDecide {
   std::uint64_t* list;
   SlotReport* report;
   WarmWords* warm;
-  std::uint32_t wanted;  // candidates that were aimed at
+  std::uint32_t wanted;  // the number of candidates that the bound aimed at
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
@@ -273,7 +276,7 @@ struct DgcDecide {
     bool sure = !slow;
     DgcDecision decision = {};
     if (sure) {
-      // Below lo too many reach a key, if that is so of lo.
+      // If too many elements reach lo, too many also reach any key below it.
       const bool crowded = static_cast<double>(count) > rule.upper_bound * rule.k && count > rule.k;
       decision = Correct(rule, words->first_key, [&](std::uint32_t key) {
         if (key < lo) {
@@ -304,7 +307,8 @@ struct DgcDecide {
     control->limit = settled.count < rule.k ? settled.count : rule.k;
   }
 
-  // Called by all threads of a block; the sum over `blocks` of them is the count.
+  // Called by all threads of a block. Returns the count of one block's share; the shares of
+  // `blocks` blocks add up to the count.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t CountCandidates(Block& block, std::uint32_t key, std::uint32_t self,
                                                 std::uint32_t blocks) const {
@@ -327,8 +331,9 @@ struct DgcDecide {
   }
 };
 
-// Where the candidates do not tell: from all of x. Four phases of `spans` blocks: a histogram of
-// each digit of the sample's keys, then counts; one block more decides.
+// Decides from all of x if the candidates do not determine the selection. It has four phases of
+// `spans` blocks: three make histograms of the digits of the sample's keys, the fourth counts. One
+// more block decides.
 struct DgcFromAll {
   static constexpr const char* kName = "DgcFromAll";
   static constexpr int kThreads = 512;
@@ -399,7 +404,8 @@ struct DgcFromAll {
                   [&](std::uint32_t next) { sum += static_cast<std::uint32_t>(next > key); });
       return block.Sum(sum);
     });
-    // The k largest by what Send makes of the candidates; else those of the threshold.
+    // Either collects and sends the elements that reach the threshold, or lets Send send the k
+    // largest from the candidates.
     const bool trimmed = rule.exact_trim && decision.count > rule.k;
     if (!decision.largest && !trimmed && decision.count > 0 && decision.count <= rule.most) {
       return SendFromRecollected(block, control, rule, decision.key);
@@ -410,7 +416,8 @@ struct DgcFromAll {
     control->mode = SendMode::kLargest;
   }
 
-  // f(key + 1) for a thread's share of [begin, end), and f(0), which is above no key.
+  // Calls f(key + 1) for each element of the thread's share of [begin, end), and f(0), which
+  // exceeds no key, for the rest of its last round.
   template <class Block, class F>
   SPARFUSE_DEVICE void ForNextKeys(Block& block, std::uint64_t begin, std::uint64_t end,
                                    const F& f) const {
@@ -424,7 +431,7 @@ struct DgcFromAll {
   }
 };
 
-// All of it in one block.
+// Selects from a small tensor in one block.
 template <int Threads>
 struct DgcOfSmall {
   static constexpr const char* kName = "DgcOfSmall";

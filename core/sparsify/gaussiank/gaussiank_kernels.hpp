@@ -1,5 +1,5 @@
-// Computes GaussianK's threshold, alike on the host and on devices, and decides on a device what it
-// sends (gaussiank.cpp describes the method).
+// Computes GaussianK's threshold, alike on the host and on devices, and decides the selection on a
+// device (gaussiank.cpp describes the method).
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ SPARFUSE_HOST_DEVICE double GaussianThreshold(const Statistics& statistics, doub
   return NormalQuantile(statistics.Mean(), variance, z);
 }
 
-// Every threshold that the paper's three selections may take, as a factor of the first one; where
-// halving leads from one, and raising.
+// Every threshold that the paper's three selections may take, as a factor of the first one. `lower`
+// and `raised` give the threshold that follows each one after halving and after raising.
 inline constexpr std::size_t kGaussianTries = 6;
 struct GaussianWalk {
   double factors[kGaussianTries] = {1, 0.5, 1.5, 0.25, 0.75, 2.25};
   std::size_t lower[3] = {1, 3, 4};
   std::size_t raised[3] = {2, 4, 5};
 
-  // The threshold that is sent, from the counts of all.
+  // The index of the threshold to send with, from the counts of all thresholds.
   template <class CountOf>
   SPARFUSE_HOST_DEVICE std::size_t Last(std::uint64_t k, const CountOf& count_of) const {
     std::size_t at = 0;
@@ -56,7 +56,7 @@ struct AimAtGaussian {
   }
 };
 
-// What the three passes of gaussiank@paper tell one another.
+// The data that the three passes of gaussiank@paper pass to one another.
 struct GaussianStep {
   TailKeys tries;
   std::uint32_t key;

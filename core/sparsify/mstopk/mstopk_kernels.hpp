@@ -1,13 +1,13 @@
 // Computes MSTopK's bracket around the k-th magnitude, on the host and on devices, and holds its
 // kernels (mstopk.cpp describes the method), beside the passes of scan_kernels.hpp:
 //
-//   FindBracket  128 blocks  keys in the histogram's bin of the (k + 1)-th magnitude into a list;
-//                            the last block finds that key and bisects
-//   CountBracket 128 blocks  how many candidates reach the ends of the bracket
-//   SendBracket  a block a span
+//   FindBracket  128 blocks  list the keys in the histogram's bin of the (k + 1)-th magnitude; the
+//                            last block finds that key and bisects
+//   CountBracket 128 blocks  count the candidates that reach the ends of the bracket
+//   SendBracket  one block for each span
 //
-// Each looks at the candidates in L2: for 25.6M elements at 1 % some 3 us. Where the bracket
-// reaches below the candidates they are collected once more.
+// Each kernel reads the candidates from L2: some 3 us for 25.6M elements at 1 %. If the bracket
+// reaches below the candidates, they are collected once more.
 #pragma once
 
 #include <bit>
@@ -20,7 +20,7 @@
 namespace sparfuse {
 
 struct Bracket {
-  std::uint32_t upper = kInfinityKey;  // all that reach it are sent
+  std::uint32_t upper = kInfinityKey;  // all elements that reach it are sent
   std::uint32_t lower = 0;
 };
 
@@ -48,25 +48,25 @@ SPARFUSE_HOST_DEVICE Bracket Bisect(double mean, double max, std::uint32_t next,
 
 namespace sparfuse::gpu {
 
-// What the kernels of one step tell one another.
+// The data that the kernels of one step pass to one another.
 struct MsTopKStep {
   double mean;
   double max;
   Bracket bracket;
-  std::uint32_t start;  // position, among those inside the bracket, of the first that is sent
+  std::uint32_t start;  // position, among the elements inside the bracket, of the first sent one
 
   // Zero before the step (ScanOptions::own).
   struct Counts {
     std::uint32_t listed;
     std::uint32_t sure;    // candidates that reach the upper end
-    std::uint32_t inside;  // and those that reach the lower one and not the upper
+    std::uint32_t inside;  // candidates that reach the lower end but not the upper
     std::uint32_t send;    // 1: the bracket is sent
     std::uint32_t searched[kMostCounting];
     std::uint32_t counted[kMostCounting];
   } counts;
 };
 
-// At the end of the pass.
+// Runs at the end of the pass. Notes the mean and the maximum of |x|.
 struct NoteRange {
   MsTopKStep* step;
 
@@ -78,7 +78,7 @@ struct NoteRange {
   }
 };
 
-// Asks for another Collect where candidates do not reach down to the bracket.
+// Finds the bracket. Asks for another Collect if the bracket reaches below the candidates.
 struct FindBracket {
   static constexpr const char* kName = "FindBracket";
   static constexpr int kThreads = 256;
@@ -137,7 +137,7 @@ struct FindBracket {
                      for_each([&](std::uint32_t key) { use(key - base); });
                    }));
     // The cut may lie between two keys.
-    std::uint32_t below = 0;  // the complement of the smallest key that reaches it
+    std::uint32_t below = 0;  // the complement of the smallest key that reaches the cut
     for_each([&](std::uint32_t key) {
       if (key >= cut && ~key > below) below = ~key;
     });
@@ -154,7 +154,7 @@ struct FindBracket {
   }
 };
 
-// Decides whether the bracket is sent, or the k largest: then control->active stays 1.
+// Decides whether the bracket is sent or the k largest. For the k largest control->active stays 1.
 struct CountBracket {
   static constexpr const char* kName = "CountBracket";
   static constexpr int kThreads = 256;
@@ -162,7 +162,7 @@ struct CountBracket {
 
   RandomStream stream;
   std::uint32_t k;
-  std::uint32_t most;  // candidates that are collected once more
+  std::uint32_t most;  // capacity of the second collection
   ScanControl* control;
   CandidateArrays candidates;
   MsTopKStep* step;
@@ -198,13 +198,13 @@ struct CountBracket {
     if (send) {
       control->active = 0;
     } else if (stored && count >= k) {
-      ++report->fallbacks;  // else what sends the k largest raises it
+      ++report->fallbacks;  // else the kernel that sends the k largest raises it
     }
   }
 };
 
-// All candidates from the upper end on, and of those inside the ones at positions
-// [start, start + wanted) modulo `inside`.
+// Sends all candidates that reach the upper end, and of the candidates inside those at the
+// positions [start, start + wanted) modulo `inside`.
 struct SendBracket {
   static constexpr const char* kName = "SendBracket";
   static constexpr int kThreads = 256;
@@ -223,7 +223,7 @@ struct SendBracket {
     const std::uint32_t span = block.block();
     const std::uint32_t first = span * chunks_per_span;
     const std::uint32_t last = first + chunks_per_span < chunks ? first + chunks_per_span : chunks;
-    // In the upper half those inside the bracket, in the lower half those above it.
+    // The upper half counts candidates inside the bracket, the lower half candidates above it.
     std::uint64_t own = 0;
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
       DeviceSegment run = candidates.segments[c];
@@ -287,14 +287,14 @@ struct SendBracket {
  private:
   enum class Part { kBelow, kInside, kAbove };
 
-  // Where a candidate of the run lies; below where there is none.
+  // The part in which a candidate of the run lies; kBelow if there is no candidate.
   SPARFUSE_DEVICE Part PartOf(const DeviceSegment& run, std::uint32_t a) const {
     if (a >= run.count) return Part::kBelow;
     const std::uint32_t key = KeyOf(candidates.values[run.offset + a]);
     if (key >= step->bracket.upper) return Part::kAbove;
     return key >= step->bracket.lower ? Part::kInside : Part::kBelow;
   }
-  // Of the positions inside the bracket, those below `position` that are sent.
+  // The number of sent positions inside the bracket that are below `position`.
   SPARFUSE_DEVICE std::uint32_t TakenBefore(std::uint32_t position) const {
     const std::uint32_t wanted = k - step->counts.sure;
     const std::uint32_t start = step->start;

@@ -1,18 +1,18 @@
-// Describes sparsifiers as published implementations run them, where that differs from the
-// canonical form: "method@origin". These forms deliver what the published numbers were measured
-// with, which is often not the density asked for; each descriptor says what it yields. Simple
-// passes, not tuned.
+// Describes sparsifiers as published implementations run them, "method@origin", if that differs
+// from the canonical form. These forms yield the densities behind the published numbers, which
+// often are not the densities asked for; each descriptor says what it yields. Their passes are
+// simple, not tuned.
 //
 // Origins: saf, ssf, adtopk, oktopk, sidco, grace and grace-dist are the code published with
 // SAFusion, SSFusion, ADTopk, Ok-Topk, SIDCo and GRACE (PyTorch and distributed back ends); wfbp is
 // the WFBP code that SAFusion and SSFusion compare with, pool the compressor library of Cupcake.
 //
-// What they differ in beside the selection is not here. Whether a residual is kept and added is the
-// feedback's: several of these implementations store one and never add it (SSFusion's gaussian,
+// Differences beside the selection are not here. The error feedback decides whether a residual is
+// kept and added: several of these implementations store one and never add it (SSFusion's gaussian,
 // redsync, randomk and sidco), or have none (SSFusion's dgc).
 //
-// In all of them an empty selection and a threshold that is not a number, where the published code
-// sends nothing, throws or never ends, become an exact top-k; and density 1 sends everything.
+// For an empty selection or a threshold that is not a number, the published code sends nothing,
+// throws or never ends; here all forms then send an exact top-k. Density 1 sends everything.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +27,10 @@
 
 namespace sparfuse {
 
-// The canonical forms, followed by the published ones.
+// Returns the canonical forms, followed by the published ones.
 std::vector<SparsifierDescriptor> AndPublished(std::vector<SparsifierDescriptor> canonical);
 
-// What follows is for the files of the families.
+// The declarations below are for the files of the families.
 
 std::vector<SparsifierDescriptor> PublishedGaussianDescriptors();
 std::vector<SparsifierDescriptor> PublishedDgcDescriptors();
@@ -44,12 +44,13 @@ std::size_t TruncatedCount(double product);
 
 enum class Comparison { kAtLeast, kAbove };
 
-// The smallest key that |x| <comparison> threshold selects; that of no finite element for a NaN.
-// Magnitudes are compared with a float, so that what equals them but for rounding does.
+// The smallest key that |x| <comparison> threshold selects; for a NaN a key that no finite element
+// reaches. Magnitudes are compared with the threshold rounded to float, so that magnitudes that
+// equal it but for rounding count as equal.
 std::uint32_t KeyFrom(Comparison comparison, double threshold);
 
-// While a threshold's count is above `upper` it is multiplied by upper_factor, while below `lower`
-// by lower_factor; `rounds` times at most.
+// A walk multiplies a threshold by upper_factor while its count is above `upper`, and by
+// lower_factor while its count is below `lower`; `rounds` times at most.
 struct ThresholdWalk {
   double upper;
   double upper_factor;
@@ -63,7 +64,7 @@ struct Moments {
   double variance = 0;  // unbiased
 };
 
-// One selection: nothing is pending, x is finite and has more than k elements.
+// One selection. Nothing is pending; x is finite and has more than k elements.
 struct PublishedCall {
   std::string_view sparsifier;
   const SelectContext& context;
@@ -73,29 +74,29 @@ struct PublishedCall {
   std::size_t k;
   Slot& slot;
 
-  // n * density, not rounded.
+  // n * density, unrounded.
   double Target() const { return static_cast<double>(input.n) * density; }
-  // Of x and of |x|, from the squares of the differences from the mean, all in double precision: so
-  // that equal elements have no spread and a mean does not swamp it.
+  // The moments of x and of |x|. The variance sums the squares of the differences from the mean, in
+  // double precision, so that equal elements have no spread and a large mean does not swamp it.
   Moments Signed() const;
   Moments Magnitudes() const;
-  // Elements with |x| <comparison> threshold; none if that is a NaN.
+  // The number of elements with |x| <comparison> threshold; 0 for a NaN.
   std::size_t Count(Comparison comparison, double threshold) const;
   // The threshold at the end of a walk.
   double Refine(Comparison comparison, double threshold, const ThresholdWalk& walk) const;
-  // Sends those elements, or exact top-k where they are none or too many for the slot. Returns how
-  // many they are.
+  // Sends the elements with |x| <comparison> threshold, and returns their number. If there are
+  // none, or too many for the slot, sends exact top-k instead.
   std::size_t Take(Comparison comparison, double threshold) const;
-  // Sends the `count` largest. Throws Error{kConfig} where the slot has no room for them.
+  // Sends the `count` largest. Throws Error{kConfig} if the slot has no room for them.
   void TakeLargest(std::size_t count) const;
-  // Sends exact top-k for want of a threshold, and counts that.
+  // Sends exact top-k because there is no threshold, and counts a fallback.
   void FallBack() const;
   // The k-th largest magnitude. Overwrites the slot.
   double KthMagnitude() const;
 };
 
-// Runs body(part, begin, end) over chunks of x and returns their parts, in order; valid until the
-// next use of kUseChunkParts.
+// Runs body(part, begin, end) over chunks of x and returns their parts, in order. The parts are
+// valid until the next use of kUseChunkParts.
 template <class Part, class Body>
 std::span<const Part> ForChunks(const PublishedCall& call, const Body& body) {
   const std::size_t chunks = (call.input.n + kChunk - 1) / kChunk;
@@ -118,7 +119,7 @@ double SumOver(const PublishedCall& call, const Of& of) {
   return total;
 }
 
-// A sparsifier that adds the residual, sends everything where k = n, and else does as `rule` says.
+// Makes a sparsifier that adds the residual, then sends everything if k = n, else calls `rule`.
 std::unique_ptr<Sparsifier> MakePublished(std::string_view name,
                                           std::function<void(const PublishedCall&)> rule);
 

@@ -1,11 +1,12 @@
-// Marks distinct random positions on a device: those that MarkDistinct (randomk.hpp) marks.
+// Marks distinct random positions on a device: the same positions as MarkDistinct (randomk.hpp).
 //
-// That draws one after another until `count` differ. Here the first `count` numbers are drawn at
-// once, then as many more as are missing, and so on: no round draws more than are missing, so the
-// last ends where drawing one after another ends, or before numbers that repeat others.
+// MarkDistinct draws numbers one after another until `count` differ. Here one round draws the first
+// `count` numbers at once, the next as many as are missing, and so on. No round draws more than are
+// missing, so that the last round ends at the number with which MarkDistinct ends, or before
+// numbers that repeat others.
 //
-// Cost: one launch a wide round, of which a density of 0.01 needs one, and one of a single block.
-// `count` atomic operations on a bitmap of n / 8 bytes, which stays in L2.
+// Cost: one launch for each wide round (a density of 0.01 needs one), and one launch of a single
+// block. `count` atomic operations on a bitmap of n / 8 bytes, which stays in L2.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +17,15 @@
 
 namespace sparfuse::gpu {
 
-// What the rounds share.
+// The data that the rounds share.
 struct Draws {
   RandomStream stream;
   std::uint64_t n;
   std::uint32_t count;    // how many positions to mark
   std::uint32_t* bitmap;  // clear before the first round
-  std::uint32_t* drawn;   // [rounds] how many bits each of them set; 0 before
+  std::uint32_t* drawn;   // [rounds] number of bits that each round set; 0 before
 
-  // Draws number `draw`. Returns whether the bit was clear.
+  // Marks the position of draw number `draw`. Returns whether its bit was clear.
   template <class Block>
   SPARFUSE_DEVICE bool Mark(const Block& block, std::uint64_t draw) const {
     const std::uint64_t at = stream.Below(n, draw);
@@ -32,7 +33,8 @@ struct Draws {
     return (block.AtomicOr(bitmap + at / 32, bit) & bit) == 0;
   }
 
-  // What the rounds before this one have left to do, and the number of its first draw.
+  // Returns how many positions the first `rounds` rounds left unmarked. *first: the number of the
+  // next draw.
   SPARFUSE_DEVICE std::uint32_t MissingAfter(unsigned rounds, std::uint64_t* first) const {
     std::uint32_t missing = count;
     *first = 0;
@@ -72,7 +74,7 @@ struct DrawRound {
   }
 };
 
-// All rounds that are left. One block.
+// Does all remaining rounds in one block.
 struct DrawRest {
   static constexpr const char* kName = "DrawRest";
   static constexpr int kThreads = 512;

@@ -1,7 +1,7 @@
 // Decides on a device whether a threshold is reused (reused_threshold.hpp describes the method).
 //
-// Between estimates, beside the pass: ReuseGuard one block, and what does nothing as a rule, the
-// launches of the inner sparsifier and LearnReused, of some 1.5 us each.
+// Cost between estimates, beside the pass: ReuseGuard, one block; and the launches of the inner
+// sparsifier and LearnReused, which do nothing as a rule and take some 1.5 us each.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace sparfuse {
 
-// Of one tensor, on the device. All zero at first.
+// The state of one tensor, on the device. All zero at first.
 struct ReusedWords {
-  std::uint32_t known;  // 0: no threshold is
-  std::uint32_t key;    // the threshold; infinity's where none is known
+  std::uint32_t known;  // 0: no threshold is known
+  std::uint32_t key;    // of the threshold; kInfinityKey if none is known
   std::uint64_t aim;    // half of it to twice as many may reach the threshold
-  std::uint32_t again;  // of this step: the inner sparsifier selects after all; 0 before
+  std::uint32_t again;  // 1: the inner sparsifier selects in this step after all; 0 before
   // Scratch of LearnReused, zero again at its end.
   std::uint32_t inverted;
   std::uint32_t searched[64];
@@ -24,7 +24,8 @@ struct ReusedWords {
 
 namespace gpu {
 
-// After the pass: sends what reaches the threshold if that is about as many as before.
+// Runs after the pass. Lets the elements that reach the threshold be sent if their number is within
+// a factor of 2 of the aim; else the inner sparsifier selects.
 struct ReuseGuard {
   static constexpr const char* kName = "ReuseGuard";
   static constexpr int kThreads = 32;
@@ -32,7 +33,7 @@ struct ReuseGuard {
 
   ScanControl* control;
   ReusedWords* words;
-  std::uint32_t stored;    // candidates, at most
+  std::uint32_t stored;    // the most candidates that are stored
   std::uint32_t capacity;  // of the slot
   SlotReport* report;
 
@@ -55,8 +56,8 @@ struct ReuseGuard {
   }
 };
 
-// After the inner sparsifier: the threshold of the next steps is the smallest magnitude it has
-// sent, and what it has sent is cleared where x lies in the residual.
+// Runs after the inner sparsifier. The threshold of the next steps becomes the smallest magnitude
+// that it sent. If there is a residual, its sent elements are zeroed.
 struct LearnReused {
   static constexpr const char* kName = "LearnReused";
   static constexpr int kThreads = 256;
@@ -64,7 +65,7 @@ struct LearnReused {
   using Shared = NoShared;
 
   ReusedWords* words;
-  std::uint64_t count;  // that the inner sparsifier is expected to send
+  std::uint64_t count;  // elements that the inner sparsifier should send (its Count)
   const std::uint32_t* indices;
   const float* values;
   const SlotReport* report;

@@ -1,5 +1,5 @@
-// Corrects estimated thresholds: collects candidates in the pass that measures, then moves the
-// estimate to the count that was asked for. Shared by the sparsifiers that estimate a threshold.
+// Corrects estimated thresholds: collects candidates in the pass that measures, and sends the k
+// largest if the estimate misses k. The sparsifiers that estimate a threshold share it.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +14,35 @@ namespace sparfuse {
 // An estimated threshold stands if it selects within k / 50 of k: 2 %, and exactly k below 50.
 inline constexpr std::size_t CountTolerance(std::size_t k) { return k / 50; }
 
-// Measures all of x and collects at least k + CountTolerance(k) + 1 candidates, or n where that is
-// less: any threshold that selects too few or about k finds what it selects among them. One pass
-// over x; where too few elements reach the bound, or too many that of the step before,
-// `fallbacks` is raised and a pass added. Where more than can be stored equal the magnitude of that
-// rank, only what is above it is collected, and Candidates::ties_below says so.
-//   bound   of the tensor, or null: then a sample gives one.
+// Measures all of x and collects at least min(k + CountTolerance(k) + 1, n) candidates. They
+// include the selection of any threshold that selects too few or about k elements. It takes one
+// pass over x. If too few elements reach the bound, or too many reach the bound of the step before,
+// `fallbacks` is raised and a pass added. If more elements than can be stored equal the magnitude
+// of that rank, only the elements above it are collected, and Candidates::ties_below is set.
+//   bound   the tensor's bound, or null: then a sample gives one.
 // Throws Error{kNumeric}.
 Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
                              const TensorInfo& info, std::size_t k, const WarmBound* bound,
                              Statistics* statistics);
 
-// Tells the bound (or null) how its candidates fared; kth_key: of the k-th magnitude.
+// Lets the bound (or null) learn from its candidates. kth_key: the key of the k-th magnitude.
 void Learn(const Candidates& candidates, std::uint32_t kth_key, std::size_t k, WarmBound* bound);
 
-// Sends everything with |x| > `estimate` if that is k to within CountTolerance, else the k largest,
-// and lets the bound (or null) learn. An estimate that is not a number raises `fallbacks`.
-//   candidates  from CollectAndMeasure. What is sent does not depend on their bound, unless they
-//               were too many to store: then the k largest are sent.
-// Returns how many elements are above the estimate, a lower limit where it is below all candidates;
-// 0 where it is not a number.
+// Sends all elements with |x| > `estimate` if their number is k to within CountTolerance, else the
+// k largest, and lets the bound (or null) learn. An estimate that is not a number raises
+// `fallbacks`.
+//   candidates  from CollectAndMeasure. Their bound does not change the selection, unless they were
+//               too many to store: then the k largest are sent.
+// Returns the number of elements above the estimate: a lower limit if it is below all candidates, 0
+// if it is not a number.
 std::size_t SendCorrected(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                           const Candidates& candidates, double estimate, std::size_t k,
                           WarmBound* bound, Slot& slot);
 
-// What SendCorrected promises of any x: it keeps the largest, k - CountTolerance(k) or more.
+// The contraction of SendCorrected: it keeps the k - CountTolerance(k) largest elements, or more.
 double CorrectedFraction(std::span<const std::int64_t> shape, double density);
 
-// What any selection promises that keeps the largest element: 1 / n.
+// The contraction of any selection that keeps the largest element: 1 / n.
 double OneElement(std::span<const std::int64_t> shape, double density);
 
 }  // namespace sparfuse

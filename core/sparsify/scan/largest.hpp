@@ -1,5 +1,5 @@
-// Selects exactly the k largest magnitudes (total order |x| descending, index ascending), and
-// guesses a lower bound of them: a little below the last step's k-th.
+// Selects exactly the k largest magnitudes (total order |x| descending, index ascending). Guesses a
+// lower bound of them: a little below the k-th magnitude of the last step.
 #pragma once
 
 #include <algorithm>
@@ -16,28 +16,29 @@ namespace sparfuse {
 //
 //   bound   a key that k elements are expected to reach, or 0: then a sample gives one. It decides
 //           the time taken, never the result.
-//   kth     with a bound: what the k-th largest key is expected to be, likewise.
+//   kth     with a bound: the expected k-th largest key. It, too, decides only the time taken.
 //   Returns a key that exactly the selected elements, or with ties a few more, reach.
 //
 // Preconditions: 1 <= k <= n, k <= slot.capacity. Throws Error{kNumeric}.
-// Cost: one pass over x, as a rule. Where the bound was too high, or more candidates reach it than
-// 2k + 65536, `fallbacks` is raised and a pass repeated with a bound that the pass before gives.
+// Cost: one pass over x, as a rule. If fewer than k elements or more than 2k + 65536 reach the
+// bound, `fallbacks` is raised and the pass repeated with a bound from the pass before.
 std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
                             const TensorInfo& info, std::size_t k, std::uint32_t bound, Slot& slot,
                             std::uint32_t kth = kNoKey);
 
-// The same, from candidates that are known to be the elements with key >= candidates.lo and at
-// least k of them, or with a crowd below them of at least k.
+// SelectLargest among given candidates. Preconditions: they are all elements with key >=
+// candidates.lo; their count or candidates.ties_below is at least k.
 std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& input,
                                  const TensorInfo& info, Candidates candidates, std::size_t k,
                                  Slot& slot);
 
-// What a sample tells before a pass: a key that k elements of x are expected to reach and not many
-// more, and, where there is a residual, about the k-th largest key. Of a small tensor, nothing.
+// The estimates that a sample gives before a pass: a key that k elements of x are expected to reach
+// and not many more, and, if there is a residual, about the k-th largest key. A small tensor is not
+// sampled, and the members keep their defaults.
 struct Bound {
   std::uint32_t key = 0;
   std::uint32_t kth = kNoKey;
-  // More than twice CandidateCapacity are expected to reach the key, most of which equal it.
+  // More than twice CandidateCapacity elements are expected to reach the key, and most equal it.
   bool crowded = false;
 };
 
@@ -49,26 +50,27 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
                         std::size_t rank);
 
-// The k-th magnitude moves slowly from step to step: 3 % below the last one it is almost always
-// reached by k elements, and by few more. Under error feedback the residual piles up just below the
-// k-th magnitude, and 3 % can be many: the margin follows the number of candidates that it gave.
-// Beside a pass over a large tensor a sample takes no time, and it knows better.
+// Guesses the bound of the next step from the k-th magnitude, which moves slowly from step to step.
+// A bound 3 % below the last one is almost always reached by k elements, and by few more. Under
+// error feedback the residual piles up just below the k-th magnitude, so that 3 % can hold many
+// elements: the margin follows the number of candidates that it gave. For a large tensor a sample
+// is used instead: it takes no time beside the pass, and its bound is better.
 class WarmBound {
  public:
   // n: elements of the tensor.
   explicit WarmBound(std::size_t n) : large_(n >= kLarge) {}
 
-  // A key to start the next step with; 0: none is known.
+  // The bound to start the next step with; 0: none is known.
   std::uint32_t key() const { return key_; }
 
-  // Where the next k-th magnitude is expected, if there is a key to start with.
+  // The key that is expected of the next k-th magnitude, if a bound is known.
   std::uint32_t kth() const { return key_ > 0 ? std::bit_cast<std::uint32_t>(last_) : kNoKey; }
 
-  // Nothing has been learned yet.
+  // Whether nothing has been learned yet.
   bool unused() const { return unused_; }
 
-  // After a step: the key of its k-th magnitude, how many elements reached key(), and whether they
-  // were too few or too many.
+  // Learns from a step: the key of its k-th magnitude, the number of elements that reached key(),
+  // and whether they were too few or too many.
   void Learn(std::uint32_t kth_key, std::uint64_t candidates, std::size_t k, bool failed) {
     unused_ = false;
     if (key_ > 0) {
@@ -87,8 +89,8 @@ class WarmBound {
       --pause_;
     }
     margin_ = std::clamp(margin_, kMinMargin, kMaxMargin);
-    // A magnitude that moves fast, as in the first steps of error feedback, says little of the
-    // next.
+    // A magnitude that moves fast, as in the first steps of error feedback, does not predict the
+    // next one.
     const float kth = std::bit_cast<float>(kth_key);
     const bool steady = std::abs(kth - last_) <= kMaxMargin * last_;
     key_ = !large_ && steady && pause_ == 0 ? std::bit_cast<std::uint32_t>(kth * (1 - margin_)) : 0;
@@ -106,22 +108,22 @@ class WarmBound {
   std::uint32_t key_ = 0;
   float last_ = 0;  // k-th magnitude of the step before
   float margin_ = kMaxMargin;
-  std::uint32_t pause_ = 0;  // steps without a bound yet; doubles with each failure in a row
+  std::uint32_t pause_ = 0;  // steps still without a bound; doubles with each failure in a row
   std::uint32_t next_pause_ = 1;
 };
 
-// The state of a sparsifier that remembers nothing else.
+// The state of a sparsifier that remembers only a WarmBound.
 struct WarmState final : SparsifierState {
   explicit WarmState(std::size_t n) : bound(n) {}
   WarmBound bound;
 };
 
-// Null where there is no state.
+// Null if there is no state.
 inline WarmBound* BoundOf(SparsifierState* state) {
   return state == nullptr ? nullptr : &static_cast<WarmState*>(state)->bound;
 }
 
-// SelectLargest from the bound (or null), which learns how it fared.
+// SelectLargest with the bound (or null), which then learns from the step.
 inline void SelectLargestWarm(const SelectContext& context, SelectInput& input,
                               const TensorInfo& info, std::size_t k, WarmBound* bound, Slot& slot) {
   const SelectCounters before = *context.counters;

@@ -1,7 +1,7 @@
-// Computes quantiles of the distributions that GaussianK fits to elements and SIDCo to magnitudes:
-// the value that a fraction of the distribution lies above. In SIDCo's later stages the fraction is
-// a ratio of densities, which is above 1 where more is asked for than the stage before leaves. On
-// the host and on devices.
+// Computes quantiles of the distributions that GaussianK fits to elements and SIDCo to magnitudes,
+// on the host and on devices. A quantile is the value that a fraction of the distribution lies
+// above. In SIDCo's later stages the fraction is a ratio of densities. It is above 1 if a stage
+// asks for more elements than the stage before leaves.
 #pragma once
 
 #include <cmath>
@@ -35,8 +35,8 @@ SPARFUSE_HOST_DEVICE double ParetoQuantile(double mean, double variance, double 
   return shape == 0 ? -scale * log : -scale * std::expm1(shape * log) / shape;
 }
 
-// The shape of a gamma distribution, its maximum-likelihood estimate in closed form, from the
-// logarithm of the mean less the mean logarithm, which is above 0 unless all values are equal.
+// The maximum-likelihood estimate, in closed form, of the shape of a gamma distribution. log_gap:
+// the logarithm of the mean less the mean logarithm, above 0 unless all values are equal.
 SPARFUSE_HOST_DEVICE double GammaShape(double log_gap) {
   const double s = log_gap;
   return (3 - s + std::sqrt((s - 3) * (s - 3) + 24 * s)) / (12 * s);

@@ -1,4 +1,5 @@
-// Samples a tensor's 64-byte lines, at random in strata: as many bytes travel as are looked at.
+// Samples a tensor's 64-byte lines, at random in strata. Memory transfers whole lines, so that no
+// fetched byte is wasted.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace sparfuse {
 
 inline constexpr std::size_t kLine = 16;  // floats
 
-// The i-th line of a sample of a tensor with `all` lines: drawn from the i-th of `lines` equal
-// parts of them. The same in every run. Precondition: i < lines <= all.
+// The i-th line of a sample of `lines` lines from a tensor with `all` lines. It is drawn from the
+// i-th of `lines` equal parts, the same in every run. Precondition: i < lines <= all.
 constexpr std::uint64_t SampledLine(const RandomStream& stream, std::uint64_t all,
                                     std::uint64_t lines, std::uint64_t i) {
   const std::uint64_t first = i * all / lines;
@@ -34,8 +35,9 @@ void ForSampledLines(std::size_t n, std::size_t lines, const TensorInfo& info, c
 
 namespace sparfuse::gpu {
 
-// at[i] = the i-th of `lines` lines of a sample of n elements. By all threads of a block, which
-// then see them: two divisions in 64 bits a line, not an element. at: [lines], shared.
+// at[i] = the i-th of `lines` sampled lines of a tensor of n elements. All threads of a block call
+// it and then see the result. It costs two 64-bit divisions a line instead of an element. at:
+// [lines], shared.
 template <class Block>
 SPARFUSE_DEVICE void FindSampledLines(Block& block, const RandomStream& stream, std::uint64_t n,
                                       std::uint32_t lines, std::uint32_t* at) {
@@ -45,7 +47,7 @@ SPARFUSE_DEVICE void FindSampledLines(Block& block, const RandomStream& stream, 
   block.Sync();
 }
 
-// Where element s of the sample is in the tensor.
+// The index in the tensor of element s of the sample.
 SPARFUSE_DEVICE std::uint64_t SampledElement(const std::uint32_t* at, std::uint32_t s) {
   return std::uint64_t{at[s / kLine]} * kLine + s % kLine;
 }

@@ -1,5 +1,5 @@
 // Streams once over a source: adds the residual, collects the elements above a bound and histograms
-// their magnitudes; and holds what the sparsifiers that are built on it share.
+// their magnitudes. Holds the steps that the sparsifiers built on this scan share.
 #pragma once
 
 #include <algorithm>
@@ -14,33 +14,35 @@
 
 namespace sparfuse {
 
-// The x = gradient + residual that is selected from. Without error feedback it is the gradient.
-// With it, `residual` goes through these states, each but for the first left once:
+// The source x = gradient + residual of a selection. Without error feedback x is the gradient.
+// With error feedback, `residual` passes through these states. It leaves the first one once, and
+// never returns to it:
 //
-//   pending   it is the residual of before. The first pass that streams over all of x adds, and
-//             none does again, so that nothing is rounded twice: Collect, AddPending, SelectSmall,
-//             or a sparsifier's own pass, which calls BringOver before and Added after it.
-//   added     it is x. Where `updated` was given, it is that memory now, and what was given as the
-//             residual has not been written to. An error leaves it here: x is what is looked at for
-//             what is not finite.
-//   cleared   it is x but for zeros where stored candidates reach Candidates::cleared, which a
-//             Collect with `clear_from` leaves. Nothing may read x here: Restore leads back to
-//             `added`, and what sends candidates to `sent`. A Collect that could not store them has
-//             gone back to `added` itself.
-//   sent      it is x but for zeros where elements are in the slot.
+//   pending   It holds the residual of the step before. The first pass that streams over all of x
+//             adds the gradient, and no later pass adds again, so that nothing is rounded twice.
+//             That pass is Collect, AddPending, SelectSmall or a sparsifier's own pass, which calls
+//             BringOver before it and Added after it.
+//   added     It holds x. If `updated` was given, `residual` now points there, and the memory given
+//             as the residual has not been written. After an error `residual` is in this state,
+//             because the search for the element that is not finite reads x.
+//   cleared   It holds x, but zeros where stored candidates reach Candidates::cleared: the state
+//             after a Collect with `clear_from`. Nothing may read x now. Restore leads back to
+//             `added`; the functions that send candidates lead to `sent`. A Collect that could not
+//             store them has gone back to `added` itself.
+//   sent      It holds x, but zeros at the positions that the slot contains.
 struct SelectInput {
   const float* gradient = nullptr;
   float* residual = nullptr;  // null without error feedback
   std::size_t n = 0;
   bool pending = false;
-  float* updated = nullptr;  // where x goes, instead of over the residual; or null
+  float* updated = nullptr;  // receives x instead of the residual; or null
 
-  // What was pending has been added.
+  // Marks the pending addition as done.
   void Added() {
     if (pending && updated != nullptr) residual = updated;
     pending = false;
   }
-  // For a pass that adds in place: brings the residual to where x goes.
+  // For a pass that adds in place: copies the residual to the memory that receives x.
   void BringOver() {
     if (pending && updated != nullptr) {
       std::copy_n(residual, n, updated);
@@ -49,13 +51,13 @@ struct SelectInput {
     updated = nullptr;
   }
 
-  // x, once nothing is pending.
+  // x, if nothing is pending.
   const float* x() const { return residual == nullptr ? gradient : residual; }
   // x at any time.
   float At(std::size_t i) const { return pending ? gradient[i] + residual[i] : x()[i]; }
 };
 
-// Checks the arguments of Sparsifier::Select, but for the slot's room, and counts the selection.
+// Checks the arguments of Sparsifier::Select except the slot's room, and counts the selection.
 // Throws Error{kConfig}; Error{kUnsupported} for memory on a device.
 SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& context,
                         const SelectSource& source, double density, const TensorInfo& info,
@@ -68,10 +70,10 @@ SelectInput BeginSelect(std::string_view sparsifier, const SelectContext& contex
 void SelectAll(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                Slot& slot);
 
-// residual += gradient where that is pending, and the check that x is finite, in one pass.
+// Adds the gradient to the residual if that is pending, and checks that x is finite, in one pass.
 void AddPending(const SelectContext& context, SelectInput& input, const TensorInfo& info);
 
-// Throws as AddPending for a gradient that is not finite, before anything is added to it.
+// Throws as AddPending if the gradient is not finite. For a check before the addition.
 void RequireFinite(ThreadPool& pool, std::span<const float> gradient, const TensorInfo& info);
 
 // Histogram of keys: bin b holds [lo + b * 2^shift, lo + (b + 1) * 2^shift), the last bin the rest.
@@ -82,7 +84,7 @@ inline constexpr int kFineShift = 12;  // bins span two octaves above lo
 struct CandidateSegment {
   std::size_t offset = 0;
   std::uint32_t count = 0;
-  std::uint32_t in_bin = 0;  // scratch of the selection among candidates
+  std::uint32_t in_bin = 0;  // this and `above`: scratch of the selection among candidates
   std::uint32_t above = 0;
 };
 
@@ -93,8 +95,9 @@ struct CandidateChunk {
 
 inline constexpr std::uint32_t kNoKey = 0xffffffffu;  // above every key
 
-// The elements of x with key >= lo. Their count is exact; if `stored` the elements themselves are
-// there, in index order within a chunk, chunks in index order, and otherwise the histogram.
+// The elements of x with key >= lo. Their count is exact. If `stored`, the arrays hold the
+// elements, in index order within a chunk and chunks in index order; otherwise only the histogram
+// is filled.
 struct Candidates {
   std::uint32_t lo = 0;
   int shift = 0;
@@ -106,12 +109,12 @@ struct Candidates {
   std::uint32_t* indices = nullptr;
   float* values = nullptr;
   std::span<CandidateChunk> chunks;
-  // Set where so many elements tie at the key lo - 1 that they were not collected: a lower bound of
-  // the number of elements that reach lo - 1. Else 0.
+  // A lower bound of the number of elements that reach lo - 1, if so many tie at the key lo - 1
+  // that they were not collected. Else 0.
   std::size_t ties_below = 0;
 };
 
-// Most candidates that are stored for a selection of k.
+// The largest number of candidates that are stored for a selection of k elements.
 inline std::size_t CandidateCapacity(std::size_t n, std::size_t k) {
   const std::size_t room = 2 * k + 65536;
   return room < n ? room : n;
@@ -119,30 +122,30 @@ inline std::size_t CandidateCapacity(std::size_t n, std::size_t k) {
 
 struct Statistics;
 
-// Collects up to `capacity` candidates; if there are more they are counted and not stored. Valid
-// until the next Collect on the same workspace. Throws Error{kNumeric}. Where `statistics` is given
-// (statistics.hpp), measures all of x in the same pass.
+// Collects up to `capacity` candidates; if there are more, they are counted but not stored. The
+// candidates are valid until the next Collect on the same workspace. Throws Error{kNumeric}. If
+// `statistics` is given (statistics.hpp), measures all of x in the same pass.
 //
-//   clear_from   a guess of the key from which candidates will be sent. Stored candidates that
-//                reach it are zeroed in the residual while their block is in cache: x is what it
-//                was again only after Restore, or after one of the functions that send candidates.
+//   clear_from   a guess of the smallest key that will be sent. Stored candidates that reach it are
+//                zeroed in the residual while their block is in cache. The residual is right again
+//                only after Restore, or after one of the functions that send candidates.
 Candidates Collect(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    std::uint32_t lo, int shift, std::size_t capacity,
                    Statistics* statistics = nullptr, std::uint32_t clear_from = kNoKey);
 
-// Whether more than `many` elements of x reach the key. Reads x from its start, and no more of it
-// than that takes. Precondition: nothing is pending.
+// Whether more than `many` elements of x reach the key. Reads x from its start, and stops as soon
+// as the answer is known. Precondition: nothing is pending.
 bool MoreReach(const SelectInput& input, std::uint32_t key, std::size_t many);
 
-// Leaves zero in the residual exactly those candidates of a run, the elements [begin, count) of it,
-// that reach `key`.
+// Of the elements [begin, count) of a run, zeroes in the residual those that reach `key`, and
+// restores the others.
 void Settle(const SelectInput& input, const Candidates& candidates, const CandidateSegment& run,
             std::uint32_t key, std::size_t begin = 0);
 
 // Puts all candidates back into the residual.
 void Restore(const SelectInput& input, const Candidates& candidates);
 
-// The first `limit` candidates in index order, into the slot and out of the residual.
+// Moves the first `limit` candidates in index order from the residual into the slot.
 // Preconditions: stored; limit <= slot.capacity.
 void TakeFirst(const SelectInput& input, const Candidates& candidates, std::size_t limit,
                Slot& slot);
@@ -153,13 +156,14 @@ struct Cut {
   std::size_t count = 0;
 };
 
-// The cut of base <= key < base + 2^bits with the fewest keys that is at least `rank`. It is
-// exactly `rank`, unless equal keys straddle it: then `key` is theirs. Precondition: `rank` keys
-// are >= base. With `coarse` only the keys at multiples of 2^coarse from base are looked at.
+// The cut with base <= key < base + 2^bits and the smallest count that is at least `rank`. The
+// count is exactly `rank` unless equal keys straddle it: then `key` is theirs. With `coarse`, only
+// cuts at multiples of 2^coarse from base are considered. Precondition: `rank` keys are >= base.
 Cut FindCut(const SelectKernels& kernels, std::span<const std::uint32_t> keys, std::size_t rank,
             std::uint32_t base, int bits, int coarse = 0);
 
-// Elements a pool thread takes at once (1 MB), and the size below which one thread does it all.
+// The number of elements that a pool thread takes at once (1 MB), and the size below which one
+// thread does all the work.
 inline constexpr std::size_t kChunk = 64 * kBlock;
 inline constexpr std::size_t kParallelElements = 200'000;
 inline std::size_t ChunkSize(std::size_t n) { return n < kParallelElements ? n : kChunk; }

@@ -1,6 +1,6 @@
-// Holds statistics of a tensor, computes moments and threshold keys from them alike on the host and
-// on devices, and measures x for threshold sparsifiers: moments, the tail above a magnitude, counts
-// at several thresholds; and selects everything that reaches one.
+// Measures x for threshold sparsifiers: moments, the tail above a magnitude, counts at several
+// thresholds. Computes moments and threshold keys from these statistics, alike on the host and on
+// devices. Selects all elements that reach a threshold.
 //
 // Sums are the same, bit for bit, whatever the instruction set and the size of the pool, and within
 // 1e-6 relative of a sum in double precision (`sum`: relative to the sum of magnitudes).
@@ -27,14 +27,14 @@ struct Tail {
 inline constexpr std::size_t kMaxTails = 8;
 
 struct Statistics {
-  // Set by the caller: what is measured beside the moments. Of a tail, its key.
+  // Set by the caller: the measures beside the moments. Of a tail the caller sets the key.
   std::size_t tail_count = 0;
   Tail tails[kMaxTails];
   bool tail_squares = false;
-  unsigned moments = kWantSum | kWantAbs | kWantSquares;  // of them; other sums are any number
+  unsigned moments = kWantSum | kWantAbs | kWantSquares;  // wanted sums; the others are undefined
   bool logs = false;
 
-  // Of all elements of x.
+  // Results over all elements of x.
   std::size_t n = 0;
   double sum = 0;
   double sum_abs = 0;
@@ -71,8 +71,8 @@ SPARFUSE_HOST_DEVICE std::uint32_t KeyBelow(double threshold) {
 
 }  // namespace internal
 
-// The smallest key of a magnitude >= threshold, and of one > threshold. Every key reaches a
-// negative threshold, none one beyond the largest float. Precondition: not a NaN.
+// The smallest key of a magnitude >= threshold, and of a magnitude > threshold. Every key reaches a
+// negative threshold; no key reaches a threshold beyond the largest float. Precondition: not a NaN.
 SPARFUSE_HOST_DEVICE std::uint32_t KeyAtLeast(double threshold) {
   if (threshold <= 0) return 0;
   const std::uint32_t key = internal::KeyBelow(threshold);
@@ -82,39 +82,42 @@ SPARFUSE_HOST_DEVICE std::uint32_t KeyAbove(double threshold) {
   return threshold < 0 ? 0 : internal::KeyBelow(threshold) + 1;
 }
 
-// Measures x in one pass, which adds the residual if that is pending. `statistics` says what beside
-// the moments; its sums are zero before. Invalidates candidates. Throws Error{kNumeric}.
+// Measures x in one pass, which adds the residual if that is pending. `statistics` names the
+// measures beside the moments; its sums must be zero. Invalidates candidates. Throws
+// Error{kNumeric}.
 Statistics Measure(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    Statistics statistics = {});
 
-// Adds to `total`, in index order, what one block of x holds. n <= kBlock.
+// Adds the measures of one block of x to `total`. Blocks must come in index order. n <= kBlock.
 void MeasureBlock(const SelectKernels& kernels, const float* x, std::size_t n, Statistics& total);
 
-// Adds a part that lies behind those added before.
+// Adds a part that lies behind the parts added before.
 void AddStatistics(const Statistics& part, Statistics& total);
 
-// counts[j] = elements of x with key >= keys[j], for at most kCountedKeys keys in one pass.
+// counts[j] = the number of elements of x with key >= keys[j]. At most kCountedKeys keys in one
+// pass.
 // Precondition: nothing is pending.
 void CountReaching(const SelectContext& context, const SelectInput& input,
                    std::span<const std::uint32_t> keys, std::span<std::size_t> counts);
 
-// The number of stored candidates with key >= `key`; kept in `above` of their segments.
+// Returns the number of stored candidates with key >= `key`, and writes each segment's number to
+// its `above`.
 std::size_t CountCandidates(const SelectContext& context, const Candidates& candidates,
                             std::uint32_t key);
 
-// Sends the candidates that CountCandidates counted last, with the same key: the first `most` of
-// them in index order. They fit the slot.
+// Sends the first `most` candidates, in index order, of those that the last CountCandidates counted
+// with the same key. Precondition: they fit the slot.
 void SendCandidates(const SelectContext& context, const SelectInput& input,
                     const Candidates& candidates, std::uint32_t key, Slot& slot,
                     std::size_t most = ~std::size_t{0});
 
-// Sends all of x with key >= `key`. If that is nothing, the k largest are sent and `fallbacks`
-// raised; if it is more than the slot holds, the k largest are sent and `overflows` raised. Returns
-// how many reach the key. Precondition: k <= slot.capacity.
+// Sends all elements with key >= `key`. If there are none, sends the k largest and raises
+// `fallbacks`; if there are more than the slot holds, sends the k largest and raises `overflows`.
+// Returns the number of elements that reach the key. Precondition: k <= slot.capacity.
 std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                          std::uint32_t key, std::size_t k, Slot& slot);
 
-// The same, where candidates are at hand.
+// TakeReaching with candidates that have been collected already.
 std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                          const Candidates& candidates, std::uint32_t key, std::size_t k,
                          Slot& slot);

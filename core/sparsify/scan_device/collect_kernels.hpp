@@ -1,4 +1,4 @@
-// Passes over x for a scan (scan_kernels.hpp): collects candidates, and measures beside them.
+// Passes over x for a scan (scan_kernels.hpp): collects candidates and measures x meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ struct Collect {
   static constexpr int kThreads = 256;
   static constexpr unsigned kVectors = kScanChunk / kThreads / 4;
   static constexpr unsigned kEach = 4 * kVectors;
-  static_assert(kVectors == 4);  // their counts are packed into a word
+  static_assert(kVectors == 4);  // a word holds the counts of four vectors
   struct Shared {
     std::uint32_t bins[kScanBins];
-    std::uint32_t counts[2][kThreads / kWarp];  // of two chunks in turn
+    std::uint32_t counts[2][kThreads / kWarp];  // chunks alternate
     std::uint32_t offset[2];
   };
 
@@ -49,8 +49,8 @@ struct Collect {
     if (last > chunks) last = chunks;
     for (std::uint32_t chunk = first; chunk < last; ++chunk) {
       float x[kEach];
-      // Of the first of the thread's vectors, whose neighbours are 32 lanes further on. Before x in
-      // the first chunk, hence with a sign.
+      // The position of the thread's first vector; the next ones follow at a distance of 32
+      // vectors. In the first chunk it may lie before x, hence the sign.
       const std::int64_t at = static_cast<std::int64_t>(chunk) * kScanChunk +
                               block.warp() * (kScanChunk / (kThreads / kWarp)) + block.lane() * 4 -
                               shift;
@@ -71,8 +71,8 @@ struct Collect {
   }
 
  private:
-  // The thread's elements of a chunk, written to the residual where the addition is pending.
-  // Returns which of them are elements of x.
+  // Loads the thread's elements of a chunk. If the addition is pending, adds and writes the
+  // residual. Returns a mask of the elements that lie in x.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t Load(Block& block, std::uint32_t chunk, std::int64_t at,
                                      float* x) const {
@@ -101,7 +101,7 @@ struct Collect {
         Put(block.LoadStreaming(reinterpret_cast<const Float4*>(from + at + kStride * v)),
             x + 4 * v);
       }
-    } else {  // a residual is there, and lies otherwise
+    } else {  // there is a residual with another alignment
       for (unsigned e = 0; e < kEach; ++e) {
         x[e] = block.LoadStreaming(from + at + kStride * (e / 4) + e % 4);
       }
@@ -125,13 +125,14 @@ struct Collect {
     for (unsigned c = 0; c < 4; ++c) to[c] = from.v[c];
   }
 
-  // The candidates of a chunk: bit e of `reach` is x[e].
+  // Stores the candidates of a chunk. Bit e of `reach`: x[e] is a candidate.
   template <class Block>
   SPARFUSE_DEVICE void Store(Block& block, Shared& shared, std::uint32_t chunk, std::int64_t at,
                              const float* x, std::uint32_t reach, std::uint32_t lo) const {
     constexpr unsigned kWarps = kThreads / kWarp;
     const unsigned turn = chunk & 1;
-    // A byte a vector: how many the lane has, the lanes up to it have, the warp has (128 at most).
+    // Counts of candidates, one byte for each vector: of the lane (own), of the lanes up to it
+    // (sum), of the warp (totals; 128 at most).
     std::uint32_t before = 0;
     std::uint32_t totals = 0;
     const bool any = block.Ballot(reach != 0) != 0;
@@ -191,7 +192,7 @@ struct Collect {
     }
   }
 
-  // Byte v: the bits of nibble v of 16.
+  // Byte v of the result: the number of set bits in nibble v of the 16-bit mask.
   static SPARFUSE_DEVICE std::uint32_t CountNibbles(std::uint32_t mask) {
     mask -= mask >> 1 & 0x5555;
     mask = (mask & 0x3333) + (mask >> 2 & 0x3333);
@@ -239,7 +240,8 @@ Collect<Measure> CollectKernel(const DeviceScan& scan, const Measure& measure) {
 
 }  // namespace gpu
 
-// measure: what it writes is [scan.plan.spans], in the caller's part of the workspace.
+// CollectOnDevice with a measure, which writes [scan.plan.spans] partial results to the caller's
+// part of the workspace.
 template <class Measure>
 void CollectWithMeasure(const DeviceContext& context, DeviceScan& scan, const Measure& measure) {
   gpu::Launch(context.stream, scan.plan.spans, gpu::CollectKernel(scan, measure), scan.active());

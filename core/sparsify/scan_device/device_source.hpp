@@ -1,4 +1,4 @@
-// Describes to kernels what a selection on a device reads and writes.
+// Describes to kernels the memory that a selection on a device reads and writes.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ SPARFUSE_DEVICE std::uint32_t CountBits(std::uint32_t mask) {
 #endif
 }
 
-// Lanes of a mask before the calling one.
+// The number of lanes of a mask before the calling lane.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t LanesBefore(Block& block, std::uint32_t mask) {
   return CountBits(mask & ((1u << block.lane()) - 1));
@@ -34,13 +34,13 @@ struct DeviceSource {
   std::uint64_t n;
   bool pending;
 
-  // What x has beside a residual that is still to be added.
+  // The gradient if the residual is still to be added, else x.
   SPARFUSE_HOST_DEVICE const float* summand() const {
     return pending || residual == nullptr ? gradient : residual;
   }
-  // x, once nothing is pending.
+  // x, if nothing is pending.
   SPARFUSE_HOST_DEVICE const float* x() const { return residual == nullptr ? gradient : residual; }
-  // to[e] = x[position(e)] for e in [0, kEach), whose loads are under way together.
+  // to[e] = x[position(e)] for e in [0, kEach). The loads are in flight together.
   template <unsigned kEach, class Position>
   SPARFUSE_DEVICE void Load(const Position& position, float* to) const {
     const float* const from = summand();
@@ -50,7 +50,7 @@ struct DeviceSource {
     for (unsigned e = 0; e < kEach; ++e) old[e] = residual[position(e)];
     for (unsigned e = 0; e < kEach; ++e) to[e] += old[e];
   }
-  // One load at a time where x is walked over: the branch is between them.
+  // Loads x[i]. In a loop over x only one load is in flight, because a branch separates the loads.
   SPARFUSE_DEVICE float At(std::uint64_t i) const {
     if (pending) return gradient[i] + residual[i];
     return residual == nullptr ? gradient[i] : residual[i];

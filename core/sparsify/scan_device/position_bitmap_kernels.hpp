@@ -1,7 +1,8 @@
 // Sends the elements at the positions of a bitmap to a slot, in index order, on a device.
 //
-// Cost: one launch. Pending: one read of gradient and residual, one write of the residual, n / 8
-// bytes of bitmap. Else the bitmap and the sectors of what is sent.
+// Cost: one launch. If the addition is pending, it reads gradient and residual once, writes the
+// residual once, and reads n / 8 bytes of bitmap. Else it touches the bitmap and the sectors of the
+// sent elements.
 #pragma once
 
 #include <bit>
@@ -15,18 +16,19 @@
 
 namespace sparfuse::gpu {
 
-// Sums over the blocks before this one, while they run: a prefix in one pass over memory.
+// The declarations below sum over the blocks before this one while they run, so that one pass over
+// memory computes a prefix sum.
 //
 // Source: D. Merrill, M. Garland, "Single-pass parallel prefix scan with decoupled look-back",
 // NVIDIA technical report, 2016.
 
-// What a block has told the ones after it: its own number in the low half, or with kOfAll that of
-// all blocks up to it. Zero: nothing yet.
+// The flags of the word that a block publishes for later blocks. The low half holds its own number
+// (kOfBlock) or the sum over all blocks up to it (kOfAll). A word of 0: nothing published yet.
 inline constexpr std::uint64_t kOfBlock = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kOfAll = std::uint64_t{2} << 32;
 
-// The sum of `own` over the blocks before this one, to every thread. All threads call it, with
-// equal `own`. What those blocks wrote besides is not seen.
+// Returns the sum of `own` over the blocks before this one, to every thread. All threads call it
+// with equal `own`. Other writes of those blocks need not be visible afterwards.
 //
 //   told      [blocks], zero before the kernel.
 //   scratch   of the block's shared memory.
@@ -37,7 +39,7 @@ SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, s
   if (block.warp() == 0) {
     std::uint32_t before = 0;
     if (block.lane() == 0) block.StoreRelaxed(told + self, (self == 0 ? kOfAll : kOfBlock) | own);
-    // Lane l looks at the block l + 1 before the last that has not been looked at.
+    // Lane l reads the word of block self - 1 - behind - l.
     for (unsigned behind = 0; behind < self; behind += kWarp) {
       std::uint64_t word = kOfAll;
       if (behind + block.lane() < self) {
@@ -60,13 +62,13 @@ SPARFUSE_DEVICE std::uint32_t SumByLookBack(Block& block, std::uint64_t* told, s
   return *scratch;
 }
 
-// Elements of a block of TakeBitmap. Bit i % 32 of word i / 32 is element i's; a bitmap is as long
-// as whole blocks need.
+// The elements and bitmap words of a block of TakeBitmap. Bit i % 32 of word i / 32 is element i's.
+// A bitmap is as long as whole blocks need.
 inline constexpr std::uint32_t kBitmapChunk = 8192;
 inline constexpr std::uint32_t kBitmapWords = kBitmapChunk / 32;
 
-// Four elements from `at` on; 0 from `end` on. aligned: `from` is, and `at` is a multiple of 4.
-// kKeep: they are read again soon.
+// Loads four elements from `at` on, and 0 for elements from `end` on. aligned: `from` is aligned to
+// 16 bytes, and `at` is a multiple of 4. kKeep: the elements are read again soon.
 template <bool kKeep, class Block>
 SPARFUSE_DEVICE Float4 LoadFour(const Block& block, const float* from, std::size_t at,
                                 std::size_t end, bool aligned) {
@@ -81,12 +83,12 @@ SPARFUSE_DEVICE Float4 LoadFour(const Block& block, const float* from, std::size
   return x;
 }
 
-// Four each from `at`, `at + stride`, ... on.
+// Loads four elements each from `at`, `at + stride`, ... on.
 template <bool kKeep, unsigned kCount, class Block>
 SPARFUSE_DEVICE void LoadFours(const Block& block, const float* from, std::size_t at,
                                std::uint32_t stride, std::size_t end, bool aligned,
                                Float4 (&x)[kCount]) {
-  if (aligned && end % 4 == 0) {  // loads that follow one another without a branch
+  if (aligned && end % 4 == 0) {  // no branch between the loads
     const float* const first = from + at;
     const std::uint32_t left = at < end ? static_cast<std::uint32_t>(end - at) : 0;
     for (unsigned j = 0; j < kCount; ++j) {
@@ -113,8 +115,8 @@ SPARFUSE_DEVICE void StoreFour(float* to, std::size_t at, std::size_t end, bool 
   }
 }
 
-// The same, where they are not all finite, says so in the report. One addition an element: their
-// sum is not finite then, or where they are extremely large.
+// Reports the first element of x that is not finite. It costs one addition an element: the elements
+// are examined only if their sum is not finite, as it is also for extremely large ones.
 template <unsigned kCount, class Block>
 SPARFUSE_DEVICE void CheckFinite(const Block& block, const Float4 (&x)[kCount], std::size_t at,
                                  std::size_t stride, SlotReport* report) {
@@ -150,7 +152,7 @@ struct TakeBitmap {
   std::size_t n;
   bool aligned;
   const std::uint32_t* bitmap;
-  std::uint32_t flip;   // ~0: what has a clear bit is taken
+  std::uint32_t flip;   // ~0: takes the elements with a clear bit
   std::uint64_t* told;  // of SumByLookBack
   std::uint32_t* indices;
   float* values;
@@ -160,7 +162,7 @@ struct TakeBitmap {
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
     const std::size_t begin = std::size_t{block.block()} * kBitmapChunk;
     const std::size_t end = n - begin < kBitmapChunk ? n : begin + kBitmapChunk;
-    // Half of what a thread reads is under way while the blocks before are asked for their counts.
+    // Half of a thread's loads are in flight while it waits for the counts of earlier blocks.
     Float4 x[kBatch];
     Float4 old[kBatch];
     if constexpr (kPending) Load(block, begin, end, 0, x, old);

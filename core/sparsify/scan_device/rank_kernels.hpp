@@ -1,11 +1,12 @@
-// Finds the element of a rank, by one block or by many: what the kernels of scan_kernels.hpp share.
+// Finds the element of a given rank, by one block or by many. The kernels of scan_kernels.hpp share
+// these functions.
 //
-// Digits of 11 bits from the top: a histogram in shared memory says which value of the digit the
-// element of the rank has, and only elements with that prefix are counted for the next. It ends
-// where a prefix is taken whole, for values of a continuous distribution after the second digit.
-// (The radix selection of K. A. Kumar, T. Alabi et al., "Fast k-selection algorithms for graphics
-// processing units", JEA 17, 2012; many-block forms of it are what RAFT's select_k and CUB's top-k
-// do for whole tensors. Here it only ever sees a sample, a small tensor, or one bin of a
+// The search takes digits of 11 bits from the top. A histogram in shared memory gives the digit of
+// the ranked element, and the next histogram counts only elements with that prefix. The search ends
+// when all elements of a prefix are taken: for a continuous distribution after the second digit.
+// (This is the radix selection of K. A. Kumar, T. Alabi et al., "Fast k-selection algorithms for
+// graphics processing units", JEA 17, 2012. RAFT's select_k and CUB's top-k run many-block forms of
+// it on whole tensors. Here one block only searches a sample, a small tensor, or one bin of a
 // histogram.)
 #pragma once
 
@@ -25,15 +26,15 @@ struct BinShared {
   std::uint32_t inside;
 };
 
-// The bin that holds the element of a rank.
+// The bin that contains the element of a rank.
 struct RankedBin {
   std::uint32_t bin;
   std::uint32_t above;   // elements in the bins above it
   std::uint32_t inside;  // 0: all bins together hold fewer than `rank`
 };
 
-// Called by all threads of a block. bins: [count], in shared or global memory, complete for all
-// threads. rank >= 1.
+// Called by all threads of a block. bins: [count], in shared or global memory, complete and visible
+// to all threads. rank >= 1.
 template <class Block>
 SPARFUSE_DEVICE RankedBin FindRankedBin(Block& block, BinShared& shared, const std::uint32_t* bins,
                                         std::uint32_t count, std::uint32_t rank) {
@@ -60,10 +61,10 @@ struct RankShared {
   BinShared bin;
 };
 
-// The largest cut that at least `rank` elements of a set reach: exactly `rank` unless equal
-// elements straddle it. Called by all threads of a block; for_each(f) calls f(element) for those
-// elements, below 2^bits, that a thread has. Only cuts at multiples of 2^coarse are looked at.
-// Precondition: 1 <= rank <= elements.
+// The largest cut that at least `rank` elements of a set reach. Exactly `rank` elements reach it
+// unless equal elements straddle it. All threads of a block call it; for_each(f) calls f(element)
+// for the calling thread's elements, which are below 2^bits. Only cuts at multiples of 2^coarse are
+// considered. Precondition: 1 <= rank <= number of elements.
 template <class Block, class ForEach>
 SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bits, int coarse,
                                         std::uint32_t rank, const ForEach& for_each) {
@@ -89,8 +90,8 @@ SPARFUSE_DEVICE std::uint64_t CutOfRank(Block& block, RankShared& shared, int bi
   return prefix << shift;
 }
 
-// Waits until blocks of lower numbers have set their flags. Called by all threads of a block, which
-// then see what those blocks wrote before.
+// Waits until blocks of lower numbers have set their flags. All threads of a block call it, and
+// then see the earlier writes of those blocks.
 template <class Block>
 SPARFUSE_DEVICE void Await(Block& block, std::uint32_t* flags, std::uint32_t count) {
   for (std::uint32_t i = block.thread(); i < count; i += Block::kThreads) {
@@ -99,16 +100,16 @@ SPARFUSE_DEVICE void Await(Block& block, std::uint32_t* flags, std::uint32_t cou
   block.Sync();
 }
 
-// What all threads of the block wrote is seen by those that await the flag.
+// Sets the flag. Threads that await it see the earlier writes of all threads of the block.
 template <class Block>
 SPARFUSE_DEVICE void Announce(Block& block, std::uint32_t* flag) {
   block.Sync();
   if (block.thread() == 0) block.StoreRelease(flag, 1u);
 }
 
-// Announces this block's number and returns the sum of those of the blocks before: each block adds
-// them up by itself, and waits for their numbers but for no sum. sums: [blocks], zero before;
-// value < 2^63. The same value from all threads. Nothing else that those blocks wrote is seen.
+// Announces this block's value and returns the sum of the values of the blocks before. Each block
+// adds up by itself, so that it waits for values but for no sum. sums: [blocks], zero before; value
+// < 2^63, the same from all threads. Other writes of those blocks need not be visible afterwards.
 template <class Block>
 SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::uint32_t at,
                                         std::uint64_t value) {
@@ -123,9 +124,9 @@ SPARFUSE_DEVICE std::uint64_t SumBefore(Block& block, std::uint64_t* sums, std::
   return block.Sum(sum);
 }
 
-// What follows finds the key of a rank by many blocks, in the phases of a launch: by a histogram in
-// global memory of each of three digits, of 11, 10 and 10 bits, of the keys with the prefix that
-// the digits before have found.
+// The functions below find the key of a rank by many blocks, in the phases of a launch. Each phase
+// makes a histogram in global memory of one of three digits, of 11, 10 and 10 bits. It counts the
+// keys with the prefix that the digits before have found.
 inline constexpr unsigned kKeyDigits = 3;
 SPARFUSE_DEVICE unsigned BitsOfDigit(unsigned digit) { return digit == 0 ? 11 : 10; }
 
@@ -134,8 +135,9 @@ struct KeyPrefix {
   std::uint32_t rank;  // among the elements that have the prefix
 };
 
-// What the histograms of the first `digits` digits say of the key of a rank: that of all is the
-// key. Called by all threads of a block. bins: [kKeyDigits * kDigits], zero before the first phase.
+// The prefix of the key of a rank, from the histograms of the first `digits` digits; with all
+// digits the prefix is the key. Called by all threads of a block. bins: [kKeyDigits * kDigits],
+// zero before the first phase.
 template <class Block>
 SPARFUSE_DEVICE KeyPrefix FindPrefix(Block& block, BinShared& shared, const std::uint32_t* bins,
                                      unsigned digits, std::uint32_t rank) {
@@ -149,8 +151,8 @@ SPARFUSE_DEVICE KeyPrefix FindPrefix(Block& block, BinShared& shared, const std:
   return of;
 }
 
-// Adds those of this block's elements [begin, end) that have a prefix to the histogram of the next
-// digit. x_at(i): element i. of_block: [kDigits], shared.
+// Adds those of this block's elements [begin, end) that have the prefix to the histogram of the
+// next digit. x_at(i): element i. of_block: [kDigits], shared.
 template <class Block, class XAt>
 SPARFUSE_DEVICE void AddDigits(Block& block, std::uint32_t* of_block, std::uint32_t* bins,
                                unsigned digit, std::uint32_t prefix, std::uint64_t begin,
@@ -172,7 +174,7 @@ SPARFUSE_DEVICE void AddDigits(Block& block, std::uint32_t* of_block, std::uint3
       const bool in =
           mine + e * Block::kThreads < end && key >> shift >> BitsOfDigit(digit) == prefix;
       const std::uint32_t own = key >> shift & (digits - 1);
-      // Who asks has many equal elements: a warp of equals adds once.
+      // These passes run mostly for tensors with many equal elements: a warp of equals adds once.
       const std::uint32_t first = block.Shuffle(in ? own : kDigits, 0);
       if (block.Ballot(in && own == first) == kAll) {
         if (block.lane() == 0) block.AtomicAdd(&of_block[own], std::uint32_t{kWarp});

@@ -1,35 +1,36 @@
-// Joins the kernels of device_scan.hpp and says what they cost; the first of them zeroes a scan's
-// control and finds its bound, the last sends the k largest by passes over all of x.
+// Joins the kernels of device_scan.hpp and states their cost. Defines the first kernel, which
+// zeroes a scan's control and finds its bound, and the last, which sends the k largest by passes
+// over all of x.
 //
-// Expected on an H200 (4.8 TB/s, of which a read gets about 4.3; 132 multiprocessors), not
-// measured; n = 25.6M at 1 %, without feedback:
+// Expected, not measured, on an H200 (4.8 TB/s, about 4.3 for a read; 132 multiprocessors), for
+// n = 25.6M at 1 % without feedback:
 //   Prepare    1 block           a sample of 16384 elements, two digits in shared memory     7 us
 //              warm: zeroes 55 kB in L2                                                      2 us
 //   Collect    1042 blocks       102 MB once; 1.4 k candidates, 3 MB                        24 us
 //   Send       128 + 521 blocks  values of candidates from L2 three times, 2 MB to the slot  7 us
-//   SendExact  1024 blocks       nothing: they see that they are not wanted                1.5 us
-// together 1.4 to 1.6 times the read; of 110M, where Collect takes 102 us, 1.2 times. With feedback
-// Collect moves 307 MB, and Send zeroes k elements: 32 bytes each, read and written. Where
-// candidates do not hold the k largest, SendExact reads x five times.
+//   SendExact  1024 blocks       nothing: it is not wanted as a rule                       1.5 us
+// Together they take 1.4 to 1.6 times as long as the read; for n = 110M, where Collect takes 102
+// us, 1.2 times. With feedback Collect moves 307 MB, and Send zeroes k elements, each with 32 bytes
+// read and written. If the candidates do not contain the k largest, SendExact reads x five times.
 //
-// In Collect a thread has four 16-byte loads in flight (eight with feedback), and the 40 warps that
-// 48 registers leave room for 80 kB: three times what latency times bandwidth asks of a
-// multiprocessor. An element costs a handful of instructions: addition, comparison, a bit of a
-// mask. Ranks within a warp come from one scan of four counts packed into a word; of barriers there
-// are two for 4096 elements. Candidates go to an arena, where one atomic addition reserves room for
-// a chunk: which chunk comes first depends on timing, what is read through the chunks' segments
+// In Collect a thread has four 16-byte loads in flight (eight with feedback). With 48 registers a
+// multiprocessor has 40 warps, which keep 80 kB in flight: three times the product of its latency
+// and bandwidth. An element costs a handful of instructions: addition, comparison, a bit of a mask.
+// Ranks within a warp come from one scan of four counts packed into a word; 4096 elements take two
+// barriers. Candidates go to an arena, where one atomic addition reserves room for a chunk. The
+// order of chunks in the arena depends on timing; the order of reads through the chunks' segments
 // does not.
 //
-// The passes over candidates, and those over x when the exact passes are wanted, are phases of one
-// launch each: a block of a later phase waits for those before, which have lower numbers and so
-// have started. Where blocks write side by side, each adds up what those before it have announced
-// (SumBefore); with some thousand blocks that is cheaper than a chain of look-backs.
+// The passes over candidates are phases of one launch, and so are the exact passes over x. A block
+// of a later phase waits for the earlier ones, whose blocks have lower numbers and so have started.
+// If blocks write side by side, each sums the counts that the blocks before it have announced
+// (SumBefore). With some thousand blocks that is cheaper than a chain of look-backs.
 //
 // RAFT's select_k and CUB's device-wide top-k read all of x for the first digit and again for the
-// next, filtering into buffers as they go (J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel top-k
-// algorithms on GPU: a comprehensive study and new methods", SC 2023). The sample takes the place
-// of the first digit here, which leaves one pass; and the order of the output is that of the
-// indices, ties included, which theirs leaves open.
+// next, and filter into buffers meanwhile (J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel top-k
+// algorithms on GPU: a comprehensive study and new methods", SC 2023). Here the sample replaces the
+// first digit, which leaves one pass. The output is in index order, ties included; their output has
+// no fixed order.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,7 @@ struct Prepare {
   std::uint32_t* own;   // of the caller, zeroed in any case
   std::uint32_t own_size;
   const std::uint32_t* bound;
-  std::uint32_t lo;  // this and what follows: of the control, as ScanOptions says
+  std::uint32_t lo;  // this and the members below: initial words of the control (ScanOptions)
   std::uint32_t key;
   std::uint32_t least;
   std::uint32_t most;
@@ -116,7 +117,7 @@ struct Prepare {
     for (std::size_t i = block.thread(); i < count; i += Block::kThreads) words[i] = 0;
   }
 
-  // Of a stratified random sample of 64-byte lines.
+  // The bound from a stratified random sample of 64-byte lines.
   template <class Block>
   SPARFUSE_DEVICE std::uint32_t Sampled(Block& block, Shared& shared) const {
     constexpr unsigned kEach = kMostSampled / kThreads;
@@ -133,7 +134,7 @@ struct Prepare {
           },
           x + first);
     }
-    block.Sync();  // the lines' place is that of the histogram
+    block.Sync();  // the histogram reuses the memory of the lines
 
     constexpr int kCoarse = 9;  // of a key: 2^-14 of the magnitude
     return static_cast<std::uint32_t>(
@@ -145,8 +146,8 @@ struct Prepare {
   }
 };
 
-// Four phases of `spans` blocks: a histogram of each of three digits of the keys, then the elements
-// are sent in index order.
+// Sends the k largest in four phases of `spans` blocks each. Three phases make the histograms of
+// the keys' three digits; the fourth sends the elements in index order.
 struct SendExact {
   static constexpr const char* kName = "SendExact";
   static constexpr int kThreads = 512;
@@ -184,7 +185,7 @@ struct SendExact {
   }
 
  private:
-  // All elements above `key` and the first `ties` that equal it.
+  // Sends all elements above `key` and the first `ties` that equal it.
   template <class Block>
   SPARFUSE_DEVICE void Emit(Block& block, unsigned span, std::uint64_t begin, std::uint64_t end,
                             std::uint32_t key, std::uint32_t ties) const {
@@ -201,7 +202,7 @@ struct SendExact {
         equal += static_cast<std::uint32_t>(own == key);
       }
     }
-    // Equal elements in the upper half, which sums of no more than n cannot leave.
+    // The upper half counts equal elements. Neither half overflows, since counts are at most n.
     const std::uint64_t sum = block.Sum(std::uint64_t{equal} << 32 | above);
     std::uint64_t before = SumBefore(block, control->exact_sums, span, sum);
     for (std::uint64_t i = begin; i < end; i += kThreads * kEach) {

@@ -1,4 +1,4 @@
-// Selects a part of a tensor in scans of it: the shared frame of the sparsifiers that count
+// Selects a part of a tensor by scanning it: the shared frame of the sparsifiers that count
 // elements or compare them with a threshold.
 #pragma once
 
@@ -10,28 +10,28 @@
 
 namespace sparfuse {
 
-// What a selection aims at: k = Kept(n, density) elements.
+// The aim of a selection: k = Kept(n, density) elements.
 struct Aim {
   double density = 1;
   std::size_t k = 0;
 };
 
-// Checks the arguments, sends all of x if the aim is all of it, and leaves the rest to SelectPart.
+// Checks the arguments, sends all of x if k = n, and otherwise calls SelectPart.
 class ScanSparsifier : public Sparsifier {
  public:
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const final;
 
  protected:
-  // Elements for which a slot must have room. All of x is sent if they are n.
+  // The number of elements that a slot must have room for. If it is n, all of x is sent.
   virtual std::size_t Kept(std::size_t n, double density) const { return KeptCount(n, density); }
 
-  // Select of an x with more than aim.k elements, into a slot with room for them.
+  // Selects from an x with more than aim.k elements into a slot with room for aim.k.
   virtual void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                           const Aim& aim, SparsifierState* state, Slot& slot) const = 0;
 };
 
-// The same with kernels: SelectPartOnDevice is SelectPart on a device.
+// A ScanSparsifier with kernels: SelectPartOnDevice is SelectPart on a device.
 class DeviceScanSparsifier : public ScanSparsifier {
  public:
   bool SelectsOnDevice() const noexcept final { return true; }
@@ -44,8 +44,8 @@ class DeviceScanSparsifier : public ScanSparsifier {
                                   DeviceSlot& slot) const = 0;
 };
 
-// A sparsifier that remembers of a tensor where its k-th magnitude was (WarmBound), and nothing
-// else. On a device it sends the k largest, if SelectPartOnDevice does not say otherwise.
+// A sparsifier that remembers only a bound near each tensor's k-th magnitude (WarmBound). On a
+// device it sends the k largest, unless SelectPartOnDevice is overridden.
 class WarmSparsifier : public DeviceScanSparsifier {
  public:
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const final;

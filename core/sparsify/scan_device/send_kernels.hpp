@@ -12,8 +12,9 @@
 
 namespace sparfuse::gpu {
 
-// After a step: the key of its k-th magnitude, how many elements reached the bound, and whether
-// they were too few or too many. WarmBound::Learn (largest.hpp), for tensors of any size.
+// Learns from a step, as WarmBound::Learn (largest.hpp), but for tensors of any size: the key of
+// the step's k-th magnitude, the number of elements that reached the bound, and whether they were
+// too few or too many.
 SPARFUSE_DEVICE void Learn(WarmWords* words, bool from_warm, std::uint32_t kth_key,
                            std::uint32_t candidates, std::uint32_t k, bool failed) {
   constexpr float kMaxMargin = 0.03f;
@@ -47,8 +48,8 @@ SPARFUSE_DEVICE void Learn(WarmWords* words, bool from_warm, std::uint32_t kth_k
   *words = next;
 }
 
-// Has RecollectOnDevice collect what reaches `lo`. Called by all threads of a block, the last of
-// its launch that looks at the control.
+// Lets RecollectOnDevice collect the elements that reach `lo`. All threads of a block call it; the
+// block must be the last of its launch that reads the control.
 template <class Block>
 SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::uint32_t lo) {
   block.Sync();
@@ -59,10 +60,10 @@ SPARFUSE_DEVICE void WantRecollected(Block& block, ScanControl* control, std::ui
   control->recollect = 1;
 }
 
-inline constexpr unsigned kLoadsInFlight = 4;  // of a thread that looks through candidates
+inline constexpr unsigned kLoadsInFlight = 4;  // of a thread that reads candidates
 
-// f(position, key, whether there is one) for the share of block `self` of `blocks` in the first
-// `count` candidates. The lanes of a warp call it together.
+// Calls f(position, key, whether there is a candidate) for block self's share, of `blocks`, in the
+// first `count` candidates. The lanes of a warp call f together.
 template <class Block, class F>
 SPARFUSE_DEVICE void ForCandidates(Block& block, const CandidateArrays& candidates,
                                    std::uint32_t count, std::uint32_t self, std::uint32_t blocks,
@@ -82,8 +83,8 @@ SPARFUSE_DEVICE void ForCandidates(Block& block, const CandidateArrays& candidat
   }
 }
 
-// Appends, for each lane that has one, an element to a list of kListRoom; *listed counts those that
-// found no room too. The lanes of a warp call it together.
+// Returns the place in a list of kListRoom for the element of each lane with `in`, or kListRoom.
+// *listed counts all such elements, also those without room. The lanes of a warp call it together.
 template <class Block>
 SPARFUSE_DEVICE std::uint32_t PlaceInList(Block& block, bool in, std::uint32_t* listed) {
   const std::uint32_t mask = block.Ballot(in);
@@ -94,17 +95,18 @@ SPARFUSE_DEVICE std::uint32_t PlaceInList(Block& block, bool in, std::uint32_t* 
   return in ? to : kListRoom;
 }
 
-// Blocks of Send that look through candidates.
+// The number of blocks of Send that read all candidates.
 inline std::size_t LookingBlocks(std::size_t capacity) {
   return std::clamp<std::size_t>(capacity / 4096, 1, kMostCounting);
 }
 
-// Blocks [0, counting) count what reaches control->key and decide; [counting, counting + refining)
-// find the cut of the k largest; the others send, each the candidates of some neighbouring chunks.
+// Blocks [0, counting) count the elements that reach control->key, and decide. Blocks [counting,
+// counting + refining) find the cut of the k largest. Each other block sends the candidates of some
+// neighbouring chunks.
 struct Send {
   static constexpr const char* kName = "Send";
   static constexpr int kThreads = 512;
-  // On a multiprocessor there are four of them at a time.
+  // A multiprocessor runs four of these blocks at a time.
   static constexpr std::size_t kMostSending = 4 * 132;
   struct Shared {
     RankShared rank;
@@ -170,7 +172,7 @@ struct Send {
       } else {
         control->mode = SendMode::kLargest;
         if (control->estimate_may_miss != 0) {
-          // As it should be.
+          // Expected: neither a fallback nor an overflow.
         } else if (known && reaching == 0) {
           ++slot.report->fallbacks;
         } else if (key >= lo && (!Stored() || reaching > slot.capacity)) {
@@ -244,7 +246,7 @@ struct Send {
     std::uint32_t last = first + chunks_each;
     if (last > chunks) last = chunks;
 
-    // How many each run sends, by a warp a run.
+    // Counts the elements that each run sends; one warp for each run.
     std::uint32_t own = 0;
     for (std::uint32_t c = first + block.warp(); c < last; c += Block::kWarps) {
       const DeviceSegment run = candidates.segments[c];

@@ -1,4 +1,4 @@
-// Selects without a scan: everything, or from a tensor that fits into the registers of one block.
+// Selects without a scan: all elements, or from a tensor that fits into the registers of one block.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sparfuse::gpu {
 
-// Everything: density 1.
+// Sends all elements: density 1.
 struct SendAll {
   static constexpr const char* kName = "SendAll";
   static constexpr int kThreads = 256;
@@ -34,7 +34,7 @@ struct SendAll {
   }
 };
 
-// x of a small tensor in the registers of one block: element e * Threads + t in x[e] of thread t.
+// x of a small tensor in the registers of one block. x[e] of thread t is element e * Threads + t.
 template <int Threads>
 struct InRegisters {
   static constexpr unsigned kEach = 16;
@@ -42,7 +42,7 @@ struct InRegisters {
   float x[kEach];
   std::uint32_t n;
 
-  // Does the pending addition; what is not finite goes into the report.
+  // Loads x, does the pending addition, and reports elements that are not finite.
   template <class Block>
   SPARFUSE_DEVICE void Load(Block& block, const DeviceSource& source, SlotReport* report) {
     n = static_cast<std::uint32_t>(source.n);
@@ -67,7 +67,7 @@ struct InRegisters {
     }
   }
 
-  // f(element number e, its index) for those that are.
+  // Calls f(key, index) for each of the thread's elements.
   template <class Block, class F>
   SPARFUSE_DEVICE void ForEach(Block& block, const F& f) const {
     for (unsigned e = 0; e < kEach; ++e) {
@@ -76,7 +76,8 @@ struct InRegisters {
     }
   }
 
-  // Sends, in index order, the first `limit` that reach the cut. counts: [kCounts], shared.
+  // Sends, in index order, the first `limit` elements that reach the cut. counts: [kCounts],
+  // shared.
   template <class Block>
   SPARFUSE_DEVICE void Send(Block& block, std::uint32_t* counts, std::uint64_t cut,
                             std::uint32_t limit, const SendTarget& slot) const {

@@ -1,11 +1,11 @@
-// Measures (statistics.hpp) in the pass of a device's scan (device_scan.hpp) that collects, and
-// decides there what an estimate selects.
+// Measures x (statistics.hpp) in the collecting pass of a device's scan (device_scan.hpp), and
+// turns an estimated threshold into the selection there.
 //
 // All sums are in double precision. Their order follows from the spans of the scan, so that they
 // are the same on every device. A thread converts an element once and does three operations in
-// double precision for it, and two for each tail that it belongs to: on cards with half the rate
-// for double precision some 10 us for 25.6M elements, in the shade of a read that takes 22 us. A
-// block leaves 8 bytes a value; that of the last span adds those up, in order.
+// double precision for it, and two for each tail that contains it. On cards with half the rate for
+// double precision that takes some 10 us for 25.6M elements, hidden behind a read of 22 us. A block
+// leaves 8 bytes for each value; the block of the last span adds them up, in order.
 #pragma once
 
 #include <bit>
@@ -22,19 +22,19 @@
 
 namespace sparfuse::gpu {
 
-// The keys of tails, on the device: a step may decide them there.
+// The keys of tails. They are on the device, because a kernel may decide them.
 struct TailKeys {
   std::uint32_t count = 0;
   std::uint32_t keys[kMaxTails] = {};
 };
 
-// What is measured beside the moments, as Statistics says it.
+// The measures beside the moments, as in Statistics.
 struct Wanted {
   bool tail_squares = false;
   bool logs = false;
 };
 
-// What a thread adds up. kAll: logarithms and tails beside the moments.
+// The sums of one thread. kAll: logarithms and tails beside the moments.
 template <bool kAll>
 class ThreadSums {
  public:
@@ -71,8 +71,7 @@ class ThreadSums {
     }
   }
 
-  // Calls store(value, sum), in all threads, with what all of the block have added up. The numbers
-  // of values are those of Total.
+  // Calls store(value, sum), in all threads, with the sums over the block. value: a Value.
   template <class Block, class StoreSum>
   SPARFUSE_DEVICE void Sum(Block& block, const StoreSum& store) const {
     store(kSum, block.Sum(sum_));
@@ -96,7 +95,7 @@ class ThreadSums {
     }
   }
 
-  // What Sum has stored, where total(value) gives it back: of n elements.
+  // Builds the statistics of n elements. total(value): the total of the sums that Sum stored.
   template <class Total>
   SPARFUSE_DEVICE Statistics Of(std::size_t n, const Total& total) const {
     Statistics all;
@@ -127,12 +126,12 @@ class ThreadSums {
     return all;
   }
 
-  // Values that Sum stores. Counts and keys, too, are exact in a double.
+  // The values that Sum stores. Counts and keys, too, are exact in a double.
   enum Value : int { kSum, kSumAbs, kSumSquares, kMaxKey, kSumLog, kLogCount, kFirstTail };
   static constexpr int kValues = kAll ? kFirstTail + 3 * static_cast<int>(kMaxTails) : kSumLog;
 
  private:
-  // |x| = m * 2^e with 1 <= m < 2: the product of the m, and the sum of the e.
+  // With |x| = m * 2^e and 1 <= m < 2: updates the product of the m and the sum of the e.
   SPARFUSE_DEVICE void AddLog(std::uint32_t key) {
     constexpr std::uint32_t kMantissa = 0x007fffffu;
     if (key <= kMantissa) return;  // zero or denormal
@@ -166,8 +165,8 @@ class ThreadSums {
   std::uint32_t log_count_ = 0;
 };
 
-// A Measure of CollectWithMeasure. use(block, statistics) is called by all threads of one block,
-// after all of x has been measured and collected.
+// A measure of CollectWithMeasure. After all of x has been measured and collected, all threads of
+// one block call use(block, statistics).
 //
 //   Use   a struct with void operator()(Block&, const Statistics&) const.
 template <bool kAll, class Use>
@@ -221,8 +220,8 @@ using MeasureAll = Measure<true, Use>;
 
 namespace sparfuse {
 
-// CollectOnDevice, which measures all of x, too, and calls use(block, statistics) in one block of
-// the device at its end.
+// CollectOnDevice, but also measures all of x, and at its end calls use(block, statistics) in one
+// block of the device.
 //
 //   kAll   tails and logarithms beside the moments, as `wanted` and `tails` (on the device) say.
 //   Use    trivially copyable; sparfuse::gpu::Collect<sparfuse::gpu::Measure<kAll, Use>> is named
@@ -247,9 +246,9 @@ struct ThresholdCorrection {
   ScanControl* control;
   SlotReport* report;
 
-  // Called by all threads of a block; thread 0 knows the estimate. Counts a fallback where the
-  // estimate is not a number, and where the candidates' bound was too high: then it asks for a
-  // second collection.
+  // Called by all threads of a block; thread 0 knows the estimate. Counts a fallback if the
+  // estimate is not a number, and if the candidates' bound was too high. In the latter case it asks
+  // for a second collection.
   template <class Block>
   SPARFUSE_DEVICE void Apply(Block& block, double estimate) const {
     const bool first = block.thread() == 0;
@@ -266,7 +265,7 @@ struct ThresholdCorrection {
 
 }  // namespace gpu
 
-// Of a scan that Correcting prepared.
+// The correction for a scan that was prepared with Correcting.
 inline gpu::ThresholdCorrection CorrectionOf(const DeviceScan& scan) {
   return {static_cast<std::uint32_t>(NeededToCorrect(scan.input.n, scan.k)), scan.control,
           scan.report};

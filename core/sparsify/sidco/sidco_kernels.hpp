@@ -1,13 +1,13 @@
-// Computes SIDCo's fits, alike on the host and on devices, and decides on a device what it sends
+// Computes SIDCo's fits, alike on the host and on devices, and decides the selection on a device
 // (sidco.cpp describes the method).
 //
-// Expected on an H200, warm, for n = 25.6M, not measured: SidcoBegin and SidcoAdapt 2 us each
-// beside the passes of scan_kernels.hpp. Where boundaries are fitted, SidcoBegin takes some 15 us a
-// stage for 65536 sampled elements: 16 times 16 kB on their way to one multiprocessor, and their
-// sums. It does so by itself, one block that the others wait for, because that is in a tensor's
-// first steps and when its stages have changed. Where a sample cannot be fitted, all of x is, as on
-// the host: some 8 ms a stage, of an x of zeros one stage in every step. Many blocks for that would
-// be a launch more in all steps.
+// Expected, not measured, on an H200, warm, for n = 25.6M: SidcoBegin and SidcoAdapt take 2 us each
+// beside the passes of scan_kernels.hpp. To fit boundaries, SidcoBegin takes some 15 us a stage for
+// 65536 sampled elements: one multiprocessor loads 16 times 16 kB and sums them. One block does
+// that alone while the rest waits, because it happens only in a tensor's first steps and after a
+// change of its stages. If a sample cannot be fitted, all of x is fitted, as on the host. That
+// takes some 8 ms a stage; for an x of zeros it happens for one stage in every step. Many blocks
+// for it would cost one more launch in all steps.
 #pragma once
 
 #include <bit>
@@ -35,9 +35,9 @@ struct SidcoOptions {
 inline constexpr int kMaxStages = static_cast<int>(kMaxTails) + 1;
 inline constexpr int kAdaptSteps = 5;
 
-// The boundaries between stages are fitted to a sample of one element in kFitSampledShare,
-// kFitMostSampled at most, of tensors from kFitSampledFrom elements on; below, passes over all of x
-// are as fast.
+// The boundaries between stages are fitted to a sample if a tensor has kFitSampledFrom elements or
+// more; for smaller ones, passes over all of x are as fast. The sample has one element in
+// kFitSampledShare, but at most kFitMostSampled.
 inline constexpr std::size_t kFitSampledFrom = std::size_t{1} << 18;
 inline constexpr std::size_t kFitSampledShare = 16;
 inline constexpr std::size_t kFitMostSampled = 65536;
@@ -57,12 +57,12 @@ struct SidcoPlan {
   SPARFUSE_HOST_DEVICE double Density(int stage) const { return first * std::pow(factor, stage); }
 };
 
-// Of one tensor, beside its bound.
+// The memory for one tensor, beside its bound.
 struct SidcoMemory {
   int stages = 1;
   int steps = 0;        // since the stages adapted
-  double selected = 0;  // sum over those steps of what the estimate selects, in units of k
-  int boundaries = -1;  // thresholds of all stages but the last, from the last step; -1: unknown
+  double selected = 0;  // sum over those steps of the estimate's count, in units of k
+  int boundaries = -1;  // number of `keys` of the last step: all stages but the last; -1: unknown
   std::uint32_t keys[kMaxTails] = {};
 
   SPARFUSE_HOST_DEVICE void Adapt(double ratio, double density) {
@@ -94,7 +94,7 @@ struct SidcoMemory {
   }
 };
 
-// The threshold that a fraction `ratio` of all elements exceeds.
+// Estimates the threshold that a fraction `ratio` of all elements exceeds.
 SPARFUSE_HOST_DEVICE double FirstThreshold(Fit fit, const Statistics& all, double ratio) {
   const double mean = all.MeanAbs();
   if (fit == Fit::kExponential) return -mean * std::log(ratio);
@@ -117,7 +117,8 @@ SPARFUSE_HOST_DEVICE double MeanExcess(const Tail& tail) {
   return tail.sums.sum_abs / static_cast<double>(tail.sums.count) - Location(tail);
 }
 
-// The threshold that a fraction `ratio` of the elements of a tail exceeds. NaN for fewer than two.
+// Estimates the threshold that a fraction `ratio` of a tail's elements exceeds. NaN for fewer than
+// two elements.
 SPARFUSE_HOST_DEVICE double TailThreshold(Fit fit, const Tail& tail, double ratio) {
   if (tail.sums.count < 2) return std::numeric_limits<double>::quiet_NaN();
   const double mean = MeanExcess(tail);
@@ -131,7 +132,7 @@ struct SidcoEstimate {
   double thresholds[kMaxStages];
   double mean_excess;  // of the last stage
 
-  // known: the tails of `statistics` are those of the boundaries; else no threshold is a number.
+  // known: `statistics` has the tails above the boundaries. If false, all thresholds are NaN.
   SPARFUSE_HOST_DEVICE SidcoEstimate(Fit fit, const SidcoPlan& plan, const Statistics& statistics,
                                      bool known)
       : mean_excess(statistics.MeanAbs()) {
@@ -150,8 +151,8 @@ struct SidcoEstimate {
   }
 };
 
-// How many of n elements a threshold selects that is below all candidates, the `count` elements
-// with key >= lo: as many more as an exponential tail has.
+// Estimates how many of n elements exceed a threshold below all candidates, which are the `count`
+// elements with key >= lo. It assumes an exponential tail between the threshold and lo.
 SPARFUSE_HOST_DEVICE double Extrapolated(double count, std::uint32_t lo, double threshold,
                                          double mean_excess, std::size_t n) {
   const double gap = static_cast<double>(std::bit_cast<float>(lo)) - threshold;
@@ -178,19 +179,19 @@ struct SidcoSettings {
   }
 };
 
-// What the kernels of one step tell one another.
+// The data that the kernels of one step pass to one another.
 struct SidcoStep {
-  TailKeys tails;  // the boundaries that are known
+  TailKeys tails;  // the known boundaries
   std::uint32_t known;
   double estimate;
   double mean_excess;
-  // Of sidco@paper: of a stage, whether its pass is wanted, zero before the step; and the key of
+  // For sidco@paper: whether the pass of each stage is wanted, zero before the step, and the key of
   // the threshold so far.
   std::uint32_t wanted[kMaxStages + 1];
   std::uint32_t key;
 };
 
-// Makes a memory that is all zero that of a first step; all of it where nothing is remembered.
+// Initialises the memory for a first step if it is all zero or nothing is remembered.
 SPARFUSE_DEVICE void StartMemory(const SidcoSettings& settings, bool remembered,
                                  SidcoMemory* memory) {
   if (remembered && memory->stages > 0) return;
@@ -198,11 +199,12 @@ SPARFUSE_DEVICE void StartMemory(const SidcoSettings& settings, bool remembered,
   memory->stages = static_cast<int>(settings.stages);
 }
 
-// Before the pass: the boundaries of stages, from the step before or fitted. One block.
+// Runs before the pass. Finds the boundaries of stages, from the step before or by a fit. One
+// block.
 struct SidcoBegin {
   static constexpr const char* kName = "SidcoBegin";
   static constexpr int kThreads = 512;
-  static constexpr unsigned kEach = 8;  // loads of a thread that are under way together
+  static constexpr unsigned kEach = 8;  // loads of a thread in flight together
   struct Shared {
     std::uint32_t lines[kFitMostSampled / kLine];  // of the sample
     double values[ThreadSums<true>::kValues];
@@ -213,12 +215,12 @@ struct SidcoBegin {
   };
 
   SidcoSettings settings;
-  bool remembered;  // `memory` is that of the step before, or all zero
+  bool remembered;  // `memory` is from the step before, or all zero
   SidcoMemory* memory;
   SidcoStep* step;
   DeviceSource source;
   RandomStream stream;  // of the sample
-  std::uint32_t lines;  // of the sample; 0: all of x is looked at
+  std::uint32_t lines;  // of the sample; 0: all of x is fitted
 
   template <class Block>
   SPARFUSE_DEVICE void operator()(Block& block, Shared& shared) const {
@@ -245,8 +247,8 @@ struct SidcoBegin {
   }
 
  private:
-  // The thresholds of all stages but the last, of `count` elements. NaN from where a fit fails;
-  // whether none did.
+  // Fits the thresholds of all stages but the last to `count` elements. From the first stage whose
+  // fit fails, thresholds are NaN. Returns whether all fits succeeded.
   template <class Block>
   SPARFUSE_DEVICE bool Fit(Block& block, Shared& shared, const SidcoPlan& plan, std::uint64_t count,
                            bool sampled) const {
@@ -263,7 +265,7 @@ struct SidcoBegin {
         shared.tails.keys[0] = KeyAbove(shared.thresholds[stage - 1]);
       }
       block.Sync();
-      // Nothing is above the threshold, as where all elements are equal.
+      // No element is above the threshold, e.g. because all are equal.
       if (stage > 0 && shared.tails.keys[0] > shared.max_key) break;
       ThreadSums<true> sums(settings.Measured(), stage == 0 ? nullptr : &shared.tails);
       for (std::uint64_t i = block.thread(); i < count; i += kEach * kThreads) {
@@ -295,7 +297,7 @@ struct SidcoBegin {
   }
 };
 
-// At the end of the pass.
+// Runs at the end of the pass. Estimates the threshold.
 struct AimAtFit {
   SidcoSettings settings;
   SidcoMemory* memory;
@@ -316,7 +318,8 @@ struct AimAtFit {
   }
 };
 
-// After SendReaching: the stages of the next steps, from how many elements the estimate selects.
+// Runs after SendReaching. Adapts the stages of the next steps to the number of elements that the
+// estimate selects.
 struct SidcoAdapt {
   static constexpr const char* kName = "SidcoAdapt";
   static constexpr int kThreads = 32;
@@ -345,7 +348,7 @@ struct SidcoAdapt {
 
 // --- As in the paper: a pass for each stage ----------------------------------------------------
 
-// Before the first pass.
+// Runs before the first pass.
 struct SidcoPaperBegin {
   static constexpr const char* kName = "SidcoPaperBegin";
   static constexpr int kThreads = 32;
