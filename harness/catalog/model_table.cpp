@@ -38,20 +38,40 @@ constexpr Range kUnits{1, 1e9};
 constexpr std::size_t kLongestName = 100;  // it names folders of trials
 
 // The parser of JSON keeps the last of two members of one name and says nothing.
-void RequireKeysOnce(const std::string& file, std::string_view text) {
-  using Event = json::parse_event_t;
-  std::vector<std::set<std::string>> open;
-  const auto visit = [&](int, Event event, const json& value) {
-    if (event == Event::object_start) open.emplace_back();
-    if (event == Event::object_end) open.pop_back();
-    if (event == Event::key && !open.back().insert(value.get<std::string>()).second) {
-      SPARFUSE_THROW(kConfig, fmt::format("{}: the key {} is twice in one table: expected it once",
-                                          file, value.dump()));
-    }
+class KeysOnce final : public nlohmann::json_sax<json> {
+ public:
+  explicit KeysOnce(const std::string& file) : file_(file) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool start_object(std::size_t) override {
+    open_.emplace_back();
     return true;
-  };
-  [[maybe_unused]] const json parsed = json::parse(text, visit);
-}
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return true;
+  }
+  bool key(string_t& name) override {
+    if (open_.back().insert(name).second) return true;
+    SPARFUSE_THROW(kConfig, fmt::format("{}: the key {} is twice in one table: expected it once",
+                                        file_, json(name).dump()));
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  const std::string& file_;
+  std::vector<std::set<std::string>> open_;
+};
 
 // One object of the file, and how errors name it.
 class Members {
@@ -277,7 +297,9 @@ class TableParser {
 workloads::WorkloadDescriptor ParseModelTable(const std::filesystem::path& path,
                                               std::string_view text) {
   const json root = ParseJson(text, path.string());
-  RequireKeysOnce(path.string(), text);
+  const std::string file = path.string();
+  KeysOnce once(file);
+  json::sax_parse(text, &once);
   return TableParser(path, root).Parse();
 }
 
