@@ -38,6 +38,7 @@ OPTIONS = {
     "hipress": {"compress_from": 1, "partitions": 3},
     "hipress-ring": {"compress_from": 1},
     "espresso": {"option": 9},
+    "demo": {"decay": 1.0},  # nothing fades, or it would be lost
 }
 
 
