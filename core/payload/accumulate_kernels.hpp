@@ -21,7 +21,7 @@ namespace sparfuse::gpu {
 
 inline constexpr std::uint32_t kMaxPayloads = 32;  // of one launch
 inline constexpr std::uint32_t kSumChunk = 8192;   // elements of the output that a block sums
-inline constexpr std::uint32_t kSector = 8;  // floats in 32 bytes, the unit of memory writes
+inline constexpr std::uint32_t kSector = 8;        // floats in 32 bytes, the unit of memory writes
 inline constexpr std::uint32_t kChunkWords = kSumChunk / kSector / 32;
 
 // Greater for an earlier payload and position, so that AtomicMax finds the first.
@@ -346,10 +346,9 @@ struct MergeParts {
   PartTable parts;
   std::uint32_t first_block[kMaxParts + 1];  // the first block of part p
   std::uint32_t* indices;
-  float* values;  // null: behind the indices
-  const std::uint32_t*
-      before;  // elements of earlier launches; null: there are none
-  const std::uint32_t* total;  // elements of all launches; unused if `before` is null
+  float* values;                // null: behind the indices
+  const std::uint32_t* before;  // elements of earlier launches; null: there are none
+  const std::uint32_t* total;   // elements of all launches; unused if `before` is null
   std::uint32_t* count;
 
   // A slot's capacity is usually four times the selected count.

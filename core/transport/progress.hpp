@@ -199,7 +199,7 @@ class ProgressLoop {
   std::atomic<std::int64_t> lateness_ms_ = 0;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<Liveness> liveness_;  // null on a shared thread
-  std::exception_ptr broken_;  // why set-up of liveness_ failed: the error of every task
+  std::exception_ptr broken_;           // why set-up of liveness_ failed: the error of every task
   int rank_ = 0;
   int size_ = 1;
 
