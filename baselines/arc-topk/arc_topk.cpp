@@ -276,12 +276,12 @@ class Arc final : public Collective {
     Round work{.messages = 0, .link = SlowestLink(topology)};
     work[Work::kMultiply] = products;
     plan.rounds.push_back(work);
-    Append(RingAllReduceRounds(floats, topology), plan);
+    AddRounds(RingAllReduceRounds(floats, topology), plan);
     work.work = {};
     work[Work::kSelect] = rows;
     work[Work::kMerge] = bytes / kSparseElementBytes;
     plan.rounds.push_back(work);
-    Append(
+    AddRounds(
         Values().Rounds(SizesOf(std::vector<std::uint64_t>(plan.per_rank.size(), bytes)), topology),
         plan);
     if (options_.by_averages) return Dense(std::move(plan), sizes);
@@ -293,10 +293,6 @@ class Arc final : public Collective {
   static const Collective& Values() {
     static const auto kValues = CoreCollective("shared-indices-allreduce");
     return *kValues;
-  }
-  static void Append(const RoundPlan& next, RoundPlan& plan) {
-    plan.rounds.insert(plan.rounds.end(), next.rounds.begin(), next.rounds.end());
-    for (std::size_t r = 0; r < plan.per_rank.size(); ++r) plan.per_rank[r] += next.per_rank[r];
   }
   static RoundPlan Dense(RoundPlan plan, const ExchangeSizes& sizes) {
     plan.sums = sizes.shape.elements;

@@ -181,9 +181,7 @@ class Collecting final : public Collective {
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     const Sizes floats = SizesOf(sizes.shape, rank_);
     RoundPlan plan = RingAllReduceRounds(floats.first, topology);
-    const RoundPlan second = RingAllReduceRounds(floats.second, topology);
-    plan.rounds.insert(plan.rounds.end(), second.rounds.begin(), second.rounds.end());
-    for (std::size_t r = 0; r < plan.per_rank.size(); ++r) plan.per_rank[r] += second.per_rank[r];
+    AddRounds(RingAllReduceRounds(floats.second, topology), plan);
     if (plan.rounds.empty()) {
       plan.rounds.push_back({.repeat = 1, .messages = 0, .link = SlowestLink(topology)});
     }

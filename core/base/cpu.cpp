@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "core/base/error.hpp"
 #include "core/base/options.hpp"
@@ -53,6 +54,8 @@ std::string SupportedNames() {
 }
 
 }  // namespace
+
+int Processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {

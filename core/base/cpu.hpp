@@ -1,5 +1,5 @@
-// Chooses the kernels' instruction set once at run time, so that one binary serves every x86-64
-// machine, and another every AArch64 machine.
+// Counts the machine's processors, and chooses the kernels' instruction set once at run time, so
+// that one binary serves every x86-64 machine, and another every AArch64 machine.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include <vector>
 
 namespace sparfuse {
+
+// At least 1, also if the system does not say.
+int Processors();
 
 enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512, kNeon };
 

@@ -44,6 +44,9 @@ RoundPlan RingAllReduceRounds(std::size_t elements, const Topology& topology);
 void AddEvenRingAllReduceRounds(std::size_t elements, const Topology& topology,
                                 std::vector<Round>& rounds);
 
+// Adds another exchange of the same ranks behind a plan: its rounds and its traffic.
+void AddRounds(const RoundPlan& next, RoundPlan& plan);
+
 // Runs one step of a ring: every rank sends `outgoing` to the next rank and receives `incoming`. An
 // empty buffer is not sent. Throws Error{kComm} naming the `collective` if the received size
 // differs from that of `incoming`. `collective` outlives the task.

@@ -28,6 +28,13 @@ std::uint64_t NodeBytes(std::span<const Traffic> of_rank, const Topology& topolo
 
 }  // namespace
 
+void AddRounds(const RoundPlan& next, RoundPlan& plan) {
+  plan.rounds.insert(plan.rounds.end(), next.rounds.begin(), next.rounds.end());
+  for (std::size_t rank = 0; rank < plan.per_rank.size(); ++rank) {
+    plan.per_rank[rank] += next.per_rank[rank];
+  }
+}
+
 void AddDirectRounds(std::span<const Traffic> of_rank, std::size_t bucket, const Topology& topology,
                      RoundPlan& plan) {
   const std::size_t others = of_rank.size() - 1;

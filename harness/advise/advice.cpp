@@ -6,6 +6,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "core/base/cpu.hpp"
 #include "harness/catalog/model_table.hpp"
 #include "harness/experiment/cells.hpp"
 #include "harness/records/cell_keys.hpp"
@@ -72,7 +73,7 @@ Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceR
       request_(CheckedRequest(catalog, profiles, std::move(request))),
       progress_(std::move(progress)),
       cluster_(profiles, request_.cluster, std::move(measured)),
-      pool_(QuestionThreads()) {
+      pool_(Processors()) {
   if (request_.workers.empty()) request_.workers = DefaultWorkers();
   if (request_.densities.empty()) request_.densities = {kDefaultDensity};
   SortUnique(request_.workers);

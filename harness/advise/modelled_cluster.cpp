@@ -1,16 +1,11 @@
 #include "harness/advise/modelled_cluster.hpp"
 
-#include <algorithm>
-#include <thread>
-
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "harness/clusters/profile_folders.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 
 namespace sparfuse::harness {
-
-int QuestionThreads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string name,
                                  ProfileOutcomes measured)

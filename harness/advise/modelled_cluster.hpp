@@ -17,9 +17,6 @@ namespace sparfuse::harness {
 // The trial of a cell's block 0.
 inline TrialConfig FirstTrial(const CellConfig& cell) { return {cell, 1, 0, ""}; }
 
-// As many as there are processors: threads that ask for models of steps.
-int QuestionThreads();
-
 class ModelledCluster {
  public:
   // measured: outcomes of profile trials (docs/profiles-and-clusters.md), for a cluster that no

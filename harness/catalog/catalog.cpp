@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -26,16 +27,22 @@ namespace {
 
 using nlohmann::json;
 
+// The shared library that a file of a plugin names.
+std::optional<std::string> LibraryOf(const TomlFile& file) {
+  const json* library = file.Find("/library");
+  if (library == nullptr) return std::nullopt;
+  if (!library->is_string()) file.FailValue("/library", "\"FILE.so\"");
+  return library->get<std::string>();
+}
+
 // The parts that `file` gives the name to: none where it is a method's.
 std::vector<std::string> PartsOfFile(const TomlFile& file, const std::string& name) {
   std::vector<std::string> parts;
   const json* part = file.Find("/part");
   if (part != nullptr && !part->is_string()) file.FailValue("/part", "\"python:FILE.py:Class\"");
   if (part != nullptr) parts.push_back(part->get<std::string>());
-  const json* library = file.Find("/library");
-  if (library != nullptr && !library->is_string()) file.FailValue("/library", "\"FILE.so\"");
-  if (library != nullptr) {
-    parts.push_back(fmt::format("{}{}:{}", kLibraryPrefix, library->get<std::string>(), name));
+  if (const auto library = LibraryOf(file)) {
+    parts.push_back(fmt::format("{}{}:{}", kLibraryPrefix, *library, name));
   }
   return parts;
 }
@@ -297,11 +304,8 @@ std::vector<NamedPlugin> PluginsOf(const Catalog& catalog) {
   std::vector<NamedPlugin> plugins;
   for (const auto& folder : catalog.plugins) {
     for (const auto& path : TomlFilesOf(folder)) {
-      const TomlFile file = TomlFile::Read(path);
-      const json* library = file.Find("/library");
-      if (library == nullptr) continue;
-      if (!library->is_string()) file.FailValue("/library", "\"FILE.so\"");
-      plugins.push_back({path, &OpenPlugin(folder / library->get<std::string>())});
+      const auto library = LibraryOf(TomlFile::Read(path));
+      if (library) plugins.push_back({path, &OpenPlugin(folder / *library)});
     }
   }
   return plugins;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/cpu.hpp"
 #include "harness/advise/input_effects.hpp"
 #include "harness/cli/drawing.hpp"
 #include "harness/cli/verbs.hpp"
@@ -45,7 +46,7 @@ void AddDeciding(const Program& program, const CellConfig& of, const CellConfig&
              of.cluster);
   ModelledCluster cluster(profiles, of.cluster, {});
   cluster.PrepareEnds();
-  ThreadPool pool(QuestionThreads());
+  ThreadPool pool(Processors());
   const InputEffects effects = EffectsOfInputs(cluster, of, over, pool);
   Table table{.columns = {"which input decides", "declared", "share", ratio, "measure it with"},
               .alignment = "llrll"};

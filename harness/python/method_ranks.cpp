@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "core/engine/live/mass_check.hpp"
 #include "core/transport/threads.hpp"
@@ -16,8 +16,6 @@ namespace {
 
 // How often ranks are told that another one failed, until they have noticed.
 constexpr std::chrono::milliseconds kCancelEvery{1};
-
-int Processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 // An Error that names the rank; it is of this process, and no payload of the caller's is corrupt.
 [[noreturn]] void RethrowOf(std::size_t rank, const std::exception_ptr& error) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "harness/python/bindings/given.hpp"
 #include "harness/python/parts/file_parts.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 struct PoolState {
   std::mutex mutex;
-  int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+  int threads = std::min(Processors(), kMostThreads);
   std::shared_ptr<ThreadPool> pool;  // made on first use
 };
 

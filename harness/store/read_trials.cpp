@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/cpu.hpp"
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
@@ -76,7 +77,7 @@ std::vector<ReadTrial> ReadAtOnce(const fs::path& trials, std::span<const TrialF
   const auto work = [&] {
     for (std::size_t i; (i = next.fetch_add(1)) < files.size();) read[i] = Read(trials, files[i]);
   };
-  const std::size_t most = std::max(1u, std::thread::hardware_concurrency());
+  const auto most = static_cast<std::size_t>(Processors());
   std::vector<std::jthread> others;
   for (std::size_t i = 1; i < std::min(most, files.size() / 8 + 1); ++i) others.emplace_back(work);
   work();

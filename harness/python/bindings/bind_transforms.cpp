@@ -1,4 +1,5 @@
-// Binds what exchanges make of floats: DeMo's cosine transform, and exponents coded without loss.
+// Binds transforms of floats for exchanges: DeMo's cosine transform and the lossless coding of
+// exponents.
 #include <algorithm>
 #include <cmath>
 

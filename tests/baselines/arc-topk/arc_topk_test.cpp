@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 #include <set>
 
 #include "baselines/registry.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
+#include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
 namespace {
@@ -56,13 +56,7 @@ TEST(ArcTopK, LargestRowsAreByNormAndTheFirstOfEqual) {
   EXPECT_EQ(LargestRows(sketch, 2, 9).size(), 5u);
 }
 
-std::vector<float> Noise(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (float& value : x) value = normal(random);
-  return x;
-}
+std::vector<float> Noise(std::size_t n, unsigned seed) { return DrawData("gaussian", n, seed); }
 
 constexpr std::size_t kRows = 40, kLength = 6, kN = kRows * kLength;
 const Shape kShape = {kRows, kLength};

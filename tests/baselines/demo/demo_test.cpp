@@ -7,12 +7,12 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <random>
 
 #include "baselines/demo/chunked_dct.hpp"
 #include "baselines/registry.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
+#include "tests/support/sparsifier_oracle.hpp"
 
 namespace sparfuse::testing {
 namespace {
@@ -25,13 +25,7 @@ std::size_t Elements(const Shape& shape) {
       [](std::size_t n, std::int64_t extent) { return n * static_cast<std::size_t>(extent); });
 }
 
-std::vector<float> Noise(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (float& value : x) value = normal(random);
-  return x;
-}
+std::vector<float> Noise(std::size_t n, unsigned seed) { return DrawData("gaussian", n, seed); }
 
 double Norm(std::span<const float> x) {
   double squares = 0;
