@@ -8,7 +8,6 @@
 #include <map>
 #include <ranges>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -56,25 +55,20 @@ bool LacksAnId(const Cell& cell) {
 }  // namespace
 
 void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) {
-  std::vector<Cell*> open;
   for (Part& part : experiment.parts) {
     for (Cell& cell : part.cells) {
-      if (LacksAnId(cell)) open.push_back(&cell);
+      if (!LacksAnId(cell)) continue;
+      const nlohmann::json wanted = WithoutData(cell.json);
+      std::map<std::string, nlohmann::json> stored;  // by its hash
+      for (const TrialRow& row : rows) {
+        if (row.experiment != experiment.id || row.method != cell.config.method) continue;
+        const nlohmann::json& config = row.config.Value();
+        if (WithoutData(config) == wanted) stored.emplace(row.config_hash, config);
+      }
+      if (stored.size() != 1) continue;
+      std::tie(cell.config_hash, cell.json) = *stored.begin();
+      cell.config = CellConfigOf(cell.json);
     }
-  }
-  if (open.empty()) return;
-  // Configurations by their hashes, and these by what does not follow from data.
-  std::map<nlohmann::json, std::map<std::string, nlohmann::json>> stored;
-  std::set<std::string_view> seen;
-  for (const TrialRow& row : rows) {
-    if (row.experiment != experiment.id || !seen.insert(row.config_hash).second) continue;
-    stored[WithoutData(row.config.Value())].emplace(row.config_hash, row.config.Value());
-  }
-  for (Cell* cell : open) {
-    const auto found = stored.find(WithoutData(cell->json));
-    if (found == stored.end() || found->second.size() != 1) continue;
-    std::tie(cell->config_hash, cell->json) = *found->second.begin();
-    cell->config = CellConfigOf(cell->json);
   }
 }
 
