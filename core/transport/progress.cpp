@@ -386,6 +386,7 @@ void ProgressLoop::MakeActive() {
   for (Command& command : commands) {
     std::exception_ptr error = broken_;
     if (!error) {
+      gave_up_on_ = Liveness::kNothing;
       Active& active = active_.emplace_back();
       active.make = std::move(command.make);
       active.done = command.done;
@@ -468,6 +469,7 @@ void ProgressLoop::CheckDeadline(Active& active) {
         active.waiting_for < 0
             ? ListRanks({rank_}) + " does not end what it computes"
             : EndOfChain(active.waiting_for, rank_, static_cast<std::size_t>(size_), of);
+    gave_up_on_ = active.waiting_for;
     SPARFUSE_THROW(kTimeout,
                    "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
   }
@@ -478,12 +480,13 @@ void ProgressLoop::CheckDeadline(Active& active) {
   }
   // A full grace from the ping on: this rank itself may have been the one that slept.
   if (waited <= deadline_ || now - active.pinged < Grace(deadline_)) return;
+  gave_up_on_ = active.waiting_for;
   SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) +
                                " ms: " + liveness_->Describe(active.waiting_for, active.pinged));
 }
 
 int ProgressLoop::WaitingFor() const {
-  return active_.empty() ? Liveness::kNothing : active_.front().waiting_for;
+  return active_.empty() ? gave_up_on_ : active_.front().waiting_for;
 }
 
 }  // namespace sparfuse

@@ -213,6 +213,9 @@ class ProgressLoop {
   std::exception_ptr setup_error_;
 
   std::list<Active> active_;  // in the order of Start
+  // The rank that the last task waited for if it gave up. Ranks that wait for this one look there
+  // for who holds them up.
+  int gave_up_on_ = Liveness::kNothing;
   std::thread thread_;
 };
 

@@ -12,13 +12,13 @@
 #include "core/transport/progress.hpp"
 #include "core/transport/threads.hpp"
 #include "tests/support/errors.hpp"
+#include "tests/support/run_ranks.hpp"
 #include "tests/support/transport_cases.hpp"
 
 namespace sparfuse::testing {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kDeadline{20'000};
 
 // Each rank has a thread of its own, its loop one of `servers` threads.
 void RunServed(int ranks, int ranks_per_node, int servers, milliseconds deadline,
@@ -80,6 +80,30 @@ TEST(SharedProgress, TheRankThatAllWaitForIsNamed) {
     EXPECT_EQ(failures[static_cast<std::size_t>(rank)],
               "timeout: no progress for 300 ms: rank 2 answers but did not send");
   }
+}
+
+// A rank that gave up first is not what holds up those that wait for it.
+TEST(SharedProgress, ARankThatGaveUpIsNotNamed) {
+  SharedProgress progress(3, 1);
+  std::vector<std::unique_ptr<ProgressLoop>> loops;
+  for (auto& world : MakeThreadsWorld(3, 1, progress.bells())) {
+    const milliseconds deadline{world->rank() == 1 ? 400 : 100};
+    loops.push_back(std::make_unique<ProgressLoop>(std::move(world), deadline, progress));
+  }
+  // Rank 1 waits for rank 2, which waits for rank 0 and gives up long before.
+  const auto waits_for = [&](int rank, int peer) {
+    return FailureOf([&] {
+      loops[static_cast<std::size_t>(rank)]->RunBlocking([&](Communicator& world) -> Task {
+        std::array<std::byte, 4> inbox;
+        co_await Complete(world.Irecv(peer, 7, inbox));
+      });
+    });
+  };
+  std::string of_the_last;
+  std::thread last([&] { of_the_last = waits_for(1, 2); });
+  EXPECT_EQ(waits_for(2, 0), "timeout: no progress for 100 ms: rank 0 answers but did not send");
+  last.join();
+  EXPECT_EQ(of_the_last, "timeout: no progress for 400 ms: rank 0 answers but did not send");
 }
 
 TEST(SharedProgress, CancelledTasksEnd) {
