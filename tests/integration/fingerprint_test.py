@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 
-from program import ProgramTest, main
+from program import ProgramTest, main, with_all
 
 LIVE = """
 id = "live"
@@ -66,6 +66,7 @@ class FingerprintTest(ProgramTest):
         changed = re.findall("changed: (.*)", said)
         self.assertRegex(changed[0], r"now's bandwidth between nodes is 0\.\d+ times that of 20")
 
+    @with_all
     def test_cells_are_modelled_with_its_links(self):
         modelled = self.write("modelled.toml", MODELLED)
         self.call("system", "fingerprint", "lab", "--ranks", 2)

@@ -1,6 +1,7 @@
 """Runs the program as its user does, on a folder and results of a test's own, and reads its trials."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+EVERYTHING = "SPARFUSE_TEST_EVERYTHING" in os.environ
+with_all = unittest.skipUnless(EVERYTHING, "runs with scripts/test --all")
 
 
 class ProgramTest(unittest.TestCase):

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from program import read_trial
+from program import read_trial, with_all
 
 SPARFUSE = None
 
@@ -173,6 +173,7 @@ class PythonSparsifierTest(unittest.TestCase):
                     self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True), sparsifier)
                     self.assertEqual(trial["launch"]["trials"], 2)
 
+    @with_all
     def test_fused_buffers_and_ranks_as_threads(self):
         self.assert_as_topk("safusion-inter")
         shutil.rmtree(self.results)
@@ -211,6 +212,7 @@ class PythonSparsifierTest(unittest.TestCase):
         self.assertEqual((trial["status"], trial["config"]["method"]), ("ok", "mine"))
         self.assertTrue(all(trial["checks"].values()), trial["checks"])
 
+    @with_all
     def test_the_profile_measures_them_and_the_model_takes_them(self):
         self.run_trials("python:classes.py:First", mode="modelled", more='cluster = "this-machine"')
         trials = [read_trial(path) for path in self.results.rglob("trial.json")]

@@ -176,7 +176,9 @@ class TrialsInTurnTest(Trials):
                     self.assertEqual(series[method][column].tolist(), steps[column].tolist(), (method, column))
 
 
-class TrialTest(Trials):
+class EveryRunTest(Trials):
+    """A trial is complete, ranks are processes and threads, one that is killed or stopped is named."""
+
     def test_a_trial_is_complete(self):
         trial = self.run_trial(mode="emulated", more="link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01")
         self.assertEqual(trial["status"], "ok")
@@ -199,6 +201,42 @@ class TrialTest(Trials):
         self.assertTrue({"forward", "backward", "sparsify", "exchange", "decompress", "update"}
                         <= {event["cat"] for event in spans})
 
+    def test_one_worker_and_three(self):
+        for workers in (1, 3):
+            shutil.rmtree(self.results, ignore_errors=True)
+            trial = self.run_trial(workers=workers, method="safusion-naive")
+            self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_ranks_as_threads_of_one_process(self):
+        trial = self.run_trial(more='transport = "threads"')
+        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
+
+    def test_a_killed_rank_is_named_with_its_signal(self):
+        trial, output = self.disturb(1, signal.SIGKILL)
+        self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
+        self.assertIn("rank 1", output)
+
+    def test_a_stopped_rank_is_named_by_the_survivors(self):
+        trial, _ = self.disturb(2, signal.SIGSTOP)
+        self.assertEqual(trial["failure"]["kind"], "timeout", trial["failure"])
+        self.assertIn("rank 2 does not answer", trial["failure"]["message"])
+        self.assertEqual(self.ranks(), {})
+
+    def test_missing_and_truncated_data_are_named_before_anything_starts(self):
+        data = self.folder / "data"
+        self.write()
+        for truncate in (False, True):
+            if truncate:
+                shutil.copytree(ROOT / "results" / "data" / "digits", data / "digits")
+                os.truncate(data / "digits" / "digits.bin", 1000)
+            done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=60,
+                                  env={**os.environ, "SPARFUSE_DATA": str(data)}, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("digits.bin", done.stdout + done.stderr)
+            self.assertIn("fetch_data", done.stdout + done.stderr)
+
+
+class TrialTest(Trials):
     def test_a_trial_beside_other_work_is_marked(self):
         # Twice the cores: no scheduler gives a rank more than half of one.
         for _ in range(2 * len(os.sched_getaffinity(0))):
@@ -224,16 +262,6 @@ class TrialTest(Trials):
         table = subprocess.run(self.command("table", self.file), text=True, capture_output=True, timeout=60, check=True)
         self.assertIn("1 of 1 live trials were disturbed: other work took", table.stdout)
         self.assertIn("disturbed (", table.stdout)
-
-    def test_one_worker_and_three(self):
-        for workers in (1, 3):
-            shutil.rmtree(self.results, ignore_errors=True)
-            trial = self.run_trial(workers=workers, method="safusion-naive")
-            self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
-
-    def test_ranks_as_threads_of_one_process(self):
-        trial = self.run_trial(more='transport = "threads"')
-        self.assertEqual((trial["status"], trial["checks"]["replicas_equal"]), ("ok", True))
 
     def test_without_a_card_a_trial_that_needs_one_says_so(self):
         trial = self.run_trial(code=1, environment={"CUDA_VISIBLE_DEVICES": ""}, more='device = "cuda"')
@@ -388,30 +416,6 @@ class TrialTest(Trials):
             failure = self.trial()["failure"]
             self.assertEqual(failure["kind"], "config")
             self.assertIn(said, failure["message"])
-
-    def test_a_killed_rank_is_named_with_its_signal(self):
-        trial, output = self.disturb(1, signal.SIGKILL)
-        self.assertEqual((trial["failure"]["rank"], trial["failure"]["signal"]), (1, 9), trial["failure"])
-        self.assertIn("rank 1", output)
-
-    def test_a_stopped_rank_is_named_by_the_survivors(self):
-        trial, _ = self.disturb(2, signal.SIGSTOP)
-        self.assertEqual(trial["failure"]["kind"], "timeout", trial["failure"])
-        self.assertIn("rank 2 does not answer", trial["failure"]["message"])
-        self.assertEqual(self.ranks(), {})
-
-    def test_missing_and_truncated_data_are_named_before_anything_starts(self):
-        data = self.folder / "data"
-        self.write()
-        for truncate in (False, True):
-            if truncate:
-                shutil.copytree(ROOT / "results" / "data" / "digits", data / "digits")
-                os.truncate(data / "digits" / "digits.bin", 1000)
-            done = subprocess.run(self.command("run", self.file), text=True, capture_output=True, timeout=60,
-                                  env={**os.environ, "SPARFUSE_DATA": str(data)}, check=False)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn("digits.bin", done.stdout + done.stderr)
-            self.assertIn("fetch_data", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":
