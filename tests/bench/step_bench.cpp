@@ -44,7 +44,8 @@
 namespace sparfuse::bench {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{60'000};
+using testing::kDeadline;
+
 constexpr int kTag = 16;
 constexpr int kLowRank = 4;
 constexpr int kWarmUp = 30;  // steps in which a residual settles

@@ -1,7 +1,8 @@
-// Holds the bits of floats and those that are no numbers, for tests of equal results.
+// Holds the bits of floats, those that are no numbers, and bytes, for tests of equal results.
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -18,6 +19,12 @@ inline std::vector<std::uint32_t> Bits(const std::vector<float>& x) {
   std::vector<std::uint32_t> bits(x.size());
   if (!x.empty()) std::memcpy(bits.data(), x.data(), x.size() * sizeof(float));
   return bits;
+}
+
+inline std::vector<std::byte> BytesOf(const std::vector<int>& values) {
+  std::vector<std::byte> bytes;
+  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
 }
 
 }  // namespace sparfuse::testing

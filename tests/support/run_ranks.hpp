@@ -17,6 +17,9 @@
 
 namespace sparfuse::testing {
 
+// A rank that waits for longer hangs.
+inline constexpr std::chrono::milliseconds kDeadline{60'000};
+
 // Calls body(loop) on a thread of each rank. A loop lives until every rank's body has returned, so
 // that no rank finds another lost. Rethrows the first rank's exception after all have ended.
 // `wrap` may put another transport around a rank's world; it is called on all ranks at once.

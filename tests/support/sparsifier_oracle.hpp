@@ -147,6 +147,16 @@ inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::
   return x;
 }
 
+inline std::vector<float> Noise(std::size_t n, std::uint32_t seed) {
+  return DrawData("gaussian", n, seed);
+}
+
+inline std::size_t NumelOf(const std::vector<std::int64_t>& shape) {
+  std::size_t n = 1;
+  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
+  return n;
+}
+
 // The same as DrawData. Every method, instruction set and pool meets the same data, whose drawing
 // would take longer than what is tested, so that they are kept.
 inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {

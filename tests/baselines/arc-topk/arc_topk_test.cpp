@@ -56,8 +56,6 @@ TEST(ArcTopK, LargestRowsAreByNormAndTheFirstOfEqual) {
   EXPECT_EQ(LargestRows(sketch, 2, 9).size(), 5u);
 }
 
-std::vector<float> Noise(std::size_t n, unsigned seed) { return DrawData("gaussian", n, seed); }
-
 constexpr std::size_t kRows = 40, kLength = 6, kN = kRows * kLength;
 const Shape kShape = {kRows, kLength};
 
@@ -68,7 +66,7 @@ Sent Of(const Ranks& x, std::size_t kept) {
   return sent;
 }
 
-std::unique_ptr<Collective> Make(Options options = {}) {
+std::unique_ptr<Collective> MakeArcRows(Options options = {}) {
   return MakeCollective(FindCollective("arc-rows"), options);
 }
 
@@ -94,7 +92,7 @@ TEST(ArcTopK, ChoosesTheRowsThatAreLargeInTheSum) {
     x[1][5 * kLength + i] -= 50;
   }
   for (const std::int64_t columns : {1, 4, 32}) {
-    const auto collective = Make({{"sketch", columns}});
+    const auto collective = MakeArcRows({{"sketch", columns}});
     const auto steps = RunExchanges(*collective, {Of(x, 3 * kLength), Of(x, 3 * kLength)});
     for (const auto& outcomes : steps) {
       EXPECT_EQ(AppliedRows(outcomes[0]), (std::set<std::size_t>{3, 17, 39})) << columns;
@@ -115,7 +113,7 @@ TEST(ArcTopK, EachStepHasASketchOfItsOwn) {
   for (std::size_t i = 0; i < kLength; ++i) doubled[0][7 * kLength + i] *= 1.5f;
   // A row that is half as large again as the others is among the first half in most steps.
   std::vector<Sent> steps(60, Of(doubled, kN / 2));
-  const auto outcomes = RunExchanges(*Make(), steps);
+  const auto outcomes = RunExchanges(*MakeArcRows(), steps);
   std::set<std::set<std::size_t>> choices;
   int chosen = 0;
   for (const auto& step : outcomes) {
@@ -131,7 +129,7 @@ TEST(ArcTopK, SendsTheSketchAndTheRowsAndSaysSo) {
   constexpr std::size_t kWorld = 4;
   Ranks x;
   for (unsigned rank = 0; rank < kWorld; ++rank) x.push_back(Noise(kN, rank));
-  const auto collective = Make();
+  const auto collective = MakeArcRows();
   const Sent sent = Of(x, kN / 5);
   const auto outcomes = RunExchanges(*collective, {sent})[0];
   const RoundPlan plan =
@@ -149,7 +147,7 @@ TEST(ArcTopK, SendsTheSketchAndTheRowsAndSaysSo) {
 
 TEST(ArcTopK, WhatIsSentWholeHasNoSketch) {
   const Ranks x = {Noise(kN, 1), Noise(kN, 2)};
-  const auto outcomes = RunExchanges(*Make(), {Of(x, kN)})[0];
+  const auto outcomes = RunExchanges(*MakeArcRows(), {Of(x, kN)})[0];
   for (std::size_t i = 0; i < kN; ++i) EXPECT_EQ(outcomes[0].applied[i], x[0][i] + x[1][i]);
   EXPECT_EQ(outcomes[0].traffic.bytes_sent, (kN + 2) * sizeof(float));
 }
@@ -165,7 +163,7 @@ TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
     steps.push_back(Of(g, kN / 5));
   }
   const auto collective =
-      Make({{"memory", std::string("ef21m")}, {"eta", static_cast<double>(kEta)}});
+      MakeArcRows({{"memory", std::string("ef21m")}, {"eta", static_cast<double>(kEta)}});
   const auto outcomes = RunExchanges(*collective, steps);
   Ranks average = steps[0].accumulated, told = average;
   std::vector<float> sum(kN);
@@ -199,7 +197,7 @@ TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
 // Of other densities: the same sketch, other rows.
 TEST(ArcTopK, RanksThatSendOtherRowsAreFoundOut) {
   Ranks x = {Noise(kN, 1), Noise(kN, 2)};
-  const auto collective = Make();
+  const auto collective = MakeArcRows();
   const Sent sent = Of(x, kN / 5);
   try {
     RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
@@ -219,7 +217,7 @@ TEST(ArcTopK, RanksThatSendOtherRowsAreFoundOut) {
 
 TEST(ArcTopK, RefusesASketchThatOverflows) {
   const Ranks x = {std::vector<float>(kN, 3e38f)};
-  EXPECT_THROW(RunExchanges(*Make(), {Of(x, kN / 5)}), Error);
+  EXPECT_THROW(RunExchanges(*MakeArcRows(), {Of(x, kN / 5)}), Error);
 }
 
 }  // namespace

@@ -19,14 +19,6 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-std::size_t Elements(const Shape& shape) {
-  return std::accumulate(
-      shape.begin(), shape.end(), std::size_t{1},
-      [](std::size_t n, std::int64_t extent) { return n * static_cast<std::size_t>(extent); });
-}
-
-std::vector<float> Noise(std::size_t n, unsigned seed) { return DrawData("gaussian", n, seed); }
-
 double Norm(std::span<const float> x) {
   double squares = 0;
   for (const float value : x) squares += static_cast<double>(value) * value;
@@ -92,7 +84,7 @@ TEST(ChunkedDct, IsTheOrthonormalTransform) {
                                                {67, 7, 3},
                                                {128, 128}}) {
     for (const TileRule rule : {TileRule::kShort, TileRule::kDivisor}) {
-      const std::size_t n = Elements(shape);
+      const std::size_t n = NumelOf(shape);
       const std::size_t rows = shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[0]);
       const std::size_t cols = n / rows;
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
@@ -186,7 +178,7 @@ TEST(ChunkedDct, TilesAreShorterAtTheEndOrDivideTheDimension) {
   EXPECT_EQ(elements, 70 * 130u);
 }
 
-std::unique_ptr<Collective> Make(Options options) {
+std::unique_ptr<Collective> MakeDemo(Options options) {
   return MakeCollective(FindCollective("demo-coefficients"), options);
 }
 
@@ -202,7 +194,7 @@ TEST(Demo, AStepByHand) {
   const std::vector<double> q = {2.25, 0.25, 0.25, 2.25};
   for (const char* combine : {"ranks", "senders"}) {
     SCOPED_TRACE(combine);
-    const auto collective = Make({{"k", std::int64_t{1}}, {"combine", std::string(combine)}});
+    const auto collective = MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}});
     const auto outcomes = RunExchanges(*collective, {Accumulated(x)})[0];
     // A sum over ranks: it is divided by two.
     const double times = std::string(combine) == "ranks" ? 1 : 2;
@@ -219,8 +211,9 @@ TEST(Demo, AStepByHand) {
 TEST(Demo, AMeanOverAllSendersIsThatOverRanks) {
   const std::vector<std::vector<float>> x = {{3, 3, 3, 3}, {1, 1, 1, 1}};
   for (const char* combine : {"ranks", "senders"}) {
-    const auto outcomes = RunExchanges(
-        *Make({{"k", std::int64_t{1}}, {"combine", std::string(combine)}}), {Accumulated(x)})[0];
+    const auto outcomes =
+        RunExchanges(*MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}}),
+                     {Accumulated(x)})[0];
     EXPECT_NEAR(outcomes[0].applied[2], 4, 1e-6) << combine;
   }
 }
@@ -232,9 +225,9 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   std::size_t n = 0, count = 0;
   for (const Shape& shape : shapes) {
     const auto id = static_cast<std::uint32_t>(tensors.size());
-    tensors.push_back({id, n, Elements(shape), shape});
-    count += ChunkedDct(shape, Elements(shape), 64, TileRule::kShort).Kept(32);
-    n += Elements(shape) + 2;  // a gap
+    tensors.push_back({id, n, NumelOf(shape), shape});
+    count += ChunkedDct(shape, NumelOf(shape), 64, TileRule::kShort).Kept(32);
+    n += NumelOf(shape) + 2;  // a gap
   }
   EXPECT_EQ(count, 5 * 32u + 12 + 32 + 32 + 1);
   EXPECT_EQ(baselines::CoefficientBytes(count), (count * 12 + 31) / 32 * 4 + 4 * count);
@@ -248,7 +241,7 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   }
   Sent sent = Accumulated(x);
   sent.tensors = tensors;
-  const auto collective = Make({});
+  const auto collective = MakeDemo({});
   const auto outcomes = RunExchanges(*collective, {sent})[0];
   std::vector<float> lost(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -271,7 +264,7 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
 // With all coefficients of every tile the result is the sum.
 TEST(Demo, SendsAllOfATileOfFewerThanK) {
   const std::vector<std::vector<float>> x = {Noise(40, 1), Noise(40, 2)};
-  const auto outcomes = RunExchanges(*Make({{"k", std::int64_t{64}}}), {Accumulated(x)})[0];
+  const auto outcomes = RunExchanges(*MakeDemo({{"k", std::int64_t{64}}}), {Accumulated(x)})[0];
   for (std::size_t i = 0; i < 40; ++i) {
     EXPECT_NEAR(outcomes[1].applied[i], x[0][i] + x[1][i], 1e-5);
     EXPECT_NEAR(x[1][i] + outcomes[1].returned[i], 0, 1e-5);
@@ -279,8 +272,8 @@ TEST(Demo, SendsAllOfATileOfFewerThanK) {
 }
 
 TEST(Demo, RefusesPayloadsOfOtherTiles) {
-  const auto mine = Make({{"k", std::int64_t{1}}, {"tile", std::int64_t{2}}});
-  const auto others = Make({{"k", std::int64_t{2}}, {"tile", std::int64_t{4}}});
+  const auto mine = MakeDemo({{"k", std::int64_t{1}}, {"tile", std::int64_t{2}}});
+  const auto others = MakeDemo({{"k", std::int64_t{2}}, {"tile", std::int64_t{4}}});
   std::string error;
   try {
     RunRanks(2, 1, kExchangeDeadline, [&](ProgressLoop& loop) {
@@ -302,7 +295,7 @@ TEST(Demo, RefusesPayloadsOfOtherTiles) {
 
 TEST(Demo, RefusesWhatOverflows) {
   const std::vector<float> huge(64, 3e38f);
-  EXPECT_THROW(RunExchanges(*Make({}), {Accumulated({huge})}), Error);
+  EXPECT_THROW(RunExchanges(*MakeDemo({}), {Accumulated({huge})}), Error);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "tests/baselines/oktopk/oktopk_cases.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::testing {
@@ -21,7 +22,6 @@ using Votes = std::vector<std::int64_t>;
 using Counts = std::vector<std::uint64_t>;
 
 constexpr int kTag = 32;
-constexpr std::uint64_t kBytes = kSparseElementBytes;
 
 // Runs `task` on every rank and returns the traffic of each.
 std::vector<Traffic> OnRanks(std::size_t ranks, const std::function<Task(Communicator&)>& task) {

@@ -7,17 +7,12 @@
 
 #include "baselines/registry.hpp"
 #include "core/cost/cost_model.hpp"
+#include "tests/baselines/oktopk/oktopk_cases.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/golden_timeline.hpp"
 
 namespace sparfuse::testing {
 namespace {
-
-constexpr std::uint64_t kBytes = kSparseElementBytes;
-
-std::unique_ptr<Collective> OkTopk(const Options& options = {}) {
-  return MakeCollective(FindCollective("oktopk"), options);
-}
 
 RoundPlan Modelled(std::size_t elements, std::size_t k, int ranks, std::uint64_t step = 1,
                    const OverlapModel& overlap = {}, const Options& options = {}) {

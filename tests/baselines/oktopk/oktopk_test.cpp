@@ -11,16 +11,11 @@
 #include "baselines/registry.hpp"
 #include "core/base/error.hpp"
 #include "core/payload/sums.hpp"
+#include "tests/baselines/oktopk/oktopk_cases.hpp"
 #include "tests/support/exchanges.hpp"
 
 namespace sparfuse::testing {
 namespace {
-
-constexpr std::uint64_t kBytes = kSparseElementBytes;
-
-std::unique_ptr<Collective> OkTopk(const Options& options = {}) {
-  return MakeCollective(FindCollective("oktopk"), options);
-}
 
 // What the last of `steps` came to, by rank.
 std::vector<Outcome> LastOf(const std::vector<Sent>& steps) {

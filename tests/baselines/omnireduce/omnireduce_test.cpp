@@ -25,7 +25,8 @@ using testing::Outcome;
 using testing::Sent;
 using testing::SparseVector;
 
-std::unique_ptr<Collective> Make(std::int64_t block, std::int64_t slots, std::int64_t bundle) {
+std::unique_ptr<Collective> MakeOmnireduce(std::int64_t block, std::int64_t slots,
+                                           std::int64_t bundle) {
   return MakeCollective(OmniReduceCollective(),
                         {{"block", block}, {"slots", slots}, {"bundle", bundle}});
 }
@@ -34,7 +35,7 @@ std::unique_ptr<Collective> Make(std::int64_t block, std::int64_t slots, std::in
 // of blocks 0 and 1; rank 1 sends block 1 and the sum of block 2.
 TEST(OmniReduce, TwoRanksAndThreeBlocksByHand) {
   const Sent sent{"", 6, 3, {{{1, 10}, {4, 40}}, {{2, -2}, {3, 3}, {4, -40}}}};
-  const auto collective = Make(2, 1, 8);
+  const auto collective = MakeOmnireduce(2, 1, 8);
   const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
   const std::uint64_t block = 3 * kWord;  // its number and two elements
   EXPECT_EQ(outcomes[0].traffic,
@@ -102,9 +103,9 @@ TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::to_string(shape.elements) + " by " + std::to_string(shape.block));
     const Sent sent = Draw(shape.elements, shape.block, shape.ranks, shape.many, shape.loose, 5);
-    const auto collective =
-        Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
-             static_cast<std::int64_t>(shape.bundle));
+    const auto collective = MakeOmnireduce(static_cast<std::int64_t>(shape.block),
+                                           static_cast<std::int64_t>(shape.slots),
+                                           static_cast<std::int64_t>(shape.bundle));
     const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
     const BlockCut cut{shape.elements, shape.block};
     const auto by_rank = BlocksOf(sent, shape.block);
@@ -161,9 +162,9 @@ TEST(OmniReduce, GivesWhatAllGatherGives) {
       steps.push_back(Draw(shape.elements, shape.block, shape.ranks, 1 + shape.many * step / 3,
                            shape.loose, step));
     }
-    const auto collective =
-        Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
-             static_cast<std::int64_t>(shape.bundle));
+    const auto collective = MakeOmnireduce(static_cast<std::int64_t>(shape.block),
+                                           static_cast<std::int64_t>(shape.slots),
+                                           static_cast<std::int64_t>(shape.bundle));
     const auto sums = testing::RunExchanges(*collective, steps);
     const auto gathered = testing::RunExchanges(*gather, steps);
     for (std::size_t step = 0; step < steps.size(); ++step) {
@@ -179,7 +180,7 @@ TEST(OmniReduce, GivesWhatAllGatherGives) {
 // 1 + 2^-24 is 1, and so is 1 + 2^-24 + 2^-24, but 2^-24 + 2^-24 + 1 is not.
 TEST(OmniReduce, AddsInTheOrderOfTheRanks) {
   const float small = std::ldexp(1.0f, -24);
-  const auto collective = Make(1, 1, 1);
+  const auto collective = MakeOmnireduce(1, 1, 1);
   const Sent sent{"", 2, 2, {{{0, 1}, {1, small}}, {{0, small}, {1, small}}, {{0, small}, {1, 1}}}};
   const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
   for (const Outcome& outcome : outcomes) {
@@ -189,7 +190,7 @@ TEST(OmniReduce, AddsInTheOrderOfTheRanks) {
 }
 
 TEST(OmniReduce, OverflowIsSeenByAllRanks) {
-  const auto collective = Make(2, 1, 1);
+  const auto collective = MakeOmnireduce(2, 1, 1);
   const float large = std::numeric_limits<float>::max();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Sent sent{"", 8, 2, {{{1, large}}, {{1, large}}, {{6, nan}}}};
@@ -203,7 +204,7 @@ TEST(OmniReduce, OverflowIsSeenByAllRanks) {
 // With a thread for its work a rank does the same, whichever streams it works on.
 TEST(OmniReduce, WorksBesideTheCommunicationThread) {
   const Sent sent = Draw(4000, 8, 4, 120, false, 9);
-  const auto collective = Make(8, 4, 3);
+  const auto collective = MakeOmnireduce(8, 4, 3);
   const auto expected = testing::RunExchanges(*collective, {sent})[0];
   testing::RunRanks(4, 1, testing::kExchangeDeadline, [&](ProgressLoop& loop) {
     const auto rank = static_cast<std::size_t>(loop.rank());
@@ -234,7 +235,7 @@ TEST(OmniReduce, RefusesOptionsOutOfRange) {
       EXPECT_THROW((void)MakeCollective(OmniReduceCollective(), {{name, value}}), Error) << name;
     }
   }
-  EXPECT_THROW((void)Make(256, 9, 1), Error) << "tags are for eight streams";
+  EXPECT_THROW((void)MakeOmnireduce(256, 9, 1), Error) << "tags are for eight streams";
 }
 
 // --- what a model expects ---
@@ -273,8 +274,8 @@ struct Both {
 
 Both Compare(const Sent& sent, const Shape& shape, const OverlapModel& overlap) {
   const auto collective =
-      Make(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
-           static_cast<std::int64_t>(shape.bundle));
+      MakeOmnireduce(static_cast<std::int64_t>(shape.block), static_cast<std::int64_t>(shape.slots),
+                     static_cast<std::int64_t>(shape.bundle));
   const auto outcomes = testing::RunExchanges(*collective, {sent})[0];
   const Topology topology{static_cast<int>(shape.ranks), 1};
   ExchangeSizes sizes = testing::RecordedSizes(*collective, sent, 0, outcomes);
@@ -342,7 +343,7 @@ TEST(OmniReduceModel, RanksThatSelectTheSameNeedNoMoreTogether) {
 }
 
 TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
-  const auto collective = Make(256, 4, 256);
+  const auto collective = MakeOmnireduce(256, 4, 256);
   OverlapModel overlap;
   overlap.together = 256;
   const std::vector<std::uint64_t> bytes(8, 80 * 256 * kSparseElementBytes);

@@ -25,13 +25,14 @@ using testing::PayloadOf;
 constexpr const char* kDoubling = "sparcml-recursive-doubling";
 constexpr const char* kSplit = "sparcml-split-allgather";
 
-std::shared_ptr<const Collective> Make(const char* name, const char* dense_switch = "bytes") {
+std::shared_ptr<const Collective> MakeSparcml(const char* name,
+                                              const char* dense_switch = "bytes") {
   return MakeCollective(FindCollective(name), {{"dense_switch", std::string(dense_switch)}});
 }
 
 std::vector<Outcome> RunOnce(const char* name, const Sent& sent,
                              const char* dense_switch = "bytes") {
-  return testing::RunExchanges(*Make(name, dense_switch), {sent}).front();
+  return testing::RunExchanges(*MakeSparcml(name, dense_switch), {sent}).front();
 }
 
 Sent Random(std::size_t ranks, std::size_t elements, std::size_t k, std::mt19937& random) {
@@ -103,7 +104,7 @@ TEST(RecursiveDoubling, RoundsByHand) {
   const ExchangeSizes sizes{{100, 1, 0},
                             {80, 80, 80, 80},
                             {{80, 150, 280}, {80, 150, 280}, {80, 160, 280}, {80, 160, 280}}};
-  const RoundPlan plan = Make(kDoubling)->Rounds(sizes, {4, 2});
+  const RoundPlan plan = MakeSparcml(kDoubling)->Rounds(sizes, {4, 2});
   ASSERT_EQ(plan.rounds.size(), 2u);
   EXPECT_EQ(plan.rounds[0].link, LinkClass::kIntraNode);
   EXPECT_EQ(plan.rounds[0].bytes, 80u);
@@ -169,7 +170,7 @@ TEST(SplitAllgather, SplitRoundByHand) {
       {70, 6, 0},
       Words(7, 48),
       {{6, 3, 1}, {5, 9, 2}, {4, 3, 3}, {5, 5, 4}, {5, 5, 5}, {5, 5, 6}, {5, 5, 7}}};
-  const RoundPlan plan = Make(kSplit)->Rounds(sizes, {7, 3});
+  const RoundPlan plan = MakeSparcml(kSplit)->Rounds(sizes, {7, 3});
   const Round& split = plan.rounds.front();
   EXPECT_EQ(split.messages, 6u);
   EXPECT_EQ(split.bytes, 72u);                      // into rank 1
@@ -218,7 +219,7 @@ TEST(Sparcml, ExpectsWhatIndependentRanksCameTo) {
   std::mt19937 random(4);
   const Sent sent = Random(8, 20'000, 1000, random);
   for (const char* name : {kDoubling, kSplit}) {
-    const auto collective = Make(name);
+    const auto collective = MakeSparcml(name);
     const auto outcomes = testing::RunExchanges(*collective, {sent}).front();
     const ExchangeSizes recorded = testing::RecordedSizes(*collective, sent, 0, outcomes);
     const ExchangeSizes expected =
@@ -239,7 +240,7 @@ TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
   std::mt19937 random(5);
   Sent sent = Random(1, 5000, 70, random);
   sent.by_rank.resize(6, sent.by_rank[0]);
-  const auto collective = Make(kDoubling);
+  const auto collective = MakeSparcml(kDoubling);
   const auto outcomes = testing::RunExchanges(*collective, {sent}).front();
   const ExchangeSizes recorded = testing::RecordedSizes(*collective, sent, 0, outcomes);
   const ExchangeSizes expected =
@@ -250,7 +251,7 @@ TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
 // A region that has more than its share is what everybody waits for.
 TEST(SplitAllgather, ExpectsTheFullestRegion) {
   const auto bytes = [](double skew) {
-    const auto collective = Make(kSplit);
+    const auto collective = MakeSparcml(kSplit);
     const ExchangeSizes sizes =
         ExpectedSizes(*collective, {80'000, 800, 0}, Words(8, 6400), {.skew = skew}, {8, 1});
     return collective->Rounds(sizes, {8, 1}).rounds.front().bytes;
@@ -267,7 +268,7 @@ TEST(SplitAllgather, ExpectsTheFullestRegion) {
 double BytesOfAnElement(const char* name, const char* dense_switch, double density, int ranks) {
   constexpr std::size_t kElements = 1'000'000;
   const auto kept = static_cast<std::size_t>(std::lround(density * kElements));
-  const auto collective = Make(name, dense_switch);
+  const auto collective = MakeSparcml(name, dense_switch);
   const Topology topology{ranks, 1};
   const ExchangeSizes sizes =
       ExpectedSizes(*collective, {kElements, kept, 0},
@@ -302,8 +303,8 @@ TEST(Sparcml, SendsThePublishedBytes) {
 }
 
 TEST(Sparcml, RefusesAnUnknownSwitch) {
-  EXPECT_THROW(Make(kDoubling, "published"), Error);
-  EXPECT_THROW(Make(kSplit, "third"), Error);
+  EXPECT_THROW(MakeSparcml(kDoubling, "published"), Error);
+  EXPECT_THROW(MakeSparcml(kSplit, "third"), Error);
 }
 
 // A sum with the memory that it needs.

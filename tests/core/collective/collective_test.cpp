@@ -13,7 +13,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr int kTag = 32;
 
 // Payload of `rank`: `count` elements at every third place from `rank` on, integers as values.

@@ -12,7 +12,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr int kTag = 32;
 
 std::unique_ptr<Collective> Make(const Options& options) {

@@ -13,8 +13,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{20000};
-
 struct HalfOutcome {
   std::vector<float> data;
   Traffic traffic;

@@ -9,13 +9,12 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/core/cost/hops.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
 
-constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
-constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
 constexpr auto kAllReduce = NcclCollective::kAllReduce;
 constexpr auto kAllGather = NcclCollective::kAllGather;
 
@@ -24,7 +23,7 @@ CollectiveLinks Links(double within_rate, double between_rate, int cards) {
 }
 
 // Eight cards of 400 Gb/s a node.
-NcclMachine H100() {
+NcclMachine NcclH100() {
   return {.links = Links(450e9, 50e9, 8),
           .within = NcclHop::kNvlink,
           .cards = NcclCards::kHopper,
@@ -67,7 +66,7 @@ TEST(NcclEstimates, AreThoseOfALogOfAnAllGather) {
 // NVIDIA/nccl#1453: "16 Bytes -> Algo 0 proto 0 time 25.201847" (tree, LL; microseconds) on three
 // nodes of eight H100, of NCCL 2.22.3. The digits behind 25.2 us are those of a simple tree.
 TEST(NcclEstimates, AreThoseOfALogOfATree) {
-  NcclMachine machine = H100();
+  NcclMachine machine = NcclH100();
   machine.simple_tree = true;
   const NcclEstimate chosen = NcclChoice(kAllReduce, machine, {24, 8}, 16, kNccl2_20);
   EXPECT_EQ(chosen.name(), "tree/ll");
@@ -76,13 +75,13 @@ TEST(NcclEstimates, AreThoseOfALogOfATree) {
 
 // 8.4 us, 14 hops of 3.4 us; 175 MB at 450 GB/s. A tree has 14 hops of 28 us, and 414 GB/s.
 TEST(NcclEstimates, OfANodeOfH100) {
-  const ByName all = EstimatesOf(kAllReduce, H100(), {8, 8}, 1e8, kNccl2_20);
+  const ByName all = EstimatesOf(kAllReduce, NcclH100(), {8, 8}, 1e8, kNccl2_20);
   EXPECT_NEAR(all.at("ring/simple").seconds(), 56e-6 + 175e6 / 450e9, 1e-12);
   EXPECT_NEAR(all.at("ring/ll128").seconds(), (14 + 14 * 1.9) * 1e-6 + 175e6 / 414e9, 1e-12);
   EXPECT_NEAR(all.at("ring/ll").seconds(), (6.6 + 14 * 0.6) * 1e-6 + 175e6 / 87.7e9, 1e-12);
   EXPECT_NEAR(all.at("tree/simple").startup_seconds, 392e-6, 1e-12);
   EXPECT_GT(all.at("tree/simple").transfer_seconds(), 2e8 / 414e9);
-  EXPECT_EQ(NcclChoice(kAllReduce, H100(), {8, 8}, 1e8, kNccl2_20).name(), "ring/simple");
+  EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), {8, 8}, 1e8, kNccl2_20).name(), "ring/simple");
 }
 
 // A hop within a node takes as long as posting three times, not its own 3.4 us, on a processor
@@ -91,7 +90,7 @@ TEST(NcclEstimates, OfSixteenNodesOfH100) {
   const Topology topology{128, 8};
   const double bytes = 1e10;
   const auto ring = [&](NcclProcessor processor) {
-    NcclMachine machine = H100();
+    NcclMachine machine = NcclH100();
     machine.processor = processor;
     return EstimatesOf(kAllReduce, machine, topology, bytes, kNccl2_20).at("ring/simple");
   };
@@ -103,8 +102,8 @@ TEST(NcclEstimates, OfSixteenNodesOfH100) {
   // Eight cards are slower than NVLink: they are busy all the time, and NVLink for 400/450 of it.
   EXPECT_DOUBLE_EQ(cost.link_seconds[kBetween], cost.transfer_seconds());
   EXPECT_DOUBLE_EQ(cost.link_seconds[kWithin], cost.transfer_seconds() * 400 / 450);
-  EXPECT_EQ(NcclChoice(kAllReduce, H100(), topology, bytes, kNccl2_20).name(), "ring/simple");
-  EXPECT_EQ(NcclChoice(kAllReduce, H100(), topology, 8, kNccl2_20).name(), "tree/ll");
+  EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), topology, bytes, kNccl2_20).name(), "ring/simple");
+  EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), topology, 8, kNccl2_20).name(), "tree/ll");
 }
 
 // Eight nodes of four: 62 hops, 14 or 16 of them between nodes. With 2.8 from 128 KiB on, with 2.20
@@ -130,11 +129,11 @@ TEST(NcclEstimates, OfEightNodesWithoutNvlink) {
 // hops in all, both between them.
 TEST(NcclEstimates, OfLoneRanks) {
   const double bytes = 1 << 30;
-  const ByName two = EstimatesOf(kAllReduce, H100(), {2, 1}, bytes, kNccl2_20);
+  const ByName two = EstimatesOf(kAllReduce, NcclH100(), {2, 1}, bytes, kNccl2_20);
   EXPECT_NEAR(two.at("ring/simple").seconds(), 1.4 * (8.4 + 2 * 14) * 1e-6 + bytes / 400e9, 1e-12);
   EXPECT_NEAR(two.at("ring/ll128").seconds(), (14 + 2 * 4) * 1e-6 + bytes / 280e9, 1e-12);
   EXPECT_NEAR(two.at("tree/simple").seconds(), 2 * 28e-6 + 2 * bytes / (368e9 * 0.85), 1e-12);
-  const ByName four = EstimatesOf(kAllReduce, H100(), {4, 2}, bytes, kNccl2_20);
+  const ByName four = EstimatesOf(kAllReduce, NcclH100(), {4, 2}, bytes, kNccl2_20);
   EXPECT_NEAR(four.at("ring/ll128").transfer_seconds(), 1.5 * bytes / 368e9, 1e-12);
   EXPECT_NEAR(four.at("tree/simple").transfer_seconds(), 2 * bytes / 368e9, 1e-12);
   EXPECT_EQ(two.at("ring/simple").link_seconds[kWithin], 0);
@@ -143,7 +142,7 @@ TEST(NcclEstimates, OfLoneRanks) {
 // In one node LL gathers at a third of a ring's rate, not a quarter, and a tree has 7/9 of its rate
 // with LL128, not 120/128.
 TEST(NcclEstimates, OfOneNodeAndOfTwoWithoutAFasterLimit) {
-  NcclMachine machine = H100();
+  NcclMachine machine = NcclH100();
   machine.links = Links(90e9, 90e9, 1);
   const double bytes = 1 << 30;
   const auto rate = [&](NcclCollective collective, const Topology& topology, const char* name,
@@ -163,7 +162,7 @@ TEST(NcclEstimates, TreeHasAPartOfItsRateBySize) {
   for (const auto& [bytes, part] : std::vector<std::pair<double, double>>{
            {64, 0.9}, {262144, 0.5}, {524288, 0.5}, {4194304, 0.7}, {1 << 30, 1.0}}) {
     const CollectiveCost tree =
-        EstimatesOf(kAllReduce, H100(), {8, 8}, bytes, kNccl2_20).at("tree/simple");
+        EstimatesOf(kAllReduce, NcclH100(), {8, 8}, bytes, kNccl2_20).at("tree/simple");
     EXPECT_NEAR(tree.transfer_seconds(), 2 * bytes / (414e9 * part), 1e-12) << bytes;
   }
 }
@@ -177,7 +176,7 @@ TEST(NcclEstimates, NameWhatNcclHas) {
     }
     return found;
   };
-  EXPECT_EQ(names(kAllReduce, H100()),
+  EXPECT_EQ(names(kAllReduce, NcclH100()),
             (std::vector<std::string>{"tree/ll", "tree/ll128", "tree/simple", "ring/ll",
                                       "ring/ll128", "ring/simple"}));
   EXPECT_EQ(names(kAllReduce, Turing()),
@@ -187,8 +186,8 @@ TEST(NcclEstimates, NameWhatNcclHas) {
 
 TEST(NcclEstimates, OneRankOrNoBytesTakeNoTime) {
   for (const NcclCollective collective : {kAllReduce, kAllGather}) {
-    EXPECT_EQ(NcclChoice(collective, H100(), {1, 8}, 1e6, kNccl2_20).cost, CollectiveCost{});
-    EXPECT_EQ(NcclChoice(collective, H100(), {16, 8}, 0, kNccl2_20).cost, CollectiveCost{});
+    EXPECT_EQ(NcclChoice(collective, NcclH100(), {1, 8}, 1e6, kNccl2_20).cost, CollectiveCost{});
+    EXPECT_EQ(NcclChoice(collective, NcclH100(), {16, 8}, 0, kNccl2_20).cost, CollectiveCost{});
   }
 }
 
@@ -197,7 +196,7 @@ std::vector<Topology> Topologies() { return {{2, 2}, {8, 8}, {2, 1}, {6, 1}, {22
 
 TEST(NcclChoice, IsTheFastestAndTakesNoLessTimeForMoreBytes) {
   for (const NcclConstants* constants : {&kNccl2_8, &kNccl2_20}) {
-    for (const NcclMachine& machine : {H100(), Turing()}) {
+    for (const NcclMachine& machine : {NcclH100(), Turing()}) {
       for (const Topology& topology : Topologies()) {
         for (const NcclCollective collective : {kAllReduce, kAllGather}) {
           ByName before;
@@ -228,7 +227,7 @@ TEST(NcclChoice, IsTheFastestAndTakesNoLessTimeForMoreBytes) {
 
 TEST(NcclChoice, TakesNoMoreTimeWithFasterLinks) {
   for (const NcclConstants* constants : {&kNccl2_8, &kNccl2_20}) {
-    for (const NcclMachine& machine : {H100(), Turing()}) {
+    for (const NcclMachine& machine : {NcclH100(), Turing()}) {
       for (const Topology& topology : Topologies()) {
         for (double bytes = 1; bytes < 1e11; bytes *= 7) {
           const ByName before = EstimatesOf(kAllReduce, machine, topology, bytes, *constants);
@@ -265,7 +264,7 @@ NcclMachine WithStartups(NcclMachine machine, double within_us, double between_u
 // A ring's step with LL128: 1.9 us over NVLink and 2.5 over PCIe, 4 between nodes.
 TEST(NcclCost, IsTheTunersOnLinksLikeItsOwn) {
   for (const NcclMachine& machine :
-       {WithStartups(H100(), 1.9, 4), WithStartups(Turing(), 2.5, 4)}) {
+       {WithStartups(NcclH100(), 1.9, 4), WithStartups(Turing(), 2.5, 4)}) {
     for (const Topology& topology : Topologies()) {
       for (double bytes = 1; bytes < 1e11; bytes *= 7) {
         const CollectiveCost cost = NcclCost(kAllReduce, machine, topology, bytes, kNccl2_20);
@@ -301,15 +300,15 @@ TEST(NcclChoice, RefusesWhatIsOutOfRange) {
   const auto message = [](const NcclMachine& machine, const Topology& topology, double bytes) {
     return testing::ErrorOf([&] { NcclChoice(kAllReduce, machine, topology, bytes, kNccl2_20); });
   };
-  EXPECT_SAYS(message(H100(), {8, 8}, -1), "bytes is -1");
-  EXPECT_SAYS(message(H100(), {0, 8}, 1), "ranks is 0");
-  NcclMachine machine = H100();
+  EXPECT_SAYS(message(NcclH100(), {8, 8}, -1), "bytes is -1");
+  EXPECT_SAYS(message(NcclH100(), {0, 8}, 1), "ranks is 0");
+  NcclMachine machine = NcclH100();
   machine.channels = 0;
   EXPECT_SAYS(message(machine, {8, 8}, 1), "channels is 0; expected at least 1");
-  machine = H100();
+  machine = NcclH100();
   machine.within = NcclHop::kNetwork;
   EXPECT_SAYS(message(machine, {8, 8}, 1), "expected kNvlink or kPcie");
-  machine = H100();
+  machine = NcclH100();
   machine.links[LinkClass::kInterNode].bytes_per_second = -2;
   EXPECT_SAYS(message(machine, {16, 8}, 1), "bytes_per_second of inter_node is -2");
 }

@@ -8,16 +8,14 @@
 
 #include "core/base/error.hpp"
 #include "core/cost/collective_choice.hpp"
+#include "tests/core/cost/hops.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse {
 namespace {
 
-constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
-constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
-
 // 1 us and 10^10 bytes a second within nodes, 10 us and 10^9 between them.
-CollectiveLinks Simple(int cards = 1) {
+CollectiveLinks SimpleLinks(int cards = 1) {
   return {.hops = {{{1e10, 1e-6}, {1e9, 1e-5}}}, .cards_per_node = cards};
 }
 
@@ -57,31 +55,31 @@ void ExpectCost(const CollectiveCost& cost, double startup_seconds, double withi
 // Half a buffer each way, twice: 2 us, 1 MB at 10 GB/s.
 TEST(CollectiveCosts, OfTwoRanksInANode) {
   const Topology topology{2, 2};
-  ExpectCost(RingAllReduceCost(Simple(), topology, 1e6, 1), 2e-6, 1e-4, 0, 1.02e-4);
-  ExpectCost(TreeAllReduceCost(Simple(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
-  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
-  ExpectCost(RingAllGatherCost(Simple(), topology, 1e6, 1), 1e-6, 5e-5, 0, 5.1e-5);
-  ExpectCost(TwoLevelAllGatherCost(Simple(), topology, 1e6), 1e-6, 5e-5, 0, 5.1e-5);
+  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 1e6, 1), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 1e6), 2e-6, 1e-4, 0, 1.02e-4);
+  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 1e6, 1), 1e-6, 5e-5, 0, 5.1e-5);
+  ExpectCost(TwoLevelAllGatherCost(SimpleLinks(), topology, 1e6), 1e-6, 5e-5, 0, 5.1e-5);
 }
 
 // Chunks of 1 MB. The ring's hops are within, between, within, between; a chunk crosses six of
 // them, of which 6 MB go over each.
 TEST(CollectiveCosts, OfTwoNodesOfTwoRanks) {
   const Topology topology{4, 2};
-  ExpectCost(RingAllReduceCost(Simple(), topology, 4e6, 1), 33e-6, 6e-4, 6e-3, 6.033e-3);
-  ExpectCost(TreeAllReduceCost(Simple(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.022e-3);
-  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.422e-3);
-  ExpectCost(RingAllGatherCost(Simple(), topology, 4e6, 1), 21e-6, 3e-4, 3e-3, 3.021e-3);
-  ExpectCost(TwoLevelAllGatherCost(Simple(), topology, 4e6), 11e-6, 2e-4, 2e-3, 2.211e-3);
+  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 4e6, 1), 33e-6, 6e-4, 6e-3, 6.033e-3);
+  ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.022e-3);
+  ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 4e6), 22e-6, 4e-4, 4e-3, 4.422e-3);
+  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 4e6, 1), 21e-6, 3e-4, 3e-3, 3.021e-3);
+  ExpectCost(TwoLevelAllGatherCost(SimpleLinks(), topology, 4e6), 11e-6, 2e-4, 2e-3, 2.211e-3);
 }
 
 // A chain of four: the middle ranks pass the buffer both up and down.
 TEST(CollectiveCosts, OfFourRanksInANode) {
   const Topology topology{4, 4};
-  ExpectCost(RingAllReduceCost(Simple(), topology, 4e6, 1), 6e-6, 6e-4, 0, 6.06e-4);
-  ExpectCost(TreeAllReduceCost(Simple(), topology, 4e6), 6e-6, 8e-4, 0, 8.06e-4);
-  ExpectCost(TwoLevelAllReduceCost(Simple(), topology, 4e6), 6e-6, 6e-4, 0, 6.06e-4);
-  ExpectCost(RingAllGatherCost(Simple(), topology, 4e6, 1), 3e-6, 3e-4, 0, 3.03e-4);
+  ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 4e6, 1), 6e-6, 6e-4, 0, 6.06e-4);
+  ExpectCost(TreeAllReduceCost(SimpleLinks(), topology, 4e6), 6e-6, 8e-4, 0, 8.06e-4);
+  ExpectCost(TwoLevelAllReduceCost(SimpleLinks(), topology, 4e6), 6e-6, 6e-4, 0, 6.06e-4);
+  ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 4e6, 1), 3e-6, 3e-4, 0, 3.03e-4);
 }
 
 // A tree over nodes 0, 1, ...: node 0 has one child, beneath which nodes lie in order, the one that
@@ -123,7 +121,7 @@ TEST(CollectiveCosts, TreesOfNodesAreAsDeepAndAsBusyAsTheFormulaSays) {
       const int in_second = nodes % 2 == 0 ? nodes - 1 - node : (node + nodes - 1) % nodes;
       busiest = std::max(busiest, 0.5 * (tree.neighbours(node) + tree.neighbours(in_second)));
     }
-    const CollectiveCost cost = TreeAllReduceCost(Simple(), {nodes, 1}, 1e6);
+    const CollectiveCost cost = TreeAllReduceCost(SimpleLinks(), {nodes, 1}, 1e6);
     EXPECT_NEAR(cost.startup_seconds, 2 * tree.depth() * 1e-5, 1e-12) << nodes;
     EXPECT_NEAR(cost.transfer_seconds(), busiest * 1e6 / 1e9, 1e-12) << nodes;
   }
@@ -146,7 +144,7 @@ double StartupOfSteps(const CollectiveLinks& links, const Topology& topology, in
 }
 
 TEST(CollectiveCosts, RingStartsAsASimulationOfItsSteps) {
-  const CollectiveLinks links = Simple();
+  const CollectiveLinks links = SimpleLinks();
   for (int ranks = 2; ranks <= 12; ++ranks) {
     for (int ranks_per_node = 1; ranks_per_node <= ranks; ++ranks_per_node) {
       const Topology topology{ranks, ranks_per_node};
@@ -162,10 +160,10 @@ TEST(CollectiveCosts, RingStartsAsASimulationOfItsSteps) {
 
 TEST(CollectiveCosts, HugeBuffersRunAtTheSlowestHop) {
   const double bytes = 1e12;
-  const double seconds = RingAllReduceCost(Simple(), {32, 4}, bytes, 1).seconds();
+  const double seconds = RingAllReduceCost(SimpleLinks(), {32, 4}, bytes, 1).seconds();
   EXPECT_NEAR(seconds, 2 * 31.0 / 32 * bytes / 1e9, 1e-6 * seconds);
   // With twelve cards a node the hops within nodes are slower.
-  const double within = RingAllReduceCost(Simple(12), {32, 4}, bytes, 12).seconds();
+  const double within = RingAllReduceCost(SimpleLinks(12), {32, 4}, bytes, 12).seconds();
   EXPECT_NEAR(within, 2 * 31.0 / 32 * bytes / 1e10, 1e-4 * within);
 }
 
@@ -189,7 +187,7 @@ TEST(CollectiveCosts, OfH100) {
 TEST(CollectiveCosts, OneRankOrNoBytesTakeNoTime) {
   for (const Named& formula : All()) {
     EXPECT_EQ(formula.cost({}, {1, 4}, 1e6), CollectiveCost{}) << formula.name;
-    EXPECT_EQ(formula.cost(Simple(), {8, 4}, 0), CollectiveCost{}) << formula.name;
+    EXPECT_EQ(formula.cost(SimpleLinks(), {8, 4}, 0), CollectiveCost{}) << formula.name;
   }
 }
 
@@ -198,15 +196,15 @@ TEST(CollectiveCosts, TimeFollowsBytesRatesAndCards) {
     for (const Topology topology : {Topology{2, 1}, Topology{8, 8}, Topology{12, 4}}) {
       double before = 0;
       for (double bytes = 1; bytes < 1e11; bytes *= 3) {
-        const double seconds = formula.cost(Simple(), topology, bytes).seconds();
+        const double seconds = formula.cost(SimpleLinks(), topology, bytes).seconds();
         EXPECT_GT(seconds, before) << formula.name << " of " << bytes;
         before = seconds;
         for (const LinkClass link : {LinkClass::kIntraNode, LinkClass::kInterNode}) {
-          CollectiveLinks faster = Simple();
+          CollectiveLinks faster = SimpleLinks();
           faster[link].bytes_per_second *= 1.5;
           EXPECT_LE(formula.cost(faster, topology, bytes).seconds(), seconds) << formula.name;
         }
-        EXPECT_LE(formula.cost(Simple(2), topology, bytes).seconds(), seconds) << formula.name;
+        EXPECT_LE(formula.cost(SimpleLinks(2), topology, bytes).seconds(), seconds) << formula.name;
       }
     }
   }
@@ -215,10 +213,10 @@ TEST(CollectiveCosts, TimeFollowsBytesRatesAndCards) {
 // What has one level only is a ring in that level.
 TEST(CollectiveCosts, TwoLevelsOfWhichOneIsEmptyAreARing) {
   for (const Topology topology : {Topology{6, 1}, Topology{6, 6}}) {
-    EXPECT_DOUBLE_EQ(TwoLevelAllReduceCost(Simple(2), topology, 1e7).seconds(),
-                     RingAllReduceCost(Simple(2), topology, 1e7, 2).seconds());
-    EXPECT_DOUBLE_EQ(TwoLevelAllGatherCost(Simple(2), topology, 1e7).seconds(),
-                     RingAllGatherCost(Simple(2), topology, 1e7, 2).seconds());
+    EXPECT_DOUBLE_EQ(TwoLevelAllReduceCost(SimpleLinks(2), topology, 1e7).seconds(),
+                     RingAllReduceCost(SimpleLinks(2), topology, 1e7, 2).seconds());
+    EXPECT_DOUBLE_EQ(TwoLevelAllGatherCost(SimpleLinks(2), topology, 1e7).seconds(),
+                     RingAllGatherCost(SimpleLinks(2), topology, 1e7, 2).seconds());
   }
 }
 
@@ -248,20 +246,20 @@ TEST(CollectiveCosts, RefusesWhatIsOutOfRange) {
   const auto message = [](const CollectiveLinks& links, const Topology& topology, double bytes) {
     return testing::ErrorOf([&] { All().front().cost(links, topology, bytes); });
   };
-  EXPECT_SAYS(message(Simple(), {0, 1}, 1), "ranks is 0; expected at least 1");
-  EXPECT_SAYS(message(Simple(), {4, 0}, 1), "ranks_per_node is 0");
-  EXPECT_SAYS(message(Simple(0), {4, 2}, 1), "cards_per_node is 0");
-  EXPECT_SAYS(message(Simple(), {4, 2}, -1), "bytes is -1");
-  CollectiveLinks links = Simple();
+  EXPECT_SAYS(message(SimpleLinks(), {0, 1}, 1), "ranks is 0; expected at least 1");
+  EXPECT_SAYS(message(SimpleLinks(), {4, 0}, 1), "ranks_per_node is 0");
+  EXPECT_SAYS(message(SimpleLinks(0), {4, 2}, 1), "cards_per_node is 0");
+  EXPECT_SAYS(message(SimpleLinks(), {4, 2}, -1), "bytes is -1");
+  CollectiveLinks links = SimpleLinks();
   links[LinkClass::kInterNode].bytes_per_second = 0;
   EXPECT_SAYS(message(links, {4, 2}, 1), "bytes_per_second of inter_node is 0");
   EXPECT_EQ(message(links, {4, 4}, 1), "no error");  // no hop of that class
-  links = Simple();
+  links = SimpleLinks();
   links[LinkClass::kIntraNode].startup_seconds = -1;
   EXPECT_SAYS(message(links, {4, 2}, 1), "startup_seconds of intra_node is -1");
-  EXPECT_THROW(RingAllReduceCost(Simple(), {4, 2}, 1, 0), Error);
-  EXPECT_THROW(RingAllGatherCost(Simple(), {4, 2}, 1, 0), Error);
-  EXPECT_THROW(SlowestRate(Simple(), {4, 2}, 0), Error);
+  EXPECT_THROW(RingAllReduceCost(SimpleLinks(), {4, 2}, 1, 0), Error);
+  EXPECT_THROW(RingAllGatherCost(SimpleLinks(), {4, 2}, 1, 0), Error);
+  EXPECT_THROW(SlowestRate(SimpleLinks(), {4, 2}, 0), Error);
 }
 
 TEST(CollectiveCosts, TwoLevelsRefuseUnequalNodes) {
@@ -269,7 +267,7 @@ TEST(CollectiveCosts, TwoLevelsRefuseUnequalNodes) {
     const bool two_levels = formula.name.find("two levels") != std::string::npos;
     const std::string message = testing::ErrorOf(
         [&] {
-          formula.cost(Simple(), {6, 4}, 1e6);
+          formula.cost(SimpleLinks(), {6, 4}, 1e6);
         },
         FailureKind::kUnsupported);
     EXPECT_EQ(message.find("6 ranks, ranks_per_node 4") != std::string::npos, two_levels)

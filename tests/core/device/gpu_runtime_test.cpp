@@ -25,7 +25,7 @@
 namespace sparfuse::gpu {
 namespace {
 
-constexpr Device kDevice{DeviceKind::kEmulated, 0};
+constexpr Device kEmulated{DeviceKind::kEmulated, 0};
 
 struct AddOne {
   static constexpr const char* kName = "AddOne";
@@ -96,10 +96,10 @@ TEST_P(GpuRuntime, AnEventOrdersStreamsAndTellsTheTimeBetween) {
 }
 
 TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
-  const GpuStream first(kDevice);
-  const GpuStream second(kDevice);
-  GpuEvent begin(kDevice);
-  GpuEvent end(kDevice);
+  const GpuStream first(kEmulated);
+  const GpuStream second(kEmulated);
+  GpuEvent begin(kEmulated);
+  GpuEvent end(kEmulated);
   EXPECT_TRUE(begin.Done());
   std::atomic<bool> go = false;
   std::atomic<bool> gone = false;
@@ -122,10 +122,10 @@ TEST(GpuEvent, OrdersStreamsAndTellsTheTimeBetween) {
 }
 
 TEST(GpuEvent, OfAStreamThatFailedThrowsItsErrorAndSoDoesWhoeverWaits) {
-  const GpuStream failed(kDevice);
-  const GpuStream other(kDevice);
+  const GpuStream failed(kEmulated);
+  const GpuStream other(kEmulated);
   std::atomic<bool> go = false;
-  GpuEvent lost(kDevice);
+  GpuEvent lost(kEmulated);
   emulated::Enqueue(failed.view(), [&] {
     while (!go) std::this_thread::yield();
     SPARFUSE_THROW(kInternal, "a kernel failed");
@@ -164,8 +164,8 @@ TEST_P(GpuRuntime, ACompletionThreadTellsOfEventsInOrder) {
 }
 
 TEST(CompletionThread, TellsOfErrors) {
-  const GpuStream stream(kDevice);
-  EventPool pool(kDevice);
+  const GpuStream stream(kEmulated);
+  EventPool pool(kEmulated);
   std::exception_ptr failure;
   {
     CompletionThread completions;
@@ -200,9 +200,9 @@ TEST_P(GpuRuntime, AGraphRefusesToWaitWhileItRecords) {
 
 TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {
   SetEmulatedMemory(EmulatedMemoryInUse() + 1000);
-  { const Buffer<float> fits(200, kDevice); }
+  { const Buffer<float> fits(200, kEmulated); }
   const std::string message =
-      testing::ErrorOf([] { const Buffer<float> large(400, kDevice, "the residual \"local\""); },
+      testing::ErrorOf([] { const Buffer<float> large(400, kEmulated, "the residual \"local\""); },
                        FailureKind::kOutOfMemory);
   SetEmulatedMemory(static_cast<std::size_t>(-1));
   EXPECT_SAYS(message, "1600 bytes");
@@ -222,8 +222,8 @@ TEST(GpuStatus, SaysWhatItMeansForATrial) {
 }
 
 TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
-  const Buffer<float> x(10, kDevice);
-  const GpuStream stream(kDevice);
+  const Buffer<float> x(10, kEmulated);
+  const GpuStream stream(kEmulated);
   InjectFault("launch:2:1");
   Launch(stream.view(), 1, AddOne{x.data(), 10});
   testing::ExpectError(FailureKind::kInternal, {}, [&] {
@@ -233,7 +233,7 @@ TEST_F(GpuFaults, AnOrdinaryFaultComesOnce) {
 }
 
 TEST_F(GpuFaults, AStickyFaultStaysAndSaysThatTheContextIsLost) {
-  const GpuStream stream(kDevice);
+  const GpuStream stream(kEmulated);
   InjectFault("synchronize:1:700");
   testing::ExpectError(FailureKind::kInternal, {"the context is lost"},
                        [&] { Synchronize(stream.view()); });

@@ -34,8 +34,6 @@ Windows Quadratic(Options strategy) {
   return windows;
 }
 
-std::int64_t Whole(int value) { return value; }
-
 TEST(LocalSteps, AverageParametersAtTheEndOfAWindow) {
   const auto ranks = Train(Quadratic({{"every", Whole(4)}}));
   ExpectClose(ranks[0].parameters[2], {.6355, -.36, -.1434375, .729}, "rank 0, step 3");

@@ -17,7 +17,6 @@
 namespace sparfuse::testing {
 namespace {
 
-std::int64_t Whole(int value) { return value; }
 std::string Text(const char* value) { return value; }
 
 // Eight tensors, of one element and of several; gradients and parameters that float32 holds exactly

@@ -9,6 +9,7 @@
 
 #include "core/coding/selection_coding.hpp"
 #include "core/sparsify/descriptors.hpp"
+#include "tests/support/bits.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -24,12 +25,6 @@ PayloadCoding Chunks(ValueCoding values, std::uint32_t chunk = 4096, double dens
   coding.chunk = chunk;
   coding.density = density;
   return coding;
-}
-
-Bytes Of(const std::vector<int>& values) {
-  Bytes bytes;
-  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
-  return bytes;
 }
 
 // values become what is decoded.
@@ -55,7 +50,7 @@ TEST(ChunkCoding, HasTheSpecifiedBits) {
   const PayloadCoding coding = Chunks(ValueCoding::kF32);
   const Bytes bytes = Encode(coding, {3, 10, 4095, 4096 + 7, 4096 + 2048, 8192 + 1}, values, 12288);
   EXPECT_EQ(Bytes(bytes.begin(), bytes.begin() + 15),
-            Of({3, 0, 2, 0, 1, 0, 0x03, 0xa0, 0x00, 0xff, 0x7f, 0x00, 0x00, 0x18, 0x00}));
+            BytesOf({3, 0, 2, 0, 1, 0, 0x03, 0xa0, 0x00, 0xff, 0x7f, 0x00, 0x00, 0x18, 0x00}));
   EXPECT_EQ(bytes.size(), 40u);  // 6 + 9 + 24, padded
 }
 
@@ -70,7 +65,7 @@ TEST(ChunkCoding, HasTheSpecifiedCodes) {
   const PayloadCoding coding = Chunks(ValueCoding::kCodes4, 6, 1);
   const Bytes bytes = Encode(coding, {0, 1, 2, 3, 4, 5}, sent, 6, residual);
   EXPECT_EQ(bytes.size(), 28u);  // 9 + 2 + 16, padded
-  EXPECT_EQ(Bytes(bytes.begin() + 9, bytes.begin() + 11), Of({0xb7, 0x0a}));
+  EXPECT_EQ(Bytes(bytes.begin() + 9, bytes.begin() + 11), BytesOf({0xb7, 0x0a}));
   EXPECT_EQ(sent, (Floats{3.25f, -3, 3.25f, -.25f, -.25f, -.25f}));
   EXPECT_EQ(residual, (Floats{.75f, 0, -.75f, -.75f, .75f, 0}));
   EXPECT_EQ(Decode(coding, bytes, 6).values, sent);
@@ -179,8 +174,9 @@ TEST(ChunkCoding, IsReadNoOtherWayThanItIsWritten) {
   };
   EXPECT_SAYS(refused(coding, infinite), "level 0 is not finite");
   const PayloadCoding counted = Chunks(ValueCoding::kF32, 8);
-  EXPECT_SAYS(refused(counted, Of({9, 0, 0, 0})), "chunk 0 has 9 elements; expected at most 8");
-  EXPECT_SAYS(refused(counted, Of({9, 0})), "2 bytes; expected at least 4");
+  EXPECT_SAYS(refused(counted, BytesOf({9, 0, 0, 0})),
+              "chunk 0 has 9 elements; expected at most 8");
+  EXPECT_SAYS(refused(counted, BytesOf({9, 0})), "2 bytes; expected at least 4");
 }
 
 TEST(ChunkCoding, RefusesOtherCountsThanTheDensitySays) {

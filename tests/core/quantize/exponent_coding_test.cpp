@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/support/bits.hpp"
 #include "tests/support/errors.hpp"
 
 namespace sparfuse::testing {
@@ -40,18 +41,12 @@ void ExpectReturned(const Floats& values) {
   EXPECT_EQ(std::memcmp(decoded.data(), values.data(), values.size() * sizeof(float)), 0);
 }
 
-Bytes Of(const std::vector<int>& values) {
-  Bytes bytes;
-  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
-  return bytes;
-}
-
 TEST(ExponentCoding, HasTheSpecifiedBytes) {
   EXPECT_EQ(Encode({1, -1.5f, .25f, 3}),
-            Of({0x80, 2, 1, 0, 0, 0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0x40, 0x35, 0x7d, 0, 0}));
-  EXPECT_EQ(Encode({1, 1, 1, 1}), Of({0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(Encode({1e-30f, 1, 2, 0}),
-            Of({0x80, 2, 2, 0, 0x60, 0x42, 0x22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc7, 0x1b, 0, 0}));
+            BytesOf({0x80, 2, 1, 0, 0, 0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0x40, 0x35, 0x7d, 0, 0}));
+  EXPECT_EQ(Encode({1, 1, 1, 1}), BytesOf({0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(Encode({1e-30f, 1, 2, 0}), BytesOf({0x80, 2, 2, 0, 0x60, 0x42, 0x22, 0,    0, 0,
+                                                0,    0, 0, 0, 0,    0,    0xc7, 0x1b, 0, 0}));
   EXPECT_TRUE(Encode({}).empty());
 }
 

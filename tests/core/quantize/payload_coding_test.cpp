@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/bits.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -13,12 +14,6 @@ constexpr PayloadCoding kPlain{ValueCoding::kF32, IndexCoding::kU32};
 constexpr PayloadCoding kF16{ValueCoding::kF16, IndexCoding::kU32};
 constexpr PayloadCoding kDelta{ValueCoding::kF32, IndexCoding::kDelta};
 constexpr PayloadCoding kShort{ValueCoding::kF16, IndexCoding::kDelta};
-
-std::vector<std::byte> Bytes(const std::vector<int>& values) {
-  std::vector<std::byte> bytes;
-  for (const int v : values) bytes.push_back(static_cast<std::byte>(v));
-  return bytes;
-}
 
 std::vector<std::byte> Encode(PayloadCoding coding, const std::vector<std::uint32_t>& indices,
                               const std::vector<float>& values, std::size_t n) {
@@ -42,16 +37,16 @@ TEST(PayloadCoding, WritesItsFormat) {
   const std::vector<std::uint32_t> indices = {3, 70'000, 70'001};
   const std::vector<float> values = {1.0f, -2.0f, 0.5f};
   EXPECT_EQ(Encode(kPlain, indices, values, 100'000),
-            Bytes({'S', 'P', 1,    0,    3,    0,    0, 0,                          //
-                   0,   0,   0x80, 0x3f, 0,    0,    0, 0xc0, 0,    0,    0, 0x3f,  //
-                   3,   0,   0,    0,    0x70, 0x11, 1, 0,    0x71, 0x11, 1, 0}));
+            BytesOf({'S', 'P', 1,    0,    3,    0,    0, 0,                          //
+                     0,   0,   0x80, 0x3f, 0,    0,    0, 0xc0, 0,    0,    0, 0x3f,  //
+                     3,   0,   0,    0,    0x70, 0x11, 1, 0,    0x71, 0x11, 1, 0}));
   EXPECT_EQ(Encode(kShort, indices, values, 100'000),
-            Bytes({'S', 'P',  1,    3,    3,    0,    0, 0,  //
-                   0,   0x3c, 0,    0xc0, 0,    0x38, 0, 0,  // halves, padded
-                   3,   0,    0xff, 0xff, 0x6d, 0x11, 1, 0, 1, 0}));
-  EXPECT_EQ(Encode(kF16, {}, {}, 100), Bytes({'S', 'P', 1, 1, 0, 0, 0, 0}));
+            BytesOf({'S', 'P',  1,    3,    3,    0,    0, 0,  //
+                     0,   0x3c, 0,    0xc0, 0,    0x38, 0, 0,  // halves, padded
+                     3,   0,    0xff, 0xff, 0x6d, 0x11, 1, 0, 1, 0}));
+  EXPECT_EQ(Encode(kF16, {}, {}, 100), BytesOf({'S', 'P', 1, 1, 0, 0, 0, 0}));
   EXPECT_EQ(Encode(kDelta, {0}, {0.5f}, 1),
-            Bytes({'S', 'P', 1, 2, 1, 0, 0, 0, 0, 0, 0, 0x3f, 0, 0}));
+            BytesOf({'S', 'P', 1, 2, 1, 0, 0, 0, 0, 0, 0, 0x3f, 0, 0}));
 }
 
 TEST(PayloadCoding, HalvesAndGapsTakeHalfOfTheBytes) {
@@ -180,7 +175,7 @@ TEST(PayloadCoding, SaysWhatIsWrong) {
        "index 1 is 4294967296; expected 32 bits"},
   };
   for (const Case& c : cases) {
-    ExpectError(FailureKind::kComm, {c.what}, [&] { Decode(Bytes(c.bytes), 100, 100); });
+    ExpectError(FailureKind::kComm, {c.what}, [&] { Decode(BytesOf(c.bytes), 100, 100); });
   }
 }
 

@@ -22,7 +22,6 @@ namespace sparfuse::testing {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kDeadline{20'000};
 using Worlds = std::vector<std::unique_ptr<Communicator>>;
 
 struct Transport {

@@ -18,7 +18,6 @@ namespace sparfuse::testing {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kDeadline{20'000};
 
 int PortOf(const std::string& address) { return std::stoi(address.substr(address.find(' ') + 1)); }
 

@@ -19,7 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-constexpr milliseconds kDeadline{20'000};
 
 // A send is not complete before its receive is posted.
 TEST(ThreadsTransport, WithdrawnRequestsMatchNothing) {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 const SourceState kWrittenBy{std::string(40, 'c'), false};
 
 // What runs on two hosts record of them.
-json LaunchJson(const std::string& id) {
+json LaunchOfTwoHosts(const std::string& id) {
   return {{"id", id},
           {"trials", 1},
           {"start_seconds", 1.5},
@@ -142,7 +142,7 @@ class FrozenStore {
     trial["system_hash"] = ContentHash(trial["system"]);
     trial["machine"] = MachineJson();
     trial["origin"] = "0a1b2c3d";
-    trial["launch"] = LaunchJson(id + ".1");
+    trial["launch"] = LaunchOfTwoHosts(id + ".1");
     trial["launch"]["nodes"] = json::array({NodeOfCores(4)});
     trial["launch"]["nodes"][0]["count"] = 2;
     if (block == 0) {

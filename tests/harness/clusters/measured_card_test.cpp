@@ -10,6 +10,7 @@
 #include "harness/files/durable_file.hpp"
 #include "harness/run/model/model_trial.hpp"
 #include "harness/run/plan/needed_profiles.hpp"
+#include "tests/harness/clusters/declared.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/harness_fixture.hpp"
 #include "tests/support/tree/source_directory.hpp"
@@ -21,10 +22,8 @@ using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
 
-const std::filesystem::path kProfiles = testing::SourceDirectory() / "results/profiles";
-
 // Nothing but the card is uncertain.
-constexpr const char* kFile = R"(
+constexpr const char* kFourMachines = R"(
 title    = "Four machines"
 source   = "test"
 hardware = "EPYC"
@@ -46,10 +45,6 @@ constexpr const char* kCard = "card = \"epyc-2core\"\n";
 constexpr const char* kCompute =
     "[[compute]]\nworkload = \"digits-resnet\"\nbatch_per_worker = 32\nforward_ms = 7\n"
     "backward_ms = 11\nkind = \"declared\"\nsource = \"t\"\n";
-
-DeclaredCluster Parse(const std::string& text) {
-  return ParseDeclaredCluster(TomlFile::Parse(text, "c.toml"), kProfiles);
-}
 
 CellConfig Cell(const std::string& workload = "digits-resnet", int batch = 32) {
   CellConfig config;
@@ -75,8 +70,8 @@ json OutcomeOf(const DeclaredCluster& cluster, const CellConfig& config) {
 json MeasuredProfile() { return ToJson(ReadCard(kProfiles, "epyc-2core").Of(Cell())->profile); }
 
 TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
-  const json with = OutcomeOf(Parse(std::string(kCard) + kFile), Cell());
-  const json without = OutcomeOf(Parse(std::string(kFile) + kCompute), Cell());
+  const json with = OutcomeOf(Parse(std::string(kCard) + kFourMachines), Cell());
+  const json without = OutcomeOf(Parse(std::string(kFourMachines) + kCompute), Cell());
   const json measured = MeasuredProfile();
   const json& profile = with["profile"];
   const json& backward = profile["backward"];
@@ -105,14 +100,15 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
   // Its errors are those of draws.
   EXPECT_FALSE(profile.contains("relative_errors"));
   EXPECT_EQ(with["kind"], "declared, its card epyc-2core measured");
-  const ProfileOutcomes of_card = DeclaredProfile(Parse(std::string(kCard) + kFile), Cell());
+  const ProfileOutcomes of_card =
+      DeclaredProfile(Parse(std::string(kCard) + kFourMachines), Cell());
   EXPECT_EQ(ModelledSystem(Cell(), of_card, {}).kind, with["kind"]);
   EXPECT_FALSE(without.contains("kind"));  // as before there were cards
 }
 
 TEST(MeasuredCard, WhatItWasNotMeasuredWithIsAnErrorUnlessTheFileHasIt) {
-  const std::string lacks =
-      ErrorOf([&] { Parse(std::string(kCard) + kFile).CheckWorkload(Cell("digits-resnet", 8)); });
+  const std::string lacks = ErrorOf(
+      [&] { Parse(std::string(kCard) + kFourMachines).CheckWorkload(Cell("digits-resnet", 8)); });
   ExpectIn(
       "cluster \"c\": its card epyc-2core was not measured with digits-resnet with batch 8 and "
       "1 thread(s) a rank, and the file has no [[compute]] of it; `sparfuse profile "
@@ -121,11 +117,12 @@ TEST(MeasuredCard, WhatItWasNotMeasuredWithIsAnErrorUnlessTheFileHasIt) {
   // A rate for all workloads is not a time of this one.
   const std::string tflops =
       "compute_tflops = { value = 1, kind = \"declared\", source = \"t\" }\n";
-  EXPECT_EQ(ErrorOf([&] {
-              Parse(kCard + std::string(kFile) + tflops).CheckWorkload(Cell("digits-resnet", 8));
-            }),
-            lacks);
-  const DeclaredCluster both = Parse(std::string(kCard) + kFile + kCompute);
+  EXPECT_EQ(
+      ErrorOf([&] {
+        Parse(kCard + std::string(kFourMachines) + tflops).CheckWorkload(Cell("digits-resnet", 8));
+      }),
+      lacks);
+  const DeclaredCluster both = Parse(std::string(kCard) + kFourMachines + kCompute);
   both.CheckWorkload(Cell("digits-resnet", 8));
   const json declared = OutcomeOf(both, Cell("digits-resnet", 8));
   EXPECT_NEAR(declared["profile"]["backward"]["forward_seconds"].get<double>(), 7e-3 / 4, 1e-12);
@@ -137,11 +134,11 @@ TEST(MeasuredCard, WhatItWasNotMeasuredWithIsAnErrorUnlessTheFileHasIt) {
   ExpectIn("nor was its card epyc-2core measured with it",
            ErrorOf([&] { both.CheckSparsifier(sparse); }));
   ExpectIn("c.toml:1: no measured profile nothing.json in",
-           ErrorOf([&] { Parse("card = \"nothing\"\n" + std::string(kFile)); }));
+           ErrorOf([&] { Parse("card = \"nothing\"\n" + std::string(kFourMachines)); }));
 }
 
 TEST(MeasuredCard, InputsOfACellScaleIt) {
-  const DeclaredCluster cluster = Parse(std::string(kCard) + kFile);
+  const DeclaredCluster cluster = Parse(std::string(kCard) + kFourMachines);
   const json as_measured = OutcomeOf(cluster, Cell())["profile"];
   CellConfig config = Cell();
   config.inputs = {{"compute", 2}, {"sparsify", 3}, {"kernel", 5}, {"memory", 4}};
@@ -164,8 +161,8 @@ TEST(MeasuredCard, InputsOfACellScaleIt) {
 // Draws vary it by its errors of measurement, alike on every cluster that has it.
 TEST(MeasuredCard, BandsAreWhatItsErrorsLeave) {
   const TemporaryFolder folder;
-  WriteFileDurably(folder.path() / "one.toml", std::string(kCard) + kFile);
-  WriteFileDurably(folder.path() / "two.toml", std::string(kCard) + kFile + "# another\n");
+  WriteFileDurably(folder.path() / "one.toml", std::string(kCard) + kFourMachines);
+  WriteFileDurably(folder.path() / "two.toml", std::string(kCard) + kFourMachines + "# another\n");
   const ProfileFolders profiles{folder.path(), kProfiles};
   const json measured = MeasuredProfile();
   const double error = measured["relative_errors"]["/backward/forward_seconds"];

@@ -57,11 +57,11 @@ TEST(Recipes, AFileIsCheckedWithItsLine) {
   EXPECT_SAYS(error("like = \"d\"\n" + good), "like = \"d\"");
 }
 
-std::string With(const std::string& recipe, const std::string& more = "") {
+std::string WithRecipe(const std::string& recipe, const std::string& more = "") {
   return "id = \"t\"\n[defaults]\nmode = \"measured\"\nmethod = \"dense\"\nworkers = 8\nrecipe = " +
          recipe + "\n" + more;
 }
-CellConfig CellOf(const std::string& text) {
+CellConfig FirstCell(const std::string& text) {
   const Catalog catalog = BuiltInCatalog();
   return ParseExperiment(TomlFile::Parse(text, "file.toml"), catalog, "/nonexistent")
       .parts.at(0)
@@ -70,7 +70,7 @@ CellConfig CellOf(const std::string& text) {
 }
 
 TEST(Recipes, ANameGivesWorkloadBatchAndKeys) {
-  const CellConfig config = CellOf(With("\"cifar100-resnet50\""));
+  const CellConfig config = FirstCell(WithRecipe("\"cifar100-resnet50\""));
   EXPECT_EQ(config.workload, "resnet50-cifar100");
   EXPECT_EQ(config.batch_per_worker, 32);
   EXPECT_EQ(StringOption(config.recipe, "boundaries"), "30 60");
@@ -79,9 +79,9 @@ TEST(Recipes, ANameGivesWorkloadBatchAndKeys) {
 }
 
 TEST(Recipes, ACellChangesKeysAndSaysItsOwn) {
-  const CellConfig config = CellOf(
-      With("{ name = \"cifar100-resnet50\", epochs = 2 }",
-           "batch_per_worker = 16\nkind = \"convergence\"\ndata = \"cifar100-that-nobody-has\"\n"));
+  const CellConfig config = FirstCell(WithRecipe(
+      "{ name = \"cifar100-resnet50\", epochs = 2 }",
+      "batch_per_worker = 16\nkind = \"convergence\"\ndata = \"cifar100-that-nobody-has\"\n"));
   EXPECT_EQ(config.batch_per_worker, 16);
   EXPECT_DOUBLE_EQ(DoubleOption(config.recipe, "epochs"), 2);
   EXPECT_EQ(config.steps, 2 * 391);  // 50,000 / (8 * 16), the smaller last step too
@@ -93,20 +93,20 @@ TEST(Recipes, ACellChangesKeysAndSaysItsOwn) {
 TEST(Recipes, MistakesAreNamed) {
   const Catalog catalog = BuiltInCatalog();
   const auto error = [&](const std::string& text) { return ErrorOf(text, catalog); };
-  EXPECT_SAYS(error(With("\"cifar100-resnet51\"")), "did you mean \"cifar100-resnet50\"");
-  EXPECT_SAYS(error(With("{ name = \"cifar100-resnet50\", epoch = 2 }")),
+  EXPECT_SAYS(error(WithRecipe("\"cifar100-resnet51\"")), "did you mean \"cifar100-resnet50\"");
+  EXPECT_SAYS(error(WithRecipe("{ name = \"cifar100-resnet50\", epoch = 2 }")),
               "did you mean \"epochs\"");
-  EXPECT_SAYS(error(With("7")), "expected a table or a name");
-  EXPECT_SAYS(error(With("\"cifar100-resnet50\"", "kind = \"convergence\"\n")), "made up");
-  EXPECT_SAYS(error(With("\"cifar100-resnet50\"", "data = \"a/b\"\n")), "sparfuse data list");
-  EXPECT_SAYS(error(With("\"cifar100-resnet50\"", "data_id = \"0123456789abcdef\"\n")),
+  EXPECT_SAYS(error(WithRecipe("7")), "expected a table or a name");
+  EXPECT_SAYS(error(WithRecipe("\"cifar100-resnet50\"", "kind = \"convergence\"\n")), "made up");
+  EXPECT_SAYS(error(WithRecipe("\"cifar100-resnet50\"", "data = \"a/b\"\n")), "sparfuse data list");
+  EXPECT_SAYS(error(WithRecipe("\"cifar100-resnet50\"", "data_id = \"0123456789abcdef\"\n")),
               "data_id without data");
 }
 
 // Trials that are there stay what they are: no key that came with recipes changes an identity where
 // it has its default.
 TEST(Recipes, KeysThatCameLaterChangeNoIdentity) {
-  const CellConfig config = CellOf(
+  const CellConfig config = FirstCell(
       "id = \"t\"\n[defaults]\nmode = \"measured\"\nmethod = \"dense\"\nworkers = 2\n"
       "workload = \"digits-resnet\"\n");
   json stored = ToJson(config);

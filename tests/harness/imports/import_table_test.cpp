@@ -454,15 +454,15 @@ TEST(BaseUnits, TimesToTargetAreSeconds) {
 }
 
 // Tables as people have them: with what keys of the map they are read.
-std::string CaseText(const std::string& name) {
+std::string TableText(const std::string& name) {
   return ReadFile(testing::SourceDirectory() / "tests/harness/imports/cases" / name);
 }
 
 std::vector<ImportedResult> TableCase(const std::string& name, const std::string& more = "",
                                       const char* map = "table.map.toml",
                                       std::vector<std::string>* notes = nullptr) {
-  return ReadResultTable(CaseText(name), name,
-                         ParseImportMap(more + CaseText(map), "m.toml", ImportForm::kTable),
+  return ReadResultTable(TableText(name), name,
+                         ParseImportMap(more + TableText(map), "m.toml", ImportForm::kTable),
                          OurCatalog(), nullptr, notes);
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-const json kMachine = json::parse(
+const json kMachineOfANode = json::parse(
     R"({"cores":2,"cpu_model":"AMD EPYC","gpus":[],"kernel":"Linux 6.1.0","memory_gib":24})");
 const json kNode = json::parse(
     R"({"cores":192,"cpu_model":"AMD EPYC 9654","gpus":["NVIDIA H100","NVIDIA H100"],
@@ -26,12 +26,12 @@ void ExpectSame(const json& stored, const char* hash) {
 }
 
 TEST(System, OfThisMachineIsWhatItWas) {
-  ExpectSame(kMachine, "e5f7b54554d3337ca476711435c1d18a8064a56c82f10d286a0060df8e219bbf");
+  ExpectSame(kMachineOfANode, "e5f7b54554d3337ca476711435c1d18a8064a56c82f10d286a0060df8e219bbf");
 }
 
 TEST(System, OfAProfileIsWhatItWas) {
   ExpectSame({{"cluster", "this-machine"},
-              {"machine", kMachine},
+              {"machine", kMachineOfANode},
               {"profile_hash", "1770caca39902a184397dafc2dc0b8a889d6df5fd49cb814c901062409767c70"}},
              "b11695a11ac6aa63b47f4e76fcd14a863248759c378bedaf7cf2fd92d7dd5cfd");
 }

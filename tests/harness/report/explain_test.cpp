@@ -11,9 +11,9 @@ namespace sparfuse::harness {
 namespace {
 
 // Parts "live" (with twins) and "other": two methods, two links each.
-class Explain : public ::testing::Test {
+class ExplainCommand : public ::testing::Test {
  protected:
-  Explain() {
+  ExplainCommand() {
     const Experiment experiment = ParseExperiment(TomlFile::Parse(R"(
 id = "t"
 [defaults]
@@ -75,7 +75,7 @@ method = ["dense", "wfbp"]
   std::vector<PartResult> results_;
 };
 
-TEST_F(Explain, KeysAndPathsIntoTablesLeaveOneCellEach) {
+TEST_F(ExplainCommand, KeysAndPathsIntoTablesLeaveOneCellEach) {
   const auto chosen =
       Choose("method=wfbp,workers=2,link.gbps=10", "method=dense,workers=4,workload=digits-resnet");
   EXPECT_EQ(chosen.of->cell->json["method"], "wfbp");
@@ -84,14 +84,14 @@ TEST_F(Explain, KeysAndPathsIntoTablesLeaveOneCellEach) {
   EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");  // not its twin
 }
 
-TEST_F(Explain, TwinsAreLookedAtWhereTheModeAsksForThem) {
+TEST_F(ExplainCommand, TwinsAreLookedAtWhereTheModeAsksForThem) {
   const auto chosen =
       Choose("method=wfbp,link.gbps=10", "method=wfbp,link.gbps=10,mode=modelled", "live");
   EXPECT_EQ(chosen.over->cell->json["mode"], "modelled");
   EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");
 }
 
-TEST_F(Explain, WhatLeavesSeveralNamesTheKeysAndCompletesTheCommand) {
+TEST_F(ExplainCommand, WhatLeavesSeveralNamesTheKeysAndCompletesTheCommand) {
   const std::string error = ErrorOf("method=wfbp,link.gbps=10", "method=dense,workers=2");
   EXPECT_SAYS(error, "--over leaves 2 cells; keys that tell them apart:\n  link.gbps: 1, 10");
   EXPECT_SAYS(error,
@@ -99,7 +99,7 @@ TEST_F(Explain, WhatLeavesSeveralNamesTheKeysAndCompletesTheCommand) {
               "--over method=dense,workers=2,link.gbps=10");
 }
 
-TEST_F(Explain, TheCommandOfferedTakesCellsThatHaveResults) {
+TEST_F(ExplainCommand, TheCommandOfferedTakesCellsThatHaveResults) {
   for (CellResult& cell : results_[0].cells) {
     if (cell.cell->json["link"]["gbps"] == 1) cell.trials.clear();
   }
@@ -107,7 +107,7 @@ TEST_F(Explain, TheCommandOfferedTakesCellsThatHaveResults) {
               "--of method=wfbp,link.gbps=10 --over method=dense,link.gbps=10 --part live");
 }
 
-TEST_F(Explain, WhatIsMisspeltHasANearestName) {
+TEST_F(ExplainCommand, WhatIsMisspeltHasANearestName) {
   EXPECT_SAYS(ErrorOf("methd=wfbp", "method=dense"),
               "--of: unknown key \"methd\"; did you mean \"method\"?");
   EXPECT_SAYS(ErrorOf("link.gps=1", ""), "unknown key \"link.gps\"; did you mean \"link.gbps\"?");
@@ -120,11 +120,11 @@ TEST_F(Explain, WhatIsMisspeltHasANearestName) {
   EXPECT_SAYS(ErrorOf("method", ""), "--of \"method\": expected key=value pairs");
 }
 
-TEST_F(Explain, TheSameCellTwiceIsRefused) {
+TEST_F(ExplainCommand, TheSameCellTwiceIsRefused) {
   EXPECT_SAYS(ErrorOf("method=wfbp,workers=4", "method=wfbp,workers=4"), "are the same cell");
 }
 
-TEST_F(Explain, ACellWithoutResultSaysWhyAndWhatRunsIt) {
+TEST_F(ExplainCommand, ACellWithoutResultSaysWhyAndWhatRunsIt) {
   CellResult& cell = results_[2].cells[0];
   ASSERT_EQ(cell.cell->json["workers"], 4);
   cell.trials.clear();

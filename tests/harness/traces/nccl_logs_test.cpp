@@ -6,18 +6,14 @@
 #include <fstream>
 
 #include "harness/files/durable_file.hpp"
+#include "tests/harness/traces/cases.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
 
 using testing::ErrorOf;
 using testing::Replaced;
-
-std::string Case(const char* name) {
-  return (testing::SourceDirectory() / "tests/harness/traces/cases" / name).string();
-}
 
 class InspectorFile : public ::testing::Test {
  protected:

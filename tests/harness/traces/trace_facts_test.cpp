@@ -11,8 +11,8 @@
 
 #include "core/base/error.hpp"
 #include "harness/files/durable_file.hpp"
+#include "tests/harness/traces/cases.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -20,10 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::ErrorOf;
-
-fs::path Case(const std::string& name) {
-  return testing::SourceDirectory() / "tests/harness/traces/cases" / name;
-}
 
 json FactsOfFile(const fs::path& file, const TraceOptions& options = {}) {
   return ToJson(ReadTraceFacts(file.string(), options));
@@ -70,14 +66,14 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenTraces,
 
 TEST(Traces, OfTwoRanksGiveTheShortestTransfers) {
   const TransferFacts made =
-      TransfersOf({ReadTraceFacts(Case("resnet-torch2.11-gloo-rank0.json.gz").string(), {}),
-                   ReadTraceFacts(Case("resnet-torch2.11-gloo-rank1.json.gz").string(), {})});
+      TransfersOf({ReadTraceFacts(Case("resnet-torch2.11-gloo-rank0.json.gz"), {}),
+                   ReadTraceFacts(Case("resnet-torch2.11-gloo-rank1.json.gz"), {})});
   ExpectHas(ReadJsonFile(Case("expected/resnet-torch2.11-gloo.transfers.json")), ToJson(made),
             "transfers");
 }
 
 TEST(Traces, OfOneRankTwiceAreRefused) {
-  const TraceFacts facts = ReadTraceFacts(Case("hand-gpu-ddp.json").string(), {});
+  const TraceFacts facts = ReadTraceFacts(Case("hand-gpu-ddp.json"), {});
   EXPECT_SAYS(ErrorOf([&] {
                 TransfersOf({facts, facts});
               }),
@@ -107,7 +103,7 @@ TEST(Traces, ThatCannotBeReadAreRefused) {
       {"negative-duration", "traceEvents[3] \"aten::linear\": dur = -2.000"},
       {"tpu", "it is of a TPU"}};
   for (const auto& [name, words] : kRefused) {
-    const std::string file = Case(std::string("refused/") + name + ".json").string();
+    const std::string file = Case(std::string("refused/") + name + ".json");
     const std::string error = ErrorOf([&] { ReadTraceFacts(file, {}); });
     EXPECT_SAYS(error, file + ": ");
     EXPECT_SAYS(error, words);
@@ -206,7 +202,7 @@ TEST_F(EditedTrace, HasTheSameFactsLaterAndOnOtherThreads) {
 
 TEST_F(EditedTrace, TwiceAsLongHasTwiceTheTimes) {
   json trace = Hand();
-  const TraceFacts once = ReadTraceFacts(Case("hand-gpu-ddp.json").string(), {});
+  const TraceFacts once = ReadTraceFacts(Case("hand-gpu-ddp.json"), {});
   for (json& event : trace["traceEvents"]) {
     for (const char* key : {"ts", "dur"}) event[key] = 2 * event[key].get<double>();
   }
@@ -289,7 +285,7 @@ TEST(Traces, KeepNanosecondsThatADoubleCannotHold) {
 // That is why a gradient is ready when all that was launched before its end is done: no all-reduce
 // of DDP begins before the gradient whose hook launched it.
 TEST(Traces, OfACardBeginNoExchangeBeforeItsLastGradient) {
-  const TraceFacts facts = ReadTraceFacts(Case("resnet50-a100-nccl-rank0.json.gz").string(), {});
+  const TraceFacts facts = ReadTraceFacts(Case("resnet50-a100-nccl-rank0.json.gz"), {});
   ASSERT_EQ(facts.exchanges.size(), 5U);
   std::int64_t elements = 0;
   for (const TracedExchange& each : facts.exchanges) {

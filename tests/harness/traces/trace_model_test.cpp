@@ -15,8 +15,8 @@
 #include "harness/files/toml_file.hpp"
 #include "harness/run/model/modelled_cell.hpp"
 #include "harness/traces/kineto_trace.hpp"
+#include "tests/harness/traces/cases.hpp"
 #include "tests/support/errors.hpp"
-#include "tests/support/tree/source_directory.hpp"
 
 namespace sparfuse::harness {
 namespace {
@@ -24,10 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ErrorOf;
 using workloads::LayerTensor;
-
-std::string Case(const std::string& name) {
-  return (testing::SourceDirectory() / "tests/harness/traces/cases" / name).string();
-}
 
 LayerTensor Tensor(const char* name, std::vector<std::int64_t> shape) {
   std::size_t numel = 1;

@@ -17,6 +17,9 @@
 
 namespace sparfuse::testing {
 
+// An option whose value is an integer.
+inline std::int64_t Whole(int value) { return value; }
+
 using Floats = std::vector<float>;
 
 // One rank's optimizer: updates w with gradient g at step t, from 1.

@@ -12,8 +12,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{20'000};
-
 TEST(JobThread, RunsBesideTheCommunicationThreadAndWakesIt) {
   RunRanks(1, 1, kDeadline, [](ProgressLoop& loop) {
     JobThread jobs(loop);

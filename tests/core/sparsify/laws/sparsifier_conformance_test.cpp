@@ -18,12 +18,6 @@ const std::vector<std::vector<std::int64_t>> kShapes = {
     {1025},   {9000},       {33, 31},      {1, 300},      {300, 1},     {9, 1000},
     {4, 130}, {8, 3, 7, 7}, {5, 40, 3, 3}, {6, 65, 1, 1}, {3, 4, 9, 9}, {kLargeShape}};
 
-std::size_t Elements(const std::vector<std::int64_t>& shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
-
 class SparsifierLaws : public ::testing::TestWithParam<std::string> {
  protected:
   const SparsifierDescriptor& descriptor() const { return UnderTest().find(GetParam()); }
@@ -77,7 +71,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
   const auto& [name, shape, density] = GetParam();
   const SparsifierDescriptor& descriptor = UnderTest().find(name);
   const auto sparsifier = MakeSparsifier(name);
-  const std::size_t n = Elements(shape);
+  const std::size_t n = NumelOf(shape);
   // A named sparsifier's kernels, and in the long form all, on each instruction set; otherwise that
   // they all select the same is left to IsDeterministicOnEveryPoolAndInstructionSet.
   const std::vector<Isa> isas =
@@ -166,7 +160,7 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
 TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
   const auto sparsifier = MakeSparsifier(GetParam());
   for (const auto& shape : kShapes) {
-    const std::size_t n = Elements(shape);
+    const std::size_t n = NumelOf(shape);
     const auto x = MakeData("few-values", n, 1);
     Selection selection(*sparsifier, n, 1.0, 2, true, shape);
     EXPECT_EQ(Bits(selection.Run(x, 0).values), Bits(x));
@@ -181,7 +175,7 @@ TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
 TEST_P(SparsifierLaws, ContractsAsItDeclares) {
   const std::vector<std::vector<std::int64_t>> shapes = {{1}, {900}, {30, 30}, {8, 25, 3, 3}};
   for (const auto& shape : shapes) {
-    const std::size_t n = Elements(shape);
+    const std::size_t n = NumelOf(shape);
     for (const double density : {0.01, 0.1}) {
       const double delta = descriptor().contraction(shape, density);
       ASSERT_GE(delta, 0.0);
@@ -271,7 +265,7 @@ std::vector<SelectionCase> SelectionCases() {
   std::vector<SelectionCase> cases;
   for (const std::string& name : NamesOnHost()) {
     for (const auto& shape : kShapes) {
-      const bool large = Elements(shape) > 100'000;
+      const bool large = NumelOf(shape) > 100'000;
       if (large && IsPublished(name)) continue;
       if (!large && kThreadSanitized) continue;  // one thread does those
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {

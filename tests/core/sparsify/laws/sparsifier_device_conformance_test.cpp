@@ -16,12 +16,6 @@
 namespace sparfuse::testing {
 namespace {
 
-std::size_t Elements(const std::vector<std::int64_t>& shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
-
 // The emulated device takes long: unless all cases are asked for, it has three shapes, and two
 // sparsifiers whose kernels are most of what there is.
 bool EveryCaseOn(DeviceKind device) {
@@ -124,7 +118,7 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
   const auto device_form = MakeSparsifier(name());
   const bool equal = ExpectsEqual(*device_form);
   for (const Case& c : cases) {
-    const std::size_t n = Elements(c.shape);
+    const std::size_t n = NumelOf(c.shape);
     for (const double density : c.densities) {
       for (const std::string& data : c.data) {
         SCOPED_TRACE("n=" + std::to_string(n) + " dimensions=" + std::to_string(c.shape.size()) +

@@ -18,7 +18,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr int kTag = 32;
 
 void RunNccl(int ranks, int ranks_per_node, const AllGatherLinks& links,

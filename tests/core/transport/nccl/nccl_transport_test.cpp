@@ -34,7 +34,6 @@ using sparfuse::testing::FailureOf;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-constexpr milliseconds kDeadline{20'000};
 const std::vector<std::string> kNone;
 
 NcclSetup SetupOf(std::unique_ptr<Communicator> host, milliseconds deadline = kDeadline) {

@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "core/transport/threads.hpp"
+#include "tests/support/run_ranks.hpp"
 #include "tests/support/sanitizers.hpp"
 
 namespace sparfuse::testing {
 namespace {
-
-constexpr std::chrono::milliseconds kDeadline{60'000};
 
 // One of each rank of threads, as each has mapped it.
 std::vector<std::unique_ptr<HostLinks>> LinksOf(int ranks, int ranks_per_node,

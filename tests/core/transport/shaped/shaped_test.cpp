@@ -18,7 +18,6 @@
 namespace sparfuse::testing {
 namespace {
 
-constexpr std::chrono::milliseconds kDeadline{60'000};
 // Links that a sanitizer's build on a busy machine emulates, too.
 constexpr double kGbps = kThreadSanitized ? 0.2 : 1.0;
 

@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
+#include "tests/harness/clusters/declared.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/tree/source_directory.hpp"
 
@@ -19,10 +20,10 @@ namespace {
 
 using testing::ErrorOf;
 using testing::ExpectIn;
-const std::filesystem::path kProfiles = testing::SourceDirectory() / "results/profiles";
+using testing::Replaced;
 
 // Four nodes of eight cards; 100 Gbit/s a network card, of which a node has two.
-constexpr const char* kFile = R"(title    = "Four nodes"
+constexpr const char* kFourNodes = R"(title    = "Four nodes"
 source   = "test"
 hardware = "H100"
 nodes          = 4
@@ -40,10 +41,6 @@ host_link_gbytes_per_s   = { value = 50, kind = "data sheet", source = "t" }
 host_memory_gbytes_per_s = { value = 200, kind = "declared", source = "t" }
 exchange_host_us         = { value = 20, kind = "declared", source = "t" }
 )";
-
-DeclaredCluster Parse(const std::string& text) {
-  return ParseDeclaredCluster(TomlFile::Parse(text, "c.toml"), kProfiles);
-}
 
 constexpr double kGbps = 1e9 / 8;
 
@@ -70,7 +67,7 @@ const DeclaredInput* Find(const ImportedLinks& links, const std::string& name) {
 }
 
 TEST(ImportedLinks, AnAllReduceBetweenNodesIsACurveAndARateOfAllCards) {
-  const DeclaredCluster cluster = Parse(kFile);
+  const DeclaredCluster cluster = Parse(kFourNodes);
   const std::vector<LinkLog> logs = {LogOf(LinkOperation::kAllReduce, 32, 4, 1e-4, 150)};
   const ImportedLinks links = LinksOf(cluster, logs);
   ASSERT_EQ(links.curves.size(), 1u);
@@ -80,7 +77,7 @@ TEST(ImportedLinks, AnAllReduceBetweenNodesIsACurveAndARateOfAllCards) {
   EXPECT_NEAR(Find(links, "inter_node_efficiency")->value, 0.75, 1e-3);
   EXPECT_EQ(Find(links, "inter_node_us"), nullptr);  // it may have gone by a tree
   // What the file with it says of the all-reduce is what was measured.
-  const DeclaredCluster now = Parse(WithBlocks(kFile, "c.toml", links.curves));
+  const DeclaredCluster now = Parse(WithBlocks(kFourNodes, "c.toml", links.curves));
   ASSERT_EQ(now.curves.size(), 1u);
   EXPECT_EQ(now.curves[0].ranks, 32);
   EXPECT_EQ(now.curves[0].kind, "imported");
@@ -94,10 +91,10 @@ TEST(ImportedLinks, TheLinesAreInputsOfTheFile) {
   const std::vector<LinkLog> logs = {LogOf(LinkOperation::kLatency, 2, 2, 3e-6, 80, "l"),
                                      LogOf(LinkOperation::kBandwidth, 2, 2, 1e-6, 80, "b"),
                                      LogOf(LinkOperation::kAllGather, 8, 1, 7e-6, 900, "g")};
-  const ImportedLinks links = LinksOf(Parse(kFile), logs);
+  const ImportedLinks links = LinksOf(Parse(kFourNodes), logs);
   EXPECT_TRUE(links.curves.empty());
   EXPECT_EQ(links.inputs.size(), 4u);
-  std::string text = kFile;
+  std::string text = kFourNodes;
   for (const DeclaredInput& input : links.inputs) {
     const auto old = text.find("\n" + input.name + " ");
     if (old != std::string::npos) text.erase(old, text.find('\n', old + 1) - old);
@@ -113,7 +110,7 @@ TEST(ImportedLinks, TheLinesAreInputsOfTheFile) {
 }
 
 TEST(ImportedLinks, ARateThatContradictsItsLabelIsNamedAndNotTaken) {
-  const DeclaredCluster cluster = Parse(kFile);
+  const DeclaredCluster cluster = Parse(kFourNodes);
   const auto rates = [&](const LinkLog& log) { return LinksOf(cluster, std::span(&log, 1)); };
   const LinkLog fast = LogOf(LinkOperation::kBandwidth, 2, 2, 1e-6, 180);
   ExpectIn("180 Gbit/s, and inter_node_gbps is 100: the label is too low",
@@ -130,7 +127,7 @@ TEST(ImportedLinks, ARateThatContradictsItsLabelIsNamedAndNotTaken) {
 }
 
 TEST(ImportedLinks, LogsOfAnotherClusterOrTwiceTheSameAreRefused) {
-  const DeclaredCluster cluster = Parse(kFile);
+  const DeclaredCluster cluster = Parse(kFourNodes);
   const auto error = [&](std::vector<LinkLog> logs) {
     return ErrorOf([&] { LinksOf(cluster, logs); });
   };
@@ -148,7 +145,7 @@ TEST(ImportedLinks, AnImportReplacesItsOwnBlockAndLeavesTheRestAlone) {
   const LinkLog other = LogOf(LinkOperation::kAllReduce, 16, 2, 1e-4, 80);
   const LinkLog again = LogOf(LinkOperation::kAllReduce, 32, 4, 2e-4, 90);
   const std::vector<const LinkLog*> first = {&one, &other}, second = {&again};
-  const std::string mine = std::string(kFile) + "\n# after\n[selection_costs]\n";
+  const std::string mine = std::string(kFourNodes) + "\n# after\n[selection_costs]\n";
   const std::string written = WithBlocks(mine, "c.toml", first);
   EXPECT_TRUE(written.starts_with(mine));
   EXPECT_EQ(WithBlocks(written, "c.toml", first), written);
@@ -170,7 +167,7 @@ TEST(ImportedLinks, NamesOfLogsAreUtf8) {
   log.file = "logs/r\xe9sum\u00e9.log";
   ExpectIn("nodes: r\\xE9sum\u00e9.log, sha256", log.Source());
   const std::vector<const LinkLog*> logs = {&log};
-  const std::string written = WithBlocks(std::string(kFile), "c.toml", logs);
+  const std::string written = WithBlocks(std::string(kFourNodes), "c.toml", logs);
   EXPECT_EQ(WithBlocks(written, "c.toml", logs), written);
 }
 
@@ -247,12 +244,6 @@ struct NcclRun {
     return text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 31.7 \n#\n";
   }
 };
-
-std::string Replaced(std::string text, const std::string& old, const std::string& now) {
-  const auto at = text.find(old);
-  EXPECT_NE(at, std::string::npos) << old;
-  return text.replace(at, old.size(), now);
-}
 
 TEST(NcclTests, GiveBackWhatWasMeasured) {
   const NcclRun run;

@@ -16,6 +16,8 @@
 
 namespace sparfuse::harness {
 
+inline constexpr double kRounding = 1e-9;
+
 // The profile that the project comes with, "digits-resnet" and others on two cores.
 inline ProfileOutcomes ProjectProfile() {
   return ReadProfiles(testing::SourceDirectory() / "results" / "profiles" / "epyc-2core.json");

@@ -18,8 +18,6 @@ using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
 
-constexpr double kRounding = 1e-9;
-
 // A trial's outcome with this plan.
 json OutcomeWith(const std::string& units, json more = json::object()) {
   json plan = {{"step", 0},

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kRounding = 1e-9;
-
 TEST(Product, AddsTheSquaresOfHowFarEndsAre) {
   const Interval a{2, 2 * std::exp(-0.3), 2 * std::exp(0.3), 5};
   const Interval b{3, 3 * std::exp(-0.4), 3 * std::exp(0.4), 32};

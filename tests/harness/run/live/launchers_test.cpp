@@ -21,8 +21,6 @@ namespace {
 
 using testing::ErrorOf;
 namespace fs = std::filesystem;
-using Kind = LaunchMethod::Kind;
-
 const fs::path kSource = testing::SourceDirectory();
 
 void ExpectSays(const std::string& said, const std::string& part) { testing::ExpectIn(part, said); }
@@ -71,12 +69,12 @@ class Launchers : public ::testing::Test {
 
 TEST_F(Launchers, LinesAreTheGoldenOnes) {
   ExpectGolden("local", LineOf({}));
-  ExpectGolden("mpirun-allocation", LineOf({.kind = Kind::kMpirun}));
+  ExpectGolden("mpirun-allocation", LineOf({.kind = LaunchMethod::Kind::kMpirun}));
   ExpectGolden("mpirun-hostfile",
-               LineOf({.kind = Kind::kMpirun, .hostfile = folder_.path() / "hosts"}));
-  ExpectGolden("srun", LineOf({.kind = Kind::kSrun, .pmi = "pmix_v4"}));
+               LineOf({.kind = LaunchMethod::Kind::kMpirun, .hostfile = folder_.path() / "hosts"}));
+  ExpectGolden("srun", LineOf({.kind = LaunchMethod::Kind::kSrun, .pmi = "pmix_v4"}));
   for (const char* name : {"pbs", "lsf", "flux", "mpi-operator"}) {
-    LaunchMethod method{.kind = Kind::kTemplate};
+    LaunchMethod method{.kind = LaunchMethod::Kind::kTemplate};
     method.form =
         LaunchTemplate::Read(kSource / "scripts" / "launchers" / (std::string(name) + ".toml"));
     if (method.form.Uses("hostfile")) method.hostfile = folder_.path() / "hosts";
@@ -86,9 +84,10 @@ TEST_F(Launchers, LinesAreTheGoldenOnes) {
 
 TEST_F(Launchers, TheInterfaceIsNamedToAllLibraries) {
   ExpectGolden("mpirun-interface",
-               LineOf({.kind = Kind::kMpirun, .interface = "interface-of-no-host"}));
-  ExpectGolden("srun-interface",
-               LineOf({.kind = Kind::kSrun, .interface = "interface-of-no-host", .pmi = "pmix"}));
+               LineOf({.kind = LaunchMethod::Kind::kMpirun, .interface = "interface-of-no-host"}));
+  ExpectGolden("srun-interface", LineOf({.kind = LaunchMethod::Kind::kSrun,
+                                         .interface = "interface-of-no-host",
+                                         .pmi = "pmix"}));
 }
 
 // What a trial is recorded to have run with its ranks on other hosts had, too.
@@ -96,8 +95,8 @@ TEST_F(Launchers, OtherHostsGetWhatTheUserSet) {
   for (const char* name : {"NCCL_ALGO", "SPARFUSE_DATA", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"})
     setenv(name, "7", 1);
   const fs::path hosts = folder_.path() / "hosts";
-  const std::string mpirun = LineOf({.kind = Kind::kMpirun, .hostfile = hosts});
-  LaunchMethod method{.kind = Kind::kTemplate};
+  const std::string mpirun = LineOf({.kind = LaunchMethod::Kind::kMpirun, .hostfile = hosts});
+  LaunchMethod method{.kind = LaunchMethod::Kind::kTemplate};
   method.form = LaunchTemplate::Read(kSource / "scripts/launchers/flux.toml");
   const std::string flux = LineOf(method);
   for (const char* name : {"NCCL_ALGO", "SPARFUSE_DATA"}) {
@@ -115,23 +114,24 @@ TEST_F(Launchers, OtherHostsGetWhatTheUserSet) {
 
 TEST_F(Launchers, RanksThatAreThreadsStartHereWhateverTheMethod) {
   config_.transport = Transport::kThreads;
-  EXPECT_EQ(LineOf({.kind = Kind::kSrun, .pmi = "pmix"}).find("srun"), std::string::npos);
+  EXPECT_EQ(LineOf({.kind = LaunchMethod::Kind::kSrun, .pmi = "pmix"}).find("srun"),
+            std::string::npos);
 }
 
 TEST_F(Launchers, HostsNeedRoomForTheRanksOfANode) {
   config_.workers = 24;
   ExpectSays(ErrorOf([&] {
-               CheckMayLaunch(config_,
-                              {.kind = Kind::kMpirun, .hostfile = folder_.path() / "hosts"});
+               CheckMayLaunch(config_, {.kind = LaunchMethod::Kind::kMpirun,
+                                        .hostfile = folder_.path() / "hosts"});
              }),
              "hosts: 2 host(s) have slots=8 or more, and 24 ranks of which 8 share a node need 3");
 }
 
 TEST_F(Launchers, EmulatedLinksAreOfOneHost) {
-  CheckMayLaunch(config_, {.kind = Kind::kSrun});
+  CheckMayLaunch(config_, {.kind = LaunchMethod::Kind::kSrun});
   config_.link = LinkShape{1, 100};
   CheckMayLaunch(config_, {});
-  ExpectSays(ErrorOf([&] { CheckMayLaunch(config_, {.kind = Kind::kSrun}); }),
+  ExpectSays(ErrorOf([&] { CheckMayLaunch(config_, {.kind = LaunchMethod::Kind::kSrun}); }),
              "delays messages between ranks of one host");
 }
 
@@ -159,7 +159,7 @@ TEST_F(Launchers, ATemplatesMistakesAreNamed) {
 }
 
 TEST_F(Launchers, ATemplateMaySayHowALaunchIsEnded) {
-  LaunchMethod method{.kind = Kind::kTemplate};
+  LaunchMethod method{.kind = LaunchMethod::Kind::kTemplate};
   const std::string command =
       R"(command = ["run", "{ranks}", "{nonce}", "env", "{environment}", "{worker}", "{arguments}"])";
   method.form = LaunchTemplate::Read(Write("t.toml", command));
@@ -183,9 +183,9 @@ TEST_F(Launchers, OptionsThatDoNotGoTogetherAreRefused) {
            {{"local", {}, "interface-of-no-host"}, "this host has no such network interface"}}) {
     ExpectSays(ErrorOf([&, o = options] { ReadLaunchMethod(o); }), said);
   }
-  EXPECT_EQ(ReadLaunchMethod({}).kind, Kind::kLocal);
-  EXPECT_EQ(ReadLaunchMethod({"", hosts, ""}).kind, Kind::kMpirun);
-  EXPECT_EQ(ReadLaunchMethod({flux, {}, ""}).kind, Kind::kTemplate);
+  EXPECT_EQ(ReadLaunchMethod({}).kind, LaunchMethod::Kind::kLocal);
+  EXPECT_EQ(ReadLaunchMethod({"", hosts, ""}).kind, LaunchMethod::Kind::kMpirun);
+  EXPECT_EQ(ReadLaunchMethod({flux, {}, ""}).kind, LaunchMethod::Kind::kTemplate);
 }
 
 TEST(Pmi, IsTheOneThatOpenMpiSpeaks) {

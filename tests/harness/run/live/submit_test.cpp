@@ -15,8 +15,6 @@ namespace sparfuse::harness {
 namespace {
 
 namespace fs = std::filesystem;
-using Kind = BlockState::Kind;
-
 TEST(JobScript, IsAnArrayOfBlocksOneAtATime) {
   EXPECT_EQ(Ranges({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   JobScript script;
@@ -107,7 +105,7 @@ class Submitted : public ::testing::Test {
     fs::permissions(file, fs::perms::owner_all);
   }
   void Queue(const std::string& text) const { std::ofstream(folder_.path() / "queue") << text; }
-  Kind StateOf(int block) const { return blocks_.States(work_).at(block).kind; }
+  BlockState::Kind StateOf(int block) const { return blocks_.States(work_).at(block).kind; }
 
   TemporaryFolder folder_;
   SubmittedBlocks blocks_{folder_.path(), "paper/t"};
@@ -116,21 +114,21 @@ class Submitted : public ::testing::Test {
 };
 
 TEST_F(Submitted, ABlockIsQueuedRunsAndEnds) {
-  EXPECT_EQ(StateOf(0), Kind::kNew);
+  EXPECT_EQ(StateOf(0), BlockState::Kind::kNew);
   blocks_.Write({"sparfuse-t-1", "", {0, 1}, "/s.sh", "2026-01-01T00:00:00.000Z"});
   Queue("sparfuse-t-1|0|RUNNING|7|n1\nsparfuse-t-1|1|PENDING|7|(Resources)\nmine|0|RUNNING|8|n1\n");
-  EXPECT_EQ(StateOf(0), Kind::kRunning);
-  EXPECT_EQ(StateOf(1), Kind::kQueued);
+  EXPECT_EQ(StateOf(0), BlockState::Kind::kRunning);
+  EXPECT_EQ(StateOf(1), BlockState::Kind::kQueued);
   EXPECT_FALSE(blocks_.States(work_).at(0).is_open());
   EXPECT_EQ(blocks_.States(work_).at(0).job, "7");  // which sbatch was not there to tell
   EXPECT_EQ(OpenJobs(folder_.path()), std::set<std::string>{"7"});
   blocks_.WriteEnd(0, "a", 0);
   Queue("sparfuse-t-1|1|PENDING|7|(Resources)\n");
-  EXPECT_EQ(StateOf(0), Kind::kDone);
+  EXPECT_EQ(StateOf(0), BlockState::Kind::kDone);
   Queue("");
-  EXPECT_EQ(StateOf(1), Kind::kEnded);
+  EXPECT_EQ(StateOf(1), BlockState::Kind::kEnded);
   blocks_.WriteEnd(1, "b", 2);
-  EXPECT_EQ(StateOf(1), Kind::kFailed);
+  EXPECT_EQ(StateOf(1), BlockState::Kind::kFailed);
   EXPECT_TRUE(blocks_.States(work_).at(1).is_open());
   work_[0] = "another cell";
   EXPECT_TRUE(blocks_.States(work_).at(0).is_open());
@@ -142,7 +140,7 @@ TEST_F(Submitted, SqueueIsAskedOnceHoweverOftenWasSubmitted) {
   Queue("sparfuse-t-2|0|RUNNING|8|n1\n");
   EXPECT_EQ(OpenJobs(folder_.path()), std::set<std::string>{"8"});
   EXPECT_EQ(ReadFile(folder_.path() / "asked"), "\n");
-  EXPECT_EQ(StateOf(0), Kind::kRunning);
+  EXPECT_EQ(StateOf(0), BlockState::Kind::kRunning);
   EXPECT_EQ(ReadFile(folder_.path() / "asked"), "\n\n");
 }
 

@@ -1,0 +1,13 @@
+// Names the hops of CollectiveLinks by their place.
+#pragma once
+
+#include <cstddef>
+
+#include "core/cost/cost_model.hpp"
+
+namespace sparfuse {
+
+inline constexpr auto kWithin = static_cast<std::size_t>(LinkClass::kIntraNode);
+inline constexpr auto kBetween = static_cast<std::size_t>(LinkClass::kInterNode);
+
+}  // namespace sparfuse
