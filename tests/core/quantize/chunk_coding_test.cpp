@@ -28,14 +28,14 @@ PayloadCoding Chunks(ValueCoding values, std::uint32_t chunk = 4096, double dens
 }
 
 // values become what is decoded.
-Bytes Encode(const PayloadCoding& coding, const Indices& indices, Floats& values, std::size_t n,
-             std::span<float> residual = {}) {
+Bytes EncodeChunks(const PayloadCoding& coding, const Indices& indices, Floats& values,
+                   std::size_t n, std::span<float> residual = {}) {
   Bytes bytes(ChunkCodedBytes(coding, indices.size(), n), std::byte{0xa5});
   EXPECT_EQ(EncodeChunks(coding, indices, values, residual, n, bytes), bytes.size());
   return bytes;
 }
 
-Selected Decode(const PayloadCoding& coding, const Bytes& bytes, std::size_t n) {
+Selected DecodeChunks(const PayloadCoding& coding, const Bytes& bytes, std::size_t n) {
   Indices indices(n);
   Floats values(n);
   const auto [payload, used] = DecodeChunks(coding, bytes, n, indices, values);
@@ -48,7 +48,8 @@ TEST(ChunkCoding, HasTheSpecifiedBits) {
   // Three chunks of 3, 2 and 1 elements.
   Floats values(6, 1.0f);
   const PayloadCoding coding = Chunks(ValueCoding::kF32);
-  const Bytes bytes = Encode(coding, {3, 10, 4095, 4096 + 7, 4096 + 2048, 8192 + 1}, values, 12288);
+  const Bytes bytes =
+      EncodeChunks(coding, {3, 10, 4095, 4096 + 7, 4096 + 2048, 8192 + 1}, values, 12288);
   EXPECT_EQ(Bytes(bytes.begin(), bytes.begin() + 15),
             BytesOf({3, 0, 2, 0, 1, 0, 0x03, 0xa0, 0x00, 0xff, 0x7f, 0x00, 0x00, 0x18, 0x00}));
   EXPECT_EQ(bytes.size(), 40u);  // 6 + 9 + 24, padded
@@ -63,12 +64,12 @@ TEST(ChunkCoding, HasTheSpecifiedCodes) {
   Floats sent = values;
   Floats residual(6);
   const PayloadCoding coding = Chunks(ValueCoding::kCodes4, 6, 1);
-  const Bytes bytes = Encode(coding, {0, 1, 2, 3, 4, 5}, sent, 6, residual);
+  const Bytes bytes = EncodeChunks(coding, {0, 1, 2, 3, 4, 5}, sent, 6, residual);
   EXPECT_EQ(bytes.size(), 28u);  // 9 + 2 + 16, padded
   EXPECT_EQ(Bytes(bytes.begin() + 9, bytes.begin() + 11), BytesOf({0xb7, 0x0a}));
   EXPECT_EQ(sent, (Floats{3.25f, -3, 3.25f, -.25f, -.25f, -.25f}));
   EXPECT_EQ(residual, (Floats{.75f, 0, -.75f, -.75f, .75f, 0}));
-  EXPECT_EQ(Decode(coding, bytes, 6).values, sent);
+  EXPECT_EQ(DecodeChunks(coding, bytes, 6).values, sent);
 }
 
 // Equal values, a single one, and values so far apart that their squares are more than floats hold.
@@ -124,8 +125,8 @@ TEST(ChunkCoding, WhatIsEncodedIsDecoded) {
         given.push_back(std::ldexp(static_cast<float>(random() % 2001) - 1000, -7));
       }
       Floats sent = given, residual(n);
-      const Bytes bytes = Encode(coding, indices, sent, n, residual);
-      const Selected decoded = Decode(coding, bytes, n);
+      const Bytes bytes = EncodeChunks(coding, indices, sent, n, residual);
+      const Selected decoded = DecodeChunks(coding, bytes, n);
       EXPECT_EQ(decoded.indices, indices);
       EXPECT_EQ(decoded.values, sent);
       for (std::size_t i = 0; i < given.size(); ++i) {
@@ -147,7 +148,7 @@ TEST(ChunkCoding, WhatIsEncodedIsDecoded) {
 TEST(ChunkCoding, IsReadNoOtherWayThanItIsWritten) {
   const PayloadCoding coding = Chunks(ValueCoding::kCodes4, 8, .25);  // two of eight, one of five
   Floats values = {1, -1, 4};
-  const Bytes good = Encode(coding, {1, 6, 9}, values, 13);
+  const Bytes good = EncodeChunks(coding, {1, 6, 9}, values, 13);
   ASSERT_EQ(good.size(), 24u);  // 5 + 1 + 16, padded
   const auto why = [&](std::size_t at, int byte, std::size_t room = 13) {
     Bytes bad = good;
