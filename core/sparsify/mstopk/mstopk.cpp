@@ -1,5 +1,5 @@
-// Selects by MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one;
-// what is above the bracket is sent, and filled up to k from inside it.
+// Selects by MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one.
+// The elements above the bracket are sent, and elements inside it fill up to k.
 //
 // Source:      S. Shi et al., "Towards scalable distributed training of deep learning on public
 //              cloud clusters", MLSys 2021, algorithm 1.
@@ -12,8 +12,8 @@
 //   selection  all a >= th1; then consecutive ones, by index, of th2 <= a < th1 from a random
 //   start.
 //
-// A count decides only on which side of the (k + 1)-th magnitude t lies, so that one is found among
-// the candidates of a single pass, and the bisection reads no data at all.
+// A count shows only on which side of the (k + 1)-th magnitude t lies. That magnitude is found
+// among the candidates of a single pass, and the bisection reads no data at all.
 #include <algorithm>
 #include <bit>
 
@@ -29,8 +29,8 @@
 namespace sparfuse {
 namespace {
 
-// All candidates from `upper` on, and of those inside the bracket the ones at positions
-// [start, start + wanted) modulo `inside`.
+// Sends all candidates from `upper` on, and those inside the bracket at positions [start, start +
+// wanted) modulo `inside`.
 void SendBracket(const SelectInput& input, const Candidates& candidates, const Bracket& bracket,
                  std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
   std::size_t position = 0;
@@ -58,10 +58,10 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
   slot.count = taken;
 }
 
-// x has more than k elements. Takes its bound from a sample in every step: one that is too high
-// would change what is selected, not only the time it takes.
+// x has more than k elements. Each step takes its bound from a sample: a warm bound that is too
+// high would change the selection, not only the time.
 //
-// Cost: one pass over x, a second one where the bracket reaches below the candidates.
+// Cost: one pass over x, and a second one if the bracket reaches below the candidates.
 void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, std::size_t k, std::int64_t iterations,
                           std::uint64_t seed, const DeviceSlot& slot) {
@@ -108,7 +108,7 @@ class MsTopK final : public WarmSparsifier {
     Candidates candidates = first;
     if (first.stored) {
       const std::uint32_t next =
-          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // one of the crowd
+          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // the crowd's key
       const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
       if (bracket.lower < first.lo && first.ties_below == 0) {
         Restore(input, first);

@@ -2,8 +2,9 @@
 //
 // Source:      J. Fang, H. Fu, G. Yang, C.-J. Hsieh, "RedSync: reducing synchronization bandwidth
 //              for distributed deep learning training system", JPDC 133, 2019, section 5.2.
-// Deviations:  the search ends at the mean, and is skipped where an earlier step or, after the
-//              first, a sample bounds the k-th magnitude, on a device in every step: in time only,
+// Deviations:  the search ends at the mean. It is skipped if an earlier step or, after the first, a
+//              sample bounds the k-th magnitude, and on a device in every step. This saves time
+//              only;
 //              the selection is the same.
 //
 // With the mean M and the maximum X of |x|:
