@@ -136,8 +136,7 @@ class Rows final : public CollectiveState {
       if (options_.by_averages) told_[indices_[i]] += values[i];
     }
     values_.own = payload_.host().first(2 * bytes);
-    if (options_.by_averages) std::ranges::fill(x, 0.0f);  // unsent values are not added to
-                                                           // gradients
+    if (options_.by_averages) std::ranges::fill(x, 0.0f);  // unsent: not added to gradients
   }
 
   // Adds the summed rows to the sum of all.

@@ -19,8 +19,8 @@ constexpr std::string_view kName = "gtopk";
 
 // --- wire form ---
 
-// Writes k elements as a payload, or as the authors' code does: indices and then values, as
-// doubles.
+// The wire form of k elements: a payload, or the form of the authors' code, which sends indices and
+// then values, as doubles.
 class Wire {
  public:
   explicit Wire(bool doubles) : doubles_(doubles) {}

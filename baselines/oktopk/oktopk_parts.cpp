@@ -83,7 +83,7 @@ void AddVoteRounds(const Topology& topology, RoundPlan& plan) {
   std::vector<Traffic> votes;
   std::vector<Traffic> means;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::uint64_t others = ranks - (rank == 0 ? 1 : 2);  // that have a boundary to vote on
+    const std::uint64_t others = ranks - (rank == 0 ? 1 : 2);  // other owners of a boundary
     const std::uint64_t all = rank == 0 ? 0 : ranks - 1;
     votes.push_back({others, all, others * kBytes, all * kBytes});
     means.push_back({all, others, all * kBytes, others * kBytes});

@@ -138,8 +138,7 @@ void WorkerStream::Take(std::span<const float> message, SumRoom& sums) {
     auto index = static_cast<std::uint32_t>(number * cut_.block);
     std::size_t to = sums.used;
     if (all_fit) {
-      for (const float value : elements) {  // without branches: the places of zeros cannot be
-                                            // predicted
+      for (const float value : elements) {  // without branches: zeros cannot be predicted
         sums.indices[to] = index++;
         sums.values[to] = value;
         to += value != 0;

@@ -113,8 +113,7 @@ class Expectation {
   SpardlBlocks blocks_;
   std::vector<SpardlStep> scatter_;
   double density_ = 0;
-  std::vector<double> unions_;   // by offset of a block: the fraction of it that is present at the
-                                 // cut
+  std::vector<double> unions_;   // by offset of a block: the fraction present at its cut
   std::vector<double> doubled_;  // by step among teams: the fraction present after it
 };
 

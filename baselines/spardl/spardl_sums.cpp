@@ -198,8 +198,8 @@ void SpardlSums::Cut(std::size_t block, std::size_t most) {
   }
 }
 
-// Keeps at most the `most` largest. Those of them that received no sums are among the largest `most
-// + part.sums.size()` accumulated elements.
+// Keeps at most the `most` largest. Those without an added sum are among the accumulated elements'
+// largest `most + part.sums.size()`.
 void SpardlSums::CutAccumulated(std::size_t block, std::size_t most) {
   Part& part = parts_[block];
   if (most == 0) return;

@@ -111,8 +111,7 @@ void LiveEngine::WorkUntil(const bool& done) {
       lock.lock();
     } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       lock.unlock();
-      Drain(Post({EventKind::kStepTimeout, 0}));  // the reaction lists unfinished operations and
-                                                  // throws
+      Drain(Post({EventKind::kStepTimeout, 0}));  // throws, with the unfinished operations
       lock.lock();
     }
   }

@@ -92,8 +92,7 @@ class AdTopK final : public Sparsifier {
 struct InterleavedState final : SparsifierState {
   std::unique_ptr<SparsifierState> topk;  // serves both phases: only one-fibre tensors use it twice
   bool global = false;                    // the phase that comes next
-  std::optional<bool> stays;              // whether the tensor's name excludes it from the global
-                                          // phase
+  std::optional<bool> stays;              // whether the name excludes the tensor from global phases
 };
 
 class AdTopKInterleaved final : public Sparsifier {

@@ -174,9 +174,8 @@ class BlockTopK final : public ScanSparsifier {
   std::size_t block_;
 };
 
-// The m largest of B blocks hold at least m / B of the energy, and m / B = ceil(k / b) / ceil(n /
-// b). That is above k / (n + b - 1): above k / 2n for every block size b below n, and 1 for the
-// others.
+// The m largest of B blocks hold at least m / B of the energy, m / B = ceil(k / b) / ceil(n / b).
+// That is above k / (n + b - 1): above k / 2n for every block size b below n, and 1 for the others.
 double Contraction(std::span<const std::int64_t> shape, double density) {
   const double kept = KeptFraction(shape, density);
   return kept >= 1 ? 1.0 : kept / 2;

@@ -90,8 +90,8 @@ class ChunkedTopK final : public Sparsifier {
   std::size_t chunk_;
 };
 
-// The kept part of a chunk is smallest if trunc(density * size) falls furthest below density *
-// size: in a chunk that keeps one element of nearly two, or two of nearly three.
+// The kept part of a chunk is smallest if truncation takes most from density * size: in a chunk
+// that keeps one element instead of nearly two, or two instead of nearly three.
 double Contraction(std::span<const std::int64_t> shape, double density) {
   const double kept = KeptFraction(shape, density);
   return kept >= 1 ? 1.0 : density / 2;

@@ -378,8 +378,7 @@ class Dgc final : public DeviceScanSparsifier {
   static Estimate FromKeys(std::span<const std::uint32_t> keys, std::size_t rank, std::size_t taken,
                            std::size_t n) {
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rank, 0, 31);
-    std::uint32_t smallest = kInfinityKey;  // of the keys that reach the cut: the element of that
-                                            // rank
+    std::uint32_t smallest = kInfinityKey;  // key that reaches the cut: the element of this rank
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }

@@ -29,8 +29,8 @@
 namespace sparfuse {
 namespace {
 
-// Sends all candidates from `upper` on, and those inside the bracket at positions [start, start +
-// wanted) modulo `inside`.
+// Sends all candidates from `upper` on, and of those inside the bracket the positions
+// [start, start + wanted) modulo `inside`.
 void SendBracket(const SelectInput& input, const Candidates& candidates, const Bracket& bracket,
                  std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
   std::size_t position = 0;

@@ -116,8 +116,7 @@ Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
     double squares;
   };
   const std::uint32_t lo = KeyFrom(Comparison::kAbove, threshold);
-  const double origin = std::max(threshold, 0.0);  // near the values, so that the squares do not
-                                                   // cancel
+  const double origin = std::max(threshold, 0.0);  // near the values: squares do not cancel
   const auto add = [&](Part& part, std::size_t begin, std::size_t end) {
     part.smallest = kInfinityKey;
     for (std::size_t i = begin; i < end; ++i) {

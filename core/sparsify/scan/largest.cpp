@@ -456,8 +456,7 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
                         std::size_t rank) {
   const KthCut kth = FindKth(context, candidates, rank);
-  std::uint32_t smallest = kNoKey;  // of the keys that reach the cut, which may lie between two
-                                    // keys
+  std::uint32_t smallest = kNoKey;  // key that reaches the cut, which may lie between two
   for (const std::uint32_t key : kth.keys) {
     if (key >= kth.cut.key) smallest = std::min(smallest, key);
   }
