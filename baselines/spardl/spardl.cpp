@@ -335,7 +335,7 @@ RoundPlan Spardl::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
     work.Join(1, round);
     AddStep(round, 1, topology, hop, plan);
   }
-  std::vector<std::uint64_t> before(2 * places + 1);  // applied elements before a block, twice round
+  std::vector<std::uint64_t> before(2 * places + 1);  // applied before a block, twice round
   for (std::size_t b = 0; b < 2 * places; ++b) before[b + 1] = before[b] + sent[b % places].back();
   for (const SpardlStep& step : BruckSteps(places)) {
     const auto hop = [&](std::size_t rank) {

@@ -1,4 +1,4 @@
-// Registers Zen: its options, its expected sizes and its requirements.
+// Registers Zen: its options, its expected sizes and its rounds.
 #include "baselines/zen/zen.hpp"
 
 #include <string>
