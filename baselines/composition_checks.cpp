@@ -1,4 +1,4 @@
-// Refuses parts of a method that do not fit one another.
+// Refuses parts of a method that do not fit together.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -170,7 +170,7 @@ class Rows final : public CollectiveState {
     const double scale = 1 / std::sqrt(static_cast<double>(columns));
     for (std::size_t row = 0; row < part.rows.rows;) {
       const std::size_t size = part.rows.LengthOf(row);
-      // Rows at once, which have to be of one length.
+      // Rows taken at once must have one length.
       std::size_t many = std::min(kLowRankRows, part.rows.rows - row);
       if (part.rows.LengthOf(row + many - 1) != size) many = 1;
       double sums[kLowRankRows * kMostColumns] = {};

@@ -63,7 +63,7 @@ struct Seen {
   bool exact = false;
   SplitCounts split;
   std::uint64_t region = 0;    // elements of the own region
-  std::uint64_t distinct = 0;  // of them, those that a rank has sent
+  std::uint64_t distinct = 0;  // of them, the ones that some rank has sent
   std::uint64_t segment = 0;   // of them, the gathered ones
 
   std::vector<std::uint64_t> words() const {
@@ -113,7 +113,7 @@ void SetReturned(const SparsePayload& own, const std::vector<std::span<const std
   for (const auto bytes : payloads) {
     const auto taken = ViewSparsePayload(bytes).indices;
     for (std::size_t j = 0; i < count && j < taken.size();) {
-      // Without branches: which of the two comes first cannot be predicted.
+      // Without branches: the smaller index cannot be predicted.
       const std::uint32_t mine = own.indices[i];
       const std::uint32_t other = taken[j];
       back.indices[to] = mine;

@@ -299,7 +299,7 @@ RoundPlan Spardl::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   plan.per_rank.resize(ranks);
   std::size_t at = 0;  // step in the sent counts
   const SpardlWork work(form_, blocks);
-  std::vector<std::size_t> arrivals(places);  // bundles of a block so many places on
+  std::vector<std::size_t> arrivals(places);  // bundles of the block that many places on
   for (const SpardlStep& step : SpardlScatterSteps(places)) {
     Round round;
     if (form_.serial_blocks) round.repeat = static_cast<std::uint32_t>(step.blocks);

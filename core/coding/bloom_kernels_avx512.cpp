@@ -1,4 +1,4 @@
-// Looks sixteen indices up at once with AVX-512. Compaction goes through a register: the
+// Looks up sixteen indices at once with AVX-512. Compaction goes through a register: the
 // compressing store to memory is microcoded on some machines.
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -230,7 +230,7 @@ std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::s
 
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
   assert(!coding.of_selections());
-  // A gap of 65535 or more takes as much of the range.
+  // A gap of 65535 or more uses up as much of the range, which bounds the number of escapes.
   const std::size_t escapes = std::min(capacity, n / kEscape);
   const std::size_t index_bytes = coding.indices == IndexCoding::kU32
                                       ? 4 * capacity

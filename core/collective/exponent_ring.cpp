@@ -32,7 +32,7 @@ enum Seen : std::size_t { kReduced, kGathered, kSeenWords };  // bytes that a ra
 // Returns the largest size of a message of n values. Without values nothing is sent.
 std::size_t MessageBound(std::size_t n) { return n == 0 ? 0 : kWord + ExponentBytesBound(n); }
 
-// message: MessageBound(values.size()). Returns the bytes written.
+// message: [MessageBound(values.size())]. Returns the number of bytes written.
 std::size_t WriteMessage(std::span<const float> values, std::span<std::byte> message) {
   if (values.empty()) return 0;
   const std::size_t coded = EncodeExponents(values, message.subspan(kWord));

@@ -4,8 +4,7 @@
 // Source:      Z. Wang et al., Hi-Speed DNN Training with Espresso, EuroSys 2023 (FP16 as one of
 //              the ways to send a gradient).
 // Deviations:  a rank keeps the rounding errors of its own values and of the sums that it passes
-// on,
-//              and sends them in the next step, if there is room to keep them.
+//              on. It sends them in the next step, if there is room to keep them.
 #include <algorithm>
 #include <memory>
 #include <string_view>

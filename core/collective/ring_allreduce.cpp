@@ -3,7 +3,7 @@
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.
 // Deviations:  chunk j has n/P + [j < n mod P] elements (algorithms.hpp); empty chunks are not
-// sent.
+//              sent.
 //
 // Every chunk is reduced in one place and copied from there, so all ranks get equal bits.
 #include <algorithm>

@@ -20,7 +20,7 @@ namespace {
 // A block of the output stays in L1 during clearing, summation and scaling.
 constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: a pool thread's task
-constexpr std::size_t kSparseScaling = 16;   // scales only touched elements if one in so many is
+constexpr std::size_t kSparseScaling = 16;   // below one touched element in 16: scales only those
 constexpr std::size_t kGroup = 64;           // payloads merged in one pass
 // Below this, waking a thread costs more than it saves.
 constexpr std::size_t kParallelElements = 200'000;

@@ -16,8 +16,8 @@ namespace sparfuse {
 // constant start-up time for each tensor, so that its communication times cancel. Eq. 1 covers
 // communication and selection of the previous buffer, and absorbed times are never reset. Eq. 3
 // takes the communication of one buffer of all tensors so far, and below density 1 lengths repeat
-// from the third buffer on. A buffer's selection time is that of its merged size, on the curve of
-// top-k.
+// from the third buffer on. A buffer's selection time is taken at its merged size from the curve
+// of top-k.
 
 namespace {
 

@@ -304,7 +304,7 @@ class MpiCommunicator final : public GroupCommunicator {
   }
   std::unique_ptr<MpiRequest> StartReceive(int source, int tag, std::span<std::byte> buffer,
                                            Traffic* traffic) {
-    const std::size_t capacity = std::min(buffer.size(), kMaxMessageBytes);  // nobody sends more
+    const std::size_t capacity = std::min(buffer.size(), kMaxMessageBytes);  // no rank sends more
     auto request = std::make_unique<MpiRequest>(*session_, Kind::kReceive, WorldRank(source),
                                                 capacity, traffic);
     request->CheckStarted(MPI_Irecv(buffer.data(), static_cast<int>(capacity), MPI_BYTE, source,

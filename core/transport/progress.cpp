@@ -115,7 +115,7 @@ std::string Liveness::Describe(int waiting_for,
   if (!silent.empty()) {
     return ListRanks(silent) + (silent.size() == 1 ? " does not answer" : " do not answer");
   }
-  if (waiting_for < 0) {  // a native collective, which sends its peers no word of it
+  if (waiting_for < 0) {  // a native collective, which does not inform its peers
     if (idle.empty()) return "all ranks answer and wait for the backend's own collective";
     return ListRanks(idle) + (idle.size() == 1 ? " answers" : " answer") + " but did not take part";
   }
@@ -438,7 +438,7 @@ bool ProgressLoop::Advance() {
     }
     moved = true;
     const Done done = std::move(it->done);
-    it = active_.erase(it);  // buffers are free before the caller hears of it
+    it = active_.erase(it);  // frees the buffers before the caller learns of the end
     done(std::move(error));
   }
   return moved;

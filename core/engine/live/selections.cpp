@@ -146,7 +146,7 @@ std::size_t Selections::Kept(Range range, double density) const {
   return Kept(range.size(), shape, density);
 }
 
-// A part may be a whole tensor, whose shape may keep more than as many elements without one.
+// A part may be a whole tensor. By its shape, it may keep more than a range of equal size.
 std::size_t Selections::Capacity(const SharedRange& shared) const {
   std::size_t room = Room(shared.largest, {}, shared.density);
   for (const std::size_t t : step_.layout.TensorsIn(shared.range)) {

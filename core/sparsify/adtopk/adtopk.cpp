@@ -91,7 +91,7 @@ class AdTopK final : public Sparsifier {
 
 struct InterleavedState final : SparsifierState {
   std::unique_ptr<SparsifierState> topk;  // serves both phases: only one-fibre tensors use it twice
-  bool global = false;                    // the phase that comes next
+  bool global = false;                    // the next phase is global
   std::optional<bool> stays;              // whether the name excludes the tensor from global phases
 };
 

@@ -12,7 +12,7 @@
 //     tau phases B after the last exact one, a refresh: exact top-K, whose smallest magnitude is
 //                          the new threshold. With d = |old - new| and e = new / 10: d < e/2
 //                          lengthens tau by 2, d < e by 1 (steady); d > 2e shortens tau by 2,
-//                          d > e by 1 (not steady); 5 to 1000.
+//                          d > e by 1 (not steady). tau stays within 5 to 1000.
 //     else                 |x| >= threshold; a refresh instead if fewer than K/2 or more than 2K
 //                          elements reach the threshold.
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Selects by Deep Gradient Compression: takes a threshold from a sample of the magnitudes, and
 // sends the elements that reach it.
 //
-// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018; the rule is that of the
-//              authors' published code (hierarchical selection, strided sample, bounds 1.3 and
-//              0.8).
+// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018. The rule is taken from
+//              the authors' published code (hierarchical selection, strided sample, bounds 1.3
+//              and 0.8).
 // Deviations:  an empty selection, or one that overflows its slot, becomes an exact top-k; the
 //              option exact_trim.
 //
@@ -11,9 +11,10 @@
 //   sample     every stride-th magnitude from a random start; at least sample_ratio * n of them,
 //              and enough that two are expected above the threshold. Few elements: all of them.
 //   threshold  the ceil(samples * density)-th largest of the sample; |x| >= threshold is selected.
-//   too many   (above upper_bound * K): the K largest of those, or without `resample` the threshold
-//              times upper_bound, and again.
-//   too few    (below lower_bound * K): the threshold times lower_bound, and again.
+//   too many   (above upper_bound * K): the K largest of them. Without `resample` the threshold is
+//              multiplied by upper_bound, and the selection repeated.
+//   too few    (below lower_bound * K): the threshold is multiplied by lower_bound, and the
+//              selection repeated.
 //   at last    the first K by position, whatever their magnitudes. (exact_trim: the K largest.)
 #include <algorithm>
 #include <bit>
@@ -190,7 +191,7 @@ class Dgc final : public DeviceScanSparsifier {
     double reaching = 0;  // expected number of elements of x that reach it
   };
 
-  // Applies the rule in one pass. A small sample of lines gives a bound that the pass expects to be
+  // Applies the rule in one pass. A small sample of lines gives a bound that is expected to lie
   // below the threshold. The candidates then include the largest of the strided sample, the
   // threshold among them. This saves one read of a line for each element of the strided sample.
   // Returns false, with nothing sent, if the candidates do not suffice to decide.
@@ -378,7 +379,7 @@ class Dgc final : public DeviceScanSparsifier {
   static Estimate FromKeys(std::span<const std::uint32_t> keys, std::size_t rank, std::size_t taken,
                            std::size_t n) {
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rank, 0, 31);
-    std::uint32_t smallest = kInfinityKey;  // key that reaches the cut: the element of this rank
+    std::uint32_t smallest = kInfinityKey;  // of keys that reach the cut: the element of that rank
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }

@@ -9,8 +9,8 @@
 //
 // With mean m, deviation s (unbiased) of x and z = the normal quantile of 1 - density / 2:
 //   estimate   t = m + z s; |x| > t is selected.
-//   paper      at most three selections: fewer than 2k/3 halve t, more than 4k/3 raise it by half;
-//              the last selection is sent.
+//   paper      at most three selections: fewer than 2k/3 elements halve t, more than 4k/3 raise it
+//              by half; the last selection is sent.
 #include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"

@@ -3,14 +3,16 @@
 //
 // Source:      S. Shi et al., "Towards scalable distributed training of deep learning on public
 //              cloud clusters", MLSys 2021, algorithm 1.
-// Deviations:  the run of elements from inside the bracket goes on at its first element after its
-//              last; more than 2k + 65536 elements at or above the bracket become an exact top-k.
+// Deviations:  the run of elements inside the bracket wraps around: after the last element it goes
+//              on at the first. More than 2k + 65536 elements at or above the bracket become an
+//              exact top-k.
 //
 // With the mean M and the maximum X of a = |x|, `iterations` times, r starting in [0, 1]:
-//   t = M + r (X - M) in the middle of the range of r. At most k elements with a >= t: t is the new
-//   upper end th1 and r goes down; else the new lower end th2, and r goes up.
-//   selection  all a >= th1; then consecutive ones, by index, of th2 <= a < th1 from a random
-//   start.
+//   bisection  t = M + r (X - M), with r the middle of its range. If at most k elements have
+//              a >= t, t is the new upper end th1 and r decreases. Else t is the new lower end th2,
+//              and r increases.
+//   selection  all a >= th1, then consecutive elements, by index, of th2 <= a < th1 from a random
+//              start.
 //
 // A count shows only on which side of the (k + 1)-th magnitude t lies. That magnitude is found
 // among the candidates of a single pass, and the bisection reads no data at all.

@@ -1,7 +1,7 @@
 // Sends all elements that are not 0, and nothing of a tensor that is all 0.
 //
-// Source:      Z. Wang et al., Zen, OSDI 2025 (sparse tensors by nature: indices and values of what
-//              is not zero).
+// Source:      Z. Wang et al., Zen, OSDI 2025 (sparse tensors by nature: indices and values of the
+//              nonzero elements).
 // Deviations:  none known.
 //
 // The density does not choose the elements. It is the expected fraction of nonzero elements, for

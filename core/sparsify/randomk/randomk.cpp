@@ -2,7 +2,7 @@
 // likely, the same set on every rank of a step.
 //
 // Source:      S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
-// Deviations:  none known. Values are not scaled by n / k: error feedback keeps what is not sent.
+// Deviations:  none known. Values are not scaled by n / k: error feedback keeps the rest.
 #include "core/sparsify/randomk/randomk.hpp"
 
 #include <algorithm>

@@ -10,8 +10,8 @@
 // With the mean M and the maximum X of |x|:
 //   trim       the first of the thresholds M + r (X - M), r = 0.8, 0.6, 0.4, 0.2, 0, that at least
 //              k elements exceed.
-//   selection  the k largest of those. No threshold (X = M, or fewer than k above the mean): the k
-//              largest of all.
+//   selection  the k largest of these elements. Without a threshold (X = M, or fewer than k above
+//              the mean): the k largest of all.
 #include <algorithm>
 #include <iterator>
 

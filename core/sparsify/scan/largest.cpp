@@ -456,7 +456,7 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
                         std::size_t rank) {
   const KthCut kth = FindKth(context, candidates, rank);
-  std::uint32_t smallest = kNoKey;  // key that reaches the cut, which may lie between two
+  std::uint32_t smallest = kNoKey;  // of the keys from the cut on; the cut itself may not be a key
   for (const std::uint32_t key : kth.keys) {
     if (key >= kth.cut.key) smallest = std::min(smallest, key);
   }

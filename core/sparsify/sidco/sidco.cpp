@@ -6,20 +6,19 @@
 //              MLSys 2021, sections 2.2 to 2.4 and algorithm 1.
 // Deviations:  sidco: stages after the first are fitted above the thresholds of the last step (in a
 //              large tensor's first step, of a sample), with the fraction that survived them. If
-//              the
-//              estimate selects over 2 % more or less than k, the k largest are sent.
+//              the estimate selects over 2 % more or less than k, the k largest are sent.
 //              sidco@paper: an empty selection, or one that overflows its slot, becomes an exact
 //              top-k. Both: stages adapt for each tensor on its own.
 //
-// With a = |x|, density d, M stages, first density d1 (d itself where M = 1 or d >= first_ratio):
+// With a = |x|, density d, M stages, first density d1 (d itself if M = 1 or d >= first_ratio):
 //   stage 1      the threshold t1 that a fraction d1 of the fitted distribution exceeds.
 //   stage j > 1  the fit to a - t of the elements with a > t, t the threshold of the stage before;
 //                densities fall by the same factor from stage to stage, down to d.
 //   exponential  t = -mean ln(d1), then t + mean(a - t) ln(ratio of densities).
 //   pareto       generalised, from mean and variance. gamma: the first stage from mean and mean
 //                logarithm, the later ones as pareto.
-//   adaptive     every 5 steps: one stage less where the estimates selected more than 1.2 k on
-//                average, one more where less than 0.8 k.
+//   adaptive     every 5 steps: one stage less if the estimates selected more than 1.2 k on
+//                average, one more if less than 0.8 k.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

@@ -52,7 +52,7 @@ bool SameToken(const std::array<char, 2 * kTokenBytes>& shown, const std::string
 // A connection that is exchanging greetings.
 struct Guest {
   Socket socket;
-  int peer = -1;  // -1: unknown, until a visitor to our port has told it
+  int peer = -1;  // -1: a visitor to our port that has not told its rank
   bool connecting = false;
   Greeting own;
   std::size_t sent = 0;
