@@ -230,8 +230,7 @@ void CheckTopology(const Composition& composition, const Topology& topology) {
   }
   const Topology sending =
       composition.strategy->node_shards ? Topology{topology.nodes(), 1} : topology;
-  // The options belong to the collective that the method names; the other has none and refuses
-  // nothing.
+  // The options belong to the collective that the method names; the other has none.
   for (const Collective* each :
        {composition.sparse_collective.get(), composition.dense_collective.get()}) {
     const CollectiveDescriptor& collective = each->descriptor();

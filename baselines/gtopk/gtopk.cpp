@@ -202,8 +202,7 @@ RoundPlan Gtopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) co
   }
   const int top = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))) / 2;
   for (int distance = top; distance > 0; distance /= 2) level(distance, true);
-  // At last the result is compared with the rank's own payload and, on rank 0, with the dropped
-  // elements.
+  // At last the result is compared with the rank's own payload and on rank 0 with the dropped ones.
   plan.rounds.back()[Work::kMerge] =
       (2 + (compat_ ? 0 : static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(top))))) *
       count;

@@ -233,7 +233,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   co_await OffThread(buffers, finish);
 }
 
-// Voted regions hold equal parts of the selections and of their union. The large sums may be spread
+// Voted regions hold equal parts of the selections and of their union. Large sums may lie
 // unequally.
 void OkTopk::Expect(const OverlapModel& overlap, const Topology& /*topology*/,
                     ExchangeSizes& sizes) const {

@@ -28,8 +28,7 @@ std::uint64_t NodeBytes(const Topology& topology, std::span<const std::uint64_t>
   return most;
 }
 
-// Splits a whole number into whole parts by weights with a known sum; the parts add up to the
-// number.
+// Splits a whole number into whole parts by weights with a known sum; the parts add up to it.
 class Split {
  public:
   Split(double whole, std::size_t weights)

@@ -145,8 +145,7 @@ void RecursiveDoubling::Expect(const OverlapModel& overlap, const Topology& topo
   }
 }
 
-// Counts the work of adding a sum of `other` bytes to one of `bytes`, if it exceeds the round's
-// work.
+// Counts the work of adding a sum of `other` bytes to one of `bytes`, if that exceeds the round's.
 void RecursiveDoubling::CountWork(std::uint64_t bytes, std::uint64_t other, std::size_t elements,
                                   Round& round) const {
   const bool dense = IsDenseSum(bytes, elements);

@@ -243,8 +243,7 @@ void SplitAllgather::Expect(const OverlapModel& overlap, const Topology& topolog
   }
 }
 
-// Adds one round for all slices. Only the sums of slices that each rank sends and receives are
-// known.
+// Adds one round for all slices. Only each rank's sums of sent and received slices are known.
 void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Topology& topology,
                    RoundPlan& plan) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);

@@ -158,8 +158,7 @@ class ZenExchange {
   }
   std::vector<Peer> ColumnPeers() const;
   std::vector<Peer> NodePeers() const;
-  // Returns room for the i-th message, if each sender sends the sum of `payloads` payloads or a
-  // part.
+  // Returns room for the i-th message, each at most the sum of `payloads` payloads.
   std::span<std::byte> Slot(std::size_t i, std::size_t payloads) const {
     const std::size_t bytes = payloads * buffers_.capacity_bytes;
     return buffers_.gathered.subspan(i * bytes, bytes);

@@ -123,8 +123,7 @@ void DecodeIndices(const std::byte* from, std::span<std::uint32_t> indices) {
 
 // Returns how many of `count` random elements of n are expected to lie kEscape places or more after
 // the previous element (the first: after the start). Each of n - kEscape places may hold such an
-// element. The kEscape - 1 places before it are then free, and the others share the remaining
-// places.
+// element. The kEscape - 1 places before it are then free, and the others share the rest.
 double ExpectedEscapes(double count, double n) {
   const double places = n - kEscape;
   if (count == 0 || places < std::max(1.0, count - 1)) return 0;
@@ -379,8 +378,7 @@ DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& works
   const gpu::CodedPayload coded{bytes.data, bytes.size, LayoutOf(coding)};
   const auto number = static_cast<std::uint32_t>(rank);
   constexpr std::size_t kTile = gpu::DecodeElements::kPerBlock;
-  // An element without gaps takes at least 6 bytes. Gaps may be escaped, so the bytes bound their
-  // words.
+  // An element without gaps takes at least 6 bytes. Gaps may be escaped: bytes bound their words.
   const std::size_t most =
       coded.layout.delta ? bytes.size / 2 : std::min(indices.size, bytes.size / 6);
   const std::size_t tiles = std::max<std::size_t>(1, Blocks(most, kTile));

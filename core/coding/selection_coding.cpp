@@ -112,8 +112,7 @@ std::uint8_t FlagsOf(PayloadCoding coding) {
   return static_cast<std::uint8_t>(flags);
 }
 
-// The key increases as the value decreases. Equal values order by their place, the key's lower
-// half.
+// The key increases as the value decreases. Equal values order by place, the lower half.
 std::uint64_t DescendingKey(float value, std::uint32_t place) {
   const auto bits = std::bit_cast<std::uint32_t>(value == 0 ? 0.0f : value);
   const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;

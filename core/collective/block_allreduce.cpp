@@ -4,10 +4,8 @@
 // Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
 //              model training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
 // Deviations:  in one level by default, in two (block_exchange.hpp) on request. The sum is encoded
-// once
-//              more and gathered. All ranks, the one that made it too, take the decoded sum.
-//              Rounding
-//              errors are lost.
+//              once more and gathered. All ranks, the one that made it too, take the decoded sum.
+//              Rounding errors are lost.
 #include "core/collective/block_allreduce.hpp"
 
 #include <algorithm>

@@ -176,8 +176,7 @@ class ExponentAllReduce final : public Collective {
       Round& round = plan.rounds[half];
       if (round.within_bytes > 0) round.within_bytes = most;
       round.bytes = most;
-      // In the reducing half a value is coded before each send; in both halves it is decoded on
-      // arrival.
+      // In the reducing half values are coded before each send; in both, decoded on arrival.
       round[Work::kSelect] =
           (half == kReduced ? 2 : 1) * (ranks - 1) * static_cast<std::uint64_t>(shards.Size(0));
     }

@@ -267,7 +267,7 @@ constexpr std::size_t Index(Enum value) {
   return static_cast<std::size_t>(value);
 }
 
-// The inputs of an estimate, except algorithm and protocol. Rates in 10^9 bytes a second, times in
+// An estimate's inputs, except algorithm and protocol. Rates in 10^9 bytes/s, times in
 // microseconds.
 struct Asked {
   NcclCollective collective;

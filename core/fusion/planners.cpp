@@ -226,8 +226,7 @@ class WholeModel final : public Planner {
   }
 };
 
-// The first part of the tensors in ready order is one unit, and each other tensor is a unit of its
-// own.
+// The first part of the tensors in ready order is one unit, and each other tensor is one.
 class FusionDegree final : public Planner {
  public:
   explicit FusionDegree(double degree) : degree_(degree) {}

@@ -111,8 +111,7 @@ StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
 #endif
 }
 
-// Computes to[i] = from[i] * scale past the caches, except in lines that `to` shares with other
-// data.
+// Computes to[i] = from[i] * scale past the caches, except for lines partly outside `to`.
 void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
                   float* to) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;

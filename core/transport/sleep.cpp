@@ -17,8 +17,7 @@ namespace {
 std::atomic<bool> preferred = false;
 thread_local CommunicationPriority own = CommunicationPriority::kNormal;
 
-// struct sched_attr of sched_setattr(2); <linux/sched/types.h> would redefine parts of glibc's
-// <sched.h>.
+// struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines parts of <sched.h>.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = SCHED_OTHER;
@@ -92,14 +91,12 @@ void Doorbell::Ring() noexcept {
 }
 
 void Doorbell::Wait(std::int64_t deadline) noexcept {
-  // Sets no slack: the kernel's default of 50 us lets it merge wake-ups. Slack belongs to the
-  // thread.
+  // Sets no slack: the kernel's default of 50 us lets it merge wake-ups. It is per thread.
   static thread_local const int slack_set = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   static_cast<void>(slack_set);
   const std::uint32_t seen = seen_.load();
   waiting_.store(1);
-  // A ring from here on finds `waiting_` set. An earlier ring has changed `rings_`, so the wait
-  // ends.
+  // A ring from here on finds `waiting_` set. An earlier ring has changed `rings_`, so no wait.
   if (rings_.load() == seen) {
     const timespec until{deadline / kNanosecondsPerSecond, deadline % kNanosecondsPerSecond};
     Futex(rings_, FUTEX_WAIT_BITSET, seen, &until);

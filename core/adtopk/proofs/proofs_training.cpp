@@ -105,8 +105,7 @@ class Training {
     for (std::size_t s = 0; s < samples; ++s) {
       const std::size_t centre = s % kClasses;
       for (std::size_t i = 0; i < kIn; ++i) inputs_[s * kIn + i] += centres[centre * kIn + i] / 2;
-      // One label in five is wrong, so that gradients do not fade, as they would if all were
-      // learnt.
+      // One label in five is wrong, so that gradients do not fade once all are learnt.
       labels_.push_back(labels.Below(5, s) == 0 ? labels.Below(kClasses, samples + s) : centre);
     }
   }
@@ -114,8 +113,7 @@ class Training {
   const ProofVector& weights(std::size_t layer) const { return weights_[layer]; }
   ProofVector& weights(std::size_t layer) { return weights_[layer]; }
 
-  // Overwrites both gradients with the mean over the batch, instead of adding to them. Returns the
-  // loss.
+  // Sets both gradients to the mean over the batch, without adding. Returns the loss.
   double Gradients(std::size_t rank, std::size_t batch,
                    std::array<ProofVector, 2>& gradients) const {
     gradients[0].assign(kHidden * kIn, 0.0f);

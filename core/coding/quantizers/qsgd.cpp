@@ -127,8 +127,7 @@ class Qsgd final : public Quantizer {
     return std::isfinite(step * levels_) ? step : std::nextafter(step, 0.0f);
   }
 
-  // Encodes elements [begin, begin + count), which share a norm. Sends nothing if the step
-  // underflows.
+  // Encodes elements [begin, begin + count), of one norm. Sends nothing if the step underflows.
   void EncodeRange(const SelectInput& input, std::size_t begin, std::size_t count, float norm,
                    const RandomStream& stream, std::int8_t* codes) const {
     const float step = Step(norm);

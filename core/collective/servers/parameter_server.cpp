@@ -226,8 +226,7 @@ struct Moves {
   explicit Moves(std::size_t ranks) : within(ranks), between(ranks) {}
 };
 
-// Counts `sent` and `received` elements of a stage that sums. A stage that returns sums swaps the
-// two.
+// Counts `sent` and `received` elements of a stage that sums. A stage that returns sums swaps them.
 void Count(Traffic& of, ServerStage stage, std::uint64_t sent_messages, std::uint64_t sent,
            std::uint64_t received_messages, std::uint64_t received) {
   Traffic moved{sent_messages, received_messages, sent * sizeof(float), received * sizeof(float)};

@@ -12,8 +12,7 @@
 namespace sparfuse {
 namespace {
 
-// Returns the bytes of the elements that a collective chose itself: no payload existed before it
-// ran.
+// Returns the bytes of the elements that a collective chose itself, without an earlier payload.
 std::uint64_t ChosenBytes(const LiveConfig& config, const LiveOp& exchange) {
   if (!exchange.op->sparse()) return 0;
   const CollectiveTraits traits = config.sparse_collective->traits();
@@ -237,8 +236,8 @@ void LiveEngine::BeginStepReaction() {
   applied_ = complete_ = false;
 }
 
-// An exchange in the background counts in the step that takes it, since its end differs between two
-// runs.
+// An exchange in the background counts in the step that takes it, since its end is not
+// reproducible.
 void LiveEngine::Account(const LiveOp& done) {
   if (done.selection != nullptr) {
     record_.tensors_missing += done.selection->missing;
@@ -434,8 +433,7 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
   Remember(exchange, buffers);
 }
 
-// Gives the collective its state for the exchange's range. A chain may sum a range by several
-// collectives.
+// Gives the collective its state for the exchange's range. A chain may use several for a range.
 void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   const Collective& collective =
       CollectiveOf(exchange.exchange(), config_.dense_collective, config_.sparse_collective);

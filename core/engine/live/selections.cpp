@@ -109,8 +109,7 @@ void Selections::PrepareSlot(Selection& selection) {
   if (!config_.sparsifier) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }
-  // Equal on all ranks, since it follows from the density: ranks have room for one another's
-  // payloads.
+  // It follows from the density, so all ranks have room for one another's payloads.
   selection.kept = Kept(n, selection.info.shape, selection.density);
   const std::size_t capacity = Room(n, selection.info.shape, selection.density);
   if (selection.indices.size() < capacity) {

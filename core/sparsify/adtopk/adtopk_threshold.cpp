@@ -78,8 +78,7 @@ void BeginPhaseOnDevice(const DeviceContext& context, KeptThreshold* kept, bool 
 }
 
 // Does nothing unless kept->estimates. Sends the elements that reach the threshold if they are k/2
-// to 2k and the phase is not an exact one. Else it sends the k largest and learns the threshold
-// anew.
+// to 2k and the phase is not an exact one. Else sends the k largest and learns the threshold.
 void SendByThreshold(const DeviceContext& context, const DeviceInput& input, const TensorInfo& info,
                      std::size_t k, KeptThreshold* kept, bool warming, DeviceSlot& slot) {
   const Stream& stream = context.stream;

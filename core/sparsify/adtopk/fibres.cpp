@@ -376,8 +376,7 @@ void SelectFibres(const SelectContext& context, SelectInput& input, const Tensor
   const std::size_t side = whole_rows ? fibres.inner : kSide;
   const auto scratch =
       MakeScratch(workspace, fibres, side, static_cast<std::size_t>(context.pool->threads()));
-  // Blocks that are parts of rows select into scratch memory, and are merged into the slot
-  // afterwards.
+  // Blocks that are parts of rows select into scratch memory, and are then merged into the slot.
   std::uint32_t* indices = slot.indices.data;
   float* values = slot.values.data;
   const std::size_t total = fibres.count() * k;

@@ -12,8 +12,7 @@ constexpr std::size_t kFewMaxima = 320;   // largest k for which 256 threads giv
 
 bool Aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-// Tiles hold whole slices in shared memory. Contiguous fibres that keep many elements get a block
-// each.
+// Tiles hold whole slices in shared memory. Contiguous fibres that keep much get a block each.
 bool FitsTiles(const Fibres& fibres, std::size_t k) {
   if (fibres.length * fibres.inner > gpu::kTile || fibres.length > kWarpFibre) return false;
   return fibres.inner > 1 || fibres.length <= gpu::kThreadFibre || k <= gpu::kMostMaxima;

@@ -107,8 +107,7 @@ class BlockTopK final : public ScanSparsifier {
     const auto keys = WorkspaceArray<std::uint32_t>(workspace, kUseKeys, energies.size());
     std::ranges::transform(energies, keys.begin(), KeyOf);
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, many, 0, 31);
-    // Chooses the blocks above the cut, and the first of the blocks at the cut, by energy and
-    // number.
+    // Chooses the blocks above the cut, and the first blocks at the cut, by energy and number.
     const auto at_cut = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
     std::size_t above = 0;
     std::size_t equal = 0;

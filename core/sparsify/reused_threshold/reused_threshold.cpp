@@ -83,8 +83,7 @@ void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
     EstimateAndLearn(inner, again, source, density, info, state, slot, nullptr);
     return;
   }
-  // The pass has left x in the residual: `inner` selects from it, and its selection is cleared
-  // there.
+  // The pass has left x in the residual: `inner` selects from it, and its selection is cleared.
   const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
   EstimateAndLearn(inner, again, x, density, info, state, slot, input.residual);
 }
@@ -122,8 +121,7 @@ class ReusedThreshold final : public Sparsifier {
     if (SelectReaching(context, input, info, *own, slot)) return;
     --context.counters->selections;  // `inner` counts it again
     if (input.residual == nullptr) return Estimate(context, source, density, info, *own, slot);
-    // The pass has left x in the residual: `inner` selects from it, and its selection is cleared
-    // there.
+    // The pass has left x in the residual: `inner` selects from it, and its selection is cleared.
     const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
     Estimate(context, x, density, info, *own, slot);
     for (std::size_t i = 0; i < slot.count; ++i) input.residual[slot.indices.data[i]] = 0.0f;

@@ -253,8 +253,7 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   }
   const auto [keys, rank, cut] = FindKth(context, candidates, k);
 
-  // Ties at the cut go to the lowest indices: segments take ties in index order until none are
-  // left.
+  // Ties at the cut go to the lowest indices: segments take theirs in index order.
   std::size_t ties_kept = 0;
   const bool ties = cut.count > rank;
   if (ties) ties_kept = rank - kernels.count_at_least(keys.data(), keys.size(), cut.key + 1);
@@ -355,8 +354,7 @@ bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32
   return true;
 }
 
-// The candidates are the elements above `tie`, fewer than k. Ties fill up the selection, if they
-// suffice.
+// The candidates are the elements above `tie`, fewer than k. Ties fill up to k, if they suffice.
 bool SelectWithTies(const SelectContext& context, SelectInput& input, const Candidates& above,
                     std::uint32_t tie, std::size_t k, Slot& slot) {
   SelectInput untouched = input;
@@ -379,8 +377,7 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
     return tie;
   }
   while (!candidates.stored) {
-    // The histogram is exact even if the candidates were too many to store: it bounds the next
-    // pass.
+    // The histogram is exact even if candidates were too many to store: it bounds the next pass.
     const Bin bin = FindBin(candidates, k);
     const std::size_t reach = bin.above + candidates.histogram[bin.index];
     const std::uint32_t lo =

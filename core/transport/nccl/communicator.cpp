@@ -95,8 +95,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NcclOperation::Kind;
 constexpr std::chrono::milliseconds kIdle{1};
-// Operations on the device may involve a rank that the host transport reports as lost: it gets this
-// long.
+// Operations on the device may involve a rank that the host transport has lost: they get this long.
 constexpr std::chrono::milliseconds kLostGrace{500};
 // Interval for reading notices while nothing waits for them: a peer may have given up.
 constexpr std::int64_t kServiceNanoseconds = 1'000'000;

@@ -213,8 +213,7 @@ class Meeting {
     return true;
   }
 
-  // Forgets a stranger at our port. Throws if we connected: another program is then at that
-  // address.
+  // Forgets a stranger at our port. Throws if we connected: another program is there.
   bool Reject(const Guest& guest) const {
     if (!guest.speaks_first) return false;
     SPARFUSE_THROW(kComm, "tcp: what answers at " + AddressOf(guest.peer).host.Text() +

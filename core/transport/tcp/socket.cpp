@@ -31,8 +31,7 @@ bool IsOfInternet(const sockaddr* address) {
   return address != nullptr && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
 
-// Returns the address of an interface of this host, by its name; IPv4 before IPv6. Throws
-// Error{kConfig}.
+// Returns the address of this host's interface `name`; IPv4 before IPv6. Throws Error{kConfig}.
 HostAddress AddressOfInterface(const std::string& name) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) SPARFUSE_THROW(kComm, "getifaddrs: " + ErrorText(errno));

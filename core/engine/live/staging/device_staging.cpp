@@ -50,8 +50,7 @@ class EventRequest final : public Request {
 };
 
 // Grows a Buffer or a PinnedBuffer, by at least half. An allocation waits for the device. If an
-// exchange differs from step to step, every new maximum would cause such a wait in the middle of
-// backward.
+// exchange differs from step to step, every new maximum would cause such a wait during backward.
 template <class AnyBuffer>
 void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view what) {
   if (buffer.size() >= size) return;

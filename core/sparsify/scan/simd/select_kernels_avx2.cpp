@@ -15,8 +15,7 @@ inline __m256i Keys8(__m256 x) {
   return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(static_cast<int>(kAbsMask)));
 }
 
-// Sets bit j if lane j of `keys` is above `below`. Keys are below 2^31, so signed comparison is
-// right.
+// Sets bit j if lane j of `keys` is above `below`. Keys are below 2^31, so may be signed.
 inline std::uint32_t Above8(__m256i keys, __m256i below) {
   return static_cast<std::uint32_t>(
       _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(keys, below))));
