@@ -37,7 +37,7 @@ struct Operation {
   std::byte* data = nullptr;  // read only when is_send
   std::size_t size = 0;       // of the message, or room for it
   std::size_t moved = 0;      // bytes of the message, once matched
-  SharedBytes sent;           // of an operation that is not copied
+  SharedBytes sent;           // data that is shared instead of copied
   SharedBytes* into = nullptr;
   std::atomic<Progress> progress{Progress::kPosted};
 

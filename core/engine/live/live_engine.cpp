@@ -433,7 +433,7 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
   Remember(exchange, buffers);
 }
 
-// Gives the collective its state for the exchange's range. A chain may use several for a range.
+// Gives the collective its state for the exchange's range, which a chain may sum by several ones.
 void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   const Collective& collective =
       CollectiveOf(exchange.exchange(), config_.dense_collective, config_.sparse_collective);

@@ -143,8 +143,8 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   const Topology& where = world.topology();
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());
-  // Exchanges on kData alone may use device memory, where a communicator takes memory and seconds
-  // of set-up. The payloads of chains on the other channels are in host memory, like negotiations.
+  // Only exchanges on kData may use device memory, where a communicator takes memory and seconds of
+  // set-up. Chains on the other channels have their payloads in host memory, like negotiations.
   const auto split = [&](Channel channel, int color) {
     Communicator& from = channel == Channel::kData ? world : world.host();
     return SplitOff(from, color, world.rank(), config_.deadline,

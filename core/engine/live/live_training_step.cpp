@@ -12,7 +12,7 @@ namespace sparfuse {
 void LiveEngine::BeginStep(std::uint64_t step, bool verify) {
   {
     std::lock_guard lock(mutex_);
-    if (failure_) std::rethrow_exception(failure_);  // the failed step's events may be in use
+    if (failure_) std::rethrow_exception(failure_);  // the last step's events may be in use
   }
   if (in_step_) {
     SPARFUSE_THROW(kInternal, "step " + std::to_string(step) + " begins, and step " +

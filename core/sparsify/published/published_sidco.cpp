@@ -101,7 +101,7 @@ double GammaThreshold(const PublishedCall& call, const Moments& x, double densit
   return scale * GammaQuantile(shape, density);
 }
 
-// Moments of the values above a threshold, less their smallest.
+// The values above a threshold, and their moments less the smallest value.
 struct Survivors {
   std::size_t count = 0;
   double smallest = 0;

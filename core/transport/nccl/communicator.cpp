@@ -95,11 +95,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NcclOperation::Kind;
 constexpr std::chrono::milliseconds kIdle{1};
-// Operations on the device may involve a rank that the host transport has lost: they get this long.
+// A rank that the host transport has lost may have done its part of running operations: these get
+// this long to end.
 constexpr std::chrono::milliseconds kLostGrace{500};
 // Interval for reading notices while nothing waits for them: a peer may have given up.
 constexpr std::int64_t kServiceNanoseconds = 1'000'000;
-// Alignment of padded payloads, as far as the capacity allows.
+// Padded payloads begin at multiples of this, as far as the capacity allows.
 constexpr std::size_t kAlignment = 16;
 
 class NcclRequest final : public Request {

@@ -70,8 +70,8 @@ namespace {
 
 // A rank's data for the others, exchanged before they make a communicator.
 struct Introduction {
-  std::array<char, 64> card{};  // ends with a zero
-  NcclUniqueId id{};            // valid from rank 0
+  std::array<char, 64> card{};  // zero-terminated
+  NcclUniqueId id{};            // only rank 0's is used
   int version = 0;
   AllGatherLinks links;
 };

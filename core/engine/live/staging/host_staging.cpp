@@ -167,7 +167,7 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
       payload.whole.push_back({part->range, part->encoded.size(), {}});
       continue;
     }
-    state.elements += part->accumulated ? part->kept : part->slot.count;  // to be selected
+    state.elements += part->accumulated ? part->kept : part->slot.count;  // expected or selected
     payload.with_indices += part->slot.count;
     payload.capacity += part->slot.capacity;
     if (setup.coding.of_selections()) {
