@@ -22,7 +22,7 @@ Options OptionsOf(const char* kind, const Descriptor& part, const Options& given
   return ResolveOptions(std::string(kind) + " " + std::string(part.name), part.options, given);
 }
 
-// Precondition: what selects, and its density, are known.
+// Precondition: the sparsifier and its density are known.
 PayloadCoding CodingOf(const Composition& made) {
   const Options& sending = made.sending;
   const std::string& values = StringOption(sending, "payload_values");
@@ -55,7 +55,7 @@ PayloadCoding CodingOf(const Composition& made) {
   return coding;
 }
 
-// The tensors that a name means; `key`: where it is given.
+// Returns the tensors that a name means. `key`: the option that gives the name.
 std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const TensorShape> tensors,
                                       const std::string& key, const std::string& whose) {
   std::vector<std::size_t> found;
@@ -230,7 +230,7 @@ void CheckTopology(const Composition& composition, const Topology& topology) {
   }
   const Topology sending =
       composition.strategy->node_shards ? Topology{topology.nodes(), 1} : topology;
-  // The options are those of the one that the method names; the other has none and refuses nothing.
+  // The options belong to the collective that the method names; the other has none.
   for (const Collective* each :
        {composition.sparse_collective.get(), composition.dense_collective.get()}) {
     const CollectiveDescriptor& collective = each->descriptor();
@@ -275,7 +275,7 @@ GradientLayout MakeLayout(std::span<const TensorShape> tensors, const TensorChoi
 
 namespace {
 
-// Dense tensors of fused buffers travel by the all-reduce of their unit.
+// Dense tensors of fused buffers are summed by the all-reduce of their unit.
 void ReduceDense(const GradientLayout& layout, Plan& plan) {
   for (Unit& unit : plan.units) {
     bool all_dense = true;

@@ -1,4 +1,4 @@
-// Refuses parts of a method that do not fit one another.
+// Refuses parts of a method that do not fit together.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -11,8 +11,8 @@
 namespace sparfuse {
 namespace {
 
-// Throws unless values and indices can be coded so together, and nothing is asked of a filter that
-// there is none of.
+// Throws unless values and indices can be coded together, and options of a filter are set only with
+// a filter.
 void CheckCoding(const Composition& made) {
   const OptionValue& indices = made.sending.at("payload_indices");
   const bool chunks = made.coding.indices == IndexCoding::kU12;
@@ -37,8 +37,7 @@ void CheckCoding(const Composition& made) {
   }
 }
 
-// Throws unless the strategy sends the units that are given, and sparsifies where the planner plans
-// for it.
+// Throws unless the strategy can send the given units, and sparsifies if the planner assumes it.
 void CheckPlanner(const Composition& made) {
   if (made.planner->name == kGivenPlanner && !made.strategy->dense_units) {
     std::string known;
@@ -62,8 +61,7 @@ void CheckPlanner(const Composition& made) {
                               std::string(made.strategy->name) + "\" does not sparsify ahead");
 }
 
-// Throws unless what the strategy sends, the sparsifier selects and the collective takes are the
-// same.
+// Throws unless the strategy, the sparsifier and the collective agree on the kind of payload.
 void CheckPayloads(const Composition& made, const CollectiveDescriptor& collective) {
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
   const bool sends_payloads = made.strategy->sparsified != Sparsified::kNever;
@@ -96,7 +94,7 @@ void CheckPayloads(const Composition& made, const CollectiveDescriptor& collecti
   }
 }
 
-// Throws unless a collective that sums, drops or selects can work on what is sent.
+// Throws unless a collective that sums, drops or selects can work on the payloads.
 void CheckTraits(const Composition& made) {
   const CollectiveTraits& traits = made.sparse_collective->traits();
   const std::string collective =
@@ -127,7 +125,7 @@ void CheckTraits(const Composition& made) {
                                 std::string(made.strategy->name) +
                                 "\" sparsifies tensor by tensor; expected \"behind\"");
   }
-  if (made.sparsifier == nullptr) return;  // CheckPayloads has refused what needs one
+  if (made.sparsifier == nullptr) return;  // CheckPayloads has refused collectives that need one
   const std::string sparsifier = "the sparsifier \"" + std::string(made.sparsifier->name) + "\"";
   if (traits.equal_counts && made.threshold_period > 1) {
     SPARFUSE_THROW(kConfig, "threshold_period = " + std::to_string(made.threshold_period) +
@@ -149,7 +147,7 @@ void CheckTraits(const Composition& made) {
   }
 }
 
-// Throws unless what is sent can be taken apart by owners, summed, and selected from again.
+// Throws unless owners can take payloads apart, sum them, and select again from the sums.
 void CheckOwnedParts(const Composition& made) {
   if (!made.strategy->owned_parts) return;
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
@@ -174,8 +172,7 @@ void CheckOwnedParts(const Composition& made) {
                        "\"none\"");
 }
 
-// Throws unless there is a choice between sparse and dense, and neither changes the method's
-// mathematics.
+// Throws unless units can be sent sparse or dense, and neither changes the method's mathematics.
 void CheckDenseFallback(const Composition& made) {
   if (!BoolOption(made.sending, "dense_fallback")) return;
   const std::string strategy = "strategy \"" + std::string(made.strategy->name) + "\"";
@@ -196,7 +193,7 @@ void CheckDenseFallback(const Composition& made) {
       "\"residual\" or \"none\"");
 }
 
-// Throws unless the units of a plan can be sent dense for some steps, and nothing is lost by it.
+// Throws unless the units of a plan can be sent dense for some steps without loss.
 void CheckDenseWarmup(const Composition& made) {
   if (made.dense_warmup_steps == 0) return;
   const std::string steps = "dense_warmup_steps = " + std::to_string(made.dense_warmup_steps);
@@ -215,7 +212,7 @@ OptionValue FallbackOf(std::string_view key) {
   return std::ranges::find(SendingOptions(), key, &OptionSpec::name)->fallback;
 }
 
-// Throws unless windows are made of whole fragments, and what goes on beside training can.
+// Throws unless windows consist of whole fragments, and exchanges beside training are possible.
 void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collective) {
   SPARFUSE_REQUIRE(!made.strategy->delays || !collective.native,
                    "strategy \"" + std::string(made.strategy->name) + "\" with the collective \"" +

@@ -39,7 +39,7 @@ std::string ContentOf(const fs::path& file) {
   return std::move(text).str();
 }
 
-// The bytes [at, at + size) of a file's content, or none where it ends before.
+// Returns the bytes [at, at + size) of a file's content, or none if it ends before.
 std::optional<std::string_view> Part(std::string_view content, std::uint64_t at,
                                      std::uint64_t size) {
   if (at > content.size() || size > content.size() - at) return std::nullopt;
@@ -55,7 +55,7 @@ std::optional<Record> Read(std::string_view content, std::uint64_t at) {
   return record;
 }
 
-// What the section of an ELF file says, up to its first zero; nothing where there is none.
+// Returns the text of a section of an ELF file, up to its first zero; nothing if it has none.
 std::optional<std::string> SectionText(std::string_view content) {
   const auto header = Read<Elf64_Ehdr>(content, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||

@@ -1,5 +1,5 @@
-// Holds the one explicit table of strategies, planners and collectives: core's, then a line for
-// each baseline's own.
+// Holds the explicit tables of strategies, planners and collectives: core's entries, then a line
+// for each baseline's own.
 #include "baselines/registry.hpp"
 
 #include <string>

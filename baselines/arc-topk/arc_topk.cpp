@@ -48,10 +48,10 @@ std::vector<Part> PartsOf(const ExchangeShape& shape) {
   return parts;
 }
 
-// All rows are sent: no sketch is needed.
+// Returns whether all rows are sent; they then need no sketch.
 bool IsWhole(const RowShape& rows, double density) { return rows.Kept(density) == rows.rows; }
 
-// Close to normal, of variance 1: a sum of eight numbers of 16 bits.
+// Returns a number close to normal, of variance 1: a sum of eight numbers of 16 bits.
 float NormalAt(const RandomStream& stream, std::size_t i) {
   std::int64_t sum = -4 * 65535;
   for (const std::uint64_t number : {stream.At(2 * i), stream.At(2 * i + 1)}) {
@@ -62,7 +62,7 @@ float NormalAt(const RandomStream& stream, std::size_t i) {
   return static_cast<float>(static_cast<double>(sum) / 53509.9);  // sqrt(8 * 2^32 / 12)
 }
 
-// One range on one rank.
+// The state of one range on one rank.
 class Rows final : public CollectiveState {
  public:
   Rows(const ExchangeShape& shape, const ArcOptions& options)
@@ -85,7 +85,7 @@ class Rows final : public CollectiveState {
   std::span<float> sketch() const { return sketch_.host().first(sketched_); }
   ExchangeBuffers& values() { return values_; }
 
-  // Everything is sent: gradients, which are no residual then.
+  // Sends everything: the averages begin as the gradients, and nothing is left as a residual.
   void Begin(std::span<float> gradient) {
     for (const auto& to : {average_.host(), told_.host(), sum_.host()}) {
       std::ranges::copy(gradient, to.begin());
@@ -94,7 +94,7 @@ class Rows final : public CollectiveState {
     begun_ = true;
   }
 
-  // x, or with averages the gradient: overwritten with what is selected from.
+  // x, or with averages the gradient. Overwrites it with the values to select from.
   void Sketch(std::span<float> x, const ExchangeShape& shape) {
     if (options_.by_averages) Advance(x);
     sketched_ = 0;
@@ -106,7 +106,7 @@ class Rows final : public CollectiveState {
     }
   }
 
-  // Takes the rows that all ranks select out of x, as what is summed next. sketch(): summed.
+  // Takes the rows that all ranks select out of x; they are summed next. sketch(): already summed.
   void Select(std::span<float> x, double density) {
     if (!std::ranges::all_of(sketch(), [](float value) { return std::isfinite(value); })) {
       SPARFUSE_THROW(kNumeric,
@@ -136,10 +136,10 @@ class Rows final : public CollectiveState {
       if (options_.by_averages) told_[indices_[i]] += values[i];
     }
     values_.own = payload_.host().first(2 * bytes);
-    if (options_.by_averages) std::ranges::fill(x, 0.0f);  // what is kept is not added to gradients
+    if (options_.by_averages) std::ranges::fill(x, 0.0f);  // unsent: not added to gradients
   }
 
-  // Adds what has been summed of the rows to the sum of all.
+  // Adds the summed rows to the sum of all.
   void Take() {
     for (const auto payload : values_.payloads) {
       const SparsePayload sums = ViewSparsePayload(payload);
@@ -150,7 +150,7 @@ class Rows final : public CollectiveState {
   }
 
  private:
-  // x: gradients in, the averages less what has been told of them out.
+  // x: in, gradients; out, the averages less their part already sent.
   void Advance(std::span<float> x) {
     const float keep = 1.0f - options_.eta;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -170,7 +170,7 @@ class Rows final : public CollectiveState {
     const double scale = 1 / std::sqrt(static_cast<double>(columns));
     for (std::size_t row = 0; row < part.rows.rows;) {
       const std::size_t size = part.rows.LengthOf(row);
-      // Rows at once, which have to be of one length.
+      // Rows taken at once must have one length.
       std::size_t many = std::min(kLowRankRows, part.rows.rows - row);
       if (part.rows.LengthOf(row + many - 1) != size) many = 1;
       double sums[kLowRankRows * kMostColumns] = {};
@@ -238,7 +238,7 @@ class Arc final : public Collective {
     co_await OffThread(buffers, take);
   }
 
-  // Where a shorter row is among those that are sent, so much less is.
+  // Expects the largest payload; it is smaller if a shorter row is among the sent ones.
   void Expect(const OverlapModel& /*overlap*/, const Topology& /*topology*/,
               ExchangeSizes& sizes) const override {
     std::size_t sent = 0;
@@ -321,7 +321,7 @@ std::size_t RowShape::LengthOf(std::size_t row) const {
 }
 
 std::size_t RowShape::Kept(double density) const {
-  // What density makes of a whole number of rows is that number, not one more by rounding.
+  // A density that makes a whole number of rows keeps that number; rounding must not add one.
   constexpr double kRounding = 1e-9;
   const double kept = std::ceil(density * static_cast<double>(rows) - kRounding);
   return std::clamp(static_cast<std::size_t>(std::max(kept, 1.0)), std::min<std::size_t>(1, rows),

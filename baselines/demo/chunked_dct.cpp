@@ -25,8 +25,8 @@ bool AllZero(const float* x, std::size_t n) {
   return std::all_of(x, x + n, [](float value) { return value == 0.0f; });
 }
 
-// to = left * right, of height x depth and depth x width. Four rows of `right` that are all zero,
-// and four columns of a `left` of one row, are passed over.
+// Computes to = left * right, of height x depth and depth x width. Skips four rows of `right` at
+// once if all are zero, and four columns of a `left` of one row likewise.
 void Multiply(const From& left, const From& right, std::size_t height, std::size_t depth,
               std::size_t width, const To& to) {
   const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());

@@ -34,7 +34,7 @@ DemoOptions ReadOptions(const Options& resolved) {
       .by_senders = StringOption(resolved, "combine") == "senders"};
 }
 
-// What is said of a range without tensors: one that is no matrix.
+// Returns the range's tensors. A range without tensors counts as one that is no matrix.
 std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
   if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
   return {{0, 0, shape.elements, {}}};
@@ -58,7 +58,7 @@ std::size_t CountOf(std::span<const Part> parts, std::size_t kept) {
   return count;
 }
 
-// Where values begin.
+// Returns the bytes of the indices, after which the values begin.
 std::size_t IndexBytes(std::size_t count) {
   return (count * kIndexBits + 31) / 32 * sizeof(std::uint32_t);
 }
@@ -83,7 +83,7 @@ std::vector<std::uint64_t> BeginsOf(std::size_t ranks, std::size_t bytes) {
   return begins;
 }
 
-// One range on one rank.
+// The state of one range on one rank.
 class Coefficients final : public CollectiveState {
  public:
   Coefficients(const ExchangeShape& shape, std::size_t ranks, const DemoOptions& options)
@@ -102,7 +102,7 @@ class Coefficients final : public CollectiveState {
   std::size_t payload_bytes() const { return CoefficientBytes(count_); }
   std::span<std::byte> payloads() const { return payloads_.host(); }
 
-  // Writes this rank's payload and takes it out of x.
+  // Writes this rank's payload and takes its coefficients out of x.
   void Select(std::span<float> x, std::size_t rank) {
     const auto payload = payloads().subspan(rank * payload_bytes(), payload_bytes());
     std::ranges::fill(payload, std::byte{0});
@@ -135,7 +135,7 @@ class Coefficients final : public CollectiveState {
       for (std::size_t rank = 0; rank < ranks; ++rank) Add(part, rank, first, sums);
       first += part.dct.Kept(options_.kept);
       for (std::size_t i = 0; options_.by_senders && i < sums.size(); ++i) {
-        // A sum, as all that collectives give: the mean over senders, for each rank.
+        // collectives give sums: the mean over senders, times the number of ranks
         if (senders_[i] > 1) sums[i] /= static_cast<float>(senders_[i]);
         sums[i] *= static_cast<float>(ranks);
       }
@@ -144,8 +144,8 @@ class Coefficients final : public CollectiveState {
   }
 
  private:
-  // Of a tile, the indices of the largest magnitudes, ascending; the lower ones of equal. The
-  // others become zero.
+  // Returns the ascending indices of a tile's largest magnitudes; ties go to lower indices. Zeroes
+  // the other elements.
   std::span<const std::uint32_t> LargestOf(std::span<float> tile) {
     const std::size_t kept = std::min(options_.kept, tile.size());
     keys_.resize(tile.size());
@@ -169,7 +169,7 @@ class Coefficients final : public CollectiveState {
     return chosen_;
   }
 
-  // first: the part's first element in a payload.
+  // first: the number of the part's first element in a payload.
   void Add(const Part& part, std::size_t rank, std::size_t first, std::span<float> sums) {
     const auto payload = payloads().subspan(rank * payload_bytes(), payload_bytes());
     const std::size_t values = IndexBytes(count_);
@@ -241,7 +241,7 @@ class Demo final : public Collective {
     plan.per_rank.resize(ranks);
     plan.rounds.push_back(work);
     AddGatherRounds(BeginsOf(ranks, CoefficientBytes(count)), topology, plan);
-    work[Work::kMultiply] *= 2;  // back: what was sent, and the sums
+    work[Work::kMultiply] *= 2;  // the transforms back: the sent coefficients, and the sums
     work[Work::kSelect] = 0;
     work[Work::kMerge] = ranks * count;
     plan.rounds.push_back(work);
@@ -283,8 +283,8 @@ CollectiveDescriptor DemoCoefficients() {
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;
-    // Kept to the rounding of a transform, which is of the largest elements of a tile: no element
-    // by itself shows it.
+    // Mass is conserved up to the rounding of a transform, which scales with the largest elements
+    // of a tile. Single elements do not show it.
     traits.mass = Conservation::kLost;
     return traits;
   };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kLocal = "local", kNode = "node", kServer = "server";
 
-// What an option does within a node, between nodes, and back within the node.
+// The steps of an option: within a node, between nodes, and back within the node.
 enum class Within : std::uint8_t { kNothing, kDense, kHalves, kToOwners, kToFirst };
 enum class Between : std::uint8_t { kGathered, kByOwners, kByRoot };
 enum class Back : std::uint8_t { kNothing, kDense, kAsItCame, kSelectedAgain };
@@ -57,7 +57,7 @@ Path PathOf(int option) {
                                 ": expected 2 to 12, or 0 where none was planned");
 }
 
-// Ranks that exchange, and the channels on which they do.
+// The ranks of an exchange, and its channels.
 struct Group {
   Channel out, back;
   int members;
@@ -78,9 +78,9 @@ class Chain {
     lane_ = unit.path == kOnProcessor ? Lane::kHost : unit.lane;
   }
 
-  // Gives the exchange to average.
+  // Returns the exchange to average.
   Handle Compressed(std::vector<Handle> packed) {
-    // A unit whose planner knows no options is gathered.
+    // A unit from a planner without options is gathered.
     const Path path = PathOf(unit_.path == kWhole ? int{kGatherAll} : unit_.path);
     if (path.within == Within::kNothing || node_.members == 1) {
       return Send(path.between, all_, range_, kLocal, std::move(packed));
@@ -94,7 +94,7 @@ class Chain {
     return SendBack(path, shard, done);
   }
 
-  // Sums of shards of shards, then back; ranges are packed after `exchange.order`.
+  // Sums shards of shards, then gathers them back. Ranges are packed after `exchange.order`.
   Handle ByServers(bool f16, std::vector<Handle> packed) {
     const bool flat = node_.members == 1;
     const Group& servers = flat ? all_ : nodes_;
@@ -114,7 +114,7 @@ class Chain {
       done = Dense(servers.back, GatherShards{shard, halves(kServer)}, {done});
     }
     if (flat) return done;
-    // What has come back from other nodes are halves already, of which nothing is taken.
+    // Values from other nodes are halves already: casting them leaves no residual.
     return Dense(node_.back, GatherShards{range_, halves(alone ? kServer : "")}, {done});
   }
 
@@ -152,7 +152,7 @@ class Chain {
     return static_cast<int>(std::min(static_cast<std::size_t>(members), range.size()));
   }
 
-  // Selects from parts of the range, of which the first belongs to `owner`.
+  // Selects from parts of the range. The first part belongs to `owner`.
   Handle Push(const Group& group, Range range, int parts, int owner, std::string_view residual,
               const std::vector<Handle>& after) {
     std::vector<Handle> selections;
@@ -165,7 +165,7 @@ class Chain {
                              .label = label_});
   }
 
-  // Sums the range over the group, compressed: the sum is what the exchange brings.
+  // Sums the range over the group, compressed. The exchange delivers the sum.
   Handle Send(Between between, const Group& group, Range range, std::string_view residual,
               std::vector<Handle> after) {
     if (between == Between::kGathered) {
@@ -189,7 +189,7 @@ class Chain {
     return Pull(group.back, shared, rooted ? std::optional(owner) : std::nullopt, given, pushed);
   }
 
-  // Brings what members give of the range to all: the members' sum, or what `owner` gives.
+  // Delivers to all members the sum of their parts of the range, or the part of `owner` alone.
   Handle Pull(Channel channel, const SharedRange& shared, std::optional<int> owner,
               SharedPart given, Handle after) {
     return engine_.Exchange({.pattern = owner ? Pattern(FromOwner{shared, *owner, given})
@@ -200,7 +200,7 @@ class Chain {
                              .order = {.after = {after}}});
   }
 
-  // All ranks of the node get what `between` has brought of their shards.
+  // Delivers to all ranks of the node the result of `between` for their shards.
   Handle SendBack(const Path& path, Range shard, Handle between) {
     if (path.back == Back::kDense) {
       const Handle merged = shard.size() > 0 ? Merge(between) : between;
@@ -236,7 +236,7 @@ class Chain {
   std::string label_;
   Lane lane_;
   Group all_, node_, nodes_;
-  int counts_ = 1;  // ExchangeRequest::counts of what is selected next
+  int counts_ = 1;  // ExchangeRequest::counts of the next selection
 };
 
 }  // namespace

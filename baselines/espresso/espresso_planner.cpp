@@ -13,7 +13,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-// What the planner tells apart; the runtime's options follow from them at the end.
+// The planner's choices; the runtime's options follow from them at the end.
 enum Choice : std::uint8_t { kFp32, kFp16, kOneLevel, kTwoLevels, kCpu };
 
 constexpr double kMessageMicroseconds = 150;
@@ -22,7 +22,7 @@ constexpr double kPcieMicrosecondsPerKilobyte = 0.4;
 constexpr double kNvlinkMicrosecondsPerKilobyte = 0.02;
 constexpr double kCpuBytesPerMicrosecond = 20e3 / 8;  // 20 Gbit/s
 
-// By Choice, of up to 2^20 elements a card.
+// Indexed by Choice. Times hold for up to 2^20 elements on a card.
 struct Compression {
   std::array<double, 4> total_microseconds;
   std::array<double, 4> decode_microseconds;  // of the total
@@ -34,7 +34,7 @@ constexpr Compression kCompression[] = {{{0, 26, 88, 1000}, {0, 22, 34, 100}},
 
 using Choices = std::vector<Choice>;
 
-// Of a tensor, by Choice but for kCpu.
+// Costs of one tensor, indexed by Choice without kCpu.
 struct Costs {
   std::array<double, 4> message_microseconds;
   std::array<double, 4> compress_microseconds;  // encoding and decoding
@@ -73,7 +73,7 @@ class Planning {
     return setting_.compressor == EspressoCompressor::kRandomK ||
            setting_.compressor == EspressoCompressor::kDgc;
   }
-  // Bytes of a compressed tensor, as a share of what it has uncompressed.
+  // Returns the bytes of a compressed tensor, as a share of its uncompressed bytes.
   double sent_share() const { return sparsifies() ? setting_.density * 2 : 1.0 / 32; }
 
   Costs CostsOf(std::size_t elements) const {
@@ -89,7 +89,7 @@ class Planning {
     }
     return costs;
   }
-  // In the published order of operations: equal plans are told apart by the last bit.
+  // Follows the published order of operations, since the last bit decides between equal plans.
   double MessageMicroseconds(std::size_t elements, Choice choice) const {
     const double bytes = 4.0 * static_cast<double>(elements);
     const double g = setting_.gpus_per_node, n = setting_.nodes;
@@ -103,17 +103,17 @@ class Planning {
            kBetweenMicrosecondsPerKilobyte * between;
   }
 
-  // For which compression keeps the lane on which tensors are sent: casts do not.
+  // Returns the time for which compression occupies the sending lane; casts do not.
   double OnLaneMicroseconds(std::size_t i, Choice choice) const {
     return choice >= kOneLevel ? costs_[i].compress_microseconds[choice] : 0;
   }
 
   struct Sent {
     double end_microseconds = 0;
-    std::size_t last_at_once = 0;  // the last tensor that did not wait for others to be sent
+    std::size_t last_at_once = 0;  // the last tensor that was sent without waiting for others
   };
-  // The tensors from `first` on, one after another, seen from `origin`. Encoding delays the tensor
-  // and all behind it, and is part of what keeps the lane: it counts twice, as published.
+  // Sends the tensors from `first` on in order, with times relative to `origin`. Encoding delays
+  // the tensor and all later ones, and also occupies the lane: it counts twice, as published.
   Sent Send(const Choices& choices, std::size_t first, double origin_microseconds) const {
     Sent sent{0, first};
     double encoded = 0;
@@ -128,7 +128,7 @@ class Planning {
     return sent;
   }
 
-  // Those of the processor beside the others; nothing delays gradients.
+  // Sends the processor's tensors beside the others. Nothing delays gradients.
   double SendOnTwoLanes(const Choices& choices) const {
     double cards = 0, processor = 0;
     for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -165,7 +165,7 @@ class Planning {
     }
   }
 
-  // What may be offloaded, by size: sizes and what is of a size in ready order.
+  // The tensors that may be offloaded, grouped by size; a group is in ready order.
   using Sizes = std::vector<std::vector<std::size_t>>;
 
   void Offload(Choices& choices) const {
@@ -217,7 +217,7 @@ class Planning {
   }
 
   int OptionOf(std::size_t i, Choice choice) const {
-    constexpr double kTiny = 0.005;  // of what it was: gathering all of it costs little
+    constexpr double kTiny = 0.005;  // of its size before: gathering all of it costs little
     switch (choice) {
       case kFp32:
         return kWhole;
@@ -261,7 +261,7 @@ constexpr int kPlanned = -1;
 
 int OptionOf(const Options& resolved) { return static_cast<int>(IntOption(resolved, "option")); }
 
-// Of what the published planner has times for.
+// Returns the compressor for which the published planner has times.
 EspressoCompressor CompressorOf(std::string_view sparsifier) {
   return sparsifier == "randomk" ? EspressoCompressor::kRandomK : EspressoCompressor::kDgc;
 }

@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::string_view kName = "gtopk";
 
-// --- what travels ---
+// --- wire form ---
 
-// k elements as a payload, or as the authors' code sends them: their indices, then their values, as
-// doubles.
+// The wire form of k elements: a payload, or the form of the authors' code, which sends indices and
+// then values, as doubles.
 class Wire {
  public:
   explicit Wire(bool doubles) : doubles_(doubles) {}
@@ -38,7 +38,7 @@ class Wire {
       Convert<float>(from.values, to.subspan(to.size() / 2));
     }
   }
-  // A view of `from`, or of `room`, where the elements have to be converted.
+  // Returns a view of `from`, or of `room` if the elements must be converted.
   SparsePayload Read(std::span<const std::byte> from, SparseSums& room) const {
     if (!doubles_) return ViewSparsePayload(from);
     const std::size_t count = from.size() / Bytes(1);
@@ -57,10 +57,10 @@ class Wire {
   bool doubles_;
 };
 
-// --- what a rank does ---
+// --- a rank's work ---
 
-// Appends to `out` the elements of `from` whose index is in `indices`, or those whose is not. Both
-// increase.
+// Appends to `out` the elements of `from` whose index is in `indices`, or those whose index is not.
+// Both lists are in increasing order.
 void AppendWhere(const SparsePayload& from, std::span<const std::uint32_t> indices, bool there,
                  SparseSums& out) {
   std::size_t at = 0;
@@ -71,7 +71,7 @@ void AppendWhere(const SparsePayload& from, std::span<const std::uint32_t> indic
   }
 }
 
-// What a rank has of the tree: the k elements that it keeps, and those that it has dropped.
+// A rank's state in the tree: the k elements that it keeps, and the dropped ones.
 class Kept {
  public:
   Kept(const SparsePayload& own, bool remember_dropped)
@@ -87,7 +87,7 @@ class Kept {
     if (remember_dropped_) dropped_.push_back(std::move(rest));
   }
 
-  // What goes back to this rank of a step that came to `result`.
+  // Writes the elements that return to this rank's residual from a step with this `result`.
   void WriteReturned(const SparsePayload& result, std::vector<std::byte>& out) const {
     SparseSums returned;
     AppendWhere(own_, result.indices, false, returned);
@@ -140,11 +140,11 @@ Task Gtopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) c
 
   const std::size_t result_bytes = buffers.own.size();
   const std::size_t message_bytes = wire_.Bytes(result_bytes / kSparseElementBytes);
-  // Doubles come first: they have to lie at multiples of their size.
+  // Doubles come first: they must be aligned to their size.
   const std::span<std::byte> room = buffers.Keep(message_bytes + result_bytes);
   const std::span<std::byte> message = room.first(message_bytes);
   const std::span<std::byte> result = room.subspan(message_bytes);
-  // With two ranks or more there is room for a message of one even as doubles.
+  // With two ranks or more, there is room for a message of one element even as doubles.
   const std::span<std::byte> received = buffers.gathered.first(2 * buffers.capacity_bytes);
 
   Kept kept(ViewSparsePayload(buffers.own), !compat_);
@@ -186,7 +186,7 @@ RoundPlan Gtopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) co
   plan.per_rank.resize(static_cast<std::size_t>(ranks));
   plan.sums = count;
   if (ranks == 1) return plan;
-  // The messages of one level of the tree: to rank 0, or from it.
+  // Adds the messages of one level of the tree, to rank 0 or from it.
   const auto level = [&](int distance, bool down) -> Round& {
     std::vector<RankMessage> messages;
     for (int right = distance; right < ranks; right += 2 * distance) {
@@ -198,11 +198,11 @@ RoundPlan Gtopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) co
   for (int distance = 1; distance < ranks; distance *= 2) {
     Round& round = level(distance, false);
     round[Work::kMerge] = 2 * count;
-    round[Work::kSelect] = 2 * count;  // where no index is in both
+    round[Work::kSelect] = 2 * count;  // if no index is in both
   }
   const int top = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks))) / 2;
   for (int distance = top; distance > 0; distance /= 2) level(distance, true);
-  // At last the result is compared with what was sent and, by rank 0, with what was dropped.
+  // At last the result is compared with the rank's own payload and on rank 0 with the dropped ones.
   plan.rounds.back()[Work::kMerge] =
       (2 + (compat_ ? 0 : static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(top))))) *
       count;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kName = "casync-ring";
 
-// The partitions of a range, taken modulo their number, and how much of each travels.
+// The partitions of a range, taken modulo their number, and the number of elements sent of each.
 class Partitions {
  public:
   Partitions(const ExchangeShape& shape, std::size_t ranks)
@@ -43,7 +43,7 @@ class Partitions {
   std::size_t kept_;
 };
 
-// --- what a rank does ---
+// --- live ---
 
 // A partition's elements in the wire form: indices in the range, then values.
 struct Code {
@@ -54,7 +54,7 @@ struct Code {
   float* values() const { return reinterpret_cast<float*>(indices() + count()); }
 };
 
-// Memory, and what exact top-k remembers of each partition, for the next exchange of the range.
+// The memory and each partition's state of exact top-k, for the next exchange of the range.
 class RingState final : public CollectiveState {
  public:
   RingState() : select_(FindSparsifier("topk").make({}, 0)) {}
@@ -76,7 +76,7 @@ class RingState final : public CollectiveState {
 
   const Code& code(std::size_t p) const { return codes_[p % codes_.size()]; }
 
-  // What has come of partition p, in its code, is added to what is there.
+  // Adds the arrived code of partition p to the partition.
   void Merge(const Partitions& partitions, std::size_t p) {
     const Code& arrived = code(p);
     const std::size_t begin = partitions.begin(p);
@@ -93,8 +93,8 @@ class RingState final : public CollectiveState {
     }
   }
 
-  // The largest of partition p leave it, for its code. Where a sum is not finite, that goes around
-  // in the place of them: all ranks are to fail, not the others to wait for this one.
+  // Moves the largest elements of partition p to its code. If a sum is not finite, the code carries
+  // that sum instead: all ranks then fail, and none waits for this one.
   void Encode(const Partitions& partitions, std::size_t p) {
     const Code& made = code(p);
     const std::size_t begin = partitions.begin(p), size = partitions.size(p), kept = made.count();
@@ -106,7 +106,7 @@ class RingState final : public CollectiveState {
       return;
     }
     if (top_[p] == nullptr) top_[p] = select_->MakeState(size);
-    // Rounding leaves trunc(density * size) at `kept`.
+    // This rounding makes trunc(density * size) equal `kept`.
     const double density =
         kept == size ? 1.0 : (static_cast<double>(kept) + 0.5) / static_cast<double>(size);
     Slot slot{{made.indices(), kept, {}}, {made.values(), kept, {}}, kept, 0};
@@ -121,7 +121,7 @@ class RingState final : public CollectiveState {
     }
   }
 
-  // All codes as one payload. Precondition: `out` is as large.
+  // Writes all codes as one payload. Precondition: `out` has the size of all.
   void Join(std::span<std::byte> out) const {
     const Code all{out};
     std::size_t at = 0;
@@ -145,7 +145,7 @@ class RingState final : public CollectiveState {
   SelectCounters counters_;
 };
 
-// Sends one code on and takes the one before it in.
+// Sends one code on and receives the preceding one.
 Task Pass(Communicator& communicator, const Code& out, const Code& in, int tag) {
   const int ranks = communicator.size();
   std::vector<std::unique_ptr<Request>> requests;
@@ -199,7 +199,7 @@ Task Ring::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) co
     if (step + 1 == ranks) break;
     co_await Pass(communicator, state.code(p), state.code(p + ranks - 1), tag);
   }
-  // Partition rank + 1 has been encoded for the last time here.
+  // Partition rank + 1 was encoded here for the last time.
   for (std::size_t step = 0; step + 1 < ranks; ++step) {
     const std::size_t p = rank + 1 + ranks - step;
     co_await Pass(communicator, state.code(p), state.code(p + ranks - 1), tag + 1);
@@ -210,10 +210,10 @@ Task Ring::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) co
   buffers.payloads.assign(1, result);
 }
 
-// --- the same as rounds ---
+// --- modelled ---
 
-// P - 1 steps, in which rank r sends all partitions but r + skipped. In each of them the ranks send
-// all partitions, each another one, of which the largest sets the pace.
+// Adds P - 1 steps, in which rank r sends all partitions but r + skipped. In each step the ranks
+// together send all partitions, one each, and the largest sets the pace.
 Round& AddHalf(const Partitions& partitions, std::size_t skipped, const Topology& topology,
                RoundPlan& plan) {
   const std::size_t ranks = partitions.count();
@@ -240,7 +240,7 @@ RoundPlan Ring::Rounds(const ExchangeSizes& sizes, const Topology& topology) con
   Round alone{.messages = 0, .link = LinkClass::kIntraNode};
   Round& reducing =
       ranks == 1 ? plan.rounds.emplace_back(alone) : AddHalf(partitions, 1, topology, plan);
-  // Every partition is encoded once: a pass over it, which takes what adding to it does.
+  // Every partition is encoded once. That is a pass over it, which takes as long as adding to it.
   reducing[Work::kAdd] = sizes.shape.elements;
   reducing[Work::kMerge] = (ranks - 1) * partitions.kept(0);
   if (ranks > 1) AddHalf(partitions, 2, topology, plan)[Work::kMerge] = *plan.sums;

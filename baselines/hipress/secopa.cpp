@@ -14,7 +14,7 @@ constexpr double kCompressed = 1.0 / 16;
 // Milliseconds of one operation on x elements.
 struct Line {
   double per_element, bias;
-  double over;  // ms, of few elements
+  double over;  // ms, for few elements
 
   double operator()(double x) const {
     const double few = per_element > 0 ? std::max(0.0, (over - bias) / per_element) : 0;
@@ -51,7 +51,7 @@ double Milliseconds(SecopaTopology topology, const ServerLines& servers, double 
     took = 2 * others * kRingSend(sent);
     encodes = decodes = nodes;
   }
-  // In the published order of operations: equal ones are told apart by the last bit.
+  // Follows the published order of operations, since the last bit decides between equal times.
   if (compress) took = took + encodes * kEncode(part) + decodes * kDecode(sent);
   return took + others * kMerge(part);
 }
@@ -81,7 +81,7 @@ namespace {
 
 constexpr std::string_view kName = "hipress";
 
-// Of those that there are constants for; the fewer of two that are as near.
+// Returns the nearest number of nodes that has constants; the smaller one of two equally near.
 int NearestNodes(int ranks) {
   constexpr int kKnown[] = {4, 8, 16};
   return *std::ranges::min_element(kKnown, {}, [&](int nodes) {

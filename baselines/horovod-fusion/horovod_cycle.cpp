@@ -48,7 +48,7 @@ class HorovodCycle final : public Strategy {
     engine.Negotiate(std::move(request));
   }
 
-  // Sends tensors [launched_, end), a new exchange wherever the next tensor would not fit.
+  // Sends tensors [launched_, end). Starts a new exchange if the next tensor would not fit.
   void Fuse(Engine& engine, std::size_t end) {
     while (launched_ < end) {
       std::size_t last = launched_;

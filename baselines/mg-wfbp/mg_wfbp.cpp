@@ -14,9 +14,9 @@ std::vector<std::size_t> MgWfbpUnits(const ReadyTensors& tensors, const AllReduc
   RequireSeconds("MG-WFBP", "seconds_per_byte", cost.seconds_per_byte);
 
   std::vector<std::size_t> units = {1};
-  std::size_t elements = tensors.elements[0];  // of the unit that is open
+  std::size_t elements = tensors.elements[0];  // of the open unit
   double ready = tensors.backward_seconds[0];
-  double begin = ready;  // of its all-reduce, were it closed here
+  double begin = ready;  // of the unit's all-reduce, if it were closed here
   for (std::size_t t = 1; t < tensors.elements.size(); ++t) {
     ready += tensors.backward_seconds[t];
     const double end = begin + cost.Seconds(elements);
@@ -39,7 +39,7 @@ constexpr std::string_view kName = "mg-wfbp";
 constexpr std::size_t kFittedSizes = 63;
 constexpr std::size_t kElementsPerSize = 8192;
 
-// A line, because an exchange of no elements takes no rounds and says nothing of a start-up time.
+// Fits a line, because an exchange of no elements takes no rounds and shows no start-up time.
 AllReduceCost Fit(const MergedTimes& times) {
   std::vector<TimedTransfer> points;
   for (std::size_t size = 1; size <= kFittedSizes; ++size) {
@@ -56,7 +56,7 @@ class MgWfbp final : public Planner {
 
   Plan MakePlan(const PlanInput& input) const override {
     const MergedTimes times(input, kName);
-    const bool sends = input.topology.ranks > 1;  // one rank's exchange may take no time at all
+    const bool sends = input.topology.ranks > 1;  // a single rank's exchange may take no time
     return PlanOfLengths(MgWfbpUnits(times.tensors(), sends ? Fit(times) : AllReduceCost{}), input);
   }
 };

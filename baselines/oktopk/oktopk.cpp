@@ -25,7 +25,7 @@ struct OkTopkOptions {
   Balancing balance = Balancing::kAuto;
   double balance_above = 4;
 
-  // Whether so many elements a rank are moved to equal blocks.
+  // Returns whether these counts per rank are moved to equal blocks.
   bool Balances(std::span<const std::uint64_t> counts) const {
     if (balance != Balancing::kAuto) return balance == Balancing::kOn;
     const auto total = std::accumulate(counts.begin(), counts.end(), 0.0);
@@ -47,24 +47,24 @@ OkTopkOptions ReadOptions(const Options& resolved) {
 }
 
 struct OkTopkState final : CollectiveState {
-  std::vector<std::size_t> boundaries;  // empty: none are agreed on
-  float threshold = 0;                  // 0: none is known
-  std::size_t kept = 0;                 // k that it is for
-  // Used again by the next step.
+  std::vector<std::size_t> boundaries;  // empty: not agreed yet
+  float threshold = 0;                  // 0: unknown
+  std::size_t kept = 0;                 // the threshold's k
+  // Reused by the next step.
   RangeSums region;
   SparseSums sums;     // of the own region, then of all regions
-  SparseSums segment;  // those that are gathered, then the result
+  SparseSums segment;  // gathered sums, then the result
   SparseSums rest;
 };
 
-// What a rank notes of a run: ExchangeSizes::seen.
+// A rank's notes of a run: ExchangeSizes::seen.
 struct Seen {
   bool voted = false;
   bool exact = false;
   SplitCounts split;
   std::uint64_t region = 0;    // elements of the own region
-  std::uint64_t distinct = 0;  // of them, those that a rank has sent
-  std::uint64_t segment = 0;   // of them, those that are gathered
+  std::uint64_t distinct = 0;  // of them, the ones that some rank has sent
+  std::uint64_t segment = 0;   // of them, the gathered ones
 
   std::vector<std::uint64_t> words() const {
     return {(voted ? 1u : 0u) + (exact ? 2u : 0u),
@@ -85,23 +85,24 @@ struct Seen {
   }
 };
 
-// Part j of `total` in as many equal ones as there are ranks.
+// Returns part j of `total`, cut into as many equal parts as there are ranks.
 std::uint64_t PartOf(std::uint64_t total, std::size_t j, std::size_t ranks) {
   return total * (j + 1) / ranks - total * j / ranks;
 }
 
-// [P + 1] where blocks of so many bytes an element begin, one after another.
+// Returns [P + 1] begins of consecutive blocks, with `bytes` bytes an element.
 std::vector<std::uint64_t> BeginsOf(std::span<const std::uint64_t> counts, std::uint64_t bytes) {
   std::vector<std::uint64_t> begins = {0};
   for (const std::uint64_t count : counts) begins.push_back(begins.back() + count * bytes);
   return begins;
 }
-// Where every rank has one word.
+// Returns the begins if every rank has one word.
 std::vector<std::uint64_t> WordBegins(std::size_t ranks) {
   return BeginsOf(std::vector<std::uint64_t>(ranks, 1), sizeof(std::uint64_t));
 }
 
-// The elements of `own` whose indices none of `payloads` has; these increase from one to the next.
+// Sets `back` to the elements of `own` whose indices no payload has. Indices increase from each
+// payload to the next.
 void SetReturned(const SparsePayload& own, const std::vector<std::span<const std::byte>>& payloads,
                  SparseSums& back) {
   const std::size_t count = own.indices.size();
@@ -112,7 +113,7 @@ void SetReturned(const SparsePayload& own, const std::vector<std::span<const std
   for (const auto bytes : payloads) {
     const auto taken = ViewSparsePayload(bytes).indices;
     for (std::size_t j = 0; i < count && j < taken.size();) {
-      // Without branches: which of the two comes first cannot be predicted.
+      // Without branches: the smaller index cannot be predicted.
       const std::uint32_t mine = own.indices[i];
       const std::uint32_t other = taken[j];
       back.indices[to] = mine;
@@ -158,7 +159,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   OkTopkState forgotten;
   OkTopkState& state =
       buffers.state == nullptr ? forgotten : static_cast<OkTopkState&>(*buffers.state);
-  // Equal on all ranks, as what is compared is.
+  // Equal on all ranks, since their inputs are.
   Seen seen;
   seen.voted = state.boundaries.empty() || IsVote(shape.step);
   seen.exact = state.threshold == 0 || state.kept != shape.kept || IsExact(shape.step);
@@ -195,7 +196,7 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
     SPARFUSE_THROW(kComm, "oktopk: " + std::to_string(total) + " sums of " + std::to_string(ranks) +
                               " ranks: expected no more than they sent");
   }
-  // What the ranks sent has been added: what is gathered takes its memory.
+  // The ranks' payloads have been added, so the gathered sums take their memory.
   const bool balances = !seen.exact && options_.Balances(counts);
   const std::vector<std::uint64_t> begins =
       BeginsOf(balances ? BlockCounts(total, ranks) : counts, kSparseElementBytes);
@@ -232,8 +233,8 @@ Task OkTopk::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) 
   co_await OffThread(buffers, finish);
 }
 
-// Voted regions hold equally much of what is selected, and of its union; what of the sums is large
-// may lie elsewhere.
+// Voted regions hold equal parts of the selections and of their union. Large sums may lie
+// unequally.
 void OkTopk::Expect(const OverlapModel& overlap, const Topology& /*topology*/,
                     ExchangeSizes& sizes) const {
   const std::size_t ranks = sizes.payload_bytes.size();
@@ -315,7 +316,7 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   AddGatherRounds(BeginsOf(counts, kSparseElementBytes), topology, plan);
   work.work = {};
   if (exact) work[Work::kSelect] = total;
-  work[Work::kMerge] = own + *plan.sums;  // what is not in the result returns
+  work[Work::kMerge] = own + *plan.sums;  // elements that are not in the result return
   plan.rounds.push_back(work);
   return plan;
 }

@@ -38,7 +38,7 @@ Task VoteOnRegions(Communicator& communicator, std::span<const std::uint32_t> in
     return std::as_writable_bytes(std::span(&word, 1));
   };
 
-  // Boundary 0 is known, so that rank 0 adds up none.
+  // Boundary 0 is known, so rank 0 adds up none.
   std::vector<std::int64_t> heard(ranks);
   std::vector<std::unique_ptr<Request>> requests;
   for (std::size_t other = 0; other < ranks; ++other) {
@@ -83,7 +83,7 @@ void AddVoteRounds(const Topology& topology, RoundPlan& plan) {
   std::vector<Traffic> votes;
   std::vector<Traffic> means;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::uint64_t others = ranks - (rank == 0 ? 1 : 2);  // that have a boundary
+    const std::uint64_t others = ranks - (rank == 0 ? 1 : 2);  // other owners of a boundary
     const std::uint64_t all = rank == 0 ? 0 : ranks - 1;
     votes.push_back({others, all, others * kBytes, all * kBytes});
     means.push_back({all, others, all * kBytes, others * kBytes});
@@ -187,7 +187,7 @@ void AddMoveRounds(std::span<const std::uint64_t> counts, const Topology& topolo
 
 namespace {
 
-// One rank's payload as a payload for each region, one after another.
+// One rank's payload, cut into one payload per region.
 struct SplitPayload {
   std::vector<SparsePayload> parts;            // [P] of the payload, by region
   std::vector<std::byte> bytes;                // in the wire form
@@ -249,7 +249,7 @@ Task SplitAndReduce(Communicator& communicator, ExchangeBuffers& buffers,
     return buffers.gathered.subspan(from * buffers.capacity_bytes, buffers.capacity_bytes);
   };
   std::vector<std::unique_ptr<Request>> requests;
-  const auto post = [&](std::size_t first) {  // the bucket that begins at this distance
+  const auto post = [&](std::size_t first) {  // posts the bucket that begins at this distance
     requests.clear();
     const std::size_t end = std::min(first + bucket, ranks);
     for (std::size_t distance = first; distance < end; ++distance) {

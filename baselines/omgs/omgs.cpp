@@ -10,10 +10,10 @@
 namespace sparfuse::baselines {
 namespace {
 
-// The unit that is open. Seconds since backward began.
+// The open unit. Seconds since backward began.
 struct OpenUnit {
   std::size_t elements = 0;
-  double begin = 0;             // when the lane begins its backward
+  double begin = 0;             // start of its backward on the lane
   double backward_seconds = 0;  // of all its tensors
 };
 

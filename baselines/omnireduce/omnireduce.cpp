@@ -12,8 +12,8 @@
 namespace sparfuse::baselines {
 namespace {
 
-// The bytes that the ranks of the busiest node send, or get, over its network, where a rank does
-// as much with each other one; 0 where that is no more than a rank does.
+// Returns the bytes that the ranks of the busiest node send, or get, over its network, if a rank
+// exchanges equally with every other one. Returns 0 if that is no more than a rank's own bytes.
 std::uint64_t NodeBytes(const Topology& topology, std::span<const std::uint64_t> bytes) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
   const auto per_node = static_cast<std::size_t>(topology.ranks_per_node);
@@ -28,7 +28,7 @@ std::uint64_t NodeBytes(const Topology& topology, std::span<const std::uint64_t>
   return most;
 }
 
-// Splits a whole number by weights of which the sum is known, into whole numbers that add up to it.
+// Splits a whole number into whole parts by weights with a known sum; the parts add up to it.
 class Split {
  public:
   Split(double whole, std::size_t weights)
@@ -48,26 +48,27 @@ class Split {
   std::uint64_t given_ = 0;
 };
 
-// Expects what a run notes (SeenWord), from the number k_r of elements that each rank r selects.
-// With n elements in B blocks, S_r blocks and s_r streams in the shard of rank r, s streams in all,
-// and the mean k of k_r over the ranks:
+// Expects a run's notes (SeenWord), from the number k_r of elements that each rank r selects. With
+// n elements in B blocks, S_r blocks and s_r streams in the shard of rank r, s streams in all, and
+// the mean k of k_r over the ranks:
 //
-//   b(k, m)  blocks in which m ranks with k elements each have one: B times their expected part
+//   b(k, m)  blocks with an element of at least one of m ranks with k elements each: B times the
+//            expected fraction
 //   w        words of a block in a message, on average: 1 + n / B
 //   U, u     blocks of any rank, b(k, ranks); those in one stream, U / s
 //   O, o     blocks of rank r, b(k_r, 1); those in one stream, O / s
 //
 //   bundles of rank r    (s - s_r) streams of other shards, each with 1 message for the first
 //                        `bundle` blocks and 1 for each bundle * o / max(u, o) blocks after them:
-//                        its part of the `bundle` blocks that a round gives out
-//   words of them        1 a message, and w for each of O (1 - S_r / B) blocks
+//                        the rank's part of the `bundle` blocks that a round gives out
+//   words of bundles     1 a message, and w for each of O (1 - S_r / B) blocks
 //   sums of its shard    s_r streams, each with max(1, ceil(u / bundle)) messages
-//   words of them        1 a message, and its part S_r / B of U w
-//   waits                2 max(1, ceil(f / bundle)), twice as many if streams take turns, where the
-//                        fullest stream has f = u + sqrt(2 ln(s) u (1 - U / B)) blocks: as many
-//                        deviations above the mean of a binomial number as the largest of s has
+//   words of sums        1 a message, and the shard's part S_r / B of U w
+//   waits                2 max(1, ceil(f / bundle)), twice as many if streams take turns. The
+//                        fullest stream has f = u + sqrt(2 ln(s) u (1 - U / B)) blocks: the largest
+//                        of s binomial numbers lies as many deviations above the mean
 //
-// What comes in is what all send, split by the streams and blocks of the shards.
+// The input of a rank is its share of all ranks' output, by the streams and blocks of the shards.
 class Expectation {
  public:
   // Precondition: more than one rank, and at least one block.
@@ -104,20 +105,20 @@ class Expectation {
   }
 
  private:
-  // b(elements, together).
+  // Computes b(elements, together).
   double Blocks(double elements, std::size_t together) const {
     if (elements <= 0) return 0.0;
     const double part = overlap_.BlockUnion(std::min(elements / n_, 1.0), options_.block, together);
     return std::clamp(blocks_ * part, std::min(1.0, elements), blocks_);
   }
 
-  // Messages of sums of a stream in which `blocks` are summed.
+  // Returns the messages of a stream's sums, if `blocks` blocks are summed in it.
   std::uint64_t Messages(double blocks) const {
     return static_cast<std::uint64_t>(
         std::max(1.0, std::ceil(blocks / static_cast<double>(options_.bundle))));
   }
 
-  // Messages of a worker that has `own` blocks in a stream.
+  // Returns the messages of a worker with `own` blocks in a stream.
   std::uint64_t WorkersMessages(double own) const {
     const auto bundle = static_cast<double>(options_.bundle);
     if (own <= bundle) return 1;
@@ -125,14 +126,14 @@ class Expectation {
     return 1 + static_cast<std::uint64_t>(std::ceil((own - bundle) / in_round));
   }
 
-  // f.
+  // Computes f.
   double FullestStream() const {
     const double free = 1 - united_ / blocks_;
     return in_stream_ +
            std::sqrt(2 * std::log(static_cast<double>(all_streams_)) * in_stream_ * free);
   }
 
-  // What a rank sends as a worker.
+  // Expects a rank's output as a worker.
   void ExpectBundles(std::size_t rank) {
     auto& seen = sizes_.seen[rank];
     const double own = Blocks(ElementsOf(sizes_, rank), 1);
@@ -146,7 +147,7 @@ class Expectation {
     bundle_words_ += static_cast<double>(seen[kBundleWords]);
   }
 
-  // What the ranks get and send as aggregators.
+  // Expects the ranks' input and output as aggregators.
   void ExpectSums() {
     const std::size_t all = cut_.all().size();
     Split bundles_in(bundles_, all_streams_);
@@ -178,7 +179,7 @@ class Expectation {
   double bundles_ = 0;       // of all ranks
   double bundle_words_ = 0;  // of all ranks
   std::size_t ranks_;
-  std::size_t slots_;                 // streams of a shard that has as many blocks
+  std::size_t slots_;                 // streams of a shard with as many blocks
   std::vector<std::size_t> shards_;   // S_r
   std::vector<std::size_t> streams_;  // s_r
   std::size_t all_streams_ = 0;       // s
@@ -256,7 +257,7 @@ RoundPlan OmniReduce::Rounds(const ExchangeSizes& sizes, const Topology& topolog
   const std::uint64_t waits = sizes.seen.front()[kWaits];
   if (waits == 0) return plan;
 
-  // Blocks to the aggregators, then sums to the workers; every rank is both.
+  // Blocks go to the aggregators, then sums to the workers; every rank is both.
   Round bundles;
   Round sending;
   bundles.repeat = sending.repeat = static_cast<std::uint32_t>(waits / 2);
@@ -289,7 +290,7 @@ RoundPlan OmniReduce::Rounds(const ExchangeSizes& sizes, const Topology& topolog
   };
   bundles.messages = in_one(bundles_of_one);
   sending.messages = in_one(results_of_one);
-  sending[Work::kMerge] = result_words;  // every float of the sums is looked at
+  sending[Work::kMerge] = result_words;  // every float of the sums is examined
   plan.rounds = {bundles, sending};
   return plan;
 }

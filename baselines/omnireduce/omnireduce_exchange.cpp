@@ -21,7 +21,7 @@ float WordOf(std::uint32_t number) { return std::bit_cast<float>(number); }
 }
 
 // Calls visit(number, elements) for the records of a message; returns its last word. Throws
-// Error{kComm} unless the numbers increase, from `least` on, below `end`.
+// Error{kComm} unless the numbers increase and lie in [least, end).
 template <class Visit>
 std::uint32_t ReadMessage(const BlockCut& cut, std::span<const float> message, std::size_t least,
                           std::size_t end, const Visit& visit) {
@@ -69,7 +69,7 @@ std::size_t BlockCut::MessageWords(BlockRange stream, std::size_t bundle) const 
 }
 
 BlockIndex::BlockIndex(const BlockCut& cut, const SparsePayload& payload) {
-  std::size_t end = 0;  // of the block that was begun last
+  std::size_t end = 0;  // of the last block begun
   for (std::size_t i = 0; i < payload.indices.size(); ++i) {
     const std::size_t index = payload.indices[i];
     if (index < end) continue;
@@ -138,7 +138,7 @@ void WorkerStream::Take(std::span<const float> message, SumRoom& sums) {
     auto index = static_cast<std::uint32_t>(number * cut_.block);
     std::size_t to = sums.used;
     if (all_fit) {
-      for (const float value : elements) {  // without branches: which are 0 cannot be predicted
+      for (const float value : elements) {  // without branches: zeros cannot be predicted
         sums.indices[to] = index++;
         sums.values[to] = value;
         to += value != 0;
@@ -179,7 +179,7 @@ std::span<float> AggregatorStream::Room(std::size_t rank) {
 
 void AggregatorStream::Arrived(std::size_t rank, std::size_t words) {
   Kept& kept = kept_[rank];
-  // What a worker announced is where it goes on.
+  // The worker goes on at the block that it announced.
   const std::size_t least = std::max<std::size_t>(stream_.begin, kept.heard ? kept.next : 0);
   std::size_t blocks = 0;
   kept.next = ReadMessage(cut_, Room(rank).first(words), least, stream_.end,
@@ -218,7 +218,7 @@ std::size_t AggregatorStream::Emit(std::span<float> message) {
     at += 1 + floats;
   }
   message[at] = WordOf(std::min(number, bound));
-  for (Kept& kept : kept_) {  // what is left moves to the front
+  for (Kept& kept : kept_) {  // moves the unread rest to the front
     std::copy(kept.room.begin() + static_cast<std::ptrdiff_t>(kept.read),
               kept.room.begin() + static_cast<std::ptrdiff_t>(kept.words), kept.room.begin());
     kept.words -= kept.read;
@@ -398,7 +398,7 @@ void StreamExchange::Finish(std::span<const std::unique_ptr<Request>> requests) 
 
 void StreamExchange::Conclude(ExchangeBuffers& buffers) {
   for (const Slot& slot : slots_) seen_[kAdded] += slot.own->added();
-  // Shard by shard, stream by stream; those of one stream came in the order of its blocks.
+  // Sorts by shard and stream; the segments of a stream came in the order of its blocks.
   std::ranges::stable_sort(
       segments_, {}, [](const Segment& segment) { return std::pair(segment.peer, segment.slot); });
   const std::size_t bytes = sums_.used * kSparseElementBytes;

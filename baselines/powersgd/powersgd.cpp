@@ -15,15 +15,16 @@
 namespace sparfuse {
 namespace {
 
-constexpr std::size_t kPanel = 1024;        // columns whose part of a few rows stays in L1
+constexpr std::size_t kPanel = 1024;        // the columns' part of a few rows stays in L1
 constexpr std::size_t kPanelFloats = 4096;  // of Q, in ComputeQ: rank rows of a panel
-constexpr std::size_t kMaxRows = 64;        // that share the sums of ComputeP
+constexpr std::size_t kMaxRows = 64;        // rows that share the sums of ComputeP
 constexpr std::size_t kRowsPerSum = 256;    // added up in single precision before they join Q
 constexpr std::size_t kTasksPerThread = 4;
-// Of a column of P, the part outside the span of the others is rounding below this share.
+// A column of P is dependent if less than this share of it lies outside the span of the others:
+// that much is rounding.
 constexpr double kDependentShare = 1e-6;
 
-// What a thread takes at once of `size`: a multiple of `multiple` up to `largest`.
+// Returns the part of `size` that a thread takes at once: a multiple of `multiple` up to `largest`.
 std::size_t TaskSize(std::size_t size, std::size_t multiple, std::size_t largest, int threads) {
   const std::size_t tasks = threads == 1 ? 1 : static_cast<std::size_t>(threads) * kTasksPerThread;
   const std::size_t share = (size + tasks - 1) / tasks;
@@ -62,7 +63,7 @@ void CheckSource(const SelectSource& source, std::size_t n, const TensorInfo& in
                               std::to_string(n));
 }
 
-// What column c of Q is drawn from: element j from number j.
+// Returns the stream that column c of Q is drawn from: element j is number j.
 RandomStream ColumnStream(std::uint64_t seed, const TensorInfo& info, std::size_t c) {
   return {RandomStream(seed, info.id, info.step).At(c), info.id, info.step};
 }
@@ -95,8 +96,8 @@ PowerSgd::PowerSgd(std::span<const std::int64_t> shape, int rank, std::uint64_t 
   basis_ = Buffer<double>(rank_ * rows_);
 }
 
-// Sums of four uniform numbers: close to normal, and the same on every machine, which logarithms
-// and cosines of different libraries are not.
+// Sums four uniform numbers: close to normal, and the same on every machine. Logarithms and cosines
+// differ between libraries.
 void PowerSgd::RedrawZeroColumns(const TensorInfo& info) {
   for (std::size_t c = 0; c < rank_; ++c) {
     const std::span<float> column = q().subspan(c * cols_, cols_);
@@ -165,7 +166,7 @@ void PowerSgd::Orthonormalize() {
   for (std::size_t c = 0; c < rank_; ++c) {
     double* const column = basis_.data() + c * rows_;
     const double before = std::sqrt(Dot(column, column, rows_));
-    // A second time takes away what rounding left of the first.
+    // The second pass removes the rounding errors of the first.
     for (int pass = 0; pass < 2; ++pass) {
       for (std::size_t other = 0; other < c; ++other) {
         const double* const unit = basis_.data() + other * rows_;

@@ -1,19 +1,19 @@
-// Makes PowerSGD a method: a collective that sends two thin factors of each matrix instead of what
-// has accumulated of it, each summed by a dense all-reduce.
+// Makes PowerSGD a method: a collective that sends two thin factors of each accumulated matrix,
+// each factor summed by a dense all-reduce.
 //
 // Source:      T. Vogels, S. P. Karimireddy & M. Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
-// Deviations:  in the descriptor.
+// Deviations:  stated in the descriptor.
 //
-// For every unit of a plan, of what its tensors have accumulated (x = gradient + residual):
+// For every unit of a plan, with the accumulated x = gradient + residual of its tensors:
 //
-//   P = x Q of each matrix, side by side with all of the tensors that are no matrices
-//   all-reduce of that; P to the mean, its columns orthonormal
+//   P = x Q of each matrix, side by side with all elements of the tensors that are no matrices
+//   all-reduce of these; P becomes the mean, with orthonormal columns
 //   Q = x' P of each matrix
-//   all-reduce of that; Q to the mean
-//   applied: P Q', the same on all ranks; x - P Q' stays
+//   all-reduce of Q; Q becomes the mean
+//   applied: P Q', the same on all ranks; x - P Q' stays as the residual
 //
-// Both all-reduces are rings, which give all ranks equal bits. What is computed on factors runs
-// beside the communication thread.
+// Both all-reduces are rings, which give all ranks equal bits. The work on factors runs beside the
+// communication thread.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -29,13 +29,13 @@
 namespace sparfuse::baselines {
 namespace {
 
-// What is said of a range without tensors: one that is no matrix.
+// Returns the range's tensors. A range without tensors counts as one that is no matrix.
 std::vector<ExchangedTensor> TensorsOf(const ExchangeShape& shape) {
   if (!shape.tensors.empty()) return {shape.tensors.begin(), shape.tensors.end()};
   return {{0, 0, shape.elements, {}}};
 }
 
-// Floats of the two all-reduces, and multiplications.
+// Floats of the two all-reduces, and number of multiplications.
 struct Sizes {
   std::size_t first = 0;
   std::size_t second = 0;
@@ -52,14 +52,14 @@ Sizes SizesOf(const ExchangeShape& shape, int rank) {
     sizes.first += matrix.rank * matrix.rows;
     sizes.second += matrix.rank * matrix.cols;
     sizes.products += 3 * matrix.rank * tensor.numel;  // P, Q, and their product
-    // P's columns made orthonormal: of each two norms and a scaling, and against each one before it
-    // twice a product and a difference.
+    // Makes P's columns orthonormal: two norms and a scaling of each column, and twice a product
+    // and a difference with each column before it.
     sizes.products += matrix.rank * (2 * matrix.rank + 1) * matrix.rows;
   }
   return sizes;
 }
 
-// The tensors of one range on one rank.
+// The state of one range's tensors on one rank.
 class Factors final : public CollectiveState {
  public:
   Factors(const ExchangeShape& shape, int rank, std::uint64_t seed)
@@ -111,7 +111,7 @@ class Factors final : public CollectiveState {
     }
   }
 
-  // Leaves in x what is not applied.
+  // Leaves the residual in x.
   void Reconstruct(std::span<float> x, float ranks) {
     const float* from = second_.data();
     for (Part& part : parts_) {
@@ -125,7 +125,7 @@ class Factors final : public CollectiveState {
       part.matrix->Reconstruct(context_, Source(rest), out);
       for (std::size_t i = 0; i < rest.size(); ++i) {
         rest[i] -= out[i];
-        out[i] *= ranks;  // a sum, as all that collectives give
+        out[i] *= ranks;  // collectives give sums
       }
     }
   }
@@ -133,7 +133,7 @@ class Factors final : public CollectiveState {
  private:
   struct Part {
     ExchangedTensor tensor;
-    std::optional<PowerSgd> matrix;  // nothing: it is sent as it is
+    std::optional<PowerSgd> matrix;  // nothing: the tensor is sent unfactored
   };
 
   static std::span<const float> Of(std::span<const float> x, const Part& part) {

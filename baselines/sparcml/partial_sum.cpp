@@ -74,14 +74,13 @@ void PartialSum::Add(std::span<const std::byte> message) {
 
 namespace {
 
-// Blocks first ... last - 1 of those that are gathered.
+// Blocks first ... last - 1 of the gathered ones.
 struct Piece {
   std::size_t first = 0;
   std::size_t last = 0;
 };
 
-// `count` blocks from `first` on, modulo `ranks`: up to two pieces, of which the second may be
-// none.
+// Returns `count` blocks from `first` on, modulo `ranks`, as two pieces; the second may be empty.
 std::array<Piece, 2> PiecesOf(std::size_t first, std::size_t count, std::size_t ranks) {
   first %= ranks;
   const std::size_t last = first + count;

@@ -4,13 +4,13 @@
 // Source: C. Renggli et al., SparCML: High-Performance Sparse Communication for Machine Learning,
 //         SC 2019: SSAR_Recursive_double, on streams that switch to a dense form.
 //
-// In round j = 0, 1, ... ranks r and r xor 2^j send one another what they have and add it, so that
-// after log2 P rounds all have the sum. What travels is the union of 2^j ranks' selections: it
-// grows from round to round, and becomes dense where elements with indices would take as many
-// bytes. A sum decides by its own size, and a message's length says which form it has: no counts
-// travel first. Partners add the same two sums, and a + b = b + a: replicas are bit-equal. Where P
-// is no power of two, ranks from the largest power P' on send their payload to rank r - P' first,
-// and get the sum from it at last.
+// In round j = 0, 1, ... ranks r and r xor 2^j exchange their sums and add them, so that after log2
+// P rounds all ranks have the whole sum. The payload is the union of 2^j ranks' selections. It
+// grows from round to round, and becomes dense if elements with indices would take as many bytes. A
+// sum's own size decides its form, and a message's length tells the form: no counts are exchanged
+// first. Partners add the same two sums, and a + b = b + a: replicas are bit-equal. If P is not a
+// power of two, let P' be the largest one below. Ranks from P' on first send their payload to rank
+// r - P', and at last receive the sum from it.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -37,7 +37,7 @@ struct Doubling {
   }
   bool Folded(int rank) const { return rank >= doubling; }
   bool HasFolded(int rank) const { return rank + doubling < ranks; }
-  // Whose payloads a rank has added up before round `round`.
+  // Returns the number of payloads that a rank has added up before round `round`.
   std::size_t Members(int rank, std::size_t round) const {
     const int size = 1 << round;
     const int begin = rank / size * size;
@@ -145,7 +145,7 @@ void RecursiveDoubling::Expect(const OverlapModel& overlap, const Topology& topo
   }
 }
 
-// Of adding a sum of `other` bytes to one of `bytes`, where that is more than the round has.
+// Counts the work of adding a sum of `other` bytes to one of `bytes`, if that exceeds the round's.
 void RecursiveDoubling::CountWork(std::uint64_t bytes, std::uint64_t other, std::size_t elements,
                                   Round& round) const {
   const bool dense = IsDenseSum(bytes, elements);

@@ -1,5 +1,5 @@
-// Sums payloads region by region at owners and gathers the sums: SparCML's split all-gather, which
-// Ok-Topk's authors compare with as TopK-DSA.
+// Sums payloads region by region at owners and gathers the sums. This is SparCML's split
+// all-gather, which Ok-Topk's authors compare with as TopK-DSA.
 //
 // Source: C. Renggli et al., SparCML: High-Performance Sparse Communication for Machine Learning,
 //         SC 2019: SSAR_Split_allgather and DSAR_Split_allgather, which ends dense; S. Li & T.
@@ -7,10 +7,10 @@
 //         compares with them as TopkDSA, and its code.
 //
 // The range is cut into P regions of n/P elements, rounded down; the last one has the rest. Every
-// rank sends each owner what it has selected of its region, all at once, empty ones too: a
-// message's length says its count. Owners add in rank order, so that sums are the same wherever
-// they are used, and replicas bit-equal. Then counts are gathered, by which all ranks decide alike
-// whether regions are gathered dense or as elements with indices.
+// rank sends each owner its selection of the owner's region, all at once, empty ones too: a
+// message's length tells its count. Owners add in rank order, so that sums are the same everywhere,
+// and replicas bit-equal. Then counts are gathered. By them all ranks decide alike whether regions
+// are gathered dense or as elements with indices.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -31,7 +31,7 @@ constexpr std::string_view kName = "sparcml-split-allgather";
 
 enum Seen : std::size_t { kSent, kReceived, kSummed, kSeenWords };
 
-// n/P elements each, rounded down; the last one has the rest.
+// Regions have n/P elements each, rounded down; the last one has the rest.
 struct Regions {
   std::size_t elements;
   std::size_t ranks;
@@ -54,7 +54,7 @@ class SplitAllgather final : public Collective {
  private:
   Task Split(Communicator& communicator, ExchangeBuffers& buffers, int tag,
              std::vector<std::span<const std::byte>>& received) const;
-  // Where the sums of regions lie, given how many elements each has.
+  // Returns the begins of the regions' sums, given the number of elements of each.
   std::vector<std::uint64_t> Begins(std::span<const std::uint64_t> counts, const Regions& regions,
                                     bool dense) const;
   bool Dense(std::span<const std::uint64_t> counts, std::size_t elements) const {
@@ -67,8 +67,8 @@ class SplitAllgather final : public Collective {
 
 // --- live ---
 
-// Sends each owner its slice of the own payload and receives the slices of this rank's region:
-// received[r] is rank r's, the own one included.
+// Sends each owner its slice of the own payload, and receives the slices of this rank's region.
+// received[r] is rank r's slice, the own one included.
 Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers, int tag,
                            std::vector<std::span<const std::byte>>& received) const {
   const auto ranks = static_cast<std::size_t>(communicator.size());
@@ -96,7 +96,7 @@ Task SplitAllgather::Split(Communicator& communicator, ExchangeBuffers& buffers,
   const auto room_of = [&](std::size_t peer) {
     return buffers.gathered.subspan(peer * buffers.capacity_bytes, buffers.capacity_bytes);
   };
-  // Each rank begins with its right neighbour, so that no owner is sent everything at first.
+  // Each rank begins with its right neighbour, so that no owner gets all messages at first.
   for (std::size_t i = 1; i < ranks; ++i) {
     const std::size_t peer = (rank + ranks - i) % ranks;
     requests.push_back(communicator.Irecv(static_cast<int>(peer), tag, room_of(peer)));
@@ -222,7 +222,7 @@ void SplitAllgather::Expect(const OverlapModel& overlap, const Topology& topolog
     sent += to_others;
     selected += count_of(rank);
   }
-  // What is sent arrives: owners get their parts of it by its running sum.
+  // All sent elements arrive: the running sum gives owners their parts.
   double weights = 0;
   for (std::size_t owner = 0; owner < ranks; ++owner) {
     weights += shares[owner] * (selected - count_of(owner));
@@ -243,7 +243,7 @@ void SplitAllgather::Expect(const OverlapModel& overlap, const Topology& topolog
   }
 }
 
-// All at once: of slices only those sums are known that each rank sends and receives.
+// Adds one round for all slices. Only each rank's sums of sent and received slices are known.
 void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Topology& topology,
                    RoundPlan& plan) {
   const auto ranks = static_cast<std::size_t>(topology.ranks);
@@ -260,7 +260,7 @@ void AddSplitRound(const ExchangeSizes& sizes, const Regions& regions, const Top
   }
   AddDirectRounds(of_rank, ranks - 1, topology, plan);
   plan.rounds.back()[Work::kMerge] = merged;
-  // The region is cleared, and looked through for what was added.
+  // The region is cleared, and scanned for the added elements.
   plan.rounds.back()[Work::kAdd] = regions.Largest();
 }
 

@@ -1,22 +1,21 @@
-// Runs SparDL: each rank of a team reduces one block of the range, of which the k_b largest sums
-// are kept wherever the block comes by; teams then compare their blocks, and all blocks are
-// gathered.
+// Runs SparDL: each rank of a team reduces one block of the range. Every rank that a block passes
+// keeps only its k_b largest sums. Teams then compare their blocks, and all blocks are gathered.
 //
 // Source:      M. Zhao, Y. Yin, Y. Mao, Q. Liu, L. Chen & Y. Gao, SparDL: Distributed Deep Learning
 //              Training with Efficient Sparse Communication, ICDE 2024, section III: Spar-Reduce-
 //              Scatter, global residual collection, Spar-All-Gather by recursive doubling (R-SAG)
 //              and by Bruck's algorithm with an adapted count (B-SAG).
-// Deviations:  those of the descriptor below.
+// Deviations:  stated in the descriptor below.
 //
 // P ranks in d teams of P' = P / d neighbours, w bytes an element:
 //   Spar-Reduce-Scatter  ceil(log2 P') steps, P' - 1 blocks of k_b elements a rank
 //   Spar-All-Gather      ceil(log2 d) steps; Bruck: d - 1 lists of h elements, doubling: log2(d)
 //   k_b all-gather (Bruck)   ceil(log2 P') steps, P' - 1 blocks
-// In all 2 w k (P - d) / P bytes a rank and those between teams.
+// In all 2 w k (P - d) / P bytes a rank, and the bytes between teams.
 //
-// A bundle of blocks travels as one payload, its elements in increasing order: indices say where a
-// block begins, and no counts are sent. Sums are added in the order of steps and of teams: all
-// ranks at a place of their teams get equal bits, and every rank gets a block's bits from its team.
+// A bundle of blocks is one payload with elements in increasing order: indices tell where a block
+// begins, and no counts are sent. Sums are added in the order of steps and of teams. All ranks at a
+// place of their teams get equal bits, and every rank gets a block's bits from its team.
 #include "baselines/spardl/spardl.hpp"
 
 #include <algorithm>
@@ -59,7 +58,7 @@ class Spardl final : public Collective {
   SpardlForm form_;
 };
 
-// --- what a rank does ---
+// --- live ---
 
 Task Spardl::Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const {
   if (const std::string why = SpardlRefuses(form_, communicator.topology()); !why.empty()) {
@@ -110,8 +109,8 @@ void Spardl::Begin(SpardlExchange& at) const {
   at.state.sums.BeginLazy(at.blocks, buffers.accumulated, buffers.shape.step);
 }
 
-// What has arrived in a step is added, and what the next one sends is cut, in one job between them.
-// In the end the own block is cut, to h where teams' lists are gathered.
+// Adds the arrivals of one step and cuts the payload of the next in one job between them. At the
+// end it cuts the own block, to h elements if teams' lists are gathered.
 Task Spardl::ReduceScatter(SpardlExchange& at) const {
   SpardlSums& sums = at.state.sums;
   std::vector<SparsePayload> parts(at.blocks.count());
@@ -158,8 +157,8 @@ Task Spardl::ReduceScatter(SpardlExchange& at) const {
   co_await OffThread(at.buffers, last);
 }
 
-// B-SAG: all teams' lists of this block come to all ranks that own it, each a message of its own,
-// and the k_b largest of their sums stay. What is dropped here is not applied.
+// B-SAG: all ranks that own this block get all teams' lists of it, each as a message of its own.
+// The k_b largest of their sums stay. The dropped sums are not applied.
 Task Spardl::GatherLists(SpardlExchange& at) const {
   SpardlState& state = at.state;
   const std::size_t kept = at.blocks.kept(at.own);
@@ -201,8 +200,9 @@ Task Spardl::GatherLists(SpardlExchange& at) const {
   at.applied[at.own] = state.kept.view();
 }
 
-// R-SAG: in each step two groups of teams add their sums and keep the k_b largest. What is dropped
-// all ranks of both groups have: the first one's residual gets it, where it comes to be applied.
+// R-SAG: in each step two groups of teams add their sums and keep the k_b largest. All ranks of
+// both groups have the dropped sums. The first group's rank returns them to its residual, at
+// indices that are applied in the end.
 Task Spardl::DoubleTeams(SpardlExchange& at) const {
   SpardlState& state = at.state;
   const std::size_t kept = at.blocks.kept(at.own);
@@ -257,14 +257,14 @@ void Spardl::Finish(SpardlExchange& at) {
   at.buffers.payloads.assign(1, Join(at.applied, at.buffers.Keep(count * kSparseElementBytes)));
 }
 
-// --- the same as rounds ---
+// --- modelled ---
 
 struct Hop {
   int to = 0;
   std::uint64_t elements = 0;
 };
 
-// Adds a step in which every rank sends to one other. `round` says the rest of it.
+// Adds a step in which every rank sends to one other rank. `round` gives the other properties.
 template <class HopOf>
 void AddStep(Round round, std::uint64_t messages, const Topology& topology, const HopOf& hop_of,
              RoundPlan& plan) {
@@ -297,9 +297,9 @@ RoundPlan Spardl::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   };
   RoundPlan plan;
   plan.per_rank.resize(ranks);
-  std::size_t at = 0;  // in what is sent
+  std::size_t at = 0;  // step in the sent counts
   const SpardlWork work(form_, blocks);
-  std::vector<std::size_t> arrivals(places);  // of a block so many places on, bundles
+  std::vector<std::size_t> arrivals(places);  // bundles of the block that many places on
   for (const SpardlStep& step : SpardlScatterSteps(places)) {
     Round round;
     if (form_.serial_blocks) round.repeat = static_cast<std::uint32_t>(step.blocks);
@@ -313,7 +313,7 @@ RoundPlan Spardl::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
     AddStep(round, form_.serial_blocks ? step.blocks : 1, topology, hop, plan);
     ++at;
   }
-  // No message: what follows the last one to arrive, and the result.
+  // Without a message: the work after the last arrival, and on the result.
   Round alone{.messages = 0, .link = LinkClass::kIntraNode};
   work.Cut(arrivals[0], alone);
   const std::vector<SpardlStep> lists =
@@ -335,7 +335,7 @@ RoundPlan Spardl::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
     work.Join(1, round);
     AddStep(round, 1, topology, hop, plan);
   }
-  std::vector<std::uint64_t> before(2 * places + 1);  // applied of the blocks before, twice round
+  std::vector<std::uint64_t> before(2 * places + 1);  // applied before a block, twice round
   for (std::size_t b = 0; b < 2 * places; ++b) before[b + 1] = before[b] + sent[b % places].back();
   for (const SpardlStep& step : BruckSteps(places)) {
     const auto hop = [&](std::size_t rank) {

@@ -25,7 +25,7 @@ class Expectation {
 
   const SpardlBlocks& blocks() const { return blocks_; }
 
-  // Of the rank at this place of a team.
+  // Returns the sizes sent by the rank at this place of a team.
   std::vector<std::uint64_t> At(std::size_t place) const {
     std::vector<std::uint64_t> sent;
     for (const SpardlStep& step : scatter_) {
@@ -48,8 +48,8 @@ class Expectation {
   }
 
  private:
-  // summed[o]: of how many ranks the sums are that a rank w cuts of block w + o. What it receives
-  // of it in a step was cut by rank w - gap, for which it is block w - gap + (o + gap).
+  // summed[o]: the number of ranks in the sums that a rank w cuts of block w + o. It receives sums
+  // of this block that rank w - gap has cut. For that rank it is block w - gap + (o + gap).
   void ExpectUnions() {
     std::vector<std::size_t> summed(blocks_.count(), 1);
     for (const SpardlStep& step : scatter_) {
@@ -75,7 +75,7 @@ class Expectation {
     return elements;
   }
 
-  // What is kept of a block of which such a part is there.
+  // Returns the kept elements of a block, of which the fraction `part` is present.
   std::size_t Kept(std::size_t block, double part) const {
     const std::size_t most = blocks_.kept(block);
     if (form_.lazy) return most;
@@ -90,7 +90,8 @@ class Expectation {
         std::llround(size * overlap_.Union(static_cast<double>(list) / size, lists)));
   }
 
-  // The largest h for which lists of h elements have no more than k_b indices: where h settles.
+  // Returns the h at which the count settles: the largest h for which lists of h elements have no
+  // more than k_b distinct indices.
   std::size_t AdaptedCount(std::size_t block) const {
     const std::size_t kept = blocks_.kept(block);
     if (kept == 0) return 0;
@@ -112,8 +113,8 @@ class Expectation {
   SpardlBlocks blocks_;
   std::vector<SpardlStep> scatter_;
   double density_ = 0;
-  std::vector<double> unions_;   // by offset of a block: the part of it that is there to be cut
-  std::vector<double> doubled_;  // by step among teams: the part that is there after it
+  std::vector<double> unions_;   // by offset of a block: the fraction present at its cut
+  std::vector<double> doubled_;  // by step among teams: the fraction present after it
 };
 
 }  // namespace
@@ -144,8 +145,8 @@ void SpardlWork::Cut(std::size_t arrived, Round& round) const {
     round[Work::kSelect] += Sums(arrived + 1);
     return;
   }
-  // One pass over a dense block, which takes what adding to it does, 0.25 ns an element: what
-  // counts as kSelect, looking at a list, takes 17.
+  // One pass over a dense block takes as long as adding to it, 0.25 ns an element. kSelect, the
+  // examination of a list, takes 17 ns.
   round[Work::kAdd] += width_;
   if (arrived == 0) return;
   round[Work::kMerge] += Sums(arrived + 1) + Sums(arrived);

@@ -33,7 +33,7 @@ std::size_t SpardlBlocks::KeptOf(std::size_t first, std::size_t blocks) const {
 std::vector<SpardlStep> SpardlScatterSteps(std::size_t ranks) {
   std::vector<SpardlStep> steps;
   if (ranks <= 1) return steps;
-  // The first step folds what exceeds a power of two.
+  // The first step folds the ranks beyond a power of two.
   std::size_t gap = std::bit_ceil(ranks) / 2;
   steps.push_back({gap, ranks - gap});
   while (gap > 1) {
@@ -134,11 +134,11 @@ std::string SpardlRefuses(const SpardlForm& form, const Topology& topology) {
 
 namespace {
 
-// Finds values by indices that are asked for in increasing order.
+// Finds values by indices that are requested in increasing order.
 class Reader {
  public:
   explicit Reader(const SparsePayload& from) : from_(from) {}
-  // Null where there is none.
+  // Returns null if there is none.
   const float* Find(std::uint32_t index) {
     while (at_ < from_.indices.size() && from_.indices[at_] < index) ++at_;
     const bool found = at_ < from_.indices.size() && from_.indices[at_] == index;
@@ -198,8 +198,8 @@ void SpardlSums::Cut(std::size_t block, std::size_t most) {
   }
 }
 
-// Of the elements to which nothing was added, the `most` largest at most are kept: they are among
-// the largest `most` and as many more as there are others.
+// Keeps at most the `most` largest. Those without an added sum are among the accumulated elements'
+// largest `most + part.sums.size()`.
 void SpardlSums::CutAccumulated(std::size_t block, std::size_t most) {
   Part& part = parts_[block];
   if (most == 0) return;
@@ -219,7 +219,7 @@ void SpardlSums::SelectOf(std::size_t block, std::size_t count) {
   if (part.state == nullptr) part.state = select_->MakeState(size);
   found_.indices.resize(count);
   found_.values.resize(count);
-  // Rounding leaves trunc(density * size) at count.
+  // This rounding makes trunc(density * size) equal count.
   const double density =
       count == size ? 1.0 : (static_cast<double>(count) + 0.5) / static_cast<double>(size);
   Slot slot{{found_.indices.data(), count, {}}, {found_.values.data(), count, {}}, count, 0};
@@ -230,7 +230,7 @@ void SpardlSums::SelectOf(std::size_t block, std::size_t count) {
   for (std::uint32_t& index : found_.indices) index += static_cast<std::uint32_t>(begin);
 }
 
-// candidates_ = found_ and all that has arrived, with what has accumulated added.
+// Sets candidates_ to found_ and all arrived sums, plus the accumulated values.
 void SpardlSums::AddAccumulated(const SparseSums& sums) {
   candidates_.Clear();
   std::size_t from = 0;
@@ -259,7 +259,7 @@ void SpardlSums::AppendReturned(std::size_t block, const SparsePayload& applied,
   const Part& part = parts_[block];
   const SparsePayload own = Slice(own_, blocks_.begin(block), blocks_.end(block));
   std::size_t at = 0;
-  const auto give_back = [&](std::uint64_t end) {  // the own part of what is not applied
+  const auto give_back = [&](std::uint64_t end) {  // returns the own elements that are not applied
     for (; at < own.indices.size() && own.indices[at] < end; ++at) {
       out.Add(own.indices[at], own.values[at]);
     }
@@ -273,7 +273,7 @@ void SpardlSums::AppendReturned(std::size_t block, const SparsePayload& applied,
     const float* kept = left.Find(index);
     float back = kept == nullptr ? 0.0f : *kept;
     bool any = kept != nullptr;
-    if (lazy_ && cut.Find(index) != nullptr) {  // all of the content was passed on
+    if (lazy_ && cut.Find(index) != nullptr) {  // all of its value was passed on
       back = -accumulated_[index];
       any = true;
     }

@@ -19,7 +19,7 @@ constexpr std::uint32_t kEmpty = 0;  // a slot holds an element's number + 1
 constexpr RandomStream kProbes[kMostProbes] = {{0, 1, 0}, {0, 2, 0}, {0, 3, 0}, {0, 4, 0},
                                                {0, 5, 0}, {0, 6, 0}, {0, 7, 0}, {0, 8, 0}};
 
-// False where a serial region overflows.
+// Returns false if a serial region overflows.
 bool Place(const SparsePayload& from, std::span<const std::uint32_t> part_of, std::size_t parts,
            const HashRegions& regions, std::vector<std::uint32_t>& slots, HashingReport& report) {
   const std::size_t region = regions.parallel + regions.serial;
@@ -90,7 +90,7 @@ HashingReport SplitByHashing(const SparsePayload& from, std::span<const std::uin
   HashingReport report;
   while (!Place(from, part_of, parts, regions, slots, report)) regions.serial *= 2;
 
-  // Compaction: the slots that are not empty to the front of each part's, in order of elements.
+  // Compacts: moves the filled slots to the front of each part's region, in order of elements.
   const std::size_t region = regions.parallel + regions.serial;
   std::vector<std::size_t> counts;
   for (std::size_t p = 0; p < parts; ++p) {
@@ -111,7 +111,7 @@ HashingReport SplitByHashing(const SparsePayload& from, std::span<const std::uin
 
 namespace {
 
-constexpr std::size_t kPerBlock = 16;  // entries of a list that lie in a block, about
+constexpr std::size_t kPerBlock = 16;  // approximate number of a list's entries in a block
 
 }  // namespace
 
@@ -172,7 +172,7 @@ void Servers::Find(std::span<const std::uint32_t> indices, std::span<std::uint32
     for (std::size_t i = 0; i < indices.size(); ++i) servers[i] = ServerOf(indices[i], count);
     return;
   }
-  // Where indices increase, so do the servers: the range is left seldom.
+  // If indices increase, so do the servers: the index seldom leaves the range.
   std::size_t server = 0;
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < Begin(server)) server = 0;
@@ -204,7 +204,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "bit t is bit t % 8 of byte t / 8");
 
-// Calls each(base, word) for the words of a bitmap, the last filled up with zeros.
+// Calls each(base, word) for the words of a bitmap. The last word is filled up with zeros.
 template <class Each>
 void ForWords(std::span<const std::byte> bitmap, const Each& each) {
   for (std::size_t at = 0; at < bitmap.size(); at += sizeof(std::uint64_t)) {

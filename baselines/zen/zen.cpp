@@ -1,4 +1,4 @@
-// Registers Zen: its options, what it expects, and what it takes.
+// Registers Zen: its options, its expected sizes and its rounds.
 #include "baselines/zen/zen.hpp"
 
 #include <string>
@@ -30,7 +30,7 @@ class Zen final : public Collective {
  public:
   explicit Zen(const ZenOptions& options) : options_(options) {}
 
-  // Makes the lists, too, which a long range takes a while for.
+  // Makes the lists, too, as they take long for a long range.
   std::unique_ptr<CollectiveState> MakeState(const ExchangeShape& shape,
                                              const Topology& topology) const override {
     auto state = std::make_unique<ZenState>(options_, static_cast<std::size_t>(topology.ranks));

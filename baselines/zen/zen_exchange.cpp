@@ -1,5 +1,5 @@
-// Runs Zen's balanced parallelism: every rank shares its elements out among P servers by a hash,
-// each server sums what it gets in rank order, and gives the sums to all.
+// Runs Zen's balanced parallelism: a hash distributes every rank's elements among P servers. Each
+// server sums its elements in rank order, and gives the sums to all.
 //
 // Source:      Z. Wang, Z. Xu, J. Xi, Y. Wang, A. Shrivastava, T. S. E. Ng, Zen: empowering
 //              distributed training with sparsity-driven data synchronization, OSDI 2025
@@ -7,12 +7,12 @@
 // Deviations:  stated in the descriptor (zen.cpp).
 //
 //   push    all to all: indices and values, (P - 1) / P * 8 k bytes a rank on average
-//   sum     at the server, into a dense accumulator over its own list of indices
+//   sum     at the server, into a dense accumulator over the server's list of indices
 //   pull    all to all: per server a head and a body (hash_lists.hpp)
 //
 // With node-first aggregation the ranks of a node come first: each sums a g-th of the elements, by
-// the same hash, then the ranks of equal local rank do the above, and what each has pulled goes to
-// the ranks of its node.
+// the same hash. Then the ranks of equal local rank do the above. Each rank forwards the pulled
+// sums to the ranks of its node.
 #include "baselines/zen/zen_exchange.hpp"
 
 #include <algorithm>
@@ -105,16 +105,16 @@ namespace {
 
 constexpr int kLocalTag = 0;  // offsets in the exchange's block of tags
 constexpr int kPushTag = 1;
-constexpr int kPullTag = 2;        // of heads; bodies: the next one
-constexpr int kDistributeTag = 4;  // likewise
+constexpr int kPullTag = 2;        // of heads; bodies: the next tag
+constexpr int kDistributeTag = 4;  // of heads; bodies: the next tag
 
-// A rank that gives the sums of these servers, and is given others.
+// A rank that sends the sums of these servers, and receives others.
 struct Peer {
   int rank = 0;
   std::vector<std::size_t> servers;
 };
 
-// One run on one rank.
+// The state of one run on one rank.
 class ZenExchange {
  public:
   ZenExchange(const ZenOptions& options, Communicator& communicator, ExchangeBuffers& buffers,
@@ -158,7 +158,7 @@ class ZenExchange {
   }
   std::vector<Peer> ColumnPeers() const;
   std::vector<Peer> NodePeers() const;
-  // Room for what the i-th of those sends that each send the sum of `payloads` payloads, or a part.
+  // Returns room for the i-th message, each at most the sum of `payloads` payloads.
   std::span<std::byte> Slot(std::size_t i, std::size_t payloads) const {
     const std::size_t bytes = payloads * buffers_.capacity_bytes;
     return buffers_.gathered.subspan(i * bytes, bytes);
@@ -210,7 +210,7 @@ void ZenExchange::Prepare() {
   sums_.emplace(*servers_, buffers_);
 }
 
-// Into the parts of a node's ranks, or of the nodes.
+// Splits into parts by the ranks of a node, or by nodes.
 void ZenExchange::Split(const SparsePayload& from, std::size_t parts, bool by_node) {
   std::vector<std::uint32_t>& part_of = state_.part_of;
   part_of.resize(from.indices.size());
@@ -226,8 +226,8 @@ void ZenExchange::Split(const SparsePayload& from, std::size_t parts, bool by_no
   SplitByHashing(from, part_of, parts, regions, state_.slots, state_.parts);
 }
 
-// Sends part i to peers[i] and receives a payload from it, into received_[i]; `own` is this rank's
-// place among them.
+// Sends part i to peers[i] and receives a payload from it into received_[i]. `own` is this rank's
+// place among the peers.
 Task ZenExchange::AllToAll(const std::vector<std::size_t>& peers, std::size_t own,
                            std::size_t payloads, int tag) {
   std::vector<std::unique_ptr<Request>> requests;
@@ -291,7 +291,7 @@ Task ZenExchange::Push() {
   co_await AllToAll(column, Node(), grid_.local, kPushTag);
 }
 
-// Adds up in rank order; indices become positions in the server's list where they lie.
+// Adds up in rank order. Indices become positions in the server's list, in place.
 void ZenExchange::SumUp() {
   RangeSums& sums = state_.sums;
   sums.Reset(0, servers_->Size(rank_));
@@ -319,8 +319,8 @@ void ZenExchange::SumUp() {
   sizes_.bitmap_bytes = head.bitmap.size();
 }
 
-// Gives the sums of the servers `mine` to the peers, and gets theirs. All heads go first: a body is
-// received when its head has said where it lies.
+// Sends the sums of the servers `mine` to the peers, and receives theirs. All heads go first: a
+// body is received once its head has told its place.
 Task ZenExchange::Share(const std::vector<std::size_t>& mine, const std::vector<Peer>& peers,
                         int tag) {
   std::vector<std::unique_ptr<Request>> heads;
@@ -366,7 +366,7 @@ Task RunZen(const ZenOptions& options, Communicator& communicator, ExchangeBuffe
 
 namespace {
 
-// Bytes of one rank in a round; of them, to and from other nodes.
+// Bytes of one rank in a round, and their part to and from other nodes.
 struct Moved {
   std::uint64_t out = 0;
   std::uint64_t in = 0;
@@ -427,7 +427,7 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
                 seen[r].off_node_in * kElement};
   }
   Round& push = AddMoves(moved, grid.nodes() - 1, link, topology, plan);
-  // The server's list of sums is cleared, and looked through for what was added.
+  // The server's list of sums is cleared, and scanned for the added elements.
   push[Work::kAdd] = (sizes.shape.elements + grid.ranks - 1) / grid.ranks;
   for (const ZenSizes& rank : seen) {
     push[Work::kHash] = std::max(push[Work::kHash], rank.node_sum);
@@ -435,7 +435,7 @@ RoundPlan ZenRounds(const ZenOptions& options, const ExchangeSizes& sizes,
     push[Work::kMerge] = std::max(push[Work::kMerge], plan.served.back());
   }
 
-  // By column and by node, what the servers there give.
+  // The output of the servers, by column and by node.
   std::vector<std::uint64_t> columns(grid.local, 0);
   std::vector<std::uint64_t> nodes(static_cast<std::size_t>(topology.nodes()), 0);
   const auto node_of = [&](std::size_t r) {

@@ -9,17 +9,17 @@ namespace {
 
 std::uint64_t Whole(double elements) { return static_cast<std::uint64_t>(std::llround(elements)); }
 
-// `total` over servers or local owners.
+// Distributes `total` over servers or local owners.
 struct Spreading {
   ZenBalance balance;
   const OverlapModel& overlap;
 
-  // `part` of the whole on average over `parts`: what the busiest has.
+  // Returns the share of the busiest of `parts`, if their mean share is `part`.
   double Busiest(double part, std::size_t parts) const {
     if (balance == ZenBalance::kRanges) return part * overlap.LargestRegion(parts);
     return part + std::sqrt(2 * part * std::log(static_cast<double>(parts)));
   }
-  // The first has the most, the others the rest evenly: together `total`.
+  // Gives the first part the most and the others the rest evenly; the sum is `total`.
   std::vector<std::uint64_t> Over(std::uint64_t total, std::size_t parts) const {
     const double mean = static_cast<double>(total) / static_cast<double>(parts);
     std::vector<std::uint64_t> spread(parts, total);
@@ -34,7 +34,7 @@ struct Spreading {
   }
 };
 
-// What the ranks of each node sum before servers do.
+// Expects the elements that the ranks of each node sum before the servers do.
 void ExpectLocal(const ExchangeSizes& sizes, double density, const ZenGrid& grid,
                  const Spreading& spreading, std::vector<ZenSizes>& expected) {
   const std::size_t local = grid.local;
@@ -50,7 +50,7 @@ void ExpectLocal(const ExchangeSizes& sizes, double density, const ZenGrid& grid
       ZenSizes& rank = expected[first + l];
       rank.local_in = in[l];
       const std::uint64_t read = rank.node_sum - rank.local_out + rank.local_in;
-      // The sum of i parts is read again with the next one; at most, where none overlap.
+      // The sum of i parts is read again with the next one: at most so often, if none overlap.
       rank.local_merged = read * (local - 1) * (local + 2) / (2 * local);
       rank.node_sum = std::min(read, Whole(unions));
     }
@@ -110,7 +110,7 @@ std::vector<ZenSizes> ExpectedZenSizes(const ExchangeSizes& sizes, const Overlap
     for (std::size_t m = 0; m < nodes; ++m) expected[m * grid.local + column].in = in[m];
   }
 
-  // Where ranges are not alike, neither are the parts of them that some rank selects.
+  // If ranges differ, so do the fractions of them that some rank selects.
   const auto list = static_cast<std::size_t>(std::ceil(elements / count));
   const double largest = balance == ZenBalance::kRanges ? overlap.LargestRegion(ranks) : 1;
   const double others = (count - largest) / (count - 1);

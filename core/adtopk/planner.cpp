@@ -4,8 +4,8 @@
 //              training", HPDC 2024, and its published code.
 // Deviations:  in the code units hold one tensor, so that none is ever left dense, and no
 //              all-reduce is issued. Here units hold L / 20 tensors. With form = "profiled", times
-//              are measured, the density counts once, and a cut is judged by when its unit ends on
-//              a link that earlier units may still occupy. What dense tensors take of a unit's
+//              are measured, and the density counts once. A cut is judged by the end of its unit on
+//              a link that earlier units may still occupy. The dense tensors' share of a unit's
 //              budget is taken from the others, down to a tenth of the density; the code's formula
 //              never takes any.
 #include "core/adtopk/planner.hpp"
@@ -29,8 +29,8 @@ bool NeedsProfile(const Options& resolved) {
          (BoolOption(resolved, "partial") || BoolOption(resolved, "hybrid"));
 }
 
-// Elements that the method's sparsifier, in its default form, keeps of a tensor: by fibres where it
-// selects by fibres. KeptCount for one that core does not know.
+// Counts the elements that the method's sparsifier, in its default form, keeps of a tensor: by
+// fibres if it selects by fibres. Uses KeptCount for a sparsifier that core does not know.
 class KeptElements {
  public:
   explicit KeptElements(std::string_view sparsifier) {
@@ -78,7 +78,7 @@ class Planning {
   }
 
  private:
-  // Cuts to choose from, ascending; one where there is no profile to choose by.
+  // Returns the candidate cuts, ascending; one cut if no profile can decide.
   std::vector<std::size_t> Cuts(const Unit& unit) const {
     if (!BoolOption(options_, "partial")) return {0};
     const auto dense_below = static_cast<std::size_t>(IntOption(options_, "dense_below"));
@@ -126,7 +126,7 @@ class Planning {
     }
   }
 
-  // When the unit's sums are known: its exchanges are through and decompressed.
+  // Returns the time at which the unit's sums are known: its exchanges are done and decompressed.
   double EndSeconds(const StepTimes& step, const Unit& unit) const {
     const std::size_t entries = EntriesOf(unit);
     return After(step, WorkOf(unit)).link_free + (entries > 0 ? DecompressSeconds(entries) : 0);
@@ -164,7 +164,7 @@ class Planning {
   double GatherSeconds(std::size_t entries) const {
     return times_->Gather(kSparseElementBytes * entries);
   }
-  // What the entries of all ranks add to decompression.
+  // Returns the decompression time that the entries of all ranks add.
   double DecompressSeconds(std::size_t entries) const {
     return times_->Decompress(0, static_cast<std::size_t>(input_.topology.ranks) * entries);
   }

@@ -14,7 +14,7 @@
 namespace sparfuse {
 namespace {
 
-// Keys, payloads and files are words of the machine, as its memory has them.
+// Keys, payloads and files are machine words in memory order.
 static_assert(std::endian::native == std::endian::little, "sparfuse needs a little-endian machine");
 
 constexpr Isa kAll[] = {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon};
@@ -39,7 +39,7 @@ bool Supported(Isa isa) {
   }
   return false;
 #elif defined(__aarch64__)
-  return isa == Isa::kPortable || isa == Isa::kNeon;  // every AArch64 machine has it
+  return isa == Isa::kPortable || isa == Isa::kNeon;  // every AArch64 machine has NEON
 #else
   return isa == Isa::kPortable;
 #endif

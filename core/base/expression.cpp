@@ -13,7 +13,7 @@ re2::RE2::Options OptionsOfPatterns() {
   return options;
 }
 
-// What libraries that backtrack have and RE2 has not.
+// Names the feature of backtracking libraries that RE2 lacks.
 std::string Missing(const re2::RE2& compiled) {
   const std::string& wrong = compiled.error_arg();
   if (compiled.error_code() == re2::RE2::ErrorBadPerlOp) {

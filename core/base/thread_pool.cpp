@@ -27,7 +27,7 @@ ThreadPool::ThreadPool(int threads) {
     try {
       workers_.emplace_back([this, worker] { Work(worker); });
     } catch (const std::system_error& error) {
-      Stop();  // a thread that is not joined would end the process
+      Stop();  // an unjoined thread would end the process
       SPARFUSE_THROW(kUnsupported, "a pool of " + std::to_string(threads) +
                                        " threads: " + std::to_string(worker) +
                                        " run and no other can be started (" + error.what() +
@@ -96,7 +96,7 @@ void ThreadPool::ParallelFor(std::size_t chunks,
   wake_.notify_all();
   RunChunks(job, 0);
   std::unique_lock lock(mutex_);
-  job_ = nullptr;  // workers that have not woken yet must not join a job that is over
+  job_ = nullptr;  // workers that wake late must not join a finished job
   done_.wait(lock, [&] { return job.active == 0; });
   lock.unlock();
   if (job.error) std::rethrow_exception(job.error);

@@ -14,7 +14,7 @@ namespace sparfuse {
 namespace {
 
 constexpr std::size_t kPart = 65536;      // indices that a thread looks up at once
-constexpr std::size_t kPartsAThread = 4;  // before what they have found is joined
+constexpr std::size_t kPartsAThread = 4;  // before their results are joined
 
 double RateOf(std::size_t count, std::size_t n, double rate) {
   if (rate == 0) return 0.1 * static_cast<double>(count) / static_cast<double>(n);

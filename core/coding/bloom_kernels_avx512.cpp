@@ -1,4 +1,4 @@
-// Looks sixteen indices up at once with AVX-512. Compaction goes through a register: the
+// Looks up sixteen indices at once with AVX-512. Compaction goes through a register: the
 // compressing store to memory is microcoded on some machines.
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,7 +18,7 @@ inline __m512i Mixed8(__m512i z) {
   return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
 }
 
-// What is mixed of eight indices.
+// Computes the input of the mixer for eight indices.
 inline __m512i Before8(std::uint64_t seed, __m256i indices) {
   const __m512i number = _mm512_add_epi64(_mm512_cvtepu32_epi64(indices), _mm512_set1_epi64(1));
   return _mm512_add_epi64(
@@ -26,7 +26,7 @@ inline __m512i Before8(std::uint64_t seed, __m256i indices) {
       _mm512_set1_epi64(static_cast<long long>(seed)));
 }
 
-// Of sixteen, the first eight in `low`.
+// Returns sixteen places, the first eight from `low`.
 inline __m512i Place16(__m512i low, __m512i high, __m512i bits) {
   const __m512i first = _mm512_mul_epu32(_mm512_srli_epi64(Mixed8(low), 32), bits);
   const __m512i second = _mm512_mul_epu32(_mm512_srli_epi64(Mixed8(high), 32), bits);
@@ -41,7 +41,7 @@ inline __m512i AddTo16(__m512i a, __m512i b, __m512i bits) {
   return _mm512_mask_sub_epi32(_mm512_add_epi32(a, b), round, a, left);
 }
 
-// Of `lanes`, those whose bit is set.
+// Returns those of `lanes` whose bit is set.
 inline __mmask16 HaveBits(const std::uint32_t* words, __m512i at, __mmask16 lanes) {
   const __m512i found = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), lanes,
                                                     _mm512_srli_epi32(at, 5), words, 4);
@@ -60,7 +60,7 @@ inline void Pack(std::uint32_t* to, __mmask16 kept, __m512i from) {
 
 inline std::size_t QueryBatch16(const BloomView& filter, std::uint32_t begin, std::uint32_t size,
                                 std::uint32_t* out) {
-  // What is left of the batch moves up, sixteen at a time: the last of them reach beyond it.
+  // The survivors of the batch move up, sixteen at a time: the last store reaches beyond them.
   std::uint32_t index[kBatch + 16];
   std::uint32_t at[kBatch + 16];
   std::uint32_t step[kBatch + 16];

@@ -21,7 +21,7 @@ constexpr std::size_t BitBytes(std::size_t count, unsigned width) {
   return (count * width + 7) / 8;
 }
 
-// Writes BitBytes: value(i) in `width` bits, up to 16.
+// Writes BitBytes: value(i) in `width` bits, at most 16.
 template <class Value>
 std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Value& value) {
   std::uint32_t waiting = 0;
@@ -35,7 +35,7 @@ std::byte* PackBits(std::size_t count, unsigned width, std::byte* to, const Valu
   return bits > 0 ? StoreBytes(to, static_cast<std::uint8_t>(waiting)) : to;
 }
 
-// Calls take(i, value) for each; throws where what pads the last byte is not zero.
+// Calls take(i, value) for each value. Throws if the padding of the last byte is not zero.
 template <class Take>
 void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned width,
                 const std::string& what, const Take& take) {
@@ -73,7 +73,7 @@ std::byte* StoreChunkValues(PayloadCoding coding, std::span<const std::uint32_t>
                             std::span<float> values, std::span<float> residual, std::byte* to) {
   if (coding.values != ValueCoding::kCodes4) {
     RoundToCoding({coding.values}, indices, values, residual);
-    // A multiple of four bytes, of which the last ones may be padding.
+    // StoreValues writes a multiple of four bytes; the last ones may be padding.
     std::vector<std::byte> stored(ValueBytes(coding.values, values.size()));
     StoreValues(coding.values, values, stored.data());
     return std::copy_n(stored.data(), BytesOfValues(coding.values, values.size()), to);
@@ -125,7 +125,7 @@ std::array<float, 4> Codes4(std::span<const float> values, std::span<std::uint8_
   mean /= count;
   double squares = 0;
   for (const float value : values) squares += (value - mean) * (value - mean);
-  double scale = 6 * std::sqrt(squares / (count - 1)) / 4;  // of one value no number
+  double scale = 6 * std::sqrt(squares / (count - 1)) / 4;  // not a number for one value
   if (!(scale > 0) || !std::isfinite(scale)) scale = 1;
   std::array<double, 4> sums{};
   std::array<std::size_t, 4> counts{};

@@ -20,7 +20,7 @@ constexpr std::size_t kMantissaBytes = 3;
 std::uint32_t BitsOf(float value) { return std::bit_cast<std::uint32_t>(value); }
 std::uint8_t ExponentOf(float value) { return static_cast<std::uint8_t>(BitsOf(value) >> 23); }
 
-// How the exponents of a block are coded.
+// The coding of a block's exponents.
 struct Form {
   std::uint8_t largest = 0;
   std::uint8_t width = 0;
@@ -93,7 +93,7 @@ std::size_t EncodeBlock(std::span<const float> values, std::byte* out) {
   SPARFUSE_THROW(kComm, std::string(what) + ": " + why);
 }
 
-// Returns the bytes read.
+// Returns the number of bytes read.
 std::size_t DecodeBlock(std::span<const std::byte> bytes, std::span<float> values,
                         const char* what) {
   const std::size_t n = values.size();

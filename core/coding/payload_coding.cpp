@@ -30,7 +30,7 @@ std::byte* EncodeGaps(std::span<const std::uint32_t> indices, std::byte* to) {
     if (gap < kEscape) {
       to = StoreBytes(to, static_cast<std::uint16_t>(gap));
     } else {
-      // A step back would take more room than EncodedBytesBound says.
+      // A step back would exceed the room of EncodedBytesBound.
       if (index < previous) {
         SPARFUSE_THROW(kInternal, "a sparse payload has index " + std::to_string(index) +
                                       " after " + std::to_string(previous) +
@@ -43,12 +43,12 @@ std::byte* EncodeGaps(std::span<const std::uint32_t> indices, std::byte* to) {
   return to;
 }
 
-// Of four u16, whether one is zero: exact as a yes or no.
+// Returns whether one of four u16 is zero. The answer is exact, though the bits do not show which.
 bool HasZero(std::uint64_t four) {
   return ((four - 0x0001000100010001u) & ~four & 0x8000800080008000u) != 0;
 }
 
-// Returns the end of what was read.
+// Returns the end of the bytes read.
 const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
                             std::span<std::uint32_t> indices) {
   std::uint64_t index = 0;  // the sum of 2^32 gaps below 2^32 fits
@@ -97,7 +97,7 @@ const std::byte* DecodeGaps(const std::byte* from, const std::byte* end,
                        "; expected 32 bits");
     }
   }
-  // The quick steps do not look: as gaps are positive, the last index is the largest.
+  // The fast steps do not check: as gaps are positive, the last index is the largest.
   if (index > 0xffffffffu) MalformedPayload("the last index is " + std::to_string(index));
   return from;
 }
@@ -121,9 +121,9 @@ void DecodeIndices(const std::byte* from, std::span<std::uint32_t> indices) {
   }
 }
 
-// Of `count` random elements of n, how many are expected to lie kEscape places or more after the
-// one before or, the first of them, after the start: each of n - kEscape places may hold such an
-// element, the kEscape - 1 places before it being free, and as many are left for the others.
+// Returns how many of `count` random elements of n are expected to lie kEscape places or more after
+// the previous element (the first: after the start). Each of n - kEscape places may hold such an
+// element. The kEscape - 1 places before it are then free, and the others share the rest.
 double ExpectedEscapes(double count, double n) {
   const double places = n - kEscape;
   if (count == 0 || places < std::max(1.0, count - 1)) return 0;
@@ -229,7 +229,7 @@ std::size_t ExpectedPayloadBytes(PayloadCoding coding, std::size_t count, std::s
 
 std::size_t EncodedBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
   assert(!coding.of_selections());
-  // A gap of 65535 and more takes as much of the range.
+  // A gap of 65535 or more uses up as much of the range, which bounds the number of escapes.
   const std::size_t escapes = std::min(capacity, n / kEscape);
   const std::size_t index_bytes = coding.indices == IndexCoding::kU32
                                       ? 4 * capacity
@@ -301,7 +301,7 @@ SparsePayload DecodePayload(std::span<const std::byte> bytes, std::size_t n,
   const std::byte* const value_begin = bytes.data() + kPayloadHeaderBytes;
   const std::byte* const end = bytes.data() + bytes.size();
   const std::size_t value_bytes = ValueBytes(coding.values, count);
-  // Of the shortest payload with so many elements; that of u32 indices is the only one.
+  // Length of the shortest payload with so many elements; u32 indices have one length only.
   const std::size_t least =
       kPayloadHeaderBytes + value_bytes + count * (coding.indices == IndexCoding::kU32 ? 4 : 2);
   const auto wrong_length = [&](std::size_t expected, const char* relation) {
@@ -340,7 +340,7 @@ std::size_t Blocks(std::size_t size, std::size_t per_block) {
 void RoundToCodingOnDevice(const Stream& stream, PayloadCoding coding, const DeviceSlot& slot,
                            DeviceSpan<float> residual) {
   if (coding.values == ValueCoding::kF32) return;
-  // A slot usually has room for four times what is selected.
+  // A slot usually has room for four times the selection.
   gpu::Launch(stream, Blocks(slot.capacity, 4 * gpu::RoundToHalves::kPerBlock),
               gpu::RoundToHalves{slot.indices, slot.values, slot.report,
                                  static_cast<std::uint32_t>(slot.capacity),
@@ -378,8 +378,7 @@ DevicePayload DecodePayloadOnDevice(const Stream& stream, DeviceWorkspace& works
   const gpu::CodedPayload coded{bytes.data, bytes.size, LayoutOf(coding)};
   const auto number = static_cast<std::uint32_t>(rank);
   constexpr std::size_t kTile = gpu::DecodeElements::kPerBlock;
-  // An element without gaps takes 6 bytes or more; of gaps, which may be escaped, bytes bound the
-  // words.
+  // An element without gaps takes at least 6 bytes. Gaps may be escaped: bytes bound their words.
   const std::size_t most =
       coded.layout.delta ? bytes.size / 2 : std::min(indices.size, bytes.size / 6);
   const std::size_t tiles = std::max<std::size_t>(1, Blocks(most, kTile));

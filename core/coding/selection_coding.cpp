@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::array<std::size_t, 10> kParts = {5,    10,   30,    100,   300,
                                                 1000, 3000, 10000, 30000, 100000};
-constexpr std::size_t kShort = 30;  // segments of so many are not cut off
+constexpr std::size_t kShort = 30;  // segments of at most so many are not cut off
 
-// Of `count` values of one sign, from the steepest to where they are flat.
+// Returns the lengths of segments of `count` values of one sign, from the steepest to the flattest.
 std::vector<std::size_t> TowardsZero(std::size_t count) {
   std::vector<std::size_t> lengths;
   std::size_t rest = count;
@@ -58,7 +58,7 @@ std::size_t CountFitSegments(std::size_t count, std::size_t positives) {
 
 FitPolynomial Fit(std::span<const float> values) {
   const std::size_t terms = std::min(kFitCoefficients, values.size());
-  // The normal equations: well conditioned for positions in [-1, 1] and this degree.
+  // Solves the normal equations: well conditioned for positions in [-1, 1] and this degree.
   std::array<double, 2 * kFitCoefficients - 1> moments{};
   FitPolynomial right{};
   for (std::size_t j = 0; j < values.size(); ++j) {
@@ -69,7 +69,7 @@ FitPolynomial Fit(std::span<const float> values) {
       if (a < terms) right[a] += power * values[j];
     }
   }
-  // Cholesky: A = L L^T.
+  // Factors by Cholesky: A = L L^T.
   std::array<FitPolynomial, kFitCoefficients> lower{};
   for (std::size_t i = 0; i < terms; ++i) {
     for (std::size_t j = 0; j <= i; ++j) {
@@ -112,7 +112,7 @@ std::uint8_t FlagsOf(PayloadCoding coding) {
   return static_cast<std::uint8_t>(flags);
 }
 
-// Increases as the value decreases; of equal values with the place, which is the lower half.
+// The key increases as the value decreases. Equal values order by place, the lower half.
 std::uint64_t DescendingKey(float value, std::uint32_t place) {
   const auto bits = std::bit_cast<std::uint32_t>(value == 0 ? 0.0f : value);
   const std::uint32_t ascending = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
@@ -137,7 +137,7 @@ std::byte* StoreRanks(std::span<const std::uint32_t> ranks, std::byte* to) {
   return end;
 }
 
-// A part of the payload, after what has been read of it.
+// Reads a payload part by part.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes), at_(kPayloadHeaderBytes) {}
@@ -199,7 +199,7 @@ void SelectionCoder::Choose(std::size_t n, std::size_t count, bool permuted, Thr
   for (std::size_t i = positives.size(); i-- > count;) {
     std::swap(permuted_[i], permuted_[kStream.Below(i + 1, positives.size() - 1 - i)]);
   }
-  // What is left out is the smaller part: the rest keeps its order.
+  // Sorts the left-out elements, which are fewer: the others keep their order.
   const auto left_out = permuted_.begin() + static_cast<std::ptrdiff_t>(count);
   std::sort(left_out, permuted_.end());
   chosen_.clear();
@@ -207,7 +207,7 @@ void SelectionCoder::Choose(std::size_t n, std::size_t count, bool permuted, Thr
                       std::back_inserter(chosen_));
 }
 
-// The slot becomes what has been chosen, in the place of what was selected.
+// Replaces the selected elements in the slot by the chosen ones.
 void SelectionCoder::TakeChosen(std::span<const float> source, std::span<float> residual,
                                 Slot& slot) {
   const std::span<std::uint32_t> indices = slot.indices.host();
@@ -235,7 +235,7 @@ void SelectionCoder::TakeChosen(std::span<const float> source, std::span<float> 
   std::ranges::copy(chosen_values_, values.begin());
 }
 
-// Places of the values into sorted_; returns how many are above 0.
+// Sorts the places of the values into sorted_; returns how many values are above 0.
 std::size_t SelectionCoder::SortValues(std::span<const float> values) {
   sorted_.resize(values.size());
   std::size_t positives = 0;
@@ -247,7 +247,7 @@ std::size_t SelectionCoder::SortValues(std::span<const float> values) {
   return positives;
 }
 
-// `values` become what their polynomials say.
+// Replaces `values` by the values of their polynomials.
 void SelectionCoder::FitValues(std::span<const std::uint32_t> indices, std::span<float> values,
                                std::span<float> residual, std::size_t positives) {
   restored_.resize(values.size());
@@ -430,7 +430,7 @@ std::size_t FilterBytes(BloomShape shape) {
   return kFilterHeaderBytes + shape.words() * sizeof(std::uint32_t);
 }
 
-// Of `sent` elements, of which a filter has `inserted`.
+// Returns the bytes of `sent` elements, with `inserted` elements in a filter.
 std::size_t BytesOf(PayloadCoding coding, std::size_t sent, std::size_t inserted, std::size_t n,
                     std::size_t segments) {
   if (coding.indices == IndexCoding::kU12) return ChunkCodedBytes(coding, sent, n);
@@ -458,7 +458,7 @@ PayloadCoding SelectionCodingOf(PayloadCoding coding, std::size_t n) {
 }
 
 std::size_t SelectionBytesBound(PayloadCoding coding, std::size_t capacity, std::size_t n) {
-  // Filters grow with what is put into them, but for their rate of false positives.
+  // Filters grow with their elements, except that their rate of false positives changes.
   const PayloadCoding as = SelectionCodingOf(coding, n);
   const std::size_t segments = 2 * CountFitSegments(capacity, capacity);
   return (BytesOf(as, capacity, capacity, n, segments) + 7) / 8 * 8;

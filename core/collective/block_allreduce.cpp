@@ -1,11 +1,11 @@
-// All-reduces floats that travel in blocks with a scale (core/coding/quantizers/block_codes.hpp):
-// what each rank has of shard j goes to rank j, which adds it up and sends the sum to all.
+// All-reduces floats that are sent in blocks with a scale (core/coding/quantizers/block_codes.hpp).
+// Each rank sends its shard j to rank j, which adds up the shards and sends the sum to all.
 //
 // Source:      G. Wang et al., "ZeRO++: extremely efficient collective communication for giant
 //              model training", 2023, section 3.3 (quantised reduce-scatter by all-to-all).
-// Deviations:  in one level by default, in two (block_exchange.hpp) where asked; the sum is encoded
-//              once more and gathered, and all ranks, the one that made it too, go on with what its
-//              codes say. What rounding takes is lost.
+// Deviations:  in one level by default, in two (block_exchange.hpp) on request. The sum is encoded
+//              once more and gathered. All ranks, the one that made it too, take the decoded sum.
+//              Rounding errors are lost.
 #include "core/collective/block_allreduce.hpp"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class BlockAllReduce final : public Collective {
     const Shards shards{data.size(), ranks};
     const auto part = [&](std::size_t j) { return data.subspan(shards.Begin(j), shards.Size(j)); };
     const std::size_t own = shards.Size(rank);
-    // What goes to each rank, and then what comes of each shard's sum.
+    // sent: the payloads to each rank, later the received sums. came: the arrivals.
     CodedBlocks sent(ranks), came(ranks);
     for (std::size_t j = 0; j < ranks; ++j) sent[j].resize(form_.Bytes(shards.Size(j)));
     for (auto& each : came) each.resize(form_.Bytes(own));
@@ -62,7 +62,7 @@ class BlockAllReduce final : public Collective {
       }
       EncodeBlocks(form_, part(rank), sent[rank]);
     });
-    // Now `sent` holds the sums: this rank's goes to all, and theirs come.
+    // Now `sent` holds the sums: this rank's goes to all, and the others' arrive.
     const CodedBlocks to_all(ranks, sent[rank]);
     co_await ExchangeBlocks(communicator, all, rank, to_all, sent, tag + 1);
     co_await OffThread(buffers, [&] {
@@ -80,7 +80,7 @@ class BlockAllReduce final : public Collective {
     if (ranks <= 1 || elements == 0) return plan;
     if (InTwoLevels(topology)) return TwoLevelBlockRounds(form_, elements, topology);
     const Shards shards{elements, ranks};
-    // There are shards of two sizes at most, and empty ones are not sent.
+    // Shards have at most two sizes, and empty ones are not sent.
     std::uint64_t all_bytes = 0;
     for (std::size_t j = 0; j < ranks; ++j) all_bytes += form_.Bytes(shards.Size(j));
     std::vector<Traffic> scattered(ranks), gathered(ranks);

@@ -18,7 +18,7 @@ struct Part {
   std::size_t begin = 0, size = 0;  // elements
 };
 
-// The parts of a rank's node, and of each the shards of nodes.
+// The parts of the ranks of a node, and each part's shards by node.
 class TwoLevels {
  public:
   TwoLevels(std::size_t elements, const Topology& topology, int rank)
@@ -34,7 +34,7 @@ class TwoLevels {
   std::size_t place() const { return place_; }
 
   Part OfPlace(std::size_t j) const { return {parts_.Begin(j), parts_.Size(j)}; }
-  // What of it node k makes the sum of.
+  // Returns the shard of part j that node k sums.
   Part OfNode(std::size_t j, std::size_t k) const {
     const Shards shards{parts_.Size(j), nodes_};
     return {parts_.Begin(j) + shards.Begin(k), shards.Size(k)};
@@ -54,7 +54,7 @@ class TwoLevels {
   Shards parts_;
 };
 
-// The sum of what has come of a range, in the order of members.
+// Sums the arrived blocks of a range, in the order of members.
 void Add(const BlockForm& form, const CodedBlocks& came, std::span<float> sum) {
   std::vector<float> decoded(sum.size());
   std::ranges::fill(sum, 0.0f);
@@ -123,7 +123,7 @@ Task RunTwoLevelBlocks(const BlockForm& form, Communicator& communicator, Exchan
   });
   co_await ExchangeBlocks(communicator, of_place, node, to_nodes, came_of_nodes, tag + 1);
 
-  // What comes of each shard of this part has the sizes that went out.
+  // The sums that arrive for each shard of this part have the sizes that were sent.
   CodedBlocks& sums = to_nodes;
   co_await OffThread(buffers, [&] {
     Add(form, came_of_nodes, of(shard));
@@ -160,7 +160,7 @@ RoundPlan TwoLevelBlockRounds(const BlockForm& form, std::size_t elements,
                               const Topology& topology) {
   RoundPlan plan;
   plan.per_rank.resize(static_cast<std::size_t>(topology.ranks));
-  // bytes(levels of the sender, member that it goes to)
+  // bytes(levels of the sender, receiving member)
   const auto round = [&](bool within, std::size_t added, const auto& bytes) {
     std::vector<RankMessage> messages;
     for (int rank = 0; rank < topology.ranks; ++rank) {

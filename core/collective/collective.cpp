@@ -1,5 +1,5 @@
-// Holds the one explicit table of core's collectives, makes collectives of descriptors, and runs
-// small ones for control, set-up and checks: few bytes, so few rounds matter more than bytes.
+// Holds the explicit table of core's collectives, makes collectives from descriptors, and runs
+// small ones for control, set-up and checks. Those send few bytes, so few rounds matter more.
 #include "core/collective/collective.hpp"
 
 #include <algorithm>
@@ -141,8 +141,8 @@ RoundPlan AllReduceMaxRounds(std::size_t values, const Topology& topology) {
 Task Broadcast(Communicator& group, std::span<std::byte> data, int root, int tag) {
   Communicator& communicator = group.host();
   const int ranks = communicator.size();
-  // Rank numbers relative to the root: a rank receives from the one that lacks its lowest bit, and
-  // sends to those that differ in a bit below that.
+  // Rank numbers are relative to the root. A rank receives from the rank that lacks its lowest set
+  // bit, and sends to the ranks that differ in a bit below it.
   const int relative = (communicator.rank() - root + ranks) % ranks;
   int bit = 1;
   while (bit < ranks && (relative & bit) == 0) bit <<= 1;

@@ -1,11 +1,10 @@
-// Runs the ring all-reduce (ring_allreduce.cpp) with floats whose exponents are coded on the way
-// (core/coding/exponent_coding.hpp): the same bits come of it, of fewer bytes.
+// Runs the ring all-reduce (ring_allreduce.cpp) with floats whose exponents are coded for sending
+// (core/coding/exponent_coding.hpp): the results are bit-equal, with fewer bytes sent.
 //
-// A message is a word and what it says: 1, coded values; 0, the values as they are, where coding
-// saves nothing. Partial sums are coded anew at every hop; reduced chunks are passed on as they
-// came.
+// A message begins with a word: 1, coded values follow; 0, plain values follow, since coding saves
+// nothing. Partial sums are coded anew at every hop; reduced chunks are passed on unchanged.
 //
-// Source:      Y. Liu et al., ZipCCL, arXiv 2604.27844 (lossless coding of what collectives send).
+// Source:      Y. Liu et al., ZipCCL, arXiv 2604.27844 (lossless coding in collectives).
 // Deviations:  float32, of which 8 bits in 32 are exponent; the paper's values are bfloat16, with 8
 //              in 16.
 #include <algorithm>
@@ -30,10 +29,10 @@ constexpr std::size_t kWord = sizeof(std::uint32_t);
 
 enum Seen : std::size_t { kReduced, kGathered, kSeenWords };  // bytes that a rank has sent
 
-// The most that a message of n values takes; nothing is sent of none.
+// Returns the largest size of a message of n values. Without values nothing is sent.
 std::size_t MessageBound(std::size_t n) { return n == 0 ? 0 : kWord + ExponentBytesBound(n); }
 
-// message: MessageBound(values.size()). Returns the bytes written.
+// message: [MessageBound(values.size())]. Returns the number of bytes written.
 std::size_t WriteMessage(std::span<const float> values, std::span<std::byte> message) {
   if (values.empty()) return 0;
   const std::size_t coded = EncodeExponents(values, message.subspan(kWord));
@@ -71,7 +70,7 @@ class ExponentRing {
         in_(MessageBound(shards_.Size(0))),
         values_(shards_.Size(0)) {}
 
-  // As ReduceAround of the ring of floats.
+  // Reduces as the float ring's ReduceAround does.
   Task Reduce(std::size_t first) {
     for (std::size_t step = 0; step + 1 < ranks_; ++step) {
       const std::size_t chunk = first + 2 * ranks_ - step;
@@ -87,7 +86,7 @@ class ExponentRing {
     }
   }
 
-  // As GatherAround: what comes in is passed on as it is.
+  // Gathers as GatherAround does: arrivals are passed on unchanged.
   Task Gather(std::size_t first) {
     co_await OffThread(buffers_, [&] { out_bytes_ = WriteMessage(Part(first), out_); });
     for (std::size_t step = 0; step + 1 < ranks_; ++step) {
@@ -106,7 +105,7 @@ class ExponentRing {
     return buffers_.dense.subspan(shards_.Begin(chunk), shards_.Size(chunk));
   }
 
-  // Sends out_, and takes into in_ what says how long it is.
+  // Sends out_, and receives into in_ a message that tells its own length.
   Task Step(std::size_t incoming) {
     const auto ranks = static_cast<int>(ranks_);
     const std::size_t room = MessageBound(incoming);
@@ -165,7 +164,7 @@ class ExponentAllReduce final : public Collective {
   }
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
-    // Messages, and what is added, are those of the ring of floats.
+    // Messages and additions are the same as in the float ring.
     const std::size_t elements = sizes.payload_bytes.front() / sizeof(float);
     RoundPlan plan = RingAllReduceRounds(elements, topology);
     if (plan.rounds.empty()) return plan;
@@ -177,7 +176,7 @@ class ExponentAllReduce final : public Collective {
       Round& round = plan.rounds[half];
       if (round.within_bytes > 0) round.within_bytes = most;
       round.bytes = most;
-      // Reduced, a value is coded before it is sent; and decoded when it has come, in both halves.
+      // In the reducing half values are coded before each send; in both, decoded on arrival.
       round[Work::kSelect] =
           (half == kReduced ? 2 : 1) * (ranks - 1) * static_cast<std::uint64_t>(shards.Size(0));
     }

@@ -1,10 +1,10 @@
-// Runs the ring all-reduce and its halves (ring_allreduce.cpp) with floats that travel as halves:
-// sums are floats where they are made, and rounded when they are sent on.
+// Runs the ring all-reduce and its halves (ring_allreduce.cpp) with floats that are sent as fp16.
+// Sums are made as floats, and rounded when they are sent on.
 //
 // Source:      Z. Wang et al., Hi-Speed DNN Training with Espresso, EuroSys 2023 (FP16 as one of
 //              the ways to send a gradient).
-// Deviations:  what a rank's rounding takes, of its own values and of the sums that it passes on,
-//              stays on that rank and is sent in the next step, where there is room to keep it.
+// Deviations:  a rank keeps the rounding errors of its own values and of the sums that it passes
+//              on. It sends them in the next step, if there is room to keep them.
 #include <algorithm>
 #include <memory>
 #include <string_view>
@@ -34,7 +34,7 @@ class F16Ring {
 
   bool alone() const { return ranks_ == 1 || data_.empty(); }
 
-  // What rounding has taken before, of a chunk, is added to what is sent of it now.
+  // Adds a chunk's earlier rounding errors to its present values.
   void TakeUp(std::size_t chunk) {
     if (rounded_.empty()) return;
     const std::span<float> kept = Part(rounded_, chunk);
@@ -45,7 +45,7 @@ class F16Ring {
     for (std::size_t chunk = 0; chunk < ranks_; ++chunk) TakeUp(chunk);
   }
 
-  // As ReduceAround of the ring of floats.
+  // Reduces as the float ring's ReduceAround does.
   Task Reduce(std::size_t first) {
     for (std::size_t step = 0; step + 1 < ranks_; ++step) {
       const std::size_t chunk = first + 2 * ranks_ - step;
@@ -57,7 +57,7 @@ class F16Ring {
     }
   }
 
-  // As GatherAround: all ranks, the one that gives a chunk too, have what its halves say.
+  // Gathers as GatherAround does: all ranks take the decoded halves, a chunk's own rank too.
   Task Gather(std::size_t first) {
     Round(first);
     for (std::size_t step = 0; step + 1 < ranks_; ++step) {
@@ -101,8 +101,8 @@ enum class RingPart : std::uint8_t { kWhole, kReduceScatter, kAllGather };
 template <RingPart kPart>
 class F16RingCollective final : public Collective {
  public:
-  // Chunks are turned as those of the ring of floats: reduced alone, chunk r ends on rank r; on the
-  // way to all, on the rank before.
+  // Chunks rotate as in the float ring. In a reduce-scatter, chunk r ends on rank r; in the
+  // all-reduce, on the rank before.
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {
     F16Ring ring(communicator, buffers, tag);
     if (ring.alone()) co_return;

@@ -1,5 +1,5 @@
-// Calls the backend's own dense all-reduce, for measured mode. What it sends cannot be seen from
-// outside: it is counted as a ring, which is the least that a bandwidth-optimal algorithm sends.
+// Calls the backend's own dense all-reduce, for measured mode. Its traffic cannot be observed from
+// outside. It is counted as a ring, the least traffic of a bandwidth-optimal algorithm.
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,10 +1,10 @@
-// Calls the backend's own all-gather of sparse payloads, for measured mode on devices: counts are
-// exchanged first, then the payloads go as a group of messages or padded, whichever costs less.
+// Calls the backend's own all-gather of sparse payloads, for measured mode on devices. Counts are
+// exchanged first. Then the payloads go as a group of messages or padded, whichever costs less.
 //
 // Source:  core/transport/nccl/nccl.hpp, which states both costs.
 //
-// What NCCL sends cannot be seen from outside. Counted are the counts, 8 bytes to every rank, and
-// then the messages of the group, or those of a ring with padded payloads.
+// NCCL's traffic cannot be observed from outside. Counted are the counts, 8 bytes to every rank,
+// and then the messages of the group, or of a ring with padded payloads.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -18,7 +18,7 @@
 namespace sparfuse {
 namespace {
 
-// Which of the two ways is taken follows from the default link constants here.
+// The default link constants decide here between the two ways.
 RoundPlan RoundsOf(std::span<const std::uint64_t> sizes, const Topology& topology) {
   RoundPlan plan;
   const std::uint64_t ranks = sizes.size();
@@ -39,7 +39,7 @@ RoundPlan RoundsOf(std::span<const std::uint64_t> sizes, const Topology& topolog
   const bool padded = CheaperAllGather(sizes, topology, {}) == AllGatherAlgorithm::kPadded;
   Round payloads;
   (padded ? payloads.repeat : payloads.messages) = static_cast<std::uint32_t>(peers);
-  payloads.bytes = peers * largest;  // grouped: out of the rank with the most
+  payloads.bytes = peers * largest;  // grouped: output of the rank with the most
   payloads.link = SlowestLink(topology);
   plan.rounds.push_back(payloads);
   for (std::size_t rank = 0; rank < ranks; ++rank) {

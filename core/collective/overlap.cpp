@@ -6,9 +6,9 @@
 namespace sparfuse {
 namespace {
 
-// Where the i-th largest of n normal deviates is expected, i <= (n + 1) / 2: about where a part
-// (i - 3/8) / (n + 1/4) of them lies above (G. Blom, Statistical Estimates and Transformed
-// Beta-Variables, 1958); by bisection.
+// Returns the expected i-th largest of n normal deviates, i <= (n + 1) / 2, by bisection. A
+// fraction (i - 3/8) / (n + 1/4) of the distribution lies above it, approximately (G. Blom,
+// Statistical Estimates and Transformed Beta-Variables, 1958).
 double ExpectedDeviate(std::size_t i, std::size_t n) {
   const double above = (static_cast<double>(i) - 0.375) / (static_cast<double>(n) + 0.25);
   double low = 0;
@@ -35,7 +35,7 @@ double OverlapModel::Union(double density, std::size_t ranks) const {
   return -std::expm1(log_none);
 }
 
-// What is not selected together is selected independently of its neighbours.
+// Elements that are not selected together are selected independently of their neighbours.
 double OverlapModel::BlockUnion(double density, std::size_t block, std::size_t ranks) const {
   const std::size_t choices = std::max<std::size_t>(block / std::max<std::size_t>(together, 1), 1);
   return OverlapModel{}.Union(Union(density, ranks), choices);
@@ -44,8 +44,8 @@ double OverlapModel::BlockUnion(double density, std::size_t block, std::size_t r
 double OverlapModel::LargestRegion(std::size_t regions) const {
   if (grains > 0) regions = std::min(regions, grains);
   if (regions <= 1 || skew == 0) return 1;
-  // The mean is over the regions that there are, so that the largest has no more than everything.
-  // That of many changes little with their number.
+  // The mean is over the existing regions, so that the largest has no more than everything. The
+  // mean of many regions changes little with their number.
   constexpr std::size_t kMostOfMean = 64;
   const std::size_t counted = std::min(regions, kMostOfMean);
   double sum = counted % 2 == 0 ? 0 : 1;  // the one in the middle

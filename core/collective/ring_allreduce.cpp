@@ -3,7 +3,7 @@
 // Source:      P. Patarasuk & X. Yuan, Bandwidth optimal all-reduce algorithms for clusters of
 //              workstations, JPDC 69(2), 2009.
 // Deviations:  chunk j has n/P + [j < n mod P] elements (algorithms.hpp); empty chunks are not
-// sent.
+//              sent.
 //
 // Every chunk is reduced in one place and copied from there, so all ranks get equal bits.
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace sparfuse {
 namespace {
 
-// What a half of the ring works on: this rank's place in it, and the chunks.
+// The operands of a half of the ring: this rank's place in it, and the chunks.
 struct Place {
   Place(Communicator& communicator, std::span<float> values)
       : ranks(static_cast<std::size_t>(communicator.size())),
@@ -41,8 +41,8 @@ Task Step(Communicator& communicator, std::span<const float> outgoing, std::span
                         std::as_writable_bytes(incoming), tag);
 }
 
-// Step s sends chunk `first - s` on and adds to the one before it what comes in, after which chunk
-// `first + 1` is reduced here.
+// Step s sends chunk `first - s` on, and adds the arrival to the chunk before it. After the last
+// step chunk `first + 1` is reduced here.
 Task ReduceAround(Communicator& communicator, const Place& place, std::size_t first, int tag) {
   const auto scratch = std::make_unique_for_overwrite<float[]>(place.shards.Size(0));
   for (std::size_t step = 0; step + 1 < place.ranks; ++step) {
@@ -54,7 +54,7 @@ Task ReduceAround(Communicator& communicator, const Place& place, std::size_t fi
   }
 }
 
-// Step s passes chunk `first - s` on; what comes in takes the place of the one before it.
+// Step s passes chunk `first - s` on; the arrival replaces the chunk before it.
 Task GatherAround(Communicator& communicator, const Place& place, std::size_t first, int tag) {
   for (std::size_t step = 0; step + 1 < place.ranks; ++step) {
     const std::size_t chunk = first + 2 * place.ranks - step;
@@ -150,8 +150,8 @@ void AddRounds(std::size_t elements, const Topology& topology, std::span<const R
   }
 }
 
-// Rank r sends every chunk twice, but for r+1 (once: it ends its reduction here) and r+2 (once: the
-// next rank has it already).
+// Rank r sends every chunk twice, but r+1 and r+2 only once: the reduction of r+1 ends here, and
+// the next rank has r+2 already.
 constexpr RingHalf kAllReduceHalves[] = {{1, true}, {2, false}};
 
 }  // namespace
@@ -192,7 +192,7 @@ class Ring final : public Collective, public EvenCollective {
   }
 };
 
-// One of the two halves, so turned that shard j is reduced on, or comes from, rank j.
+// One of the two halves, rotated so that shard j is reduced on, or comes from, rank j.
 class HalfRing final : public Collective {
  public:
   explicit HalfRing(bool reduces) : reduces_(reduces) {}

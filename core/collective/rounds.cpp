@@ -7,7 +7,7 @@
 namespace sparfuse {
 namespace {
 
-// Bytes out of or into the busiest node.
+// Returns the bytes out of or into the busiest node.
 std::uint64_t NodeBytes(std::span<const Traffic> of_rank, const Topology& topology) {
   if (topology.ranks_per_node == 1) return 0;
   const std::size_t ranks = of_rank.size();

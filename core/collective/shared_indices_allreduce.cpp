@@ -1,11 +1,10 @@
-// Sums payloads of which all ranks have the same indices: their values alone travel, by a dense
-// ring.
+// Sums payloads with the same indices on all ranks: only their values are sent, by a dense ring.
 //
 // Source: T. Vogels, S. P. Karimireddy & M. Jaggi, PowerSGD, NeurIPS 2019, section 5.1 (random
 //         k and random block as compressors that an all-reduce can sum).
 //
-// Ranks that do not have the same indices are found by a hash of them, which travels with the
-// values as two of them that no sum can round: 12 bits of it each, so that up to 2^12 ranks add.
+// A hash detects ranks with other indices. It is added to the values as two floats that no sum can
+// round: 12 bits of the hash each, so that up to 2^12 ranks add.
 #include <algorithm>
 #include <string>
 
@@ -35,7 +34,7 @@ class SharedIndices final : public Collective {
     const std::size_t count = own.indices.size();
     const auto ranks = static_cast<float>(communicator.size());
     const std::uint32_t hash = HashOf(own.indices);
-    // As a payload, with the words of the hash behind the values.
+    // The room holds a payload, with the words of the hash behind the values.
     const std::size_t bytes = count * kSparseElementBytes + kHashWords * sizeof(float);
     const std::span<std::byte> room = buffers.Keep(bytes);
     std::ranges::copy(buffers.own, room.data());

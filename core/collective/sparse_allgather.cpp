@@ -1,8 +1,8 @@
-// Runs the sparse all-gather: each rank's payload travels once around the ring, at true length.
+// Runs the sparse all-gather: each rank's payload goes once around the ring, at its true length.
 //
 // Source:      R. Thakur, R. Rabenseifner & W. Gropp, Optimization of Collective Communication
 //              Operations in MPICH, IJHPCA 19(1), 2005 (ring all-gather).
-// Deviations:  counts are not exchanged first: a message's length says its count.
+// Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -52,7 +52,7 @@ class SparseGather final : public Collective, public EvenCollective {
   }
 
  private:
-  // In every step the ranks send all payloads, each another one: the largest sets the pace.
+  // In every step the ranks together send all payloads, one each: the largest sets the pace.
   static void AddRounds(std::size_t ranks, std::uint64_t largest, const Topology& topology,
                         std::vector<Round>& rounds) {
     if (ranks > 1) rounds.push_back(RingRound(ranks - 1, (ranks - 1) * largest, topology));

@@ -2,7 +2,7 @@
 //
 // Source:      R. Thakur, R. Rabenseifner & W. Gropp, Optimization of Collective Communication
 //              Operations in MPICH, IJHPCA 19(1), 2005 (binomial tree broadcast).
-// Deviations:  counts are not exchanged first: a message's length says its count.
+// Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <memory>
 
 #include "core/base/error.hpp"
@@ -12,8 +12,8 @@
 namespace sparfuse {
 namespace {
 
-// Ranks are counted from the owner on. In the round of `distance` those below it send to those that
-// are so much farther.
+// Ranks are counted from the owner on. In the round of `distance`, the ranks below it send to the
+// ranks that are `distance` farther.
 class DownATree final : public Collective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {

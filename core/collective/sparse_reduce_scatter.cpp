@@ -1,8 +1,8 @@
-// Runs the sparse half of a direct all-reduce: what each rank selects of part j goes to rank j.
+// Runs the sparse half of a direct all-reduce: each rank sends its selection of part j to rank j.
 //
 // Source:      Y. Bai et al., Gradient Compression Supercharged High-Performance Data Parallel DNN
 //              Training (HiPress), SOSP 2021, section 3 (CaSync-PS: encode, send, merge).
-// Deviations:  counts are not exchanged first: a message's length says its count.
+// Deviations:  counts are not exchanged first: a message's length tells its count.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -21,8 +21,8 @@ class Scatter final : public Collective {
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override;
 };
 
-// Puts the elements of part j one behind the other in `to`, each part a payload for itself. Parts
-// that are encoded whole are so in `own`.
+// Writes the parts to `to`, one after another, each as a payload of its own. Parts that `own` holds
+// encoded whole are copied.
 std::vector<std::span<const std::byte>> SplitParts(const ExchangeBuffers& buffers,
                                                    std::span<std::byte> to) {
   std::vector<std::span<const std::byte>> parts;

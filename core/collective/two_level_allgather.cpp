@@ -1,4 +1,4 @@
-// Says what an all-gather in two levels takes: between nodes, then within each.
+// Gives the rounds of an all-gather in two levels: between nodes, then within each.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -27,8 +27,8 @@ Levels LevelsOf(const Topology& topology) {
   return {local, ranks / local};
 }
 
-// In every step all payloads of a level are under way, each from another rank: the largest sets the
-// pace.
+// In every step all payloads of a level are in transit, each from another rank: the largest sets
+// the pace.
 void AddLevels(const Levels& levels, std::uint64_t of_rank, std::uint64_t of_node,
                std::uint64_t of_column, std::vector<Round>& rounds) {
   const auto [local, nodes] = levels;

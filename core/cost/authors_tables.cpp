@@ -17,7 +17,7 @@ constexpr double kKibibyte = 1024;
 
 double WholeKibibytes(double elements) { return std::trunc(elements * sizeof(float) / kKibibyte); }
 
-// The published selection times are all at 10, 100, ..., 1e6 KiB.
+// All published selection times are at 10, 100, ..., 1e6 KiB.
 PiecewiseLinear Compression(const std::vector<double>& seconds) {
   std::vector<std::pair<double, double>> points;
   double kibibytes = 10;

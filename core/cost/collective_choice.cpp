@@ -21,7 +21,7 @@ void RequireAtLeast(int least, int value, const std::string& name) {
                                        std::to_string(least));
 }
 
-// Ranks of a full node.
+// Returns the ranks of a full node.
 int LargestNode(const Topology& topology) {
   return std::min(topology.ranks, topology.ranks_per_node);
 }
@@ -63,13 +63,14 @@ bool TakesNoTime(const Topology& topology, double bytes) {
   return topology.ranks == 1 || bytes == 0;
 }
 
-// Of one lap around the ring, from a rank back to itself.
+// Returns the hops of one lap around the ring, from a rank back to itself.
 HopCounts Lap(const Topology& topology) {
   const int between = topology.nodes() > 1 ? topology.nodes() : 0;
   return {topology.ranks - between, between};
 }
 
-// `laps` laps but for `missing` hops in a row, which lie within a node as far as it has such hops.
+// Returns the hops of `laps` laps without `missing` hops in a row. The missing hops lie within a
+// node as far as it has enough.
 HopCounts WayAround(const Topology& topology, int laps, int missing) {
   if (topology.ranks <= 1) return {};
   const HopCounts lap = Lap(topology);
@@ -77,7 +78,8 @@ HopCounts WayAround(const Topology& topology, int laps, int missing) {
   return {laps * lap[kWithin] - within, laps * lap[kBetween] - (missing - within)};
 }
 
-// Cost where `of_hop[link]` bytes go over the hops of a class. A node's cards share what leaves it.
+// Returns the cost of `of_hop[link]` bytes over each hop of a class. A node's cards share its
+// outgoing bytes.
 CollectiveCost CostOf(const CollectiveLinks& links, const HopCounts& hops,
                       const std::array<double, kLinkClasses>& of_hop, int cards, bool pipelined) {
   CollectiveCost cost;
@@ -97,11 +99,11 @@ CollectiveCost RingCost(const CollectiveLinks& links, const HopCounts& hops, dou
   return CostOf(links, hops, {of_hop, of_hop}, std::min(rings, links.cards_per_node), true);
 }
 
-// (n - 1) / n: of a buffer, what a ring of n leads over each hop in one lap.
+// Returns (n - 1) / n, the share of a buffer that a ring of n ranks sends over each hop in one lap.
 double AllButOne(int n) { return static_cast<double>(n - 1) / n; }
 
-// Hops up one tree of n nodes, or down again. NCCL's trees have a root with one child, beneath
-// which a node lies at the number of bits of n - 1 at most.
+// Returns the hops up one tree of n nodes, or down again. NCCL's trees have a root with one child.
+// Below it a node's depth is at most the number of bits of n - 1.
 int TreeDepth(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 
 }  // namespace
@@ -137,9 +139,9 @@ CollectiveCost TreeAllReduceCost(const CollectiveLinks& links, const Topology& t
   if (TakesNoTime(topology, bytes)) return {};
   const int chain = LargestNode(topology);
   const int nodes = topology.nodes();
-  // The buffer goes up and down: out of an end of a chain once, out of its middle on both sides. Of
-  // a tree's half a node sends one to its parent and one to each child: from four nodes on some
-  // have two children in one tree, and none in the other.
+  // The buffer goes up and down: out of an end of a chain once, out of its middle on both sides.
+  // Each tree carries half the buffer. A node sends the half to its parent and to each child. From
+  // four nodes on some have two children in one tree, and none in the other.
   const double of_rank = std::min(chain - 1, 2) * bytes;
   const double of_node = std::min(nodes, 4) / 2.0 * bytes;
   return CostOf(links, {2 * (chain - 1), 2 * TreeDepth(nodes)}, {of_rank, of_node},
@@ -183,7 +185,7 @@ namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
-// A rate of each channel that is the same for all cards and numbers of nodes.
+// Makes a rate per channel that is the same for all cards and numbers of nodes.
 constexpr NcclByCards Everywhere(double rate) {
   const NcclByNodes row{rate, rate, rate};
   return {row, row, row};
@@ -194,7 +196,7 @@ constexpr NcclByCards kRingLl128Of2_20{
 
 }  // namespace
 
-// That version reads the first row for cards later than A100.
+// Version 2.8.3 reads the first row for cards later than A100.
 constinit const NcclConstants kNccl2_8{
     .version = "2.8.3",
     .base_us = {{{4.4, 4.4, 0}, {3.6, 10.0, 8.4}}},
@@ -265,8 +267,8 @@ constexpr std::size_t Index(Enum value) {
   return static_cast<std::size_t>(value);
 }
 
-// Everything that an estimate depends on but algorithm and protocol. Rates in 10^9 bytes a second,
-// times in microseconds.
+// An estimate's inputs, except algorithm and protocol. Rates in 10^9 bytes/s, times in
+// microseconds.
 struct Asked {
   NcclCollective collective;
   const NcclMachine& machine;
@@ -308,7 +310,7 @@ double RingRate(const Asked& asked, NcclProtocol protocol) {
   return asked.hop_rate;
 }
 
-// Between the sizes of the table in proportion to log(bytes), constant below.
+// Interpolates between the sizes of the table in log(bytes); constant below them.
 double TreeFractionBySize(const Asked& asked, NcclProtocol protocol) {
   const auto& table = asked.constants.tree_by_size[Index(protocol)];
   const auto entry = [&](std::size_t i) { return i < table.size() ? table[i] : 1.0; };
@@ -369,7 +371,7 @@ double TreeStartup(const Asked& asked, NcclProtocol protocol) {
   };
   double within = of(asked.machine.within);
   if (asked.nodes > 1 && protocol == NcclProtocol::kLl) within *= constants.ll_hop_factor;
-  // As NCCL counts them: whole ranks a node, and the logarithm rounded down.
+  // Counts as NCCL does: whole ranks a node, and the logarithm rounded down.
   const int chain = asked.ranks / asked.nodes - 1;
   const int depth = std::bit_width(static_cast<unsigned>(asked.nodes)) - 1;
   return constants.base_us[Index(NcclAlgorithm::kTree)][Index(protocol)] +
@@ -380,7 +382,7 @@ CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgori
                         NcclProtocol protocol) {
   if (asked.ranks == 1 || asked.bytes == 0) return {};
   const bool ring = algorithm == NcclAlgorithm::kRing;
-  // Bytes over each hop, as a part of the buffer.
+  // Bytes over each hop, as a share of the buffer.
   const double share =
       ring ? (asked.all_reduce() ? 2.0 : 1.0) * (asked.ranks - 1) / asked.ranks : 2.0;
   const double rate = ring ? RingRate(asked, protocol) : TreeRate(asked, protocol);
@@ -401,8 +403,8 @@ CollectiveCost Estimate(const Asked& asked, const Topology& topology, NcclAlgori
   return cost;
 }
 
-// The constants on a machine's links, whose hops take so much more or less than those that the
-// constants are of.
+// Adapts the constants to a machine's links: adds the difference between its hops' start-up times
+// and those behind the constants.
 NcclConstants OnLinksOf(const NcclMachine& machine, const NcclConstants& constants) {
   NcclConstants here = constants;
   const auto move = [&](NcclHop hop, LinkClass link) {

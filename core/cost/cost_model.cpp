@@ -28,7 +28,7 @@ PiecewiseLinear::Growth PiecewiseLinear::GrowthFrom0() const {
   if (points_.size() < 2) return {};
   double slope = HUGE_VAL;  // of the flattest segment that does not fall
   double fallen = 0;
-  double beside = std::max(0.0, points_.front().first);  // the length over which it does not rise
+  double beside = std::max(0.0, points_.front().first);  // length over which it does not rise
   for (std::size_t i = 1; i < points_.size(); ++i) {
     const double length = points_[i].first - points_[i - 1].first;
     const double rise = points_[i].second - points_[i - 1].second;
@@ -153,7 +153,7 @@ CostModel::Phases CostModel::PhasesOf(const RoundPlan& plan, double byte_factor)
     const LinkCost& link = links[static_cast<std::size_t>(round.link)];
     const PiecewiseLinear& seconds = link.round_seconds;
     const PiecewiseLinear& within = node.round_seconds;
-    // Rounds of one phase are alike: the mean size stands for each repetition.
+    // Rounds of one phase are alike: each repetition has the mean size.
     const double bytes =
         byte_factor * static_cast<double>(std::max(round.bytes, round.node_bytes)) / round.repeat;
     const double extra_messages = round.messages > 1 ? round.messages - 1.0 : 0.0;
@@ -233,7 +233,8 @@ CostModel::Growth CostModel::GrowthOf(const RoundPlan& plan, const Collective& c
     const double grows =
         of_between.slope * part * static_cast<double>(std::max(round.bytes, round.node_bytes));
     const double grows_within = of_within.slope * part * static_cast<double>(round.within_bytes);
-    // The larger of two straight lines through 0 is one of them; of others the flatter is sure.
+    // The larger of two lines through 0 is one of them; for other curves the flatter slope is a
+    // safe bound.
     const bool one = round.within_bytes == 0 || (between.straight() && within.straight());
     growth.seconds_per_byte += one ? std::max(grows, grows_within) : std::min(grows, grows_within);
     const double fall = std::max(of_between.fall, of_within.fall);
@@ -251,7 +252,7 @@ void BackwardProfile::Slow(double factor) {
 
 CostModel DeclaredCost(double gbps, double alpha_seconds, const std::string& sparsifier) {
   const PiecewiseLinear local({{0, 1e-6}, {1e6, 1e-6 + 1e-3}});
-  constexpr double kAnyDensity = 0.01;  // one curve holds for all
+  constexpr double kAnyDensity = 0.01;  // one curve serves all densities
   CostModel cost;
   for (const SparsifierDescriptor& known : Sparsifiers()) {
     cost.selection[std::string(known.name)].Add(kAnyDensity, local);

@@ -48,7 +48,7 @@ AlphaBeta FitAlphaBeta(std::span<const TimedTransfer> points) {
   }
   mean_bytes /= weights;
   mean_seconds /= weights;
-  // Around the weighted means, which keeps the sums from cancelling.
+  // Centres on the weighted means, so that the sums do not cancel.
   double bytes_squared = 0;
   double mixed = 0;
   double seconds_squared = 0;

@@ -53,7 +53,7 @@ CudaVersionPair CudaVersions() noexcept {
 std::string WhyNoCuda() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
-  cudaGetLastError();  // no error of the calls that follow
+  cudaGetLastError();  // clears the error, so that later calls do not report it
   return WhyNoCuda(CudaVersions(), static_cast<int>(status), cudaGetErrorString(status), devices,
                    std::getenv("CUDA_VISIBLE_DEVICES"));
 }

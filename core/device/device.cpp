@@ -12,14 +12,14 @@ namespace sparfuse::internal {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// Streams through an array of ordinary pages wait for their addresses: a residual of 100 MB has
-// 25,000 of them. (NumPy and PyTorch ask for huge pages likewise.)
+// Passes over an array of ordinary pages wait for address translation: a residual of 100 MB has
+// 25,000 pages. (NumPy and PyTorch request huge pages likewise.)
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 void* AllocateOnHost(std::size_t bytes, std::string_view what, bool huge_pages = true) {
   const std::size_t alignment = huge_pages && bytes >= 2 * kHugePage ? kHugePage : kAlignment;
   const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* pointer = nullptr;  // as std::aligned_alloc, which wants a multiple of the alignment
+  void* pointer = nullptr;  // std::aligned_alloc would want a multiple of the alignment
   if (posix_memalign(&pointer, alignment, rounded) != 0) pointer = nullptr;
 #if defined(MADV_HUGEPAGE)
   if (pointer != nullptr && alignment == kHugePage) {

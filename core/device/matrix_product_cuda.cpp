@@ -23,7 +23,7 @@ void UseDevice(int index) {
   gpu::CheckStatus(status, "cudaSetDevice", cudaGetErrorString(status));
 }
 
-// What cuBLAS asks for on compute capability 9; more than it does below.
+// cuBLAS's recommendation for compute capability 9; more than for lower ones.
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
 class CublasMultiplier final : public MatrixMultiplier {
@@ -40,7 +40,7 @@ class CublasMultiplier final : public MatrixMultiplier {
   void Multiply(const Stream& stream, const MatrixProduct& product) override {
     UseDevice(device_.index);
     Check(cublasSetStream(handle_, static_cast<cudaStream_t>(stream.native)), "cublasSetStream");
-    // A stream takes the handle's own workspace along only where it is set after it.
+    // The workspace must be set after the stream: setting a stream resets it.
     Check(cublasSetWorkspace(handle_, workspace_.data(), workspace_.size()), "cublasSetWorkspace");
     const float one = 1;
     const float zero = 0;

@@ -41,7 +41,7 @@ GpuStream::~GpuStream() {
 void Synchronize(const Stream& stream) { BackendOf(stream.device).Synchronize(stream); }
 
 void Quiesce(const Stream& stream) noexcept {
-  if (stream.device.kind == DeviceKind::kHost) return;  // its work is synchronous
+  if (stream.device.kind == DeviceKind::kHost) return;  // host work is synchronous
   BackendOf(stream.device).Quiesce(stream);
 }
 

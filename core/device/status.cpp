@@ -22,7 +22,7 @@ constexpr std::string_view kNotReady =
 constexpr std::string_view kNoImage =
     "this build has no code for the device: compute capability 7.5 and newer (sparfuse doctor)";
 
-// One fault, counted over the process.
+// One injected fault, whose calls are counted over the process.
 class Injection {
  public:
   void Set(std::string_view fault) {

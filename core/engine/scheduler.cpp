@@ -10,7 +10,7 @@ namespace sparfuse {
 
 namespace {
 
-// Elements of the gradient that it makes ready for the optimizer.
+// Returns the gradient elements that the operation makes ready for the optimizer.
 std::size_t AppliedBy(const Op& over) {
   const auto* apply = over.If<ApplyRequest>();
   return apply != nullptr && apply->to == ApplyTo::kGradient ? over.elements() : 0;
@@ -64,7 +64,7 @@ std::size_t StepScheduler::PartOf(const ExchangeRequest& exchange) const {
 
 void StepScheduler::ResetStep() {
   std::erase_if(background_, [](const auto& entry) { return entry.second.taken; });
-  for (auto& [handle, exchange] : background_) {  // what it came after is done and gone
+  for (auto& [handle, exchange] : background_) {  // its predecessors are done and gone
     exchange.exchanges.clear();
     exchange.dependents.clear();
   }
@@ -79,7 +79,7 @@ void StepScheduler::ResetStep() {
 
 void StepScheduler::Synchronise(const std::function<void()>& ask) {
   complete_ = false;
-  ++done_.open;  // what is done while it asks does not end the step
+  ++done_.open;  // operations that finish during ask() do not end the step
   ask();
   --done_.open;
   CheckComplete();
@@ -224,8 +224,8 @@ void StepScheduler::Finish(Handle handle) {
   assert(!finished.done);
   finished.done = true;
   done_.applied += AppliedBy(finished);
-  // Continuations come before dependents: what a strategy asks for now is queued before what was
-  // only waiting, in both engines.
+  // Continuations come before dependents: both engines queue a strategy's new requests before
+  // operations that were only waiting.
   if (finished.order().then) finished.order().then();
   if (const auto* agreed = finished.If<NegotiateRequest>(); agreed && agreed->then) {
     agreed->then(agreed->values);

@@ -90,7 +90,7 @@ Handle OwnedParts::SendBehind(Engine& engine, const Unit& unit, Range range,
 
 namespace {
 
-// As dense units, with halves on the way.
+// Sends units as dense ones, with halves on the wire.
 class HalfUnits final : public UnitStrategy {
  protected:
   Handle SendDense(Engine& engine, const Unit& unit, ExchangeRequest exchange) override {

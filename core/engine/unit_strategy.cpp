@@ -70,7 +70,7 @@ void UnitStrategy::Launch(Engine& engine, const Message& message) {
   for (const std::size_t t : message.tensors) {
     sum.ranges.push_back(engine.layout().tensor(t).range());
   }
-  std::ranges::sort(sum.ranges, {}, &Range::begin);  // where dense tensors are apart
+  std::ranges::sort(sum.ranges, {}, &Range::begin);  // if dense tensors lie apart
   exchange.pattern = std::move(sum);
   exchange.order.after = std::move(local);
   apply_.Launched(engine, SendDense(engine, unit, std::move(exchange)));

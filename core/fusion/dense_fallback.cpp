@@ -13,20 +13,20 @@
 namespace sparfuse {
 namespace {
 
-constexpr int kRounds = 8;  // of looking at every unit again
+constexpr int kRounds = 8;  // rounds of reconsidering every unit
 
-// A unit as the compute lane and the channel see it. Seconds.
+// A unit's times on the compute lane and the channel. Seconds.
 struct UnitTimes {
   struct Message {
     double ready = 0;  // since the unit's first piece of backward began
-    double side = 0;   // then on the side lane
+    double side = 0;   // after that, on the side lane
     double exchange = 0;
     double average = 0;
   };
   double compute = 0;  // backward and local work
   std::vector<Message> messages;
 
-  // All of it, one after another.
+  // Returns the sum of all times, without overlap.
   double Sum() const {
     double sum = compute;
     for (const Message& message : messages)
@@ -42,8 +42,8 @@ class Prediction {
 
   UnitTimes TimesOf(const Plan& plan, const Unit& unit) const {
     UnitTimes times;
-    Local dense;      // tensors that are reduced
-    Local fused;      // what is selected from as a whole
+    Local dense;      // tensors that are all-reduced
+    Local fused;      // tensors that are selected from as a whole
     Local payload;    // tensors and ranges that are gathered
     double host = 0;  // until the host lane is free
     for (std::size_t t = unit.first; t < unit.last; ++t) {
@@ -102,7 +102,7 @@ class Prediction {
     return times;
   }
 
-  // units[u] is what unit u takes.
+  // units[u]: the times of unit u.
   double Seconds(const std::vector<const UnitTimes*>& units) const {
     double compute = 0;
     double side = 0;  // until the side lane is free
@@ -123,13 +123,13 @@ class Prediction {
   }
 
  private:
-  // What tensors of a unit send together.
+  // Tensors of a unit that are sent together.
   struct Local {
     std::size_t elements = 0;
     std::size_t kept = 0;          // with indices
     std::size_t run_elements = 0;  // without
     std::size_t whole_bytes = 0;
-    std::size_t coded_bytes = 0;  // of selections that are coded one by one, with what that takes
+    std::size_t coded_bytes = 0;  // of selections that are coded one by one
     double decode_seconds = 0;
     double ready = 0;
 
@@ -176,7 +176,7 @@ class Prediction {
   const PayloadForm& form_;
   const CostModel& cost_;
   PlanTimes times_;
-  mutable std::vector<std::pair<double, double>> averages_;  // scratch: summed when, seconds
+  mutable std::vector<std::pair<double, double>> averages_;  // scratch: time of the sum, seconds
 };
 
 void LeaveDense(Plan& plan, std::size_t unit) {

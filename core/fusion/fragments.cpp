@@ -1,4 +1,4 @@
-// Plans the fragments of a model that are synchronised at dates of their own.
+// Plans the fragments of a model that are synchronised at different dates.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -21,7 +21,7 @@ class Fragments final : public Planner {
       : fragments_(fragments), stripes_(stripes), runs_(std::move(runs)) {}
   std::string_view name() const noexcept override { return kFragmentsPlanner; }
 
-  // A run ends with the tensor that brings it nearest to its share of the elements.
+  // Each run ends with the tensor that brings it nearest to its share of the elements.
   Plan MakePlan(const PlanInput& input) const override {
     const GradientLayout& layout = input.layout;
     if (!runs_.empty()) return PlanOfRuns(input);

@@ -36,10 +36,10 @@ void RequireSeconds(std::string_view solver, std::string_view key, double value)
 
 namespace {
 
-// `elements`: what is exchanged covers so many.
+// `elements`: the number of elements that the exchange covers.
 double SecondsOf(const CostModel& cost, const Collective& collective, std::size_t elements,
                  std::uint64_t bytes, const Topology& topology) {
-  thread_local RoundPlan even;  // planners ask for millions of sizes
+  thread_local RoundPlan even;  // planners ask for millions of sizes, so the plan is reused
   even.rounds.clear();
   if (AddModelledEvenRounds(collective, bytes, topology, cost.all_gather, even)) {
     return cost.PhasesOf(even, collective, bytes).alone();
@@ -53,7 +53,7 @@ double SecondsOf(const CostModel& cost, const Collective& collective, std::size_
 
 CostModel::Growth GrowthOf(const CostModel& cost, const Collective& collective,
                            const Topology& topology) {
-  // So many that every rank has as many elements.
+  // A size at which all ranks have equally many elements.
   const std::uint64_t bytes =
       (std::uint64_t{1} << 20) * kSparseElementBytes * static_cast<std::uint64_t>(topology.ranks);
   RoundPlan plan;
@@ -128,7 +128,7 @@ CostModel::Growth PlanTimes::GatherGrowth() const {
 
 CostModel::Growth PlanTimes::ReduceGrowth() const {
   CostModel::Growth growth = GrowthOf(*input_.cost, *input_.dense_collective, input_.topology);
-  // Ranks have whole elements each: sizes are rounded up to as many as there are ranks.
+  // Ranks have whole elements each: sizes are rounded up to a multiple of the number of ranks.
   growth.fall += growth.seconds_per_byte * sizeof(float) * input_.topology.ranks;
   return growth;
 }

@@ -1,4 +1,4 @@
-// Makes the plans that no paper owns.
+// Makes the plans that come from no paper.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -20,7 +20,7 @@ namespace {
   SPARFUSE_THROW(kConfig, "planner \"given\": " + key + " = \"" + sizes + "\": " + why);
 }
 
-// "3,8,66".
+// Parses numbers such as "3,8,66".
 std::vector<std::uint64_t> Numbers(const std::string& key, const std::string& text) {
   std::vector<std::uint64_t> numbers;
   const char* at = text.data();
@@ -37,7 +37,7 @@ std::vector<std::uint64_t> Numbers(const std::string& key, const std::string& te
   }
 }
 
-// Adds `number` to a sum that stays at `most` + 1 once it is beyond.
+// Adds `number` to a sum that saturates at `most` + 1.
 std::uint64_t Added(std::uint64_t sum, std::uint64_t number, std::uint64_t most) {
   return number > most - std::min(sum, most) ? most + 1 : sum + number;
 }
@@ -142,8 +142,8 @@ class LayerWise final : public Planner {
   }
 };
 
-// Closes a unit before the tensor that would take it past the threshold, as Horovod and DDP do; a
-// larger tensor is a unit of its own.
+// Closes a unit before the tensor that would exceed the threshold, as Horovod and DDP do. A tensor
+// above the threshold is a unit of its own.
 class ByBytes final : public Planner {
  public:
   explicit ByBytes(double threshold_bytes) : threshold_bytes_(threshold_bytes) {}
@@ -169,8 +169,8 @@ class ByBytes final : public Planner {
   double threshold_bytes_;
 };
 
-// Closes a bucket with the tensor that brings it to its size or beyond; the first one has a size of
-// its own, so that communication begins early.
+// Closes a bucket with the tensor that brings it to its size or beyond. The first bucket has a size
+// of its own, so that communication begins early.
 class DdpBuckets final : public Planner {
  public:
   DdpBuckets(double bytes, double first_bytes) : bytes_(bytes), first_bytes_(first_bytes) {}
@@ -195,8 +195,8 @@ class DdpBuckets final : public Planner {
   double bytes_, first_bytes_;
 };
 
-// ceil(L / units) tensors in every unit, the last one takes what is left: SAFusion section 3.2, and
-// SSFusion with `tensors_per_unit`.
+// Puts ceil(L / units) tensors in every unit, and the rest in the last one: SAFusion section 3.2,
+// and SSFusion with `tensors_per_unit`.
 class ByCount final : public Planner {
  public:
   ByCount(std::size_t units, std::size_t tensors_per_unit)
@@ -226,7 +226,7 @@ class WholeModel final : public Planner {
   }
 };
 
-// The first part of the tensors in ready order is one unit, each of the others is one of its own.
+// The first part of the tensors in ready order is one unit, and each other tensor is one.
 class FusionDegree final : public Planner {
  public:
   explicit FusionDegree(double degree) : degree_(degree) {}

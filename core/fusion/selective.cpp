@@ -58,7 +58,7 @@ std::size_t LargestCut(std::span<const std::size_t> sizes, double density) {
     if (static_cast<double>(size) >= budget) return size - 1;
     budget -= static_cast<double>(size);
   }
-  return 0;  // no tensors: the budget never exceeds the sum of their sizes
+  return 0;  // without tensors; otherwise the budget never exceeds the sum of their sizes
 }
 
 std::vector<std::size_t> AdmissibleCuts(std::span<const std::size_t> sizes, double density) {
@@ -77,7 +77,7 @@ double DensityAboveCut(std::span<const std::size_t> sizes, std::size_t cut, doub
     if (size <= cut) dense += static_cast<double>(size);
   }
   const auto all = static_cast<double>(SumOf(sizes));
-  if (dense == 0 || dense == all) return density;  // exactly, so that kept counts are as ever
+  if (dense == 0 || dense == all) return density;  // unchanged, so that kept counts are too
   return std::max(least, (density * all - dense) / (all - dense));
 }
 
@@ -88,7 +88,7 @@ std::size_t AuthorsCut(const GradientLayout& layout, const Unit& unit, double de
   const double backward = AuthorsBackwardSeconds(model, elements, layout.numel());
   return CheapestCut(AdmissibleCuts(sizes, density), [&](std::size_t cut) {
     double seconds = backward;
-    std::size_t sent = elements - SumOf(sizes);  // what the experiment keeps dense
+    std::size_t sent = elements - SumOf(sizes);  // tensors that the experiment keeps dense
     for (const std::size_t size : sizes) {
       if (size > cut) seconds += AuthorsCompressionSeconds("topk", size);
       sent += size > cut ? KeptCount(size, density) : size;

@@ -26,7 +26,7 @@ struct StepArrays {
   const float* sum;
   float* anchor;
   float* outer;          // null without state
-  const float* elastic;  // null but for kElastic
+  const float* elastic;  // null except for kElastic
   float* parameters;
 };
 
@@ -54,7 +54,7 @@ void StepElement(const LocalSteps& steps, float average, std::size_t i, const St
       a = a - steps.rate * (average + steps.momentum * b);
       break;
     }
-    case OuterRule::kElastic:  // of a sum, not an average
+    case OuterRule::kElastic:  // applied to a sum, not an average
       of.parameters[i] = of.parameters[i] - steps.rate * of.elastic[i];
       a = a + steps.rate * average;
       return;

@@ -1,4 +1,4 @@
-// Sums gradients beside the next step, whose optimizer takes them: delayed parameter updates.
+// Sums gradients beside the next step, whose optimizer uses them: delayed parameter updates.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -10,9 +10,9 @@
 namespace sparfuse {
 namespace {
 
-// A unit is sent when backward is over, and averaged at the end of the next step. So an exchange
-// has a whole step, as the flat gradient is read when it begins: it is packed anew only when what
-// was sent from it has come.
+// A unit is sent after backward, and averaged at the end of the next step. An exchange thus has a
+// whole step: it reads the flat gradient when it begins, and the gradient is packed anew only after
+// the exchange has ended.
 class DelayedGradients final : public Strategy {
  public:
   void StepBegin(Engine& engine) override { packed_.assign(engine.layout().tensors(), 0); }
@@ -25,14 +25,14 @@ class DelayedGradients final : public Strategy {
   void BackwardEnd(Engine& engine) override {
     const std::vector<Handle> came = std::exchange(sent_, {});
     for (std::size_t u = 0; u < engine.plan().units.size(); ++u) Send(engine, u);
-    if (came.empty()) {  // the first step: nothing is updated
+    if (came.empty()) {  // in the first step nothing is updated
       engine.Apply({.own = Range{0, engine.layout().numel()}});
       return;
     }
     Take(engine, came);
   }
 
-  // What the last step has sent is updated with by nobody.
+  // No update uses the sums of the last step.
   void Finish(Engine& engine) override { Take(engine, std::exchange(sent_, {})); }
 
  private:
@@ -60,7 +60,7 @@ class DelayedGradients final : public Strategy {
   }
 
   std::vector<Handle> packed_;  // [tensors] of this step
-  std::vector<Handle> sent_;    // exchanges that have not been taken
+  std::vector<Handle> sent_;    // exchanges not yet taken
 };
 
 }  // namespace

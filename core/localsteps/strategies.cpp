@@ -11,7 +11,7 @@
 namespace sparfuse {
 namespace {
 
-// Takes each rank's own gradients, and sends and receives fragments behind the update.
+// Applies each rank's own gradients, and sends and receives fragments behind the update.
 class LocalStepsStrategy final : public Strategy {
  public:
   explicit LocalStepsStrategy(const LocalSteps& steps) : steps_(steps) {}
@@ -34,8 +34,8 @@ class LocalStepsStrategy final : public Strategy {
     engine.Apply({.own = Range{0, engine.layout().numel()}});
   }
 
-  // A fragment that is sent comes first: its difference is from the anchor before the one that is
-  // received moves it.
+  // Sends a fragment before it receives one: the sent difference is from the anchor that the
+  // received fragment has not yet moved.
   void Updated(Engine& engine) override {
     const std::uint64_t step = engine.step() + 1;
     std::vector<Handle> packed;
@@ -58,7 +58,7 @@ class LocalStepsStrategy final : public Strategy {
   void Finish(Engine& engine) override { Receive(engine, std::exchange(sent_, {}), {}); }
 
  private:
-  // Each fragment is sent from the memory of the one before, which must have been received.
+  // Sends each fragment from the memory of the previous one, which must have been received.
   std::vector<Handle> Send(Engine& engine, std::size_t fragment,
                            const std::vector<Handle>& under_way) {
     std::vector<Handle> all;
@@ -117,10 +117,10 @@ class LocalStepsStrategy final : public Strategy {
   }
 
   LocalSteps steps_;
-  Plan plan_;                                    // that the units were made for
+  Plan plan_;                                    // the plan that the units were made for
   std::vector<std::vector<std::size_t>> units_;  // [fragments] of the plan
   std::optional<FragmentDates> dates_;
-  std::vector<Handle> sent_;  // exchanges that have not been received
+  std::vector<Handle> sent_;  // exchanges not yet received
 };
 
 std::vector<OptionSpec> LocalStepsOptions() {

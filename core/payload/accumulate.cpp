@@ -17,12 +17,12 @@
 namespace sparfuse {
 namespace {
 
-// A block of the output stays in L1 while it is cleared, summed into and scaled.
+// A block of the output stays in L1 during clearing, summation and scaling.
 constexpr std::size_t kBlock = 4096;
-constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: what a pool thread takes at once
-constexpr std::size_t kSparseScaling = 16;   // one element in so many touched: scale only those
-constexpr std::size_t kGroup = 64;           // payloads that are merged in one pass
-// Below, waking a thread costs more than it saves.
+constexpr std::size_t kChunk = 64 * kBlock;  // 1 MB: a pool thread's task
+constexpr std::size_t kSparseScaling = 16;   // below one touched element in 16: scales only those
+constexpr std::size_t kGroup = 64;           // payloads merged in one pass
+// Below this, waking a thread costs more than it saves.
 constexpr std::size_t kParallelElements = 200'000;
 
 std::size_t ChunkSize(std::size_t n) {
@@ -41,8 +41,8 @@ void ScaleBlock(float* out, std::size_t n, float scale) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
 }
 
-// Scales the positions that payloads hold: of each payload p the elements from first[p] up to
-// last[p]. A bitmap says which position is scaled already.
+// Scales the positions that payloads hold: the elements of each payload p from first[p] up to
+// last[p]. A bitmap marks positions that are already scaled.
 void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* first,
                   const std::size_t* last, std::size_t begin, float* out, float scale) {
   std::uint64_t touched[kBlock / 64] = {};
@@ -59,8 +59,8 @@ void ScaleTouched(std::span<const SparsePayload> payloads, const std::size_t* fi
   }
 }
 
-// Outputs past the caches are written with stores that go around them: a plain store would first
-// read the line. Below, the reader finds the output in cache.
+// Larger outputs are written with stores that bypass the caches: a plain store would first read the
+// line. Smaller outputs stay in cache for their reader.
 constexpr std::size_t kStreamElements = 4 * 1024 * 1024;
 constexpr std::size_t kLine = 16;  // floats of 64 bytes
 
@@ -73,9 +73,9 @@ bool CanStream([[maybe_unused]] std::size_t n) {
 }
 
 #if defined(__x86_64__)
-// to[i] = from[i] * scale for whole lines, `to` at the begin of one. A store of the full width
-// matters: a core starts one a cycle, and four of them a line are longer on their way than the line
-// is to memory.
+// Computes to[i] = from[i] * scale for whole lines; `to` begins at one. Stores must have the full
+// width: a core starts one store a cycle, and a line's four narrow stores would take longer than
+// the line takes to memory.
 void StreamLines(const float* from, float scale, std::size_t lines, float* to) {
   const __m128 factor = _mm_set1_ps(scale);
   for (std::size_t i = 0; i < lines * kLine; i += 4) {
@@ -111,7 +111,7 @@ StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
 #endif
 }
 
-// to[i] = from[i] * scale past the caches, but for the lines that are not wholly its own.
+// Computes to[i] = from[i] * scale past the caches, except for lines partly outside `to`.
 void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
                   float* to) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;
@@ -127,13 +127,13 @@ void StreamScaled(StreamLinesFunction stream_lines, const float* from, float sca
 }
 
 // Adds payload p's elements of [begin, begin + size) from `cursor` on; returns the cursor after
-// them. An index that is out of order stops the cursor for good, and is noticed at the chunk's end.
+// them. An index out of order stops the cursor for good, which is noticed at the chunk's end.
 std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size_t last,
                      std::size_t begin, std::size_t size, float* out) {
   const std::uint32_t* const indices = payload.indices.data();
   const float* const values = payload.values.data();
   for (; cursor < last; ++cursor) {
-    const std::size_t offset = indices[cursor] - begin;  // wraps below begin: not < size
+    const std::size_t offset = indices[cursor] - begin;  // below begin it wraps: not < size
     if (offset >= size) break;
     out[offset] += values[cursor];
   }
@@ -161,16 +161,16 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
                           std::to_string(window.whole));
     }
   }
-  // A block is summed in `block_sum` and streamed from there, or summed where it is to stay.
+  // Sums a block in `block_sum` and streams it from there, or sums it in place.
   const bool stream = CanStream(out.size()) && payloads.size() <= kGroup;
   const StreamLinesFunction stream_lines = StreamLinesFor(ActiveIsa());
   ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
     alignas(64) float block_sum[kBlock];
     if (stream) std::memset(block_sum, 0, sizeof block_sum);
-    // Cursors of a usual number of ranks live on the stack; more payloads take more rounds, each of
-    // which streams the chunk, in the same order of additions.
+    // Cursors of a usual number of ranks fit on the stack. More payloads take more rounds over the
+    // chunk, in the same order of additions.
     std::size_t cursors[kGroup];
-    std::size_t starts[kGroup];  // of the block at hand
+    std::size_t starts[kGroup];  // of the current block
     std::size_t lasts[kGroup];
     for (std::size_t first = 0; first == 0 || first < payloads.size(); first += kGroup) {
       const std::size_t group = std::min(kGroup, payloads.size() - first);
@@ -224,7 +224,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
       }
     }
 #if defined(__x86_64__)
-    if (stream) _mm_sfence();  // before another thread is told that the chunk is written
+    if (stream) _mm_sfence();  // before another thread learns that the chunk is written
 #endif
   });
 }
@@ -245,8 +245,8 @@ bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& po
   assert(from.size() == to.size());
   std::atomic<bool> finite{true};
   ForChunks(from.size(), pool, [&](std::size_t begin, std::size_t end) {
-    // The largest bit pattern without sign: infinities and NaNs are the largest of all. As signed
-    // numbers, which every instruction set compares.
+    // The largest bit pattern without sign: infinities and NaNs exceed all others. Compared as
+    // signed numbers, which every instruction set supports.
     std::int32_t largest = 0;
     for (std::size_t i = begin; i < end; ++i) {
       const float x = from[i];

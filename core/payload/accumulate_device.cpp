@@ -16,7 +16,7 @@ using gpu::kMaxPayloads;
 using gpu::kSector;
 using gpu::kSumChunk;
 
-// Calls body(first, size) for groups of what one launch takes, at least once.
+// Calls body(first, size) for groups that fit one launch, at least once.
 template <class Body>
 void ForGroups(std::size_t count, std::size_t most, const Body& body) {
   for (std::size_t first = 0; first == 0 || first < count; first += most) {

@@ -49,7 +49,7 @@ void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out) {
   while (i < a.indices.size() && j < b.indices.size()) {
     const std::uint32_t left = a.indices[i];
     const std::uint32_t right = b.indices[j];
-    // Without branches: which of the two comes first cannot be predicted.
+    // Without branches: the smaller index cannot be predicted.
     const bool take_left = left <= right;
     const bool take_right = right <= left;
     out.indices[to] = take_left ? left : right;
@@ -76,8 +76,8 @@ void Merge(const SparsePayload& a, const SparsePayload& b, SparseSums& out) {
 
 float KthMagnitude(std::span<const float> values, std::size_t k) {
   if (k == 0 || k > values.size()) return 0;
-  // Magnitudes are ordered as their bits. The upper ones leave few that may be the k-th, which
-  // takes a fraction of the time of ordering all of them.
+  // Magnitudes have the order of their bits. The upper bits leave few candidates for the k-th,
+  // which takes a fraction of the time of sorting all magnitudes.
   constexpr int kLowerBits = 20;
   const auto bits_of = [](float value) { return std::bit_cast<std::uint32_t>(MagnitudeOf(value)); };
   std::array<std::size_t, std::size_t{1} << (31 - kLowerBits)> counts{};
@@ -105,7 +105,7 @@ void KeepLargest(const SparsePayload& from, std::size_t k, SparseSums& kept, Spa
   }
   const float bound =
       k == 0 ? std::numeric_limits<float>::infinity() : KthMagnitude(from.values, k);
-  // Of those at the bound the first ones are kept, so many as there is room for.
+  // Of the elements at the bound the first ones are kept, as many as fit.
   std::size_t above = 0;
   for (const float value : from.values) above += MagnitudeOf(value) > bound;
   std::size_t at_bound = k == 0 ? 0 : k - above;

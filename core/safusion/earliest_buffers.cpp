@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Ends of the first i tensors; and of every aligned run of 2^k of them, the least of what an end is
-// above growth.seconds.
+// Holds the ends of the first i tensors and, for each aligned run of 2^k of them, the least
+// difference between an end and its growth.seconds.
 class Ends {
  public:
   Ends(std::size_t count, const ExchangeGrowth& growth)
@@ -39,7 +39,7 @@ class Ends {
   std::vector<double> least_;
 };
 
-// The earliest end of an exchange that holds the tensors up to j, and where it begins.
+// The earliest end of an exchange that holds the tensors up to j, and its first tensor.
 struct Best {
   double end = kNever;
   std::size_t begin = 0;
@@ -47,19 +47,19 @@ struct Best {
 
 class Search {
  public:
-  // A run of i is passed over where it ends no earlier than `margin` times the best so far.
+  // Skips a run of i if its ends are no earlier than `margin` times the best so far.
   Search(std::span<const double> ready, const SecondsOfTensors& exchange,
          const ExchangeGrowth& growth, double margin)
       : ready_(ready), exchange_(exchange), growth_(growth), margin_(margin) {}
 
-  // The least max(ends[i], ready(j)) + exchange(i, j) of i < j, and the first i that has it; with a
-  // margin below 1, one that is no more than the least over the margin.
+  // Returns the least max(ends[i], ready(j)) + exchange(i, j) of i < j, and the first i that
+  // attains it. With a margin below 1, it returns an end no later than the least over the margin.
   //
-  // Of a run of i, of which b is the last, none ends before
+  // In a run of i with the last element b, no exchange ends before
   //   exchange(b, j) - growth.fall + max(growth.seconds[b] + least, ready(j)),
-  // `least` being that of ends[i] - growth.seconds[i]. So with a margin that is above 1 by more
-  // than rounding adds to these few numbers, no i that attains the least is ever passed over, and
-  // the result is that of a loop over all of them: every end that is compared is the same sum.
+  // with `least` the least ends[i] - growth.seconds[i]. Let the margin exceed 1 by more than the
+  // rounding of these few terms. Then no i that attains the least is ever skipped. The result
+  // equals that of a loop over all i, since every compared end is the same sum.
   Best Before(const Ends& ends, std::size_t j, std::size_t guess) const {
     Best best;
     const auto look = [&](std::size_t i) {
@@ -97,8 +97,8 @@ class Search {
     return exchange_(b, j) - growth_.fall + std::max(growth_.seconds[b] + least, ready_[j]);
   }
 
-  // Looks at each i of the run that may end by `latest`, which `look` gives anew; what ends earlier
-  // most likely first.
+  // Calls `look` for each i of the run that may end by `latest`, and updates `latest` by its
+  // result. The half with the smaller bound comes first.
   template <class Look>
   double Visit(const Ends& ends, const Run& run, std::size_t j, double latest,
                const Look& look) const {
@@ -123,8 +123,8 @@ class Search {
 constexpr double kExact = 1 + 1e-14;
 constexpr double kNear = 1 - 1e-13;
 constexpr double kSame = 1 + 1e-9;  // above the rounding of sums in another order
-// Up to so many tensors equal ends are told apart by their last bits, as a table of all exchanges
-// would have them; beyond, any of them is taken.
+// Up to so many tensors, equal ends are decided by their last bits, as in a table of all exchanges.
+// Beyond, any of them is taken.
 constexpr std::size_t kExactTensors = 20'000;
 
 class Solver {
@@ -149,7 +149,7 @@ class Solver {
   }
 
  private:
-  // e(u, j), a part in 1e13 too late at most for each exchange, for all u that are needed.
+  // Computes e(u, j) for all required u, at most a part in 1e13 too late for each exchange.
   void FindLayers() {
     Ends earliest(row_, growth_);  // e(u, j) minimised over u
     earliest.Set(0, 0);
@@ -173,9 +173,9 @@ class Solver {
     }
   }
 
-  // The first i of equal ones, for all j that can lie on the way to the end: downwards, what ends
-  // about as early as the best; then upwards the recurrence, exactly, among those alone. Whatever
-  // attains a least end is among them, since layers_ has its end hardly too late.
+  // Finds the first i among equal ones, for all j on a possible way to the end. Downwards, it marks
+  // all i that end about as early as the best. Upwards, it runs the recurrence exactly among those
+  // alone. All i that attain a least end are marked, since layers_ has their ends hardly too late.
   std::vector<std::vector<std::uint32_t>> ExactBegins() const {
     std::vector<std::vector<bool>> marks(layers_.size(), std::vector<bool>(row_));
     marks.back().back() = true;
@@ -208,7 +208,7 @@ class Solver {
   const ExchangeGrowth& growth_;
   std::size_t row_;                                 // tensors + 1
   std::vector<Ends> layers_;                        // e(u, j)
-  std::vector<std::vector<std::uint32_t>> begins_;  // [u - 1][j] where the last exchange begins
+  std::vector<std::vector<std::uint32_t>> begins_;  // [u - 1][j] begin of the last exchange
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ class SafusionNaive final : public Strategy {
 
   std::string Label() const { return "buffer " + std::to_string(buffers_); }
 
-  // What a rank would send in a step if every tensor met its target density.
+  // Returns a rank's payload in a step if every tensor met its target density.
   static double TargetPayloadBytes(const Engine& engine) {
     double bytes = 0;
     for (std::size_t t = 0; t < engine.layout().tensors(); ++t) {
@@ -97,7 +97,7 @@ class SafusionNaive final : public Strategy {
   std::vector<bool> finished_;      // [tensors] sparsified
   std::size_t prefix_ = 0;          // tensors [0, prefix_) are sparsified
   std::size_t first_ = 0;           // first tensor of the open buffer
-  std::size_t counted_ = 0;         // tensors [first_, counted_) are in it as this rank sees it
+  std::size_t counted_ = 0;         // tensors [first_, counted_) are in it, as seen by this rank
   double open_bytes_ = 0;           // their payload
   std::size_t end_ = 0;             // agreed end of the buffer being closed
   std::size_t buffers_ = 0;

@@ -11,12 +11,12 @@
 
 namespace sparfuse {
 
-// Plans as the published code does, in its later version (the earlier one returns a constant at
+// Plans as the later version of the published code does (the earlier one returns a constant at
 // densities below 0.1). It differs from the paper as follows. Eq. 2 cuts all groups, with a
 // constant start-up time for each tensor, so that its communication times cancel. Eq. 1 covers
-// communication and selection of the buffer before, and what has been absorbed is never forgotten.
-// Eq. 3 takes the communication of one buffer of all tensors so far, and below density 1 lengths
-// repeat from the third buffer on. A buffer's selection is one of its merged size, with the curve
+// communication and selection of the previous buffer, and absorbed times are never reset. Eq. 3
+// takes the communication of one buffer of all tensors so far, and below density 1 lengths repeat
+// from the third buffer on. A buffer's selection time is taken at its merged size from the curve
 // of top-k.
 
 namespace {
@@ -28,14 +28,14 @@ struct Group {
   double select_seconds = 0;
 };
 
-// What a group's gain must stay below for it to close: a constant of the published code.
+// Returns the gain below which a group closes: a constant of the published code.
 double CloseBelowSeconds(std::string_view model) {
   if (model == "lstm") return 5.804741986804342e-3;
   if (model == "transformer") return 9.056826124015718e-2;
   return 0;
 }
 
-// Step 1: a group closes when its start-up times saved exceed its backward. The last may be open.
+// Step 1: a group closes when its start-up times saved exceed its backward. The last may stay open.
 std::vector<Group> CutGroups(const GradientLayout& layout, std::string_view model, double density) {
   std::vector<Group> groups;
   Group open;
@@ -56,8 +56,8 @@ std::vector<Group> CutGroups(const GradientLayout& layout, std::string_view mode
   return groups;
 }
 
-// Step 2: groups join while their backward and selection fit under the exchange of the buffer
-// before. `covered` sums over all buffers, and a group that did not fit counts again in the next.
+// Step 2: groups join while their backward and selection fit under the exchange of the previous
+// buffer. `covered` sums over all buffers, and a group that did not fit counts again in the next.
 std::vector<std::size_t> Coalesce(const std::vector<Group>& groups) {
   std::vector<std::size_t> lengths = {groups.front().tensors};
   double exchange_seconds = groups.front().exchange_seconds;
@@ -72,7 +72,7 @@ std::vector<std::size_t> Coalesce(const std::vector<Group>& groups) {
       joined.tensors += groups[end].tensors;
       joined.exchange_seconds += groups[end].exchange_seconds;
     }
-    if (end == groups.size()) {  // never covered: what is left stays as it was cut
+    if (end == groups.size()) {  // never covered: the remaining groups stay as cut
       for (; next < end; ++next) lengths.push_back(groups[next].tensors);
       break;
     }
@@ -84,7 +84,7 @@ std::vector<std::size_t> Coalesce(const std::vector<Group>& groups) {
   return lengths;
 }
 
-// Step 3: what follows a prefix that no computation covers is one buffer.
+// Step 3: all tensors after a prefix that computation cannot cover form one buffer.
 std::vector<std::size_t> CapTail(const GradientLayout& layout, double density,
                                  const std::vector<std::size_t>& lengths,
                                  double computation_seconds) {
@@ -151,7 +151,7 @@ class BufferTimes {
   double Backward(std::size_t first, std::size_t last) const {
     return backward_[last] - backward_[first];
   }
-  // Backward and, tensor by tensor, sparsification.
+  // Returns the time of backward and of sparsification tensor by tensor.
   double Compute(std::size_t first, std::size_t last) const {
     return Backward(first, last) + (sparsify_[last] - sparsify_[first]);
   }
@@ -163,7 +163,7 @@ class BufferTimes {
     return times_.HostSecondsPerExchange(elements, bytes) + times_.Gather(bytes);
   }
   // Exchange(first, last) is at least GrowsTo(j) - GrowsTo(last) - fall() shorter than
-  // Exchange(first, j), and GrowsTo(first) - GrowsTo(i) - fall() than Exchange(i, last).
+  // Exchange(first, j), and GrowsTo(first) - GrowsTo(i) - fall() shorter than Exchange(i, last).
   double GrowsTo(std::size_t tensors) const {
     const double bytes = input_.sparsified == Sparsified::kNever
                              ? sizeof(float) * static_cast<double>(elements_[tensors])
@@ -175,7 +175,7 @@ class BufferTimes {
  private:
   const PlanInput& input_;
   PlanTimes times_;
-  // [tensors + 1] of all tensors before
+  // [tensors + 1]: sums over all tensors before
   std::vector<double> backward_ = {0};
   std::vector<double> sparsify_ = {0};
   std::vector<std::uint64_t> bytes_ = {0};
@@ -220,7 +220,7 @@ std::vector<std::size_t> PaperLengths(const BufferTimes& times) {
   return lengths;
 }
 
-// When the last exchange ends, if exchanges take `slowness` times as long as measured.
+// Returns the end of the last exchange, if exchanges take `slowness` times as long as measured.
 double EndOf(const BufferTimes& times, const std::vector<std::size_t>& lengths, double slowness) {
   double end = 0;
   std::size_t first = 0;
@@ -275,7 +275,7 @@ class Safusion final : public Planner {
     if (form_ == "authors") {
       std::vector<std::size_t> lengths =
           AuthorsBufferLengths(input.layout, model_, DensityOf(input));
-      --lengths.front();  // counts one more than it holds
+      --lengths.front();  // the code counts one tensor too many
       return lengths;
     }
     const BufferTimes times(input);

@@ -8,7 +8,7 @@
 namespace sparfuse {
 namespace {
 
-// A Buffer or a PinnedBuffer. What is freed may still be in use on the stream.
+// Takes a Buffer or a PinnedBuffer. The stream may still use the freed memory.
 template <class AnyBuffer>
 std::byte* Grown(AnyBuffer& buffer, const Stream& stream, std::size_t bytes, Device device,
                  std::string_view what) {
@@ -66,7 +66,7 @@ void SelectStaged(const Sparsifier& sparsifier, const DeviceContext& context,
   const gpu::QuietScope quiet(stream);
   gpu::CopyAsync(stream, gradient.data(), source.gradient.data, n * sizeof(float));
   gpu::CopyAsync(stream, residual.data(), source.residual.data, residual.size() * sizeof(float));
-  SlotReport report;  // of what was tried before, where the selection is predicated
+  SlotReport report;  // of an earlier attempt, if the selection is predicated
   gpu::CopyAsync(stream, &report, slot.report, sizeof(report));
   gpu::Synchronize(stream);
 

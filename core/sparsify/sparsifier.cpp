@@ -10,7 +10,7 @@ namespace sparfuse {
 std::span<std::byte> Workspace::Get(WorkspaceUse use, std::size_t bytes) {
   Buffer<std::byte>& buffer = buffers_[use];
   if (buffer.size() < bytes) {
-    buffer = Buffer<std::byte>();  // the old one is freed first: both need not fit
+    buffer = Buffer<std::byte>();  // frees the old one first, as both may not fit
     buffer = Buffer<std::byte>(bytes);
   }
   return {buffer.data(), bytes};

@@ -2,9 +2,10 @@
 //
 // Source:      SSFusion, ICDE 2026, and its published code.
 // Deviations:  with form = "profiled", times are measured, payloads have 8 bytes an element and the
-//              density counts once. With ratio = "budget", what the dense tensors of a unit take of
-//              its budget is taken from the others, as the text intends and the code does not. The
-//              code leaves open how interleaving partitions a unit; here by least modelled time.
+//              density counts once. With ratio = "budget", the share of a unit's budget that its
+//              dense tensors use is taken from the others, as the text intends and the code does
+//              not. The code leaves open how interleaving partitions a unit; here the least
+//              modelled time decides.
 #include "core/ssfusion/planner.hpp"
 
 #include <algorithm>
@@ -70,8 +71,8 @@ class Planning {
     }
   }
 
-  // From the unit's first gradient until it is decompressed, without backward, which no cut
-  // changes.
+  // Returns the time from the unit's first gradient to its decompression, without backward, which
+  // no cut changes.
   double UnitSeconds(const Unit& unit) {
     double seconds = 0;
     std::uint64_t bytes = 0;
@@ -82,7 +83,7 @@ class Planning {
     return seconds + GatherSeconds(bytes);
   }
 
-  // All-gather, and what its entries add to decompression.
+  // Returns the time of the all-gather, and of the decompression that its entries add.
   double GatherSeconds(std::uint64_t payload_bytes) const {
     const auto ranks = static_cast<std::size_t>(input_.topology.ranks);
     return times_->Gather(payload_bytes) +

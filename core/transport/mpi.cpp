@@ -25,7 +25,7 @@
 namespace sparfuse {
 namespace {
 
-// MPI's communicators return errors instead of aborting.
+// Throws MPI's error. MPI's communicators return errors instead of aborting.
 [[noreturn]] void ThrowMpi(int code, const std::string& call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
@@ -37,20 +37,20 @@ void CheckMpi(int code, const char* call) {
   if (code != MPI_SUCCESS) ThrowMpi(code, call);
 }
 
-// Doorbells in memory that the ranks of a host share. MPI has no way to block on several requests
-// beside a time and a caller's wish, and looks taken in a loop are taken from the computation: a
+// Doorbells in memory that the ranks of a host share. MPI cannot block on several requests together
+// with a deadline and a caller's wake-up, and polling in a loop takes time from the computation: a
 // sender rings instead.
 //
-// That is enough only where a rank that is rung completes a message in one look: where all ranks
-// are on one host and large messages are copied by the receiver from the sender's memory. Elsewhere
-// `complete()` is false, and what is in flight must be looked at again and again.
+// Ringing suffices only if a rung rank completes a message in one test. That requires that all
+// ranks are on one host, and that the receiver copies large messages from the sender's memory.
+// Otherwise `complete()` is false, and the messages in transit must be polled.
 class MpiDoorbells {
  public:
   // Collective over `world`; MPI is initialised.
   explicit MpiDoorbells(MPI_Comm world);
 
   bool complete() const { return complete_; }
-  // Null where there is none.
+  // Returns null if there is none.
   Doorbell* of(int world_rank) const {
     return bells_.empty() ? nullptr : bells_[static_cast<std::size_t>(world_rank)];
   }
@@ -69,7 +69,7 @@ struct alignas(64) Place {
   pid_t* probe = nullptr;  // in the memory of `process`
 };
 
-// Whether this process may copy from the memory of another, as the transport then does.
+// Returns whether this process may copy from another one's memory, as the transport then does.
 bool CanRead(const Place& other) {
   pid_t read = 0;
   const iovec to{&read, sizeof(read)};
@@ -112,19 +112,19 @@ MpiDoorbells::MpiDoorbells(MPI_Comm world) {
   for (Place* place : places) bells_.push_back(&place->bell);
 }
 
-// Tags from here on are above what callers may use.
+// Tags from here on are above the callers' tags.
 constexpr int kSplitTag = 1 << 15;
 constexpr std::size_t kMaxMessageBytes = std::numeric_limits<int>::max();
 
 std::atomic<bool> finalize_on_close{false};
 
-// What the communicators of this process share.
+// The state shared by the communicators of this process.
 struct Session {
   bool initialized_here = false;
   std::int64_t last_completion = MonotonicNanoseconds();
   std::optional<MpiDoorbells> bells;
-  int native = 0;  // all-reduces under way: nobody rings for those
-  Doorbell own;    // for Wake; the shared bell, where there is one
+  int native = 0;  // all-reduces in progress, which ring no bell
+  Doorbell own;    // for Wake; the shared bell is used if there is one
   Doorbell* bell = &own;
 
   void Idle(std::chrono::nanoseconds limit) {
@@ -146,7 +146,7 @@ class MpiRequest final : public Request {
   // `traffic` may be null: not counted.
   MpiRequest(Session& session, Kind kind, int peer, std::size_t capacity, Traffic* traffic)
       : session_(session), kind_(kind), peer_(peer), bytes_(capacity), traffic_(traffic) {}
-  // Receives are cancelled. MPI has no way to take back the others: they are abandoned.
+  // Cancels receives. MPI cannot withdraw sends and all-reduces: they are abandoned.
   ~MpiRequest() override {
     int finalized = 0;
     if (handle == MPI_REQUEST_NULL || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized) return;
@@ -164,7 +164,7 @@ class MpiRequest final : public Request {
     MPI_Status status;
     const int code = MPI_Test(&handle, &complete, &status);
     if (code != MPI_SUCCESS) {
-      handle = MPI_REQUEST_NULL;  // an operation that failed is over
+      handle = MPI_REQUEST_NULL;  // a failed operation is over
       ThrowMpi(code, Describe());
     }
     if (!complete) return false;
@@ -233,8 +233,8 @@ class MpiCommunicator final : public GroupCommunicator {
         is_world_(is_world) {
     CheckMpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
-  // Handles are not freed: MPI_Comm_free is collective, and ranks may destroy theirs in different
-  // orders or, after an error, not at all. There are few, and they live as long as the process.
+  // Does not free handles: MPI_Comm_free is collective, and ranks may destroy theirs in different
+  // orders or, after an error, not at all. Handles are few, and live as long as the process.
   ~MpiCommunicator() override {
     if (is_world_ && session_->initialized_here && finalize_on_close.load()) MPI_Finalize();
   }
@@ -268,8 +268,8 @@ class MpiCommunicator final : public GroupCommunicator {
   void Idle(std::chrono::nanoseconds limit) override { session_->Idle(limit); }
   void Wake() noexcept override { session_->bell->Ring(); }
 
-  // Exchanges the choices itself, because MPI_Comm_split has no deadline: once everybody has
-  // arrived it takes no longer than its messages.
+  // Exchanges the choices itself, because MPI_Comm_split has no deadline. Once all ranks have
+  // arrived, it takes no longer than its messages.
   std::unique_ptr<Communicator> Split(int color, int key,
                                       std::chrono::milliseconds deadline) override {
     std::vector<SplitChoice> choices(world_ranks().size());
@@ -304,7 +304,7 @@ class MpiCommunicator final : public GroupCommunicator {
   }
   std::unique_ptr<MpiRequest> StartReceive(int source, int tag, std::span<std::byte> buffer,
                                            Traffic* traffic) {
-    const std::size_t capacity = std::min(buffer.size(), kMaxMessageBytes);  // nobody sends more
+    const std::size_t capacity = std::min(buffer.size(), kMaxMessageBytes);  // no rank sends more
     auto request = std::make_unique<MpiRequest>(*session_, Kind::kReceive, WorldRank(source),
                                                 capacity, traffic);
     request->CheckStarted(MPI_Irecv(buffer.data(), static_cast<int>(capacity), MPI_BYTE, source,

@@ -24,8 +24,8 @@ std::string ListRanks(const std::vector<int>& ranks) {
   return text;
 }
 
-// Who holds up rank `own`, which waits for `waiting_for`, at the end of the chain of ranks that
-// wait for one another; of(r): what rank r waits for.
+// Names the rank that holds up rank `own`, which waits for `waiting_for`: the end of the chain of
+// waiting ranks. of(r): the rank that rank r waits for.
 template <class Of>
 std::string EndOfChain(int waiting_for, int own, std::size_t ranks, const Of& of) {
   int culprit = waiting_for;
@@ -115,7 +115,7 @@ std::string Liveness::Describe(int waiting_for,
   if (!silent.empty()) {
     return ListRanks(silent) + (silent.size() == 1 ? " does not answer" : " do not answer");
   }
-  if (waiting_for < 0) {  // a native collective, which does not tell its peers
+  if (waiting_for < 0) {  // a native collective, which does not inform its peers
     if (idle.empty()) return "all ranks answer and wait for the backend's own collective";
     return ListRanks(idle) + (idle.size() == 1 ? " answers" : " answer") + " but did not take part";
   }
@@ -125,18 +125,18 @@ std::string Liveness::Describe(int waiting_for,
 
 namespace {
 
-// How long the transport may block while tasks wait: their deadlines and the end of the loop are
-// looked at in between.
+// Longest time for which the transport may block while tasks wait. In between, their deadlines and
+// the end of the loop are checked.
 constexpr std::chrono::milliseconds kIdleLimit{1};
-// How often probes are looked at while something is active.
+// Interval for checking probes while something is active.
 constexpr std::chrono::milliseconds kServiceInterval{5};
-// Both of this many ranks. More look less often: they may share a machine, and each looks at all
-// others.
+// Both intervals hold up to this number of ranks. More ranks check less often: they may share a
+// machine, and each checks all others.
 constexpr int kFewRanks = 16;
-// How late a probe may be answered while nothing is active.
+// Longest delay of an answer to a probe while nothing is active.
 constexpr std::chrono::milliseconds kProbeInterval{50};
 constexpr std::chrono::milliseconds kLongestGrace{2000};
-// Of a thread that serves many ranks, which whatever happens wakes.
+// Idle limit of a thread that serves many ranks. Every event wakes it.
 constexpr std::chrono::milliseconds kSharedIdleLimit{5};
 
 // The last part of the deadline, in which probes must be answered.
@@ -144,7 +144,8 @@ std::chrono::milliseconds Grace(std::chrono::milliseconds deadline) {
   return std::min(kLongestGrace, deadline / 3);
 }
 
-// An interval of few ranks, for this many: as much longer, and a tenth of the grace at most.
+// Returns an interval of few ranks for `ranks` of them: longer in proportion, but a tenth of the
+// grace at most.
 std::chrono::milliseconds ForRanks(std::chrono::milliseconds interval, int ranks,
                                    std::chrono::milliseconds deadline) {
   if (ranks <= kFewRanks) return interval;
@@ -219,7 +220,7 @@ void SharedProgress::Serve(Server& server) {
         waits = waits || loop->waits();
       }
     }
-    // Whatever happens rings; in between deadlines are looked at.
+    // Every event rings; in between, deadlines are checked.
     if (!moved) {
       const std::chrono::nanoseconds limit = waits ? kSharedIdleLimit : kProbeInterval;
       server.bell.Wait(MonotonicNanoseconds() + limit.count());
@@ -273,7 +274,7 @@ void ProgressLoop::Start(Make make, Done done) {
     commands_.push_back({std::move(make), std::move(done)});
     asked_ = true;
   }
-  wake_.notify_all();  // it waits for commands alone, or
+  wake_.notify_all();  // the loop waits for commands alone, or
   world_->Wake();      // for messages too
 }
 
@@ -294,7 +295,7 @@ void ProgressLoop::RunBlocking(Make make) {
   std::exception_ptr failure;
   Start(std::move(make), [&](std::exception_ptr error) {
     const std::lock_guard lock(mutex);
-    failure = std::move(error);  // the caller's alone from here on
+    failure = std::move(error);  // from here on only the caller uses it
     ended = true;
     changed.notify_all();
   });
@@ -335,7 +336,7 @@ void ProgressLoop::Run(Setup setup) {
 void ProgressLoop::Serve() {
   Clock::time_point serviced{};
   const auto service_interval = ForRanks(kServiceInterval, size_, deadline_);
-  // Threads ring whenever an operation ends; others' messages may have to be looked for.
+  // Threads ring when an operation ends; other backends may have to be polled.
   const bool rung = world_->host().backend() == "threads";
   const auto idle_limit = rung ? ForRanks(kIdleLimit, size_, deadline_) : kIdleLimit;
   const bool few = size_ <= kFewRanks;
@@ -412,7 +413,7 @@ void ProgressLoop::CancelActive() {
   }
 }
 
-// True when a task went on or ended.
+// Returns whether a task went on or ended.
 bool ProgressLoop::Advance() {
   bool moved = false;
   for (auto it = active_.begin(); it != active_.end();) {
@@ -437,13 +438,13 @@ bool ProgressLoop::Advance() {
     }
     moved = true;
     const Done done = std::move(it->done);
-    it = active_.erase(it);  // buffers are free before the caller hears of it
+    it = active_.erase(it);  // frees the buffers before the caller learns of the end
     done(std::move(error));
   }
   return moved;
 }
 
-// True when all that the task waits for is complete.
+// Returns whether all requests that the task waits for are complete.
 bool ProgressLoop::AdvanceOne(Active& active) {
   bool complete = true;
   for (const auto& request : active.pending.requests) {
@@ -478,7 +479,7 @@ void ProgressLoop::CheckDeadline(Active& active) {
     active.pinged = now;
     liveness_->PingAll(active.waiting_for);
   }
-  // A full grace from the ping on: this rank itself may have been the one that slept.
+  // Allows a full grace from the ping on: this rank itself may have slept.
   if (waited <= deadline_ || now - active.pinged < Grace(deadline_)) return;
   gave_up_on_ = active.waiting_for;
   SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) +

@@ -17,8 +17,7 @@ namespace {
 std::atomic<bool> preferred = false;
 thread_local CommunicationPriority own = CommunicationPriority::kNormal;
 
-// struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines what glibc's <sched.h>
-// has.
+// struct sched_attr of sched_setattr(2); <linux/sched/types.h> redefines parts of <sched.h>.
 struct SchedulingAttributes {
   std::uint32_t size = sizeof(SchedulingAttributes);
   std::uint32_t policy = SCHED_OTHER;
@@ -30,7 +29,7 @@ struct SchedulingAttributes {
   std::uint64_t period_nanoseconds = 0;
 };
 
-constexpr std::uint64_t kSliceNanoseconds = 100'000;  // the least that the kernel grants
+constexpr std::uint64_t kSliceNanoseconds = 100'000;  // the shortest that the kernel grants
 
 }  // namespace
 
@@ -92,12 +91,12 @@ void Doorbell::Ring() noexcept {
 }
 
 void Doorbell::Wait(std::int64_t deadline) noexcept {
-  // The kernel's default slack of 50 us lets it merge wake-ups; it is a property of the thread.
+  // Sets no slack: the kernel's default of 50 us lets it merge wake-ups. It is per thread.
   static thread_local const int slack_set = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   static_cast<void>(slack_set);
   const std::uint32_t seen = seen_.load();
   waiting_.store(1);
-  // A ring from here on finds `waiting_` set; one before has changed `rings_`, and nothing waits.
+  // A ring from here on finds `waiting_` set. An earlier ring has changed `rings_`, so no wait.
   if (rings_.load() == seen) {
     const timespec until{deadline / kNanosecondsPerSecond, deadline % kNanosecondsPerSecond};
     Futex(rings_, FUTEX_WAIT_BITSET, seen, &until);

@@ -37,7 +37,7 @@ struct Operation {
   std::byte* data = nullptr;  // read only when is_send
   std::size_t size = 0;       // of the message, or room for it
   std::size_t moved = 0;      // bytes of the message, once matched
-  SharedBytes sent;           // of what is not copied
+  SharedBytes sent;           // data that is shared instead of copied
   SharedBytes* into = nullptr;
   std::atomic<Progress> progress{Progress::kPosted};
 
@@ -78,7 +78,7 @@ class World {
       }
       partner = std::move(*waiting);
       posted.erase(waiting);
-      // Neither request can go away while it is copying.
+      // Neither request can be destroyed during the copy.
       operation->progress.store(Progress::kCopying);
       partner->progress.store(Progress::kCopying);
     }
@@ -87,7 +87,7 @@ class World {
     const bool fits = send.size <= receive.size;
     if (receive.into != nullptr && send.sent.owner != nullptr) {
       *receive.into = std::move(send.sent);
-    } else if (receive.into != nullptr) {  // of a sender that does not share it
+    } else if (receive.into != nullptr) {  // from a sender that does not share its data
       const auto copy = std::make_shared<std::vector<std::byte>>(send.data, send.data + send.size);
       *receive.into = {copy, *copy};
     } else if (fits && send.size > 0) {
@@ -105,7 +105,7 @@ class World {
     BellOf(send.key.destination).Ring();
   }
 
-  // Takes back an operation that is about to lose its buffer.
+  // Withdraws an operation that is about to lose its buffer.
   void Withdraw(const OperationPointer& operation) {
     Endpoint& endpoint = EndpointOf(operation->key.destination);
     std::unique_lock lock(endpoint.mailbox_mutex);
@@ -128,7 +128,7 @@ class World {
           });
         };
         if (r == static_cast<std::size_t>(rank)) {
-          std::ranges::for_each(endpoint.from, fail);  // what others send it
+          std::ranges::for_each(endpoint.from, fail);  // messages that others send it
         } else {
           fail(endpoint.from[static_cast<std::size_t>(rank)]);
         }
@@ -139,11 +139,11 @@ class World {
     split_changed_.notify_all();
   }
 
-  // Rung when an operation of `rank` ends.
+  // Rings when an operation of `rank` ends.
   Doorbell& BellOf(int rank) { return *EndpointOf(rank).bell; }
 
-  // A split that every member arrives at with equal numbers, and leaves with the members' choices
-  // and a number for each color's new communicator.
+  // Identifies a split: every member arrives with equal numbers. It leaves with the members'
+  // choices and a number for each color's new communicator.
   struct SplitKey {
     std::uint64_t communicator = 0;
     std::uint64_t sequence = 0;
@@ -172,8 +172,8 @@ class World {
     for (const int member : members) BellOf(member).Ring();
   }
 
-  // The first member that has not arrived, in the world; -1: none. Throws Error{kComm} if one that
-  // has not is lost.
+  // Returns the world rank of the first member that has not arrived; -1: none. Throws Error{kComm}
+  // if a missing member is lost.
   int MissingAtSplit(SplitKey key, std::span<const int> members) {
     const std::lock_guard lock(split_mutex_);
     return Missing(splits_.at(key), members);
@@ -207,7 +207,7 @@ class World {
     std::condition_variable copied;
     std::vector<Posted> from;  // [ranks] of messages to this rank; guarded by mailbox_mutex
     std::atomic<bool> lost{false};
-    Doorbell* bell = nullptr;  // its own, or that of many
+    Doorbell* bell = nullptr;  // its own, or one shared by many ranks
     Doorbell own_bell;
   };
   struct Split {
@@ -243,7 +243,7 @@ class World {
   std::uint64_t next_communicator_ = 1;  // 0 is the world
 };
 
-// A rank's presence: shared by its communicators, lost with the last of them.
+// A rank's presence, shared by its communicators: it is lost with the last of them.
 class Presence {
  public:
   Presence(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
@@ -410,7 +410,7 @@ class ThreadsCommunicator final : public GroupCommunicator {
   std::shared_ptr<Presence> presence_;  // shared with this rank's other communicators
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
-  World::SplitKey split_;  // the last one that it arrived at
+  World::SplitKey split_;  // the last split at which it arrived
 };
 
 }  // namespace

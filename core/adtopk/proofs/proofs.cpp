@@ -19,7 +19,7 @@ const std::vector<ProofShape>& Shapes() {
 
 std::uint32_t Bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
-// |a - C(a)|^2 <= (1 - k / C) |a|^2, of every fibre and so of the tensor.
+// Checks |a - C(a)|^2 <= (1 - k / C) |a|^2 for every fibre, and so for the tensor.
 void Contraction(ProofRows& rows) {
   constexpr double kRounding = 1e-6;  // of the squares' quotient
   for (const std::string axis : {"1", "0", "longest"}) {
@@ -95,7 +95,7 @@ void Contraction(ProofRows& rows) {
            std::abs(mean - (1 - KeptFraction(shape, 0.05))) / error, Relation::kAtMost, 3);
 }
 
-// At an equal count nothing leaves less behind than global top-k.
+// Checks that at an equal count no selection leaves less behind than global top-k.
 void Order(ProofRows& rows) {
   double worst = 0;
   int contradictions = 0;
@@ -105,7 +105,7 @@ void Order(ProofRows& rows) {
   constexpr std::size_t kLength = 40;
   for (std::uint64_t trial = 0; trial < 60; ++trial) {
     ProofVector a = ProofGradient(static_cast<int>(trial % 2), ElementsOf(shape), trial);
-    if (trial % 3 == 0) {  // the first row in every row, turned: each holds its share of the top
+    if (trial % 3 == 0) {  // rotates the first row into every row: each holds its share of the top
       for (std::size_t r = 1; r < kRows; ++r) {
         for (std::size_t c = 0; c < kLength; ++c) {
           a[r * kLength + (c + r) % kLength] = a[c] * (1 + 1e-4f * static_cast<float>(r));
@@ -138,7 +138,7 @@ void Order(ProofRows& rows) {
            kAdTopK, equal, Relation::kAbove, 0);
 }
 
-// Every fibre sends k elements; global top-k leaves fibres out.
+// Checks that every fibre sends k elements; global top-k leaves fibres out.
 void Coverage(ProofRows& rows) {
   int wrong = 0;
   for (const ProofShape& shape : Shapes()) {
@@ -158,7 +158,7 @@ void Coverage(ProofRows& rows) {
   }
   rows.Add("C3", "fibres that send other than k elements, AD, all shapes and axes", kAdTopK, wrong,
            Relation::kEquals, 0);
-  // Rows of an embedding: a few have large gradients.
+  // The rows of an embedding, a few of which have large gradients.
   const ProofShape shape = {500, 64};
   ProofVector a = ProofGradient(0, ElementsOf(shape), 4);
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -173,7 +173,7 @@ void Coverage(ProofRows& rows) {
            kAdTopK, missed, Relation::kAbove, 0);
 }
 
-// |e'| <= sqrt(1 - delta) (|e| + |g|) sums up to a bound for all steps.
+// Checks that |e'| <= sqrt(1 - delta) (|e| + |g|) sums up to a bound for all steps.
 void ResidualBound(ProofRows& rows) {
   const ProofShape shape = {32, 64};
   const std::size_t n = ElementsOf(shape);
@@ -211,7 +211,7 @@ void ResidualBound(ProofRows& rows) {
            4 * (1 - delta) / (delta * delta));
 }
 
-// a = C(a) + e, bit for bit.
+// Checks a = C(a) + e, bit for bit.
 void Mass(ProofRows& rows) {
   for (const ProofVariant& variant : kProofVariants) {
     int differing = 0;
@@ -241,7 +241,7 @@ void Mass(ProofRows& rows) {
   }
 }
 
-// A, G, A, G from step 0 on, the same on every rank, whatever the ranks' gradients.
+// Checks that phases are A, G, A, G from step 0 on, the same on every rank for any gradients.
 void Phases(ProofRows& rows) {
   const ProofShape shape = {20, 50};
   const auto out_of_phase = [&](const char* name, bool alternates) {
@@ -266,13 +266,13 @@ void Phases(ProofRows& rows) {
            kAdTopK, out_of_phase("fc.weight", false), Relation::kEquals, 0);
 }
 
-// The decoded gather is the mean of the ranks' decoded selections; also where P k = C or P K = n,
-// so that what is gathered has as many elements as the tensor.
+// Checks that the decoded gather is the mean of the ranks' decoded selections. Includes P k = C and
+// P K = n, where the gather has as many elements as the tensor.
 void Aggregation(ProofRows& rows) {
   ThreadPool pool(1);
   for (const ProofVariant& variant : {kProofVariants[0], kProofVariants[3], kProofVariants[4]}) {
     double worst = 0;
-    int full = 0;  // gathers as large as the tensor
+    int full = 0;  // number of gathers as large as the tensor
     for (const std::size_t ranks : {1, 2, 3, 4, 8}) {
       for (const auto& [shape, density] :
            {std::pair{ProofShape{6, 8}, 0.125}, std::pair{ProofShape{5, 12}, 0.25},

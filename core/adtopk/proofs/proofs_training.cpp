@@ -1,4 +1,4 @@
-// Runs the checks that train: the virtual iterate, steps on a quadratic, and xi.
+// Runs the checks that need training: the virtual iterate, steps on a quadratic, and xi.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,8 +14,8 @@ std::string Percent(double density) {
   return std::to_string(static_cast<int>(std::lround(density * 100))) + " %";
 }
 
-// A sum of squares with a gradient of its own on each rank: rank p's is lambda * x + b_p, the b_p
-// adding up to nothing.
+// A sum of squares with a different gradient on each rank: rank p's is lambda * x + b_p, and the
+// b_p add up to zero.
 struct Problem {
   static constexpr std::size_t kRanks = 4;
   ProofShape shape = {32, 64};
@@ -64,7 +64,7 @@ struct Problem {
     return ranks;
   }
 
-  // x -= rate * mean of what the ranks send. Returns the mean of their gradients.
+  // Computes x -= rate * mean of the ranks' payloads. Returns the mean of their gradients.
   std::vector<double> Advance(std::span<const std::unique_ptr<ProofTensor>> ranks, double rate) {
     std::vector<double> mean(x.size(), 0.0);
     std::vector<ProofVector> gradients;
@@ -82,7 +82,7 @@ struct Problem {
   }
 };
 
-// Classification by a network with one hidden layer, four ranks with a quarter of the data each.
+// Classification by a network with one hidden layer, on four ranks with a quarter of the data each.
 class Training {
  public:
   static constexpr std::size_t kRanks = 4;
@@ -90,7 +90,7 @@ class Training {
   static constexpr std::size_t kHidden = 40;
   static constexpr std::size_t kClasses = 6;
   static constexpr std::size_t kBatch = 16;
-  static constexpr std::size_t kBatches = 10;  // of an epoch, a rank
+  static constexpr std::size_t kBatches = 10;  // per epoch and rank
   static constexpr double kRate = 0.1;
 
   Training() {
@@ -105,8 +105,7 @@ class Training {
     for (std::size_t s = 0; s < samples; ++s) {
       const std::size_t centre = s % kClasses;
       for (std::size_t i = 0; i < kIn; ++i) inputs_[s * kIn + i] += centres[centre * kIn + i] / 2;
-      // One label in five is wrong, so that gradients do not fade as they would if all were
-      // learnt.
+      // One label in five is wrong, so that gradients do not fade once all are learnt.
       labels_.push_back(labels.Below(5, s) == 0 ? labels.Below(kClasses, samples + s) : centre);
     }
   }
@@ -114,7 +113,7 @@ class Training {
   const ProofVector& weights(std::size_t layer) const { return weights_[layer]; }
   ProofVector& weights(std::size_t layer) { return weights_[layer]; }
 
-  // Adds up nothing: overwrites both gradients with the mean over the batch. Returns the loss.
+  // Sets both gradients to the mean over the batch, without adding. Returns the loss.
   double Gradients(std::size_t rank, std::size_t batch,
                    std::array<ProofVector, 2>& gradients) const {
     gradients[0].assign(kHidden * kIn, 0.0f);
@@ -162,7 +161,7 @@ class Training {
 
 }  // namespace
 
-// x_t - rate * mean of e_t is where plain SGD would be with the same gradients.
+// Checks that x_t - rate * mean of e_t is the iterate of plain SGD with the same gradients.
 void ProveVirtualIterate(ProofRows& rows) {
   constexpr double kRate = 0.1;
   for (const ProofVariant& variant : kProofVariants) {
@@ -187,7 +186,7 @@ void ProveVirtualIterate(ProofRows& rows) {
   }
 }
 
-// With rate delta / 2L the value falls to 1 % within (1 / delta) (L / mu) ln 100 steps.
+// Checks that with rate delta / 2L the value falls to 1 % within (1 / delta) (L / mu) ln 100 steps.
 void ProveQuadratic(ProofRows& rows) {
   constexpr double kTarget = 1e-2;
   constexpr double kSmallest = 0.1;  // eigenvalue; the largest is 1
@@ -216,9 +215,10 @@ void ProveQuadratic(ProofRows& rows) {
   }
 }
 
-// |T(mean a) - mean T(a)| <= xi |mean g|, and what is left of the mean instead of the former.
-// Measured on the second batch of every epoch, as in the published code, which flattens the mean
-// before it selects from it and so measures the latter under the former's name.
+// Checks |T(mean a) - mean T(a)| <= xi |mean g|, and the same for the residual of the mean, |mean a
+// - mean T(a)|. Both are measured on the second batch of every epoch, as in the published code.
+// That code flattens the mean before it selects from it. It thus measures the residual under the
+// name of the difference.
 void ProveXi(ProofRows& rows) {
   const std::array<ProofShape, 2> shapes = {
       ProofShape{static_cast<std::int64_t>(Training::kHidden),
@@ -237,7 +237,7 @@ void ProveXi(ProofRows& rows) {
   }
   std::vector<double> intended_by_epoch;
   std::vector<double> residual_by_epoch;
-  std::vector<double> bound_by_epoch;  // of the latter, from that of C4
+  std::vector<double> bound_by_epoch;  // bound of the residual, from that of C4
   std::array<double, 2> largest_gradient{};
   double first_loss = 0;
   double loss = 0;

@@ -28,7 +28,7 @@ std::array<float, 256> MakeFp8Values() {
   return values;
 }
 
-// The integer nearest to value / scale, which `scale` brings to at most `top`.
+// Returns the integer nearest to value / scale; `scale` keeps it within `top`.
 int Level(float value, float scale, float top) {
   return static_cast<int>(std::clamp(std::nearbyint(value / scale), -top, top));
 }
@@ -40,7 +40,7 @@ std::uint8_t Fp8Of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint8_t>(bits >> 24 & 0x80);
   const float magnitude = std::bit_cast<float>(bits & 0x7fffffff);
-  if (magnitude < 0x1p-6f) {  // below the least normal number, in steps of 2^-9
+  if (magnitude < 0x1p-6f) {  // below the smallest normal number, in steps of 2^-9
     return static_cast<std::uint8_t>(sign |
                                      static_cast<std::uint8_t>(std::nearbyint(magnitude * 0x1p9f)));
   }

@@ -30,11 +30,11 @@ class Blocks final : public Quantizer {
 
   std::size_t EncodedBytes(std::size_t n) const override { return form_.Bytes(n); }
 
-  // Of integers, where one element of a block is the largest and the others are half a step, which
-  // is lost. Of fp8 a sixteenth of each element, or half of the least step.
+  // Bounds the lost part. Integers: one element of a block is the largest, and the others are half
+  // a step, which is lost. fp8: a sixteenth of each element, or half of the smallest step.
   double ErrorBound(std::size_t n) const override {
     const auto others = static_cast<double>(std::min(n, form_.block)) - 1;
-    const double rounding = 1e-12;  // of the scale, and of what is decoded
+    const double rounding = 1e-12;  // of the scale, and of the decoded values
     if (form_.code == BlockCode::kFp8) {
       return 1.0 / 256 + others * 0x1p-20 / (448.0 * 448.0) + rounding;
     }

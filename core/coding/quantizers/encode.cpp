@@ -35,7 +35,7 @@ void EncodeWholeOnDevice(const DeviceEncode& encode) {
               gpu::EncodeWhole<kHalves>{quads, input, encode.out.data}, encode.context.only_if);
 }
 
-// Leaves x in the residual, if there is one, and what begins the payload in its first word.
+// Leaves x in the residual, if there is one, and writes the payload's head to its first word.
 template <bool kSquares>
 void MeasureOnDevice(const DeviceEncode& encode, std::uint32_t* words) {
   const DeviceContext& context = encode.context;

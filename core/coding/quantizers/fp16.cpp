@@ -4,7 +4,7 @@
 //
 // Source:      P. Micikevicius et al., "Mixed precision training", ICLR 2018 (half-precision
 //              gradients).
-// Deviations:  no loss scaling: what is below the range of a half is left to error feedback.
+// Deviations:  no loss scaling: error feedback keeps the values below the range of a half.
 #include <cstring>
 
 #include "core/base/error.hpp"
@@ -22,7 +22,7 @@ class Fp16 final : public Quantizer {
     return RoundUp(n * sizeof(std::uint16_t), 4);
   }
 
-  // All of x is lost below the range of a half.
+  // If x lies below the range of a half, all of it is lost.
   double ErrorBound(std::size_t /*n*/) const override { return 1; }
 
   void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,

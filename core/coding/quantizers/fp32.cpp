@@ -1,5 +1,5 @@
-// Encodes whole tensors as they are (fp32): what runs of dense tensors in a sparse payload take
-// when nothing shortens them.
+// Encodes whole tensors unchanged (fp32), for runs that send dense tensors in a sparse payload
+// without compression.
 #include <bit>
 #include <cstring>
 #include <string>

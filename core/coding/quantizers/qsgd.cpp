@@ -1,10 +1,10 @@
 // Quantizes by QSGD: each element becomes one of q levels of its bucket's L2 norm, rounded at
-// random so that it is right in expectation, and travels as a signed byte.
+// random with the right expectation, and is sent as a signed byte.
 //
 // Source:      D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, "QSGD:
 //              communication-efficient SGD via gradient quantization and encoding", NeurIPS 2017,
 //              section 3.1.
-// Deviations:  levels travel as bytes instead of in Elias code.
+// Deviations:  levels are sent as bytes instead of in Elias code.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -112,21 +112,22 @@ class Qsgd final : public Quantizer {
     return sizeof(float) * (bucket_ == 0 ? 1 : (n + bucket_ - 1) / bucket_);
   }
 
-  // As a float it may round below the largest magnitude or overflow: neither is let through, so
-  // that no level is above q.
+  // The norm as a float may be rounded below the largest magnitude, or overflow. Both are
+  // corrected, so that no level is above q.
   static float Norm(double sum_squares, std::uint32_t max_key) {
     const double norm =
         std::min(std::sqrt(sum_squares), static_cast<double>(std::numeric_limits<float>::max()));
     return std::max(static_cast<float>(norm), std::bit_cast<float>(max_key));
   }
 
-  // Between levels. Level q must not overflow, which q times norm / q can by rounding.
+  // Returns the distance between levels. Level q must not overflow; rounding could make q * (norm /
+  // q) do so.
   float Step(float norm) const {
     const float step = norm / levels_;
     return std::isfinite(step * levels_) ? step : std::nextafter(step, 0.0f);
   }
 
-  // Elements [begin, begin + count), all of one norm. Where the step underflows nothing is sent.
+  // Encodes elements [begin, begin + count), of one norm. Sends nothing if the step underflows.
   void EncodeRange(const SelectInput& input, std::size_t begin, std::size_t count, float norm,
                    const RandomStream& stream, std::int8_t* codes) const {
     const float step = Step(norm);

@@ -8,7 +8,7 @@ namespace sparfuse {
 namespace {
 
 #include "core/coding/quantizers/quantize_kernels_loops.inc"
-// Built on the loops: it comes after them.
+// Builds on the loops, so it follows them.
 #include "core/coding/quantizers/quantize_kernels_f16c.inc"
 
 }  // namespace

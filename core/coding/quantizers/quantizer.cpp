@@ -18,7 +18,7 @@ std::string Describe(const Quantizer& quantizer, const TensorInfo& info) {
   return std::string(quantizer.name()) + ": " + Describe(info) + ": ";
 }
 
-// Of an element of a payload, behind what heads it.
+// Returns the bits of an element of a payload, after the payload's head.
 std::size_t BitsOfElement(const Quantizer& quantizer) {
   const std::string_view name = quantizer.name();
   if (name == "sign") return 1;
@@ -32,8 +32,7 @@ std::size_t BitsOfElement(const Quantizer& quantizer) {
   SPARFUSE_THROW(kComm, "quantized payload " + std::to_string(payload) + " is corrupt: " + what);
 }
 
-// Payloads are whole words: behind the last element, in the highest bits of the last word, are
-// zeros.
+// Payloads are whole words: the highest bits of the last word, after the last element, are zeros.
 bool PaddingIsZero(const Quantizer& quantizer, std::span<const std::byte> payload, std::size_t n) {
   const std::size_t used = n * BitsOfElement(quantizer) % 32;
   if (used == 0) return true;

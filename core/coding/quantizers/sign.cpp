@@ -23,7 +23,7 @@ class Sign final : public Quantizer {
     return sizeof(float) + RoundUp(n, 32) / 8;
   }
 
-  // Lemma 8, where x has a single element that is not zero.
+  // Lemma 8, for an x with a single nonzero element.
   double ErrorBound(std::size_t n) const override { return 1 - 1 / static_cast<double>(n); }
 
   void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,
@@ -70,15 +70,15 @@ class Sign final : public Quantizer {
   }
 };
 
-// The sign of the lowest bit of `word` that is left, as a byte.
+// Takes the lowest remaining bit of `word`, as a byte.
 std::byte TakeSign(std::uint32_t& word) {
   const auto sign = static_cast<std::byte>(word & 1);
   word >>= 1;
   return sign;
 }
 
-// As published code that has no packed signs sends them. Wire form: the scale, then a byte a sign,
-// 1 for x >= 0.
+// Sends signs like published code that does not pack them. Wire form: the scale, then a byte a
+// sign, 1 for x >= 0.
 class SignBytes final : public Quantizer {
  public:
   std::string_view name() const noexcept override { return "sign-bytes"; }

@@ -27,7 +27,7 @@ namespace {
 
 using Requests = std::vector<std::unique_ptr<Request>>;
 
-// One run on one rank, whose servers are the ranks.
+// One run on one rank. The ranks are the servers.
 class ServerExchange {
  public:
   ServerExchange(const ServerOptions& options, Communicator& communicator, std::span<float> data,
@@ -69,12 +69,12 @@ class ServerExchange {
 
  private:
   std::span<float> At(const ServerPart& part) const { return data_.subspan(part.begin, part.size); }
-  // Where the i-th peer's values of a part that is added up here come in.
+  // Returns the room for the i-th peer's values of a part that is added up here.
   static std::span<float> Slot(std::vector<float>& room, std::size_t i, const ServerPart& part) {
     return std::span(room).subspan(i * part.size, part.size);
   }
 
-  // Peers give each other their parts of what is to be added up, or each its own sums.
+  // Peers send each other parts to be added up, or each sends its own sums.
   void Post(ServerStage stage, const ServerPart& partition, Requests& receives, Requests& sends) {
     const bool in_node = IsInNode(stage);
     const ServerPart all = in_node ? partition : grid_.ShareOf(partition, rank_);
@@ -108,7 +108,7 @@ class ServerExchange {
     sends.push_back(communicator_.Isend(static_cast<int>(to), TagOf(stage), std::as_bytes(part)));
   }
 
-  // The first ones are what is received.
+  // The receives come first in `requests`.
   void CheckIncoming(const Requests& requests) const {
     for (std::size_t i = 0; i < incoming_.size(); ++i) {
       if (requests[i]->bytes() == incoming_[i]) continue;
@@ -119,7 +119,7 @@ class ServerExchange {
     }
   }
 
-  // Behind this rank's own, in the order of ranks: equal runs give equal bits.
+  // Adds to this rank's own values in the order of ranks: equal runs give equal bits.
   void Add(std::vector<float>& room, std::size_t peers, const ServerPart& part) {
     for (std::size_t i = 0; i + 1 < peers; ++i) AddInto(Slot(room, i, part), At(part));
   }
@@ -217,16 +217,16 @@ std::uint64_t NonEmpty(const ServerPart& run, std::size_t parts) {
   return std::min(run.size, parts);
 }
 
-// What is moved in some stages at once.
+// The transfers of some stages at once.
 struct Moves {
   std::vector<Traffic> within, between;  // [ranks] by link class
-  Traffic of_server;                     // bytes of the busiest dedicated one
+  Traffic of_server;                     // bytes of the busiest dedicated server
   std::uint64_t added = 0;               // elements, by the busiest rank or server
 
   explicit Moves(std::size_t ranks) : within(ranks), between(ranks) {}
 };
 
-// `sent` and `received` elements where sums are made; where they are given back it is the reverse.
+// Counts `sent` and `received` elements of a stage that sums. A stage that returns sums swaps them.
 void Count(Traffic& of, ServerStage stage, std::uint64_t sent_messages, std::uint64_t sent,
            std::uint64_t received_messages, std::uint64_t received) {
   Traffic moved{sent_messages, received_messages, sent * sizeof(float), received * sizeof(float)};
@@ -265,7 +265,7 @@ class ServerRounds {
   StageSizes SizesAt(std::size_t step) const {
     StageSizes sizes{};
     for (const ServerStage stage : kServerStages) {
-      if ((IsInNode(stage) ? grid_.local : grid_.columns) == 1) continue;  // nobody to give to
+      if ((IsInNode(stage) ? grid_.local : grid_.columns) == 1) continue;  // no peer to send to
       const auto partition = partitions_.At(stage, step);
       if (partition) sizes[static_cast<std::size_t>(stage)] = partitions_[*partition].size;
     }
@@ -291,7 +291,7 @@ class ServerRounds {
       const ServerPart share = grid_.ShareOf(partition, rank);
       const std::size_t column = grid_.ColumnOf(rank);
       const std::uint64_t mine = share.Of(grid_.columns, column).size;
-      // The columns that are on this rank's node: itself, or all of the node.
+      // The columns on this rank's node: its own, or all columns of the node.
       const std::size_t first = grid_.local > 1 ? column : column / per_node * per_node;
       const std::size_t end =
           grid_.local > 1 ? column + 1 : std::min(first + per_node, grid_.columns);
@@ -345,7 +345,7 @@ class ServerRounds {
     for (std::size_t rank = 0; rank < grid_.ranks(); ++rank) {
       Traffic moved = moves.within[rank];
       moved += moves.between[rank];
-      // Of servers that only pull brings something from: as many as it would push to.
+      // A rank receives from servers that only pull as many messages as it would push to them.
       const std::uint64_t messages = std::max(moved.messages_sent, moved.messages_received);
       round.messages = std::max(round.messages, static_cast<std::uint32_t>(messages));
       within = std::max(within, BusierWay(moves.within[rank]));

@@ -13,12 +13,12 @@ namespace {
 
 void Check(cudaError_t status, const char* call, std::string_view what = "") {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // else the thread's next launch takes it for its own
+  cudaGetLastError();  // else the thread's next launch would report it as its own
   CheckStatus(status, call, cudaGetErrorString(status), what);
 }
 #define SPARFUSE_CUDA_CALL(call) Check((call), #call)
 
-// A call that a fault may be injected into.
+// Checks a call into which a fault may be injected.
 void Check(std::string_view name, cudaError_t status, const char* call,
            std::string_view what = "") {
   const int injected = InjectedStatus(name);
@@ -73,7 +73,7 @@ class CudaDevices final : public Backend {
   void FillZero(void* pointer, std::size_t bytes, int device) override {
     Use(device);
     SPARFUSE_CUDA_CALL(cudaMemset(pointer, 0, bytes));
-    SPARFUSE_CUDA_CALL(cudaStreamSynchronize(nullptr));  // not ordered with our streams otherwise
+    SPARFUSE_CUDA_CALL(cudaStreamSynchronize(nullptr));  // else it is not ordered with our streams
   }
 
   void* MakeStream(int device, Priority priority) override {

@@ -24,16 +24,16 @@ namespace sparfuse::gpu {
 namespace internal {
 
 // The thread sanitizer takes all fibres of a grid for the thread that runs them, which orders them
-// as they are. It counts calls and returns of functions: those that a fibre leaves for good must
-// not be counted. The callers that it reports of a kernel may be another fibre's. (A context of the
-// sanitizer's for each fibre takes ten times as long.)
+// correctly. It counts calls and returns of functions, so functions that a fibre leaves for good
+// must not be counted. The callers that it reports for a kernel may belong to another fibre. (One
+// sanitizer context for each fibre takes ten times as long.)
 #if defined(__SANITIZE_THREAD__)
 #define SPARFUSE_NOT_FOLLOWED __attribute__((no_sanitize_thread))
 #else
 #define SPARFUSE_NOT_FOLLOWED
 #endif
 
-// Memory of all stacks of a grid. A thread keeps what its last grid had.
+// Memory of all stacks of a grid. A thread keeps the memory of its last grid.
 class StackMemory {
  public:
   explicit StackMemory(std::size_t bytes) : memory_(std::move(Kept())) {
@@ -67,7 +67,7 @@ class StackMemory {
   Memory memory_;
 };
 
-// Without the system calls of swapcontext, which keeps a mask of signals for each context.
+// Switches without the system calls of swapcontext, which keeps a signal mask for each context.
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SPARFUSE_FAST_SWITCH
 #endif
@@ -75,17 +75,17 @@ class StackMemory {
 struct Stack {
   ucontext_t context;
 #if defined(SPARFUSE_FAST_SWITCH)
-  void* jump[5];  // __builtin_setjmp's
+  void* jump[5];  // of __builtin_setjmp
   bool started = true;
 #endif
   const void* bottom = nullptr;
   std::size_t bytes = 0;
-  void* fake = nullptr;  // the address sanitizer's
+  void* fake = nullptr;  // of the address sanitizer
 
-  // For makecontext.
+  // Prepares the stack for makecontext.
   void Prepare(char* at, std::size_t size) {
 #if defined(__SANITIZE_ADDRESS__)
-    // Frames of whoever had this stack before were left, not returned from.
+    // Frames of the stack's last user were abandoned, not returned from.
     ASAN_UNPOISON_MEMORY_REGION(at, size);
 #endif
     bottom = at;
@@ -118,7 +118,7 @@ struct Stack {
 #else
   static void Jump(Stack& from, Stack& to) { swapcontext(&from.context, &to.context); }
 #endif
-  // The first thing that is called on a stack that was switched to from `from`.
+  // Must be called first on a stack that was entered from `from`.
   static void Entered([[maybe_unused]] Stack& from) {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &from.bottom, &from.bytes);
@@ -126,8 +126,8 @@ struct Stack {
   }
 };
 
-// Blocks that run at a time take places; a place has the stacks, the shared memory and the exchange
-// area of a block. One scheduler runs a grid on the thread that launches it.
+// Concurrent blocks occupy places; a place has the stacks, the shared memory and the exchange area
+// of a block. One scheduler runs a grid on the launching thread.
 class GridScheduler {
  public:
   using Body = std::function<void(EmulatedThread&, void*)>;

@@ -16,7 +16,7 @@ namespace sparfuse::gpu {
 namespace emulated {
 namespace {
 
-constexpr std::size_t kAlignment = 256;  // cudaMalloc's
+constexpr std::size_t kAlignment = 256;  // as cudaMalloc's
 
 struct Memory {
   std::mutex mutex;
@@ -208,7 +208,7 @@ class EmulatedDevices final : public Backend {
     try {
       if (stream.native != nullptr) static_cast<Queue*>(stream.native)->Synchronize();
     } catch (...) {
-      // Nothing runs on the stream any more.
+      // No work runs on the stream any more.
     }
   }
 

@@ -12,7 +12,7 @@
 namespace sparfuse {
 namespace {
 
-// Bytes of the elements that a collective has chosen by itself: there was no payload before it ran.
+// Returns the bytes of the elements that a collective chose itself, without an earlier payload.
 std::uint64_t ChosenBytes(const LiveConfig& config, const LiveOp& exchange) {
   if (!exchange.op->sparse()) return 0;
   const CollectiveTraits traits = config.sparse_collective->traits();
@@ -70,7 +70,7 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
 LiveEngine::~LiveEngine() {
   {
     std::unique_lock lock(mutex_);
-    // Tasks of the communication thread use our buffers. A step that ended well has left none.
+    // Tasks of the communication thread use our buffers. A step that ended well has no tasks left.
     if (communicating_ > 0) loop_.Cancel();
     changed_.wait(lock, [this] { return communicating_ == 0; });
     stop_ = true;
@@ -78,13 +78,13 @@ LiveEngine::~LiveEngine() {
   event_posted_.notify_all();
   event_thread_.join();
   jobs_.Stop();
-  lanes_->Stop();  // threads and streams use our buffers, and the compute stream may be another's
+  lanes_->Stop();  // threads and streams use our buffers, and the caller may own the compute stream
   staging_.reset();
   lanes_.reset();
   ReleaseChannels();
 }
 
-// On the communication thread, the only one that may call the transport.
+// Runs on the communication thread, the only one that may call the transport.
 void LiveEngine::ReleaseChannels() noexcept {
   try {
     loop_.RunBlocking([this](Communicator&) -> Task {
@@ -92,7 +92,7 @@ void LiveEngine::ReleaseChannels() noexcept {
       co_return;
     });
   } catch (...) {
-    // The loop is ending after an error that its user already has; nothing is left to release.
+    // The loop is ending after an error that its user already has, so nothing needs release.
   }
 }
 
@@ -108,7 +108,7 @@ void LiveEngine::Done(Handle handle) {
 }
 
 void LiveEngine::ComputeWorkQueued() {
-  // Under the lock: the compute lane may be between its look at the queue and its wait.
+  // Takes the lock: the compute lane may have checked the queue and not yet begun its wait.
   std::lock_guard lock(mutex_);
   changed_.notify_all();
 }
@@ -127,7 +127,7 @@ void LiveEngine::Fail(std::exception_ptr error) noexcept {
   event_posted_.notify_all();
 }
 
-// Precondition: `lock` holds mutex_ and nobody reacts.
+// Precondition: `lock` holds mutex_ and no other thread reacts.
 template <class Reaction>
 void LiveEngine::ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& reaction) {
   reacting_ = true;
@@ -139,7 +139,7 @@ void LiveEngine::ReactAlone(std::unique_lock<std::mutex>& lock, Reaction&& react
   }
   lock.lock();
   reacting_ = false;
-  // The event thread may have found its timer due while it could not react to it.
+  // The event thread may have found its timer due while it could not react.
   if (!timers_.empty() && timers_.begin()->first <= Clock::now()) event_posted_.notify_one();
 }
 
@@ -153,7 +153,8 @@ bool LiveEngine::ReactToNext(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Lets the event thread have what came in while this thread reacted. The caller holds mutex_.
+// Leaves the events that arrived during this thread's reaction to the event thread. The caller
+// holds mutex_.
 void LiveEngine::HandOver() {
   if (!events_.empty()) event_posted_.notify_one();
 }
@@ -235,8 +236,8 @@ void LiveEngine::BeginStepReaction() {
   applied_ = complete_ = false;
 }
 
-// An exchange in the background counts in the step that takes it: when it ends is not the same in
-// two runs.
+// An exchange in the background counts in the step that takes it, since its end is not
+// reproducible.
 void LiveEngine::Account(const LiveOp& done) {
   if (done.selection != nullptr) {
     record_.tensors_missing += done.selection->missing;
@@ -296,7 +297,7 @@ bool LiveEngine::StreamsOrder(const Op& first, const Op& second) const {
   return lanes_->OnStream(first) && lanes_->OnStream(second);
 }
 
-// What the compute stream is given after an Apply of its own comes after it.
+// The compute stream orders an Apply before all operations enqueued on it later.
 bool LiveEngine::OrderedByStream(const Op& apply) const {
   return lanes_->OnStream(apply) && apply.lane == Lane::kCompute;
 }
@@ -339,7 +340,7 @@ void LiveEngine::StartExchange(Handle handle, Op& started) {
         } else {
           Done(handle);
         }
-        // Under the lock to its end: once the count is 0 the engine may be destroyed.
+        // Holds the lock to the end: once the count is 0 the engine may be destroyed.
         std::lock_guard lock(mutex_);
         --communicating_;
         changed_.notify_all();
@@ -432,8 +433,7 @@ void LiveEngine::PreparePayload(const Op& exchange, ExchangeState& state) {
   Remember(exchange, buffers);
 }
 
-// Gives the collective what it remembers of the exchange's range. A chain may sum a range by
-// several collectives.
+// Gives the collective its state for the exchange's range, which a chain may sum by several ones.
 void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
   const Collective& collective =
       CollectiveOf(exchange.exchange(), config_.dense_collective, config_.sparse_collective);

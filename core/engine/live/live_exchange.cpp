@@ -1,4 +1,4 @@
-// Runs exchanges on LiveEngine's communication thread, and makes the channels that they take.
+// Runs exchanges on LiveEngine's communication thread, and makes their channels.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 constexpr int kTagsPerExchange = 16;
 constexpr int kTagBlocks = 1024;
 
-// By formula: what a backend sends cannot be seen.
+// Computes the traffic by formula, as a backend's own traffic cannot be observed.
 Traffic NativeTraffic(const Collective& collective, const Communicator& communicator,
                       const ExchangeState& state) {
   const auto ranks = static_cast<std::size_t>(communicator.size());
@@ -37,9 +37,9 @@ Traffic NativeTraffic(const Collective& collective, const Communicator& communic
       .per_rank[static_cast<std::size_t>(communicator.rank())];
 }
 
-// What a member has sent on as it came are payloads one behind the other, first all of their
-// indices: where an index is not above the one before it, another payload begins. (Two that go on
-// upwards are as well one.)
+// Takes forwarded payloads apart. A member forwards payloads in a row, first all of their indices.
+// An index that is not above the previous one begins another payload. (Two payloads that increase
+// throughout count as one.)
 void SetApart(ExchangeState& state) {
   std::size_t bytes = 0;
   for (const auto payload : state.buffers.payloads) bytes += payload.size();
@@ -63,7 +63,7 @@ void SetApart(ExchangeState& state) {
   state.buffers.payloads = std::move(payloads);
 }
 
-// What ranks have summed overflows on all of them alike.
+// Throws on a sum that is not finite. Sums overflow on all ranks alike.
 void RequireFiniteSums(const ExchangeState& exchange) {
   const auto check = [&](std::span<const float> values) {
     if (std::ranges::all_of(values, [](float value) { return std::isfinite(value); })) return;
@@ -143,8 +143,8 @@ Task LiveEngine::SplitChannels(Communicator& world) {
   const Topology& where = world.topology();
   const int node = where.NodeOf(world.rank());
   const int local = where.LocalRankOf(world.rank());
-  // Exchanges on kData alone may lie on a device, where a communicator takes memory and seconds of
-  // set-up. What chains send on the other channels lies in host memory, as negotiations do.
+  // Only exchanges on kData may use device memory, where a communicator takes memory and seconds of
+  // set-up. Chains on the other channels have their payloads in host memory, like negotiations.
   const auto split = [&](Channel channel, int color) {
     Communicator& from = channel == Channel::kData ? world : world.host();
     return SplitOff(from, color, world.rank(), config_.deadline,

@@ -1,4 +1,4 @@
-// Drives a step on LiveEngine's compute lane, as the training loop asks.
+// Drives a step on LiveEngine's compute lane, at the training loop's calls.
 #include <algorithm>
 #include <cassert>
 #include <string>
@@ -63,8 +63,8 @@ void LiveEngine::EndBackward() {
   Drain(Post({EventKind::kBackwardEnd, 0}));
 }
 
-// Precondition: the lane has work; `lock` holds mutex_. Returns the place of the event that says
-// the work is done.
+// Precondition: the lane has work; `lock` holds mutex_. Returns the sequence number of the event
+// that reports the work as done.
 std::uint64_t LiveEngine::WorkOnNext(std::unique_lock<std::mutex>& lock) {
   HandOver();
   lock.unlock();
@@ -74,8 +74,8 @@ std::uint64_t LiveEngine::WorkOnNext(std::unique_lock<std::mutex>& lock) {
   return sequence;
 }
 
-// Works on the compute lane until the event `sequence` has been reacted to and nothing is queued:
-// what a strategy asks of this lane in a reaction is done before the announcement returns.
+// Works on the compute lane until the event `sequence` has had its reaction and nothing is queued.
+// A strategy's requests to this lane are thus done before the announcement returns.
 void LiveEngine::Drain(std::uint64_t sequence) {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -111,7 +111,7 @@ void LiveEngine::WorkUntil(const bool& done) {
       lock.lock();
     } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
       lock.unlock();
-      Drain(Post({EventKind::kStepTimeout, 0}));  // a reaction knows what is unfinished; throws
+      Drain(Post({EventKind::kStepTimeout, 0}));  // throws, with the unfinished operations
       lock.lock();
     }
   }
@@ -131,7 +131,7 @@ void LiveEngine::EndUpdate() {
   if (std::exchange(updating_, false)) lanes_->EndPart(SpanKind::kUpdate, "");
 }
 
-// By so much another rank may be behind: ranks wait for one another once in a window.
+// Returns the possible lateness of another rank: ranks wait for one another once in a window.
 std::chrono::milliseconds LiveEngine::Lateness() const {
   const double window = static_cast<double>(config_.local_steps->every) * slowest_seconds_;
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * window));

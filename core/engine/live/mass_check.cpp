@@ -9,7 +9,7 @@
 namespace sparfuse {
 namespace {
 
-constexpr int kTag = 0;  // nothing else is under way between steps
+constexpr int kTag = 0;  // no other messages are in transit between steps
 
 std::vector<float> OnHost(std::span<const float> values, const Stream& stream) {
   std::vector<float> copy(values.size());
@@ -61,7 +61,7 @@ std::uint64_t MassCheck::Violations(LiveEngine& engine) {
   AddResidual(engine, -1);
   SumOverRanks(loop_, balance_);
   SumOverRanks(loop_, scale_);
-  // Each of some 4 P additions rounds by half a unit of at most the sum of all magnitudes.
+  // Each of about 4 P additions rounds by half a unit of at most the sum of all magnitudes.
   const auto ranks = static_cast<float>(loop_.size());
   const float tolerance = 4 * (ranks + 1) * std::numeric_limits<float>::epsilon();
   std::uint64_t violations = 0;

@@ -11,7 +11,7 @@
 namespace sparfuse {
 namespace {
 
-// sent + rest = x but for the rounding of x - sent.
+// Returns whether sent + rest = x up to the rounding of x - sent.
 bool IsRounded(float x, float sent, float rest) {
   constexpr float kRounding = 2 * std::numeric_limits<float>::epsilon();
   return std::abs(x - (sent + rest)) <= kRounding * (std::abs(x) + std::abs(sent));
@@ -25,10 +25,11 @@ void SelectionChecks::CheckSelected(std::span<const float> x, const Selection& s
   CheckFibres(x, selection, sent.indices);
 }
 
-// sent + new residual = x, bit for bit: every element is in exactly one of the two, unchanged.
-// Where the coding rounds, a sent element is split between the two, and their sum is exact but for
-// the sign of a zero; where it fits polynomials or has four levels, but for the rounding of their
-// difference. Without feedback only what was sent is checked, and of what was fitted nothing.
+// Checks that sent + new residual = x, bit for bit: every element is in exactly one of the two,
+// unchanged. If the coding rounds, a sent element is split between the two, and their sum is exact
+// except for the sign of a zero. If the coding fits polynomials or has four levels, the sum is
+// exact up to the rounding of their difference. Without feedback only sent values are checked, and
+// fitted ones not at all.
 void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selection,
                                 SparsePayload sent, std::span<const float> unsent) {
   ++mass_checks_;
@@ -63,7 +64,7 @@ void SelectionChecks::CheckMass(std::span<const float> x, const Selection& selec
 void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& selection,
                                   std::span<const std::uint32_t> indices) {
   std::vector<bool> has;   // something to send
-  std::vector<bool> sent;  // something of it
+  std::vector<bool> sent;  // some of its elements were sent
   for (const std::size_t t : layout_.TensorsIn(selection.range)) {
     const TensorEntry& tensor = layout_.tensor(t);
     const bool whole =
@@ -90,8 +91,8 @@ void SelectionChecks::CheckFibres(std::span<const float> x, const Selection& sel
   }
 }
 
-// decoded + new residual = x but for the rounding of their difference. Without feedback there is
-// nothing to compare with.
+// Checks that decoded + new residual = x up to the rounding of their difference. Without feedback
+// there is nothing to compare.
 void SelectionChecks::CheckWhole(std::span<const float> x, std::span<const std::byte> encoded,
                                  std::span<const float> residual) {
   ++mass_checks_;

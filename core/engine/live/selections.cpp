@@ -45,7 +45,7 @@ Selection& Selections::Prepare(const SparsifyRequest& sparsify, double density, 
   const std::size_t first = step_.layout.PositionOf(range.begin);
   const TensorEntry& tensor = step_.layout.tensor(first);
   if (!selection.name.empty() && selection.device != where) {
-    selection = {};  // what is remembered of it starts again in the other place
+    selection = {};  // its state starts anew in the other place
   }
   if (selection.name.empty()) {
     const bool one_tensor = range == tensor.range();
@@ -99,7 +99,7 @@ void Selections::PrepareSlot(Selection& selection) {
     }
     return;
   }
-  if (accumulates_) {  // nothing is selected here
+  if (accumulates_) {  // the collective selects later
     selection.slot = {};
     if (config_.sparsifier == nullptr) return;
     selection.kept = Kept(n, selection.info.shape, selection.density);
@@ -109,7 +109,7 @@ void Selections::PrepareSlot(Selection& selection) {
   if (!config_.sparsifier) {
     SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
   }
-  // Equal on all ranks, which have room for one another's payloads: it follows from the density.
+  // It follows from the density, so all ranks have room for one another's payloads.
   selection.kept = Kept(n, selection.info.shape, selection.density);
   const std::size_t capacity = Room(n, selection.info.shape, selection.density);
   if (selection.indices.size() < capacity) {
@@ -145,7 +145,7 @@ std::size_t Selections::Kept(Range range, double density) const {
   return Kept(range.size(), shape, density);
 }
 
-// A part may be a whole tensor, of whose shape more may be kept than of as many elements.
+// A part may be a whole tensor. By its shape, it may keep more than a range of equal size.
 std::size_t Selections::Capacity(const SharedRange& shared) const {
   std::size_t room = Room(shared.largest, {}, shared.density);
   for (const std::size_t t : step_.layout.TensorsIn(shared.range)) {

@@ -104,7 +104,7 @@ void SharedResource::ScheduleNext() {
 void SharedResource::FinishDue(std::uint64_t generation) {
   if (generation != generation_) return;
   Advance();
-  // The event was made for the top; rounding may have left it a hair short.
+  // The event is due at the top's end, but rounding may have left it slightly short.
   virtual_now_ = std::max(virtual_now_, activities_.top().virtual_end);
   Simulation::Callback done = std::move(const_cast<Activity&>(activities_.top()).done);
   activities_.pop();
@@ -114,7 +114,7 @@ void SharedResource::FinishDue(std::uint64_t generation) {
 
 namespace {
 
-// Of what all give, the elements of part j.
+// Returns the elements of part j in all contributions.
 std::size_t EntriesOfPart(std::span<const Contribution> given, std::size_t j) {
   std::size_t entries = 0;
   for (const Contribution& each : given) {
@@ -197,7 +197,7 @@ int ModelCluster::NeededFor(int rank, const Op& op) const {
   const bool within = IsWithinNode(op.channel);
   const bool between = IsBetweenNodes(op.channel);
   int needed = simulated_;
-  // Roots differ from shard to shard; forwarded payloads differ where received ones do.
+  // Roots differ from shard to shard; forwarded payloads differ if received ones do.
   if (const auto* exchange = op.If<ExchangeRequest>()) {
     if (exchange->owner() != 0 || std::holds_alternative<FromOwner>(exchange->pattern))
       return ranks;
@@ -205,7 +205,7 @@ int ModelCluster::NeededFor(int rank, const Op& op) const {
     const ModelRank& asks = *ranks_[static_cast<std::size_t>(rank)];
     if (std::holds_alternative<ToOwners>(exchange->pattern) && !within &&
         (PayloadsDiffer(config_) || !asks.IsOwnedAlike(op))) {
-      // Of equal place on a node that owns nothing.
+      // Simulates ranks of equal place on a node that owns nothing.
       const auto owners = static_cast<int>(exchange->selections().size());
       needed = std::max(needed, between ? (owners + 1) * per_node : owners + per_node);
     }
@@ -271,7 +271,7 @@ ModelCluster::Meeting& ModelCluster::NewMeeting() {
   return meeting;
 }
 
-// Ranks that are simulated come first in every group.
+// Simulated ranks come first in every group.
 void ModelCluster::SetGiven(Meeting& meeting) {
   const std::vector<Member>& members = meeting.members;
   std::vector<Contribution>& given = meeting.given;
@@ -283,12 +283,13 @@ void ModelCluster::SetGiven(Meeting& meeting) {
   if (meeting.ranks == members.size()) return;
   const bool differ = PayloadsDiffer(config_);
   const auto needs_all = [&](const Member& leader) {
-    // Which part a rank gives goes by the rank, so that a leader gives none; or all give as much.
+    // A rank's number decides its part, so its leader's contribution does not fit, unless all parts
+    // are even.
     const auto* exchange = leader.op->If<ExchangeRequest>();
     return exchange && exchange->shared() && !exchange->selections().empty() &&
            (differ || !ranks_[static_cast<std::size_t>(leader.rank)]->GivesAnEvenPart(*leader.op));
   };
-  if (members.size() == 1 && !differ) {  // all follow it
+  if (members.size() == 1 && !differ) {  // all ranks follow it
     if (needs_all(members.front())) needed_ = config_.topology.ranks;
     return;
   }
@@ -392,7 +393,7 @@ CostModel::Phases ModelCluster::PhasesOf(const Meeting& meeting) const {
   const Op& exchange = *meeting.members.front().op;
   const auto* asked = exchange.If<ExchangeRequest>();
   const auto* halves = asked != nullptr ? std::get_if<HalvesSum>(&asked->pattern) : nullptr;
-  // A library adds halves as it adds floats. What keeps the rest of rounding is a ring of ours.
+  // A library adds halves as it adds floats. A ring of ours keeps the rounding errors.
   const bool of_library =
       asked != nullptr && (std::holds_alternative<DenseSum>(asked->pattern) ||
                            (halves != nullptr && halves->halves.residual.empty()));
@@ -455,8 +456,8 @@ void ModelCluster::ExchangesUnderWay(int change) {
   for (const auto& machine : machines_) machine->SetSpeed(speed);
 }
 
-// Start-up time, then the links, rounds within nodes and between them in turn, then what each rank
-// adds on a core of its own.
+// Simulates the start-up time, then the links, with rounds within nodes and between them in turn,
+// then each rank's additions on a core of its own.
 void ModelCluster::Start(const GroupKey& group, std::vector<Member> members) {
   Meeting& meeting = NewMeeting();
   const auto simulated = static_cast<std::size_t>(members.front().rank);
@@ -526,7 +527,7 @@ void ModelCluster::CountForFollowers(int leader, const Op& exchange, const Traff
   const Topology& topology = config_.topology;
   for (int rank = leader + topology.ranks_per_node; rank < topology.ranks;
        rank += topology.ranks_per_node) {
-    if (rank < simulated_) return;  // it is simulated, and those behind follow it
+    if (rank < simulated_) return;  // it is simulated, and later ranks follow it
     CountExchange(exchange, traffic, given, result,
                   FollowerOf(rank, ranks_[static_cast<std::size_t>(leader)]->index()));
   }
@@ -540,7 +541,7 @@ void ModelCluster::Finish(Meeting& meeting) {
   if (meeting.given.size() == 1) entries *= meeting.ranks;
   if (rounds.sums) entries = *rounds.sums;
   const Op& first = *meeting.members.front().op;
-  // Its step may end when it hears that the exchange is over.
+  // The rank's step may end when it learns that the exchange is over.
   const int index_of_first =
       ranks_[static_cast<std::size_t>(meeting.members.front().rank)]->index();
   const auto* exchange = first.If<ExchangeRequest>();
@@ -581,7 +582,7 @@ void ModelCluster::Finish(Meeting& meeting) {
 std::vector<ModelStep> SimulateSteps(const ModelConfig& config, std::uint64_t first, int steps,
                                      int traced_ranks, Recorded recorded) {
   const int ranks = config.topology.ranks;
-  const bool alone = config.ranks_per_machine == 1;  // no rank slows another one down
+  const bool alone = config.ranks_per_machine == 1;  // no rank slows another
   int simulated = alone ? std::clamp(traced_ranks, 1, ranks) : ranks;
   for (;;) {
     ModelCluster cluster(config, first, steps, simulated, recorded);

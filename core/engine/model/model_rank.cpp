@@ -13,7 +13,7 @@ namespace sparfuse {
 
 namespace {
 
-// SplitMix64 over a key: the same draw wherever and in whatever order it is asked for.
+// SplitMix64 over a key: the same draw at any place and in any order.
 class KeyedDraw {
  public:
   KeyedDraw With(std::uint64_t part) const {
@@ -31,18 +31,18 @@ class KeyedDraw {
   std::uint64_t state_ = 0x9e3779b97f4a7c15ull;
 };
 
-// 0 for the residual that most selections have.
+// Returns 0 for the residual that most selections have.
 std::uint64_t KeyOf(std::string_view residual) {
   return residual == SparsifyRequest().residual ? 0 : FnvOf(residual);
 }
 
-// Floats of memory that are read and written for an element; a copy has two.
+// Returns the floats of memory read and written for an element; a copy has two.
 double FloatsMoved(PackSource source) {
   if (source == PackSource::kElastic) return 4;
   return source == PackSource::kDifference ? 3 : 2;
 }
 
-// The same of an outer rule: the sum, the anchor, the state and the parameters.
+// Returns the same for an outer rule: the sum, the anchor, the state and the parameters.
 double FloatsMoved(const LocalSteps& steps) {
   const double own = steps.mix > 0 && steps.mix < 1 ? 2 : steps.mix == 1 ? 0 : 1;
   switch (steps.outer) {
@@ -379,7 +379,7 @@ double ModelRank::DecompressSeconds(const Op& started) {
   const std::string_view coder = CoderOf(exchange);
   const SharedRange* shared = exchange.shared();
   if (shared != nullptr && shared->density >= 1 && !shared->owned.empty() &&
-      cluster_.config().dense_quantizer != nullptr) {  // part by part, each of one member
+      cluster_.config().dense_quantizer != nullptr) {  // part by part, each from one member
     const std::size_t parts = shared->owned.size();
     return cost.dispatch_seconds +
            static_cast<double>(parts) *
@@ -400,7 +400,7 @@ std::uint64_t ModelRank::SelectionBytes(const SparsifyRequest& sparsify, std::si
   const ModelConfig& config = cluster_.config();
   const std::size_t n = sparsify.range.size();
   if (IsWhole(sparsify)) return config.dense_quantizer->EncodedBytes(n);
-  if (config.sparse_collective->traits().selects) return 0;  // x is added up, and stays
+  if (config.sparse_collective->traits().selects) return 0;  // x is accumulated, and stays
   if (sparsify.density >= 1) return n * kSparseElementBytes;
   return SelectedCount(config, sparsify, kept, rank, step()) * kSparseElementBytes;
 }
@@ -532,8 +532,8 @@ void ModelRank::PieceDone() {
   WakeCompute();
 }
 
-// With local steps nothing happens when a gradient is ready: windows of many steps are simulated in
-// a time that does not depend on how many tensors there are.
+// With local steps nothing happens when a gradient is ready. Windows of many steps are thus
+// simulated in a time that does not depend on the number of tensors.
 void ModelRank::ComputeBackwardAtOnce() {
   const std::vector<double>& each = cluster_.config().backward.backward_seconds;
   const double all = std::accumulate(each.begin(), each.end(), 0.0);

@@ -16,7 +16,7 @@ namespace {
 
 using OfThreads = std::array<double, kNormThreads>;
 
-// Each warp in a butterfly, then the warps in order. Overwrites what it is given.
+// Sums each warp in a butterfly, then the warps in order. Overwrites its argument.
 double SumAsBlock(OfThreads& values) {
   constexpr std::size_t kWarp = gpu::kWarp;
   double sum = 0;
@@ -30,17 +30,17 @@ double SumAsBlock(OfThreads& values) {
   return sum;
 }
 
-// The numbers of a piece. x: [kNormPiece]
+// Computes the numbers of a piece. x: [kNormPiece]
 void SumPiece(const float* x, double* threads) {
   constexpr std::size_t kAtOnce = 8;  // lanes whose sums stay in registers
   constexpr std::size_t kPrefetch = 2 * kNormPiece;
   for (std::size_t first = 0; first < kNormLanes; first += kAtOnce) {
-    // Rows lie too far apart for the processor to see what comes next.
+    // The rows lie too far apart for the hardware prefetcher.
     for (std::size_t row = 0; row < kNormRows; row += 2) {
       __builtin_prefetch(x + kPrefetch + first * kNormRows + row * kAtOnce);
     }
     double lanes[kAtOnce] = {};
-#pragma GCC unroll 1  // unrolled, it would not be vectorised
+#pragma GCC unroll 1  // unrolled, the loop would not be vectorised
     for (std::size_t row = 0; row < kNormRows; ++row) {
       for (std::size_t lane = 0; lane < kAtOnce; ++lane) {
         const double value = x[row * kNormLanes + first + lane];

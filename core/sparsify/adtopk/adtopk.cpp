@@ -24,7 +24,7 @@ class AdTopK final : public Sparsifier {
 
   std::string_view name() const noexcept override { return "adtopk"; }
 
-  // Only a tensor of one fibre has something to remember.
+  // Only a tensor of one fibre needs a state.
   std::unique_ptr<SparsifierState> MakeState(std::size_t n) const override {
     return topk_->MakeState(n);
   }
@@ -91,8 +91,8 @@ class AdTopK final : public Sparsifier {
 
 struct InterleavedState final : SparsifierState {
   std::unique_ptr<SparsifierState> topk;  // serves both phases: only one-fibre tensors use it twice
-  bool global = false;                    // the phase that comes next
-  std::optional<bool> stays;              // the tensor's name is one that has no global phase
+  bool global = false;                    // the next phase is global
+  std::optional<bool> stays;              // whether the name excludes the tensor from global phases
 };
 
 class AdTopKInterleaved final : public Sparsifier {
@@ -122,7 +122,7 @@ class AdTopKInterleaved final : public Sparsifier {
     return std::max(KeptCount(n, density), AllDimensionCount(n, shape, density, axis_));
   }
 
-  // Without a state every step is the first.
+  // Without a state every step counts as the first.
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
     auto* own = static_cast<InterleavedState*>(state);
@@ -138,7 +138,7 @@ class AdTopKInterleaved final : public Sparsifier {
     return state;
   }
 
-  // The phases are the host's.
+  // The host decides the phases.
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* state,
                       DeviceSlot& slot) const override {
@@ -223,8 +223,8 @@ SparsifierDescriptor AdTopKInterleavedDescriptor() {
           .paper = "ADTopk, HPDC 2024",
           .revision = 1,
           .exact_count = false,
-          // Over both phases of the matrices and kernels of ResNet-50, VGG-16 and BERT-base at
-          // density 0.01 (the test AdTopKInterleaved.SelectionModelHolds computes it).
+          // Measured over both phases of the matrices and kernels of ResNet-50, VGG-16 and
+          // BERT-base at density 0.01 (by the test AdTopKInterleaved.SelectionModelHolds).
           .selection_model = {-0.066, 0.107},
           .contraction =
               [](std::span<const std::int64_t> shape, double density) {

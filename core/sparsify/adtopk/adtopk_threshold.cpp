@@ -1,5 +1,5 @@
-// Selects by all-dimension top-k in turns with a selection by a threshold that is kept from step to
-// step and refreshed by an exact top-k the more rarely, the steadier it is.
+// Selects by all-dimension top-k and by a kept threshold in turns. An exact top-k refreshes the
+// threshold, and does so more rarely the steadier the threshold is.
 //
 // Source:      ADTopk, HPDC 2024 ("efficient threshold estimation"), and its published code.
 // Deviations:  stated in the descriptor.
@@ -12,7 +12,7 @@
 //     tau phases B after the last exact one, a refresh: exact top-K, whose smallest magnitude is
 //                          the new threshold. With d = |old - new| and e = new / 10: d < e/2
 //                          lengthens tau by 2, d < e by 1 (steady); d > 2e shortens tau by 2,
-//                          d > e by 1 (not steady); 5 to 1000.
+//                          d > e by 1 (not steady). tau stays within 5 to 1000.
 //     else                 |x| >= threshold; a refresh instead if fewer than K/2 or more than 2K
 //                          elements reach the threshold.
 #include <algorithm>
@@ -42,17 +42,17 @@ struct ThresholdOptions {
 
 struct ThresholdState final : SparsifierState {
   std::unique_ptr<SparsifierState> topk;
-  bool estimates = false;  // the phase that comes next is B
+  bool estimates = false;  // the next phase is B
   std::uint64_t steps = 0;
-  std::uint64_t estimated = 0;   // phases B
-  std::int64_t since_exact = 0;  // phases B
+  std::uint64_t estimated = 0;   // number of B phases
+  std::int64_t since_exact = 0;  // number of B phases
   std::int64_t tau = 0;
   float threshold = 0;
   bool has_threshold = false;
   bool steady = false;
 };
 
-// What the host knows of it on a device.
+// The host's part of the state of a selection on a device.
 struct DeviceThresholdState final : SparsifierState {
   explicit DeviceThresholdState(Device device) : kept(1, device, "a kept threshold") {}
 
@@ -71,20 +71,20 @@ float SmallestKept(const Slot& slot) {
   return smallest;
 }
 
-// Decides, on the device, what the phase is: kept->all_dimension, or kept->estimates and how.
+// Decides the phase on the device: kept->all_dimension, or kept->estimates and its kind.
 void BeginPhaseOnDevice(const DeviceContext& context, KeptThreshold* kept, bool warming,
                         bool ending) {
   gpu::Launch(context.stream, 1, gpu::BeginPhase{kept, warming, ending}, context.only_if);
 }
 
-// Where kept->estimates: sends what reaches the threshold, if that is k/2 to 2k elements and the
-// phase is not an exact one; else the k largest, from which it learns the threshold anew.
+// Does nothing unless kept->estimates. Sends the elements that reach the threshold if they are k/2
+// to 2k and the phase is not an exact one. Else sends the k largest and learns the threshold.
 void SendByThreshold(const DeviceContext& context, const DeviceInput& input, const TensorInfo& info,
                      std::size_t k, KeptThreshold* kept, bool warming, DeviceSlot& slot) {
   const Stream& stream = context.stream;
   DeviceContext wanted = context;
   wanted.only_if = &kept->estimates;
-  // A bound that more than 2k elements reach tells whether too many reach the threshold.
+  // A bound that more than 2k elements reach shows whether too many reach the threshold.
   DeviceScan scan =
       PrepareScan(wanted, input, info, k, slot, {.wanted = std::min(input.n, 2 * k + 1)});
   const auto count = static_cast<std::uint32_t>(k);
@@ -115,7 +115,7 @@ class AdTopKThreshold final : public Sparsifier {
     return state;
   }
 
-  // The published rule has no bound on what exceeds its threshold.
+  // The published rule does not bound the number of elements above its threshold.
   std::size_t Count(std::size_t n, std::span<const std::int64_t> shape,
                     double density) const override {
     if (options_.reference) return n;
@@ -123,7 +123,7 @@ class AdTopKThreshold final : public Sparsifier {
                     AllDimensionCount(n, shape, density, options_.axis));
   }
 
-  // Without a state every step is the first.
+  // Without a state every step counts as the first.
   void Select(const SelectContext& context, const SelectSource& source, double density,
               const TensorInfo& info, SparsifierState* state, Slot& slot) const override {
     auto* own = static_cast<ThresholdState*>(state);
@@ -136,7 +136,7 @@ class AdTopKThreshold final : public Sparsifier {
     SelectEstimated(step);
   }
 
-  // The published rule asks what was selected before it decides: it is staged.
+  // The published rule reads the selection's count before it decides, so it is staged.
   bool SelectsOnDevice() const noexcept override { return !options_.reference; }
 
   std::unique_ptr<SparsifierState> MakeDeviceState(std::size_t n, Device device) const override {
@@ -150,7 +150,7 @@ class AdTopKThreshold final : public Sparsifier {
     return state;
   }
 
-  // The phases are the host's, what a threshold phase does is the device's.
+  // The host decides the phases; the device runs a threshold phase.
   void SelectOnDevice(const DeviceContext& context, const SelectSource& source, double density,
                       const TensorInfo& info, SparsifierState* state,
                       DeviceSlot& slot) const override {
@@ -196,7 +196,7 @@ class AdTopKThreshold final : public Sparsifier {
                            s.own == nullptr ? nullptr : s.own->topk.get(), s.slot);
   }
 
-  // The exact top-K. Returns the threshold before it.
+  // Selects by exact top-K. Returns the previous threshold.
   float SelectExactly(const Step& s) const {
     topk_->Select(s.context, s.source, s.density, s.info, s.own->topk.get(), s.slot);
     return Learn(s);
@@ -238,7 +238,7 @@ class AdTopKThreshold final : public Sparsifier {
     own.tau = std::clamp(own.tau, kMinTau, kMaxTau);
   }
 
-  // Returns false where the count was out of bounds and the selection is an exact top-K.
+  // Returns false if the count was out of bounds; the selection is then an exact top-K.
   bool SelectByThreshold(const Step& s) const {
     SelectInput input = BeginSelect(name(), s.context, s.source, s.density, s.info, s.slot);
     const std::size_t k = KeptCount(input.n, s.density);
@@ -260,8 +260,8 @@ class AdTopKThreshold final : public Sparsifier {
     return false;
   }
 
-  // Phase B as the published code has it: t is the step, tau one for all tensors, the threshold's
-  // tolerance the old threshold itself, and x, not |x|, is compared.
+  // Runs phase B as the published code does. t is the step, all tensors share one tau, the
+  // tolerance is the old threshold itself, and x is compared instead of |x|.
   void SelectAsPublished(const Step& s) const {
     ThresholdState& own = *s.own;
     const std::uint64_t t = s.info.step;
@@ -337,9 +337,9 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
       .paper = "ADTopk, HPDC 2024",
       .revision = 1,
       .exact_count = false,
-      // After the warm-up, over both phases.
+      // Measured after the warm-up, over both phases.
       .selection_model = {-0.701, 0.338},
-      // Of the default form: the published rule promises nothing.
+      // Holds for the default form; the published rule promises nothing.
       .contraction =
           [](std::span<const std::int64_t> shape, double density) {
             return std::min(KeptFraction(shape, density) / 2, SmallerContraction(shape, density));

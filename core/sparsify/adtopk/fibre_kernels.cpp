@@ -18,7 +18,7 @@ const FibreKernels kFibreKernelsPortable = {Scan, Rank};
 
 const FibreKernels& FibreKernelsFor(Isa isa) {
 #if defined(__x86_64__)
-  // As in SelectKernelsFor.
+  // As SelectKernelsFor does.
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kFibreKernelsAvx512;
   if (isa != Isa::kPortable) return kFibreKernelsAvx2;
 #elif defined(__aarch64__)

@@ -1,5 +1,5 @@
-// Scans with AVX-512, VBMI2 included: makes masks of 64 elements, and packs the positions of their
-// bits in a register, without a branch; then copies what lies there.
+// Scans with AVX-512, VBMI2 included: makes masks of 64 elements and packs the positions of their
+// bits in a register, without a branch. Then it copies the elements at these positions.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -11,8 +11,8 @@ namespace {
 #include "core/sparsify/adtopk/fibre_kernels.inc"
 #include "core/sparsify/scan/simd/mask_avx512.inc"
 
-// The bits of the elements [i, i + 64) that reach their bounds, among those in `valid`. The
-// residual is added to them, and *top raised to the largest key of each lane.
+// Returns the bits of those elements [i, i + 64) that reach their bounds and are in `valid`. Adds
+// the residual to the elements, and raises *top to the largest key of each lane.
 template <bool kResidual, bool kPrefetch>
 inline std::uint64_t Reaching(const FibreScan& s, std::size_t i, const std::uint32_t* bounds,
                               std::uint64_t valid, __m512i* top) {
@@ -44,7 +44,7 @@ constexpr std::size_t kPiece = 2048;  // elements between two rounds of copying
 template <bool kResidual, bool kPrefetch>
 std::size_t ScanImpl(const FibreScan& s, std::uint32_t* largest) {
   const std::size_t turn = kScanLanes % s.period;
-  const float* const x = kResidual ? s.residual : s.gradient;  // once it is added
+  const float* const x = kResidual ? s.residual : s.gradient;  // after the sum is stored there
   const __m512i positions = _mm512_load_si512(kPositions.at);
   std::uint16_t offsets[kPiece + 64];
   __m512i top = _mm512_setzero_si512();

@@ -1,4 +1,4 @@
-// Selects top-k along one axis of a tensor, in each fibre by itself, on the host.
+// Selects the top k of each fibre along one axis of a tensor, on the host.
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -12,15 +12,15 @@ namespace sparfuse {
 namespace {
 
 constexpr int kKeyBits = 31;
-constexpr std::size_t kSide = 64;          // most adjacent fibres that are scanned together
-constexpr std::size_t kSample = 1024;      // elements of a fibre that a bound comes from
-constexpr std::int64_t kOctave = 1 << 23;  // keys this far apart: magnitudes a factor of 2 apart
+constexpr std::size_t kSide = 64;          // most adjacent fibres scanned together
+constexpr std::size_t kSample = 1024;      // elements of a fibre sampled for its bound
+constexpr std::int64_t kOctave = 1 << 23;  // key distance of a factor of 2 in magnitude
 constexpr std::int64_t kMinMargin = kOctave / 1024;
 constexpr std::uint32_t kAllTies = ~0u;
 
 std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
-// The remainder by a fixed divisor in two multiplications, exact for 32-bit numbers.
+// Computes the remainder by a fixed divisor in two multiplications, exactly for 32-bit numbers.
 // Source: D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", 2019.
 class Remainder {
  public:
@@ -37,31 +37,31 @@ class Remainder {
   std::uint64_t inverse_;  // 2^64 / divisor, rounded up; 0 for 1, which gives remainder 0 as well
 };
 
-// Fibres side by side that are scanned together: element c of fibre f is at begin + c * inner + f.
+// Adjacent fibres scanned together: element c of fibre f is at begin + c * inner + f.
 struct Block {
   std::size_t begin = 0;
   std::size_t side = 0;
 };
 
-// What is kept of a fibre's candidates: the keys above `key` and the first `ties` that equal it.
+// The candidates of a fibre to keep: the keys above `key` and the first `ties` that equal it.
 struct Verdict {
   std::uint32_t key;
   std::uint32_t ties;
 };
 
-// What one worker needs. Lies in the workspace.
+// One worker's scratch memory. Lies in the workspace.
 struct Scratch {
   std::uint32_t bounds[kSide + kScanLanes];  // of the fibres of a block, repeating
-  std::size_t side;                          // period of the bounds; 0: there are none yet
+  std::size_t side;                          // period of the bounds; 0: no bounds yet
   std::int64_t kth[kSide];                   // running mean of the k-th largest keys
-  std::int64_t margin;                       // from that down to the bound
-  std::size_t counts[kSide];                 // how many candidates a fibre has
+  std::int64_t margin;                       // distance from kth down to the bound
+  std::size_t counts[kSide];                 // number of candidates per fibre
   Verdict verdicts[kSide];
   std::uint64_t fallbacks;
   std::uint64_t candidates;
   bool finite;
-  // Candidates of a block in index order, the fibre of each, and their values fibre by fibre: those
-  // of fibre f from packed + f * stride on.
+  // Candidates of a block in index order, the fibre of each, and their values grouped by fibre. The
+  // values of fibre f start at packed + f * stride.
   std::uint32_t* indices;
   float* values;
   std::uint8_t* columns;
@@ -103,10 +103,10 @@ class FibreSelection {
   }
 
  private:
-  // The first block, or one of another side: there is no block before it to learn from.
+  // Starts with the first block, or with one of another side: no earlier block gives bounds.
   void Begin(Scratch& s, const Block& block) const {
     s.side = block.side;
-    // Of Gaussian data the k-th magnitude of a fibre varies by 1 / (8 sqrt(k)) or so.
+    // In Gaussian data the k-th magnitude of a fibre varies by about 1 / (8 sqrt(k)).
     s.margin = static_cast<std::int64_t>(0.4 * static_cast<double>(kOctave) /
                                          std::sqrt(static_cast<double>(k_)));
     for (std::size_t f = 0; f < s.side; ++f) {
@@ -128,7 +128,8 @@ class FibreSelection {
     return static_cast<std::uint32_t>(std::clamp<std::int64_t>(key, 0, kInfinityKey));
   }
 
-  // A key that k elements of a fibre reach for certain, where all of it is sampled, or most likely.
+  // Returns a key that k elements of a fibre reach: certainly if the whole fibre is sampled, else
+  // most likely.
   std::uint32_t SampleBound(Scratch& s, const Block& block, std::size_t fibre, bool pending) const {
     const std::size_t size = std::min(fibres_.length, kSample);
     const std::size_t stride = fibres_.length / size * fibres_.inner;
@@ -161,7 +162,7 @@ class FibreSelection {
                    s.indices,
                    s.values};
     if (block.side == fibres_.inner) return fibre_kernels_.scan(scan, largest);
-    // A few elements of each row of a wider tensor: what is prefetched is rows ahead.
+    // Scans a few elements of each row of a wider tensor: prefetching must run rows ahead.
     scan.n = block.side;
     scan.ahead = 8 * fibres_.inner;
     std::size_t count = 0;
@@ -183,7 +184,7 @@ class FibreSelection {
       s.counts[0] = count;
       return;
     }
-    // On the stack, where a byte that is written cannot change them.
+    // The counts lie on the stack, where writes through a byte pointer cannot alias them.
     std::size_t counts[kSide] = {};
     const std::uint32_t* const indices = s.indices;
     const float* const values = s.values;
@@ -199,8 +200,8 @@ class FibreSelection {
     std::copy_n(counts, s.side, s.counts);
   }
 
-  // Lowers the bounds that fewer than k elements reach, the further the more looks there were.
-  // Returns whether there are such.
+  // Lowers the bounds that fewer than k elements reach, further at every look. Returns whether any
+  // bound was lowered.
   bool LowerShortBounds(Scratch& s, const Block& block, int looks) const {
     bool any = false;
     for (std::size_t f = 0; f < s.side; ++f) {
@@ -218,7 +219,7 @@ class FibreSelection {
     return true;
   }
 
-  // Returns whether ties have to be told apart.
+  // Returns whether any fibre has ties to break.
   bool JudgeAll(Scratch& s) const {
     bool ties = false;
     for (std::size_t f = 0; f < s.side; ++f) {
@@ -235,7 +236,7 @@ class FibreSelection {
       cut.key = fibre_kernels_.rank(values, count, k_, &cut.count);
     } else if (count > k_) {
       const std::uint32_t largest = kernels_.make_keys(values, count, s.keys);
-      // Ties at the bound itself, at zero above all, are worth a question of their own.
+      // Ties at the bound itself, above all at zero, are frequent enough to be tested first.
       if (kernels_.count_at_least(s.keys, count, bound + 1) >= k_) {
         cut = FindCut(kernels_, {s.keys, count}, k_, bound, std::bit_width(largest - bound));
       }
@@ -246,8 +247,8 @@ class FibreSelection {
     return {cut.key, static_cast<std::uint32_t>(k_ - static_cast<std::size_t>(above))};
   }
 
-  // Sets the bounds for the next block from the k-th keys of this one. The margin grows where a
-  // block had to be looked at again and else shrinks: that happens to one block in thirty.
+  // Sets the bounds for the next block from the k-th keys of this one. The margin grows if the
+  // block was scanned again and shrinks else, so that one block in thirty is scanned again.
   void Steer(Scratch& s, std::size_t count, int looks) const {
     const bool many = count > (8 * k_ + 64) * s.side;
     if (looks > 1) {
@@ -306,8 +307,8 @@ class FibreSelection {
   Remainder column_;
 };
 
-// Sorts by index what the blocks of one slice found, each of them in index order: by row, since
-// blocks follow one another in a row. cursors: [length + 1], scratch.
+// Sorts by index the selections of one slice's blocks, each in index order. It sorts by row, since
+// within a row blocks follow one another. cursors: [length + 1], scratch.
 void MergeRows(const Fibres& fibres, std::size_t begin, std::span<const std::uint32_t> indices,
                const float* values, std::uint32_t* cursors, std::uint32_t* out_indices,
                float* out_values) {
@@ -324,7 +325,7 @@ void MergeRows(const Fibres& fibres, std::size_t begin, std::span<const std::uin
 
 std::span<Scratch> MakeScratch(Workspace& workspace, const Fibres& fibres, std::size_t side,
                                std::size_t workers) {
-  const std::size_t stride = fibres.length + 16;  // off the sizes that share cache sets
+  const std::size_t stride = fibres.length + 16;  // avoids strides that share cache sets
   const std::size_t room = stride * side;
   const auto all = WorkspaceArray<Scratch>(workspace, kUseFibres, workers);
   const auto indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, workers * room);
@@ -375,7 +376,7 @@ void SelectFibres(const SelectContext& context, SelectInput& input, const Tensor
   const std::size_t side = whole_rows ? fibres.inner : kSide;
   const auto scratch =
       MakeScratch(workspace, fibres, side, static_cast<std::size_t>(context.pool->threads()));
-  // Blocks that are parts of rows are selected here first, and merged into the slot afterwards.
+  // Blocks that are parts of rows select into scratch memory, and are then merged into the slot.
   std::uint32_t* indices = slot.indices.data;
   float* values = slot.values.data;
   const std::size_t total = fibres.count() * k;

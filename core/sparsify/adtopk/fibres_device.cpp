@@ -1,4 +1,4 @@
-// Selects in fibres on a device, with the kernels that suit their length and layout.
+// Selects in fibres on a device, with kernels that suit the fibres' length and layout.
 #include "core/device/launch.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
 #include "core/sparsify/adtopk/fibre_device_kernels.hpp"
@@ -8,11 +8,11 @@ namespace sparfuse {
 namespace {
 
 constexpr std::size_t kWarpFibre = 1024;  // longest fibre that one warp selects from
-constexpr std::size_t kFewMaxima = 320;   // k up to which 256 threads give a narrow bound
+constexpr std::size_t kFewMaxima = 320;   // largest k for which 256 threads give a narrow bound
 
 bool Aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-// Whole slices in shared memory. Contiguous fibres of which much is kept rather have a block each.
+// Tiles hold whole slices in shared memory. Contiguous fibres that keep much get a block each.
 bool FitsTiles(const Fibres& fibres, std::size_t k) {
   if (fibres.length * fibres.inner > gpu::kTile || fibres.length > kWarpFibre) return false;
   return fibres.inner > 1 || fibres.length <= gpu::kThreadFibre || k <= gpu::kMostMaxima;

@@ -20,7 +20,7 @@ namespace {
 
 std::size_t Blocks(std::size_t n, std::size_t block) { return (n + block - 1) / block; }
 
-// Elements that begin with a block's first one.
+// A block's elements, from its first one on, and their place in the slot.
 struct Run {
   std::uint32_t block = 0;
   std::uint32_t size = 0;
@@ -51,7 +51,7 @@ class BlockTopK final : public ScanSparsifier {
   }
 
  private:
-  // The sum of squares of every block. Adds what is pending and checks x while it is in cache.
+  // Returns the sum of squares of every block. Adds the pending gradient and checks x in cache.
   std::span<const double> Energies(const SelectContext& context, SelectInput& input,
                                    const TensorInfo& info) const {
     const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -93,20 +93,21 @@ class BlockTopK final : public ScanSparsifier {
     return energy;
   }
 
-  // The upper half of an energy: energies are in its order but for those that it is equal for.
+  // Returns the upper half of an energy. Keys keep the order of energies, except that close
+  // energies share a key.
   static std::uint32_t KeyOf(double energy) {
     return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(energy) >> 32);
   }
 
-  // The first `many` blocks by (energy descending, number ascending), in the order of their
-  // numbers. Precondition: there are more.
+  // Returns the first `many` blocks by (energy descending, number ascending), in the order of their
+  // numbers. Precondition: there are more than `many` blocks.
   std::span<const Run> Largest(const SelectContext& context, std::span<const double> energies,
                                std::size_t n, std::size_t many) const {
     Workspace& workspace = *context.workspace;
     const auto keys = WorkspaceArray<std::uint32_t>(workspace, kUseKeys, energies.size());
     std::ranges::transform(energies, keys.begin(), KeyOf);
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, many, 0, 31);
-    // Blocks above the cut are chosen, and of those at it, by number, the first in order.
+    // Chooses the blocks above the cut, and the first blocks at the cut, by energy and number.
     const auto at_cut = WorkspaceArray<std::uint32_t>(workspace, kUseBlockOrder, energies.size());
     std::size_t above = 0;
     std::size_t equal = 0;
@@ -126,7 +127,7 @@ class BlockTopK final : public ScanSparsifier {
     const auto runs = WorkspaceArray<Run>(workspace, kUseChunkParts, many + 1);
     std::size_t used = 0;
     std::size_t missing = 0;
-    std::uint32_t next = kNoKey;  // the largest of the others
+    std::uint32_t next = kNoKey;  // the largest block not chosen
     auto tie = first.begin();
     for (std::uint32_t b = 0; b < keys.size(); ++b) {
       const bool tied = tie != first.end() && *tie == b;
@@ -141,7 +142,7 @@ class BlockTopK final : public ScanSparsifier {
     }
     const std::span<Run> chosen = runs.first(used + (missing > 0 ? 1 : 0));
     if (missing > 0) {
-      // The last block is shorter and among them: the block that comes next fills up the count.
+      // The shorter last block is chosen: the next largest block fills up the count.
       runs[used] = {next, static_cast<std::uint32_t>(missing), 0};
       std::ranges::sort(chosen, {}, &Run::block);
     }
@@ -172,8 +173,8 @@ class BlockTopK final : public ScanSparsifier {
   std::size_t block_;
 };
 
-// The m largest of B blocks hold m / B of what all hold; m / B = ceil(k / b) / ceil(n / b), which
-// is above k / (n + b - 1): above k / 2n for every block b below n, and 1 for the others.
+// The m largest of B blocks hold at least m / B of the energy, m / B = ceil(k / b) / ceil(n / b).
+// That is above k / (n + b - 1): above k / 2n for every block size b below n, and 1 for the others.
 double Contraction(std::span<const std::int64_t> shape, double density) {
   const double kept = KeptFraction(shape, density);
   return kept >= 1 ? 1.0 : kept / 2;

@@ -1,5 +1,5 @@
-// Selects by top-k in chunks: keeps of each run of `chunk` elements of a tensor those of largest
-// magnitude, so that no index within a chunk needs more than 12 bits.
+// Selects by top-k in chunks: keeps the elements of largest magnitude of each run of `chunk`
+// elements of a tensor, so that no index within a chunk needs more than 12 bits.
 //
 // Source:      A. Sarfi et al., "Communication efficient LLM pre-training with SparseLoCo", arXiv
 //              2508.15706.
@@ -90,8 +90,8 @@ class ChunkedTopK final : public Sparsifier {
   std::size_t chunk_;
 };
 
-// The part of a chunk that is kept is least where trunc(density * size) falls furthest below it: a
-// chunk that keeps one element, or two of nearly three.
+// The kept part of a chunk is smallest if truncation takes most from density * size: in a chunk
+// that keeps one element instead of nearly two, or two instead of nearly three.
 double Contraction(std::span<const std::int64_t> shape, double density) {
   const double kept = KeptFraction(shape, density);
   return kept >= 1 ? 1.0 : density / 2;

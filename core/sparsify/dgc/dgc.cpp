@@ -1,9 +1,9 @@
 // Selects by Deep Gradient Compression: takes a threshold from a sample of the magnitudes, and
-// sends what reaches the threshold.
+// sends the elements that reach it.
 //
-// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018; the rule is that of the
-//              authors' published code (hierarchical selection, strided sample, bounds 1.3 and
-//              0.8).
+// Source:      Y. Lin et al., "Deep gradient compression", ICLR 2018. The rule is taken from
+//              the authors' published code (hierarchical selection, strided sample, bounds 1.3
+//              and 0.8).
 // Deviations:  an empty selection, or one that overflows its slot, becomes an exact top-k; the
 //              option exact_trim.
 //
@@ -11,9 +11,10 @@
 //   sample     every stride-th magnitude from a random start; at least sample_ratio * n of them,
 //              and enough that two are expected above the threshold. Few elements: all of them.
 //   threshold  the ceil(samples * density)-th largest of the sample; |x| >= threshold is selected.
-//   too many   (above upper_bound * K): the K largest of those, or without `resample` the threshold
-//              times upper_bound, and again.
-//   too few    (below lower_bound * K): the threshold times lower_bound, and again.
+//   too many   (above upper_bound * K): the K largest of them. Without `resample` the threshold is
+//              multiplied by upper_bound, and the selection repeated.
+//   too few    (below lower_bound * K): the threshold is multiplied by lower_bound, and the
+//              selection repeated.
 //   at last    the first K by position, whatever their magnitudes. (exact_trim: the K largest.)
 #include <algorithm>
 #include <bit>
@@ -56,8 +57,8 @@ DgcSample PlanDgcSample(std::size_t n, double density, double sample_ratio) {
   const auto enough = static_cast<std::size_t>(std::ceil(2.0 / density));
   if (wanted == n || n <= enough) return {1, n};
   const std::size_t least = std::max(wanted, enough);
-  // An odd stride, one more than a multiple of 32 to begin with, does not beat with rows of a
-  // matrix. It comes down to 1 at the latest, where all n >= least elements are sampled.
+  // An odd stride, one more than a multiple of 32 to begin with, does not beat with the rows of a
+  // matrix. The loop ends at stride 1 at the latest, which samples all n >= least elements.
   DgcSample plan;
   plan.stride = (n + 32 * least - 1) / (32 * least) * 32 + 1;
   while ((plan.samples = n / plan.stride) < least) plan.stride -= 8;
@@ -98,16 +99,17 @@ gpu::DgcRule RuleOf(const DeviceInput& input, double density, const TensorInfo& 
   return rule;
 }
 
-// Candidates that tell, as a rule, what the rule comes to.
+// Number of candidates that usually suffices to decide the rule.
 std::size_t WantedBy(const gpu::DgcRule& rule, std::size_t n) {
   const double least = 1 + 6 / std::sqrt(static_cast<double>(rule.rank));
   const double wanted = std::max(least, rule.upper_bound) * static_cast<double>(rule.k) + 1;
   return wanted < static_cast<double>(n) ? static_cast<std::size_t>(wanted) : n;
 }
 
-// Selects what Dgc::Select does, bit for bit. Precondition: fewer than n elements are wanted.
-//   warm   or null; decides the time taken, never the result.
-// Launches: one for kOneBlock elements or fewer, else seven, of which three do nothing as a rule.
+// Selects the same elements as Dgc::Select, bit for bit. Precondition: fewer than n elements are
+// wanted.
+//   warm   or null; affects the time, never the result.
+// Launches: one for kOneBlock elements or fewer, else seven, three of which usually do nothing.
 void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, double density,
                        const TensorInfo& info, const DgcOptions& options, std::uint64_t seed,
                        WarmWords* warm, const DeviceSlot& slot) {
@@ -132,7 +134,7 @@ void SelectDgcOnDevice(const DeviceContext& context, const DeviceInput& input, d
                                  .capacity = CandidateCapacity(input.n, wanted),
                                  .own = reinterpret_cast<std::uint32_t*>(words),
                                  .own_size = sizeof(*words) / sizeof(std::uint32_t)});
-  scan.warm = nullptr;  // learns here
+  scan.warm = nullptr;  // the rule learns its bound itself
   if (!rule.strided) {
     constexpr std::size_t kAtOnce = gpu::DgcFromRandom::kEach * gpu::DgcFromRandom::kThreads;
     const std::size_t lists = std::clamp<std::size_t>(rule.samples / kAtOnce, 1, kMostSpans);
@@ -186,13 +188,13 @@ class Dgc final : public DeviceScanSparsifier {
  private:
   struct Estimate {
     float threshold = 0;
-    double reaching = 0;  // elements of x that are expected to reach it
+    double reaching = 0;  // expected number of elements of x that reach it
   };
 
-  // Where a pass collects what a small sample of lines expects to be more than the threshold
-  // selects, it has the largest of the strided sample too, and the threshold is among them: what
-  // the rule selects, without a read of a line for each element of its sample. Returns false, and
-  // nothing is sent, where that is not enough to tell.
+  // Applies the rule in one pass. A small sample of lines gives a bound that is expected to lie
+  // below the threshold. The candidates then include the largest of the strided sample, the
+  // threshold among them. This saves one read of a line for each element of the strided sample.
+  // Returns false, with nothing sent, if the candidates do not suffice to decide.
   bool SelectInOnePass(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                        const Aim& aim, Slot& slot) const {
     const auto [density, k] = aim;
@@ -271,7 +273,7 @@ class Dgc final : public DeviceScanSparsifier {
           break;
         }
         const float next = threshold * static_cast<float>(factor);
-        // At zero and at the smallest denormals a threshold no longer moves.
+        // At zero and at the smallest denormals multiplication no longer changes the threshold.
         if (next == threshold || !std::isfinite(next)) break;
         threshold = next;
         Restore(input, kept);
@@ -291,9 +293,9 @@ class Dgc final : public DeviceScanSparsifier {
     }
   }
 
-  // Where far more than upper_bound * K elements reach the threshold, because very many equal it,
-  // and the K largest are sent: finds them without collecting those. Returns false, and nothing is
-  // sent, where it is not so.
+  // Handles a crowd: far more than upper_bound * K elements reach the threshold, because very many
+  // equal it. The K largest are then sent, without collecting the crowd. Returns false, with
+  // nothing sent, if there is no crowd.
   bool SelectAboveCrowd(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                         const Estimate& estimate, std::size_t k, Slot& slot) const {
     const std::size_t capacity = CandidateCapacity(input.n, k);
@@ -314,7 +316,7 @@ class Dgc final : public DeviceScanSparsifier {
 
   static std::uint32_t Key(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
-  // The ceil(samples * density)-th largest magnitude of the sample.
+  // Returns the ceil(samples * density)-th largest magnitude of the sample.
   Estimate FromSample(const SelectContext& context, const SelectInput& input,
                       const TensorInfo& info, const DgcSample& plan, double density) const {
     const RandomStream stream(seed_, info.id, info.step);
@@ -349,14 +351,14 @@ class Dgc final : public DeviceScanSparsifier {
     std::size_t last;
   };
 
-  // Of the sample at these positions, from its elements among the candidates: a threshold of 0
-  // where they are fewer than `rank`.
+  // Estimates from the candidates at the sampled positions. Returns a threshold of 0 if they are
+  // fewer than `rank`.
   static Estimate FromCandidates(const SelectContext& context, const Candidates& candidates,
                                  std::size_t n, const Positions& sampled, std::size_t rank,
                                  std::size_t taken) {
     const auto room = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample,
                                                     std::min(taken, candidates.count) + 1);
-    // Divides 32 bits by the stride exactly, in a multiplication.
+    // Tests divisibility of 32 bits by the stride exactly, in one multiplication.
     const std::uint64_t reciprocal = ~std::uint64_t{0} / sampled.stride + 1;
     std::size_t found = 0;
     for (const CandidateChunk& chunk : candidates.chunks) {
@@ -373,11 +375,11 @@ class Dgc final : public DeviceScanSparsifier {
     return found < rank ? Estimate{} : FromKeys(room.first(found), rank, taken, n);
   }
 
-  // keys: those of a sample of `taken` elements of n, or its largest ones, `rank` or more.
+  // keys: of all `taken` sampled elements of n, or of the largest of them, at least `rank`.
   static Estimate FromKeys(std::span<const std::uint32_t> keys, std::size_t rank, std::size_t taken,
                            std::size_t n) {
     const Cut cut = FindCut(SelectKernelsFor(ActiveIsa()), keys, rank, 0, 31);
-    std::uint32_t smallest = kInfinityKey;  // of those that reach the cut: the element of that rank
+    std::uint32_t smallest = kInfinityKey;  // of keys that reach the cut: the element of that rank
     for (const std::uint32_t key : keys) {
       smallest = std::min(smallest, key >= cut.key ? key : kInfinityKey);
     }
@@ -406,10 +408,10 @@ SparsifierDescriptor DgcDescriptor() {
       .paper = "Lin et al., ICLR 2018",
       .revision = 1,
       .exact_count = false,
-      // Of log(count / k) over 240 selections at density 0.01: Gaussian and Laplace data, n =
-      // 20,000, 100,000 and 500,000 (the test Dgc.SelectionModelHolds measures it).
+      // log(count / k) over 240 selections at density 0.01 of Gaussian and Laplace data, n =
+      // 20,000, 100,000 and 500,000 (measured by the test Dgc.SelectionModelHolds).
       .selection_model = {-0.025, 0.053},
-      // Cutting by position may drop the largest element of all.
+      // The cut by position may drop the largest element.
       .contraction = [](std::span<const std::int64_t>, double) { return 0.0; },
       .deviations =
           "An empty selection, or one that overflows its slot, becomes an exact top-k. "

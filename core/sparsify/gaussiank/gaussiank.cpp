@@ -3,14 +3,14 @@
 //
 // Source:      S. Shi, X. Chu, K. C. Cheung, S. See, "Understanding top-k sparsification in
 //              distributed deep learning", arXiv 1911.08772, 2019, algorithm 1.
-// Deviations:  gaussiank: where the estimate selects more than 2 % beside k, the k largest are sent
-//              instead of what three steps of halving and raising lead to. gaussiank@paper: what
-//              would send nothing, or overflows its slot, becomes an exact top-k.
+// Deviations:  gaussiank: if the estimate selects over 2 % more or less than k, the k largest are
+//              sent; the paper halves and raises the threshold in three steps. gaussiank@paper: an
+//              empty selection, or one that overflows its slot, becomes an exact top-k.
 //
 // With mean m, deviation s (unbiased) of x and z = the normal quantile of 1 - density / 2:
 //   estimate   t = m + z s; |x| > t is selected.
-//   paper      at most three selections: fewer than 2k/3 halve t, more than 4k/3 raise it by half;
-//              the last selection is sent.
+//   paper      at most three selections: fewer than 2k/3 elements halve t, more than 4k/3 raise it
+//              by half; the last selection is sent.
 #include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"
@@ -26,7 +26,7 @@ double Estimate(const Statistics& statistics, double density) {
   return GaussianThreshold(statistics, TwoSidedNormalQuantile(density));
 }
 
-// x has more than k elements; z: TwoSidedNormalQuantile of the density.
+// x has more than k elements. z is TwoSidedNormalQuantile of the density.
 //
 // Cost: one pass over x.
 void SelectGaussianOnDevice(const DeviceContext& context, const DeviceInput& input,
@@ -38,7 +38,7 @@ void SelectGaussianOnDevice(const DeviceContext& context, const DeviceInput& inp
   SendReaching(context, scan, slot);
 }
 
-// As in the paper. Cost: three passes over x.
+// Selects as in the paper. Cost: three passes over x.
 void SelectGaussianPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
                                  const TensorInfo& info, std::size_t k, double z,
                                  const DeviceSlot& slot) {
@@ -107,7 +107,8 @@ SparsifierDescriptor GaussianKDescriptor() {
       .paper = "Shi et al., arXiv 1911.08772, 2019",
       .revision = 2,
       .exact_count = false,
-      // On random data and a small network's gradients (SelectionModels.OfCorrectedEstimatesHold).
+      // Measured on random data and a small network's gradients
+      // (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = {0, 0.003},
       .contraction = CorrectedFraction,
       .deviations =

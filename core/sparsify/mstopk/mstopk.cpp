@@ -1,19 +1,21 @@
-// Selects by MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one;
-// what is above the bracket is sent, and filled up to k from inside it.
+// Selects by MSTopK: bisection between the mean and the maximum magnitude brackets the k-th one.
+// The elements above the bracket are sent, and elements inside it fill up to k.
 //
 // Source:      S. Shi et al., "Towards scalable distributed training of deep learning on public
 //              cloud clusters", MLSys 2021, algorithm 1.
-// Deviations:  the run of elements from inside the bracket goes on at its first element after its
-//              last; more than 2k + 65536 elements at or above the bracket become an exact top-k.
+// Deviations:  the run of elements inside the bracket wraps around: after the last element it goes
+//              on at the first. More than 2k + 65536 elements at or above the bracket become an
+//              exact top-k.
 //
 // With the mean M and the maximum X of a = |x|, `iterations` times, r starting in [0, 1]:
-//   t = M + r (X - M) in the middle of the range of r. At most k elements with a >= t: t is the new
-//   upper end th1 and r goes down; else the new lower end th2, and r goes up.
-//   selection  all a >= th1; then consecutive ones, by index, of th2 <= a < th1 from a random
-//   start.
+//   bisection  t = M + r (X - M), with r the middle of its range. If at most k elements have
+//              a >= t, t is the new upper end th1 and r decreases. Else t is the new lower end th2,
+//              and r increases.
+//   selection  all a >= th1, then consecutive elements, by index, of th2 <= a < th1 from a random
+//              start.
 //
-// A count decides only on which side of the (k + 1)-th magnitude t lies, so that one is found among
-// the candidates of a single pass, and the bisection reads no data at all.
+// A count shows only on which side of the (k + 1)-th magnitude t lies. That magnitude is found
+// among the candidates of a single pass, and the bisection reads no data at all.
 #include <algorithm>
 #include <bit>
 
@@ -29,7 +31,7 @@
 namespace sparfuse {
 namespace {
 
-// All candidates from `upper` on, and of those inside the bracket the ones at positions
+// Sends all candidates from `upper` on, and of those inside the bracket the positions
 // [start, start + wanted) modulo `inside`.
 void SendBracket(const SelectInput& input, const Candidates& candidates, const Bracket& bracket,
                  std::size_t inside, std::size_t start, std::size_t wanted, Slot& slot) {
@@ -58,10 +60,10 @@ void SendBracket(const SelectInput& input, const Candidates& candidates, const B
   slot.count = taken;
 }
 
-// x has more than k elements. Takes its bound from a sample in every step: one that is too high
-// would change what is selected, not only the time it takes.
+// x has more than k elements. Each step takes its bound from a sample: a warm bound that is too
+// high would change the selection, not only the time.
 //
-// Cost: one pass over x, a second one where the bracket reaches below the candidates.
+// Cost: one pass over x, and a second one if the bracket reaches below the candidates.
 void SelectMsTopKOnDevice(const DeviceContext& context, const DeviceInput& input,
                           const TensorInfo& info, std::size_t k, std::int64_t iterations,
                           std::uint64_t seed, const DeviceSlot& slot) {
@@ -108,7 +110,7 @@ class MsTopK final : public WarmSparsifier {
     Candidates candidates = first;
     if (first.stored) {
       const std::uint32_t next =
-          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // one of the crowd
+          first.count > k ? KeyOfRank(context, first, k + 1) : first.lo - 1;  // the crowd's key
       const Bracket bracket = Bisect(statistics.MeanAbs(), statistics.MaxAbs(), next, iterations_);
       if (bracket.lower < first.lo && first.ties_below == 0) {
         Restore(input, first);

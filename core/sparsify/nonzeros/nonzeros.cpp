@@ -1,11 +1,12 @@
-// Sends everything that is not 0, and nothing of a tensor that is all 0.
+// Sends all elements that are not 0, and nothing of a tensor that is all 0.
 //
-// Source:      Z. Wang et al., Zen, OSDI 2025 (sparse tensors by nature: indices and values of what
-//              is not zero).
+// Source:      Z. Wang et al., Zen, OSDI 2025 (sparse tensors by nature: indices and values of the
+//              nonzero elements).
 // Deviations:  none known.
 //
-// The density does not choose: it is the part that is expected not to be 0, for plans and models;
-// at density 1 all is sent. Where the slot has no room for all, k by magnitude are sent.
+// The density does not choose the elements. It is the expected fraction of nonzero elements, for
+// plans and models; at density 1 all elements are sent. If the slot lacks room for all, the k
+// largest magnitudes are sent.
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -19,9 +20,9 @@
 namespace sparfuse {
 namespace {
 
-constexpr std::uint32_t kSmallestKey = 1;  // of the smallest denormal; 0 and -0 have 0
+constexpr std::uint32_t kSmallestKey = 1;  // key of the smallest denormal; 0 and -0 have key 0
 
-// Each part's folder says its name (SourceFolderOf, harness/catalog/revisions.hpp).
+// Each part's folder bears its name (SourceFolderOf, harness/catalog/revisions.hpp).
 static_assert(kNonzeros == "nonzeros");
 
 class Nonzeros final : public ScanSparsifier {
@@ -31,8 +32,8 @@ class Nonzeros final : public ScanSparsifier {
   void SelectPart(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                   const Aim& aim, SparsifierState* /*state*/, Slot& slot) const override {
     const std::size_t chunks = (input.n + ChunkSize(input.n) - 1) / ChunkSize(input.n);
-    // begins[c]: where chunk c's elements go in the slot. One thread, which takes chunks in order,
-    // finds it on the way where the slot holds any number.
+    // begins[c]: the place in the slot of chunk c's elements. A single thread takes the chunks in
+    // order and finds it on the way, if the slot holds any number.
     const auto begins = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
     begins[0] = 0;
     const bool counted = context.pool->threads() > 1 || slot.capacity < input.n;
@@ -65,8 +66,8 @@ class Nonzeros final : public ScanSparsifier {
     std::partial_sum(begins.begin(), begins.end(), begins.begin());
   }
 
-  // Moves what is not 0 from x, or the residual, into the slot. A block in which something is not
-  // finite stays in the residual, for the error to name it.
+  // Moves the nonzero elements from x, or the residual, into the slot. A block with an element that
+  // is not finite stays in the residual, so that the error can name it.
   static void Take(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                    std::span<std::size_t> begins, bool counted, Slot& slot) {
     const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -116,8 +117,8 @@ SparsifierDescriptor NonzerosDescriptor() {
           .paper = "Wang et al., Zen, OSDI 2025",
           .revision = 1,
           .exact_count = false,
-          // As many as the density says that there are. Between batches of 256 to 4,096 words of a
-          // text, drawn as runs of 1 to 64, the number of different words deviates by 2 to 6 %.
+          // The density predicts the count. Between batches of 256 to 4,096 words of a text, drawn
+          // as runs of 1 to 64, the number of different words deviates by 2 to 6 %.
           .selection_model = {0, 0.04},
           .contraction = Everything,
           .deviations =

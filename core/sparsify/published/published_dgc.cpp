@@ -1,5 +1,5 @@
-// Selects by Deep Gradient Compression's sampled threshold as published code does. A magnitude of a
-// sample is the threshold, which most forms correct; none but SIDCo's cuts the selection to size.
+// Selects by Deep Gradient Compression's sampled threshold as published code does. The threshold is
+// a magnitude of a sample, which most forms correct. Only SIDCo's form cuts the selection to size.
 //
 // Source: Y. Lin et al., "Deep gradient compression", ICLR 2018.
 #include <algorithm>
@@ -28,7 +28,7 @@ std::uint32_t KeyAt(const PublishedCall& call, std::size_t i) {
   return std::bit_cast<std::uint32_t>(call.input.x()[i]) & kAbsMask;
 }
 
-// The rank-th largest magnitude. Reorders the keys. 1 <= rank <= keys.size().
+// Returns the rank-th largest magnitude. Reorders the keys. 1 <= rank <= keys.size().
 double Largest(std::span<std::uint32_t> keys, std::size_t rank) {
   const auto at = keys.begin() + static_cast<std::ptrdiff_t>(rank - 1);
   std::nth_element(keys.begin(), at, keys.end(), std::greater<>());
@@ -36,14 +36,14 @@ double Largest(std::span<std::uint32_t> keys, std::size_t rank) {
 }
 
 struct SampledForm {
-  double sample_ratio;  // of the tensor; 0: the density asked for
-  bool smallest;        // the threshold is the smallest of the sample, not a quantile of it
+  double sample_ratio;  // of the tensor; 0: the density of the call
+  bool smallest;        // the threshold is the smallest sampled magnitude, not a quantile
   double upper;
   double lower;
   int rounds;
 };
 
-// Samples with replacement, selects |x| >= threshold, corrects the threshold by its bounds.
+// Samples with replacement, selects |x| >= threshold and corrects the threshold by its bounds.
 void SelectSampled(const PublishedCall& call, std::uint64_t seed, const SampledForm& form) {
   const double wanted = call.Target();
   const std::size_t samples = TruncatedCount(
@@ -58,7 +58,8 @@ void SelectSampled(const PublishedCall& call, std::uint64_t seed, const SampledF
   call.Take(kAtLeast, call.Refine(kAtLeast, Largest(keys, rank), walk));
 }
 
-// Samples one in a hundred without replacement; where that keeps too many, the largest of them.
+// Samples one element in a hundred without replacement. If too many are above the threshold, sends
+// the k largest of them.
 void SelectSidco(const PublishedCall& call, std::uint64_t seed) {
   const std::size_t n = call.input.n;
   const auto samples = static_cast<std::size_t>(std::ceil(0.01 * static_cast<double>(n)));
@@ -76,14 +77,15 @@ void SelectSidco(const PublishedCall& call, std::uint64_t seed) {
   const double threshold = Largest(keys, std::min(rank, samples));
   const std::size_t k = CeilCount(call);
   if (3 * call.Count(kAbove, threshold) > 4 * k) {
-    // Of what is above the threshold, more than k, the k largest: those of all of x.
+    // More than k are above the threshold: their k largest are the k largest of x.
     call.TakeLargest(k);
   } else {
     call.Take(kAbove, threshold);
   }
 }
 
-// The first k elements by position that reach the key; false, and nothing sent, if they are fewer.
+// Sends the first k elements by position that reach the key. Returns false, with nothing sent, if
+// they are fewer.
 bool SelectFirst(const PublishedCall& call, std::uint32_t key) {
   std::size_t taken = 0;
   for (std::size_t i = 0; i < call.input.n && taken < call.k; ++i) {
@@ -100,7 +102,7 @@ bool SelectFirst(const PublishedCall& call, std::uint32_t key) {
   return true;
 }
 
-// Samples with a stride from a random start; sends trunc(n * density) elements, whatever it finds.
+// Samples with a stride from a random start. Sends trunc(n * density) elements in every case.
 void SelectPool(const PublishedCall& call, std::uint64_t seed) {
   constexpr std::size_t kExactBelow = 16384;
   constexpr std::size_t kDenseBelow = (std::size_t{1} << 20) + 1;
@@ -109,7 +111,7 @@ void SelectPool(const PublishedCall& call, std::uint64_t seed) {
     call.TakeLargest(CeilCount(call));
     return;
   }
-  // One less than the inverse of the ratios meant, 0.01 and 0.001: floor(1 / 0.01) in floating
+  // One less than the inverse of the intended ratios, 0.01 and 0.001: floor(1 / 0.01) in floating
   // point.
   const std::size_t stride = n < kDenseBelow ? 99 : 999;
   const RandomStream stream(seed, call.info.id, call.info.step);
@@ -129,7 +131,7 @@ void SelectPool(const PublishedCall& call, std::uint64_t seed) {
               RandomStream(~seed, call.info.id, call.info.step), call.k, call.slot);
 }
 
-// The smallest of all may be among what is sent: the first by position, or random ones.
+// The selection may consist of the smallest elements: the first by position, or random ones.
 double Nothing(std::span<const std::int64_t> /*shape*/, double /*density*/) { return 0; }
 
 struct Form {
@@ -141,7 +143,7 @@ struct Form {
   std::string_view deviations;
 };
 
-// "times k" in the texts: of 65,536 elements of Gaussian data at a density of 0.01.
+// "times k" in the texts holds for 65,536 elements of Gaussian data at a density of 0.01.
 constexpr Form kGrace = {
     "dgc@grace",
     [](const PublishedCall& call, std::uint64_t seed) {

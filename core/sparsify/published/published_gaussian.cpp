@@ -1,6 +1,6 @@
 // Selects by Gaussian-K as published code does: takes a threshold from the normal quantile, mean +
-// z * deviation of x (with no regard to its sign, though magnitudes are compared), then corrects it
-// as each implementation does.
+// z * deviation of x, then corrects it as each implementation does. Magnitudes are compared, though
+// the moments are of the signed x.
 //
 // Source: S. Shi et al., "Understanding top-k sparsification in distributed deep learning", 2019.
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 constexpr Comparison kAtLeast = Comparison::kAtLeast;
 constexpr Comparison kAbove = Comparison::kAbove;
 
-// The quantile of a normal distribution with these moments.
+// Returns the quantile of a normal distribution with these moments.
 double NormalThreshold(const PublishedCall& call, const Moments& x) {
   return x.mean + TwoSidedNormalQuantile(call.density) * std::sqrt(x.variance);
 }
@@ -23,7 +23,7 @@ double NormalThreshold(const PublishedCall& call) { return NormalThreshold(call,
 void SelectSaf(const PublishedCall& call) {
   const auto n = static_cast<double>(call.input.n);
   const auto k = static_cast<double>(call.k);
-  // The lower bound is n times what it is meant to be: the threshold never comes to rest.
+  // The lower bound is n times the intended one, so the threshold never comes to rest.
   const ThresholdWalk walk{1.2 * k, 1.2, 0.8 * n * k, 0.8, 5};
   call.Take(kAtLeast, call.Refine(kAtLeast, NormalThreshold(call), walk));
 }
@@ -62,14 +62,14 @@ void SelectOkTopkBert(const PublishedCall& call) {
   call.Take(kAbove, threshold);
 }
 
-// Halves the threshold below 2k/3 elements, adds a half above 4k/3. What is selected belongs to the
-// last threshold that was counted: one counted r times moves r - 1 times.
+// Halves the threshold below 2k/3 elements, and raises it by half above 4k/3. The selection belongs
+// to the last counted threshold: a threshold that is counted r times moves r - 1 times.
 ThresholdWalk HalvingWalk(const PublishedCall& call, int counted) {
   const auto k = static_cast<double>(call.k);
   return {4 * k / 3, 1.5, 2 * k / 3, 0.5, counted - 1};
 }
 
-// Of the magnitudes, whose distribution is not that.
+// Takes the moments of the magnitudes, whose distribution is not normal.
 void SelectSidco(const PublishedCall& call) {
   const double threshold = NormalThreshold(call, call.Magnitudes());
   call.Take(kAbove, call.Refine(kAbove, threshold, HalvingWalk(call, 3)));
@@ -87,8 +87,8 @@ struct Form {
   std::string_view deviations;
 };
 
-// "times k" in the texts: of 65,536 elements of Gaussian / Laplace / Student t (3) data, at a
-// density of 0.01. A mean other than zero moves all of them.
+// "times k" in the texts holds for 65,536 elements of Gaussian / Laplace / Student t (3) data, at a
+// density of 0.01. A mean other than zero changes all of them.
 constexpr Form kSaf = {
     "gaussiank@saf",
     "gaussian@saf",

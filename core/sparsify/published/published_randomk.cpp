@@ -11,7 +11,8 @@
 namespace sparfuse {
 namespace {
 
-// Names with equal sums share their streams, and step t of one is step t + 1 of its neighbour.
+// Names with equal sums share a stream. Step t of one name is step t + 1 of a name whose sum is one
+// less.
 RandomStream StreamOf(const PublishedCall& call, std::uint64_t seed) {
   std::uint64_t sum = call.info.step;
   for (const char c : call.info.name) sum += static_cast<unsigned char>(c);
@@ -31,7 +32,7 @@ std::unique_ptr<Sparsifier> MakeGraceDist(const Options& /*resolved*/, std::uint
   });
 }
 
-// 1 - (1 - 1/n)^k: how likely an element is drawn at all.
+// Returns the probability that an element is drawn at all, 1 - (1 - 1/n)^k.
 double DrawnFraction(std::span<const std::int64_t> shape, double density) {
   const double one = OneElement(shape, density);
   const double k = KeptFraction(shape, density) / one;

@@ -23,7 +23,7 @@ Between MeanToMax(const PublishedCall& call) {
   return {call.Magnitudes().mean, Measure(call.context, call.input, call.info).MaxAbs()};
 }
 
-// A binary search of three counts at most; what the last of them says is sent.
+// Searches in three counts at most, and sends the selection of the last one.
 void SelectBinary(const PublishedCall& call) {
   const Between between = MeanToMax(call);
   double low = 0;
@@ -39,11 +39,11 @@ void SelectBinary(const PublishedCall& call) {
   call.Take(Comparison::kAbove, threshold);
 }
 
-// The threshold comes down in steps until k elements are above it, which is until the k-th
-// magnitude is; what is then above it is sent.
+// Lowers the threshold in steps until the k-th magnitude is above it, and thus k elements are.
+// Sends all elements above it.
 void SelectTrimmed(const PublishedCall& call) {
-  // Magnitudes that lie close together far from zero take any number of steps below their mean, and
-  // equal ones never come above it.
+  // Close magnitudes far from zero take any number of steps below their mean, and equal ones never
+  // come above the threshold.
   constexpr int kMostSteps = 10'000;
   const Between between = MeanToMax(call);
   const double kth = call.KthMagnitude();

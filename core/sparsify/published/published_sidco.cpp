@@ -1,5 +1,6 @@
-// Selects by SIDCo as published code does: fits a distribution to the magnitudes, then to what is
-// above its threshold, stage by stage; a stage aims at a fraction of what the one before it left.
+// Selects by SIDCo as published code does: fits a distribution to the magnitudes, then to those
+// above its threshold, stage by stage. Each stage keeps a fraction of the survivors of the one
+// before.
 //
 // Source: A. M. Abdelmoniem et al., "An efficient statistical-based gradient compression technique
 // for distributed training systems", MLSys 2021.
@@ -17,7 +18,7 @@
 namespace sparfuse {
 namespace {
 
-constexpr double kFirstDensity = 0.25;  // aim of the first of several stages
+constexpr double kFirstDensity = 0.25;  // target of the first of several stages
 constexpr double kNoThreshold = std::numeric_limits<double>::quiet_NaN();
 
 enum class PublishedFit { kExponential, kPareto, kGamma, kNormal };
@@ -30,14 +31,14 @@ PublishedFit PublishedFitOf(const std::string& name) {
 
 double ExponentialQuantile(const Moments& y, double density) { return -y.mean * std::log(density); }
 
-// The quantile of the two-sided normal distribution, defined up to a density of 2.
+// Returns the quantile of the two-sided normal distribution, defined up to a density of 2.
 double NormalQuantile(const Moments& y, double density) {
   const double deviation = std::sqrt(y.variance);
   if (density <= 1) return y.mean + TwoSidedNormalQuantile(density) * deviation;
   return density < 2 ? y.mean - TwoSidedNormalQuantile(2 - density) * deviation : kNoThreshold;
 }
 
-// Q(shape, x), the fraction of a gamma distribution of scale 1 that lies above x > 0.
+// Returns Q(shape, x), the fraction of a gamma distribution of scale 1 above x > 0.
 double GammaTail(double shape, double x) {
   constexpr double kEpsilon = 1e-16;
   const double log_factor = shape * std::log(x) - x - LogGamma(shape);
@@ -50,7 +51,7 @@ double GammaTail(double shape, double x) {
     }
     return 1 - sum * std::exp(log_factor);
   }
-  // Lentz's form of the continued fraction.
+  // Lentz's method for the continued fraction.
   double b = x + 1 - shape;
   double c = std::numeric_limits<double>::max();
   double d = 1 / b;
@@ -66,7 +67,7 @@ double GammaTail(double shape, double x) {
   return fraction * std::exp(log_factor);
 }
 
-// x with Q(shape, x) = density. density in (0, 1).
+// Returns the x with Q(shape, x) = density. density in (0, 1).
 double GammaQuantile(double shape, double density) {
   constexpr double kNormalFrom = 1e5;  // from here on Wilson and Hilferty are exact to 1e-8
   if (shape > kNormalFrom) {
@@ -83,24 +84,24 @@ double GammaQuantile(double shape, double density) {
   return std::exp(low);
 }
 
-// The gamma distribution, by its maximum-likelihood estimate in closed form, of |x| / norm(x).
+// Fits a gamma distribution to |x| / norm(x) by its maximum-likelihood estimate in closed form.
 double GammaThreshold(const PublishedCall& call, const Moments& x, double density,
                       bool approximate) {
-  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();  // zeros have a logarithm too
+  constexpr double kEpsilon = std::numeric_limits<double>::epsilon();  // gives zeros a logarithm
   const auto n = static_cast<double>(call.input.n);
   const double norm = std::sqrt(n * x.mean * x.mean + (n - 1) * x.variance);
   const double logs =
       SumOver(call, [&](double value) { return std::log(std::abs(value) / norm + kEpsilon); });
   const double mean = x.mean / norm;
   const double s = std::log(mean) - logs / n;
-  if (!(s > 0)) return kNoThreshold;  // all equal, but for rounding
+  if (!(s > 0)) return kNoThreshold;  // all magnitudes are equal, up to rounding
   const double shape = GammaShape(s);
   const double scale = norm * mean / shape;
   if (approximate) return SmallGammaQuantile(shape, scale, density);
   return scale * GammaQuantile(shape, density);
 }
 
-// What lies above a threshold, less the smallest of it.
+// The values above a threshold, and their moments less the smallest value.
 struct Survivors {
   std::size_t count = 0;
   double smallest = 0;
@@ -115,7 +116,7 @@ Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
     double squares;
   };
   const std::uint32_t lo = KeyFrom(Comparison::kAbove, threshold);
-  const double origin = std::max(threshold, 0.0);  // near them, so that the squares do not cancel
+  const double origin = std::max(threshold, 0.0);  // near the values: squares do not cancel
   const auto add = [&](Part& part, std::size_t begin, std::size_t end) {
     part.smallest = kInfinityKey;
     for (std::size_t i = begin; i < end; ++i) {
@@ -145,7 +146,7 @@ Survivors SurvivorsOf(const PublishedCall& call, double threshold) {
 struct SidcoForm {
   PublishedFit fit;
   int stages;            // 0: as many as stage_density asks for
-  double stage_density;  // with stages = 0: what a later stage leaves of the one before it
+  double stage_density;  // if stages = 0: the fraction that a later stage keeps
   bool approximate_gamma;
 };
 
@@ -164,7 +165,7 @@ double FirstThreshold(const PublishedCall& call, const SidcoForm& form, double d
   return kNoThreshold;
 }
 
-// A NaN where a stage has nothing to fit.
+// Returns a NaN if a stage has nothing to fit.
 double Threshold(const PublishedCall& call, const SidcoForm& form) {
   const bool at_once = form.stages == 1 || call.density >= kFirstDensity;
   double threshold = FirstThreshold(call, form, at_once ? call.density : kFirstDensity);
@@ -189,7 +190,7 @@ double Threshold(const PublishedCall& call, const SidcoForm& form) {
   return threshold;
 }
 
-// The number of stages follows the counts of all tensors alike, in the order of their selections.
+// Adapts the number of stages to the counts of all tensors together, in the order of selections.
 class StageControl {
  public:
   explicit StageControl(int mode) : mode_(mode) {}
@@ -241,7 +242,7 @@ std::unique_ptr<Sparsifier> MakeRepo(const Options& resolved, std::uint64_t /*se
   const SidcoForm form{PublishedFitOf(StringOption(resolved, "fit")), stages,
                        DoubleOption(resolved, "stage_density"),
                        BoolOption(resolved, "approximate_gamma")};
-  // Shared with nobody but the copies of the rule.
+  // Only the copies of the rule share it.
   const auto control = std::make_shared<StageControl>(stages);
   return MakePublished("sidco@repo", [form, control](const PublishedCall& call) {
     SidcoForm now = form;

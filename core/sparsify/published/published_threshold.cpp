@@ -9,7 +9,7 @@
 namespace sparfuse {
 namespace {
 
-// Of the k largest those above the smallest of them. Equal ones at the k-th place are all left.
+// Sends those of the k largest that exceed the smallest of them. Ties at the k-th place all stay.
 void SelectAboveKth(const PublishedCall& call) {
   call.Take(Comparison::kAbove, call.KthMagnitude());
 }

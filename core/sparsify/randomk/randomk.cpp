@@ -2,7 +2,7 @@
 // likely, the same set on every rank of a step.
 //
 // Source:      S. U. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018.
-// Deviations:  none known. Values are not scaled by n / k: error feedback keeps what is not sent.
+// Deviations:  none known. Values are not scaled by n / k: error feedback keeps the rest.
 #include "core/sparsify/randomk/randomk.hpp"
 
 #include <algorithm>
@@ -48,8 +48,8 @@ void TakeBitmap(const SelectContext& context, SelectInput& input, const TensorIn
     const bool cut = w + 1 == bitmap.size() && input.n % kWordBits != 0;
     return cut ? word & ((std::uint64_t{1} << (input.n % kWordBits)) - 1) : word;
   };
-  // Where each chunk's elements go in the slot. A chunk begins with a word; one thread, which takes
-  // the chunks in order, need not count.
+  // starts[c]: the place in the slot of chunk c's elements. A chunk begins with a word. A single
+  // thread takes the chunks in order and need not count.
   const auto starts = WorkspaceArray<std::size_t>(*context.workspace, kUseChunkParts, chunks + 1);
   starts[0] = 0;
   if (context.pool->threads() > 1) {
@@ -77,7 +77,7 @@ void TakeBitmap(const SelectContext& context, SelectInput& input, const TensorIn
     std::size_t taken = starts[c];
     std::uint32_t largest = 0;
     const std::size_t end = std::min(input.n, (c + 1) * chunk_size);
-    // Positions of a block that are taken. Where x is not read whole, its lines are asked for.
+    // Finds the positions of a block that are taken. Prefetches their lines unless x is read whole.
     const auto find = [&](std::size_t begin, std::uint16_t* found) {
       std::uint64_t words[kBlock / kWordBits];
       const std::size_t size = std::min(kBlock, end - begin);
@@ -90,7 +90,7 @@ void TakeBitmap(const SelectContext& context, SelectInput& input, const TensorIn
     std::size_t next_count = find(c * chunk_size, next_at);
     for (std::size_t begin = c * chunk_size; begin < end; begin += kBlock) {
       const std::size_t size = std::min(kBlock, end - begin);
-      if (all) {  // after which the block is in L1
+      if (all) {  // this brings the block into L1
         largest = std::max(
             largest,
             kernels.add(from + begin, residual == nullptr ? nullptr : residual + begin, size));
@@ -139,11 +139,11 @@ void SelectDrawn(const SelectContext& context, SelectInput& input, const TensorI
 
 namespace {
 
-constexpr double kRest = 8192;  // draws that one block does in its first round
+constexpr double kRest = 8192;  // draws of one block in its first round
 constexpr unsigned kMaxRounds = kBitmapScratchWords;
 
-// As SelectRandom of an x that is pending, on a device: draws positions in rounds, then sends the
-// elements there.
+// Selects as SelectRandom does from a pending x, on a device: draws positions in rounds, then sends
+// the elements at these positions.
 void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& source,
                           const RandomStream& stream, std::size_t k, DeviceSlot& slot) {
   const std::size_t n = source.gradient.size;
@@ -151,8 +151,8 @@ void SelectRandomOnDevice(const DeviceContext& context, const SelectSource& sour
   const std::size_t count = drawn_are_sent ? k : n - k;
   const DeviceBitmap bitmap = ClearDeviceBitmap(context, n);
   const gpu::Draws draws{stream, n, static_cast<std::uint32_t>(count), bitmap.bits, bitmap.words};
-  // Rounds of the whole device, as long as there is work for it. A draw hits a position that is
-  // already marked with probability count / n at most: that share of a round's draws is repeated.
+  // Runs rounds of the whole device while they have enough work. A draw hits a marked position with
+  // a probability of at most count / n: that share of a round's draws is repeated.
   unsigned round = 0;
   auto missing = static_cast<double>(count);
   for (; missing > kRest && round < kMaxRounds; ++round) {

@@ -2,15 +2,16 @@
 //
 // Source:      J. Fang, H. Fu, G. Yang, C.-J. Hsieh, "RedSync: reducing synchronization bandwidth
 //              for distributed deep learning training system", JPDC 133, 2019, section 5.2.
-// Deviations:  the search ends at the mean, and is skipped where an earlier step or, after the
-//              first, a sample bounds the k-th magnitude, on a device in every step: in time only,
+// Deviations:  the search ends at the mean. It is skipped if an earlier step or, after the first, a
+//              sample bounds the k-th magnitude, and on a device in every step. This saves time
+//              only;
 //              the selection is the same.
 //
 // With the mean M and the maximum X of |x|:
 //   trim       the first of the thresholds M + r (X - M), r = 0.8, 0.6, 0.4, 0.2, 0, that at least
 //              k elements exceed.
-//   selection  the k largest of those. No threshold (X = M, or fewer than k above the mean): the k
-//              largest of all.
+//   selection  the k largest of these elements. Without a threshold (X = M, or fewer than k above
+//              the mean): the k largest of all.
 #include <algorithm>
 #include <iterator>
 

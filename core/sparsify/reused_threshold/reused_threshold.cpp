@@ -19,21 +19,22 @@ namespace {
 struct ReusedState final : SparsifierState {
   std::unique_ptr<SparsifierState> inner;
   std::uint64_t calls = 0;
-  std::uint32_t threshold = 0;  // a key; 0: none is known
-  double density = 0;           // that the threshold is for
-  std::size_t aim = 0;          // half of it to twice as many may reach the threshold
+  std::uint32_t threshold = 0;  // a key; 0: unknown
+  double density = 0;           // the density of the threshold
+  std::size_t aim = 0;          // the selection stands if half to twice as many reach the threshold
 };
 
 struct ReusedDeviceState final : SparsifierState {
   ReusedDeviceState(std::unique_ptr<SparsifierState> of, Device device)
       : inner(std::move(of)), words(1, device, "a reused threshold") {}
   std::unique_ptr<SparsifierState> inner;
-  std::uint64_t calls = 0;  // wanted or not: whether they are, the host does not know
-  double density = 0;       // that the threshold is for
+  std::uint64_t calls = 0;  // all calls, for the host does not know which are wanted
+  double density = 0;       // the density of the threshold
   Buffer<ReusedWords> words;
 };
 
-// residual: where x lies after the pass, or null; then `inner` has cleared what it has sent.
+// residual: the place of x after the pass, or null. If given, the elements that `inner` sent are
+// cleared in it.
 void EstimateAndLearn(const Sparsifier& inner, const DeviceContext& context,
                       const SelectSource& source, double density, const TensorInfo& info,
                       ReusedDeviceState& state, DeviceSlot& slot, float* residual) {
@@ -48,14 +49,14 @@ void EstimateAndLearn(const Sparsifier& inner, const DeviceContext& context,
       context.only_if);
 }
 
-// `inner` selects, and its threshold is learned.
+// Lets `inner` select, and learns the threshold of its selection.
 void EstimateReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
                             const SelectSource& source, double density, const TensorInfo& info,
                             ReusedDeviceState& state, DeviceSlot& slot) {
   EstimateAndLearn(inner, context, source, density, info, state, slot, nullptr);
 }
 
-// What reaches the threshold; `inner` selects where that is too little or too much.
+// Sends the elements that reach the threshold. If they are too few or too many, `inner` selects.
 void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
                           const SelectSource& source, double density, const TensorInfo& info,
                           ReusedDeviceState& state, DeviceSlot& slot) {
@@ -82,7 +83,7 @@ void SelectReusedOnDevice(const Sparsifier& inner, const DeviceContext& context,
     EstimateAndLearn(inner, again, source, density, info, state, slot, nullptr);
     return;
   }
-  // The pass has left x in the residual: `inner` selects from that, and what it sent is cleared.
+  // The pass has left x in the residual: `inner` selects from it, and its selection is cleared.
   const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
   EstimateAndLearn(inner, again, x, density, info, state, slot, input.residual);
 }
@@ -120,7 +121,7 @@ class ReusedThreshold final : public Sparsifier {
     if (SelectReaching(context, input, info, *own, slot)) return;
     --context.counters->selections;  // `inner` counts it again
     if (input.residual == nullptr) return Estimate(context, source, density, info, *own, slot);
-    // The pass has left x in the residual: `inner` selects from that, and what it sent is cleared.
+    // The pass has left x in the residual: `inner` selects from it, and its selection is cleared.
     const SelectSource x{{input.residual, input.n, source.residual.stream}, {}};
     Estimate(context, x, density, info, *own, slot);
     for (std::size_t i = 0; i < slot.count; ++i) input.residual[slot.indices.data[i]] = 0.0f;
@@ -161,8 +162,8 @@ class ReusedThreshold final : public Sparsifier {
     own.aim = near ? count : slot.count;
   }
 
-  // Returns false, the slot unchanged and nothing pending, where too few or too many elements reach
-  // the threshold.
+  // Returns false, with the slot unchanged and nothing pending, if too few or too many elements
+  // reach the threshold.
   static bool SelectReaching(const SelectContext& context, SelectInput& input,
                              const TensorInfo& info, const ReusedState& own, Slot& slot) {
     const std::size_t most = std::min({2 * own.aim, slot.capacity, input.n});

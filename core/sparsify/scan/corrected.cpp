@@ -33,7 +33,7 @@ Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
     const std::uint32_t lo = from.key + (from.crowded ? 1 : 0);
     Candidates candidates =
         Collect(context, input, info, lo, shift, capacity, statistics, from.kth);
-    // Too many reached a bound of the step before: a sample tells whether most of them are equal.
+    // Too many elements reach the last step's bound: a sample shows whether most of them are equal.
     if (candidates.count >= needed && (candidates.stored || sampled)) return candidates;
     if (from.crowded && MoreReach(input, from.key, capacity)) {
       candidates.ties_below = capacity;
@@ -41,7 +41,7 @@ Candidates CollectAndMeasure(const SelectContext& context, SelectInput& input,
     }
     ++context.counters->fallbacks;
     Restore(input, candidates);
-    statistics = nullptr;  // the first pass has measured
+    statistics = nullptr;  // the first pass has measured them
     from.key = 0;
     if (sampled) margin *= 8;
   }

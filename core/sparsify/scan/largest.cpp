@@ -1,6 +1,7 @@
 // Selects the k largest in one pass, after the radix-free selection by sampled bound of R. W. Floyd
-// & R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975: a sample gives a bound
-// that is safely too low, one pass collects what reaches it, the exact cut is made among those few.
+// & R. L. Rivest, "Expected time bounds for selection", CACM 18(3), 1975. A sample gives a bound
+// that is safely too low, one pass collects the elements that reach it, and these few are cut
+// exactly.
 #include "core/sparsify/scan/largest.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace sparfuse {
 namespace {
 
 constexpr int kKeyBits = 31;
-constexpr std::size_t kSmall = 8192;  // below, counting over all keys beats sampling
+constexpr std::size_t kSmall = 8192;  // below it, counting over all keys beats sampling
 constexpr int kCoarseBits = 12;       // of a key: half a thousandth of the magnitude
 constexpr int kKthBits = 26;          // of a key: eight octaves
 constexpr int kBracketBits = 6;
@@ -26,7 +27,7 @@ void ZeroSelected(const SelectInput& input, std::span<const std::uint32_t> indic
   for (const std::uint32_t i : indices) input.residual[i] = 0.0f;
 }
 
-// All keys of a small tensor fit in L1 or L2: count over them, bit by bit.
+// Selects from a small tensor, whose keys all fit in L1 or L2, by counting over them bit by bit.
 std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                           std::size_t k, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -39,7 +40,7 @@ std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, cons
   const auto keys = WorkspaceArray<std::uint32_t>(*context.workspace, kUseKeys, input.n);
   if (kernels.make_keys(x, input.n, keys.data()) >= kInfinityKey) ThrowNotFinite(input, info);
   const Cut cut = FindCut(kernels, keys, k, 0, kKeyBits);
-  // Where more than k reach the cut they are ties at it, and the last of those are left.
+  // If more than k reach the cut, the surplus are ties at it, and the last ties are dropped.
   const std::size_t surplus = cut.count - k;
   std::size_t ties_kept = 0;
   if (surplus > 0) {
@@ -70,12 +71,12 @@ std::uint32_t SelectSmall(const SelectContext& context, SelectInput& input, cons
 // Keys of a stratified random sample of 64-byte lines of x.
 class Sample {
  public:
-  // k: how many elements the bound is for.
+  // k: the number of elements that must reach the bound.
   Sample(const SelectContext& context, const SelectInput& input, const TensorInfo& info,
          std::size_t k)
       : kernels_(SelectKernelsFor(ActiveIsa())), n_(input.n) {
-    // Of s elements, the bound lets pass about 4 n sqrt(k / n / s) candidates more than k. One of
-    // those takes twice the time of an element of the sample: this many make the least of both.
+    // With s sampled elements, about 4 n sqrt(k / n / s) candidates beyond k pass the bound. A
+    // candidate takes twice the time of a sampled element: `best` minimises the sum of both.
     const double best = 2.5 * std::cbrt(static_cast<double>(n_) * static_cast<double>(k));
     const std::size_t wanted = static_cast<std::size_t>(std::clamp(best, 2048.0, 65536.0)) / kLine;
     keys_ = WorkspaceArray<std::uint32_t>(*context.workspace, kUseSample, wanted * kLine);
@@ -91,9 +92,9 @@ class Sample {
     });
   }
 
-  // A bound that k elements of x reach, but for one case in some 30,000 (four standard deviations
-  // of a binomial) where elements of a line are independent; `margin` widens that. It is coarse,
-  // unless more than `crowd` elements are expected to reach it: then many may equal it.
+  // Returns a bound that k elements of x reach, except in one case of some 30,000 (four standard
+  // deviations of a binomial) if a line's elements are independent; `margin` widens that. The bound
+  // is coarse, unless more than `crowd` elements are expected to reach it: then many may equal it.
   Cut SafeBound(std::size_t k, double margin, double crowd) const {
     const double expected = Expected(k);
     const double rank = margin * (expected + 4 * std::sqrt(expected) + 4);
@@ -103,20 +104,20 @@ class Sample {
     return Reaching(cut) > crowd ? FindCut(kernels_, keys_, whole, cut.key, kCoarseBits) : cut;
   }
 
-  // About the k-th largest key of x, for which `lo` is a safe bound.
+  // Returns about the k-th largest key of x, for which `lo` is a safe bound.
   std::uint32_t KthKey(std::size_t k, std::uint32_t lo) const {
     const auto rank = static_cast<std::size_t>(std::max(1.0, Expected(k)));
     return FindCut(kernels_, keys_, rank, lo, kKthBits, kCoarseBits).key;
   }
 
-  // How many elements of x are expected to reach a cut of the sample.
+  // Returns the expected number of elements of x that reach a cut of the sample.
   double Reaching(const Cut& cut) const {
     return static_cast<double>(cut.count) / static_cast<double>(keys_.size()) *
            static_cast<double>(n_);
   }
 
  private:
-  // How many of the k largest elements are expected in the sample.
+  // Returns how many of the k largest elements the sample is expected to hold.
   double Expected(std::size_t k) const {
     return static_cast<double>(k) * static_cast<double>(keys_.size()) / static_cast<double>(n_);
   }
@@ -131,7 +132,7 @@ struct Bin {
   std::size_t above = 0;  // elements in the bins above it
 };
 
-// The bin that holds the k-th largest candidate.
+// Returns the bin that holds the k-th largest candidate.
 Bin FindBin(const Candidates& candidates, std::size_t k) {
   const std::uint32_t* const h = candidates.histogram;
   std::size_t above = h[kBins];
@@ -149,13 +150,14 @@ Bin FindBin(const Candidates& candidates, std::size_t k) {
   return {b, above};
 }
 
-// Keys between which the one of a rank lies.
+// A bracket of keys, first and last included.
 struct KeyRange {
   std::uint32_t first;
   std::uint32_t last;
 };
 
-// Most likely such a bracket, with few candidates in it, from every so many-th of them.
+// Returns a bracket that most likely holds the key of this rank and few others. It is taken from an
+// even sample of the candidates.
 KeyRange LikelyRange(const SelectKernels& kernels, const Candidates& candidates, std::size_t rank) {
   constexpr std::size_t kSampled = 1024;
   if (candidates.count <= 4 * kSampled) return {candidates.lo, candidates.largest};
@@ -180,8 +182,8 @@ KeyRange LikelyRange(const SelectKernels& kernels, const Candidates& candidates,
   return bracket;
 }
 
-// Writes the keys in the bracket, a run's to keys + its offset, and how many there are and how many
-// above to the segments. Returns the sums.
+// KeysInBracket writes the keys in the bracket, those of a run to keys + its offset. It writes each
+// run's counts inside and above the bracket to its segment, and returns their sums.
 struct Counted {
   std::size_t inside = 0;
   std::size_t above = 0;
@@ -210,11 +212,11 @@ Counted KeysInBracket(const SelectContext& context, const Candidates& candidates
   return counted;
 }
 
-// What is around the k-th largest of stored candidates.
+// The surroundings of the k-th largest stored candidate.
 struct KthCut {
   std::span<const std::uint32_t> keys;  // in the bracket around it, in index order
-  std::size_t rank = 0;                 // of it, among those
-  Cut cut;                              // of those
+  std::size_t rank = 0;                 // of the k-th largest, among the keys
+  Cut cut;                              // of the keys
 };
 
 KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::size_t k) {
@@ -241,7 +243,7 @@ KthCut FindKth(const SelectContext& context, const Candidates& candidates, std::
   return {inside, rank, FindCut(kernels, inside, rank, bracket.first, bits)};
 }
 
-// The exact cut among candidates that are all in memory.
+// Cuts candidates exactly that are all in memory.
 std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
                            const Candidates& candidates, std::size_t k, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -251,15 +253,14 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   }
   const auto [keys, rank, cut] = FindKth(context, candidates, k);
 
-  // Ties at the cut go to the lowest indices: segments take theirs in index order until none are
-  // left.
+  // Ties at the cut go to the lowest indices: segments take theirs in index order.
   std::size_t ties_kept = 0;
   const bool ties = cut.count > rank;
   if (ties) ties_kept = rank - kernels.count_at_least(keys.data(), keys.size(), cut.key + 1);
-  const std::uint32_t sure = cut.key + (ties ? 1 : 0);  // what reaches it is sent
+  const std::uint32_t sure = cut.key + (ties ? 1 : 0);  // keys from here on are sent
   struct Emission {
     std::size_t at;         // in the slot
-    std::size_t sure;       // what is sent of this run beside ties
+    std::size_t sure;       // sent elements of this run, ties excluded
     std::size_t ties_kept;  // of this run
     std::size_t ties;
   };
@@ -316,8 +317,8 @@ std::uint32_t SelectStored(const SelectContext& context, SelectInput& input,
   return cut.key;
 }
 
-// Adds to a slot, which holds the elements with key > tie, the `wanted` first elements that equal
-// it. Returns false, the slot and the residual unchanged, where x has fewer.
+// Adds the first `wanted` elements that equal `tie` to a slot that holds the elements with key >
+// tie. Returns false, with the slot and the residual unchanged, if x has fewer.
 bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32_t tie,
              std::size_t wanted, Slot& slot) {
   const SelectKernels& kernels = SelectKernelsFor(ActiveIsa());
@@ -335,7 +336,7 @@ bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32
     }
   }
   if (found < wanted) return false;
-  // Merge from the back, in place: both lists are sorted by index.
+  // Merges from the back, in place: both lists are sorted by index.
   std::size_t a = slot.count;
   std::size_t b = wanted;
   for (std::size_t to = slot.count + wanted; b > 0; --to) {
@@ -353,8 +354,7 @@ bool AddTies(const SelectContext& context, const SelectInput& input, std::uint32
   return true;
 }
 
-// Candidates are the elements above `tie`, fewer than k: the rest are ties at it, if there are
-// enough of them.
+// The candidates are the elements above `tie`, fewer than k. Ties fill up to k, if they suffice.
 bool SelectWithTies(const SelectContext& context, SelectInput& input, const Candidates& above,
                     std::uint32_t tie, std::size_t k, Slot& slot) {
   SelectInput untouched = input;
@@ -377,7 +377,7 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
     return tie;
   }
   while (!candidates.stored) {
-    // The histogram is exact though the candidates were too many to keep: it bounds the next pass.
+    // The histogram is exact even if candidates were too many to store: it bounds the next pass.
     const Bin bin = FindBin(candidates, k);
     const std::size_t reach = bin.above + candidates.histogram[bin.index];
     const std::uint32_t lo =
@@ -389,7 +389,7 @@ std::uint32_t SelectLargestAmong(const SelectContext& context, SelectInput& inpu
       candidates =
           Collect(context, input, info, lo, std::max(0, candidates.shift - kFineShift), capacity);
     } else {
-      // Bins are single keys: everything in this one is a tie at the k-th magnitude.
+      // Bins are single keys: all elements of this one are ties at the k-th magnitude.
       candidates = Collect(context, input, info, lo + 1, kFineShift, capacity);
       SelectWithTies(context, input, candidates, lo, k, slot);
       return lo;
@@ -421,8 +421,8 @@ std::uint32_t SelectLargest(const SelectContext& context, SelectInput& input,
         capacity < input.n ? 0.75 * static_cast<double>(capacity) : static_cast<double>(input.n);
     const Cut cut = sample.SafeBound(k, margin, crowd);
     if (cut.key >= kInfinityKey) ThrowNotFinite(input, info);
-    // Too many reach the bound to keep them all: most of them are ties at it. Collect what is
-    // larger; if that is fewer than k, ties by index make up the rest.
+    // Too many reach the bound to store them all, and most are ties at it. Collects the larger
+    // ones; if they are fewer than k, ties by index make up the rest.
     const bool crowded = sample.Reaching(cut) > crowd;
     const std::uint32_t lo = crowded ? cut.key + 1 : cut.key;
     kth = crowded || input.residual == nullptr ? kNoKey : sample.KthKey(k, lo);
@@ -453,7 +453,7 @@ Bound SampledBound(const SelectContext& context, const SelectInput& input, const
 std::uint32_t KeyOfRank(const SelectContext& context, const Candidates& candidates,
                         std::size_t rank) {
   const KthCut kth = FindKth(context, candidates, rank);
-  std::uint32_t smallest = kNoKey;  // of those that reach the cut, which may lie between two keys
+  std::uint32_t smallest = kNoKey;  // of the keys from the cut on; the cut itself may not be a key
   for (const std::uint32_t key : kth.keys) {
     if (key >= kth.cut.key) smallest = std::min(smallest, key);
   }

@@ -15,8 +15,8 @@ namespace {
 
 std::uint32_t KeyOf(float x) { return std::bit_cast<std::uint32_t>(x) & kAbsMask; }
 
-// Per worker, a cache line apart: its histogram, the largest key it saw, and whether the histogram
-// is in use.
+// Per worker, a cache line apart: the histogram, the largest key that the worker saw, and whether
+// the histogram is in use.
 constexpr std::size_t kHistogramStride = kBins + 16;
 constexpr std::size_t kHistogramMax = kBins + 1;
 constexpr std::size_t kHistogramUsed = kBins + 2;
@@ -109,7 +109,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   found.cleared = input.residual == nullptr ? kNoKey : std::max(clear_from, lo);
   found.indices = WorkspaceArray<std::uint32_t>(workspace, kUseIndices, capacity).data();
   found.values = WorkspaceArray<float>(workspace, kUseValues, capacity).data();
-  // Runs first, then the table of chunks, in one buffer: both are small.
+  // The runs and then the table of chunks share one buffer: both are small.
   const std::size_t segment_bytes = chunks * chunk_blocks * sizeof(CandidateSegment);
   const std::span<std::byte> tables =
       workspace.Get(kUseSegments, segment_bytes + chunks * sizeof(CandidateChunk));
@@ -127,13 +127,13 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
   const float* const from = input.pending ? input.gradient : input.x();
   float* const apart = input.pending ? input.updated : nullptr;
   float* const sums = apart != nullptr ? apart : input.residual;
-  // Sums that go elsewhere, past the caches: in the scan itself, unless they are measured too.
+  // The scan itself writes the sums past the caches, unless they are measured too.
   const bool at_once = apart != nullptr && statistics == nullptr && StreamingPays(input.n) &&
                        reinterpret_cast<std::uintptr_t>(apart) % kLineBytes == 0;
   std::atomic<std::size_t> arena{0};
-  // Where all is measured, nothing added and nothing finite reaches the bound.
+  // All elements are measured, none are added, and no finite one reaches the bound.
   const bool skip = statistics != nullptr && residual == nullptr && lo > kInfinityKey;
-  std::span<Statistics> parts;  // added up in index order, whoever measures them
+  std::span<Statistics> parts;  // added up in index order, whichever worker measures them
   if (statistics != nullptr) parts = WorkspaceArray<Statistics>(workspace, kUseChunkParts, chunks);
 
   context.pool->ParallelFor(chunks, [&](std::size_t c, int worker) {
@@ -142,11 +142,11 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     std::uint16_t* const at = offsets.data() + w * kOffsetRoom;
     CandidateChunk chunk{segments + c * chunk_blocks, 0};
     std::uint32_t largest = 0;
-    // Keeps the `count` elements of a block that were found; `x` is where they are, or null: then
-    // they are sums that have gone past the caches, but for those that are cleared.
+    // Keeps the `count` found elements of a block. `x` points to them, or is null: then the sums
+    // have bypassed the caches, except those cleared here.
     const auto keep = [&](const float* x, std::size_t begin, std::size_t count) {
-      // Which block comes first into the arena depends on timing; what a block holds, the order in
-      // which blocks are read back and the total do not.
+      // Timing decides which block enters the arena first. It changes neither a block's elements,
+      // nor the order in which blocks are read back, nor the total.
       const std::size_t offset = arena.fetch_add(count, std::memory_order_relaxed);
       if (offset + count > capacity) {
         if (histogram[kHistogramUsed]++ == 0) std::fill_n(histogram, kBins + 1, 0u);
@@ -209,7 +209,7 @@ Candidates Collect(const SelectContext& context, SelectInput& input, const Tenso
     AddStatistics(part, *statistics);
     largest = std::max(largest, part.max_key);
   }
-  // Every element that is not finite has a key above any bound: it is among the candidates.
+  // An element that is not finite has a key above any bound, so it is among the candidates.
   if (largest >= kInfinityKey) {
     Restore(input, found);
     ThrowNotFinite(input, info);

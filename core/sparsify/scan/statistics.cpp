@@ -132,7 +132,7 @@ void SendCandidates(const SelectContext& context, const SelectInput& input,
     for (std::size_t r = 0; r < candidates.chunks[c].segment_count; ++r) {
       CandidateSegment run = candidates.chunks[c].segments[r];
       const std::size_t left = at < most ? most - at : 0;
-      if (run.above > left) {  // the last that is sent is among these
+      if (run.above > left) {  // the last sent element is among these
         const float* const values = candidates.values + run.offset;
         const std::uint32_t count = run.count;
         run.count = 0;
@@ -184,8 +184,8 @@ std::size_t TakeReaching(const SelectContext& context, SelectInput& input, const
   return count;
 }
 
-// The larger side of the start and the concavity of log(erfc) make Newton's steps fall towards the
-// root and never past it.
+// Newton's steps start on the larger side. As log(erfc) is concave, they fall towards the root and
+// never pass it.
 double TwoSidedNormalQuantile(double density) {
   double z = std::sqrt(-2 * std::log(density));  // P(|N| > z) <= exp(-z^2 / 2)
   const double root_half = std::sqrt(0.5);

@@ -10,8 +10,8 @@
 namespace sparfuse {
 namespace {
 
-// Elements of the sample and the rank in it of a key that `wanted` elements of x reach: five
-// standard deviations of a binomial below the expected one.
+// Lines of the sample, and the rank in it of a key that `wanted` elements of x reach. The key lies
+// five standard deviations of a binomial below the expected one.
 struct SampleOf {
   std::uint32_t lines;
   std::uint32_t rank;
@@ -102,7 +102,7 @@ void SelectLargestOnDevice(const DeviceContext& context, const DeviceInput& inpu
 }
 
 ScanPlan PlanScan(const DeviceInput& input) {
-  // x is written where there is a residual: that is what is aligned.
+  // x() is the residual if there is one, since x is written there: the plan aligns to it.
   const auto address = reinterpret_cast<std::uintptr_t>(input.x());
   ScanPlan plan;
   plan.shift = address / sizeof(float) % 4;

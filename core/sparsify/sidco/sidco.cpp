@@ -1,24 +1,24 @@
 // Selects by SIDCo: takes thresholds from a sparsity-inducing distribution that is fitted in
-// stages, each to what exceeds the threshold of the stage before.
+// stages, each to the excess over the threshold of the stage before.
 //
 // Source:      A. M. Abdelmoniem, A. Elzanaty, M.-S. Alouini, M. Canini, "An efficient
 //              statistical-based gradient compression technique for distributed training systems",
 //              MLSys 2021, sections 2.2 to 2.4 and algorithm 1.
 // Deviations:  sidco: stages after the first are fitted above the thresholds of the last step (in a
-//              large tensor's first step, of a sample), with the fraction that survived them; where
-//              the estimate selects more than 2 % beside k, the k largest are sent. sidco@paper:
-//              what would send nothing, or overflows its slot, becomes an exact top-k. Both: stages
-//              adapt for each tensor on its own.
+//              large tensor's first step, of a sample), with the fraction that survived them. If
+//              the estimate selects over 2 % more or less than k, the k largest are sent.
+//              sidco@paper: an empty selection, or one that overflows its slot, becomes an exact
+//              top-k. Both: stages adapt for each tensor on its own.
 //
-// With a = |x|, density d, M stages, first density d1 (d itself where M = 1 or d >= first_ratio):
+// With a = |x|, density d, M stages, first density d1 (d itself if M = 1 or d >= first_ratio):
 //   stage 1      the threshold t1 that a fraction d1 of the fitted distribution exceeds.
 //   stage j > 1  the fit to a - t of the elements with a > t, t the threshold of the stage before;
 //                densities fall by the same factor from stage to stage, down to d.
 //   exponential  t = -mean ln(d1), then t + mean(a - t) ln(ratio of densities).
 //   pareto       generalised, from mean and variance. gamma: the first stage from mean and mean
 //                logarithm, the later ones as pareto.
-//   adaptive     every 5 steps: one stage less where the estimates selected more than 1.2 k on
-//                average, one more where less than 0.8 k.
+//   adaptive     every 5 steps: one stage less if the estimates selected more than 1.2 k on
+//                average, one more if less than 0.8 k.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -49,7 +49,7 @@ struct SidcoDeviceState final : SparsifierState {
   explicit SidcoDeviceState(Device device)
       : memory(1, device, "SIDCo's stages"), bound(1, device, "the warm start of a selection") {}
   Buffer<SidcoMemory> memory;  // all zero at first
-  int most_stages = 1;         // that it may have come to, which the host does not know
+  int most_stages = 1;         // upper bound: the host does not know the current number
   Buffer<WarmWords> bound;
 };
 
@@ -57,7 +57,7 @@ gpu::SidcoSettings SettingsOf(const SidcoOptions& options, double density) {
   return {options.fit, static_cast<std::uint32_t>(options.stages), options.first_ratio, density};
 }
 
-// Of the last step, or of this one alone, behind what its kernels tell one another.
+// State of the last step, or of this one alone, after the words that the step's kernels share.
 struct Words {
   gpu::SidcoStep* step;
   SidcoMemory* memory;
@@ -80,11 +80,11 @@ void LaunchAdapt(const DeviceContext& context, const DeviceScan& scan, const Wor
               scan.active());
 }
 
-// x has more than k elements; state: or null.
+// x has more than k elements. state: may be null.
 //
-// Cost: one pass over x. Where the boundaries between stages are not known from the step before,
-// one block fits them to a sample, of tensors below kFitSampledFrom elements to all of x, and to
-// all of a larger one where the sample has not enough elements that are not zero.
+// Cost: one pass over x. If the last step gives no boundaries between stages, one block fits them
+// to a sample. It fits them to all of x if x has fewer than kFitSampledFrom elements, or if the
+// sample of a larger x has too few nonzero elements.
 void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
                          const TensorInfo& info, const SidcoOptions& options, double density,
                          std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
@@ -108,7 +108,7 @@ void SelectSidcoOnDevice(const DeviceContext& context, const DeviceInput& input,
   if (options.adaptive && state != nullptr) LaunchAdapt(context, scan, words, density);
 }
 
-// As in the paper. Cost: a pass over x for each stage, and one.
+// Selects as in the paper. Cost: a pass over x for each stage, and one more.
 void SelectSidcoPaperOnDevice(const DeviceContext& context, const DeviceInput& input,
                               const TensorInfo& info, const SidcoOptions& options, double density,
                               std::size_t k, SidcoDeviceState* state, const DeviceSlot& slot) {
@@ -195,7 +195,8 @@ class Sidco final : public DeviceScanSparsifier {
     return wanted;
   }
 
-  // The thresholds of the first `count` stages, one pass over x each. NaN from where a fit fails.
+  // Computes the thresholds of the first `count` stages, one pass over x each. Thresholds are NaN
+  // from the first failed fit on.
   void FitStages(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                  const SidcoPlan& plan, int count, double* thresholds) const {
     std::fill_n(thresholds, count, kNaN);
@@ -216,8 +217,8 @@ class Sidco final : public DeviceScanSparsifier {
     }
   }
 
-  // The same of a sample of x, where that is worth it: false, and no thresholds, where it is not
-  // and where a fit fails.
+  // Fits the stages to a sample of x. Returns false, without thresholds, if x is too small to gain
+  // from it or a fit fails.
   bool FitStagesToSample(const SelectContext& context, const SelectInput& input,
                          const TensorInfo& info, const SidcoPlan& plan, int count,
                          double* thresholds) const {
@@ -234,7 +235,7 @@ class Sidco final : public DeviceScanSparsifier {
     return !std::isnan(thresholds[count - 1]);
   }
 
-  // Returns how many elements the estimate selects; NaN if it is not a number.
+  // Returns the number of elements that the estimate selects; NaN if the estimate is not a number.
   double AsEstimated(const SelectContext& context, SelectInput& input, const TensorInfo& info,
                      const SidcoPlan& plan, std::size_t k, Slot& slot) const {
     double thresholds[kMaxStages];
@@ -301,7 +302,7 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .paper = "Abdelmoniem et al., MLSys 2021",
       .revision = corrected ? 3 : 1,
       .exact_count = false,
-      // The first on random data and a small network's gradients
+      // The first pair is measured on random data and a small network's gradients
       // (SelectionModels.OfCorrectedEstimatesHold).
       .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
       .contraction = corrected ? CorrectedFraction : OneElement,

@@ -1,10 +1,10 @@
-// Selects everything above a threshold that the user gives.
+// Selects all elements above a threshold that the user gives.
 //
 // Source:      N. Strom, "Scalable distributed DNN training using commodity GPU cloud computing",
 //              Interspeech 2015, section 3; values as they are, as in H. Xu et al., "GRACE: a
 //              compressed communication framework for distributed machine learning", ICDCS 2021.
-// Deviations:  values are sent, not signs times tau; where nothing exceeds tau, or the slot
-//              overflows, an exact top-k at the density is sent.
+// Deviations:  values are sent, not signs times tau. If nothing exceeds tau, or the slot overflows,
+//              an exact top-k at the density is sent.
 #include <algorithm>
 
 #include "core/sparsify/descriptors.hpp"

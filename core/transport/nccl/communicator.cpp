@@ -95,11 +95,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = NcclOperation::Kind;
 constexpr std::chrono::milliseconds kIdle{1};
-// What the host transport loses may have taken part in what runs on the device: it gets this long.
+// A rank that the host transport has lost may have done its part of running operations: these get
+// this long to end.
 constexpr std::chrono::milliseconds kLostGrace{500};
-// How often notices are looked at while nothing waits for them: a peer may have given up.
+// Interval for reading notices while nothing waits for them: a peer may have given up.
 constexpr std::int64_t kServiceNanoseconds = 1'000'000;
-// Where padded payloads begin, as far as the capacity allows.
+// Padded payloads begin at multiples of this, as far as the capacity allows.
 constexpr std::size_t kAlignment = 16;
 
 class NcclRequest final : public Request {
@@ -167,7 +168,7 @@ NcclCommunicator::~NcclCommunicator() {
   } catch (const Error& error) {
     Fail(error, true);
   }
-  handle_.Abort();  // before the stream, which waits for its work
+  handle_.Abort();  // before the stream is destroyed, which waits for its work
 }
 
 void NcclCommunicator::Connect(const NcclUniqueId& id) {
@@ -180,7 +181,7 @@ void NcclCommunicator::Connect(const NcclUniqueId& id) {
   }
 }
 
-// --- what callers do ---
+// --- calls ---
 
 std::unique_ptr<Request> NcclCommunicator::Isend(int, int, std::span<const std::byte>) {
   RefuseMessages();
@@ -257,7 +258,7 @@ std::unique_ptr<Request> NcclCommunicator::NativeRingStep(RingNeighbours ring,
 
 void NcclCommunicator::Idle(std::chrono::nanoseconds limit) {
   Communicator& host = control_.host();
-  if (session_->in_flight == 0) return host.Idle(limit);  // a notice is what comes next
+  if (session_->in_flight == 0) return host.Idle(limit);  // the next event is a notice
   const std::int64_t sleep =
       PollingSleepNanoseconds(MonotonicNanoseconds() - session_->last_change);
   if (sleep == 0) {
@@ -299,7 +300,7 @@ void NcclCommunicator::Advance() {
   }
 }
 
-// --- what then happens ---
+// --- progress ---
 
 void NcclCommunicator::Take(int peer, const Notice& notice, std::string_view text) {
   if (notice.kind == Notice::Kind::kGaveUp) {
@@ -335,7 +336,7 @@ void NcclCommunicator::Progress() {
   if (control_.any_lost()) CheckLost();
 }
 
-// False when nothing can start now.
+// Returns false if nothing can start now.
 bool NcclCommunicator::LaunchNext() {
   if (posted_.empty()) return false;
   Operation& operation = *posted_.front();
@@ -363,7 +364,7 @@ bool NcclCommunicator::LaunchNext() {
   return true;
 }
 
-// False where there is nothing to move.
+// Returns false if there is nothing to move.
 bool NcclCommunicator::LaunchAllGather(Operation& gather) {
   const auto ranks = static_cast<std::size_t>(size());
   const auto own = static_cast<std::size_t>(rank());
@@ -376,7 +377,7 @@ bool NcclCommunicator::LaunchAllGather(Operation& gather) {
                               RankName(static_cast<int>(largest - sizes.begin())) +
                               ": expected at most " + std::to_string(gather.capacity));
   }
-  // Where payloads lie depends on nothing but the sizes, so that padded blocks meet.
+  // The sizes alone decide the places of payloads, so that padded blocks meet.
   const std::size_t padded = (*largest + kAlignment - 1) / kAlignment * kAlignment;
   const std::size_t stride = std::min(padded, gather.capacity);
   gather.by_rank->resize(ranks);
@@ -427,7 +428,7 @@ void NcclCommunicator::LaunchRingStep(const Operation& step) {
   });
 }
 
-// NCCL has given issuing_ to the stream.
+// Records that NCCL has enqueued issuing_ on the stream.
 void NcclCommunicator::Launched() {
   if (spare_events_.empty()) spare_events_.emplace_back(setup_.device);
   running_.push_back({std::exchange(issuing_, nullptr), std::move(spare_events_.back())});

@@ -68,10 +68,10 @@ AllGatherAlgorithm CheaperAllGather(std::span<const std::uint64_t> sizes, const 
 
 namespace {
 
-// What ranks tell one another before they make a communicator.
+// A rank's data for the others, exchanged before they make a communicator.
 struct Introduction {
-  std::array<char, 64> card{};  // ends with a zero
-  NcclUniqueId id{};            // rank 0's counts
+  std::array<char, 64> card{};  // zero-terminated
+  NcclUniqueId id{};            // only rank 0's is used
   int version = 0;
   AllGatherLinks links;
 };
@@ -135,7 +135,7 @@ const NcclApi& LinkedNccl() {
 
 namespace {
 
-// NCCL_VERSION of nccl.h: 22809 is 2.28.9; 2708, before 2.9, is 2.7.8.
+// Decodes NCCL_VERSION of nccl.h: 22809 is 2.28.9; 2708, before 2.9, is 2.7.8.
 std::string VersionText(int code) {
   const int major = code < 10'000 ? code / 1000 : code / 10'000;
   const int minor = code < 10'000 ? code % 1000 / 100 : code % 10'000 / 100;

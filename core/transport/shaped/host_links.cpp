@@ -30,8 +30,8 @@ namespace {
 
 constexpr int kTag = 0;
 
-// Where rank 0 has the memory. Other processes open its descriptor through /proc, and look whether
-// what they opened is the same file: elsewhere that process is another one, or none.
+// The place of the memory on rank 0. Other processes open its descriptor through /proc, and check
+// that it is the same file: on another host the process is another one, or none.
 struct Offered {
   std::int64_t process = 0;
   std::int64_t descriptor = 0;
@@ -149,7 +149,7 @@ std::int64_t Port::Send(std::int64_t now, std::int64_t duration) {
 
 bool Port::Expect(std::int64_t now, std::uint64_t id, std::int64_t arrival, std::int64_t duration) {
   std::span messages = std::span(messages_).first(std::min<std::size_t>(expected_, kMostOnTheWay));
-  // What has passed delays nothing that arrives from now on.
+  // Messages that have passed delay no later arrival.
   const auto waiting =
       std::ranges::find_if(messages, [now](const Message& message) { return message.end > now; });
   const auto end = std::move(waiting, messages.end(), messages.begin());
@@ -177,7 +177,7 @@ std::int64_t Port::EndOf(std::uint64_t id) const {
   return message == messages.end() ? kPassed : message->end;
 }
 
-// What lies in the shared memory, with the ports behind it: the ranks' own, then the nodes'.
+// The layout of the shared memory, with the ports behind it: the ranks' ports, then the nodes'.
 struct HostLinks::Segment {
   pthread_mutex_t mutex;  // guards all else
   std::uint64_t next_id;
@@ -205,7 +205,7 @@ class HostLinks::Held {
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += deadline.count() / 1000 + 1;
     const int error = pthread_mutex_timedlock(&mutex_, &until);
-    if (error == EOWNERDEAD) {  // what it spoiled are times; the others find that it is gone
+    if (error == EOWNERDEAD) {  // only times may be spoiled, and the other ranks notice the loss
       pthread_mutex_consistent(&mutex_);
     } else if (error != 0) {
       SPARFUSE_THROW(kTimeout, "shaped: a rank has held the lock of all links for " +
@@ -268,9 +268,9 @@ std::int64_t HostLinks::EndOf(int source, int destination, std::uint64_t id) {
 namespace {
 
 constexpr int kTries = 40;
-constexpr std::size_t kBytes = 2u << 20;  // long against what it takes to look at a message
+constexpr std::size_t kBytes = 2u << 20;  // long against the time of one check of a message
 
-// The least of all ranks' values; nobody is behind anybody who has not come here.
+// Returns the smallest of all ranks' values. No rank leaves before all have arrived.
 double LeastOf(Communicator& world, double own, std::chrono::milliseconds deadline) {
   return std::ranges::min(GatherFromPeers(world, own, deadline, "the host's rate"));
 }

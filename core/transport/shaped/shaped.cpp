@@ -16,12 +16,12 @@
 namespace sparfuse {
 namespace {
 
-// Nanoseconds of any message fit 64 bits between these.
+// Nanoseconds of any message fit 64 bits within these limits.
 constexpr double kLargestAlphaSeconds = 3600;
 constexpr double kSmallestGbps = 1e-4;
 constexpr double kLargestGbps = 1e6;
 
-// Travels before each payload, on its tag.
+// Sent before each payload, on its tag.
 struct Header {
   std::uint64_t id = 0;        // of HostLinks
   std::int64_t departure = 0;  // of the first byte, MonotonicNanoseconds
@@ -36,10 +36,10 @@ struct Network {
 
   HostLinks links;
   int rank;                             // of the world
-  std::list<ShapedRequest*> in_flight;  // what Idle may wait for
+  std::list<ShapedRequest*> in_flight;  // requests that Idle may wait for
 };
 
-// Header and payload on the inner transport, and the time at which the emulated message is over.
+// Holds header and payload on the inner transport, and the end of the emulated message.
 class ShapedRequest : public Request {
  public:
   ~ShapedRequest() override {
@@ -59,7 +59,7 @@ class ShapedRequest : public Request {
   int peer() const noexcept override { return payload_->peer(); }
 
   bool inner_complete() const { return inner_complete_; }
-  // When it will be complete, or -1 while that is unknown.
+  // Returns the time of completion, or -1 while it is unknown.
   virtual std::int64_t End() = 0;
 
  protected:
@@ -172,7 +172,7 @@ class ShapedCommunicator final : public GroupCommunicator {
       if (const std::int64_t end = request->End(); end >= 0 && end > now) {
         wake = std::min(wake, end);
       } else if (request->inner_complete()) {
-        return;  // complete, only not tested yet
+        return;  // complete, but not tested yet
       }
     }
     inner_->Idle(std::chrono::nanoseconds(wake - now));
@@ -208,11 +208,11 @@ void CheckShape(const LinkShape& shape, const std::string& which) {
   }
 }
 
-// The host's own transfers run behind the emulated ones.
+// Throws unless the host's own transfers, which underlie the emulated ones, are fast enough.
 void CheckHost(Communicator& inner, const NetworkShape& shape, std::chrono::milliseconds deadline) {
   const Topology& topology = inner.topology();
   const int on_a_node = std::min(topology.ranks, topology.ranks_per_node);
-  double wanted = 0;  // of each rank, while all send
+  double wanted = 0;  // of each rank, while all ranks send
   if (topology.nodes() > 1) wanted = shape.between.gbps / on_a_node;
   if (on_a_node > 1) wanted = std::max(wanted, shape.within->gbps);
   const double reached = HostGbps(inner, wanted, deadline);

@@ -16,11 +16,11 @@
 namespace sparfuse {
 namespace {
 
-constexpr int kSplitTag = 1 << 15;  // above those of callers
+constexpr int kSplitTag = 1 << 15;  // above the callers' tags
 
 class TcpRequest final : public Request {
  public:
-  // `traffic` of a receive that is counted, or null.
+  // `traffic` counts a receive; may be null.
   TcpRequest(std::shared_ptr<TcpSession> session, TcpOperationPointer operation, Traffic* traffic)
       : session_(std::move(session)), operation_(std::move(operation)), traffic_(traffic) {}
   ~TcpRequest() override {
@@ -51,7 +51,7 @@ class TcpRequest final : public Request {
   int peer() const noexcept override { return operation_->peer; }
 
  private:
-  // Its own share: a receive that is given up may outlive the communicator.
+  // Shared ownership: an abandoned receive may outlive the communicator.
   std::shared_ptr<TcpSession> session_;
   TcpOperationPointer operation_;
   Traffic* traffic_;
@@ -101,7 +101,7 @@ class TcpCommunicator final : public GroupCommunicator {
     AwaitPeers(*this, receives, sends, deadline, "split");
     SplitGroup group = ComputeSplit(topology(), rank(), choices);
     for (int& member : group.members) member = WorldRank(member);
-    // Equal on all members without another message.
+    // Equal on all members, without another message.
     const std::array<std::uint64_t, 3> made_of{id_, ++splits_, static_cast<std::uint64_t>(color)};
     const std::uint64_t id = FnvOf({reinterpret_cast<const char*>(made_of.data()), sizeof made_of});
     return std::make_unique<TcpCommunicator>(session_, id, std::move(group.members), group.rank,

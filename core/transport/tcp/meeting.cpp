@@ -23,7 +23,7 @@ constexpr std::size_t kTokenBytes = 16;
 
 // The first bytes of a connection, in both directions.
 struct Greeting {
-  std::uint64_t magic = 0x7370617266757365;  // also tells another byte order
+  std::uint64_t magic = 0x7370617266757365;  // also detects another byte order
   std::array<char, 2 * kTokenBytes> token{};
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
@@ -41,7 +41,7 @@ std::string DrawToken() {
   return token;
 }
 
-// Its token is compared in a time that does not depend on where it differs.
+// Compares a greeting's token in a time that does not depend on the place of a difference.
 bool SameToken(const std::array<char, 2 * kTokenBytes>& shown, const std::string& expected) {
   unsigned char difference = 0;
   for (std::size_t i = 0; i < shown.size(); ++i)
@@ -49,10 +49,10 @@ bool SameToken(const std::array<char, 2 * kTokenBytes>& shown, const std::string
   return difference == 0;
 }
 
-// A connection whose greetings are under way.
+// A connection that is exchanging greetings.
 struct Guest {
   Socket socket;
-  int peer = -1;  // -1: whoever came to our port, until it has said so
+  int peer = -1;  // -1: a visitor to our port that has not told its rank
   bool connecting = false;
   Greeting own;
   std::size_t sent = 0;
@@ -166,7 +166,7 @@ class Meeting {
     if (polled[0].revents != 0) Accept();
   }
 
-  // False when nothing is left to do with the guest.
+  // Returns false if the guest needs no more service.
   bool Serve(Guest& guest) {
     if (guest.connecting) FinishConnecting(guest);
     if (guest.WantsToSend() && !Move(guest, true)) return Reject(guest);
@@ -186,7 +186,7 @@ class Meeting {
     guest.connecting = false;
   }
 
-  // Sends or receives what it can of a greeting. False when the other side has gone.
+  // Sends or receives as much of a greeting as possible. Returns false if the other side has gone.
   static bool Move(Guest& guest, bool send) {
     std::size_t& moved = send ? guest.sent : guest.received;
     auto* bytes = reinterpret_cast<std::byte*>(send ? &guest.own : &guest.theirs) + moved;
@@ -200,7 +200,7 @@ class Meeting {
     return now < 0 && (errno == EAGAIN || errno == EINTR);
   }
 
-  // Whether it has said who it is, and may be here.
+  // Returns whether the guest has told its rank, and may be here.
   bool Recognise(Guest& guest) {
     const Greeting& said = guest.theirs;
     if (said.magic != Greeting{}.magic || !SameToken(said.token, AddressOf(rank_).token))
@@ -213,7 +213,7 @@ class Meeting {
     return true;
   }
 
-  // A stranger at our port is forgotten. Where we connected, something else is at that address.
+  // Forgets a stranger at our port. Throws if we connected: another program is there.
   bool Reject(const Guest& guest) const {
     if (!guest.speaks_first) return false;
     SPARFUSE_THROW(kComm, "tcp: what answers at " + AddressOf(guest.peer).host.Text() +

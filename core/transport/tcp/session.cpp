@@ -14,13 +14,13 @@
 namespace sparfuse {
 namespace {
 
-// Above this a message waits for its receive: else a rank that is ahead would fill the memory of
-// the others. Below it the wait would cost more than the copy.
+// A longer message waits for its receive, or a rank that is ahead would fill the memory of the
+// others. For a shorter one the wait would cost more than the copy.
 constexpr std::size_t kLargestWhole = 256 << 10;
 constexpr std::size_t kStagingBytes = 64 << 10;
-// Bodies of which as much is left are read to where they belong, not staged.
+// A body with this much left is read to its destination directly, not staged.
 constexpr std::size_t kDirectBytes = 4 << 10;
-constexpr int kReadsAtOnce = 16;  // of one peer, before others have their turn
+constexpr int kReadsAtOnce = 16;  // of one peer, before others get their turn
 constexpr std::chrono::microseconds kPollEvery{2};
 constexpr std::uint32_t kWakeEvent = ~0U;
 
@@ -51,7 +51,7 @@ TcpSession::~TcpSession() {
           {{0, 0, static_cast<std::uint32_t>(lost_ + 1), 0, FrameKind::kGoodbye}, nullptr, 0});
     if (peer.gone) continue;
     ::shutdown(peer.socket.get(), SHUT_WR);
-    // The kernel would answer bytes that nobody has read by dropping what is still on its way.
+    // The kernel would answer unread bytes by dropping the data still in transit.
     while (::recv(peer.socket.get(), staging_.data(), staging_.size(), MSG_DONTWAIT) > 0) {
     }
   }
@@ -252,7 +252,7 @@ void TcpSession::Read(int rank) {
       if (peer.body_left == 0) EndFrame(peer);
     }
     Take(rank, std::span<const std::byte>(staging_).first(bytes - placed));
-    if (bytes < direct + staging_.size()) return;  // that was all
+    if (bytes < direct + staging_.size()) return;  // nothing more is readable
   }
 }
 
@@ -283,7 +283,7 @@ void TcpSession::Take(int rank, std::span<const std::byte> bytes) {
   }
 }
 
-// Finds out where the body of a frame belongs, and does what a frame without one says.
+// Finds the place for the body of a frame, and acts on a frame without body.
 void TcpSession::BeginFrame(int rank) {
   Peer& peer = PeerOf(rank);
   Frame frame;

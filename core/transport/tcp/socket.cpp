@@ -31,7 +31,7 @@ bool IsOfInternet(const sockaddr* address) {
   return address != nullptr && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
 
-// Of an interface of this host by its name; IPv4 before IPv6. Throws Error{kConfig}.
+// Returns the address of this host's interface `name`; IPv4 before IPv6. Throws Error{kConfig}.
 HostAddress AddressOfInterface(const std::string& name) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) SPARFUSE_THROW(kComm, "getifaddrs: " + ErrorText(errno));
@@ -53,7 +53,7 @@ HostAddress AddressOfInterface(const std::string& name) {
                               known + ", or an address of this host");
 }
 
-// From which this host sends to another one; nothing where that one is not found.
+// Returns the address from which this host sends to `host`; nothing if `host` is not found.
 std::optional<HostAddress> AddressToward(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;

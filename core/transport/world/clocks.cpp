@@ -32,7 +32,7 @@ Task CompareClocks(Communicator& group, std::span<const int> ranks, int rounds, 
   if (std::ranges::find(ranks, world.rank()) == ranks.end()) co_return;
   for (int round = 0; round < rounds; ++round) {
     double asked = clock();
-    // Posted before, so that the answer finds its place.
+    // Posted before the question, so that the answer finds its place.
     auto answer = world.Irecv(0, tag, BytesOf(shown));
     co_await Complete(world.Isend(0, tag, BytesOf(asked)), std::move(answer));
     const double answered = clock();

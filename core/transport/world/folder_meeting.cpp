@@ -38,14 +38,14 @@ class Notes {
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
 
-  // Leaves `text` about `what`, and waits for what all ranks leave about it: [ranks].
+  // Leaves `text` about `what`, and waits for all ranks' texts about it: [ranks].
   std::vector<std::string> Exchange(const std::string& what, const std::string& text,
                                     Clock::time_point until) {
     const fs::path own = FileOf(what, rank_);
     const fs::path part = own.string() + ".part";
     std::ofstream(part) << text;
     std::error_code failed;
-    fs::rename(part, own, failed);  // nobody reads half of it
+    fs::rename(part, own, failed);  // a rename, so that no rank reads half of it
     if (failed) {
       SPARFUSE_THROW(kConfig, "cannot write " + own.string() + ": " + failed.message());
     }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostNonce = 32;
 constexpr const char* kRanksOfSrun[] = {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
-// What a launcher leaves where it offers MPI a way to find the other ranks: mpirun, PMIx, PMI.
+// kMeans: variables of launchers that give MPI a way to find the other ranks: mpirun, PMIx, PMI.
 constexpr const char* kRankVariables[] = {kRankVariable, "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
                                           "PMI_RANK",    "SLURM_PROCID",         "FLUX_TASK_RANK"};
 constexpr const char* kMeans[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};

@@ -1,6 +1,5 @@
-// Runs lanes on a device: the compute and side lanes are streams, to which a reaction gives an
-// operation at once, with waits for what it comes after on another one. The host lane is an
-// OffloadLane.
+// Runs lanes on a device. The compute and side lanes are streams: a reaction enqueues an operation
+// at once, with waits for its predecessors on the other stream. The host lane is an OffloadLane.
 #include <algorithm>
 #include <deque>
 #include <string>
@@ -19,22 +18,22 @@
 namespace sparfuse {
 namespace {
 
-// Of the compute lane or the side lane.
+// The resources of the compute lane or the side lane.
 struct StreamLane {
   explicit StreamLane(Device device) : workspace(device) {}
 
   Stream stream;
   DeviceWorkspace workspace;
-  Workspace staging;     // of what is done on the host after all
+  Workspace staging;     // for selections that run on the host after all
   Buffer<float> growth;  // of velocities, with nesterov
   SelectCounters counters;
   gpu::GpuStream own;
-  // Of copies of reports: between two kernels of `stream` a copy to the host would leave it idle.
+  // Copies reports: a copy to the host between two kernels of `stream` would leave `stream` idle.
   gpu::GpuStream reports;
   gpu::CompletionThread completions;
 };
 
-// An operation that a stream has been given.
+// An operation enqueued on a stream.
 struct Enqueued {
   Stream stream;
   const gpu::GpuEvent* end = nullptr;
@@ -86,7 +85,7 @@ class DeviceLanes final : public Lanes {
     return sum;
   }
 
-  // --- the thread of the training loop ---
+  // --- called by the thread of the training loop ---
 
   void BeginStep() override {
     events_.Reset();
@@ -102,12 +101,12 @@ class DeviceLanes final : public Lanes {
   void SetInterrupted(std::optional<SpanKind> kind) override { timeline_.SetInterrupted(kind); }
   void Announce(std::size_t tensor) override { announced_[tensor] = part_end_; }
 
-  bool HasWork() override { return false; }  // streams have it
+  bool HasWork() override { return false; }  // the streams have the work
   Handle Work() override { return 0; }
 
   double EndStep() override {
     const double seconds = timeline_.Resolve(step_.begin, step_.timeline);
-    // What is told of an event still refers to it for a moment.
+    // A completion callback refers to its event for a moment longer.
     compute_.completions.Drain();
     side_.completions.Drain();
     return seconds;
@@ -123,9 +122,9 @@ class DeviceLanes final : public Lanes {
     }
   }
 
-  // --- reactions ---
+  // --- called by reactions ---
 
-  // Only selections go to the host lane: packing and averaging move memory of the device.
+  // The host lane takes selections only: packing and averaging move memory of the device.
   bool OnStream(const Op& local) const override {
     if (local.If<SparsifyRequest>()) return local.lane != Lane::kHost;
     return local.If<PackRequest>() || local.summed != 0;
@@ -158,7 +157,7 @@ class DeviceLanes final : public Lanes {
   }
 
  private:
-  // Packing and averaging asked of the host lane move memory of the device: the side lane does it.
+  // Packing and averaging for the host lane move memory of the device, so the side lane does them.
   StreamLane& LaneOf(Lane lane) { return lane == Lane::kCompute ? compute_ : side_; }
 
   const gpu::GpuEvent* AnnouncedOf(const Op& local) const {
@@ -272,7 +271,7 @@ class DeviceLanes final : public Lanes {
   void Select(Selection& selection, StreamLane& lane, OpReport& report) {
     const LiveConfig& config = setup_.config;
     const Stream& stream = lane.stream;
-    SelectCounters counters;  // the report has them
+    SelectCounters counters;  // unused: the report has the counts
     const SelectContext host{&setup_.pool, &lane.staging, &counters, {}};
     const DeviceContext context{stream, &lane.workspace, nullptr, &host};
     DeviceSlot slot = DeviceSlotOf(selection);
@@ -341,7 +340,7 @@ class DeviceLanes final : public Lanes {
 
   // --- sums ---
 
-  // Averaged, or as it is into the flat gradient.
+  // Averages the sum, or leaves it unscaled in the flat gradient if `merges`.
   void TakeSum(const ExchangeState& exchange, bool merges, StreamLane& lane, OpReport& report) {
     const Op& op = *exchange.op;
     const Range whole = op.range();

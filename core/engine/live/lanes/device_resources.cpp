@@ -62,7 +62,7 @@ bool TouchedRanges::EraseOverlapping(Range range, bool itself) {
 
 std::uint32_t* TouchedRanges::Of(Range range, const Stream& stream) {
   if (changing_) return nullptr;
-  if (EraseOverlapping(range, false)) {  // of earlier steps: in a step ranges are disjoint
+  if (EraseOverlapping(range, false)) {  // of earlier steps: ranges of one step are disjoint
     changing_ = true;
     return nullptr;
   }
@@ -70,7 +70,7 @@ std::uint32_t* TouchedRanges::Of(Range range, const Stream& stream) {
   if (entry.bits.size() == 0) {
     entry.end = range.end;
     entry.bits = Buffer<std::uint32_t>(TouchedWords(range.size()), device_, "what is touched");
-    // What is there is not known.
+    // The touched words are unknown, so all are marked.
     gpu::FillAsync(stream, entry.bits.data(), 0xff, entry.bits.size() * sizeof(std::uint32_t));
   }
   return entry.bits.data();

@@ -1,5 +1,5 @@
-// Runs lanes on the host: the compute lane is the thread of the training loop, the others are
-// threads of their own.
+// Runs lanes on the host: the compute lane is the thread of the training loop, and each other lane
+// has its own thread.
 #include <deque>
 #include <mutex>
 #include <string>
@@ -46,7 +46,7 @@ class HostLanes final : public Lanes {
     since_ = now;
   }
 
-  // A part of backward ends where a gradient is announced: nothing but a wait is interrupted.
+  // A part of backward ends at the announcement of a gradient, so only a wait can be interrupted.
   void SetInterrupted(std::optional<SpanKind> kind) override {
     waiting_ = kind == SpanKind::kExposed;
     if (waiting_) BeginPart();

@@ -120,7 +120,7 @@ const FeedbackRule* HostWork::RuleOf(const Selection& selection) const {
   return selection.residual.size == 0 ? nullptr : setup_.config.feedback.rule.get();
 }
 
-// The source becomes what the rule makes of gradient and residual.
+// Replaces the source by the rule's combination of gradient and residual.
 void HostWork::Compensate(const FeedbackRule& rule, Selection& selection) {
   const std::size_t n = selection.source.size;
   if (compensated_.size() < n) compensated_ = Buffer<float>(n);
@@ -151,7 +151,7 @@ void HostWork::Select(Selection& selection) {
   }
 }
 
-// The slot becomes what receivers decode.
+// Replaces the slot's values by the values that receivers decode.
 void HostWork::Code(Selection& selection) {
   const PayloadCoding& coding = setup_.config.coding;
   Slot& slot = selection.slot;
@@ -165,7 +165,8 @@ void HostWork::Code(Selection& selection) {
   }
 }
 
-// The collective selects from x. Nothing is missing: what it takes is seen when it has.
+// Prepares x, from which the collective selects. Nothing counts as missing: only the collective's
+// run shows its selection.
 void HostWork::Accumulate(Selection& selection) {
   if (!AddFinite(selection.source.host(), selection.residual.host(), pool_)) {
     SPARFUSE_THROW(kNumeric, "what has accumulated of " + selection.name +
@@ -182,7 +183,7 @@ void HostWork::Encode(Selection& selection) {
   SelectSource source{selection.source, selection.residual};
   if (rule != nullptr) source.residual = {};
   setup_.config.dense_quantizer->Encode(context, source, selection.info, selection.encoded.host());
-  if (rule != nullptr) {  // all of it is sent
+  if (rule != nullptr) {  // all elements are sent
     std::vector<std::uint32_t> all(selection.source.size);
     std::iota(all.begin(), all.end(), 0u);
     rule->Keep(selection.name, selection.source.host(), all, selection.residual.host());
@@ -193,8 +194,8 @@ void HostWork::Encode(Selection& selection) {
   }
 }
 
-// Tensors that have something to send and send nothing. Where nothing was selected, x is what is
-// left.
+// Counts the tensors that have something to send and send nothing. If nothing was selected, x is
+// left unsent.
 std::uint64_t HostWork::CountMissing(const Selection& selection) const {
   const GradientLayout& layout = setup_.step.layout;
   const std::span<const float> unsent =

@@ -41,7 +41,7 @@ void LaneThread::Run() {
 
 namespace {
 
-// The request's and the thread's: the request may be given up before the job has begun.
+// Shared by the request and the thread: the request may be abandoned before the job begins.
 struct Job {
   enum class State { kQueued, kRunning, kEnded };
   std::function<void()> work;

@@ -33,7 +33,7 @@ void OffloadLane::Start(LiveOp& sparsify, const gpu::GpuEvent* ready) {
   Queued next{&sparsify, ready, nullptr};
   {
     std::lock_guard lock(mutex_);
-    // Else those before it wait for room.
+    // Otherwise earlier selections wait for room in the ring.
     if (queue_.empty() || queue_.back().slot != nullptr) CopyToRing(next);
     queue_.push_back(next);
   }

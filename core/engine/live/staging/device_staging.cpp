@@ -1,5 +1,5 @@
-// Stages exchanges of a device's memory. Over a host communicator messages lie in pinned memory:
-// copies to and from it have streams of their own, and a coroutine that waits for one is polled.
+// Stages exchanges of device memory. With a host communicator, messages lie in pinned memory.
+// Copies to and from it have their own streams, and a coroutine that waits for a copy is polled.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -19,11 +19,11 @@
 namespace sparfuse {
 namespace {
 
-// Lets a coroutine of the communication thread wait for a device: complete when a stream has come
-// to a point. Test throws what waiting for the event threw.
+// Lets a coroutine of the communication thread wait for a device. It is complete once a stream has
+// reached a point. Test throws the exception of the wait for the event.
 class EventRequest final : public Request {
  public:
-  // wake: called on the thread of `completions` when Test has something new to say.
+  // wake: called on the thread of `completions` when Test has a new result.
   EventRequest(gpu::CompletionThread& completions, const gpu::GpuEvent& event,
                std::function<void()> wake)
       : told_(std::make_shared<Told>()) {
@@ -49,8 +49,8 @@ class EventRequest final : public Request {
   std::shared_ptr<Told> told_;  // also the completion thread's: a request may be given up
 };
 
-// A Buffer or a PinnedBuffer. By half at least: making one waits for the device, and where an
-// exchange differs from step to step every new maximum would, in the middle of backward.
+// Grows a Buffer or a PinnedBuffer, by at least half. An allocation waits for the device. If an
+// exchange differs from step to step, every new maximum would cause such a wait during backward.
 template <class AnyBuffer>
 void Grow(AnyBuffer& buffer, std::size_t size, Device device, std::string_view what) {
   if (buffer.size() >= size) return;
@@ -91,7 +91,7 @@ class DeviceStaging final : public ExchangeStaging {
   }
 
   Task Deliver(Communicator& communicator, ExchangeState& state) override {
-    // A communicator of one rank has moved nothing, and waited for nothing.
+    // A communicator of one rank has moved and awaited nothing.
     if (state.device.gathered_there != nullptr) {
       gpu::StreamWait(in_.view(), *state.device.gathered_there);
     }
@@ -108,7 +108,7 @@ class DeviceStaging final : public ExchangeStaging {
   void EndStep() override { reached_.Drain(); }
 
  private:
-  // The communicator reads and writes the device's memory.
+  // Returns whether the communicator reads and writes the device's memory.
   static bool StaysOnDevice(const Communicator& communicator) {
     return communicator.stream().device.kind != DeviceKind::kHost;
   }
@@ -118,7 +118,7 @@ class DeviceStaging final : public ExchangeStaging {
     gpu::StreamWait(communicator.stream(), *at.gathered_there);
   }
 
-  // Until what out_ was given is done. The loop, which may sleep, is woken then.
+  // Waits until the work enqueued on out_ is done. It then wakes the loop, which may sleep.
   Task Reach() {
     std::vector<std::unique_ptr<Request>> requests;
     requests.push_back(std::make_unique<EventRequest>(reached_, events_.Record(out_.view()),
@@ -126,7 +126,7 @@ class DeviceStaging final : public ExchangeStaging {
     co_await Complete(std::move(requests));
   }
 
-  // --- what is sent ---
+  // --- output ---
 
   Task GatherPayload(Communicator& communicator, ExchangeState& state) {
     MeasurePayload(setup_, state);
@@ -175,7 +175,7 @@ class DeviceStaging final : public ExchangeStaging {
     buffers.gathered = at.gathered.span().first(room);
   }
 
-  // Whole tensors, then what has indices, in at.sent.
+  // Merges whole tensors and then indexed selections into at.sent.
   Task MergeOnDevice(ExchangeState& state) {
     Op& op = *state.op;
     const Payload& payload = state.payload;
@@ -217,7 +217,7 @@ class DeviceStaging final : public ExchangeStaging {
     op.payload_bytes = payload.whole_bytes + at.own_bytes[0];
   }
 
-  // The same in at.own, where some parts were selected on the host.
+  // Merges the same into at.own, if some parts were selected on the host.
   Task MergeOnHost(ExchangeState& state) {
     Op& op = *state.op;
     const Payload& payload = state.payload;
@@ -265,8 +265,8 @@ class DeviceStaging final : public ExchangeStaging {
              : merged * kSparseElementBytes);
   }
 
-  // Reduced on the host in pinned memory; on the device where it lies, or side by side in a buffer
-  // where there are several ranges.
+  // Prepares dense ranges. On the host they are reduced in pinned memory. On the device a single
+  // range is reduced in place, and several side by side in a buffer.
   Task GatherDense(Communicator& communicator, ExchangeState& state) {
     const Op& op = *state.op;
     state.elements = op.elements();
@@ -296,9 +296,9 @@ class DeviceStaging final : public ExchangeStaging {
     state.buffers.dense = {dense, state.elements};
   }
 
-  // --- what came ---
+  // --- input ---
 
-  // Back to the flat gradient, where Apply reads it, unless it was reduced there.
+  // Copies the sums to the flat gradient, where Apply reads them, unless they were reduced there.
   void DeliverDense(const ExchangeState& state, bool stays) {
     const Op& op = *state.op;
     if (stays && op.parts.size() == 1) return;
@@ -309,7 +309,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  // Of any length: a collective that sums may give one payload of all that its ranks have sent.
+  // Payloads may have any length: a collective that sums may return one payload for all ranks.
   void CopyToDevice(ExchangeState& state) {
     DeviceExchange& at = state.device;
     const auto& payloads = state.buffers.payloads;
@@ -383,7 +383,7 @@ class DeviceStaging final : public ExchangeStaging {
     }
   }
 
-  // What did not survive a collective that drops goes back to where it was selected from.
+  // Returns the elements that a collective dropped to the residuals of their selections.
   void TakeBack(ExchangeState& state) {
     const Op& op = *state.op;
     const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
@@ -415,10 +415,10 @@ class DeviceStaging final : public ExchangeStaging {
   gpu::EventPool& events_;
   DeviceWorkspace out_workspace_;
   DeviceWorkspace in_workspace_;
-  // Their kernels are short and others wait for them: they come before the next blocks of a kernel
-  // of backward.
+  // These streams have priority over the next blocks of a backward kernel: their kernels are short
+  // and others wait for them.
   gpu::GpuStream out_;  // from the lanes to a communicator
-  gpu::GpuStream in_;   // from there to where Apply reads
+  gpu::GpuStream in_;   // from a communicator to the memory that Apply reads
   gpu::CompletionThread reached_;
 };
 

@@ -1,4 +1,4 @@
-// Stages exchanges on the host: lanes and communicator use the same memory.
+// Stages exchanges on the host: lanes and communicator share the memory.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -30,8 +30,7 @@ class HostStaging final : public ExchangeStaging {
   }
 
  private:
-  // Merges the selections into the payload that this rank sends: whole tensors, then what has
-  // indices.
+  // Merges the selections into this rank's payload: whole tensors, then indexed selections.
   void GatherPayload(std::size_t ranks, ExchangeState& state) {
     MeasurePayload(setup_, state);
     ExchangeBuffers& buffers = state.buffers;
@@ -87,7 +86,7 @@ class HostStaging final : public ExchangeStaging {
                 : merged * kSparseElementBytes);
   }
 
-  // Joins selections that are coded already; returns the bytes written.
+  // Joins selections that are already coded; returns the bytes written.
   static std::size_t JoinCoded(Payload& payload) {
     std::byte* whole = payload.own->data();
     std::byte* coded = whole + payload.whole_bytes;
@@ -105,7 +104,7 @@ class HostStaging final : public ExchangeStaging {
     return static_cast<std::size_t>(coded - payload.own->data());
   }
 
-  // Residuals lie in one array over all tensors: those of neighbours are one span.
+  // Returns the residuals, which lie in one array over all tensors: neighbours form one span.
   static std::span<float> AccumulatedOf(const ExchangeState& state) {
     const Payload& payload = state.payload;
     if (payload.indexed.size() != 1 || payload.whole_bytes > 0) {
@@ -116,8 +115,8 @@ class HostStaging final : public ExchangeStaging {
     return {payload.parts.front()->residual.data, state.op->range().size()};
   }
 
-  // Dense ranges are reduced where they lie, or side by side in a buffer where there are several,
-  // or where steps that come later use what they lie in.
+  // Prepares dense ranges. A single range is reduced in place. A buffer is used for several ranges,
+  // and if later steps use the range's memory.
   void GatherDense(ExchangeState& state) {
     const std::vector<Range>& parts = state.op->parts;
     state.elements = state.op->elements();
@@ -135,7 +134,7 @@ class HostStaging final : public ExchangeStaging {
     }
   }
 
-  // What did not survive a collective that drops goes back to where it was selected from.
+  // Returns the elements that a collective dropped to the residuals of their selections.
   void TakeBack(const ExchangeState& state) {
     const SparsePayload returned = ViewSparsePayload(state.buffers.returned);
     const std::size_t begin = state.op->range().begin;
@@ -168,13 +167,13 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
       payload.whole.push_back({part->range, part->encoded.size(), {}});
       continue;
     }
-    state.elements += part->accumulated ? part->kept : part->slot.count;  // as it is to select
+    state.elements += part->accumulated ? part->kept : part->slot.count;  // expected or selected
     payload.with_indices += part->slot.count;
     payload.capacity += part->slot.capacity;
     if (setup.coding.of_selections()) {
       coded_bound += SelectionBytesBound(setup.coding, part->slot.capacity, part->range.size());
     }
-    // What lies between ranges is another exchange's, or whole.
+    // Another exchange sends the elements between ranges, or they are sent whole.
     if (payload.indexed.empty() || payload.indexed.back().end != part->range.begin) {
       payload.indexed.push_back(part->range);
     } else {
@@ -202,7 +201,7 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
       setup.coding.of_selections() ? coded_bound
       : payload.coded ? EncodedBytesBound(setup.coding, payload.capacity, state.op->range().size())
                       : payload.capacity * kSparseElementBytes;
-  // Members that own parts give one each.
+  // Each member gives the part that it owns.
   std::size_t whole_room = payload.whole_bytes;
   for (const WholePart& part : payload.whole) whole_room = std::max(whole_room, part.bytes);
   ExchangeBuffers& buffers = state.buffers;

@@ -65,7 +65,7 @@ const bool kPrefetchPays = true;
 
 const SelectKernels& SelectKernelsFor(Isa isa) {
 #if defined(__x86_64__)
-  // They need VBMI2 beside what the instruction set stands for: Ice Lake, Zen 4 or later.
+  // These kernels need VBMI2 beside kAvx512: Ice Lake, Zen 4 or later.
   if (isa == Isa::kAvx512 && __builtin_cpu_supports("avx512vbmi2")) return kSelectKernelsAvx512;
   if (isa != Isa::kPortable) return kSelectKernelsAvx2;
 #elif defined(__aarch64__)

@@ -15,7 +15,7 @@ inline __m256i Keys8(__m256 x) {
   return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(static_cast<int>(kAbsMask)));
 }
 
-// Bit j: lane j of `keys`, which are below 2^31 and so may be signed, is above `below`.
+// Sets bit j if lane j of `keys` is above `below`. Keys are below 2^31, so may be signed.
 inline std::uint32_t Above8(__m256i keys, __m256i below) {
   return static_cast<std::uint32_t>(
       _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(keys, below))));
@@ -23,7 +23,7 @@ inline std::uint32_t Above8(__m256i keys, __m256i below) {
 
 inline __m256i Below(std::uint32_t lo) { return _mm256_set1_epi32(SignedBelow(lo)); }
 
-// Of each mask of eight lanes, the lanes that are set, first to last; the rest are any.
+// For each mask of eight lanes: the set lanes, first to last; the rest are arbitrary.
 struct Compactions {
   std::uint8_t lanes[256][8];
 };
@@ -116,7 +116,7 @@ std::size_t KeysInRange(const float* values, std::size_t n, std::uint32_t lo, st
   std::size_t count = 0;
   std::size_t larger = 0;
   std::size_t i = 0;
-  for (; i + 8 <= n; i += 8) {  // count <= i: eight have room even where none is kept
+  for (; i + 8 <= n; i += 8) {  // count <= i: there is room for eight even if none is kept
     const __m256i key = Keys8(_mm256_loadu_ps(values + i));
     const std::uint32_t over = Above8(key, high);
     const std::uint32_t kept = Above8(key, below) & ~over;

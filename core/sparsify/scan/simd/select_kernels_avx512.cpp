@@ -54,7 +54,7 @@ std::size_t ScanImpl(const float* gradient, const float* residual, float* sum, s
     const __m512i b = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 16, zero);
     const __m512i c = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 32, zero);
     const __m512i d = Load16<kSums, kPrefetch>(gradient, residual, sum, i + 48, zero);
-    if (count * 512 < i) {  // so few so far that most words have none: the branch is worth it
+    if (count * 512 < i) {  // so few so far that most words have none: the branch pays
       const __m512i largest = _mm512_max_epu32(_mm512_max_epu32(a, b), _mm512_max_epu32(c, d));
       if (_mm512_cmpge_epu32_mask(largest, bound) == 0) continue;
     }
