@@ -54,8 +54,7 @@ bool ReadJpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& jpeg,
   jpeg.out_color_space = JCS_RGB;
   image.width = jpeg.image_width;
   image.height = jpeg.image_height;
-  if (image.width * image.height > kMostPixels)
-    return true;  // before a progressive one gets memory
+  if (image.width * image.height > kMostPixels) return true;  // before memory is allocated
   jpeg_start_decompress(&jpeg);
   image.pixels.resize(3 * image.width * image.height);
   while (jpeg.output_scanline < jpeg.output_height) {
