@@ -177,7 +177,7 @@ class Merger {
     summary_.added.push_back(id);
   }
 
-  // The id of a trial of the store whose directory would contain that of `id`; "" if there is none.
+  // The id of a trial of the store whose directory would contain `id`'s; "" if there is none.
   std::string TrialAround(const std::string& id) const {
     for (std::size_t at = id.rfind('/'); at != std::string::npos; at = id.rfind('/', at - 1)) {
       const std::string around = id.substr(0, at);

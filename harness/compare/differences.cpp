@@ -22,7 +22,7 @@ using Facts = std::map<std::string, std::set<std::string>>;
 
 constexpr std::string_view kOfOneTrial[] = {"argv", "machine.load_before", "machine.cards",
                                             "sampling", "table"};
-// Facts that follow from a cell's setting. They must not vary within one setting only.
+// Facts that follow from a cell's setting. Only within one setting must they be constant.
 constexpr std::string_view kOfOneSetting[] = {"machine.placement", "launch.cores_a_rank"};
 
 bool IsOfOneTrial(const std::string& name) {

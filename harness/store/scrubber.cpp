@@ -199,7 +199,7 @@ void PrivateNames::AddHost(const std::string& name) {
   const std::string first = name.substr(0, name.find('.'));
   if (first.empty() || first == "localhost") return;
   hosts.insert(name);
-  if (std::ranges::any_of(first, IsLetter)) hosts.insert(first);  // that of an address is a number
+  if (std::ranges::any_of(first, IsLetter)) hosts.insert(first);  // in an address it is a number
 }
 
 void PrivateNames::Add(const PrivateFacts& facts) {

@@ -169,7 +169,7 @@ SweptTrials Store::RemoveUnfinished(const StoreLock&) const {
     if (taken && !taken->empty()) swept.in_trash.push_back(*taken);
     if (!taken && !fs::is_empty(Directory(place), none)) swept.unknown.push_back(Directory(place));
   }
-  for (const std::string& place : listing.unknown) {  // unless it went with a trial
+  for (const std::string& place : listing.unknown) {  // unless it was moved with a trial
     if (fs::exists(fs::symlink_status(Directory(place), none)))
       swept.unknown.push_back(Directory(place));
   }

@@ -45,7 +45,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// Writes the file with which a rank reports its failure. The controller reads those of all ranks.
+// Writes the file with which a rank reports its failure. The controller reads all of them.
 void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind,
                   const std::string& message) {
   std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json")) << nlohmann::json{

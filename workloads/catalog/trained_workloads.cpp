@@ -128,7 +128,7 @@ void AddSiblingsOnDigits(std::vector<WorkloadDescriptor>& table) {
 }
 
 void AddSiblingsOnText(std::vector<WorkloadDescriptor>& table) {
-  constexpr std::int64_t kWords = 37;  // a line of 16 and its end, and 20 of the text
+  constexpr std::int64_t kWords = 37;  // a line of 16, its end, and a context of 20
   table.push_back(OnText(
       QuestionWorkload(
           "bert-small",

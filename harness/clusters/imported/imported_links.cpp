@@ -251,7 +251,7 @@ DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
   return input;
 }
 
-// The rank of a log among those that give an input: the least is used. A pair measures a start-up
+// The priority of a log among those that give an input: the least wins. A pair measures a start-up
 // time best, and a ring the rate of all cards of a node.
 int Preference(const LinkLog& log, const DeclaredInput& input) {
   static constexpr int kOfStartUp[] = {0, 2, 1, 0, 0};
