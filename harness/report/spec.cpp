@@ -120,8 +120,8 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
   return ratios;
 }
 
-// The live cells with results, by the computation that they describe. Each mode has its first cell
-// alone.
+// The live cells with results, by the computation that they describe. Of each mode, only the first
+// cell is kept.
 std::map<std::string, std::map<std::string, json>> LivePoints(
     const std::vector<PartResult>& results) {
   std::map<std::string, std::map<std::string, json>> points;
