@@ -21,10 +21,10 @@ namespace {
 constexpr double kDefaultDensity = 0.01;
 constexpr double kBandwidths[] = {0.25, 0.5, 1, 2, 4};
 constexpr double kDensities[] = {0.001, 0.01, 0.1};
-constexpr double kContender = 2;  // of the winner's step time
+constexpr double kContender = 2;  // multiple of the winner's step time
 constexpr double kTie = 1e-4;
 
-// A value of a key, or Error{kConfig} that names the option.
+// Throws Error{kConfig} that names the option if the value does not suit the key.
 void CheckOption(const char* option, const char* key, const json& value) {
   const std::string wrong = WhatIsWrong(key, value);
   if (!wrong.empty()) {
@@ -32,7 +32,7 @@ void CheckOption(const char* option, const char* key, const json& value) {
   }
 }
 
-// The file in which cells are resolved; there is none, and errors are to name no line of it.
+// Stands for the file in which cells are resolved. There is none, so errors lose its name and line.
 constexpr const char* kNoFile = "sparfuse advise";
 std::string WithoutPlace(const std::string& message) {
   const std::string place = std::string(kNoFile) + ":1: ";
@@ -50,7 +50,7 @@ void SortUnique(std::vector<Value>& values) {
   values.erase(std::unique(values.begin(), values.end()), values.end());
 }
 
-// What can be said before anything is calibrated.
+// Checks everything that can be checked before calibration.
 AdviceRequest CheckedRequest(const Catalog& catalog, const ProfileFolders& profiles,
                              AdviceRequest request) {
   if (!workloads::IsTable(request.workload) && !request.workload.ends_with(".json"))
@@ -84,7 +84,7 @@ Adviser::Adviser(const Catalog& catalog, const ProfileFolders& profiles, AdviceR
   }
   with_dense_ = asked_;
   if (std::ranges::find(asked_, "dense") == asked_.end()) with_dense_.emplace_back("dense");
-  // What is wrong with the question is wrong for dense, too.
+  // An error of the question is an error for dense, too.
   for (const int workers : request_.workers) {
     const CellConfig dense = CellOf("dense", workers, request_.densities.front());
     if (cluster_.declared() == nullptr) cluster_.Profiles(dense, 0);
@@ -129,7 +129,7 @@ std::vector<LeftOut> Adviser::Model(const std::vector<Point>& points, bool draws
                                     const std::string& doing, const std::vector<std::string>* of) {
   std::vector<LeftOut> left_out;
   const auto leave_out = [&](const std::string& method, int workers, const std::string& reason) {
-    if (std::ranges::count(asked_, method) == 0) return;  // dense, to compare with
+    if (std::ranges::count(asked_, method) == 0) return;  // dense was only added for comparison
     const auto same = std::ranges::find_if(left_out, [&](const LeftOut& each) {
       return each.method == method && each.reason == reason;
     });
@@ -213,7 +213,7 @@ std::vector<const Adviser::Modelled*> Adviser::Ordered(const Point& point) const
 
 namespace {
 
-// How many times as fast steps of `of` are as those of `over`, by draws where both have them.
+// How many times as fast steps of `of` are as steps of `over`, with a band if both have draws.
 Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over,
                      const std::vector<double>& over_draws) {
   const double ratio = over / of;
@@ -223,7 +223,7 @@ Interval TimesAsFast(double of, const std::vector<double>& of_draws, double over
   return BandOfDraws(ratio, std::move(draws));
 }
 
-// But for rounding.
+// Whether the ratio is 1, except for rounding.
 bool IsOne(const Interval& ratio) {
   constexpr double kRounding = 1e-9;
   return ratio.low > 1 - kRounding && ratio.high < 1 + kRounding;
@@ -283,7 +283,7 @@ void Adviser::AddSweeps(Advice& advice) {
       cluster_.declared() != nullptr ? cluster_.declared()->Value("inter_node_gbps") : 0;
   for (const double density : request_.densities) {
     for (const int count : request_.workers) {
-      // Within a node no message takes the network.
+      // Within a node no message uses the network.
       const DeclaredCluster* declared = cluster_.declared();
       if (!advice.fixed_bandwidth.empty() || count <= declared->ranks_per_node) continue;
       Line& line = lines.emplace_back(Sweep{"inter_node_gbps", count, density, {}});
@@ -308,7 +308,7 @@ void Adviser::AddSweeps(Advice& advice) {
       const std::vector<const Modelled*> order = Ordered(point);
       if (order.empty()) continue;
       auto& winners = line.sweep.winners;
-      // Of methods that make one plan here, rounding chooses.
+      // Among methods with the same plan here, only rounding would choose a winner.
       const Modelled* before = winners.empty() ? nullptr : Find(winners.back().second, point);
       const bool tie =
           before != nullptr && before->step.seconds < (1 + kTie) * order.front()->step.seconds;

@@ -17,7 +17,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kEffectsShown = 6;
-constexpr double kWorthARow = 0.01;  // of the variance
+constexpr double kWorthARow = 0.01;  // share of the variance
 
 json BandJson(const Interval& band) {
   return {{"value", band.value},
@@ -197,7 +197,7 @@ std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rate
 
 namespace {
 
-// What every answer says of the cells that it is about.
+// The facts in every answer about the cells that it compares.
 json SubjectJson(const Advice& advice) {
   const CellConfig& cell = advice.rankings.front().methods.front().cell;
   return {{"workload", cell.workload},

@@ -7,11 +7,11 @@ namespace {
 
 constexpr double kBytesAnElement = 4 * sizeof(float);
 constexpr double kBytesAnOutput = 2 * sizeof(float);
-constexpr double kMostlyEmpty = 0.25;  // filled below this share
+constexpr double kMostlyEmpty = 0.25;  // a card with less in use is mostly empty
 constexpr double kHalfFull = 0.5;
 constexpr int kMostBatch = 1 << 20;
 
-// Of one sample: the elements that kernels and matrices give. Each is made by as many
+// The output elements of kernels and matrices for one sample. Each output element takes as many
 // multiply-accumulates as a row of the weight has elements.
 double OutputsOf(const workloads::LayerTable& layers) {
   double outputs = 0;

@@ -52,13 +52,13 @@ using nlohmann::json;
 
 namespace {
 
-// Two cells that are compared again and again; once first, then by several threads at once.
+// Two cells that are compared repeatedly: once first, then by several threads at once.
 class TwoCells {
  public:
   TwoCells(const CellConfig& of, const CellConfig& over)
       : of_(FirstTrial(of)), over_(FirstTrial(over)) {}
 
-  // Of their steps, with the profiles that `profiles` gives for a cell.
+  // The log of the ratio of their step times, with the profiles that `profiles` gives for a cell.
   double LogRatio(const auto& profiles) {
     return std::log(ModelFirstStep(over_, profiles(over_.cell), &over_layout_).seconds /
                     ModelFirstStep(of_, profiles(of_.cell), &of_layout_).seconds);
@@ -69,12 +69,12 @@ class TwoCells {
   KnownLayout of_layout_, over_layout_;
 };
 
-// Below: rounding.
+// Smaller effects are rounding.
 constexpr double kNoEffect = 1e-9;
 constexpr double kManyTimes = 3;
 constexpr double kNothing = 1e-3;  // the least factor that a cell's `inputs` may have
 
-// Fills in what the file says of the input.
+// Fills in the file's statements about the input.
 void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffect& effect) {
   if (const DeclaredInput* input = cluster.Find(effect.input)) {
     effect.value = input->value;
@@ -83,7 +83,7 @@ void Describe(const DeclaredCluster& cluster, const CellConfig& cell, InputEffec
     effect.kind = input->kind;
     effect.source = input->source;
   }
-  // Of these the ends are factors.
+  // The ends of these inputs are factors.
   const auto factor = [&](const auto& entry) {
     effect.value = 1;
     effect.low = 1 / entry.spread;
@@ -122,7 +122,7 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
   const double declared =
       compared.LogRatio([&](const CellConfig& cell) { return cluster.Profiles(cell, 0); });
   found.ratio = std::exp(declared);
-  // With each input at its low and its high end, then with draws of all.
+  // Models the ratio with each input at its low and its high end, then with draws of all inputs.
   const std::vector<std::string>& inputs = cluster.open_inputs();
   const std::size_t ends = 2 * inputs.size();
   std::vector<double> ratios(ends + static_cast<std::size_t>(kDraws));
@@ -161,7 +161,7 @@ InputEffects EffectsOfInputs(const ModelledCluster& cluster, const CellConfig& o
 std::string MeasureWith(const std::string& input, const CellConfig& cell) {
   const auto begins = [&](std::string_view head) { return input.starts_with(head); };
   const std::string step = "a step of " + WorkloadLabel(cell.workload);
-  // Of a table there is nothing to train.
+  // A table has nothing to train.
   const bool table = workloads::IsTable(cell.workload);
   const std::string profile =
       fmt::format("sparfuse profile {} --device cuda", table ? "WORKLOAD" : cell.workload);
@@ -267,7 +267,7 @@ namespace {
 
 constexpr double kWorthALine = 0.01;
 
-// Inputs that are one question to whoever looks at a cluster.
+// Inputs that a reader of a cluster sees as one question.
 struct Group {
   const char* what;
   std::set<std::string> inputs;

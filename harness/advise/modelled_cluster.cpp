@@ -13,7 +13,7 @@ ModelledCluster::ModelledCluster(const ProfileFolders& profiles, std::string nam
   if (!IsDeclared(profiles, name_)) return;
   declared_ = &LoadDeclaredCluster(profiles, name_);
   open_inputs_ = OpenInputs(profiles, name_);
-  // Now, so that threads only read them.
+  // Draws now, so that threads only read the clusters.
   for (int draw = 1; draw <= kDraws; ++draw) DrawnCluster(profiles, name_, draw);
 }
 

@@ -1,4 +1,4 @@
-// Finds the rate of the network that a method needs to compute for a part of its time.
+// Finds the network rate at which a method computes for a given share of its time.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,11 +11,11 @@
 namespace sparfuse::harness {
 namespace {
 
-// Of the declared rate: what lies beyond is no network.
+// Factors on the declared rate. No real network lies beyond them.
 constexpr double kLeast = 1e-4, kMost = 1e4;
 constexpr double kClose = 0.01;
 
-// The least x from kLeast to kMost with utilisation(x) >= wanted, where that grows with x.
+// The least x from kLeast to kMost with utilisation(x) >= wanted, which must grow with x.
 template <class Utilisation>
 std::optional<double> LeastFor(double wanted, Utilisation utilisation) {
   if (utilisation(kMost) < wanted) return std::nullopt;
@@ -44,7 +44,7 @@ std::vector<NeededRates> Adviser::Rates() {
   pool_.ParallelFor(asked_.size(), [&](std::size_t i, int) {
     try {
       const CellConfig cell = CellOf(asked_[i], workers, request_.densities.front());
-      std::map<double, StepModel> modelled;  // one method's bisections begin alike
+      std::map<double, StepModel> modelled;  // bisections of one method begin alike
       const auto at = [&](double factor) -> const StepModel& {
         const auto known = modelled.find(factor);
         if (known != modelled.end()) return known->second;
@@ -59,7 +59,7 @@ std::vector<NeededRates> Adviser::Rates() {
                                    wanted / (1 - wanted));
       }
       found[i] = std::move(rates);
-    } catch (const Error&) {  // the ranking says what is left out, and why
+    } catch (const Error&) {  // the ranking lists the method and the reason
     }
     const std::lock_guard lock(mutex);
     if (progress_) progress_("rates for utilisations", ++done, asked_.size());

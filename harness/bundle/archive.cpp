@@ -15,8 +15,8 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr std::uint64_t kBlock = 512;
-constexpr std::size_t kLongestName = 100;             // of a header
-constexpr std::uint64_t kLargestMember = 1ull << 33;  // what eleven octal digits hold
+constexpr std::size_t kLongestName = 100;             // in a header
+constexpr std::uint64_t kLargestMember = 1ull << 33;  // the most that eleven octal digits hold
 constexpr char kFile = '0', kExtended = 'x';
 
 std::uint64_t PaddedSize(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
@@ -25,7 +25,7 @@ void Put(std::string& block, std::size_t at, std::string_view text) {
   block.replace(at, text.size(), text);
 }
 
-// Fields at the offsets that POSIX gives them; octal numbers end with a NUL.
+// Writes fields at POSIX's offsets. Octal numbers end with a NUL.
 std::string HeaderOf(std::string_view name, std::uint64_t size, char type) {
   std::string block(kBlock, '\0');
   Put(block, 0, name.substr(0, kLongestName));
@@ -33,8 +33,8 @@ std::string HeaderOf(std::string_view name, std::uint64_t size, char type) {
   Put(block, 108, "0000000");  // user and group
   Put(block, 116, "0000000");
   Put(block, 124, fmt::format("{:011o}", size));
-  Put(block, 136, "00000000000");  // time of change
-  Put(block, 148, "        ");     // the checksum counts as spaces
+  Put(block, 136, "00000000000");  // time of the last change
+  Put(block, 148, "        ");     // the checksum counts as spaces here
   block[156] = type;
   Put(block, 257, std::string_view("ustar\00000", 8));
   unsigned sum = 0;
@@ -43,7 +43,7 @@ std::string HeaderOf(std::string_view name, std::uint64_t size, char type) {
   return block;
 }
 
-// "30 path=trials/...\n", whose first number is its own length.
+// "30 path=trials/...\n". The first number is the record's own length.
 std::string PathRecord(std::string_view name) {
   const std::string rest = fmt::format(" path={}\n", name);
   std::size_t length = rest.size() + 1;
@@ -58,7 +58,7 @@ std::string Padded(std::string_view content) {
   return bytes;
 }
 
-// All that stands before a member's content.
+// All headers before a member's content.
 std::string HeadersOf(std::string_view name, std::uint64_t size) {
   if (name.size() <= kLongestName) return HeaderOf(name, size, kFile);
   const std::string record = PathRecord(name);

@@ -20,12 +20,12 @@ using nlohmann::json;
 constexpr const char* kFormat = "sparfuse bundle";
 constexpr const char* kOwnHash = "manifest_sha256";
 
-// manifest.json.
+// The content of manifest.json.
 struct Manifest : BundleContent {
   std::string format = kFormat;
   int bundle_version = kBundleVersion;
   SourceState written_by = {};
-  std::string manifest_sha256 = {};  // of all the rest
+  std::string manifest_sha256 = {};  // hash of the rest of the manifest
 };
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string OwnHash(json manifest) {
   SPARFUSE_THROW(kData, fmt::format("{}: {}", path.string(), why));
 }
 
-// What would read a bundle of a later version.
+// The version of the program that can read a bundle of a later version.
 std::string WhatReads(const json& manifest, const std::filesystem::path& path) {
   const json by = manifest.value("written_by", json::object());
   const std::string commit = by.is_object() && by.value("commit", json()).is_string()
@@ -86,10 +86,10 @@ void CheckVersion(const json& manifest, const std::filesystem::path& path) {
 
 bool IsSha256(const std::string& hash) { return hash.size() == 64; }
 
-// Whether it stands for one place beneath a folder, whatever lies there. `others`: characters
-// beside letters and digits.
+// Whether `id` stands for one place under a folder, whatever the folder contains. `others`: allowed
+// characters beside letters and digits.
 bool IsPlaceInBundle(const std::string& id, std::string_view others) {
-  bool begins = true;  // a part of it
+  bool begins = true;  // a component of the path
   for (const char c : id) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                        others.find(c) != std::string_view::npos;
@@ -99,7 +99,7 @@ bool IsPlaceInBundle(const std::string& id, std::string_view others) {
   return !begins && id.size() <= 4096;
 }
 
-// As an experiment, a part and a trial may be called.
+// Whether an experiment, a part and a trial may form this id.
 bool IsTrialId(const std::string& id) {
   return IsPlaceInBundle(id, "-_.@+") && std::count(id.begin(), id.end(), '/') >= 2;
 }
@@ -136,7 +136,7 @@ void CheckContent(const BundleContent& content, const std::filesystem::path& pat
   }
 }
 
-// Names of all members, and no others.
+// The names of exactly the members that belong to the bundle.
 std::set<std::string> NamesOf(const BundleContent& content) {
   std::set<std::string> names = {kManifest, kTableMember};
   for (const auto& [id, files] : content.trials) {

@@ -25,7 +25,7 @@ struct TableRow {
   CellResult cell;
 };
 
-// JSON has no infinity, which one block's interval reaches to.
+// JSON has no infinity, which is an end of one block's interval.
 json Finite(double value) { return std::isfinite(value) ? json(value) : json(); }
 
 json MetricsOf(const CellResult& cell) {
@@ -38,7 +38,7 @@ json MetricsOf(const CellResult& cell) {
   for (const auto& [name, unit] : units) {
     auto interval = cell.Over(name);
     if (!interval) interval = cell.Average(name);
-    if (!interval) continue;  // of disturbed trials alone
+    if (!interval) continue;  // only disturbed trials have it
     metrics[name] = {{"value", Finite(interval->value)},
                      {"low", Finite(interval->low)},
                      {"high", Finite(interval->high)},

@@ -27,7 +27,7 @@ json ParsedFile(const std::map<std::string, std::string>& files, const char* fil
   return value;
 }
 
-// A cell of another name elsewhere would be another cell.
+// Throws if scrubbing would rename a part of the cell, which would make another cell.
 void RequireCellStays(const Trial& trial, const json& scrubbed, const std::string& name) {
   for (const char* key : {"cluster", "workload", "method", "sparsifier"}) {
     const json own = trial.config.value(key, json());
@@ -40,7 +40,7 @@ void RequireCellStays(const Trial& trial, const json& scrubbed, const std::strin
   }
 }
 
-// config.json as it leaves: `scrubbed`, and what it has beside its cell.
+// The config.json of the bundle: `scrubbed`, and the keys beside the cell.
 json LeavingConfig(const json& stored, const json& scrubbed, const std::string& id) {
   json config = scrubbed;
   for (const char* key : {"block", "seed"}) {
@@ -51,8 +51,8 @@ json LeavingConfig(const json& stored, const json& scrubbed, const std::string& 
   return config;
 }
 
-// Keeps the bytes of what left before, where scrubbing finds nothing to take out. earlier: in a
-// bundle of version 1 or 2, whose JSON may have forms that records do not have.
+// Keeps the bytes of a trial that came from a bundle, if scrubbing removes nothing. earlier: the
+// bundle had version 1 or 2, whose JSON may have forms that records lack.
 class LeftBefore {
  public:
   LeftBefore(const std::map<std::string, std::string>& files, const std::string& name, bool earlier)
@@ -97,11 +97,12 @@ void TakeNames(TrialResult& result, PrivateFacts& facts) {
   if (result.quiet) harness::TakeNames(*result.quiet, facts);
 }
 
-// Scrubs a trial that never left, and what it says of its files; its own hashes are of what leaves.
+// Scrubs a trial that never left its store, and its list of files. Its hashes become those of the
+// scrubbed content.
 void Scrub(Trial& trial, const TextScrubber& scrubber, const std::set<std::string>& leave,
            const std::string& name) {
   RequireCellStays(trial, ScrubbedConfig(trial.config, scrubber), name);
-  PrivateFacts others;  // whatever stands there by hand: what the program writes stays as it is
+  PrivateFacts others;  // names written by hand; the program's own text stays
   TakeNames(static_cast<TrialResult&>(trial), others);
   if (trial.launch) harness::TakeNames(*trial.launch, others);
   harness::TakeNames(trial.environment, others);
@@ -207,7 +208,7 @@ BundledTrial BundleTrial(const Store& store, const std::string& place, const Tex
       for (const auto& [key, value] : facts.items())
         stays.insert(fmt::format("{}: {}", kPrivateFile, key));
     } else {
-      // Of every rank one: failure-rank0.json
+      // Each rank has one: failure-rank0.json
       const bool known = file == "log.txt" || file == "trace.json" || file == "session.txt";
       stays.insert(known                              ? file
                    : file.starts_with("failure-rank") ? "failure-rankR.json"

@@ -56,7 +56,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
 }
 
 void Export::Write(const SourceState& written_by, const std::filesystem::path& out) const {
-  // By name of the member, as archives are ordered: id and file.
+  // By member name, in the order of archives, with id and file.
   std::map<std::string, std::pair<std::string, std::string>> members = {{kTableMember, {}}};
   for (const auto& [id, files] : summary_.content.trials) {
     for (const auto& [file, hash] : files) members[MemberOfTrial(id, file)] = {id, file};
@@ -64,7 +64,7 @@ void Export::Write(const SourceState& written_by, const std::filesystem::path& o
   for (const auto& [id, text] : annotations_) members[MemberOfAnnotation(id)] = {id, ""};
   ArchiveWriter archive(out);
   archive.Add(kManifest, ManifestText(summary_.content, written_by));
-  BundledTrial trial;  // that the last member was of
+  BundledTrial trial;  // trial of the last member
   std::set<std::string> stays;
   Patience patience;
   std::size_t written = 0;

@@ -26,7 +26,7 @@ std::string Differs(const std::string& key, const json& stored, const json& give
                      Shown(given));
 }
 
-// The readings alone: the judgement is made later, with what other trials read.
+// The readings alone. The judgement depends on other trials' readings, too, and comes later.
 json ReadingsOf(std::optional<Quiet> quiet) {
   if (!quiet) return json();
   quiet->limits.reset();
@@ -45,7 +45,7 @@ std::string WhatMetricsContradict(const Trial& trial, const Outcome& outcome) {
   return "";
 }
 
-// Seconds are those of the trial's turns and its part of the start of their launch.
+// A trial's seconds are its turns and its share of the launch's start.
 std::string WhatSecondsContradict(const Trial& trial, const Outcome& outcome) {
   if (!IsLive(trial) || !trial.launch || outcome.turn_seconds <= 0) return "";
   const double start = trial.launch->start_seconds.value_or(0);
@@ -57,7 +57,7 @@ std::string WhatSecondsContradict(const Trial& trial, const Outcome& outcome) {
       trial.seconds, given);
 }
 
-// "3,8": tensors by unit; 0 of what has another form.
+// The number of tensors in a list by unit, like "3,8"; 0 for another form.
 std::int64_t TensorsIn(std::string_view sizes) {
   std::int64_t sum = 0;
   while (!sizes.empty()) {
@@ -72,7 +72,7 @@ std::int64_t TensorsIn(std::string_view sizes) {
   return sum;
 }
 
-// Plans are of all tensors.
+// A plan must contain all tensors.
 std::string WhatPlansContradict(const Trial& trial, const Outcome& outcome) {
   const auto tensors = static_cast<std::int64_t>(trial.layout.size());
   if (tensors == 0) return "";
@@ -94,15 +94,15 @@ std::string WhatPlansContradict(const Trial& trial, const Outcome& outcome) {
   return "";
 }
 
-// Whether names were taken out of a configuration, whose hash is then another than when it ran.
+// Whether names were removed from a configuration, which changes its hash.
 bool IsScrubbed(const json& config) {
   const std::string text = config.dump();
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
   return has("HOST") || has("USER") || has("PATH") || has("SECRET");
 }
 
-// "EXPERIMENT/PART/METHOD-WORKLOAD-wN-HASH-ORIGIN-bBLOCK-ATTEMPT", as runs name trials: the first
-// digits of the hash are of the configuration that ran.
+// Checks an id "EXPERIMENT/PART/METHOD-WORKLOAD-wN-HASH-ORIGIN-bBLOCK-ATTEMPT". The digits of the
+// hash are from the configuration that ran.
 std::string WhatIdContradicts(const Trial& trial) {
   const std::string& id = trial.trial_id;
   const std::string place = trial.experiment + "/" + trial.part + "/";
@@ -127,7 +127,7 @@ std::string WhatIdContradicts(const Trial& trial) {
                      hash, trial.origin);
 }
 
-// Only what a run takes over as it is, and what other keys of the trial tell.
+// Checks only values that a run copies unchanged, and values that other keys of the trial imply.
 std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
   if (outcome.status != TrialStatus::kOk)
     return Differs("status", NameOf(trial.status), NameOf(outcome.status));

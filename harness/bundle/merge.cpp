@@ -27,7 +27,7 @@ bool IsOfWord(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
 }
 
-// The next word of `text`, or what stands before it, which is taken off.
+// Removes and returns the next word of `text`, or the text before it.
 std::string_view Take(std::string_view& text) {
   if (text.empty()) return {};
   const bool word = IsOfWord(text.front());
@@ -62,7 +62,7 @@ bool Same(const json& here, const json& there) {
   });
 }
 
-// Without where a number of others was read: the same stands in unlike files.
+// Drops the origin of an imported number: unlike files may state the same number.
 json WithoutSource(json value) {
   if (const auto imported = value.find("imported");
       imported != value.end() && imported->is_object()) {
@@ -71,8 +71,8 @@ json WithoutSource(json value) {
   return value;
 }
 
-// "" where they are of one trial, else the file that differs. Which names were removed depends on
-// who knew them: HOST and USER stand for any word. Results of others are one whatever file they
+// "" if both are one trial, else the file that differs. Which names were removed depends on who
+// knew them, so HOST and USER stand for any word. Imported results are equal whatever file they
 // were read from.
 std::string WhatDiffers(const Files& here, const Files& there) {
   if (here.size() != there.size()) return "its number of files";
@@ -87,7 +87,7 @@ std::string WhatDiffers(const Files& here, const Files& there) {
   return "";
 }
 
-// The same of annotations.
+// Compares annotations in the same way.
 bool AreOneAnnotation(const Annotation& here, const Annotation& there) {
   return Same(ToJson(here), ToJson(there));
 }
@@ -123,7 +123,7 @@ class Merger {
   }
 
  private:
-  // A trial that is refused keeps no other one out; a disk that is full does.
+  // A refused trial does not keep the others out. A full disk ends the merge.
   template <class Add>
   void Each(const Add& add) {
     try {
@@ -137,7 +137,7 @@ class Merger {
     std::string why;
   };
 
-  // What `read` returns; what the bundle has wrong is refused.
+  // Returns the result of `read`. Refuses the trial if the bundle has an error.
   template <class Read>
   auto OfBundle(const Read& read) {
     try {
@@ -164,7 +164,7 @@ class Merger {
     if (const std::string other = TrialAround(id); !other.empty())
       throw Refused{fmt::format("{}: the store has a trial {}", id, other)};
     MakePlace(id);
-    // First: by it an unfinished trial is known for one.
+    // Written first: it marks the directory as an unfinished trial.
     WriteFileDurably(directory / "config.json", files.at("config.json"));
     for (const auto& [file, content] : files) {
       if (file == "config.json" || file == "trial.json") continue;
@@ -177,7 +177,7 @@ class Merger {
     summary_.added.push_back(id);
   }
 
-  // A trial of the store that the directory of `id` would be within; "" where there is none.
+  // The id of a trial of the store whose directory would contain `id`'s; "" if there is none.
   std::string TrialAround(const std::string& id) const {
     for (std::size_t at = id.rfind('/'); at != std::string::npos; at = id.rfind('/', at - 1)) {
       const std::string around = id.substr(0, at);
@@ -188,7 +188,7 @@ class Merger {
     return "";
   }
 
-  // The directory of a trial; what stands in its way is refused, a disk that is full is not.
+  // Makes a trial's directory. A file in its way is refused; a full disk ends the merge.
   void MakePlace(const std::string& id) const {
     for (std::size_t at = id.find('/'); at != std::string::npos; at = id.find('/', at + 1)) {
       const fs::path folder = store_.Directory(id.substr(0, at));
@@ -198,7 +198,7 @@ class Merger {
     MakeDirectories(store_.Directory(id));
   }
 
-  // Whether the store has the trial. Refuses one that has its id and is another.
+  // Whether the store has the trial. Refuses a different trial with the same id.
   bool IsHere(const std::string& id, const Files& files) const {
     if (!SomethingIsAt(store_.Directory(id) / "trial.json")) return false;
     std::set<std::string> stays;
@@ -218,14 +218,14 @@ class Merger {
     return true;
   }
 
-  // Whether a trial of the store is its own: it never left it, or has its origin.
+  // Whether a trial of the store ran here: it never left the store, or has the store's origin.
   bool RanHere(const std::string& id) const {
     const fs::path file = store_.Directory(id) / "trial.json";
     try {
       const Trial trial = TrialOf(ReadJsonFile(file), file.string());
       return trial.redaction == 0 || harness::RanHere(RowOf(trial), store_.results());
     } catch (const Error&) {
-      return true;  // of a trial that nobody can read, nothing is known that would allow it
+      return true;  // an unreadable trial gives no reason to allow it
     }
   }
 
@@ -267,7 +267,7 @@ class Merger {
   const MergeRequest& request_;
   const Verification verified_;
   const TextScrubber scrubber_;
-  std::set<std::string> trials_;  // of the bundle that the store has by now
+  std::set<std::string> trials_;  // ids of the bundle's trials that the store has by now
   MergeSummary summary_;
 };
 

@@ -20,16 +20,16 @@ namespace {
 
 using nlohmann::json;
 
-// Whether a trial that ran should say how quiet its machine was.
+// Whether a trial that ran should have readings of its machine's quietness.
 bool ShouldHaveReadings(const Trial& trial) {
   return trial.schema >= kTrialSchema && HasNumbers(trial) && !trial.quiet &&
          trial.config.value("mode", json()) != NameOf(Mode::kModelled);
 }
 
-// Rows of a table that can be held to readable trials.
+// Rows of a table that readable trials can confirm.
 struct HeldRows {
   std::map<std::string, json> rows;  // by their trials
-  std::set<std::string> left_out;    // cells of rows that name an unreadable trial
+  std::set<std::string> left_out;    // cells of rows with an unreadable trial
 };
 
 std::string CellOf(const json& row) {
@@ -46,8 +46,7 @@ HeldRows RowsToHold(const json& table, const std::set<std::string>& unreadable) 
       held.left_out.insert(CellOf(row));
       continue;
     }
-    // The name of the system and the order of blocks tell stores apart, of which one may be
-    // unreadable.
+    // The system's name and the order of blocks tell stores apart, of which one may be unreadable.
     row.erase("system");
     row.erase("trials");
     const std::string key = fmt::format("{}", fmt::join(trials, " "));
@@ -57,14 +56,14 @@ HeldRows RowsToHold(const json& table, const std::set<std::string>& unreadable) 
   return held;
 }
 
-// "" or how the table of a bundle differs from what its readable trials give.
+// "" or how the table of a bundle differs from the table of its readable trials.
 std::string WhatTableContradicts(const json& stored, const json& made,
                                  const std::set<std::string>& unreadable) {
   if (unreadable.empty()) return FirstDifference(stored, made);
   const HeldRows said = RowsToHold(stored, unreadable), given = RowsToHold(made, {});
   for (const auto& [trials, row] : given.rows) {
     const auto found = said.rows.find(trials);
-    // Where a trial is unreadable, others stand in its place.
+    // In place of an unreadable trial, another trial makes the row.
     if (found == said.rows.end() && said.left_out.contains(CellOf(row))) continue;
     if (found == said.rows.end()) return fmt::format("table.json: it has no row of {}", trials);
     const std::string difference = FirstDifference(found->second, row);
@@ -170,7 +169,7 @@ std::span<const std::string> KeysThatNothingTells() {
         "outcome.json.plans",
         "redaction",
     };
-    // Keys of the cell that steps, tensors and revisions show.
+    // Keys of the cell that steps, tensors and revisions confirm.
     const std::set<std::string> shown = {
         "kind",    "mode",       "method",       "workload",     "workers", "batch_per_worker",
         "density", "sparsifier", "accumulation", "dense_tensors"};
@@ -192,7 +191,7 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
         fmt::format("{} of {} trials without steps: not checked", verification.without_steps, all));
   for (const auto& [metric, trials] : verification.unchecked)
     said.push_back(fmt::format("{} of {} trials: no series has it, not checked", metric, trials));
-  // Columns of a file that are so in as many trials share a sentence.
+  // Unchecked columns of a file in equally many trials share a sentence.
   std::map<std::pair<std::string, std::size_t>, std::vector<std::string>> columns;
   for (const auto& [column, trials] : verification.unchecked_columns) {
     const std::size_t end = column.find(": ");

@@ -27,7 +27,7 @@ namespace {
 
 using nlohmann::json;
 
-// The shared library that a file of a plugin names.
+// The shared library that a plugin's file names.
 std::optional<std::string> LibraryOf(const TomlFile& file) {
   const json* library = file.Find("/library");
   if (library == nullptr) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<std::string> LibraryOf(const TomlFile& file) {
   return library->get<std::string>();
 }
 
-// The parts that `file` gives the name to: none where it is a method's.
+// The parts that `file` gives this name; none if it is a method's file.
 std::vector<std::string> PartsOfFile(const TomlFile& file, const std::string& name) {
   std::vector<std::string> parts;
   const json* part = file.Find("/part");
@@ -47,7 +47,7 @@ std::vector<std::string> PartsOfFile(const TomlFile& file, const std::string& na
   return parts;
 }
 
-// The files NAME.toml of a folder, in one order; none where it is not there.
+// The files NAME.toml of a folder, in a fixed order; empty if there is no folder.
 std::set<std::filesystem::path> TomlFilesOf(const std::filesystem::path& folder) {
   std::set<std::filesystem::path> files;
   std::error_code absent;
@@ -61,8 +61,8 @@ bool IsGroup(const std::string& key) {
   return key == "strategy_options" || key == "planner_options" || key == "collective_options";
 }
 
-// The options of `specs`: those of the method's file, over them the group of `given`, over them
-// what `given` names alone.
+// The options of `specs`: from the method's file, overridden by the group of `given`, and then by
+// the keys that `given` names alone.
 Options Resolve(const std::string& owner, std::span<const OptionSpec> specs, const Options& of_file,
                 const json& given, const char* group, const json& alone) {
   json merged = OptionsToJson(of_file);
@@ -98,7 +98,7 @@ bool IsOfRecipe(const OptionSpec& option) {
   return std::ranges::find(recipe, option.name, &OptionSpec::name) != recipe.end();
 }
 
-// Its parts that may be from outside, by kind.
+// The method's parts that may come from outside, by kind.
 std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
   return {{"strategy", &method.strategy},
           {"planner", &method.planner},
@@ -107,7 +107,7 @@ std::vector<std::pair<const char*, std::string*>> PartsOf(Method& method) {
           {"collective", &method.collective}};
 }
 
-// The entry, or what a file has of this name, which becomes what cells call it.
+// The entry, or an outside part from a file. `name` becomes its name in cells.
 template <class Entries, class Descriptor>
 const Descriptor& NeedPart(const Catalog& catalog, const Entries& entries, const char* kind,
                            std::string& name, const Descriptor& (*find)(std::string_view)) {
@@ -127,7 +127,7 @@ bool IsBuiltIn(std::string_view kind, std::string_view name) {
                                  : FindEntry(Sparsifiers(), name) != nullptr);
 }
 
-// Parts from outside get an absolute path; the file gives one from its folder.
+// A method's file gives outside parts relative to its folder. They get absolute paths.
 Method CheckedMethod(const Catalog& catalog, const std::filesystem::path& path,
                      std::string_view text) {
   Method method = ParseMethodFile(path.string(), text);
@@ -204,7 +204,7 @@ MethodChoice ResolveMethodOptions(const Catalog& catalog, const Method& method, 
   choice.strategy_options =
       Resolve(fmt::format("strategy {} of method {}", strategy.name, method.name), strategy.options,
               method.strategy_options, given, "strategy_options", alone[kStrategy]);
-  // The options of the method's file are those of its own planner and collective.
+  // The options in the method's file apply to its own planner and collective only.
   choice.planner_options = Resolve(
       fmt::format("planner {} of method {}", planner.name, method.name), planner.options,
       own_planner ? method.planner_options : Options{}, given, "planner_options", alone[kPlanner]);
@@ -272,7 +272,7 @@ std::string FoundPart(const Catalog& catalog, const std::string& kind, const std
       take(path.string(), part, plugins);
     }
   }
-  // What is built in is not worth asking Python for each time.
+  // Python is not asked about built-in parts, because that takes time.
   if (built_in || catalog.python.empty()) return found;
   for (const InstalledPart& part : InstalledParts(catalog.python)) {
     if (IsBuiltIn(kind, part.name)) {

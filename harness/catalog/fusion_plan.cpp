@@ -40,7 +40,7 @@ const std::vector<RecordKey<PlanSummary>>& KeysOf<PlanSummary>() {
 
 namespace {
 
-// A number of a unit, which narrowing to its type would change beyond these limits.
+// A number of a unit. Beyond these limits, conversion to its type would change it.
 template <class Value>
 Value NumberWithin(const json& given, const char* what, std::int64_t least, std::int64_t most) {
   const auto number = given.is_number_integer() ? given.get<std::int64_t>() : least - 1;
@@ -114,7 +114,7 @@ PlanSummary SummaryOf(const Plan& plan, const GradientLayout& layout, std::uint6
 
 namespace {
 
-constexpr int kTag = 0;  // nothing else is under way between steps
+constexpr int kTag = 0;  // no other message is under way between steps
 
 void Broadcast(ProgressLoop& loop, std::span<std::byte> data) {
   loop.RunBlocking([data](Communicator& world) { return Broadcast(world, data, 0, kTag); });
@@ -136,7 +136,7 @@ std::uint64_t HashOf(const GradientLayout& layout) {
   return hash;
 }
 
-// What ranks must have in common.
+// The hashes that must be equal on all ranks.
 struct Common {
   std::uint64_t plan, tensors;
 };
@@ -148,7 +148,7 @@ void RequireTheSame(ProgressLoop& loop, const Plan& plan, const GradientLayout& 
     return AllGather(world, std::as_bytes(std::span(&own, 1)),
                      std::as_writable_bytes(std::span(all)), kTag);
   });
-  std::string plans, tensors;  // ranks
+  std::string plans, tensors;  // ranks that differ
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].plan != all[0].plan) plans += " " + std::to_string(rank);
     if (all[rank].tensors != all[0].tensors) tensors += " " + std::to_string(rank);

@@ -77,7 +77,7 @@ bool HasFormOfMethod(const std::filesystem::path& path) {
   try {
     const TomlFile file = TomlFile::Read(path);
     return file.Find("/strategy") != nullptr && file.Find("/collective") != nullptr;
-  } catch (const Error&) {  // whoever loads it is told
+  } catch (const Error&) {  // reported when the file is loaded
     return false;
   }
 }

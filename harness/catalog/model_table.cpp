@@ -30,14 +30,14 @@ namespace {
 using nlohmann::json;
 using workloads::LayerTensor;
 
-constexpr Range kElements{1, 4'294'967'295};  // of a tensor: indices are 32 bits
+constexpr Range kElements{1, 4'294'967'295};  // elements of a tensor: indices are 32 bits
 constexpr std::size_t kMostDimensions = 64;
 constexpr Range kMacs{0, 1e18};
 constexpr Range kMicroseconds{0, 1e12};
 constexpr Range kUnits{1, 1e9};
 constexpr std::size_t kLongestName = 100;  // it names folders of trials
 
-// The parser of JSON keeps the last of two members of one name and says nothing.
+// Refuses duplicate names. The JSON parser would silently keep the last of two members.
 class KeysOnce final : public nlohmann::json_sax<json> {
  public:
   explicit KeysOnce(const std::string& file) : file_(file) {}
@@ -73,7 +73,7 @@ class KeysOnce final : public nlohmann::json_sax<json> {
   std::vector<std::set<std::string>> open_;
 };
 
-// One object of the file, and how errors name it.
+// One object of the file, and its name in errors.
 class Members {
  public:
   Members(std::string where, const json& object) : where_(std::move(where)), object_(object) {}
@@ -173,7 +173,7 @@ class TableParser {
     return family;
   }
 
-  // In the order of the file.
+  // The tensors in the order of the file.
   std::vector<Members> Tensors() const {
     static const std::string kExpected = "a list of at least one tensor";
     const json& list = top_.Need("tensors", kExpected);
@@ -202,7 +202,7 @@ class TableParser {
     return tensors;
   }
 
-  // Whether all tensors have the key; that only some do is an error.
+  // Whether all tensors have the key. Throws if only some do.
   static bool AllHave(const std::vector<Members>& listed, const char* key) {
     const bool first = listed.front().Has(key);
     for (const Members& tensor : listed) {
@@ -309,7 +309,7 @@ namespace {
 constexpr std::string_view kTablePrefix = "table:";
 constexpr std::string_view kExtension = ".json";
 
-// What follows the prefix: FILE.json in experiment files, NAME@HASH in cells.
+// The text after the prefix: FILE.json in experiment files, NAME@HASH in cells.
 std::string_view RestOf(std::string_view workload) { return workload.substr(kTablePrefix.size()); }
 
 bool IsFile(std::string_view rest) { return rest.ends_with(kExtension); }
@@ -340,7 +340,7 @@ std::string TableWorkloadName(std::string_view given, const fs::path& folder) {
   const std::string text = ReadFile(path);
   const std::string name =
       fmt::format("{}{}@{}", kTablePrefix, path.stem().string(), ShortHash(text));
-  if (workloads::FindTable(name) == nullptr) {  // an experiment asks once a cell
+  if (workloads::FindTable(name) == nullptr) {  // an experiment calls this for each cell
     workloads::WorkloadDescriptor workload = ParseModelTable(path, text);
     workload.name = name;
     workloads::KnowTable(std::move(workload));

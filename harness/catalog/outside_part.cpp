@@ -23,7 +23,7 @@ namespace sparfuse::harness {
 namespace fs = std::filesystem;
 namespace {
 
-// Of an experiment's or a method's file.
+// Parses a name in an experiment's or a method's file.
 OutsideName ParseGiven(std::string_view kind, std::string_view name) {
   OutsideName parsed = ParseOutsideName(kind, name);
   if (parsed.hash.empty()) return parsed;
@@ -37,8 +37,8 @@ fs::path AbsoluteFile(const OutsideName& parsed, const fs::path& folder) {
   return fs::absolute(folder / parsed.file).lexically_normal();
 }
 
-// The files that this process was told of, by the names of cells. Any file with the content that
-// the name has the hash of would do.
+// The files that were named in this process, by the names in cells. Any file would do whose content
+// has the name's hash.
 class KnownFiles {
  public:
   void Add(const std::string& name, const fs::path& file) {
@@ -124,8 +124,8 @@ const PythonPlugin& Plugin(const std::string& who) {
   return plugin;
 }
 
-// The class that a cell's name means, or a plugin's part, with the content that the name has the
-// hash of.
+// The source of a Python class or a plugin's part that a cell names. Its content must have the
+// name's hash.
 PartSource SourceOf(const std::string& kind, const std::string& name) {
   const OutsideName parsed = ParseOutsideName(kind, name);
   const fs::path file = FileOfPart(name);
@@ -146,7 +146,7 @@ std::unique_ptr<Sparsifier> Make(const std::string& name, const Options& options
   return std::unique_ptr<Sparsifier>(Plugin(source.shown).sparsifier(source, options, seed));
 }
 
-// Python's part of the kind.
+// The part of this kind that the Python plugin makes.
 template <class Descriptor>
 const Descriptor& MadeByPython(const PartSource& source) {
   const PythonPlugin& plugin = Plugin(source.shown);
@@ -157,7 +157,7 @@ const Descriptor& MadeByPython(const PartSource& source) {
   if constexpr (std::is_same_v<Descriptor, QuantizerDescriptor>) return *plugin.quantizer(source);
 }
 
-// Finds each name once.
+// Finds each part once and keeps it.
 struct FindInFiles {
   template <class Descriptor>
   static const Descriptor& Part(const std::string& name) {
@@ -250,14 +250,14 @@ const SparsifierDescriptor& ResolveSparsifier(const std::string& name) {
     return FindInPlugin<SparsifierDescriptor>(source.file, source.class_name, name);
   }
   static std::mutex mutex;
-  static std::map<std::string, SparsifierDescriptor> known;  // its keys back the names
+  static std::map<std::string, SparsifierDescriptor> known;  // its keys hold the parts' names
   const std::lock_guard lock(mutex);
   const auto [found, is_new] = known.try_emplace(name);
   if (is_new) {
     found->second = {.name = found->first,
                      .paper = "",
                      .revision = kOutsidePartRevision,
-                     .exact_count = false,  // the class says so only where it runs
+                     .exact_count = false,  // the class states it only when it runs
                      .index_shared = false,
                      .selection_model = {},
                      .contraction = [](std::span<const std::int64_t>, double) { return 0.0; },

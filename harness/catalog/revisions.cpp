@@ -24,7 +24,7 @@ std::string_view HashOf(std::string_view folder) {
   return "";
 }
 
-// Of a folder and all beneath it.
+// The hash of a folder and everything under it.
 std::string HashOfAll(std::string_view top) {
   std::string all;
   for (const FolderHash& each : FolderHashes()) {
@@ -60,7 +60,7 @@ std::string SourceFolderOf(std::string_view kind, std::string_view name) {
       return std::string(folder);
     }
   }
-  // Of windows, whatever else they do, and of updates that come later.
+  // Strategies with windows, whatever else they do, and strategies with delayed updates.
   if (kind == "strategy" && (name.ends_with("local-steps") || name.starts_with("delayed")))
     return "core/localsteps";
   return sparsifier             ? "core/sparsify"
@@ -73,7 +73,7 @@ std::map<std::string, std::string> SourcesOf(const CellConfig& config) {
   std::map<std::string, std::string> sources = {
       {"workload:" + config.workload, HashOfAll("workloads")}};
   const auto add = [&](const std::string& kind, const std::string& name) {
-    // The content of a file from outside is in the part's name.
+    // An outside part's name contains the hash of its file.
     if (IsOutsidePart(name) || name == "none") return;
     sources[kind + ":" + name] = HashOf(SourceFolderOf(kind, name));
   };
@@ -96,7 +96,7 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   std::map<std::string, std::int64_t> revisions;
   revisions[config.modelled() ? "engine:model" : "engine:live"] =
       config.modelled() ? kModelEngineRevision : kLiveEngineRevision;
-  // The content of a file from outside is in the part's name.
+  // An outside part's name contains the hash of its file.
   const auto add = [&](const auto& entries, const std::string& what, const std::string& name) {
     revisions[what + ":" + name] =
         IsOutsidePart(name) ? kOutsidePartRevision : NeedEntry(entries, what, name).revision;
@@ -104,7 +104,7 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
   const auto add_sparsifier = [&](const std::string& name) {
     add(catalog.sparsifiers, "sparsifier", name);
   };
-  // The content of a table is part of its name.
+  // A table's name contains the hash of its content.
   if (workloads::IsTable(config.workload)) {
     revisions["workload:" + config.workload] = kModelTableRevision;
   } else {
@@ -115,7 +115,7 @@ std::map<std::string, std::int64_t> RevisionsOf(const Catalog& catalog, const Ce
     for (const auto& name : config.sparsifiers) add_sparsifier(name);
     return revisions;
   }
-  // The content of a method's file outside the tree is part of the configuration.
+  // The configuration contains the content of a method's file outside the tree.
   if (config.method_content.empty()) add(catalog.methods, "method", config.method);
   add(catalog.strategies, "strategy", config.method_options.strategy);
   add(catalog.planners, "planner", config.method_options.planner);

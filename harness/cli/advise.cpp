@@ -52,7 +52,7 @@ std::vector<Value> NumbersOf(const char* option, const std::string& text, const 
   return values;
 }
 
-// "200:4". Unlike a link to emulate it may be as fast as any.
+// Reads "200:4". Unlike an emulated link, it may have any speed.
 LinkShape GivenLink(const std::string& text) {
   const std::size_t colon = text.find(':');
   const auto gbps = NumberOf<double>(text.substr(0, colon));
@@ -67,7 +67,7 @@ LinkShape GivenLink(const std::string& text) {
   return {*gbps, *alpha_us};
 }
 
-// What profile trials or a named file have measured; nothing of a declared cluster.
+// The measured profiles of this store, or of a named file. A declared cluster has none.
 ProfileOutcomes MeasuredOutcomes(Program& program, const std::string& cluster) {
   const Store& store = program.store();
   if (IsDeclared(store.profiles(), cluster)) return {};
@@ -81,12 +81,12 @@ ProfileOutcomes MeasuredOutcomes(Program& program, const std::string& cluster) {
     if (row.revisions != RevisionsOf(program.catalog(), config)) continue;
     json outcome = ReadJsonFile(store.results() / row.directory / "outcome.json");
     outcome["config"] = row.config;
-    PutProfile(outcomes, ProfileOutcomeOf(outcome, row.directory));  // the newest of each
+    PutProfile(outcomes, ProfileOutcomeOf(outcome, row.directory));  // keeps the newest of each
   }
   return outcomes;
 }
 
-// One line that updates on a terminal; elsewhere a line now and then.
+// Prints progress: one updated line on a terminal, else a line now and then.
 class ProgressLine {
  public:
   void operator()(const std::string& doing, std::size_t done, std::size_t total) {
@@ -118,7 +118,8 @@ class ProgressLine {
   std::chrono::steady_clock::time_point begun_, shown_;
 };
 
-// Doubling, from two nodes to all: as many as a diagram has by default, the largest.
+// Numbers of workers that double, from two nodes to all. Keeps the largest of them, as many as a
+// diagram has columns by default.
 std::vector<int> PhaseWorkers(const DeclaredCluster& cluster) {
   constexpr std::size_t kColumns = 4;
   std::vector<int> workers;

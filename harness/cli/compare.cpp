@@ -1,4 +1,4 @@
-// Compares what machines say of the same experiments: `sparfuse compare`.
+// Compares the results of the same experiments on several machines: `sparfuse compare`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -31,7 +31,7 @@ using nlohmann::json;
 constexpr const char* kHere = "here";
 constexpr std::string_view kExtension = ".sparfuse";
 
-// Where trials are: the store, or a bundle.
+// The origin of trials: the store, or a bundle.
 struct Source {
   std::string name;
   std::vector<TrialRow> rows;
@@ -77,8 +77,8 @@ SystemSide SideOf(const Source& source, const std::string& machine, std::string 
   return side;
 }
 
-// "FILE.sparfuse", "FILE.sparfuse:HASH", the head of the hash of one of the store's systems, or
-// `here`.
+// Finds the sides by "FILE.sparfuse", "FILE.sparfuse:HASH", the first digits of the hash of a
+// system of the store, or `here`.
 std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::string>& wanted) {
   std::optional<Source> store;
   const auto of_store = [&]() -> const Source& {
@@ -103,7 +103,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
     sides.push_back(SideOf(bundle, NeedMachine(machines, head, bundle.name),
                            machines.size() == 1 ? name : name + ":" + head));
   }
-  for (std::size_t i = 0; i < sides.size(); ++i) {  // bundles of one name in two folders
+  for (std::size_t i = 0; i < sides.size(); ++i) {  // bundles in two folders may share a name
     const auto before = std::count_if(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(i),
                                       [&](const auto& side) { return side.name == sides[i].name; });
     if (before > 0) sides[i].name += fmt::format(" ({})", before + 1);
@@ -116,7 +116,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
   return sides;
 }
 
-// Says what each side has in the place of something in common.
+// Throws and lists each side's experiments, as the sides have none in common.
 [[noreturn]] void FailWithNothing(const std::vector<SystemSide>& sides,
                                   const CompareRequest& request) {
   std::string text;
@@ -139,8 +139,7 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
                   request.reference, text));
 }
 
-// The position of a system among the sides. Throws Error{kConfig} for a name that is none of
-// theirs.
+// The index of a system among the sides. Throws Error{kConfig} if no side has the name.
 std::size_t SideNamed(const std::vector<SystemSide>& sides, const std::string& name,
                       const std::string& option) {
   std::vector<std::string> known;
@@ -152,7 +151,7 @@ std::size_t SideNamed(const std::vector<SystemSide>& sides, const std::string& n
                                       option, name, Suggestion(name, known)));
 }
 
-// By side, as --profile names them; "" where it names none.
+// The profile that --profile names for each side; "" if it names none.
 std::vector<std::string> NamedProfiles(const std::vector<SystemSide>& sides,
                                        const std::vector<std::string>& given) {
   std::vector<std::string> names(sides.size());
@@ -171,7 +170,7 @@ std::vector<std::string> NamedProfiles(const std::vector<SystemSide>& sides,
   return names;
 }
 
-// Models of the sides; of what the same profile stands for, of the same draws.
+// The models of the sides. Sides with the same profile share its draws.
 std::vector<std::unique_ptr<ModelledSide>> ModelsOf(Program& program,
                                                     const std::vector<SystemSide>& sides,
                                                     const std::vector<std::string>& named) {
@@ -189,7 +188,7 @@ std::vector<std::unique_ptr<ModelledSide>> ModelsOf(Program& program,
   return models;
 }
 
-// Adds to the comparison what the model says of it.
+// Adds the model's results to the comparison.
 ModelRequest Model(Program& program, const std::vector<SystemSide>& sides,
                    const CompareVerbRequest& request, SystemComparison& comparison) {
   ModelRequest asked{request.transport, request.with_plan, {}};

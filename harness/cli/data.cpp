@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs the Python package that reads foreign forms.
+// Runs the Python package that reads foreign formats.
 int RunSparfuseData(const Program& program, std::vector<std::string> arguments) {
   const fs::path folder = program.root() / "harness" / "data";
   if (!fs::exists(folder / "sparfuse_data"))

@@ -1,5 +1,5 @@
-// Says what this machine can run and what would disturb a measurement, and what trials would meet
-// on the hosts of a launch: `sparfuse doctor`.
+// Shows what this machine can run, what would disturb a measurement, and the state of a launch's
+// hosts: `sparfuse doctor`.
 #include "harness/machine/doctor.hpp"
 
 #include <fmt/format.h>

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Writes what sparfuse_report is told of an experiment.
+// Writes the specification of an experiment that sparfuse_report reads.
 fs::path WriteSpec(Program& program, const LoadedExperiment& loaded) {
   const fs::path spec = ReportFile(program, loaded.experiment.id).replace_filename("spec.json");
   WriteFileDurably(spec, ExperimentSpec(loaded.experiment, loaded.parts, loaded.results,
@@ -28,7 +28,7 @@ fs::path WriteSpec(Program& program, const LoadedExperiment& loaded) {
   return spec;
 }
 
-// Runs sparfuse_report on the store; `name` is what `sparfuse run` would be given.
+// Runs sparfuse_report on the store. `name` is the argument for `sparfuse run`.
 void Draw(const Program& program, const std::vector<std::string>& arguments,
           const std::string& name) {
   if (!Index::IsThere(program.store().index_path())) {

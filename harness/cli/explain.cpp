@@ -20,8 +20,8 @@ using nlohmann::json;
 
 constexpr std::size_t kInputsShown = 6;
 
-// What the inputs of declared clusters do to the two steps, where both are modelled: as JSON, null
-// of others, and in paragraphs.
+// The effects of declared clusters' inputs on the two steps, if both are modelled: as JSON, null
+// for others, and in paragraphs.
 struct InputsFound {
   json deciding, exchanged;
   std::vector<std::string> paragraphs;
@@ -36,8 +36,8 @@ struct InputsFound {
   }
 };
 
-// Of two cells on one declared cluster, which inputs decide between them, and where most of what is
-// exposed is not the links' doing.
+// For two cells on one declared cluster: adds the inputs that decide between them. Names the cause
+// if the links do not cause most of the exposed time.
 void AddDeciding(const Program& program, const CellConfig& of, const CellConfig& over,
                  const std::string& ratio, InputsFound& found) {
   const ProfileFolders& profiles = program.store().profiles();
@@ -71,7 +71,7 @@ void AddDeciding(const Program& program, const CellConfig& of, const CellConfig&
   }
 }
 
-// Of one cell on two declared clusters, which of their inputs make the difference.
+// For one cell on two declared clusters: adds the inputs that make the difference.
 void AddExchanged(const Program& program, const CellConfig& of, const CellConfig& over,
                   const Explanation& names, InputsFound& found) {
   const ProfileFolders& profiles = program.store().profiles();
@@ -116,7 +116,7 @@ int ExplainVerb(Program& program, ExplainRequest request, const std::filesystem:
     more.push_back(option);
     more.push_back(cell->cell->config_hash);
   }
-  // Python reads the parts of steps from the series, and draws; numbers and words are made here.
+  // Python reads the steps' parts from the series, and draws. Numbers and words are made here.
   const auto folder = ReportFile(program, loaded->experiment.id).parent_path();
   const auto parts = folder / "explained-parts.json";
   const auto explained = folder / "explained.json";

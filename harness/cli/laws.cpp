@@ -1,4 +1,4 @@
-// Runs the laws of one part, whose program it builds first, and convergence proofs in numbers:
+// Runs the laws of one part, after building their program, and proofs of convergence with numbers:
 // `sparfuse check`, `sparfuse prove`.
 #include <fmt/format.h>
 
@@ -23,15 +23,15 @@ namespace fs = std::filesystem;
 // The program with the laws of a kind of part.
 struct Laws {
   std::string kind;
-  std::string program;  // its target in the build
-  // Which of the program's tests are about a part; @ stands for its name. "": the name is an
-  // argument, behind the kind for a program of several kinds.
+  std::string program;  // its build target
+  // Selects the program's tests of a part; @ stands for the part's name. If it is "", the name is
+  // an argument. It follows the kind in a program for several kinds.
   std::string filter;
 };
 
 constexpr const char* kLawsByKind = "part-conformance";
 constexpr const char* kMethodLaws = "harness_method_conformance_test";
-// Tells them the file of a method.
+// Passes the file of a method to the laws.
 constexpr const char* kCheckedMethod = "SPARFUSE_CHECKED_METHOD";
 
 const std::vector<Laws>& AllLaws() {
@@ -46,7 +46,7 @@ const std::vector<Laws>& AllLaws() {
   return kLaws;
 }
 
-// Throws Error{kConfig} where no registered part has the name, or no law runs on it in seconds.
+// Throws Error{kConfig} if no registered part has the name, or no law checks it within seconds.
 void CheckName(const Catalog& catalog, const std::string& kind, const std::string& name) {
   if (kind == "method") NeedEntry(catalog.methods, kind, name);
   if (kind == "sparsifier" && !IsOutsidePart(name)) FindSparsifier(name);
@@ -75,7 +75,7 @@ void CheckName(const Catalog& catalog, const std::string& kind, const std::strin
   }
 }
 
-// The folder in which this program was built.
+// The build folder of this program.
 fs::path BuildFolder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
@@ -88,7 +88,7 @@ fs::path BuildFolder() {
   return folder;
 }
 
-// Builds the program and returns where it is.
+// Builds the program and returns its path.
 fs::path Built(const Program& program, const std::string& target) {
   const fs::path build = BuildFolder();
   const fs::path own = program.root() / ".venv" / "bin" / "cmake";
@@ -109,7 +109,7 @@ fs::path Built(const Program& program, const std::string& target) {
 }
 
 std::string FilterOf(const Laws& laws, std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');  // as tests are named
+  std::replace(name.begin(), name.end(), '-', '_');  // as in names of tests
   std::string filter = laws.filter;
   return "--gtest_filter=" + filter.replace(filter.find('@'), 1, name);
 }
@@ -122,7 +122,7 @@ std::vector<std::string> CheckableKinds() {
   return kinds;
 }
 
-// The method of a file goes through the laws in the place of all registered ones.
+// Runs the laws on a file's method instead of all registered methods.
 int CheckMethodOf(Program& program, const fs::path& file) {
   ReadOutsideMethod(program.catalog(), file);  // throws, before anything is built
   std::string folders;
@@ -156,7 +156,7 @@ int CheckVerb(Program& program, const std::string& kind, const std::string& give
     bool ok = false;
     const std::string tests =
         CommandOutput(ShellQuoted(test) + " --gtest_list_tests " + ShellQuoted(choice), ok);
-    // A suite, then its tests, indented.
+    // The output lists a suite, then its tests, indented.
     if (!ok || tests.find("\n  ") == std::string::npos)
       SPARFUSE_THROW(kInternal, fmt::format("{} {}: no law is about {}", test, choice, name));
   }

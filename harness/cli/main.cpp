@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The tree in which the program was compiled is the last resort: one built outside of it.
+// The tree in which the program was compiled is the last resort, for a build outside of it.
 fs::path DefaultRoot() {
   if (const char* root = std::getenv("SPARFUSE_ROOT")) return root;
   if (const fs::path own = OwnFolder("experiments"); !own.empty()) return own;
@@ -34,7 +34,7 @@ fs::path DefaultWorker() {
   return fs::exists(nested) ? nested : folder / "sparfuse-worker";
 }
 
-// The first argument that is neither an option nor the value of one; "" without one.
+// The first argument that is neither an option nor an option's value; "" if there is none.
 std::string FirstWord(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -46,7 +46,7 @@ std::string FirstWord(int argc, char** argv) {
   return "";
 }
 
-// Verbs as `sparfuse --help` lists them.
+// Verbs in the groups of `sparfuse --help`.
 struct VerbGroup {
   const char* title;
   std::vector<void (*)(CommandLine&)> add;

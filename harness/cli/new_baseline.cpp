@@ -1,5 +1,5 @@
-// Writes the files of a new baseline, a method, a planner of its own, the planner's test, and its
-// line in the registry: `sparfuse new baseline`.
+// Writes the files of a new baseline and its line in the registry: a method, its own planner, and
+// the planner's test. Runs `sparfuse new baseline`.
 
 #include "harness/cli/new_baseline.hpp"
 
@@ -21,9 +21,9 @@ namespace sparfuse::harness {
 
 namespace {
 
-constexpr std::size_t kLongestName = 24;  // what is written keeps to 100 columns
+constexpr std::size_t kLongestName = 24;  // longer names would break 100 columns
 
-// Paths of files are in the project's folder. Texts: as Filled takes them.
+// Paths of files are relative to the project's folder. Filled replaces the @names@ in the texts.
 
 constexpr std::string_view kMethod = R"(name        = "@name@"
 title       = "@Type@"
@@ -136,7 +136,7 @@ std::string TypeOf(const std::string& name) {
                             " to add one beside: expected its tables as they are in git");
 }
 
-// `text` with `include` among those of the project, which are sorted and stand after the library's.
+// `text` with `include` among the project's includes, which are sorted and follow the library's.
 std::string WithInclude(std::string text, const std::string& include) {
   std::size_t at = text.rfind("#include <");
   at = at == std::string::npos ? at : text.find("#include \"", at);
@@ -147,7 +147,7 @@ std::string WithInclude(std::string text, const std::string& include) {
   return text.insert(at, include + "\n");
 }
 
-// `text` with `line` behind the last line of the table of planners.
+// `text` with `line` after the last line of the table of planners.
 std::string WithPlanner(std::string text, const std::string& line) {
   const std::size_t table = text.find("> Planners() {");
   const std::size_t last = text.rfind("    table.push_back(", text.find("\n}\n", table));
@@ -157,7 +157,7 @@ std::string WithPlanner(std::string text, const std::string& line) {
 }
 
 // NAME.toml, the planner's header and source, and its test. They build and pass the conformance
-// suites as they are: the planner closes a unit after a number of tensors.
+// suites unchanged: the planner closes a unit after a number of tensors.
 std::vector<SourceFile> BaselineFiles(const std::string& name) {
   const std::string code = "baselines/" + name + "/" + StemOf(name);
   return {
@@ -167,8 +167,8 @@ std::vector<SourceFile> BaselineFiles(const std::string& name) {
       {"tests/" + code + "_test.cpp", Filled(kTest, name)}};
 }
 
-// baselines/registry.cpp with the planner's include and its line. Throws Error{kData} where the
-// text has no place for them.
+// baselines/registry.cpp with the planner's include and its line. Throws Error{kData} if the text
+// has no place for them.
 std::string RegistryWith(const std::string& registry, const std::string& name) {
   return WithPlanner(
       WithInclude(registry, Filled("#include \"baselines/@name@/@stem@.hpp\"", name)),
@@ -187,16 +187,16 @@ void RefuseTakenNames(Program& program, const std::string& name,
   if (FindEntry(program.catalog().methods, name) != nullptr) refuse("a method is called so");
   if (FindEntry(program.catalog().planners, name) != nullptr) refuse("a planner is called so");
   if (fs::exists(program.root() / "baselines" / name)) refuse("there is baselines/" + name);
-  // Targets of tests are named after their files.
+  // Test targets are named after their files.
   const std::string test = fs::path(files.back().path).filename();
   for (const auto& entry : fs::recursive_directory_iterator(program.root() / "tests")) {
     if (entry.path().filename() == test) refuse("there is a test " + test);
   }
 }
 
-// Brings the program, the worker where there is one, and the test up to date, from the project's
-// folder. CMake calls the ninja that configured the build: one of another version cannot read the
-// build's log and compiles all of it again.
+// The command that builds the program, the worker if there is one, and the test, from the project's
+// folder. CMake calls the ninja that configured the build. A ninja of another version cannot read
+// the build's log and compiles everything again.
 std::string BuildLine(const Program& program, const std::string& test) {
   const fs::path build = BuildFolderOf(program);
   const fs::path own = program.root() / ".venv" / "bin" / "cmake";

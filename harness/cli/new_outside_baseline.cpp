@@ -1,5 +1,5 @@
-// Writes the files of a new baseline into a folder of the user's, a method, a planner of its own in
-// C++ or in Python, and the planner's test: `sparfuse new baseline --out-of-tree`.
+// Writes the files of a new baseline into a folder of the user's: a method, its own planner in C++
+// or in Python, and the planner's test. Runs `sparfuse new baseline --out-of-tree`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Paths of files are in that folder. Texts: as Filled takes them.
+// Paths of files are relative to that folder. Filled replaces the @names@ in the texts.
 
 constexpr std::string_view kCMake = R"(cmake_minimum_required(VERSION 3.27)
 project(@stem@ LANGUAGES C CXX)
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     unittest.main()
 )";
 
-// As a shell takes it.
+// The path as a word for a shell.
 std::string Word(const fs::path& path) {
   const std::string word = path.string();
   const bool plain = std::ranges::all_of(word, [](unsigned char c) {

@@ -1,5 +1,5 @@
-// Says what would run, why, and how long it will take, and runs it: `sparfuse plan`, `sparfuse
-// run`.
+// Shows which trials would run, why, and how long they take, and runs them: `sparfuse plan`,
+// `sparfuse run`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A launch's command as `sparfuse run` starts it, but for what is drawn then: its trials' origin
-// and number, and its nonce.
+// A launch's command as `sparfuse run` starts it, except for values that are drawn then: the origin
+// and number of its trials, and its nonce.
 struct PlannedLaunch {
   Environment environment;
   std::vector<std::string> argv;
@@ -67,10 +67,10 @@ int PrintCommands(const TrialPlan& live, Program& program, const LaunchOptions& 
   return kDone;
 }
 
-// Cells that no trial stands for, as JSON has them and, those of one reason together, as text.
+// Cells without any trial: as JSON, and as text that joins cells with one reason.
 struct ExcludedCells {
   json list = json::array();
-  std::map<std::pair<std::string, std::string>, std::size_t> by_reason;  // place and reason
+  std::map<std::pair<std::string, std::string>, std::size_t> by_reason;  // by place and reason
 };
 
 ExcludedCells ExcludedCellsOf(const std::vector<Experiment>& experiments) {

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "" would be the folder of all experiments.
+// "" would mean the folder of all experiments.
 void NeedName(const std::string& name) {
   if (name.empty()) {
     SPARFUSE_THROW(kConfig,
@@ -43,7 +43,7 @@ void NeedName(const std::string& name) {
   }
 }
 
-// Whether any of its cells runs on hardware, or needs a profile that is measured there.
+// Whether a cell runs on hardware, or needs a profile that is measured there.
 bool NeedsLaunches(const Experiment& experiment) {
   return std::ranges::any_of(experiment.parts, [](const Part& part) {
     return std::ranges::any_of(part.cells, [](const Cell& cell) {
@@ -54,7 +54,8 @@ bool NeedsLaunches(const Experiment& experiment) {
   });
 }
 
-// A method that joins has cells in some part, or the reason why it has none ends the verb.
+// A joined method must have cells in some part. Otherwise the reason for its exclusion ends the
+// verb.
 void RequireACellOf(const std::string& method, const std::vector<Experiment>& experiments) {
   const std::string name = MethodNameOf(method);
   std::size_t excluded = 0;
@@ -75,7 +76,7 @@ void RequireACellOf(const std::string& method, const std::vector<Experiment>& ex
                                       excluded, reason));
 }
 
-// Leaves in `rows` what the machine ran, and what belongs to no machine.
+// Keeps the rows of the machine, and rows without any machine.
 void KeepSystem(std::vector<TrialRow>& rows, const std::string& machine) {
   std::erase_if(rows, [&](const TrialRow& row) {
     const std::string other = MachineOf(row);
@@ -172,12 +173,12 @@ Experiment Program::LoadOrStored(const std::string& name) {
   if (fs::path(name).extension() == ".toml" || name == kImported || IsPaper(name) ||
       !FindExperiment(name).empty())
     return Load(name);
-  std::vector<std::string> problems;  // of the store: whoever reads the rows says them
+  std::vector<std::string> problems;  // of the store; the reader of the rows prints them
   const std::vector<TrialRow> rows = store_.Rows(problems);
   problems.clear();
   Experiment stored = StoredExperiment(name, rows, catalog(), problems);
   for (const std::string& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
-  if (stored.parts.empty()) return Load(name);  // says which names there are
+  if (stored.parts.empty()) return Load(name);  // lists the known names
   fmt::print(stderr,
              "note: no file of experiment {} in {}: these are the cells of its trials in the "
              "store, without claims and figures\n",
@@ -212,7 +213,7 @@ std::vector<Experiment> Program::LoadJoined(const std::vector<std::string>& name
       NeedEntry(catalog().methods, "method", method);
     } else {
       method = file.lexically_normal();
-      ReadOutsideMethod(catalog(), method);  // what is wrong with it excludes no cell, it ends all
+      ReadOutsideMethod(catalog(), method);  // an error in it ends the verb and excludes no cell
     }
   }
   std::vector<Experiment> loaded;
@@ -293,7 +294,7 @@ RunOptions Program::OptionsOfRuns(const LaunchOptions& launch) const {
 }
 
 void Program::RememberNodes(RunOptions& options) const {
-  std::vector<std::string> problems;  // whoever reads the rows says them
+  std::vector<std::string> problems;  // the reader of the rows prints them
   if (options.launch.across_hosts() && !options.nodes)
     options.nodes = StoredNodes(store_.Rows(problems));
 }

@@ -1,4 +1,5 @@
-// Says what the store has, and keeps it in order: `sparfuse table`, `status`, `index`, `annotate`.
+// Shows the content of the store and keeps it in order: `sparfuse table`, `status`, `index`,
+// `annotate`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,12 +74,12 @@ int TableVerb(Program& program, const TableRequest& request) {
 
 namespace {
 
-// What is told at this machine alone.
+// The failure's message, which is known on this machine only.
 std::string MessageOf(const Program& program, const TrialRow& row) {
   return row.status == "ok" ? "" : FailureMessageIn(program.store().results() / row.directory);
 }
 
-// What the store has of one experiment.
+// The store's trials of one experiment.
 struct StoredTrials {
   std::size_t trials = 0, failed = 0, disturbed = 0, left_out = 0;
   std::set<std::string> cells, systems;
@@ -178,10 +179,10 @@ int StatusVerb(Program& program, const std::string& name) {
           {{"state", state.KindName()}, {"job", state.job}, {"detail", state.detail}});
       submitted.back()["block"] = block;
     }
-  } catch (const Error& error) {  // results were copied from where there is Slurm
+  } catch (const Error& error) {  // the results come from a machine with Slurm
     fmt::print(stderr, "warning: {}\n", error.what());
   }
-  std::set<const TrialRow*> imported;  // beside the trials of any part
+  std::set<const TrialRow*> imported;  // beside the trials of the parts
   for (const auto& result : loaded->results) {
     for (const ImportedCell& cell : result.imported) {
       for (const auto& [run, trial] : cell.result.trials) imported.insert(trial);

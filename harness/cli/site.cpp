@@ -1,4 +1,4 @@
-// Writes pages over all results of the store: `sparfuse site`.
+// Writes web pages over all results of the store: `sparfuse site`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The files of results/systems that can be read, by name.
+// The readable files of results/systems, by name.
 std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
   std::vector<DescribedSystem> described;
   std::error_code none;
@@ -40,8 +40,8 @@ std::vector<DescribedSystem> DescribedSystems(const fs::path& folder) {
   return described;
 }
 
-// The method that ratios are to if nobody says it: dense, else the one that most experiments of the
-// store name, else the first of all.
+// The default method for ratios: dense, else the reference of most experiments in the store, else
+// the first method.
 std::string ReferenceOf(Program& program, const std::vector<SiteSystem>& systems,
                         const std::set<std::string>& methods) {
   const std::string usual = CompareRequest().reference;
@@ -54,7 +54,7 @@ std::string ReferenceOf(Program& program, const std::vector<SiteSystem>& systems
   for (const std::string& id : experiments) {
     try {
       for (const Part& part : program.Load(id).parts) named[part.reference] += 1;
-    } catch (const Error&) {  // its file is gone, or elsewhere
+    } catch (const Error&) {  // its file is missing or elsewhere
     }
   }
   std::erase_if(named, [&](const auto& entry) { return !methods.contains(entry.first); });
@@ -98,7 +98,7 @@ int SiteVerb(Program& program, const SiteRequest& request) {
   if (request.out.empty() && !program.json())
     SPARFUSE_THROW(kConfig, "site: expected --out DIR, or --json for the numbers alone");
   std::optional<SiteFolder> folder;
-  if (!request.out.empty()) folder.emplace(request.out);  // what is in the way is said at once
+  if (!request.out.empty()) folder.emplace(request.out);  // reports at once what is in the way
   CompareRequest compare = request.compare;
   compare.disturbed = program.disturbed();
   json data = Gather(program, compare, request.reference);

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// All live trials of an experiment, those too that the store has: of which machine they are is
-// known where they run.
+// All live trials of an experiment, stored ones too: which machine has run them is known only where
+// they run.
 TrialPlan AllLive(Program& program, const Experiment& experiment) {
   const PlanContext context{program.catalog(), program.store(), DescribeSystem(), true};
   return PlanLive(context, {experiment}, {});
@@ -79,7 +79,7 @@ JobScript ScriptOf(const Program& program, const Experiment& experiment, const T
   return script;
 }
 
-// The blocks in which a trial was called bad since, and none stands for it.
+// The blocks with a trial that was called bad since and not replaced.
 std::set<int> BlocksToRepeat(const TrialPlan& all, const std::vector<TrialRow>& rows) {
   std::set<int> blocks;
   for (const PlannedTrial& trial : all.trials) {
@@ -94,7 +94,7 @@ std::set<int> BlocksToRepeat(const TrialPlan& all, const std::vector<TrialRow>& 
   return blocks;
 }
 
-// Slurm may have taken what sbatch had no answer about.
+// Whether Slurm may have queued the job although sbatch got no answer.
 bool MayBeQueued(const std::string& name) {
   try {
     return QueuedBlocks().contains(name);
@@ -112,7 +112,7 @@ void Submit(Program& program, const Experiment& experiment, const SubmitRequest&
   }
   const SubmittedBlocks submitted(program.store().results(), experiment.id);
   MakeDirectories(submitted.folder());
-  // Nobody else submits now: what is open is asked of all experiments.
+  // Nobody else submits now, so the open jobs of all experiments are asked for.
   const StoreLock lock(program.store().results() / "submitted");
   JobScript script = ScriptOf(program, experiment, all, request, submitted.folder());
   std::set<int> left_alone;
@@ -139,7 +139,7 @@ void Submit(Program& program, const Experiment& experiment, const SubmitRequest&
     if (!MayBeQueued(submission.name)) submitted.Remove(submission);
     SPARFUSE_THROW(kConfig, fmt::format("sbatch {}: \"{}\"", file.string(), said));
   }
-  submission.job = said.substr(said.rfind('\n') + 1);  // after warnings
+  submission.job = said.substr(said.rfind('\n') + 1);  // the last line, after warnings
   submission.job = submission.job.substr(0, submission.job.find(';'));
   submitted.Write(submission);
   fmt::print("{}: block(s) {} are job {}; `sparfuse status {}` follows it\n", experiment.id,

@@ -20,7 +20,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-constexpr std::uint64_t kCalibrationSeed = 1;  // of the selections' counts
+constexpr std::uint64_t kCalibrationSeed = 1;  // seed of the selections' counts
 
 bool IsSameStep(const ReferenceStep& a, const ReferenceStep& b) {
   return a.workload == b.workload && a.batch_per_worker == b.batch_per_worker &&
@@ -63,16 +63,16 @@ const InputSpec& SpecOf(const std::string& name) {
                                [&](const InputSpec& spec) { return name == spec.name; });
 }
 
-// What simulating makes of the step's part, or of its ratio to another's.
+// The modelled time of the step's part, or its ratio to the part of another step.
 template <class Simulate>
 double ModelledWith(const ReferenceStep& step, Simulate simulate) {
   const double value = PartOf(simulate(step), step.part);
   return step.over ? value / PartOf(simulate(*step.over), step.over->part) : value;
 }
 
-// Levenberg-Marquardt on logarithms of inputs and of modelled over measured times. Slopes are
-// simulated where it begins and where it seems to end, and between follow what each step found
-// (Broyden, by row): a slope costs as much as a step does for each input.
+// Runs Levenberg-Marquardt on logarithms of the inputs and of modelled over measured times. A
+// simulation of the slopes costs as much as one step per input. The search therefore simulates them
+// only at its beginning and its apparent end. In between, each step updates them (Broyden, by row).
 class LeastSquares {
  public:
   explicit LeastSquares(DeclaredCluster& cluster) : cluster_(cluster) {
@@ -84,7 +84,7 @@ class LeastSquares {
                                             input.name, input.value));
       }
       const Range values = SpecOf(input.name).values;
-      constexpr double kWay = 1e6;  // from where it begins
+      constexpr double kWay = 1e6;  // from the starting value
       least_.push_back(std::log(std::max(values.least, input.value / kWay)));
       most_.push_back(std::log(std::min(values.most, input.value * kWay)));
       at_.push_back(std::log(input.value));
@@ -96,13 +96,13 @@ class LeastSquares {
     }
   }
 
-  // Begins where the inputs are, at which slopes are like `near`.
+  // Starts at the current inputs, whose slopes are like `near`.
   void Solve(const CalibrationSlopes& near) { Take(Descend(at_, near)); }
 
-  // The slopes where the inputs are.
+  // The slopes at the current inputs.
   CalibrationSlopes SlopesHere() { return Slopes(Residuals(at_)); }
 
-  // Begins where the inputs are and, if that leaves a reference far off, also elsewhere.
+  // Starts at the current inputs and, if that leaves a reference far off, also elsewhere.
   void SolveFromSeveral() {
     const Vector declared = at_;
     Solution best = Descend(declared);
@@ -117,7 +117,7 @@ class LeastSquares {
   }
 
  private:
-  static constexpr double kFlat = 1e-6;  // of logarithms
+  static constexpr double kFlat = 1e-6;  // a change of logarithms
 
   struct Solution {
     Vector at, off;
@@ -129,7 +129,7 @@ class LeastSquares {
     return sum;
   }
 
-  // The references that it does not meet.
+  // The references that the solution does not meet.
   static std::vector<std::size_t> FarOff(const Solution& solution) {
     constexpr double kNear = 0.02;
     std::vector<std::size_t> far;
@@ -139,15 +139,15 @@ class LeastSquares {
     return far;
   }
 
-  // All inputs, and those of one name, so many times as large or small: the best of the beginnings
-  // that move one of the references that `best` is far off. One that moves none leads nowhere.
+  // The best starting points of a grid that scales all inputs, or the inputs of one name, up or
+  // down. A point counts only if it moves one of the references in `far`.
   std::vector<Vector> Grid(const Vector& declared, const Solution& best,
                            const std::vector<std::size_t>& far) {
     std::vector<std::string> names = {""};
     for (const DeclaredInput* input : solved_) {
       if (std::ranges::find(names, input->name) == names.end()) names.push_back(input->name);
     }
-    if (names.size() == 2) names.pop_back();  // of the only one
+    if (names.size() == 2) names.pop_back();  // all inputs have this name
     const auto is_far = [&](std::size_t r) { return std::ranges::count(far, r) > 0; };
     std::vector<std::pair<double, Vector>> grid;
     for (const double factor :
@@ -176,18 +176,18 @@ class LeastSquares {
     return beginnings;
   }
 
-  // slopes: some of near by; none where they are to be simulated.
+  // slopes: of a nearby point; empty if they must be simulated.
   Solution Descend(const Vector& begin, CalibrationSlopes slopes = {}) {
     at_ = begin;
     constexpr int kMostSteps = 60;
     constexpr double kDone = 1e-7;
-    // Of the squares: references that nothing meets leave so much that the rest is none, and where
-    // a planner's choice jumps, ever shorter steps find ever less. Steps are judged where slopes
-    // are simulated, so that what can be met is met by one more of them.
+    // The least relative gain in the squares. References that nothing meets dominate the sum, and
+    // at jumps of a planner's choice, shorter and shorter steps gain less and less. Gains are
+    // judged at points with simulated slopes, so that one more such step meets whatever can be met.
     constexpr double kNoBetter = 1e-6;
     constexpr double kDamping = 1e-3;
     Vector off = Residuals(at_);
-    bool simulated = slopes.size() != at_.size();  // the slopes are those of here
+    bool simulated = slopes.size() != at_.size();  // whether the slopes are simulated at this point
     if (simulated) slopes = Slopes(off);
     double damping = kDamping;
     for (int step = 0; step < kMostSteps && Squares(off) > kDone * kDone; ++step) {
@@ -204,7 +204,7 @@ class LeastSquares {
         better = Squares(next_off) < before;
         Follow(slopes, next, off, next_off);
         simulated = false;
-        if (!better && !by_simulated) break;  // slopes of elsewhere: a shorter step is no cure
+        if (!better && !by_simulated) break;  // a shorter step would not help old slopes
         if (!better) continue;
         at_ = next;
         off = std::move(next_off);
@@ -221,13 +221,13 @@ class LeastSquares {
     return {at_, std::move(off)};
   }
 
-  // Leaves the cluster there.
+  // Sets the cluster to the solution.
   void Take(const Solution& solution) {
     at_ = solution.at;
     Residuals(at_);
   }
 
-  // Says of each input that the references do not determine why they do not.
+  // Adds a remark to each input that the references do not determine, with the reason.
   void Remark(const Solution& solution) {
     constexpr double kAtEnd = 1e-9;
     at_ = solution.at;
@@ -236,7 +236,7 @@ class LeastSquares {
       DeclaredInput& input = *solved_[i];
       const bool flat =
           std::ranges::all_of(slopes[i], [](double slope) { return std::abs(slope) < kFlat; });
-      // A logarithm never comes to 0: it stays where the rest of the way changes nothing.
+      // A logarithm never reaches 0: the search stops where the rest of the way changes nothing.
       const bool to_nothing = SpecOf(input.name).values.least <= 0 && at_[i] < begin_[i] &&
                               Moves(solution, i, begin_[i]) && !Moves(solution, i, least_[i]);
       if (to_nothing) {
@@ -249,9 +249,9 @@ class LeastSquares {
     }
   }
 
-  // Whether a reference notices input i elsewhere than in the solution.
+  // Whether a reference changes if input i moves from the solution to `where`.
   bool Moves(const Solution& solution, std::size_t i, double where) {
-    constexpr double kNoticed = 1e-3;  // of a logarithm
+    constexpr double kNoticed = 1e-3;  // a change of a logarithm
     Vector at = solution.at;
     at[i] = where;
     const Vector off = Residuals(at, solution.off, [&](std::size_t r) { return affects_[i][r]; });
@@ -261,7 +261,7 @@ class LeastSquares {
     return false;
   }
 
-  // Whether the input stands for the reference's workload.
+  // Whether the input applies to the reference's workload.
   bool Affects(const DeclaredInput& input, const ReferenceStep& step) const {
     const std::string_view family = workloads::FindWorkload(step.workload).family();
     return std::as_const(cluster_).Find(input.name, family) == &input;
@@ -271,7 +271,8 @@ class LeastSquares {
     return Residuals(at, {}, [](std::size_t) { return true; });
   }
 
-  // Of the references that are asked for; the others' are those of `before`.
+  // Computes the residuals of the references for which `asked` is true, and takes the others from
+  // `before`.
   template <class Asked>
   Vector Residuals(const Vector& at, Vector before, Asked asked) {
     for (std::size_t i = 0; i < at.size(); ++i) solved_[i]->value = std::exp(at[i]);
@@ -308,8 +309,8 @@ class LeastSquares {
     return slopes;
   }
 
-  // The least change of each residual's slopes with which they say what the step from at_ to `next`
-  // made of it.
+  // Makes the least change to each residual's slopes after which they predict the effect of the
+  // step from at_ to `next`.
   void Follow(CalibrationSlopes& slopes, const Vector& next, const Vector& off,
               const Vector& next_off) const {
     for (std::size_t r = 0; r < off.size(); ++r) {
@@ -324,7 +325,7 @@ class LeastSquares {
     }
   }
 
-  // From at_, by the damped normal equations, within the inputs' ranges.
+  // One step from at_ by the damped normal equations, within the inputs' ranges.
   Vector Step(const CalibrationSlopes& slopes, const Vector& off, double damping) const {
     const std::size_t n = at_.size();
     std::vector<Vector> rows(n, Vector(n + 1));
@@ -335,11 +336,11 @@ class LeastSquares {
     };
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) rows[i][j] = dot(slopes[i], slopes[j]);
-      constexpr double kLeast = 1e-12;  // an input that nothing depends on stays
+      constexpr double kLeast = 1e-12;  // an input without effect stays
       rows[i][i] += damping * rows[i][i] + kLeast;
       rows[i][n] = -dot(slopes[i], off);
     }
-    for (std::size_t i = 0; i < n; ++i) {  // Gauss, with the largest row first
+    for (std::size_t i = 0; i < n; ++i) {  // Gaussian elimination with pivoting
       std::size_t pivot = i;
       for (std::size_t j = i + 1; j < n; ++j) {
         if (std::abs(rows[j][i]) > std::abs(rows[pivot][i])) pivot = j;
@@ -352,7 +353,7 @@ class LeastSquares {
       }
     }
     Vector next = at_;
-    constexpr double kFurthest = 1.5;  // of a logarithm at once
+    constexpr double kFurthest = 1.5;  // the largest change of a logarithm in one step
     for (std::size_t i = 0; i < n; ++i) {
       const double way = std::clamp(rows[i][n] / rows[i][i], -kFurthest, kFurthest);
       next[i] = std::clamp(next[i] + way, least_[i], most_[i]);
@@ -424,7 +425,7 @@ void CalibrateOnSteps(DeclaredCluster& cluster) {
     ++solved;
   }
   if (cluster.references.size() > solved) return;
-  constexpr double kQuarter = 0.2231;  // of a logarithm
+  constexpr double kQuarter = 0.2231;  // of a logarithm: a quarter off
   for (const ReferenceStep& step : cluster.references) {
     if (std::abs(std::log(step.modelled / step.measured)) > kQuarter) FailToMeet(cluster, step);
   }

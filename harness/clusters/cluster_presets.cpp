@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// `text` with another value in the line of a key; what stands there up to `end` is replaced.
+// `text` with another value in the line of a key. The old text is replaced up to `end`.
 std::string WithValue(std::string text, const std::string& key, char end,
                       const std::string& value) {
   std::size_t line = 0;
@@ -61,7 +61,7 @@ std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& 
   const int cards = static_cast<int>(preset.Value("network_cards"));
   const int shared = (cards * ranks + preset.ranks_per_node - 1) / preset.ranks_per_node;
   if (shared != cards) {
-    text = WithValue(std::move(text), "network_cards", 'k',  // what follows is the input's kind
+    text = WithValue(std::move(text), "network_cards", 'k',  // the input's kind follows
                      fmt::format("value = {0}, low = {0}, high = {0}, ", shared));
   }
   text = fmt::format("# {}, made by `sparfuse cluster new {} --preset {}`.\n", wanted.name,
@@ -72,7 +72,7 @@ std::string ClusterFromPreset(const ProfileFolders& profiles, const NewCluster& 
 }
 
 fs::path PlaceOfNewCluster(const ProfileFolders& profiles, const std::string& name) {
-  ProfileFile(profiles.own(), name);  // throws for a name that is none
+  ProfileFile(profiles.own(), name);  // throws for an invalid name
   if (IsOwnCluster(name)) {
     SPARFUSE_THROW(kConfig, fmt::format("cluster \"{}\": means the profile trials of the store; "
                                         "expected another name",

@@ -22,7 +22,7 @@ ProfileCurve ScaledCurve(ProfileCurve curve, double factor) {
   return curve;
 }
 
-// What its first point takes goes with kernels, what comes on top with memory.
+// The first point's time scales with kernels, and the time above it with memory.
 ProfileCurve StreamedCurve(ProfileCurve curve, const CardFactors& factors) {
   if (curve.empty()) return curve;
   const double first = curve.front().seconds;

@@ -1,4 +1,4 @@
-// Writes a declared cluster as the profile that the model takes.
+// Converts a declared cluster to the profile that the model takes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,16 +19,16 @@ constexpr double kMicro = 1e-6;
 
 constexpr double kAnyDensity = 0.01;  // declared times do not depend on it
 
-// Streams over device memory, in bytes an element or entry.
+// Traffic of device memory in bytes per element or entry.
 constexpr double kCopyBytes = 2 * kFloatBytes;    // read, write
 constexpr double kClearBytes = kFloatBytes;       // write
 constexpr double kReduceBytes = 3 * kFloatBytes;  // read two, write one
-// A product with factors of four columns, as profiles measure it, reads its matrix once.
+// A product with factors of four columns, as in profiles, reads its matrix once.
 constexpr double kMultiplyBytes = kFloatBytes / 4;
-// Parameter and momentum are read and written, the gradient is read.
+// An update reads and writes parameter and momentum, and reads the gradient.
 constexpr double kUpdateBytes = 5 * kFloatBytes;
-// A scattered addition reads and writes a sector of 32 bytes, half a line of a host's cache; the
-// entry itself is 8.
+// A scattered addition reads and writes a sector of 32 bytes (half a cache line of a host), and
+// reads an entry of 8 bytes.
 constexpr double kEntryBytes = 2 * 32 + 8;
 
 double FactorOf(const CellConfig& config, const std::string& group) {
@@ -50,7 +50,7 @@ std::vector<SelectionCurve> SelectionThrough(double once, double each) {
   return {{kAnyDensity, CurveThrough(once, each)}};
 }
 
-// A cluster with a cell's factors.
+// A cluster whose inputs are multiplied by a cell's factors.
 class Scaled {
  public:
   Scaled(const DeclaredCluster& cluster, const CellConfig& config)
@@ -72,19 +72,19 @@ class Scaled {
   std::string_view family_;
 };
 
-// Forward and backward of a batch.
+// Times of the forward and the backward pass of a batch.
 struct ComputeSeconds {
   double forward = 0, backward = 0;
 };
 
-// By the time of the workload, or of another one of its family in the ratio of
-// multiply-accumulates; else by the rate, backward taking twice as long as forward; else by what
-// was measured of a table, wherever that was.
+// Uses the workload's measured time, or the time of another workload of its family, scaled by
+// multiply-accumulates. Without either it uses the declared rate, with backward twice as long as
+// forward. A table without a declared rate keeps its measured times, wherever they were measured.
 ComputeSeconds ComputeOf(const DeclaredCluster& cluster, const CellConfig& config) {
   const double factor = FactorOf(config, "compute");
   const double work = workloads::LayersOf(config.workload).macs() * config.batch_per_worker;
   if (const ComputeTime* time = cluster.ComputeOf(config.workload)) {
-    // A table made of a trace may count no multiply-accumulates: it stands for itself alone.
+    // A table from a trace may count no multiply-accumulates: then it applies to itself alone.
     const double macs = workloads::LayersOf(time->workload).macs();
     const double ratio =
         macs > 0 ? factor * work / (macs * time->batch_per_worker)
@@ -140,7 +140,7 @@ LinkRate WithinNodes(const Scaled& input, const CellConfig& config) {
   return {kMicro * alpha, kGiga / 8 * nominal * input.Stated("intra_node_efficiency")};
 }
 
-// The rate of a node.
+// The link between nodes, with the bandwidth of a whole node.
 LinkRate BetweenNodes(const Scaled& input, const CellConfig& config) {
   const double nominal = config.link ? config.link->gbps : input.Stated("inter_node_gbps");
   const double alpha =
@@ -155,8 +155,8 @@ DeclaredLink LinkOf(const LinkRate& rate, double message_seconds) {
   return {rate.alpha_seconds, 1 / rate.bytes_per_second, message_seconds};
 }
 
-// A curve of so many ranks at others: start-up as the steps of a ring, the rest as what a rank
-// passes on around it; each by the cell's factor.
+// Scales a curve to another number of ranks: the start-up time by the steps of a ring, and the rest
+// by the bytes that a rank passes on in it. Both are multiplied by the cell's factors.
 AllReduceCurves AllReduceOf(const OperationCurve& curve, const Scaled& input, int ranks) {
   const auto steps = [](double p) { return p - 1; };
   const auto passed = [](double p) { return (p - 1) / p; };
@@ -171,7 +171,7 @@ AllReduceCurves AllReduceOf(const OperationCurve& curve, const Scaled& input, in
   return curves;
 }
 
-// By the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
+// Computes curves with the formulas of core/cost, at sizes from 64 bytes to 8 GiB.
 AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& config,
                             const LinkRate& within, const LinkRate& between) {
   const Topology topology{config.workers, config.ranks_per_node};
@@ -201,7 +201,7 @@ AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& co
     const double bytes = std::exp2(power);
     const CollectiveCost cost = cost_of(bytes);
     curves.start_seconds.push_back({bytes, cost.startup_seconds});
-    // What is pipelined occupies the links at once: the slower ones decide.
+    // A pipelined collective occupies both links at once, so the slower link decides.
     const std::size_t slower = cost.link_seconds[0] > cost.link_seconds[1] ? 0 : 1;
     for (std::size_t link = 0; link < kLinkClasses; ++link) {
       const bool counts = !cost.pipelined || link == slower;
@@ -211,8 +211,8 @@ AllReduceCurves AllReduceOf(const DeclaredCluster& cluster, const CellConfig& co
   return curves;
 }
 
-// What was measured of the cell's all-reduces, or of those with the nearest ratio of ranks: null
-// where there is nothing, or of another link than the cell's.
+// The measured all-reduce curve with the number of ranks nearest to the cell's by ratio. Null if
+// there is none, or if the cell gives its own link.
 const OperationCurve* NearestCurve(const DeclaredCluster& cluster, const CellConfig& config) {
   if (config.link || config.workers <= config.ranks_per_node) return nullptr;
   const auto distance = [&](const OperationCurve& curve) {
@@ -271,7 +271,8 @@ CardFactors FactorsOfCard(const DeclaredCluster& cluster, const CellConfig& conf
           FactorOf(config, "memory"), FactorOf(config, "kernel")};
 }
 
-// What the numbers are, where they are not all declared, and what became of the cluster's card.
+// Sets the kind of the numbers if not all are declared, and says whether the cluster's card was
+// used.
 void AddKind(const DeclaredCluster& cluster, bool measured, ProfileOutcome& outcome) {
   const auto has = [&](std::string_view wanted) {
     const auto is = [&](const auto& each) { return each.kind == wanted; };
@@ -348,7 +349,7 @@ Profile ProfileWith(const DeclaredCluster& cluster, const CellConfig& config,
                        {"merge", kEntryBytes / host_memory},
                        {"to_host", kFloatBytes / host_link},
                        {"to_device", kFloatBytes / host_link}};
-  Selections on_host;  // and encodings
+  Selections on_host;  // selections and encodings
   const auto by_processors = SelectionThrough(
       kernel, kFloatBytes / host_link + std::max(kFloatBytes / host_memory,
                                                  1e-9 * input("host_selection_ns_an_element")));

@@ -1,4 +1,4 @@
-// Keeps declared clusters that were read, and draws them again within their inputs' ranges.
+// Caches declared clusters that were read, and draws them again within their inputs' ranges.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// Half of all draws below the value, half above; even steps of its logarithm on either side.
+// Half of all draws are below the value, half above, uniform in its logarithm on either side.
 double Draw(double value, double low, double high, const std::string& name, int draw) {
   if (draw == 0 || value <= 0) return value;
   const double u = static_cast<double>(
@@ -29,7 +29,7 @@ double Draw(double value, double low, double high, const std::string& name, int 
   return value * std::pow(std::max(end, kLeast * value) / value, way);
 }
 
-// What decides an input's value: its name, its declared value, and what it may be.
+// Chooses an input's value from its name, its declared value, and its low and high end.
 using Choice = std::function<double(const std::string&, double, double, double)>;
 
 std::string NameOfInput(const ComputeTime& time) { return "compute/" + time.workload; }
@@ -63,7 +63,7 @@ DeclaredCluster ChosenFrom(const DeclaredCluster& declared, const Choice& choose
   return chosen;
 }
 
-// Of a cluster that LoadDeclaredCluster has given.
+// The slopes of a cluster that LoadDeclaredCluster returned.
 const CalibrationSlopes& SlopesOfLoaded(const DeclaredCluster& declared) {
   static std::map<const DeclaredCluster*, CalibrationSlopes> known;
   const auto found = known.find(&declared);
@@ -71,9 +71,9 @@ const CalibrationSlopes& SlopesOfLoaded(const DeclaredCluster& declared) {
                               : known.emplace(&declared, SlopesOf(declared)).first->second;
 }
 
-// Solves again for what is calibrated of a choice from `declared`: on the cluster's own steps, or
-// by what became of it on the cluster that it is taken from, before and after the same choice
-// there.
+// Repeats the calibration of a cluster chosen from `declared`. It runs on the cluster's own steps.
+// If the calibration comes from another cluster, its values change by the same factors as there,
+// from `before` to `after`.
 void CalibrateAgain(DeclaredCluster& chosen, const DeclaredCluster& declared,
                     const DeclaredCluster* before, const DeclaredCluster* after) {
   if (before == nullptr) {
@@ -101,7 +101,7 @@ std::string NameOfInput(const ReferenceStep& step) {
 
 const DeclaredCluster& DrawnCluster(const ProfileFolders& profiles, const std::string& cluster,
                                     int draw) {
-  // Calibration simulates; an experiment asks once a cell.
+  // Results are kept: calibration simulates, and an experiment calls this for each cell.
   using Key = std::tuple<std::filesystem::path, std::vector<std::string>, int>;
   static std::map<Key, DeclaredCluster> loaded;
   const ClusterName name = ClusterName::Of(cluster);

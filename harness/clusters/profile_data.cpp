@@ -47,7 +47,7 @@ std::map<std::string, SelectionCost, std::less<>> SelectionsOf(const Selections&
   return costs;
 }
 
-// Where further messages were not measured, one at once costs what a round costs.
+// If the cost of further messages was not measured, a message costs as much as a round.
 LinkCost LinkOf(const MeasuredLink& measured) {
   return {.round_seconds = CurveOf(measured.round_seconds, "rounds of a link"),
           .seconds_per_extra_message = measured.seconds_per_extra_message,
@@ -56,7 +56,7 @@ LinkCost LinkOf(const MeasuredLink& measured) {
           .cpu_fraction = measured.cpu_fraction};
 }
 
-// What values are multiplied by. std::normal_distribution differs between standard libraries.
+// Random factors on values. std::normal_distribution differs between standard libraries.
 class RandomFactors {
  public:
   explicit RandomFactors(std::uint64_t seed) : stream_(seed, 0, 0) {}
@@ -122,7 +122,7 @@ Seconds SecondsOf(std::map<std::string, double>& table, const std::string& key) 
   return found == table.end() ? Seconds{} : Seconds{&found->second};
 }
 
-// What an entry of relative_errors is of; empty: nothing that was measured.
+// The values that an entry of relative_errors applies to; empty if nothing there was measured.
 Seconds SecondsAt(Profile& profile, const std::string& place) {
   const std::vector<std::string> keys = KeysOfPlace(place);
   if (keys.size() == 1) {
@@ -161,7 +161,7 @@ Seconds SecondsAt(Profile& profile, const std::string& place) {
   return {};
 }
 
-// An error is of the value, of the whole curve, or one for each of its elements.
+// An error applies to the value or the whole curve, or each element has an error of its own.
 void PerturbPlace(const Seconds& seconds, const RelativeError& error, RandomFactors& random) {
   if (seconds.empty()) SPARFUSE_THROW(kData, "the profile has nothing there");
   if (!error.of_each) {
@@ -177,7 +177,7 @@ void PerturbPlace(const Seconds& seconds, const RelativeError& error, RandomFact
   for (std::size_t i = 0; i < errors.size(); ++i) *seconds[i] *= random.Factor(errors[i]);
 }
 
-// Tensors and tail together take the total that was measured without hooks.
+// Scales the times of tensors and tail to the total that was measured without hooks.
 void ScaleToTotal(BackwardTimes& backward) {
   double sum = backward.tail_seconds;
   for (const ProfiledTensor& tensor : backward.tensors) sum += tensor.seconds;
@@ -226,8 +226,8 @@ double At(const WorkTable& table, const char* key, double otherwise) {
   return found == table.end() ? otherwise : found->second;
 }
 
-// Where these were not measured: an entry is read and added as in decompression, an element looked
-// at as when it is added; and nothing is copied.
+// The defaults of unmeasured times: an entry costs as much as in decompression, an element as much
+// as an addition, and nothing is copied.
 WorkSeconds WorkOf(const WorkTable& work, double add, double entry) {
   WorkSeconds seconds;
   seconds[Work::kAdd] = add;
@@ -240,9 +240,8 @@ WorkSeconds WorkOf(const WorkTable& work, double add, double entry) {
   return seconds;
 }
 
-// Where these were not measured: a look-up, which is of two bits on average, is as an entry that is
-// hashed, a bit that is set as half of it, and a value as an element that is looked at for the
-// largest.
+// The defaults of unmeasured times: a look-up, of two bits on average, costs as much as a hashed
+// entry. Setting a bit costs half of that, and a value as much as an element in a selection.
 SelectionCodingCost CodingOf(const WorkTable& coding, const WorkSeconds& work) {
   WorkSeconds instead = work;
   const double hash = instead[Work::kHash];

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// From a folder of profiles.
+// Relative to a folder of profiles.
 constexpr std::string_view kSystems = "../systems";
 constexpr std::string_view kEnd = ".fingerprint";
 
@@ -39,14 +39,14 @@ bool SameMeasurement(const CellConfig& a, const CellConfig& b) {
          (!a.link || !a.link->has_within() || a.ranks_per_node == b.ranks_per_node);
 }
 
-// What makes two machines unlike; a kernel of the operating system does not.
+// The facts that make two machines different. The operating system's kernel is not one of them.
 json MachineOf(json system) {
   if (system.is_null()) return json::object();
   system.erase("kernel");
   return system;
 }
 
-// As they were measured, no time has more digits.
+// Rounds to six digits, as no measured time has more.
 json Rounded(const json& value) {
   if (value.is_number_float()) {
     return std::strtod(fmt::format("{:.6g}", value.get<double>()).c_str(), nullptr);
@@ -62,7 +62,7 @@ std::string DigestOf(json outcome) {
   return ContentHash(outcome);
 }
 
-// An outcome as a file has it.
+// The form of an outcome in a file.
 json Sealed(const ProfileOutcome& outcome) {
   json sealed = Rounded(ToJson(outcome));
   if (outcome.kind == kByHand) {
@@ -74,7 +74,7 @@ json Sealed(const ProfileOutcome& outcome) {
   return sealed;
 }
 
-// "the outcome of digits-resnet with batch 32, 2 rank(s)"
+// Names an outcome: "the outcome of digits-resnet with batch 32, 2 rank(s)".
 std::string WhichOf(const json& outcome) {
   const json& config = outcome.at("config");
   const auto shown = [&](const char* key) {
@@ -84,8 +84,8 @@ std::string WhichOf(const json& outcome) {
                      shown("batch_per_worker"), shown("workers"));
 }
 
-// Takes kind and digest out of an outcome of a file and returns what its numbers are. Throws
-// Error{kData} where the content does not have its digest, or for a kind that is none.
+// Removes kind and digest from an outcome of a file, and returns the kind of its numbers. Throws
+// Error{kData} if the content does not match its digest, or the kind is unknown.
 std::string TakeKind(json& outcome, const std::string& name) {
   const json kind = outcome.value(kKind, json());
   const bool sealed = outcome.contains(kDigest);
@@ -133,7 +133,7 @@ std::vector<std::string> FingerprintNames(const ProfileFolders& profiles) {
 
 namespace {
 
-// A file that was made by hand need not have what its configuration leaves as it is.
+// Adds defaults that a file made by hand may omit.
 void CompleteConfig(json& config) {
   if (!config.is_object()) return;
   CellConfig initial;

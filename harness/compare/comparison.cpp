@@ -25,7 +25,7 @@ const SideCell* CellOf(const std::map<CellKey, SideCell>& cells, const CellKey& 
   return found == cells.end() || found->second.newest == nullptr ? nullptr : &found->second;
 }
 
-// "method:safusion is of revision 3 and 4"; "" where both are equal.
+// "method:safusion is of revision 3 and 4"; "" if both are equal.
 std::string WhyOtherRevisions(const TrialRow& first, const TrialRow& second) {
   const json& ours = first.revisions.Value();
   const json& other = second.revisions.Value();
@@ -67,7 +67,7 @@ class Comparer {
   }
 
  private:
-  // What any side has of the experiments that were asked for.
+  // The cells of the requested experiments that any side has.
   std::set<CellKey> Keys() const {
     std::set<CellKey> keys;
     for (const auto& cells : cells_) {
@@ -93,8 +93,8 @@ class Comparer {
     SPARFUSE_THROW(kInternal, "a cell that nobody ran");
   }
 
-  // The reference of a cell among those of its setting: of the same sparsity where there is one,
-  // else the one that sends dense gradients. Null where there is none, or several would do.
+  // The reference of a cell in its setting: the one of equal sparsity, else the one with dense
+  // gradients. Null if there is none, or several match.
   const CellKey* ReferenceOf(const CellKey& key, const std::vector<CellKey>& keys) const {
     const auto sparsity = [&](const CellKey& each) {
       const json& config = AnyOf(each).config.Value();
@@ -112,7 +112,7 @@ class Comparer {
     return found.size() == 1 ? found.front() : nullptr;
   }
 
-  // keys: of cells that differ in their method alone.
+  // keys: cells that differ in their method alone.
   void AddSetting(std::vector<CellKey> keys, ComparedPart& part) {
     const auto is_reference = [&](const CellKey& key) {
       return AnyOf(key).method == request_.reference;
@@ -186,7 +186,7 @@ class Comparer {
     const auto by_block = RatiosByBlock(cell->result, reference->result, metric);
     const auto both =
         PairedDifference(cell->result.Values(metric), reference->result.Values(metric));
-    if (both && by_block.size() < both->n) {  // leaving these out would choose among the blocks
+    if (both && by_block.size() < both->n) {  // dropping these would choose among the blocks
       value.lacks = fmt::format("{} is not above 0 in {} of {} blocks", metric,
                                 both->n - by_block.size(), both->n);
       return value;

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::size_t kShortHash = 12;
 
-// For programs.
+// The verdict's name for programs.
 const char* NameOf(const SideVerdict& verdict) {
   if (!verdict.why_not.empty()) return "not comparable";
   switch (verdict.contrast.agreement) {
@@ -64,7 +64,7 @@ Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide
   return table;
 }
 
-// The columns that tell a part's settings apart.
+// The columns that tell the settings of a part apart.
 std::vector<KeyColumn> SettingKeys(const ComparedPart& part) {
   std::vector<json> configs;
   for (const ComparedSetting& setting : part.settings) {
@@ -85,8 +85,8 @@ std::string SettingText(const json& config, const std::vector<KeyColumn>& keys) 
   return text;
 }
 
-// "b: dense moved by 31 % while block 2 of 5 was measured, by 12 % while block 4 was": of ratios
-// whose reference did not stand still; "" where it did.
+// "b: dense moved by 31 % while block 2 of 5 was measured, by 12 % while block 4 was". "" if the
+// reference of the ratios did not move.
 std::string MovedText(const std::string& side, const SideValue& value,
                       const CompareRequest& request) {
   if (value.moved.empty()) return "";
@@ -174,7 +174,7 @@ json RegimeJson(const Regime& regime) {
           {"hosts", regime.hosts}};
 }
 
-// A setting that was compared, and how its time divides on each side.
+// A compared setting, and the parts of its time on each side.
 json SettingsJson(const ComparedPart& part, const std::vector<KeyColumn>& keys) {
   json settings = json::array();
   for (const ComparedSetting& setting : part.settings) {
@@ -224,7 +224,7 @@ json CellJson(const ComparedCell& cell, const std::string& setting,
           {"second_forced", ForcedJson(cell, side, asked)}};
 }
 
-// A cell and side, without tables within.
+// The row of a cell and side, without nested tables.
 nlohmann::ordered_json Flat(const json& cell) {
   nlohmann::ordered_json flat = {{"experiment", cell["experiment"]},
                                  {"part", cell["part"]},

@@ -22,7 +22,7 @@ using Facts = std::map<std::string, std::set<std::string>>;
 
 constexpr std::string_view kOfOneTrial[] = {"argv", "machine.load_before", "machine.cards",
                                             "sampling", "table"};
-// What follows from a cell's setting: only within one may it not vary.
+// Facts that follow from a cell's setting. Only within one setting must they be constant.
 constexpr std::string_view kOfOneSetting[] = {"machine.placement", "launch.cores_a_rank"};
 
 bool IsOfOneTrial(const std::string& name) {
@@ -31,7 +31,7 @@ bool IsOfOneTrial(const std::string& name) {
   });
 }
 
-// Facts of a system whose trials ran on several hosts are those of its nodes, which may be unlike:
+// If a system's trials ran on several hosts, its facts are those of its nodes, which may differ:
 // "nodes.1.gpus" is "gpus".
 std::string NameOfFact(const std::string& name) {
   constexpr std::string_view kNodes = "nodes.";
@@ -54,7 +54,7 @@ Facts FactsOf(const std::vector<CellResult>& cells) {
   return facts;
 }
 
-// Facts of settings of which trials of one setting have several values.
+// Facts of settings that vary among the trials of one setting.
 std::set<std::string> HiddenInSettings(const std::vector<CellResult>& cells) {
   std::map<std::string, std::vector<CellResult>> settings;
   for (const CellResult& cell : cells) {
@@ -76,7 +76,7 @@ constexpr std::size_t kNamedTrials = 3;
 
 using TrialsByValue = std::map<std::string, std::vector<std::string>>;
 
-// The trials of a cell by the value that they have of a fact.
+// The trials of a cell, by their value of a fact.
 TrialsByValue ValuesOf(const std::string& fact, const std::map<std::string, Facts>& trials) {
   TrialsByValue values;
   for (const auto& [id, facts] : trials) {
@@ -92,7 +92,7 @@ std::string CellText(const TrialRow& trial) {
                      trial.workers, trial.config_hash);
 }
 
-// All but the value that most of the trials have.
+// All values but the most frequent one.
 std::string RarerValues(const TrialsByValue& values) {
   const auto most =
       std::ranges::max_element(values, {}, [](const auto& each) { return each.second.size(); });
@@ -166,10 +166,10 @@ namespace {
 
 struct Variable {
   std::set<std::string> values;
-  std::size_t trials = 0;  // that have it
+  std::size_t trials = 0;  // trials that have it
 };
 
-// Of all trials of a side, by name; `trials`: how many these are.
+// The variables of all trials of a side, by name. `trials`: the number of trials.
 std::map<std::string, Variable> VariablesOf(const std::vector<CellResult>& cells,
                                             std::size_t& trials) {
   std::map<std::string, const TrialRow*> all;

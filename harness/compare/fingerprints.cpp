@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// What stands for the machine itself.
+// The facts that identify the machine itself.
 constexpr std::pair<const char*, const char*> kHardware[] = {
     {"system.gpus", "cards"}, {"system.cpu_model", "processor"}, {"system.network", "network"}};
 
@@ -29,8 +29,8 @@ std::vector<std::optional<Fingerprint>> FingerprintsOf(const std::vector<SystemS
   return fingerprints;
 }
 
-// "3 of Intel Xeon, 8 cores, 32 GiB, network Ethernet 25 Gbit/s; 1 of ..." of the newest trial that
-// tells; "" where all nodes of the side are alike.
+// "3 of Intel Xeon, 8 cores, 32 GiB, network Ethernet 25 Gbit/s; 1 of ..." from the newest trial
+// that lists its nodes. "" if all nodes of the side are alike.
 std::string UnlikeNodes(const SystemSide& side) {
   for (const TrialRow& row : side.rows | std::views::reverse) {
     const json nodes = row.provenance.value("nodes", json::array());

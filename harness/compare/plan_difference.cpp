@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Espresso's ways, by the runtime's numbers (baselines/espresso/espresso_planner.hpp).
+// Espresso's ways of sending, by the runtime's numbers (baselines/espresso/espresso_planner.hpp).
 constexpr const char* kEspressoWays[] = {"whole",
                                          "whole in halves",
                                          "summed in nodes, by a root between them",
@@ -47,14 +47,14 @@ json TableIn(const json& table, const char* key) {
   return value.is_object() ? value : json::object();
 }
 
-// How strategies call the ways of a unit that they know by numbers.
+// The strategy's name for a unit's way of sending, if it numbers its ways.
 std::string WayText(const std::string& strategy, const json& path) {
   const bool known = strategy == "espresso" && path.is_number_integer() && path >= 0 &&
                      path < static_cast<int>(std::size(kEspressoWays));
   return known ? kEspressoWays[path.get<std::size_t>()] : "by way " + path.dump();
 }
 
-// What travels how: "3 dense by all-reduce", "9 by sparse-allgather".
+// The numbers of units by collective: "3 dense by all-reduce", "9 by sparse-allgather".
 std::vector<std::string> SentBy(const json& plan, std::size_t units, const json& options) {
   const json dense = ListIn(plan, "dense_units");
   const std::string collective = TextIn(options, "collective");

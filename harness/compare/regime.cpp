@@ -21,7 +21,7 @@ json MemberOf(const json& table, const char* key) {
   return table.is_object() ? table.value(key, json()) : json();
 }
 
-// The numbers in "4,5"; none of what names cards otherwise.
+// The numbers in "4,5"; empty if cards have other names.
 std::vector<int> VisibleCards(const TrialRow& trial) {
   const json said = MemberOf(MemberOf(trial.provenance, "environment"), "CUDA_VISIBLE_DEVICES");
   std::vector<int> cards;
@@ -36,7 +36,7 @@ std::vector<int> VisibleCards(const TrialRow& trial) {
   return cards;
 }
 
-// As the driver numbers them, of the ranks on rank 0's host.
+// The cards of the ranks on rank 0's host, by the driver's numbers.
 std::set<int> CardsOf(const TrialRow& trial, const json& machine) {
   constexpr std::string_view kCuda = "cuda:";
   const json cards = MemberOf(machine, "cards"), placement = MemberOf(machine, "placement");
@@ -58,7 +58,7 @@ std::set<int> CardsOf(const TrialRow& trial, const json& machine) {
 
 constexpr const char* kClasses[] = {"", "by NVLink", "by PCIe", "through the system"};
 
-// The position in kClasses, worse links later; 0: not known.
+// The index in kClasses, in which worse links come later; 0: unknown.
 std::size_t ClassOf(const json& kind) {
   if (!kind.is_string()) return 0;
   const auto& word = kind.get_ref<const std::string&>();
@@ -67,12 +67,12 @@ std::size_t ClassOf(const json& kind) {
   return word == "NODE" || word == "SYS" ? 3 : 0;
 }
 
-// "by NVLink", "by PCIe" (switches or a host bridge) or "through the system" (between host bridges
-// or processors): of the two cards of rank 0's host that reach each other worst. "" where ranks
-// there use one card or none, and where the trial does not say.
+// The worst link between two cards of rank 0's host: "by NVLink", "by PCIe" (switches or a host
+// bridge) or "through the system" (between host bridges or processors). "" if the ranks there use
+// one card or none, or the trial does not record the links.
 //
-// The trial names cards as CUDA numbers them; CUDA_VISIBLE_DEVICES, where it is recorded, says
-// which those are.
+// The trial numbers cards as CUDA does. CUDA_VISIBLE_DEVICES, if recorded, maps these numbers to
+// the driver's.
 std::string CardLinksOf(const TrialRow& trial) {
   const json machine = MemberOf(trial.provenance, "machine");
   const json topology = MemberOf(MemberOf(machine, "gpus"), "topology");
@@ -90,10 +90,11 @@ std::string CardLinksOf(const TrialRow& trial) {
   return kClasses[worst];
 }
 
-// A share of communication below which a step is its computation, whatever the share.
+// Below this share of communication, a step counts as pure computation.
 constexpr double kNothing = 0.02;
 
-// From the lower to the upper quartile, so that one round does not count; 0 for fewer than four.
+// The relative distance of the lower and the upper quartile, so that one round does not count. 0
+// for fewer than four rounds.
 double MovedWithin(std::vector<double> rounds) {
   constexpr std::size_t kLeast = 4;
   if (rounds.size() < kLeast) return 0;

@@ -36,7 +36,7 @@ void CheckValue(const CellSource& source, const std::string& key, const std::str
   }
 }
 
-// Called before anything of that size is made.
+// Must be called before any cell of the product is made.
 void RequireFewCells(const CellSource& source, const std::string& at, std::size_t cells) {
   if (cells <= kMostCells) return;
   source.file.Fail(at, fmt::format("the axes up to here make {} cells: expected at most {}; drop "
@@ -128,7 +128,7 @@ json PlainValues(const GivenKeys& given) {
   return plain;
 }
 
-// A dense method has one cell however many densities or sparsifiers the axes list.
+// A dense method has one cell, whatever densities or sparsifiers the axes list.
 bool DiffersOnlyInSparsity(json a, json b) {
   for (const std::string& key : SparsityKeys()) {
     a.erase(key);
@@ -143,7 +143,7 @@ std::string_view AxisOf(const GivenValue& value) {  // "/axis/1" of "/axis/1/met
   return at;
 }
 
-// What the axis that lists methods says of a cell's own: options, and parts by name.
+// The keys of a cell's method that the axis of methods lists: options, and parts by name.
 json SaidOfMethod(const GivenKeys& given) {
   json said = json::object();
   const std::string_view axis = AxisOf(given.at("method"));
@@ -167,8 +167,8 @@ std::string WordsOf(const std::string& key, const json& value) {
   return name + " " + words;
 }
 
-// The words of each value in `said` that not all of `others` have, and of a collective, which makes
-// a method another one; tables are gone into.
+// Adds the words of each value in `said` that some of `others` lack. Values of tables are compared
+// one by one. A collective is always named, because it makes another method.
 void AddWords(const json& said, const std::vector<const json*>& others,
               std::vector<std::string>& words) {
   static const json kNothing;
@@ -189,7 +189,8 @@ void AddWords(const json& said, const std::vector<const json*>& others,
   }
 }
 
-// said: of each cell. Methods that an axis lists once, and dense ones, go by their names.
+// said: the method's keys of each cell. Dense methods, and methods that an axis lists once, keep
+// their plain names.
 void NameCells(const std::vector<json>& said, std::vector<Cell>& cells) {
   std::map<std::string, std::vector<const json*>> of_method;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -203,7 +204,7 @@ void NameCells(const std::vector<json>& said, std::vector<Cell>& cells) {
   }
 }
 
-// Tables of models go by their names.
+// A model table is known by its name, so two tables must not share one.
 void RequireNamesOfTablesOnce(const CellSource& source, const std::string& pointer,
                               const std::vector<Cell>& cells) {
   std::map<std::string, std::string> tables;  // name -> the workload of cells
@@ -218,8 +219,8 @@ void RequireNamesOfTablesOnce(const CellSource& source, const std::string& point
   }
 }
 
-// Whether `table`, or a table in it, has the key with a value that fits: options are written flat
-// and resolved by their owners.
+// Whether `table`, or a table in it, has the key with a matching value. Options are written flat,
+// and their owners resolve them.
 bool HasOption(const json& table, const std::string& key, const json& wanted) {
   if (const auto value = table.find(key); value != table.end()) return Matches(wanted, *value);
   return std::any_of(table.begin(), table.end(), [&](const json& inner) {
@@ -297,7 +298,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
     }
   }
   auto exclusions = ReadExclusions(source, pointer, known);
-  std::vector<json> said;            // of each cell
+  std::vector<json> said;            // the method's keys of each cell
   std::map<std::string, json> seen;  // config hash -> the keys that gave it
   for (const auto& given : products) {
     if (const Exclusion* exclusion = FindExclusion(exclusions, given)) {
@@ -342,7 +343,7 @@ void ExpandCells(const CellSource& source, const std::string& pointer, const Giv
 
 namespace {
 
-// Of the rows' keys those that belong to no method, each combination once.
+// The rows without the keys of methods, each combination once.
 std::vector<GivenKeys> SettingsOf(const std::vector<GivenKeys>& rows) {
   std::vector<GivenKeys> settings;
   const auto same = [](const GivenKeys& a, const GivenKeys& b) {
@@ -359,7 +360,7 @@ std::vector<GivenKeys> SettingsOf(const std::vector<GivenKeys>& rows) {
   return settings;
 }
 
-// What a list of the axis has for a key of a method that is left to its default.
+// The list's value for a method key that is left to its default.
 json Unsaid(const json& list) { return list.front().is_object() ? json::object() : json(); }
 
 void JoinList(std::span<const std::string> joined, json& list) {

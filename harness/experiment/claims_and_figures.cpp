@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// The keys that hold a value of `of`, or of both, to a number.
+// The keys that bound the value of `of`, or the value of `of` compared with `over`, by a number.
 struct BoundKey {
   const char* name;
   std::optional<double> GivenClaim::*value;
@@ -74,7 +74,7 @@ void CheckForEach(const TomlFile& file, const std::string& at, const GivenClaim&
     file.FailValue(at + "/for_each", "a list of keys of cells: [\"workload\", \"workers\"]");
 }
 
-// stated, figure and judge: the paper's number.
+// Reads stated, figure and judge: the paper's number.
 void ReadStated(const TomlFile& file, const std::string& at, const GivenClaim& given,
                 Claim& claim) {
   if (claim.compared == Compared::kValue) {
@@ -94,7 +94,7 @@ void ReadStated(const TomlFile& file, const std::string& at, const GivenClaim& g
   if (claim.judge_figure && !claim.figure) file.FailValue(at + "/judge", "figure = ... beside it");
 }
 
-// Exactly one of the keys that say what is expected.
+// Checks that exactly one of the keys of an expectation is given.
 void ReadExpectation(const TomlFile& file, const std::string& at, const GivenClaim& given,
                      Claim& claim) {
   std::vector<std::string> known, there;
@@ -159,7 +159,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, const GivenClaim& gi
   CheckForEach(file, at, given);
   const json& of = given.of;
   const std::vector<std::string>& keys = given.for_each;
-  std::vector<json> settings;  // what the cells of `of` have of these keys, each once
+  std::vector<json> settings;  // the cells' combinations of these keys, each once
   for (const std::size_t cell : CellsThatMatch(of, part)) {
     json setting = json::object();
     for (const auto& key : keys) setting[key] = part.cells[cell].json.at(key);
@@ -212,7 +212,7 @@ const FigureKind& KindOf(const TomlFile& file, const std::string& at) {
             fmt::format("unknown kind of figure \"{}\"{}", name, Suggestion(name, known)));
 }
 
-// [[figure]] keys, and those of `where`, that are keys of a cell choose among the cells.
+// Keys of cells in [[figure]] and in its `where` choose among the cells.
 bool IsFilter(const std::string& key) {
   return key == "link_gbps" || (key != "kind" && FindCellKey(key) != nullptr);
 }
@@ -242,7 +242,7 @@ std::vector<const Cell*> CellsOf(const TomlFile& file, const std::string& at, co
         });
     if (all) found.push_back(&cell);
   }
-  // Twins of a part's cells are modelled and come later: a filter may mean them alone.
+  // A part's twins are modelled and come later. A filter may match only them.
   if (found.empty() && !part.predict) {
     file.Fail(at, fmt::format("[[figure]] shows no cell: none matches {}", wanted.dump()));
   }
@@ -289,7 +289,7 @@ void CheckTargets(const TomlFile& file, const std::string& at, const GivenFigure
     file.Fail(at, "time_to_target: expected targets = [...], as no cell has a target");
 }
 
-// What a kind cannot do without, which the file may say for the whole part.
+// Checks the keys that a kind of figure needs. The file may state them for the whole part.
 void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& given,
                 const Part& part, const std::vector<const Cell*>& cells) {
   const std::string& kind = given.kind;
@@ -310,7 +310,7 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& 
   }
 }
 
-// Each of `methods`: one that no cell has would vanish among the others.
+// Checks each of `methods`. A method without cells would go unnoticed among the others.
 void CheckMethods(const TomlFile& file, const std::string& at, const Part& part) {
   const json* methods = file.Find(at + "/methods");
   if (methods == nullptr) return;
@@ -326,8 +326,8 @@ void CheckMethods(const TomlFile& file, const std::string& at, const Part& part)
   }
 }
 
-// "workers", or "method_options.planner_options.degree": a key of cells, or a way into a table of
-// one that at least one cell has.
+// x is "workers" or the like, a key of cells, or a path into a table, as in
+// "method_options.planner_options.degree". At least one cell must have it.
 void CheckX(const TomlFile& file, const std::string& at, const std::string& x,
             const std::vector<const Cell*>& cells) {
   if (x.empty() || x == "link_gbps") return;
@@ -460,7 +460,7 @@ void ReadFigures(const TomlFile& file, const std::string& pointer,
       const bool shown = std::find(cells.begin(), cells.end(), &part.cells[c]) != cells.end();
       if (shown) figure["cells"].push_back(c);
     }
-    // TOML has no null: link = "none" is the unshaped one.
+    // TOML has no null: link = "none" means an unshaped link.
     if (figure.contains("where")) {
       for (auto& [key, value] : figure["where"].items()) {
         if (value == "none" && key == "link") value = nullptr;

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a part says of how often it runs and when it is disturbed, over what its file says.
+// Reads a part's [repeat] and [quiet], which override those of its file.
 void ReadRepeatAndQuiet(const TomlFile& file, const std::string& pointer, Part& part) {
   ReadTable<Repeat>(file, pointer + "/repeat", "[repeat]", part);
   GivenQuiet quiet{part.quiet};
@@ -44,7 +44,7 @@ std::string Quoted(const std::set<std::string>& names) {
   return fmt::format("{}", fmt::join(quoted, ", "));
 }
 
-// A number that the profile was made to give says nothing when it comes back.
+// A number that calibrated the profile proves nothing when the model reproduces it.
 void RefuseClaimsOfCalibration(const TomlFile& file, const Experiment& experiment) {
   for (const auto& part : experiment.parts) {
     for (const auto& claim : part.claims) {
@@ -73,7 +73,7 @@ bool IsReference(const DeclaredCluster& cluster, const CellConfig& cell) {
          });
 }
 
-// One step that calibrated over another: both come back.
+// Refuses claims that compare two calibrating steps, because the model reproduces both.
 void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
                                    const ProfileFolders& profiles) {
   for (const Claim& claim : part.claims) {
@@ -91,7 +91,7 @@ void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
   }
 }
 
-// A file that shows predictions says what they were calibrated with.
+// A file that shows predictions must name the numbers that calibrated them.
 void CheckCalibrationIsNamed(const TomlFile& file, const Experiment& experiment,
                              const ProfileFolders& profiles) {
   std::set<std::string> used;
@@ -149,8 +149,8 @@ Part ReadPart(const CellSource& source, const std::optional<Published>& publishe
   return part;
 }
 
-// Each part of an id names a folder, which file systems allow no more than 255 characters, and the
-// whole is in the path of every trial. marks: what it may have beside letters and digits.
+// Each component of an id names a folder of at most 255 characters in file systems. The whole id is
+// part of every trial's path. marks: allowed characters beside letters and digits.
 void CheckId(const TomlFile& file, const std::string& pointer, const std::string& id,
              std::string_view marks, const char* expected) {
   if (id.size() > kLongestId) {
@@ -175,7 +175,7 @@ void CheckId(const TomlFile& file, const std::string& pointer, const std::string
     file.FailValue(pointer, fmt::format("at most {} parts between '/'", kMostParts));
 }
 
-// id, title and what else concerns the whole file.
+// Reads id, title and the other keys of the whole file.
 Experiment ReadHead(const TomlFile& file) {
   GivenHead given;
   ReadTable(file, "", "experiment", given, KeysOf(kPartTable));
@@ -310,7 +310,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// fig3 before fig14: groups of digits compare as numbers.
+// fig3 comes before fig14: groups of digits compare as numbers.
 bool NaturallyBefore(const std::string& a, const std::string& b) {
   const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   std::size_t i = 0, j = 0;
@@ -323,7 +323,7 @@ bool NaturallyBefore(const std::string& a, const std::string& b) {
     const auto number = [&](const std::string& text, std::size_t& at) {
       const std::size_t begin = at;
       while (at < text.size() && digit(text[at])) ++at;
-      return std::pair(at - begin, text.substr(begin, at - begin));  // the longer is the larger
+      return std::pair(at - begin, text.substr(begin, at - begin));  // a longer number is larger
     };
     const auto of_a = number(a, i), of_b = number(b, j);
     if (of_a != of_b) return of_a < of_b;
@@ -335,7 +335,7 @@ bool NaturallyBefore(const std::string& a, const std::string& b) {
 
 std::vector<fs::path> ExperimentFiles(const fs::path& folder) {
   std::vector<fs::path> files;
-  std::error_code none;  // a folder that is not there has none
+  std::error_code none;  // a missing folder has no files
   for (const auto& entry : fs::recursive_directory_iterator(folder, none)) {
     if (entry.path().extension() == ".toml" && !HasFormOfMethod(entry.path()))
       files.push_back(entry.path());

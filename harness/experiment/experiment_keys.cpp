@@ -223,7 +223,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
 
 namespace {
 
-// Of a [[figure]] key: those that have it, "" of one that every kind has.
+// The kinds that have a [[figure]] key; "" if every kind has it.
 std::string KindsWith(const std::string& key) {
   std::vector<std::string> kinds;
   for (const FigureKind& kind : FigureKinds()) {

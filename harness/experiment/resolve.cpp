@@ -1,5 +1,5 @@
-// Resolves one cell: fills in every default, looks up every name, refuses pairs without meaning and
-// sizes beyond the machine and the data.
+// Resolves one cell: fills in every default, looks up every name, and refuses pairs without meaning
+// and sizes beyond the machine and the data.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of a file that stays as it is hashed once, however many cells begin with it.
+// An unchanged file is hashed once, however many cells begin with it.
 const std::string& Sha256OfWeights(const std::filesystem::path& file,
                                    const workloads::SafeTensors& weights) {
   static std::map<std::pair<std::filesystem::path, std::filesystem::file_time_type>, std::string>
@@ -103,7 +103,7 @@ void Resolver::Workload() {
   config_.recipe = ResolveTable("recipe", "recipe of " + config_.workload, RecipeOf(*workload_));
 }
 
-// Data that is not there is no error before something is to run (MissingData).
+// Missing data is no error until something is to run (MissingData).
 void Resolver::Data() {
   if (config_.data.empty()) {
     if (!config_.data_id.empty()) Fail({"data_id"}, "data_id without data: expected both or none");
@@ -198,7 +198,7 @@ double Resolver::StepsPerEpoch() const {
   return StringOption(config_.recipe, "remainder") == "wrap" ? std::ceil(steps) : std::floor(steps);
 }
 
-// Of a file, which the cell then names by its content.
+// Resolves a table's file, which the cell then names by its content.
 const workloads::WorkloadDescriptor* Resolver::Table() {
   if (!config_.modelled()) {
     Fail({"workload", "mode"},
@@ -215,8 +215,8 @@ const workloads::WorkloadDescriptor* Resolver::Table() {
 
 void Resolver::Size() {
   const int workers = config_.workers;
-  // Emulated and modelled ranks stand for a node each, but for those of a declared cluster;
-  // measured ones share this machine.
+  // An emulated or modelled rank stands for a node, except on a declared cluster. Measured ranks
+  // share this machine.
   const int per_node = Given(
       "ranks_per_node", config_.mode == Mode::kMeasured ? workers : DeclaredRanksPerNode(workers));
   if (per_node > workers || workers % per_node != 0) {
@@ -232,7 +232,7 @@ void Resolver::Size() {
      [&] { return CheckBatch(config_, *workload_, TrainingSamples()), 0; });
 }
 
-// Where ranks compute, how products are rounded and how ranks exchange.
+// Sets where ranks compute, how products are rounded, and how ranks exchange.
 void Resolver::Place() {
   const bool cuda = config_.device == harness::Place::kCuda;
   if (cuda && workload_->sleeps) {
@@ -277,7 +277,7 @@ void Resolver::Place() {
 
 namespace {
 
-// Whole windows, of which the first, from the initial parameters, is not like the others.
+// Rounds up to whole windows. The first, from the initial parameters, differs from the others.
 int InWindows(int steps, const MethodChoice& method) {
   if (!method.has_local_steps()) return steps;
   const int every = method.window_steps();
@@ -318,8 +318,8 @@ void Resolver::Length() {
                      "data = a prepared data set, or workload = \"{1}\", which has real data",
                      workload_->name, workload_->small));
   }
-  // Twice what one dense worker needs to the target: sparse methods may take longer. A recipe that
-  // says its epochs is evaluated once an epoch.
+  // The default is twice the steps of one dense worker to the target, as sparse methods may take
+  // longer. A recipe that states its epochs is evaluated once an epoch.
   const auto target_steps = static_cast<int>(workload_->target_steps);
   const double epoch = StepsPerEpoch();
   const auto epochs = static_cast<int>(std::ceil(DoubleOption(config_.recipe, "epochs") * epoch));
@@ -346,8 +346,8 @@ void Resolver::Length() {
 
 namespace {
 
-// recipe = "NAME", or a table with its name and the keys that it changes: the named recipe's keys,
-// and its workload, batch and target where the cell does not say its own.
+// Reads recipe = "NAME", or a table with a name and changed keys. The result has the named recipe's
+// keys, and its workload, batch and target unless the cell states them.
 GivenKeys WithNamedRecipe(const CellSource& source, const GivenKeys& given) {
   const auto recipe = given.find("recipe");
   if (recipe == given.end()) return given;
@@ -404,7 +404,7 @@ void CheckLiveSize(const CellConfig& config) {
                                         "machine: expected at most {}, or mode = \"modelled\"",
                                         config.workers, NameOf(config.mode), kMostLiveWorkers));
   }
-  // Both are far below what an int holds the product of.
+  // Both numbers are so small that an int holds their product.
   const int threads = config.workers * config.threads_per_worker;
   if (threads > kMostLiveThreads) {
     SPARFUSE_THROW(

@@ -1,5 +1,5 @@
-// Resolves what connects the ranks of a cell: its link, its cluster and factors on that one's
-// inputs.
+// Resolves the connection of a cell's ranks: its link, its cluster, and the factors on the
+// cluster's inputs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr Range kFactors{1e-3, 1e3};  // on the inputs of a declared cluster
+constexpr Range kFactors{1e-3, 1e3};  // factors on a declared cluster's inputs
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void Resolver::Link() {
   if (config_.mode == Mode::kEmulated) EmulatedLink();
 }
 
-// A link that the cell gives stands in the place of the cluster's, as in mode modelled.
+// The cell's link replaces the cluster's, as in mode modelled.
 void Resolver::EmulatedLink() {
   if (HasDeclaredCluster()) LinkOfCluster();
   if (!config_.link) {
@@ -98,7 +98,7 @@ void Resolver::Cluster() {
                        "run on this machine",
                        cluster, ModeName()));
     }
-    config_.cluster.clear();  // what is left of it is the link
+    config_.cluster.clear();  // only the cluster's link is kept
     return;
   }
   if (cluster.empty()) {
@@ -136,7 +136,7 @@ void Resolver::DeclaredClusterFits() const {
   }
 }
 
-// Factors on what a declared cluster's file states.
+// Resolves factors on the inputs in a declared cluster's file.
 void Resolver::Inputs() {
   if (!Has("inputs")) return;
   const json& given = given_.at("inputs").value;

@@ -1,4 +1,4 @@
-// Resolves the method of a cell: its collective, what it selects and what becomes of the rest.
+// Resolves the method of a cell: its collective, its selection, and the treatment of the rest.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,7 +20,7 @@ constexpr Range kDimensions{0, 64};
 
 }  // namespace
 
-// The method of a name, or of a file outside the tree.
+// The method of this name, or of a file outside the tree.
 harness::Method Resolver::FindMethod() {
   const auto given = Given<std::string>("method", "");
   return At({"method"}, [&] {
@@ -44,7 +44,7 @@ void Resolver::Method() {
     });
   };
   resolve();
-  // The backend's own need not go on beside steps.
+  // The backend's own collective cannot run beside steps.
   if (config_.mode == Mode::kMeasured && !options.contains("collective") &&
       !config_.method_options.exchanges_beside_steps()) {
     if (const auto* own = BackendsOwn(method.collective)) {
@@ -52,7 +52,7 @@ void Resolver::Method() {
       resolve();
     }
   }
-  // A dense method has one cell however many densities an axis lists.
+  // A dense method has one cell, whatever densities an axis lists.
   if (!method.dense()) Sparsity(method);
   if (method.sends_payloads()) FeedbackOf(method);
   At({"method_options", "method", "sparsifier"}, [&] { return Compose(config_), 0; });
@@ -64,7 +64,7 @@ void Resolver::Method() {
   At({"method_options", "method"}, [&] { return CheckGivenPlan(config_), 0; });
 }
 
-// Parts from outside get an absolute path; the file gives one from its own folder.
+// Outside parts get an absolute path. The file gives one relative to its own folder.
 void Resolver::GiveFolder(json& options) const {
   for (const auto& [key, kind] :
        {std::pair("planner", "planner"), std::pair("collective", "collective"),
@@ -131,7 +131,7 @@ bool Resolver::HasTransport(const CollectiveDescriptor& collective) const {
   return std::ranges::count(collective.backends, NameOf(config_.transport)) > 0;
 }
 
-// What the transport itself has for what sparfuse's general collectives do; null: nothing.
+// The transport's own version of a general collective; null if it has none.
 const CollectiveDescriptor* Resolver::BackendsOwn(const std::string& collective) const {
   if (collective != "ring-allreduce" && collective != "sparse-allgather") return nullptr;
   return NativeOver(NeedEntry(source_.catalog.collectives, "collective", collective).payload);
@@ -162,7 +162,7 @@ void Resolver::Sparsity(const harness::Method& method) {
   config_.density = Given("density", UsualDensity());
 }
 
-// What is not 0 is the workload's and the batch's to say, where these are known.
+// For the nonzeros, the workload and the batch give the density, if they are known.
 double Resolver::UsualDensity() const {
   const auto& natural = workload_->natural;
   if (!natural || config_.sparsifier != kNonzeros) return 0.01;

@@ -25,7 +25,7 @@ void AppendText(const std::string& text, std::string& out) {
   const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
   });
-  if (plain) {  // as nearly all is
+  if (plain) {  // most strings are
     out += '"';
     out += text;
     out += '"';

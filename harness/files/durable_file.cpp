@@ -74,7 +74,7 @@ void DurableWriter::Commit() {
 
 namespace {
 
-// How deep arrays and objects of a text are nested, as if it were JSON.
+// The nesting depth of arrays and objects in a text, read as JSON.
 std::size_t DepthOf(std::string_view text) {
   std::size_t depth = 0, deepest = 0;
   bool in_string = false;
@@ -118,7 +118,7 @@ void MakeDirectories(const fs::path& directory) {
 }
 
 std::string ReadFile(const fs::path& path) {
-  // Opened without waiting: a pipe that nobody writes to would be waited for.
+  // Opens without waiting, because a pipe without a writer would block.
   const Descriptor file(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, "read");
   struct stat status {};
   if (::fstat(file.number(), &status) != 0) FailAt("read", path, errno);
@@ -129,7 +129,7 @@ std::string ReadFile(const fs::path& path) {
   }
   std::string text(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t filled = 0;
-  while (true) {  // to the end, wherever it is by now
+  while (true) {  // to the end, which may move meanwhile
     if (filled == text.size()) text.resize(text.size() + 4096);
     const ssize_t n = ::read(file.number(), text.data() + filled, text.size() - filled);
     if (n < 0 && errno == EINTR) continue;
@@ -164,7 +164,7 @@ nlohmann::json ReadJsonFile(const fs::path& path, std::string_view without) {
 }
 
 nlohmann::json ParseJson(std::string_view text, const std::string& name, std::string_view without) {
-  // Whoever writes such a value again goes down level by level, on the stack.
+  // Writing such a value again recurses on the stack, level by level.
   constexpr std::size_t kDeepest = 200;
   if (DepthOf(text) > kDeepest) {
     SPARFUSE_THROW(kData, fmt::format("{}: nested deeper than {} levels", name, kDeepest));

@@ -64,7 +64,7 @@ void CheckUtf8(std::string_view text, const std::string& name) {
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte >= ' ' && byte < 0x80) {  // ASCII, most of all logs
+    if (byte >= ' ' && byte < 0x80) {  // ASCII, most of every log
       ++i;
       continue;
     }
@@ -104,7 +104,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 std::size_t Digits(std::string_view text) {
   return static_cast<std::size_t>(std::ranges::find_if_not(text, IsDigit) - text.begin());
 }
-// Of `text` up to `end` with nothing else than `allowed` between; nothing found: 0.
+// Length of `text` up to and including `end`, if only `allowed` characters precede it; else 0.
 std::size_t Through(std::string_view text, std::string_view end, bool (*allowed)(char)) {
   const std::size_t at = text.find(end);
   if (at == std::string_view::npos || at == 0) return 0;
@@ -114,7 +114,7 @@ bool IsOfName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
 }
 
-// "Thu May  7 10:39:20 2026"
+// Length of a date like "Thu May  7 10:39:20 2026".
 std::size_t DateLength(std::string_view text) {
   constexpr std::string_view kShape = "Aaa Aaa 99 99:99:99 9999";
   if (text.size() < kShape.size()) return 0;
@@ -129,7 +129,7 @@ std::size_t DateLength(std::string_view text) {
   return kShape.size();
 }
 
-// Lengths of what begins a line; 0: it does not.
+// Length of a tag at the begin of a line; 0 if there is none.
 std::size_t TagLength(std::string_view text) {
   const std::size_t date = DateLength(text);
   text.remove_prefix(date);
@@ -166,7 +166,8 @@ std::size_t PodLength(std::string_view text) {
   const std::size_t length = Through(inner, "]", allowed);
   return length == 0 ? 0 : length + 1;
 }
-// "2026-05-07T10:39:20.123Z ", as kubectl and docker write it, or a date as TagLength has it.
+// Length of "2026-05-07T10:39:20.123Z ", as kubectl and docker write it, or of a date as in
+// TagLength.
 std::size_t StampLength(std::string_view text) {
   std::size_t length = DateLength(text);
   if (length == 0) {
@@ -185,7 +186,7 @@ std::size_t StampLength(std::string_view text) {
 struct Prefix {
   const char* name;
   std::size_t (*length)(std::string_view);
-  bool is_only_a_tag;  // nothing else prints it
+  bool is_only_a_tag;  // whether only a launcher prints it
 };
 constexpr Prefix kPrefixes[] = {{"tags of mpirun or horovodrun", TagLength, true},
                                 {"labels of torchrun", TorchrunLength, false},
@@ -194,7 +195,7 @@ constexpr Prefix kPrefixes[] = {{"tags of mpirun or horovodrun", TagLength, true
                                 {"names of pods", PodLength, false},
                                 {"time stamps", StampLength, false}};
 
-// The form that counts, of what is left of the lines; or null.
+// The label that enough of the remaining lines begin with; null if there is none.
 const Prefix* PrefixOf(const std::vector<LogLine>& lines, std::size_t& count) {
   for (const Prefix& prefix : kPrefixes) {
     count = static_cast<std::size_t>(std::ranges::count_if(
@@ -215,7 +216,7 @@ std::string_view Trimmed(std::string_view text) {
 
 std::string DecodedText(std::string_view bytes, const std::string& name,
                         const std::string& encoding) {
-  constexpr std::string_view kMark = "\xef\xbb\xbf";  // that spreadsheets write
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // written by spreadsheets
   if (encoding == "latin-1") {
     std::string text;
     for (const char c : bytes) AddCharacter(static_cast<unsigned char>(c), text);
@@ -244,7 +245,7 @@ LogText LinesOfLog(std::string_view text) {
     if (!line.empty()) log.lines.push_back({number, line, line});
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  // A label may stand behind another: a time stamp, a tag, a pod's name.
+  // Labels may follow one another: a time stamp, a tag, a pod's name.
   constexpr int kMostPrefixes = 4;
   std::size_t count = 0;
   for (int p = 0; p < kMostPrefixes; ++p) {

@@ -16,11 +16,11 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "dtypes say little-endian");
 
-constexpr std::size_t kAlignment = 64;  // the records begin at a multiple of this
+constexpr std::size_t kAlignment = 64;  // records begin at a multiple of this
 constexpr std::size_t kPrefix = 10;     // magic, version, length of the header
 
 std::size_t LongestText(const std::vector<std::string>& texts) {
-  std::size_t longest = 1;  // readers disagree about fields of no width
+  std::size_t longest = 1;  // readers disagree on fields of width 0
   for (const auto& text : texts) longest = std::max(longest, text.size());
   return longest;
 }
@@ -39,7 +39,7 @@ void AppendBytes(std::string& record, const T& value) {
   record.append(bytes, sizeof(T));
 }
 
-// Appends one value of a column to the records; holds what the whole column decides.
+// Appends one value of a column to the records, and holds the column's width.
 struct Field {
   explicit Field(const NpyTable::Values& column) : values(&column) {
     if (const auto* texts = std::get_if<std::vector<std::string>>(&column)) {
@@ -61,7 +61,7 @@ struct Field {
   }
 
   const NpyTable::Values* values;
-  std::size_t width = 0;  // of text
+  std::size_t width = 0;  // width of text
 };
 
 std::size_t SizeOf(const NpyTable::Values& values) {

@@ -25,7 +25,7 @@ struct TomlConverter {
       for (const auto& [key, value] : *table) {
         const std::string child = pointer + "/" + std::string(key.str());
         out[std::string(key.str())] = Convert(value, child);
-        // A key's own line is where a reader looks for a misspelling.
+        // A reader looks for a misspelling in the key's own line.
         if (!value.is_array_of_tables())
           file.lines_[child] = static_cast<int>(key.source().begin.line);
       }

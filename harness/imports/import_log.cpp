@@ -1,4 +1,4 @@
-// Reads logs of others' training: lines by patterns, or a table of steps by its columns.
+// Reads training logs of other programs: lines by patterns, or a table of steps by its columns.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,21 +19,21 @@ namespace sparfuse::harness {
 
 namespace {
 
-// What the lines of a log say together.
+// The combined values of a log's lines.
 struct LoggedTraining {
-  std::vector<ImportedStep> steps;  // lines with a time, a rate or a loss; in their order
+  std::vector<ImportedStep> steps;  // lines with a time, a rate or a loss, in their order
   std::vector<ImportedEvaluation> evaluations;
-  std::vector<std::pair<std::string, double>> system_rates;  // where each stands
-  // Keys of the setting that lines say ("workers"), the first of each.
+  std::vector<std::pair<std::string, double>> system_rates;  // the place and the value of each
+  // Keys of the setting that lines state ("workers"), with the first value of each.
   std::map<std::string, GivenText> said;
-  std::vector<std::string> notes;  // what was taken off, left out or put together
+  std::vector<std::string> notes;  // about removed, skipped and joined text
 };
 
 constexpr Range kSeconds{0, 1e9}, kSteps{0, 1e15}, kAny{-1e300, 1e300}, kStepsPerEpoch{1, 1e12};
 
 using Line = std::map<std::string, GivenText>;
 
-// Hands each line with values, in its order, to `use`.
+// Passes each line with values to `use`, in the log's order.
 void LinesByPatterns(std::string_view text, const std::string& name, const ImportMap& map,
                      Problems& problems, std::vector<std::string>& notes,
                      const std::function<void(const std::string&, Line)>& use) {
@@ -47,7 +47,7 @@ void LinesByPatterns(std::string_view text, const std::string& name, const Impor
   const LogText log = LinesOfLog(text);
   notes.insert(notes.end(), log.notes.begin(), log.notes.end());
   for (const LogLine& each : log.lines) {
-    std::string where;  // of a line that a pattern matches
+    std::string where;  // place of a line that a pattern matches
     Line line;
     const auto take = [&](const std::string& key, std::string_view value) {
       if (where.empty()) where = fmt::format("{}:{}", name, each.number);
@@ -55,7 +55,7 @@ void LinesByPatterns(std::string_view text, const std::string& name, const Impor
         added->second = {std::string(value), where + ": " + key};
     };
     for (std::size_t i = 0; i < patterns.size(); ++i) {
-      // What looks like a label may be what a pattern reads, a step or a time.
+      // Text that looks like a label may be a step or a time that a pattern reads.
       const bool found =
           patterns[i].Find(each.text, take) ||
           (each.text.size() != each.whole.size() && patterns[i].Find(each.whole, take));
@@ -63,7 +63,8 @@ void LinesByPatterns(std::string_view text, const std::string& name, const Impor
     }
     if (!line.empty()) use(where, std::move(line));
   }
-  // A log that ends within its first epoch has no evaluation; one that no pattern fits is another.
+  // A log that ends within its first epoch has no evaluation. If no pattern matches, the log is of
+  // another program.
   const bool any = std::ranges::find(matched, true) != matched.end();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     if (!matched[i])
@@ -99,7 +100,7 @@ bool IsLineKey(const std::string& key) {
   return std::ranges::find(LineKeys(), key, &ImportKey::name) != LineKeys().end();
 }
 
-// Puts the values of lines together, each in its unit.
+// Collects the values of lines, each in its unit.
 class Collector {
  public:
   Collector(const GivenValues& constants, const ImportMap& map, Problems& problems)
@@ -111,7 +112,7 @@ class Collector {
       if (std::ranges::find(map_->leave_out, value.text) != map_->leave_out.end()) {
         ++left_out_;
       } else if ((key == "loss" || IsTime(key)) && IsNoNumber(value.text)) {
-        ++(key == "loss" ? lost_ : untimed_);  // of a step that was skipped, or took no time
+        ++(key == "loss" ? lost_ : untimed_);  // the step was skipped, or took no time
         given.Set(key, {"", value.where});
       } else if (IsLineKey(key)) {
         value.text = PlainNumber(value.text, *map_);
@@ -167,7 +168,7 @@ class Collector {
  private:
   struct Place {
     std::string where;
-    bool has_step = false, timed = false;  // itself
+    bool has_step = false, timed = false;  // the line itself has a step, a time
   };
   struct ClockedLine {
     std::string where;
@@ -193,8 +194,8 @@ class Collector {
            (given.Find("elapsed") != nullptr && NumberIn(given.Find("elapsed")->text));
   }
 
-  // Where lines have the time of day, or since training began, and none has a time of a step or an
-  // evaluation: what passed since the line before is of the steps in between.
+  // Computes step times from the clocks of the lines, if no line states a time of a step or an
+  // evaluation. The time since the previous clock is divided among the steps in between.
   void TakeTimesBetween() {
     if (std::ranges::any_of(places_, &Place::timed) || !found_.evaluations.empty() ||
         clocked_.size() < 2)
@@ -217,8 +218,8 @@ class Collector {
     found_.notes.emplace_back("times of steps are those between lines");
   }
 
-  // Where the first time has no step before it and the last one has one behind it, each step stands
-  // behind its time.
+  // Moves steps to the times before them, if each step stands after its time: the first time has no
+  // step before it, and the last time has one after it.
   void TakeStepsFromBehind() {
     std::size_t first = places_.size(), last = 0;
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -242,10 +243,10 @@ class Collector {
     found_.notes.emplace_back("steps stand in lines behind those of their times");
   }
 
-  // Steps that come again are those of several ranks where each comes as often, and otherwise of
-  // several runs.
+  // Handles repeated steps. If each step repeats equally often, the lines are of several ranks,
+  // else of several runs.
   void TakeStepsOnce() {
-    std::map<double, std::vector<std::size_t>> lines;  // of each step: indices
+    std::map<double, std::vector<std::size_t>> lines;  // indices of lines, by step
     std::optional<std::size_t> before, wrong;
     for (std::size_t i = 0; i < places_.size(); ++i) {
       if (!places_[i].timed || !places_[i].has_step) continue;
@@ -345,14 +346,14 @@ class Collector {
   const GivenValues* constants_;
   const ImportMap* map_;
   Problems* problems_;
-  std::vector<Place> places_;  // of found_.steps
+  std::vector<Place> places_;  // of the entries of found_.steps
   std::vector<ClockedLine> clocked_;
   std::size_t left_out_ = 0, lost_ = 0, untimed_ = 0, wrong_before_ = 0;
   LoggedTraining found_;
   std::optional<double> step_, steps_per_epoch_, first_clock_, elapsed_;
 };
 
-// `given` has the constants steps_per_epoch and warmup. What cannot be read becomes a problem.
+// `given` has the constants steps_per_epoch and warmup. Text that cannot be read becomes a problem.
 LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
                                const ImportMap& map, const GivenValues& given, Problems& problems) {
   if (map.patterns.empty() == map.columns.empty()) {
@@ -375,7 +376,7 @@ LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
   }
   LoggedTraining found = collector.Take();
   found.notes.insert(found.notes.begin(), notes.begin(), notes.end());
-  // The first steps warm up; of lines that do not count steps, the first lines.
+  // The first steps are warm-up. If lines do not count steps, the first lines are.
   const int warmup = given.Integer("warmup", {0, 1e9}).value_or(0);
   int timed = 0;
   for (ImportedStep& step : found.steps) {
@@ -386,7 +387,7 @@ LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
   return found;
 }
 
-constexpr double kAlike = 0.05;  // two numbers of one thing are as near as this
+constexpr double kAlike = 0.05;  // two numbers of one quantity differ by at most this
 
 bool Differ(double one, double other) { return std::abs(one / other - 1) > kAlike; }
 
@@ -424,7 +425,7 @@ class LogReader {
   }
 
  private:
-  // What the log itself says of its setting, and what the user said, must agree.
+  // Checks that the log and the user state the same setting.
   void TakeSaid(const std::string& key, const GivenText& said) {
     const GivenText* given = given_.Find(key);
     if (given == nullptr) {
@@ -451,7 +452,7 @@ class LogReader {
                       "how many first steps are left out, 0 where the log begins behind "
                       "them");
     }
-    // "5.2 steps/s" and "0.3 s/it" are times of steps.
+    // "5.2 steps/s" and "0.3 s/it" are step times.
     const std::string unit = given_.Text("unit");
     const bool of_steps = ToBaseUnits(kStepSeconds, 1, unit, *workload_, {}).expected.empty();
     std::vector<double> seconds, inverse_rates;
@@ -499,7 +500,7 @@ class LogReader {
 
   std::string OfWorker() const { return given_.Text("per") == "worker" ? ", of a worker" : ""; }
 
-  // Of all workers.
+  // The rate of all workers together.
   std::optional<double> Rate(double value, const char* what) {
     const std::string per = given_.Text("per"),
                       unit = given_.NeedText("unit", "images/s, of rates");
@@ -527,7 +528,7 @@ class LogReader {
                           given_.Text("per")));
   }
 
-  // The log's own sums, in the unit of its rates.
+  // Compares the rate with the log's own sums, in the unit of its rates.
   void HoldToSystemRates(const std::optional<double>& rate, ImportedResult& result) const {
     if (!rate || log_.system_rates.empty()) return;
     const CountedBy by{1, false,

@@ -63,7 +63,8 @@ std::vector<std::string> NamesOfKeys(std::span<const ImportKey> keys) {
   return names;
 }
 
-// Of a log, metric, value and unit of the result follow from the lines; its unit is the rate's.
+// Whether the map may give this key of a result. In a log, metric and value follow from the lines,
+// and the unit is that of the rate.
 bool IsValueKey(std::string_view name, ImportForm form) {
   const bool follows = name == "metric" || name == "value";
   return Has(kResultKeys, name) ? form == ImportForm::kTable || !follows
@@ -126,7 +127,7 @@ std::vector<std::string> StringsAt(const TomlFile& file, const std::string& poin
   return strings;
 }
 
-// How cells, numbers and lines are written, and what of them is left out.
+// Reads the forms of cells, numbers and lines, and the values to leave out.
 void ReadForms(const TomlFile& file, ImportMap& map) {
   const auto text = [&](const char* key, std::span<const std::string_view> allowed) {
     const std::string pointer = fmt::format("/{}", key);
@@ -196,7 +197,7 @@ ImportMap MapOf(const TomlFile& file, ImportForm form) {
   return map;
 }
 
-// "KEY=TEXT" of an option.
+// Splits an option's "KEY=TEXT".
 std::pair<std::string, GivenText> Pair(const char* option, const std::string& given,
                                        const std::vector<std::string>& known) {
   const std::size_t equals = given.find('=');
@@ -258,7 +259,7 @@ std::string PlainNumber(std::string_view text, const ImportMap& map) {
                         i > 0 && is_digit(text[i - 1]) && digit(i + 1) && digit(i + 2) &&
                         digit(i + 3) && !digit(i + 4);
     if (groups) continue;
-    if (c == '.') return std::string(text);  // a point that is neither of the two
+    if (c == '.') return std::string(text);  // the point divides neither groups nor a fraction
     in_fraction = in_fraction && is_digit(c);
     plain += c;
   }

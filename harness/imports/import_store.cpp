@@ -1,4 +1,4 @@
-// Adds results of others to the store.
+// Adds imported results to the store.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,8 +21,8 @@ using nlohmann::json;
 
 constexpr std::size_t kDigits = 8;
 
-// What the stored trial has in the place of a number of another of its identity, of the imported
-// metric where that differs; "" where all are the same.
+// The difference between a stored trial and another with its identity. It is of the imported
+// metric, if that differs. "" if all numbers are equal.
 std::string WhatDiffers(const TrialRow& stored, const TrialRow& other, const std::string& metric) {
   std::string differs;
   for (const auto& [name, value] : other.metrics) {
@@ -40,7 +40,7 @@ double OrNaN(const std::optional<double>& value) {
   return value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-// A column where any row has a value; NaN where a row has none.
+// Adds a column if any row has a value. Rows without one get NaN.
 template <class Rows, class Get>
 void AddColumn(NpyTable& table, const char* name, const char* unit, const Rows& rows, Get get) {
   std::vector<double> values;
@@ -87,7 +87,7 @@ void WriteSeries(const std::filesystem::path& directory, const ImportedResult& r
   series["evaluations.npy"] = SeriesOf(table);
 }
 
-// Digits of what the result says, which another number for the same has others of.
+// Digits of the result's content. Another result of the same setting has other digits.
 std::string NumbersOf(const Trial& trial, const ImportedResult& result) {
   json numbers = {{"metrics", ToJson(trial.metrics)},
                   {"deviation", result.deviation},
@@ -146,14 +146,14 @@ std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
     Trial trial = TrialOf(*result);
     const std::string hash = trial.config_hash, system = trial.system_hash;
     const ImportedSetting& setting = result->setting;
-    trial.origin = system.substr(0, kDigits);  // of no store: two that import it have one trial
+    trial.origin = system.substr(0, kDigits);  // the same in every store that imports it
     const std::string stem = fmt::format(
         "{}-{}-w{}-{}-{}-{}-b{}", setting.method, WorkloadLabel(setting.workload), setting.workers,
         hash.substr(0, kDigits), system.substr(0, kDigits), NumbersOf(trial, *result), setting.run);
     const std::string first = fmt::format("{}/{}/{}-1", kImported, setting.system, stem);
     if (const auto left = store.Directory(first);
         SomethingIsAt(left) && !SomethingIsAt(left / "trial.json"))
-      store.Discard(lock, first);  // of an import that was killed
+      store.Discard(lock, first);  // left by a killed import
     const std::string id = store.CreateTrial(lock, std::string(kImported), setting.system, stem);
     trial.trial_id = id;
     const std::filesystem::path directory = store.Directory(id);
@@ -161,7 +161,7 @@ std::vector<std::string> AddImported(const Store& store, const StoreLock& lock,
     config["seed"] = 0;
     config["block"] = setting.run;
     config["trial_id"] = id;
-    // First: by it an unfinished trial is known for one.
+    // Written first: it marks the directory as an unfinished trial.
     WriteFileDurably(directory / "config.json", config.dump(1) + "\n");
     PrivateFacts facts;
     facts.AddUsers(CurrentUsers());

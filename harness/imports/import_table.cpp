@@ -1,4 +1,4 @@
-// Reads tables of others' results: comma-separated values, a result a row.
+// Reads tables of imported results: comma-separated values, one result in each row.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,10 +18,10 @@ namespace {
 struct Column {
   std::string key;
   std::size_t position = 0;
-  std::string name;  // in the file
+  std::string name;  // name in the file
 };
 
-// Which columns are read; what the map names and the file lacks is a problem.
+// The columns that are read. A column that the map names and the file lacks is a problem.
 std::vector<Column> ColumnsOf(const std::vector<std::string>& header, const std::string& name,
                               const ImportMap& map, Problems& problems) {
   std::vector<Column> columns;
@@ -44,7 +44,7 @@ std::vector<Column> ColumnsOf(const std::vector<std::string>& header, const std:
     if (at < header.size() && !map.columns.contains(own) && !map.values.contains(own))
       columns.push_back({own, at, own});
   }
-  // Said once, and not in every row.
+  // A missing key is reported once, and not in every row.
   for (const char* key :
        {"source", "system", "workload", "method", "workers", "metric", "value", "unit"}) {
     const bool there =
@@ -64,7 +64,7 @@ bool IsText(const std::string& key) {
   return std::ranges::find(kTexts, key) != std::end(kTexts);
 }
 
-// The cell for which the map leaves the row out; "" for rows that are read.
+// The cell because of which the map leaves out the row; "" if the row is read.
 std::string WhyLeftOut(const std::vector<std::string>& fields,
                        const std::vector<std::string>& header, const std::vector<Column>& columns,
                        const ImportMap& map) {
@@ -110,7 +110,7 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
   }
   std::vector<ImportedResult> results;
   std::vector<std::string> left_out;
-  std::map<std::tuple<std::string, std::string, int>, std::string> seen;  // where, by identity
+  std::map<std::tuple<std::string, std::string, int>, std::string> seen;  // place, by identity
   while (const auto row = rows.Next(problems)) {
     const auto& [where, fields] = *row;
     if (const std::string why = WhyLeftOut(fields, header, columns, map); !why.empty()) {
@@ -125,7 +125,7 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
       given.Set(column.key, {IsText(column.key) ? std::string(cell) : PlainNumber(cell, map),
                              fmt::format("{}: {}", where, column.name)});
     }
-    // "75.9%" beside a unit that says so.
+    // "75.9%" may repeat the unit.
     if (const GivenText* value = given.Find("value");
         value != nullptr && value->text.ends_with('%') && given.Text("unit") == "%") {
       const std::string_view number =

@@ -59,7 +59,7 @@ auto Find(const Names& names, std::string_view name) {
   return found == names.end() ? std::nullopt : std::optional(found->second);
 }
 
-// "img/sec" is images a second; nothing for what is no rate.
+// Reads "img/sec" as images a second; nothing for a unit that is no rate.
 std::optional<Counted> CountedASecond(const std::string& unit) {
   const std::size_t slash = unit.find('/');
   if (slash == std::string::npos) return std::nullopt;
@@ -67,7 +67,7 @@ std::optional<Counted> CountedASecond(const std::string& unit) {
   return Find(CountedNames(), std::string_view(unit).substr(0, slash));
 }
 
-// "ms" or "ms/iteration": the factor to seconds.
+// The factor from "ms" or "ms/iteration" to seconds.
 std::optional<double> SecondsOf(const std::string& unit) {
   const std::size_t slash = unit.find('/');
   if (slash != std::string::npos &&
@@ -154,7 +154,7 @@ std::string Ours(const std::map<std::string, std::string>& names, const std::str
   return found == names.end() ? theirs : found->second;
 }
 
-// Reads the names of a setting, and what its method leaves open.
+// Reads the names of a setting, and the keys that its method leaves open.
 class SettingReader {
  public:
   SettingReader(const GivenValues& given, const ImportMap& map, const Catalog& catalog,
@@ -180,7 +180,7 @@ class SettingReader {
     ReadNetwork(setting);
     setting.run = given_.Integer("run", kRun).value_or(0);
     const auto units = given_.Number("units_per_sample", kUnitsPerSample);
-    // What is made of batch and time would otherwise be of samples as long as ours.
+    // Otherwise, results from batch and time would assume samples as long as ours.
     if (workload != nullptr && workload->units_per_sample != 1 && setting.batch_per_worker &&
         !units)
       given_.Expected("units_per_sample",
@@ -262,7 +262,7 @@ struct Stated {
   double value = 0, deviation = 0;  // deviation: absolute
 };
 
-// "925.020", "925.020 +- 4.42".
+// Reads "925.020" or "925.020 +- 4.42".
 std::optional<Stated> StatedIn(std::string_view text) {
   for (const std::string_view between : {"+-", "±", "+/-"}) {
     const std::size_t at = text.find(between);
@@ -276,8 +276,8 @@ std::optional<Stated> StatedIn(std::string_view text) {
   return value ? std::optional(Stated{*value, 0}) : std::nullopt;
 }
 
-// Metrics of a result: throughput and step time, one from the other where the batch is known, and
-// what the curve shows.
+// Metrics of a result: throughput and step time, one computed from the other if the batch is known,
+// and metrics from the curve.
 std::map<std::string, MetricValue> MetricsOf(const ImportedResult& result) {
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(result.setting.workload);
   std::map<std::string, MetricValue> metrics = {{result.metric, {result.value, result.unit}}};
@@ -336,7 +336,7 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
   const InBaseUnits converted = ToBaseUnits(result.metric, stated->value, unit,
                                             workloads::FindWorkload(setting->workload), by);
   if (!converted.expected.empty()) {
-    // Which of the two is wrong nobody knows: both are shown.
+    // Either the value or the unit may be wrong, so both are shown.
     problems.push_back(fmt::format("{} = \"{}\", unit \"{}\": expected {}",
                                    given.Find("value")->where, text, unit, converted.expected));
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Matches lines of logs by regular expressions whose groups have names.
+// Matches lines of logs with regular expressions whose groups have names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ struct Unnamed {
   std::vector<std::pair<std::size_t, std::string>> names;
 };
 
-// Takes the names out of the groups, which RE2 writes otherwise and takes once, and counts these.
+// Removes the names from the groups and counts the groups. RE2 has another syntax for names, and
+// accepts each name only once.
 Unnamed WithoutNames(std::string_view pattern) {
   Unnamed made;
   std::size_t groups = 0;
@@ -38,7 +39,7 @@ Unnamed WithoutNames(std::string_view pattern) {
       }
       ++groups;
       const std::size_t close = rest.find('>');
-      if (close == std::string_view::npos) continue;  // the library says what is wrong
+      if (close == std::string_view::npos) continue;  // the library reports the error
       made.names.emplace_back(groups, rest.substr(open, close - open));
       i += close + 1;
     }

@@ -1,4 +1,4 @@
-// Holds others' numbers to one another and to what they say of their network.
+// Checks imported numbers against one another and against their stated network.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,16 +16,16 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMostApart = 0.1, kMostOverLinear = 1.25;
-constexpr double kTooMuch = 1.05, kTooLittle = 0.5;  // as of declared clusters (implied_rate.cpp)
+constexpr double kTooMuch = 1.05, kTooLittle = 0.5;  // as for declared clusters (implied_rate.cpp)
 
 bool Alike(double one, double other) { return std::abs(one / other - 1) <= kMostApart; }
 
-// "numbers.csv:3": stored with the trial, it must not differ with where the file lay.
+// The place "numbers.csv:3". It is stored with the trial, so it omits the folder.
 std::string PlaceOf(const ImportedResult& result) {
   return std::filesystem::path(result.where).filename().string();
 }
 
-// Equal for results that differ in `keys` alone.
+// A text that is equal for results that differ in `keys` alone.
 std::string Without(const ImportedResult& result, std::initializer_list<const char*> keys) {
   json all = ToJson(ConfigOf(result));
   for (const char* key : keys) all.erase(key);
@@ -64,7 +64,7 @@ void DoubtTwoOfOne(std::span<ImportedResult> results) {
   }
 }
 
-// Whether `more` goes on where `fewer` is: on nodes that are filled alike, or from a part of one.
+// Whether `more` continues the scaling of `fewer`: on equally filled nodes, or from a part of one.
 bool IsOnTheWay(const ImportedSetting& fewer, const ImportedSetting& more) {
   if (fewer.workers >= more.workers) return false;
   if (fewer.ranks_per_node == more.ranks_per_node) return true;
@@ -101,7 +101,7 @@ void DoubtScaling(std::span<ImportedResult> results) {
 }
 
 void DoubtLabels(std::span<ImportedResult> results, const Catalog& catalog) {
-  std::map<std::string, double> alone;  // seconds of one worker's step
+  std::map<std::string, double> alone;  // seconds of a step with one worker
   const auto but_workers = [](const ImportedResult& result) {
     return Without(result, {"workers", "metric", "network_gbps", "ranks_per_node", "method"});
   };

@@ -53,7 +53,7 @@ std::vector<int> NumaNodesOf(const std::vector<int>& cores) {
   return nodes;
 }
 
-// "0,1" names two; "" none.
+// The number of visible cards: "0,1" has two, "" has none.
 std::optional<int> VisibleCards() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
   if (value == nullptr) return std::nullopt;
@@ -124,7 +124,7 @@ std::string WhatIsOversubscribed(const std::vector<RankBinding>& ranks, int thre
 }
 
 std::string WhoIsHidden(const std::vector<RankBinding>& ranks) {
-  std::map<std::string, int> lonely;  // ranks that see one card, by host
+  std::map<std::string, int> lonely;  // ranks that see only one card, by host
   for (const RankBinding& rank : ranks) {
     if (rank.visible_cards == 1) ++lonely[rank.host];
   }

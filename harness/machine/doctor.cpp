@@ -59,7 +59,7 @@ Finding Mpi() {
   return {Level::kGood, "MPI", version};
 }
 
-// Which LibTorch the worker is linked with, as the dynamic loader sees it.
+// The LibTorch that the dynamic loader finds for the worker.
 Finding Torch(const fs::path& worker) {
   if (access(worker.c_str(), X_OK) != 0) {
     return {Level::kWarning, "worker",
@@ -151,7 +151,7 @@ using Level = Finding::Level;
 constexpr int kOldestCapability = 75;
 constexpr unsigned kBusyPercent = 10;
 
-// One subject: what is so, and what of it disturbs.
+// The facts of one subject, and its troubles for measurements.
 struct Subject {
   std::vector<std::string> facts, troubles;
 
@@ -201,7 +201,7 @@ Finding Cuda(const GpuReport& report, const CudaBuild& build) {
                       build.info, report.cards.size())};
 }
 
-// Of versions like "13.0.96": 13000.
+// Converts a version like "13.0.96" to 13000.
 int VersionNumber(const std::string& text) {
   int major = 0, minor = 0;
   return std::sscanf(text.c_str(), "%d.%d", &major, &minor) == 2 ? 1000 * major + 10 * minor : 0;
@@ -257,7 +257,7 @@ Finding Clocks(const GpuCard& card, const std::string& what) {
   Subject subject;
   AddClock("SM", card.sm, subject);
   AddClock("memory", card.memory, subject);
-  // Clocks rest while nothing runs; only then is a low one no news.
+  // Clocks are low while nothing runs. Only then is a low clock no trouble.
   const bool idle = card.throttle_reasons ? (*card.throttle_reasons & nvml::kIdle) != 0
                                           : card.busy_percent.value_or(1) == 0;
   if (idle) subject.facts.emplace_back("idle");
@@ -345,7 +345,7 @@ Finding Use(const GpuCard& card, const std::string& what) {
     subject.troubles.push_back(fmt::format("other processes: {}", fmt::join(list, ", ")));
     return subject.Found(what);
   }
-  // Within a container the driver does not name what runs outside.
+  // Within a container, the driver does not name processes outside.
   if (card.busy_percent.value_or(0) >= kBusyPercent)
     subject.troubles.emplace_back("something that is not seen from here keeps it busy");
   if (card.used_bytes && card.total_bytes && *card.used_bytes > *card.total_bytes / 100)
@@ -378,7 +378,7 @@ Finding Link(const GpuLink& link) {
   return {Level::kNote, what, "how they are connected is not reported"};
 }
 
-// The version of an installed Python distribution in the environment of `root`, "" where it is not.
+// The version of an installed Python distribution in the environment of `root`; "" if missing.
 std::string DistributionVersion(const fs::path& root, const std::string& name) {
   std::error_code none;
   for (const auto& python : fs::directory_iterator(root / ".venv" / "lib", none)) {

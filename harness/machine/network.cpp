@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kNoticedBytes = 1 << 20;  // below it what hosts say to one another anyway
+constexpr std::uint64_t kNoticedBytes = 1 << 20;  // hosts exchange fewer bytes anyway
 constexpr double kNoticedShare = 0.05;
 
 std::vector<std::string> NamesIn(const fs::path& folder) {
@@ -33,7 +33,7 @@ std::optional<std::uint64_t> ReadNumber(const fs::path& file) {
   return std::nullopt;
 }
 
-// "mlx5_0:1": the RDMA ports behind an interface.
+// The RDMA ports of an interface, as in "mlx5_0:1".
 std::vector<std::string> RdmaPorts(const fs::path& interface) {
   std::vector<std::string> ports;
   const std::uint64_t port = ReadNumber(interface / "dev_port").value_or(0) + 1;
@@ -42,15 +42,15 @@ std::vector<std::string> RdmaPorts(const fs::path& interface) {
   return ports;
 }
 
-// A bond, a bridge, a VLAN, a partition of InfiniBand: it may show the device of what it is made of
-// as its own.
+// Whether the interface is a bond, a bridge, a VLAN or a partition of InfiniBand. Such an interface
+// may show the device of its members as its own.
 bool IsMadeOfAnother(const fs::path& interface) {
   return std::ranges::any_of(NamesIn(interface), [](const std::string& name) {
     return name.starts_with("lower_") || name == "parent";
   });
 }
 
-// What the ports behind an interface carried past the kernel. The counters have words of four
+// The bytes that an interface's ports carried past the kernel. The counters count words of four
 // bytes.
 std::vector<InterfaceBytes> RdmaBytes(const fs::path& interface) {
   constexpr std::uint64_t kWord = 4;
@@ -66,7 +66,7 @@ std::vector<InterfaceBytes> RdmaBytes(const fs::path& interface) {
   return ports;
 }
 
-// Whether one of two interfaces passes on what the other carries.
+// Whether one of two interfaces passes on the other's traffic.
 bool CountTheSame(const fs::path& folder, const std::string& one, const std::string& other) {
   std::error_code none;
   const auto linked = [&](const std::string& from, const std::string& to) {
@@ -88,7 +88,7 @@ std::map<std::string, InterfaceBytes> ReadInterfaces(const fs::path& folder) {
     const auto sent = ReadNumber(statistics / "tx_bytes");
     if (received && sent) interfaces[name] = {*received, *sent};
     if (!interfaces.contains(name) || IsMadeOfAnother(folder / name)) continue;
-    // An InfiniBand port counts what its interface carries for the kernel, too.
+    // An InfiniBand port also counts the kernel's traffic of its interface.
     constexpr std::uint64_t kInfiniBand = 32;
     const bool within = ReadNumber(folder / name / "type") == kInfiniBand;
     InterfaceBytes& bytes = interfaces[name];
@@ -124,7 +124,7 @@ std::vector<std::pair<std::string, std::string>> InterfaceEnvironment(const std:
   std::vector<std::pair<std::string, std::string>> environment = {
       {"OMPI_MCA_btl_tcp_if_include", interface},
       {"OMPI_MCA_oob_tcp_if_include", interface},
-      {"NCCL_SOCKET_IFNAME", "=" + interface},  // "=": this name, not all that begin so
+      {"NCCL_SOCKET_IFNAME", "=" + interface},  // "=": not every name that begins so
       {"GLOO_SOCKET_IFNAME", interface},
       {"UCX_NET_DEVICES", fmt::format("{}", fmt::join(devices, ","))}};
   if (!ports.empty())
@@ -139,7 +139,7 @@ HostTraffic DescribeTraffic(const std::map<std::string, InterfaceBytes>& before,
   HostTraffic traffic{interface, {}, {}};
   for (const auto& [name, now] : after) {
     const auto then = before.find(name);
-    // New since, or set back to 0 in between.
+    // The interface is new since then, or its counters were reset.
     if (then == before.end() || now.received < then->second.received ||
         now.sent < then->second.sent) {
       continue;

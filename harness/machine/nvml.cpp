@@ -24,13 +24,13 @@ static_assert(sizeof(nvml::PciInfo) == 68 && sizeof(nvml::ProcessInfo) == 24 &&
                   nvml::kMemoryV2 == 0x02000028,
               "layouts of nvml.h");
 
-// Calls `function` where the library has it. `out` values are the caller's.
+// Calls `function` if the library has it. The caller owns `out` values.
 template <class Function, class... Arguments>
 bool Ask(Function function, Arguments... arguments) {
   return function != nullptr && function(arguments...) == nvml::kSuccess;
 }
 
-// The value that `function(before..., &value)` gives.
+// The value that `function(before..., &value)` writes.
 template <class Value, class Function, class... Before>
 std::optional<Value> Get(Function function, Before... before) {
   Value value{};
@@ -59,7 +59,7 @@ std::optional<double> GetWatts(Function function, Device card) {
   return *milliwatts / 1000.0;
 }
 
-// "0-3,8" of a set of bits.
+// Writes a set of bits as in "0-3,8".
 std::string Ranges(std::span<const unsigned long> set) {
   constexpr std::size_t kBits = std::numeric_limits<unsigned long>::digits;
   const auto has = [&](std::size_t i) {
@@ -94,7 +94,7 @@ void ReadMemory(const Functions& nvml, Device card, GpuCard& out) {
     out.free_bytes = memory.free;
     out.used_bytes = memory.used;
   } else if (const auto older = Get<nvml::Memory>(nvml.nvmlDeviceGetMemoryInfo, card)) {
-    // What it calls used includes the driver's own share, which it does not tell.
+    // The older call counts the driver's share as used, and does not state that share.
     out.total_bytes = older->total;
     out.free_bytes = older->free;
   }
@@ -105,7 +105,7 @@ void AddProcesses(const Functions& nvml, Function list, Device card,
                   std::vector<GpuProcess>& processes) {
   if (list == nullptr) return;
   std::vector<nvml::ProcessInfo> found(64);
-  for (int attempt = 0; attempt < 4; ++attempt) {  // more may start between two calls
+  for (int attempt = 0; attempt < 4; ++attempt) {  // more processes may start between two calls
     auto count = static_cast<unsigned>(found.size());
     const int status = list(card, &count, found.data());
     if (status == nvml::kInsufficientSize) {
@@ -174,7 +174,8 @@ GpuCard ReadCard(const Functions& nvml, Device card) {
   return out;
 }
 
-// Active NVLink links of a card: how many end at a switch, and at which cards the others do.
+// The active NVLink links of a card: the number that end at a switch, and the cards at the ends of
+// the others.
 struct ActiveLinks {
   int to_switches = 0;
   std::vector<std::string> peers;  // PCI bus ids
@@ -214,7 +215,7 @@ struct Session {
   ~Session() { Ask(nvml.nvmlShutdown); }
 };
 
-// What NVML answers where it does not start (nvmlReturn_t).
+// The meaning of NVML's status if it does not start (nvmlReturn_t).
 std::string StatusText(int status) {
   switch (status) {
     case 4:

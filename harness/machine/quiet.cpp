@@ -59,7 +59,7 @@ double ThreadCpuSeconds() {
 
 double ReferenceLoopSeconds() {
   std::array<double, kRuns> seconds{};
-  volatile std::uint64_t kept = 0;  // so that the loop is computed
+  volatile std::uint64_t kept = 0;  // forces the computation of the loop
   for (double& each : seconds) {
     const double begin = ThreadCpuSeconds();
     kept = Loop(kept);
@@ -125,7 +125,7 @@ std::optional<CoreTimes> ParseProcStat(const std::string& text, const std::vecto
     if (!name.starts_with("cpu") || name.size() == 3) continue;  // "cpu" sums all cores
     const int core = std::atoi(name.c_str() + 3);
     if (std::find(cores.begin(), cores.end(), core) == cores.end()) continue;
-    double ticks[kFields] = {};  // an old kernel has fewer fields
+    double ticks[kFields] = {};  // old kernels have fewer fields
     for (double& field : ticks) words >> field;
     ++sum.cores;
     sum.idle_seconds += ticks[kIdle] + ticks[kWaiting];
@@ -162,7 +162,7 @@ std::optional<ProcessTimes> ParseProcessStat(const std::string& text) {
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream words(text.substr(name_end + 1));
   const std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
-  constexpr std::size_t kParent = 1, kUser = 11, kSystem = 12;  // the process's state is 0
+  constexpr std::size_t kParent = 1, kUser = 11, kSystem = 12;  // field 0 is the process's state
   if (fields.size() <= kSystem) return std::nullopt;
   const double ticks = std::atof(fields[kUser].c_str()) + std::atof(fields[kSystem].c_str());
   return ProcessTimes{std::atoi(fields[kParent].c_str()), ticks * TickSeconds()};
@@ -189,7 +189,7 @@ std::optional<double> CpuQuota() {
     if (const auto quota = ParseQuota(Contents("/sys/fs/cgroup" + line.substr(3) + "/cpu.max")))
       return quota;
   }
-  const std::string first = "/sys/fs/cgroup/cpu/cpu.cfs_";  // cgroups of version 1
+  const std::string first = "/sys/fs/cgroup/cpu/cpu.cfs_";  // of cgroups version 1
   return ParseQuota(Contents(first + "quota_us") + " " + Contents(first + "period_us"));
 }
 
@@ -224,7 +224,7 @@ double SumOver(const Readings& ranks, double RankReadings::*member) {
                          [&](double sum, const RankReadings& rank) { return sum + rank.*member; });
 }
 
-// One of each process: ranks that are threads of one share its counters.
+// One rank of each process, because ranks that are threads of one process share its counters.
 std::map<std::string, Readings> ProcessesByHost(const Readings& ranks) {
   std::map<std::string, Readings> hosts;
   std::set<std::pair<std::string, int>> seen;
@@ -234,7 +234,7 @@ std::map<std::string, Readings> ProcessesByHost(const Readings& ranks) {
   return hosts;
 }
 
-// Of the slowest rank, by sample: ranks run the loop at once.
+// The slowest rank's loop time, by sample. All ranks run the loop at once.
 std::vector<double> SlowestLoops(const Readings& ranks) {
   std::vector<double> slowest;
   for (const RankReadings& rank : ranks) {
@@ -292,8 +292,8 @@ double OtherCpu(const HostUse& use) {
 
 double ResolutionOf(const HostUse& use) {
   constexpr double kTick = 0.01;
-  // A difference of two numbers that are both rounded down: variance tick^2 / 6. One such of each
-  // core, one of the launcher.
+  // A difference of two rounded-down numbers has a variance of tick^2 / 6. There is one difference
+  // for each core, and one for the launcher.
   const double deviation = kTick * std::sqrt(use.intervals * (use.cores + 1) / 6.0);
   const double needed = Needed(use) * use.seconds;
   return needed > 0 ? std::min(1.0, 3 * deviation / needed) : 1;
@@ -301,7 +301,7 @@ double ResolutionOf(const HostUse& use) {
 
 QuietCards CardReadings(const GpuReport& report, const std::vector<std::string>& uuids,
                         const std::vector<int>& own) {
-  // Clocks that somebody set, or that power limits as always, are the card's own state.
+  // Clocks that somebody set, or that power limits always cap, are the card's normal state.
   constexpr std::uint64_t kUsual = 0x1 | 0x2 | 0x4 | 0x100;
   const auto plain = [](std::string uuid) {
     std::erase_if(uuid, [](char c) { return !std::isxdigit(static_cast<unsigned char>(c)); });
@@ -386,7 +386,8 @@ Quiet JudgeQuiet(Quiet readings, const QuietLimits& limits, std::optional<double
     causes["stolen"] = *readings.stolen;
   readings.slowdown.reset();
   if (const auto mean = MeanLoopSeconds(readings)) {
-    // A burst shows beside the trial's other readings, a neighbour that stays beside other trials.
+    // A burst shows against the trial's other readings, and a lasting neighbour against other
+    // trials.
     const double own = *Undisturbed(readings.loop_seconds);
     const double undisturbed = std::min(own, usual.value_or(own));
     if (undisturbed > 0) {

@@ -21,7 +21,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// The value of the first line `key : value` of a /proc file, or "".
+// The value of the first line `key : value` of a /proc file; "" if there is none.
 std::string ProcValue(const char* file, std::string_view key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -46,14 +46,14 @@ std::vector<std::string> GpuModels() {
   for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
     models.push_back(ProcValue((gpu.path() / "information").c_str(), "Model"));
   }
-  if (models.empty()) {  // a container need not show that folder
+  if (models.empty()) {  // a container may hide that folder
     for (const GpuCard& card : ReadGpus().cards) models.push_back(card.name);
   }
   std::sort(models.begin(), models.end());
   return models;
 }
 
-// Of lines NAME="VALUE".
+// Reads lines NAME="VALUE".
 std::map<std::string, std::string> Assignments(const std::filesystem::path& file) {
   std::map<std::string, std::string> values;
   std::ifstream in(file);
@@ -104,14 +104,14 @@ std::string ShellQuoted(const std::string& text) {
 double AvailableMemoryBytes() {
   const double available = 1024 * std::atof(ProcValue("/proc/meminfo", "MemAvailable").c_str());
   const std::string group = "/sys/fs/cgroup/memory.";
-  double most = 0, used = 0;  // "max" is no number: 0
+  double most = 0, used = 0;  // "max" is no number and gives 0
   std::ifstream(group + "max") >> most;
   std::ifstream(group + "current") >> used;
   if (most <= 0) return available;
   std::ifstream stat(group + "stat");
   std::string key;
   for (double bytes = 0; stat >> key >> bytes;) {
-    if (key == "inactive_file") used -= bytes;  // of files: given up when somebody wants it
+    if (key == "inactive_file") used -= bytes;  // cached files, which are dropped on demand
   }
   return std::clamp(most - used, 0.0, available);
 }
@@ -159,7 +159,7 @@ SourceState DescribeSource(const std::string& root) {
   const std::string git = "git -C " + ShellQuoted(root) + " ";
   const std::string commit = CommandOutput(git + "rev-parse HEAD 2>/dev/null", ok);
   if (!ok) return {};
-  // What a trial runs is made of these; other files, a user's own among them, change no result.
+  // A trial is built from these files. Others, such as a user's own files, change no result.
   const std::string changes = CommandOutput(
       git +
           "status --porcelain -- CMakeLists.txt CMakePresets.json core baselines workloads "

@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 
 namespace {
 
-// The columns of a file, in their order.
+// The columns of a file, in order.
 struct Column {
   std::string_view name;
   std::string PublishedNumber::*text;
@@ -90,7 +90,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Rows = std::vector<PublishedNumber>;
 
-// Of every file of numbers in the folder.
+// Reads every file of numbers in the folder.
 Rows ReadAllPublished(const fs::path& folder) {
   Rows numbers = ReadPublished(folder / "published-numbers.csv");
   if (const auto more = folder / "ddl-benchmarks.csv"; std::filesystem::exists(more)) {
@@ -99,7 +99,7 @@ Rows ReadAllPublished(const fs::path& folder) {
   return numbers;
 }
 
-// Members that are JSON: tables by our names, or a string or a list of them (RowsWith).
+// The JSON members are tables by our names, or a string or a list of strings (RowsWith).
 struct GivenPublished {
   std::string paper;
   json methods = json::object();
@@ -157,7 +157,8 @@ std::vector<std::string> ValuesOf(const Rows& rows, std::string PublishedNumber:
   return {values.begin(), values.end()};
 }
 
-// The rows whose `column` is one of what the file gives at `pointer`: a string or a list of them.
+// The rows with one of the values of `column` that the file gives at `pointer`: a string or a list
+// of strings.
 Rows RowsWith(const TomlFile& file, const std::string& pointer, const Rows& rows,
               std::string PublishedNumber::*column, const std::string& of_what) {
   const json& given = *file.Find(pointer);

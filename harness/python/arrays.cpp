@@ -20,7 +20,7 @@ py::array AsArray(const py::object& object) {
 
 void RequireHost(py::handle object, const std::string& what) {
   if (!py::hasattr(object, "__dlpack_device__")) return;
-  constexpr int kCpu = 1;  // kDLCPU; pinned host memory (kDLCUDAHost = 3) is as good
+  constexpr int kCpu = 1;  // kDLCPU; pinned host memory (kDLCUDAHost = 3) works, too
   constexpr int kCudaHost = 3;
   const auto device = object.attr("__dlpack_device__")().cast<py::tuple>();
   const auto kind = py::int_(device[0]).cast<int>();
@@ -35,7 +35,7 @@ bool IsTorch(py::handle object) {
   return py::hasattr(object, "is_neg") && py::hasattr(object, "is_conj");
 }
 
-// torch negates and conjugates some tensors when they are read, and its __dlpack__ does not say so.
+// Refuses tensors that torch negates or conjugates when it reads them: __dlpack__ hides that.
 void RequireResolved(py::handle object, const std::string& what) {
   if (!IsTorch(object)) return;
   for (const std::string bit : {"conj", "neg"}) {
@@ -47,7 +47,7 @@ void RequireResolved(py::handle object, const std::string& what) {
   }
 }
 
-// The conversion to float32, as one writes it.
+// The conversion to float32, in the user's syntax.
 std::string Conversion(py::handle given, const std::string& dtype, const std::string& what) {
   if (dtype.find("complex") != std::string::npos) {
     return IsTorch(given) ? "torch.view_as_real(" + what + ").float()"
@@ -69,7 +69,7 @@ void RequireFloat32(const py::array& array, py::handle given, const std::string&
                               ": expected indices in [0, " + std::to_string(n) + ")");
 }
 
-// A copy of `indices` as uint32.
+// Copies `indices` as uint32.
 template <class T>
 py::array_t<std::uint32_t> Narrow(const py::array& indices, std::size_t n,
                                   const std::string& what) {
@@ -165,7 +165,7 @@ py::array ViewArray(py::handle object, const std::string& what) {
     }
   } catch (py::error_already_set& error) {
     const std::string dtype = py::hasattr(object, "dtype") ? Text(object.attr("dtype")) : "";
-    // What DLPack or NumPy has no type for, say bfloat16.
+    // DLPack or NumPy lacks this type, for instance bfloat16.
     if (!dtype.empty() && !dtype.ends_with("float32")) {
       throw py::type_error(what + " has dtype " + dtype + "; expected float32: pass " +
                            Conversion(object, dtype, what));
@@ -235,7 +235,7 @@ py::array_t<std::uint32_t> ReadIndices(py::handle object, std::size_t n, const s
 }
 
 void CheckIndices(std::span<const std::uint32_t> indices, std::size_t n, const std::string& what) {
-  std::size_t wrong = 0;  // counted without a branch: this reads as fast as memory
+  std::size_t wrong = 0;  // counted without a branch, at the speed of memory
   for (std::size_t i = 1; i < indices.size(); ++i) wrong += indices[i] <= indices[i - 1] ? 1 : 0;
   if (wrong == 0 && (indices.empty() || indices.back() < n)) return;
   std::size_t at = 0;

@@ -20,8 +20,8 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// name -> {"object": class or object, "descriptor": dict}. Leaked: at exit the interpreter is gone
-// before static objects are.
+// name -> {"object": class or object, "descriptor": dict}. Leaked, because the interpreter ends
+// before static objects.
 py::dict& Registered() {
   static auto* const registered = new py::dict();
   return *registered;
@@ -55,7 +55,7 @@ py::dict DescribeOption(const OptionSpec& option) {
   return entry;
 }
 
-// What every registered part says of itself.
+// The fields that every registered part describes.
 template <class Descriptor>
 py::dict DescribePart(const Descriptor& descriptor) {
   py::dict entry;
@@ -84,7 +84,7 @@ py::dict Describe(const QuantizerDescriptor& descriptor) {
   return entry;
 }
 
-// The keywords of a class's constructor but for seed, as options.
+// The keywords of a class's constructor, without seed, as options.
 py::list ConstructorOptions(const py::object& type) {
   const py::object inspect = py::module_::import("inspect");
   const py::object parameter_type = inspect.attr("Parameter");
@@ -136,8 +136,8 @@ std::vector<std::string> OptionNames(const py::dict& descriptor) {
   return names;
 }
 
-// Makes what a table of core describes, with `options` completed, and describes it. kind: what
-// errors call it.
+// Makes a part of a core table with completed `options`, and describes it. kind: the kind's name in
+// errors.
 template <class Configured, class Descriptor>
 auto MakeDescribed(const std::string& kind, Configured& configured, const Descriptor& descriptor,
                    const py::dict& options) {

@@ -104,7 +104,7 @@ py::tuple Reduce(const py::object& self, const py::tuple& arguments, const py::d
 StepsByTensor TensorSteps::Steps() const {
   StepsByTensor steps;
   for (const auto& [name, tensor] : tensors_) {
-    // A warm bound makes a selection quicker and leaves it as it is.
+    // A warm bound speeds up a selection and does not change it.
     if (tensor.state != nullptr && dynamic_cast<const WarmState*>(tensor.state.get()) == nullptr) {
       SPARFUSE_THROW(kUnsupported, "tensor \"" + name +
                                        "\": this sparsifier remembers a threshold or stages from "

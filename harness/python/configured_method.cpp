@@ -15,10 +15,10 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-constexpr double kBackwardSecondsPerElement = 1e-9;  // declared, as the link is by default
+constexpr double kBackwardSecondsPerElement = 1e-9;  // a declared default, as for the link
 
-// One rank's view of a sparsifier that is written in Python, which may only be freed with the GIL:
-// whoever holds the ranks holds it, too.
+// One rank's view of a sparsifier in Python. Only a holder of the GIL may free it, so the owner of
+// the ranks owns it, too.
 class SharedSparsifier final : public Sparsifier {
  public:
   explicit SharedSparsifier(std::shared_ptr<ConfiguredSparsifier> shared)
@@ -57,7 +57,7 @@ std::string CollectiveOf(const MethodSettings& given) {
   return *name;
 }
 
-// The options of the method's file and of the caller, each to the part that takes it.
+// Passes each option of the method's file and of the caller to the part that takes it.
 void SortOptions(const MethodSettings& given, MethodParts& parts) {
   const bool other = given.options.contains("collective");
   if (other) parts.collective = CollectiveOf(given);
@@ -207,7 +207,7 @@ void ConfiguredMethod::ChooseSparsifier(const MethodSettings& given, MethodParts
   python_sparsifier_.name = sparsifier_name_;
   python_sparsifier_.unbounded_count = first->unbounded_count;
   python_sparsifier_.make = [this, make](const Options&, std::uint64_t) {
-    kept_.push_back(make());  // a class has an object of its own on each rank
+    kept_.push_back(make());  // each rank gets its own object of a class
     return std::make_unique<SharedSparsifier>(kept_.back());
   };
   parts.sparsifier = &python_sparsifier_;
@@ -227,7 +227,7 @@ ModelConfig ConfiguredMethod::MakeModel(BackwardProfile backward, CostModel cost
 }
 
 CostModel ConfiguredMethod::CostOf(const MethodSettings& given) const {
-  // As in an experiment file.
+  // The limits are those of experiment files.
   SPARFUSE_REQUIRE(
       given.gbps >= 0.001 && given.gbps <= 1e5,
       "link: gbps = " + std::to_string(given.gbps) + ": expected a number from 0.001 to 100000");

@@ -49,7 +49,7 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
     control_ = world.Split(0, world.rank(), deadline);
     return Task();
   });
-  // Longer than any single wait, so that the wait that names a rank ends first.
+  // The deadline exceeds any single wait, so that the wait that names a rank ends first.
   config.deadline = 2 * deadline + std::chrono::seconds(5);
   config.while_waiting = while_waiting_;
   const GradientLayout& layout = config.layout;
@@ -61,7 +61,7 @@ MethodRank::MethodRank(LiveConfig config, TcpListener listener, std::vector<std:
 MethodRank::~MethodRank() {
   engine_.reset();
   std::this_thread::sleep_until(answers_until_);
-  if (gathered_.valid()) {  // its buffers are ours
+  if (gathered_.valid()) {  // it uses our buffers
     loop_->Cancel();
     gathered_.wait();
   }
@@ -71,7 +71,7 @@ MethodRank::~MethodRank() {
       return Task();
     });
   } catch (...) {
-    // The loop is ending after an error that its user already has.
+    // The loop ends after an error that the user already has.
   }
   loop_.reset();
 }
@@ -88,8 +88,8 @@ void MethodRank::RequireUsable() const {
   if (!failed_.empty()) SPARFUSE_THROW(kInternal, failed_);
 }
 
-// The result of `run`. After an error the engine, which may be at work on gradients that are the
-// caller's, is gone.
+// Returns the result of `run`. After an error it destroys the engine, which may still be reading
+// the caller's gradients.
 template <class Run>
 auto MethodRank::OrFail(const Run& run) {
   RequireUsable();
@@ -129,7 +129,7 @@ void MethodRank::Begin(double density_factor, float scale, bool keep) {
 }
 
 void MethodRank::Write(StepVerdict::Kind kind, const std::string& text) {
-  if (own_.kind == StepVerdict::Kind::kRefused) return;  // it says more than that something is NaN
+  if (own_.kind == StepVerdict::Kind::kRefused) return;  // a refusal says more than NaN
   if (own_.kind == kind) return;
   own_.kind = kind;
   own_.text = {};
@@ -166,7 +166,7 @@ void MethodRank::AnnounceNext() {
   engine_->AnnounceGradient(t, gradient);
 }
 
-// Of a step that has ended.
+// Checks a step that has ended.
 void MethodRank::Check() {
   const std::string step = "step " + std::to_string(steps_);
   if (mass_->active() && mass_->Violations(*engine_) > 0)
@@ -206,7 +206,7 @@ void MethodRank::EndBackward(const std::string& refusal) {
     engine_->EndBackward();
     auto ended = std::make_shared<std::promise<void>>();
     gathered_ = ended->get_future();
-    // Beside the exchanges of the step, so that it takes no time of its own.
+    // Runs beside the step's exchanges, so that it takes no additional time.
     loop_->Start(
         [this](Communicator&) {
           return AllGather(*control_, std::as_bytes(std::span(&own_, 1)),

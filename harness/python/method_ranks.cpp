@@ -14,10 +14,11 @@
 namespace sparfuse::python {
 namespace {
 
-// How often ranks are told that another one failed, until they have noticed.
+// The interval at which ranks are told of another's failure until they notice it.
 constexpr std::chrono::milliseconds kCancelEvery{1};
 
-// An Error that names the rank; it is of this process, and no payload of the caller's is corrupt.
+// Throws an Error that names the rank. It comes from this process, so no payload of the caller is
+// corrupt.
 [[noreturn]] void RethrowOf(std::size_t rank, const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -53,7 +54,7 @@ MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
       threads_.emplace_back([this, rank] { RunRank(rank); });
     }
     RunOnAll([&](std::size_t rank) {
-      // Longer than any single wait, so that the wait that names a rank ends first.
+      // The deadline exceeds any single wait, so that the wait that names a rank ends first.
       configs[rank].deadline = 2 * deadline + std::chrono::seconds(5);
       engines_[rank] =
           std::make_unique<LiveEngine>(std::move(configs[rank]), *loops_[rank], *pools_[rank]);
@@ -66,7 +67,7 @@ MethodRanks::MethodRanks(std::vector<LiveConfig> configs, int threads,
 
 MethodRanks::~MethodRanks() { Stop(); }
 
-// Engines, and what their lanes read of the last step, end on their ranks' threads.
+// Destroys the engines, and the last step's data that their lanes read, on their ranks' threads.
 void MethodRanks::Stop() {
   if (threads_.size() == loops_.size()) {
     RunOnAll([this](std::size_t rank) { engines_[rank].reset(); });
@@ -113,7 +114,7 @@ void MethodRanks::RunOnAll(const Job& job) {
   error_ = nullptr;
   begin_.notify_all();
   end_.wait(lock, [&] { return running_ == 0 || error_; });
-  while (running_ > 0) {  // a rank may begin to wait after it was told
+  while (running_ > 0) {  // a rank may begin to wait after the call
     lock.unlock();
     for (const auto& loop : loops_) loop->Cancel();
     lock.lock();
@@ -155,7 +156,7 @@ void MethodRanks::OrFail(const Work& work) {
   } catch (...) {
     failed_ = "step " + std::to_string(steps_) + " of this Method failed, and its residuals are " +
               "lost: make a new one (" + TextOf(std::current_exception()) + ")";
-    Stop();  // lanes may still read gradients, which are the caller's
+    Stop();  // lanes may still read the caller's gradients
     throw;
   }
 }

@@ -1,5 +1,5 @@
-// Defines the Python module and its pool of threads. The documentation for users is in the
-// docstrings; tests run their examples.
+// Defines the Python module and its thread pool. Docstrings document it for users; tests run their
+// examples.
 #include "harness/python/module.hpp"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ struct PoolState {
   std::shared_ptr<ThreadPool> pool;  // made on first use
 };
 
-// Never destroyed: threads of Python may still be at work when the process ends.
+// Never destroyed, because Python's threads may still be at work when the process ends.
 PoolState& GlobalPool() {
   static PoolState& state = *[] {
     // The threads of a pool do not survive a fork: the child must neither use nor join them.
@@ -46,7 +46,7 @@ void SetThreads(const Given<"threads", int>& given) {
                    "set_threads(" + std::to_string(threads) + "): expected 1 to " +
                        std::to_string(kMostThreads));
   PoolState& state = GlobalPool();
-  std::shared_ptr<ThreadPool> old;  // joined after the lock is gone
+  std::shared_ptr<ThreadPool> old;  // joined after the lock is released
   const std::lock_guard lock(state.mutex);
   state.threads = threads;
   old = std::exchange(state.pool, nullptr);
@@ -88,8 +88,8 @@ int Threads() {
   return state.threads;
 }
 
-// Another interpreter of the process is refused before pybind11 waits for a lock that its own
-// thread holds: the function that the macro writes is called by the one that Python looks for.
+// Refuses a second interpreter of the process before pybind11 waits for a lock that its own thread
+// holds. Python calls our function, and it calls the one that the macro defines.
 #define PyInit__core PyInitMainInterpreter
 PYBIND11_MODULE(_core, module) {
   module.attr("__version__") = SPARFUSE_VERSION;

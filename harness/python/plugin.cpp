@@ -1,4 +1,4 @@
-// Makes parts of Python classes, in an interpreter that it starts in this process.
+// Makes parts from Python classes, in an interpreter that it starts in this process.
 #include <pybind11/embed.h>
 
 #include <mutex>
@@ -12,8 +12,8 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// The interpreter of the virtual environment that this was built with, NumPy beside it. It lives
-// as long as the process: threads may hold Python's objects until the end.
+// Starts the interpreter of the virtual environment with which this was built, with its NumPy. It
+// lives as long as the process, because threads may hold Python's objects until the end.
 void StartInterpreter() {
   static std::once_flag started;
   std::call_once(started, [] {
@@ -39,7 +39,7 @@ auto* OrFail(const Make& make) {
   return make();
 }
 
-// Lives as long as the program, as what it makes does.
+// Lives as long as the program, like the parts that it makes.
 const harness::PythonPlugin kPlugin = {
     .sparsifier =
         [](const PartSource& source, const Options& options, std::uint64_t seed) {

@@ -28,7 +28,7 @@ void PythonSparsifier::ReadSignature() {
   py::object parameters;
   try {
     parameters = CallPython(inspect.attr("signature"), object_.attr("select")).attr("parameters");
-  } catch (py::error_already_set&) {  // say of a class that is compiled
+  } catch (py::error_already_set&) {  // for instance, a compiled class
     return;
   }
   const py::object kinds = inspect.attr("Parameter");
@@ -63,8 +63,8 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
 void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                                   Slot& slot) const {
   const GilHeld gil;
-  // The base that is no owner keeps NumPy from copying; what is not the array's to own, it cannot
-  // free.
+  // A base that owns nothing keeps NumPy from copying, and the array from freeing memory that it
+  // does not own.
   py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
   view.attr("flags").attr("writeable") = false;
   const py::int_ count(k);
@@ -78,7 +78,7 @@ void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const
 
 void PythonSparsifier::RequireLetGo(const py::array& view, const TensorInfo& info) const {
   if (view.ref_count() == 1) return;
-  CallPython(py::module_::import("gc").attr("collect"));  // cycles, say of a caught exception
+  CallPython(py::module_::import("gc").attr("collect"));  // for cycles, as in a caught exception
   if (view.ref_count() == 1) return;
   SPARFUSE_THROW(kConfig, "sparsifier \"" + name_ + "\": " + TypeText(object_) +
                               ".select(g, k) keeps g or a view of it, for tensor \"" +

@@ -10,26 +10,26 @@ namespace sparfuse::python {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kSmall = 64 * 1024;  // bytes; malloc itself keeps these
+constexpr std::size_t kSmall = 64 * 1024;  // bytes; malloc itself keeps smaller blocks
 constexpr std::size_t kMostKept = std::size_t{128} << 20;
 constexpr std::size_t kMostBlocks = 32;
 
-// Lies before the memory that is handed out, in a line of its own.
+// Precedes the returned memory, in its own cache line.
 struct alignas(kAlignment) Block {
   std::size_t bytes = 0;
 };
 
 struct Kept {
   std::mutex mutex;
-  std::vector<Block*> blocks;  // the one that was given back last at the end
+  std::vector<Block*> blocks;  // the last returned block is at the end
   std::size_t bytes = 0;
 };
 
-// Never destroyed: arrays outlive the module.
+// Never destroyed, because arrays outlive the module.
 Kept& KeptBlocks() {
   static Kept* const kept = [] {
     auto* const made = new Kept;
-    made->blocks.reserve(kMostBlocks + 1);  // what gives back must not throw
+    made->blocks.reserve(kMostBlocks + 1);  // returning memory must not throw
     return made;
   }();
   return *kept;
@@ -38,7 +38,7 @@ Kept& KeptBlocks() {
 }  // namespace
 
 void* TakeMemory(std::size_t bytes) {
-  // A child process may have been forked while a thread of its parent held the lock.
+  // In a forked child, another thread of the parent may have held the lock for ever.
   Kept& kept = KeptBlocks();
   if (const std::unique_lock lock(kept.mutex, std::try_to_lock); lock && bytes > kSmall) {
     const auto fits = [&](const Block* block) {

@@ -74,7 +74,7 @@ const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
   return kKeys;
 }
 
-// Users give a table of a link's keys, or "none".
+// Users write a table of a link's keys, or "none".
 template <>
 struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
   static std::string TypeText(const KeyInfo&) {
@@ -115,7 +115,7 @@ const std::vector<RecordKey<DenseTensors>>& KeysOf<DenseTensors>() {
   return kKeys;
 }
 
-// Flat: the options of sending stand beside the parts and their options.
+// The table is flat: the options of sending stand beside the parts and their options.
 template <>
 struct Form<MethodChoice> {
   static json Write(const MethodChoice& choice, const KeyInfo&, WrittenFor) {
@@ -141,7 +141,7 @@ struct Form<MethodChoice> {
     read("planner", choice.planner);
     read("planner_options", choice.planner_options);
     read("collective", choice.collective);
-    // Of configurations from before collectives had options: none.
+    // Configurations from before collectives had options have none.
     choice.collective_options.clear();
     if (from.contains("collective_options")) read("collective_options", choice.collective_options);
     json sending = json::object();
@@ -457,7 +457,7 @@ const std::vector<RecordKey<CellConfig>>& KeysOf<CellConfig>() {
   return kKeys;
 }
 
-// What a trial's config.json has beside its cell.
+// The keys of a trial's config.json beside its cell.
 template <>
 const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
   using T = TrialConfig;
@@ -472,8 +472,8 @@ const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
 
 namespace {
 
-// Options that methods took later, by their JSON pointers, with what methods did without them: a
-// configuration that has this value hashes as if it had no such option.
+// Later options of methods, by JSON pointer, with the value for the methods' earlier behaviour. A
+// configuration with this value has the hash of one without the option.
 struct LaterOption {
   json::json_pointer at;
   json before;
@@ -519,7 +519,7 @@ std::string HashOf(json identity) {
   return ContentHash(identity);
 }
 
-// Empty in what bundles of version 1 and 2 brought.
+// Bundles of versions 1 and 2 brought this key, always empty.
 constexpr const char* kEarlierKey = "python_files";
 
 bool IsBesideCell(const std::string& key) {
@@ -537,7 +537,7 @@ std::optional<std::string> MethodChoice::quantizer() const {
 
 namespace {
 
-// Of strategies with local steps, the only ones with such options.
+// Reads an option that only strategies with local steps have.
 std::optional<std::int64_t> StepsOf(const MethodChoice& choice, const char* option) {
   const auto found = choice.strategy_options.find(option);
   if (found == choice.strategy_options.end()) return std::nullopt;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Range kCount{1, 1'000'000}, kMemoryGib{0, 1e9}, kGbps{1e-9, 1e9};
 
-// The model of each card, as trials have it; the memory is in none.
+// The model of each card, in the form of trials, which omits the memory.
 RecordKey<Node> ModelsOfCards() {
   RecordKey<Node> key =
       Key<&Node::cards>({.name = "gpus", .meaning = "the model of each card", .later = true});
@@ -148,8 +148,8 @@ std::vector<Node> NodesIn(const json& list) {
   return nodes;
 }
 
-// A machine's keys stand among the system's own, but for a profile's, which are "machine" whether
-// it is one node or several.
+// The keys of a machine stand among the system's own keys. A profile's are in "machine", whether it
+// is one node or several.
 json ToJson(const System& system) {
   if (!system.is_known()) return nullptr;
   json made = WriteRecord(system);

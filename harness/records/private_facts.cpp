@@ -43,7 +43,7 @@ namespace {
 
 constexpr std::string_view kHost = "host";
 
-// "host1" of the second of `known`, which a name that is new joins.
+// "host1" for the second of `known`. A new name is added to `known`.
 std::string NumberIn(std::vector<std::string>& known, std::string_view kind,
                      const std::string& name) {
   if (name.empty()) return name;
@@ -53,7 +53,8 @@ std::string NumberIn(std::vector<std::string>& known, std::string_view kind,
   return fmt::format("{}{}", kind, number);
 }
 
-// Values of numbers are numbers: cards may be chosen by their serial numbers as well.
+// Whether a variable's value may be shown. Values of number variables must be numbers: cards may
+// also be chosen by their serial numbers.
 bool MayBeSeen(std::string_view name, std::string_view value) {
   static const std::map<std::string_view, std::string_view> kCharacters = {
       {"OMP_NUM_THREADS", "0123456789"},
@@ -108,7 +109,7 @@ std::string HostNames::InText(const std::string& text) const {
       continue;
     }
     std::string word = text.substr(begin, end - begin);
-    std::string dots;  // of the sentence
+    std::string dots;  // dots that end the sentence
     while (word.ends_with('.')) word.pop_back(), dots += '.';
     const auto found = std::ranges::find(hosts_, word);
     numbered += found == hosts_.end() ? word : fmt::format("{}{}", kHost, found - hosts_.begin());

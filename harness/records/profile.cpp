@@ -18,8 +18,8 @@ double BackwardTimes::backward_seconds() const {
 template <>
 struct Form<ProfilePoint> {
   static json Write(const ProfilePoint& point, const KeyInfo&, WrittenFor) {
-    // Counts are integers; the far end of a declared curve is none, and identities, hashes of this
-    // form, tell 1e9 from 1000000000.
+    // Counts are written as integers, except for the far end of a declared curve. Identities hash
+    // this form, in which 1e9 differs from 1000000000.
     constexpr double kFar = 1e9;
     json list = {point.size < kFar ? NumberAsWritten(point.size) : json(point.size),
                  NumberAsWritten(point.seconds)};
@@ -129,7 +129,7 @@ template <>
 const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
   using L = MeasuredLink;
   static const std::vector<RecordKey<L>> kKeys = {
-      // Later: a file that was made by hand has neither.
+      // Both are marked later, because a file made by hand has neither.
       Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node", .later = true}),
       Key<&L::round_seconds>({.name = "round_seconds", .unit = "s", .meaning = "by bytes"}),
       Key<&L::fit>(

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-// Beyond what any machine gives: 30 years, and a rate of 10^15 a second.
+// Limits beyond any machine: 30 years, and a rate of 10^15 per second.
 constexpr double kMostSeconds = 1e9, kMostRate = 1e15, kMostCount = 1e18;
 constexpr double kMostBlock = 2147483647;
 
@@ -118,7 +118,7 @@ std::vector<RecordKey<Record>> KeysOfResult() {
       Key<&R::draws, Record>({.name = "draws", .unit = "seconds", .optional = true})};
 }
 
-// Whose JSON is not that of its table (node.cpp).
+// The system has a JSON form that differs from its table (node.cpp).
 RecordKey<Trial> SystemOfTrial() {
   RecordKey<Trial> key = Key<&Trial::system>({.name = "system", .optional = true});
   key.write = [](const Trial& trial, const KeyInfo&, WrittenFor) { return ToJson(trial.system); };
@@ -222,7 +222,7 @@ const std::vector<RecordKey<Annotation>>& KeysOf<Annotation>() {
 
 namespace {
 
-// What is expected of a metric of this name and unit; "" where the value is possible.
+// The expected values of a metric of this name and unit; "" if `value` is possible.
 std::string WhatIsExpected(std::string_view name, std::string_view unit, double value) {
   if (!std::isfinite(value)) return "a finite number";
   if (unit.ends_with("/s") || name == "throughput")
@@ -267,7 +267,7 @@ void CheckTimes(const Trial& trial, const KeyPlace& whole) {
   }
 }
 
-// The elements of a shape; nothing if no tensor has it.
+// The number of elements of a shape; nothing if no tensor can have it.
 std::optional<std::int64_t> ElementsOf(const std::vector<std::int64_t>& shape) {
   double about = 1;
   std::int64_t elements = 1;
@@ -291,9 +291,8 @@ void CheckLayout(const std::vector<LayoutTensor>& tensors, const KeyPlace& whole
   }
 }
 
-// Takes out of what an earlier program recorded the members that have another form by now, and
-// gives those that it lacks their initial values. needed: keys that are there together or not at
-// all.
+// Removes members of an earlier program's record whose form has changed, and sets missing ones to
+// their initial values. needed: keys that must be present together or not at all.
 template <class Record>
 void KeepReadable(json& trial, const char* part, const std::vector<std::string>& needed) {
   const auto found = trial.find(part);
@@ -361,7 +360,7 @@ void CheckTime(const std::string& utc, const KeyPlace& place, const char* key) {
 
 void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   RequirePlainTextAt(stored, place);
-  // A table of others need not say when a row was measured.
+  // A table of imported results may omit the time of a measurement.
   if (!trial.imported || !trial.started_utc.empty())
     CheckTime(trial.started_utc, place, "started_utc");
   for (const auto& [name, passed] : trial.checks) {

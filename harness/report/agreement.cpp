@@ -22,12 +22,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kApart = 0.03;  // published numbers that differ by less have no order
-constexpr double kMiss = 0.10;   // errors beyond it are listed one by one
+constexpr double kApart = 0.03;  // smaller differences of published numbers give no order
+constexpr double kMiss = 0.10;   // larger errors are listed one by one
 
 std::string Percent(double value) { return fmt::format("{:.1f} %", 100 * value); }
 
-// Of "925.020 +- 4.42" the mean; none of a range.
+// The mean in "925.020 +- 4.42"; nothing for a range.
 std::optional<double> NumberIn(const std::string& text) {
   const std::string mean = text.substr(0, text.find(" +- "));
   double value = 0;
@@ -36,7 +36,7 @@ std::optional<double> NumberIn(const std::string& text) {
                                                                   : std::nullopt;
 }
 
-// A sparsifier's name without origin, remark, case and punctuation: "gaussiank".
+// A sparsifier's name in small letters, without origin, remark and punctuation: "gaussiank".
 std::string Plain(const std::string& name) {
   std::string plain;
   for (const char c : name.substr(0, name.find_first_of("@("))) {
@@ -51,21 +51,22 @@ bool IsDense(const CellConfig& config) {
 }
 
 struct PublishedPair {
-  std::size_t position = 0;  // of the cell
+  std::size_t position = 0;  // index of the cell
   const Cell* cell = nullptr;
   Interval ours;
   double theirs = 0, error = 0;
-  std::string unit;  // theirs
+  std::string unit;  // unit of the published number
   bool calibrated = false;
 
-  // What it has in common with other methods' pairs.
+  // The properties that pairs of several methods share.
   std::vector<std::string> Place() const {
     return {cell->config.cluster, WorkloadLabel(cell->config.workload),
             KeyWords("workers", cell->config.workers)};
   }
 };
 
-// Whether a cell's key has what the paper says of it; what it does not say may be anything.
+// Whether a cell's key matches the paper's value. A value that the paper does not state always
+// matches.
 template <class Value>
 bool Agrees(const std::optional<Value>& theirs, const std::optional<Value>& ours) {
   return !theirs || !ours || *theirs == *ours;
@@ -99,7 +100,7 @@ bool IsCalibration(const json& row, const std::string& paper, const std::set<std
          inputs.contains(fmt::format("{}/{}", one, text("density")));
 }
 
-// Rows that are stated gains, ranges, or at odds with their own labels are no pair's.
+// Whether a row may form a pair: it is no stated gain and no range, and agrees with its own labels.
 bool MayStandBeside(const json& row, const std::string& workload) {
   const bool apart = row.contains("cluster") &&
                      row["confidence"].get<std::string>().find("; ") != std::string::npos;
@@ -165,7 +166,7 @@ std::vector<std::string> SummaryRow(const std::string& name,
           banded == 0 ? kNone : fmt::format("{} of {}", inside, banded)};
 }
 
-// The pairs by a key of theirs, in order of appearance.
+// Groups the pairs by a key, in order of appearance.
 template <class Key>
 std::vector<std::pair<Key, std::vector<PublishedPair>>> GroupedBy(
     const std::vector<PublishedPair>& pairs,
@@ -180,7 +181,7 @@ std::vector<std::pair<Key, std::vector<PublishedPair>>> GroupedBy(
   return groups;
 }
 
-// How far apart, over all that is no input and by what cells differ in.
+// Errors of all pairs that did not calibrate, and by each key in which cells differ.
 GroupedTable SummaryTable(const std::vector<PublishedPair>& pairs) {
   GroupedTable table{
       {"predictions", "n", "median |error|", "90th percentile", "largest", "within their band"},
@@ -199,7 +200,7 @@ GroupedTable SummaryTable(const std::vector<PublishedPair>& pairs) {
   return table;
 }
 
-// The settings of several methods, and in which of them two are in the wrong order.
+// The settings with several methods, and those in which two methods are in the wrong order.
 GroupedTable OrderTable(const std::vector<PublishedPair>& pairs) {
   std::size_t settings = 0, wrong = 0;
   std::vector<std::vector<std::string>> rows;
@@ -231,7 +232,7 @@ GroupedTable OrderTable(const std::vector<PublishedPair>& pairs) {
                        100 * kApart)}};
 }
 
-// From the fewest workers on several nodes to the most.
+// The ratio from the fewest workers on several nodes to the most.
 GroupedTable ScalingTable(const std::vector<PublishedPair>& pairs) {
   std::vector<PublishedPair> across;
   std::ranges::copy_if(pairs, std::back_inserter(across), [](const PublishedPair& pair) {

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// A cell that a side may mean.
+// A cell that may be meant by a side.
 struct Candidate {
   const CellResult* result;
   std::map<std::string, json> keys;  // its configuration, tables as paths: "link.gbps"
@@ -32,7 +32,7 @@ struct Given {
 struct Side {
   std::string option;  // "--of"
   std::vector<Given> given;
-  std::vector<Candidate> candidates;  // those that match what was given
+  std::vector<Candidate> candidates;  // the candidates that match `given`
 
   bool Gives(const std::string& key) const {
     return std::any_of(given.begin(), given.end(), [&](const Given& each) {
@@ -51,14 +51,14 @@ void Flatten(const std::string& name, const json& value, std::map<std::string, j
   }
 }
 
-// What a cell has of a key or a path; null where a path leads into a table that is none.
+// The cell's value of a key or a path; null if a path leads into a value that is no table.
 json Of(const Candidate& candidate, const std::string& key) {
   if (const auto found = candidate.keys.find(key); found != candidate.keys.end())
     return found->second;
   return candidate.result->cell->json.value(key, json());
 }
 
-// As it is typed after "key=".
+// The value as a user types it after "key=".
 std::string Typed(const Candidate& candidate, const std::string& key) {
   const json value = Of(candidate, key);
   if (value.is_null()) return "none";
@@ -74,7 +74,7 @@ bool Has(const Candidate& candidate, const Given& given) {
   return Matches(ValueOf(given.text), Of(candidate, given.key));
 }
 
-// Splits at commas that stand outside of brackets: a list or a table is one value.
+// Splits at commas outside of brackets, because a list or a table is one value.
 std::vector<Given> ReadGiven(const std::string& option, const std::string& text) {
   std::vector<Given> given;
   std::size_t begin = 0;
@@ -117,7 +117,7 @@ std::vector<std::string> ValuesOf(const std::vector<Candidate>& candidates,
   return values;
 }
 
-// Leaves the candidates that have what was given, and names the first key that leaves none.
+// Keeps the candidates that match the given keys. Throws and names the first key that leaves none.
 void Narrow(Side& side) {
   std::vector<std::string> so_far;
   for (const Given& given : side.given) {
@@ -126,7 +126,7 @@ void Narrow(Side& side) {
                  [&](const Candidate& candidate) { return Has(candidate, given); });
     if (left.empty()) {
       const auto values = ValuesOf(side.candidates, given.key);
-      // Of numbers, all are near.
+      // Numbers have no nearest name.
       const std::string nearest =
           ValueOf(given.text).is_string() ? NearestName(given.text, values) : "";
       SPARFUSE_THROW(
@@ -148,7 +148,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   const bool modelled = std::any_of(side.given.begin(), side.given.end(), [](const Given& given) {
     return given.key == "mode" && given.text == "modelled";
   });
-  std::set<std::string> seen;  // a cell of two parts is one cell
+  std::set<std::string> seen;  // a cell of two parts counts once
   for (const PartResult& result : results) {
     const std::string& id = result.part->id;
     const bool twin = IsOfTwins(*result.part);
@@ -165,7 +165,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   const auto known = KnownKeys(side.candidates);
   for (const Given& given : side.given) {
     if (std::find(known.begin(), known.end(), given.key) != known.end()) continue;
-    // A name alone is more likely meant than a path into a table.
+    // A name without dots more likely means a key than a path into a table.
     const auto names = CellKeyNames();
     const bool path = given.key.find('.') != std::string::npos;
     SPARFUSE_THROW(kConfig, fmt::format("{}: unknown key \"{}\"{}", option, given.key,
@@ -175,7 +175,7 @@ Side ReadSide(const std::string& option, const std::string& text, const ExplainR
   return side;
 }
 
-// The fewest keys, the most telling first, whose values are different for each candidate.
+// The fewest keys, the most telling first, that tell all candidates apart.
 std::vector<std::string> TellingKeys(const std::vector<Candidate>& candidates) {
   std::vector<std::string> order = {"method",     "workload",        "workers",      "mode",
                                     "link.gbps",  "link.alpha_us",   "link.host_us", "density",
@@ -219,8 +219,8 @@ std::string Command(const ExplainRequest& request, const Side& of, const Side& o
   return command + (request.part.empty() ? "" : " --part " + request.part);
 }
 
-// The command with the keys that were left out, where a cell of each side has the same values of
-// them; of these pairs one that has results, if there is one. "" where the sides do not agree.
+// The command with its missing keys, if a cell of each side has the same values of them. Prefers a
+// pair that has results. "" if the sides do not agree.
 std::string Completed(const ExplainRequest& request, const Side& of, const Side& over) {
   std::vector<std::string> keys;
   for (const Side* side : {&of, &over}) {

@@ -216,14 +216,14 @@ TracedMeans MeansOf(const StepsByBlock& steps, const std::vector<int>& blocks) {
     means.until_last_rank_seconds += wait.until_last_rank_seconds;
     means.waits.push_back(wait);
   }
-  // Of equal ones the order of the names stays.
+  // Equal waits keep the order of their names.
   std::stable_sort(means.waits.begin(), means.waits.end(),
                    [](const StepWait& a, const StepWait& b) { return a.seconds > b.seconds; });
   means.beside_backward = {beside.exchanges / n, beside.lanes / n, beside.other_lanes_sparsify / n};
   return means;
 }
 
-// What tells cells apart, the method first. Of a model table its name alone counts.
+// A value that tells cells apart, such as the method. Of a model table only the name counts.
 json Of(const Cell& cell, const std::string& key) {
   if (key == "label") return cell.label;
   const json value = KeyValue(cell.json, {key, ""});
@@ -237,7 +237,7 @@ std::vector<std::string> DifferingKeys(const Cell& of, const Cell& over) {
   return keys;
 }
 
-// A cell by its method, and by its mode or whatever else is needed to tell the two apart.
+// Names a cell by its method, and by its mode or other keys that tell the two cells apart.
 std::string NameAmong(const Cell& cell, const std::vector<std::string>& differing) {
   const auto differs = [&](const char* key) {
     return std::find(differing.begin(), differing.end(), key) != differing.end();
@@ -319,7 +319,7 @@ ComparedSteps CompareSteps(const ExplainedSteps& steps, bool same_mode) {
                         std::back_inserter(common));
   compared.paired = same_mode && !common.empty();
   if (compared.paired) compared.of_blocks = compared.over_blocks = common;
-  std::set<std::string> names;  // only steps with local steps have an outer one
+  std::set<std::string> names;  // only local steps have an outer one
   for (const auto* side : {&steps.of, &steps.over}) {
     for (const auto& [name, unused] : side->begin()->second.parts) names.insert(name);
   }

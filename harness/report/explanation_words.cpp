@@ -1,4 +1,4 @@
-// Words what explanation.cpp found: one line that concludes, then the numbers as tables.
+// Puts the findings of explanation.cpp into words: one line with the conclusion, then tables.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,12 +35,12 @@ const char* MeaningOf(const std::string& mode) {
   return "computed by discrete-event simulation, nothing was timed";
 }
 
-// In ms to two digits; nothing is minus 0.
+// Milliseconds to two digits, without minus 0.
 double Milliseconds(double seconds) { return std::round(1e5 * seconds) / 100 + 0.0; }
 std::string MsText(double seconds) { return fmt::format("{:.2f}", Milliseconds(seconds)); }
 std::string MsChange(double seconds) { return fmt::format("{:+.2f}", Milliseconds(seconds)); }
 
-// The interval; kNone of computed numbers.
+// The interval; kNone for computed numbers.
 std::string BoundsText(const Explanation& found, const StepDifference& difference) {
   if (!difference.low || !found.within_noise()) return kNone;
   return fmt::format("[{}, {}] ms", MsChange(*difference.low), MsChange(*difference.high));
@@ -83,7 +83,7 @@ std::string PartsTable(const Explanation& found) {
   return Rendered(table);
 }
 
-// What each side exchanges in a step, and what ran beside its backward pass.
+// The exchanges of each side in a step, and the work beside its backward pass.
 std::string FactsTable(const Explanation& found) {
   Table table{.columns = {"", found.of.name, found.over.name}, .alignment = "lrr"};
   const auto add_ms = [&](const char* name, double of, double over) {
@@ -126,7 +126,7 @@ std::string WaitedFor(const StepWait& wait, const ExplainedSide& side) {
     return "work of another lane: " + (wait.unit.empty() ? "unnamed" : wait.unit);
   if (wait.what == "other ranks") return "other ranks, before " + label;
   if (wait.what == "after") return "nothing under way, after the last exchange";
-  // A modelled exchange begins when all ranks have come.
+  // A modelled exchange begins when all ranks have arrived.
   return (side.mode == "modelled" ? "ranks still to come to " : "nothing under way, before ") +
          label;
 }
@@ -145,7 +145,7 @@ std::string TensorsText(const StepWait& wait) {
   return text + (parts == 0 ? ", whole" : ", sparsified in " + Count(parts, "part"));
 }
 
-// What the compute lane waited for in the steps that kept spans.
+// The waits of the compute lane in the steps with spans.
 std::string WaitsTable(const ExplainedSide& side) {
   Table table{.columns = {side.name, "ms a step", "until the last rank came", "tensors"},
               .alignment = "lrrl"};
@@ -170,7 +170,8 @@ std::string WaitsTable(const ExplainedSide& side) {
   return Rendered(table);
 }
 
-// The differing keys that are no method's and are not said elsewhere, in the order of figures.
+// The differing keys that do not belong to methods and appear nowhere else, in the order of
+// figures.
 std::vector<std::string> UnlikeLines(const Explanation& found) {
   std::vector<std::string> lines;
   const bool modes = found.unlike_in.contains("mode");
@@ -183,7 +184,7 @@ std::vector<std::string> UnlikeLines(const Explanation& found) {
   return lines;
 }
 
-// How the numbers came about: a line each.
+// How the numbers were obtained, one line each.
 std::vector<std::string> ObtainedLines(const Explanation& found) {
   std::vector<std::string> lines;
   std::vector<std::string> modes = {found.of.mode};

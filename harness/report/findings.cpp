@@ -69,7 +69,7 @@ struct Pair {
   Interval ratio;
 };
 
-// What a part has of (method, over, metric).
+// The pairs of a part by (method, over, metric).
 using Comparisons = std::map<std::tuple<std::string, std::string, std::string>, std::vector<Pair>>;
 
 bool SmallerIsBetter(const std::string& metric) {
@@ -217,7 +217,7 @@ std::vector<Headline> HeadlinesOf(const Experiment& experiment,
 
 namespace {
 
-constexpr std::size_t kMany = 12;  // settings of a sentence; of more, a row has the marks alone
+constexpr std::size_t kMany = 12;  // above this number of settings, a row shows only marks
 
 struct Kind {
   Verdict verdict;
@@ -227,7 +227,7 @@ struct Kind {
   const char* meaning;
 };
 
-// The worst first.
+// The worst verdict comes first.
 const std::array kKinds = {
     Kind{Verdict::kInvalid, "!", "alarm", "invalid", "a correctness check failed"},
     Kind{Verdict::kNotReproduced, "✗", "alarm", "not reproduced", "the other direction"},
@@ -257,7 +257,7 @@ void SortWorstFirst(Claims& claims) {
   std::ranges::stable_sort(claims, {}, [](const ClaimResult& claim) { return &KindOf(claim); });
 }
 
-// Of each kind among the claims, the worst first: how many there are.
+// The number of claims of each kind, the worst kind first.
 std::vector<std::pair<const Kind*, std::size_t>> Counted(const Claims& claims) {
   std::vector<std::pair<const Kind*, std::size_t>> counted;
   for (const Kind& kind : kKinds) {
@@ -285,8 +285,8 @@ void AddOnce(std::vector<std::string>& words, std::string word) {
   if (std::ranges::find(words, word) == words.end()) words.push_back(std::move(word));
 }
 
-// The combination that for_each gives a claim, else those keys of its cells in which it differs
-// from others of its sentence.
+// The claim's combination of for_each, or else the keys of its cells in which it differs from other
+// claims of its sentence.
 std::string SettingOf(const ClaimResult& judged, const Claims& others) {
   if (!judged.claim->setting.empty()) return judged.claim->setting;
   std::vector<std::string> words;
@@ -317,7 +317,7 @@ std::vector<std::string> FactsOf(const Claims& claims) {
                             : fmt::format("n = {} to {}", least.n, most.n)};
 }
 
-// `claims` are of one sentence, the worst first.
+// `claims` share one sentence, and the worst comes first.
 JudgedSentence SentenceOf(const Claims& claims) {
   const ClaimResult& first = claims.front();
   JudgedSentence made{
@@ -343,7 +343,7 @@ JudgedSentence SentenceOf(const Claims& claims) {
   return made;
 }
 
-// Neighbours of one sentence and metric share a row.
+// Neighbouring claims with one sentence and metric share a row.
 std::vector<Claims> BySentence(const Claims& claims) {
   std::vector<Claims> sentences;
   for (const ClaimResult& claim : claims) {
@@ -356,7 +356,7 @@ std::vector<Claims> BySentence(const Claims& claims) {
   return sentences;
 }
 
-// Of the claims of each part; the rows the worst first.
+// Groups the claims of each part. The worst rows come first.
 JudgedGroup GroupOf(std::string id, std::string title, const std::vector<Claims>& parts) {
   std::vector<Claims> sentences;
   for (const Claims& part : parts)

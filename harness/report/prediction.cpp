@@ -21,7 +21,7 @@ std::optional<double> MedianError(const std::vector<PredictedCell>& cells, bool 
 PredictionSummary ComparePrediction(const PartResult& live, const PartResult& twins,
                                     const std::set<std::size_t>* shown) {
   PredictionSummary summary;
-  std::size_t twin = 0;  // PredictedPart keeps the order
+  std::size_t twin = 0;  // PredictedPart keeps the cells' order
   for (std::size_t i = 0; i < live.cells.size(); ++i) {
     const CellResult& result = live.cells[i];
     const CellConfig& config = result.cell->config;
@@ -43,7 +43,7 @@ PredictionSummary ComparePrediction(const PartResult& live, const PartResult& tw
           live.settings[a.position] != live.settings[b.position]) {
         continue;
       }
-      // One block has no interval that could overlap.
+      // A single block gives no interval that could overlap.
       if (!a.live.has_bounds() || !b.live.has_bounds()) continue;
       if (a.live.low <= b.live.high && b.live.low <= a.live.high) continue;
       ++summary.ordered_pairs;

@@ -18,7 +18,7 @@ std::string Text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// {"a": {"b": 1}} gives "a.b"; lists of plain values are joined by spaces.
+// Flattens {"a": {"b": 1}} to "a.b". Lists of plain values are joined with spaces.
 void Flatten(const std::string& prefix, const json& value,
              std::map<std::string, std::string>& flat) {
   if (value.is_object()) {
@@ -38,14 +38,15 @@ void Flatten(const std::string& prefix, const json& value,
   }
 }
 
-// "2 rank(s) on 1 host(s)", of the list of hosts that trials record by rank.
+// "2 rank(s) on 1 host(s)", from the list of hosts by rank in trials.
 std::string PlacementLine(const json& hosts) {
   std::set<std::string> different;
   for (const json& host : hosts) different.insert(host.dump());
   return fmt::format("{} rank(s) on {} host(s)", hosts.size(), different.size());
 }
 
-// Of one whose nodes it tells, theirs: "nodes.0.cpu_model", with their network as a line.
+// The facts of a system. If it lists its nodes, their facts are used, as in "nodes.0.cpu_model",
+// with the network as a line.
 std::map<std::string, std::string> FactsOf(json system) {
   if (system.is_object() && system.contains("nodes")) {
     for (json& node : system["nodes"]) node["network"] = NetworkLine(NodeOf(node));
@@ -86,8 +87,8 @@ json ProvenanceOf(const std::vector<PartResult>& results) {
     json provenance = trial->provenance.Value();
     if (provenance.is_object()) {
       provenance.erase("layout");       // every tensor of the workload
-      provenance.erase("fingerprint");  // is compared by itself
-      provenance.erase("nodes");        // the system's
+      provenance.erase("fingerprint");  // compared separately
+      provenance.erase("nodes");        // part of the system
       if (json& machine = provenance["machine"];
           machine.is_object() && machine.contains("placement"))
         machine["placement"] = PlacementLine(machine["placement"]);

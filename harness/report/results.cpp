@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// Sets what a cell without a trial that counts shows.
+// Sets the failure that a cell shows if none of its trials counts.
 void DescribeFailure(bool stale, CellResult& result) {
   if (!result.trials.empty()) return;
   if (result.set_aside.empty()) {
@@ -33,12 +33,12 @@ void DescribeFailure(bool stale, CellResult& result) {
   result.failure = FailureOf(last);
 }
 
-// What a row must match to be of an experiment's cells as they are now.
+// The requirements that a row must meet to belong to an experiment's cells as they are now.
 struct Wanted {
   std::map<std::string, json> revisions;                       // by config hash
   std::map<std::string, std::vector<const TrialRow*>> trials;  // by config hash, oldest first
   std::map<std::string, std::string> machines;                 // by system hash
-  std::string machine;                                         // whose trials count
+  std::string machine;                                         // only this machine's trials count
 
   Wanted(const std::vector<Part>& parts, const Catalog& catalog, const std::vector<TrialRow>& rows,
          const std::string& machine_hash)
@@ -83,7 +83,7 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_
       current.push_back(row);
     }
   }
-  // Nor are unlike numbers of hosts mixed, or a model's inputs: as the newest trial has them.
+  // Only rows like the newest trial are used: numbers of hosts and a model's inputs are not mixed.
   const TrialRow* newest = nullptr;
   for (const TrialRow* row : current) {
     if (row->counts()) newest = row;
@@ -101,21 +101,21 @@ CellResult ResultOf(const Cell& cell, Wanted& wanted, DisturbedTrials disturbed_
   return result;
 }
 
-// The step times of both trials of a block by round; empty where they did not take turns with each
+// The step times by round of two trials of a block. Empty if they did not take turns with each
 // other.
 std::pair<std::vector<double>, std::vector<double>> RoundsInTurn(const TrialRow& of,
                                                                  const TrialRow& over) {
   RowLaunch ours = of.launch;
   RowLaunch other = over.launch;
   if (ours.id.empty() || ours.id != other.id) return {};
-  // The longer trial went on alone, or with others.
+  // After the common rounds, the longer trial ran alone or with others.
   const std::size_t common = std::min(ours.rounds.size(), other.rounds.size());
   ours.rounds.resize(common);
   other.rounds.resize(common);
   return {std::move(ours.rounds), std::move(other.rounds)};
 }
 
-// Fills in ours, n and the verdict from the values of both cells.
+// Sets ours, n and the verdict from the values of both cells.
 void Compare(const CellResult& of_cell, const CellResult& over_cell, ClaimResult& entry) {
   const Claim& claim = *entry.claim;
   const auto of = of_cell.Values(claim.metric);
@@ -131,7 +131,7 @@ void Compare(const CellResult& of_cell, const CellResult& over_cell, ClaimResult
     entry.ours = MeanInterval(OfBlocks(of));
   } else if (entry.ours = RatioOf(of_cell, over_cell, claim.metric);
              entry.n > 0 && (!entry.ours || entry.ours->n < entry.n)) {
-    entry.ours.reset();  // leaving out the blocks with a 0 would choose among them
+    entry.ours.reset();  // dropping the blocks with a 0 would choose among them
     entry.verdict = Verdict::kInconclusive;
     return;
   }
@@ -196,8 +196,8 @@ std::size_t CellResult::blocks() const {
 
 namespace {
 
-// What a declared cluster's inputs leave of a metric of a model, by draws: those of step_seconds
-// also of a throughput, in reverse.
+// The draws of a modelled metric that a declared cluster's inputs leave open. A throughput has the
+// draws of step_seconds, inverted.
 std::vector<double> DrawsOf(const CellResult& result, const std::string& metric) {
   if (result.trials.size() != 1) return {};
   const auto& draws = result.trials.begin()->second->launch.draws;
@@ -211,7 +211,7 @@ std::vector<double> DrawsOf(const CellResult& result, const std::string& metric)
   return values;
 }
 
-// Imported cells of the part's workloads and kind; of a part of twins none.
+// Imported cells of the part's workloads and kind. A part of twins has none.
 std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<TrialRow>& rows) {
   if (part.cells.empty() || IsOfTwins(part)) return {};
   std::set<std::string> workloads;
@@ -229,12 +229,12 @@ std::vector<ImportedCell> ImportedBeside(const Part& part, const std::vector<Tri
 std::optional<Interval> CellResult::Over(const std::string& metric) const {
   std::optional<Interval> over = LogInterval(OfBlocks(Values(metric)));
   if (const std::vector<double> draws = DrawsOf(*this, metric); over && !draws.empty()) {
-    // A throughput is what a step processes over its time.
+    // A throughput is the work of a step over its time.
     const auto step = Mean("step_seconds");
     const double scale = metric == "throughput" && step ? over->value * *step : 1;
     return BandOfDraws(over->value, draws, scale);
   }
-  // What is computed varies as its profile does, not from block to block.
+  // A modelled value varies as its profile does, not from block to block.
   const auto uncertainty = Mean("step_uncertainty");
   if (over && uncertainty && (metric == "step_seconds" || metric == "throughput")) {
     over->low = over->value * std::exp(-*uncertainty);
@@ -276,7 +276,7 @@ std::map<int, double> RatiosByBlock(const CellResult& of, const CellResult& over
     const auto [a, b] = RoundsInTurn(*of.trials.at(block), *over.trials.at(block));
     if (a.empty() || !steps.contains(block)) continue;
     const double rounds = RatioOfRounds(a, b);
-    // What a step processes, in which cells may differ, is in the ratio of throughputs.
+    // A ratio of throughputs includes the work per step, in which cells may differ.
     ratio = metric == "throughput" ? ratio * steps.at(block) / rounds : rounds;
   }
   return ratios;
@@ -287,12 +287,12 @@ std::optional<Interval> RatioOf(const CellResult& of, const CellResult& over,
   const auto ratio = LogInterval(OfBlocks(RatiosByBlock(of, over, metric)));
   std::vector<double> ours = DrawsOf(of, metric);
   const std::vector<double> other = DrawsOf(over, metric);
-  // Draws of equal numbers have equal values of inputs of equal names.
+  // Draws of the same number use the same values for inputs of the same name.
   if (!ratio || ours.empty() || ours.size() != other.size()) return ratio;
   for (std::size_t draw = 0; draw < ours.size(); ++draw) ours[draw] /= other[draw];
   if (!std::ranges::all_of(ours, [](double each) { return std::isfinite(each) && each > 0; }))
     return ratio;
-  // What steps process, in which cells may differ, is in the ratio of throughputs.
+  // A ratio of throughputs includes the work per step, in which cells may differ.
   double scale = 1;
   if (metric == "throughput") {
     const auto steps = LogInterval(OfBlocks(RatiosByBlock(of, over, "step_seconds")));
@@ -322,7 +322,7 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
       (other.sparsifier == "none" ? dense : unlike).push_back(j);
     }
   }
-  if (alike.size() > 1) {  // several options of the sparsifier, or kinds of feedback
+  if (alike.size() > 1) {  // options of the sparsifier or kinds of feedback differ
     std::erase_if(alike, [&](std::size_t j) {
       const auto keys = SparsityKeys();
       return !std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
@@ -330,7 +330,8 @@ std::optional<std::size_t> PartResult::CounterpartOf(std::size_t i,
       });
     });
   }
-  // A dense cell has no density of its own: it is compared with the one that its setting has.
+  // A dense cell has no density. It is compared with the one cell of its setting, whatever its
+  // density.
   const bool of_dense = config.sparsifier == "none" && dense.empty();
   const auto& found = !alike.empty() ? alike : of_dense ? unlike : dense;
   return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
@@ -351,7 +352,7 @@ std::vector<ImportedCell> ImportedCells(const std::vector<TrialRow>& rows) {
         cells[{row.part, row.workload, row.method, row.workers, row.config_hash, row.system_hash}];
     const auto same_run = cell.result.trials.find(row.paired_block());
     if (same_run != cell.result.trials.end() && same_run->second->metrics != row.metrics) {
-      cell.contradicting.push_back(same_run->second);  // the later row is shown
+      cell.contradicting.push_back(same_run->second);  // the later row is the one shown
     }
     cell.any = &row;
     AddTrial(cell.result, row);
@@ -433,7 +434,7 @@ std::string HardwareLine(const TrialRow& trial) {
   const json& system = trial.system;
   const std::string line = HardwareLine(system);
   if (!system.is_object() || !system.contains("cluster") || system.contains("machine")) return line;
-  // A system says what its numbers are only where the form of its file does not.
+  // A system states the kind of its numbers only if its file's form does not imply it.
   if (const json kind = system.value("kind", json()); kind.is_string())
     return fmt::format("{} ({})", line, kind.get<std::string>());
   const json& provenance = trial.provenance;

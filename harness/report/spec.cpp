@@ -33,8 +33,8 @@ json ValuesJson(const std::map<int, double>& values) {
   return object;
 }
 
-// The fraction of the sparsified tensors of which nothing was sent in a step, by block: those of
-// the trial's last plan.
+// The fraction of the sparsified tensors of which a step sent nothing, by block. The trial's last
+// plan tells which tensors are sparsified.
 std::map<int, double> MissingRates(const CellResult& cell, const std::filesystem::path& folder) {
   std::map<int, double> rates;
   for (const auto& [block, missing] : cell.Values("tensors_missing")) {
@@ -79,7 +79,7 @@ json MetricsJson(const CellResult& cell, bool with_missing_rates,
   return metrics;
 }
 
-// What the figures of an experiment divide, and by which methods those of a part.
+// The metrics that the figures of an experiment divide, and the methods that a part divides by.
 struct Denominators {
   std::set<std::string> methods;
   std::set<std::string> metrics = {"throughput", "final_metric", "seconds_to_target"};
@@ -120,7 +120,8 @@ json RatiosJson(const PartResult& result, std::size_t i, const Denominators& den
   return ratios;
 }
 
-// The live cells with results by what they compute, the first of a mode alone.
+// The live cells with results, by the computation that they describe. Of each mode, only the first
+// cell is kept.
 std::map<std::string, std::map<std::string, json>> LivePoints(
     const std::vector<PartResult>& results) {
   std::map<std::string, std::map<std::string, json>> points;
@@ -135,7 +136,7 @@ std::map<std::string, std::map<std::string, json>> LivePoints(
   return points;
 }
 
-// The trials of a cell's blocks that have disturbed ones alone.
+// The trials of a cell's blocks in which every trial was disturbed.
 json DisturbedJson(const CellResult& cell) {
   json list = json::array();
   for (const int block : cell.disturbed) {
@@ -163,7 +164,7 @@ json SetAsideJson(const CellResult& cell) {
   return list;
 }
 
-// What a throughput trial drew while it was disturbed is not drawn; what another learned is.
+// Disturbed throughput trials are not drawn. Disturbed convergence trials are.
 bool LeavesOutDisturbed(const CellResult& cell) {
   return cell.cell->config.kind == TrialKind::kThroughput && cell.blocks() < cell.trials.size();
 }
@@ -173,10 +174,10 @@ bool LeavesOutDisturbed(const CellResult& cell) {
 // {method: {cell, metrics {name: interval with values}}}, points, failure, oversubscribed,
 // hardware, sources, set_aside.
 //
-// `ratios` are those to the part's reference and to the methods that its figures divide by, of the
-// metrics that these show. `points` are the live cells, as [part, cell], that equal a modelled cell
-// in all but how they are launched, of parts that draw a scaling. Where a figure shows the rate of
-// missing tensors, outcome.json files beneath `folder`, the results folder, are read for it.
+// `ratios` are to the part's reference and to the methods that its figures divide by, of the
+// metrics in these figures. `points`, in parts that draw a scaling, are the live cells, as [part,
+// cell], that equal a modelled cell except for launch keys. If a figure shows the rate of missing
+// tensors, the outcome.json files under `folder`, the results folder, are read for it.
 json CellsJson(const std::vector<PartResult>& results, std::size_t part,
                const std::filesystem::path& folder) {
   const PartResult& result = results[part];
@@ -252,7 +253,7 @@ json PredictionJson(const PredictionSummary& summary) {
           {"oversubscribed_median_error", optional(summary.oversubscribed_median_error)}};
 }
 
-// The entries of a part; one that shows predictions gets those of its cells.
+// The figures of a part. A figure of predictions gets the predictions of its cells.
 json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
                  const std::vector<PartResult>& results, std::size_t i, const Catalog& catalog,
                  const std::filesystem::path& folder) {
@@ -269,13 +270,13 @@ json FiguresJson(const Experiment& experiment, const std::vector<Part>& parts,
   return figures;
 }
 
-// Of a part's results; null of profiles, which have none to lay out.
+// The result table of a part. Null for profiles, which have no results to lay out.
 json TableJson(const PartResult& result, const Catalog& catalog) {
   const bool profiles = result.part->cells.front().config.is_profile();
   return profiles ? json() : ToJson(ResultTable(result, catalog));
 }
 
-// The tables of parts[i]: its results, its claims, and the model's check where it has twins.
+// The tables of parts[i]: its results, its claims, and the model's check if it has twins.
 std::vector<Table> TablesOfPart(const std::vector<Part>& parts,
                                 const std::vector<PartResult>& results, std::size_t i,
                                 const Catalog& catalog) {

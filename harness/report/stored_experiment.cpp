@@ -26,7 +26,7 @@ Part& PartNamed(std::vector<Part>& parts, const std::string& id) {
   return part;
 }
 
-// Tables look for a part's predictions right behind it.
+// Moves twins behind their parts, where tables look for predictions.
 std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
   const auto middle = std::stable_partition(parts.begin(), parts.end(),
                                             [](const Part& part) { return !IsOfTwins(part); });
@@ -39,7 +39,8 @@ std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
   return sorted;
 }
 
-// Keys of a cell that follow from data and weights; a recipe says its length in epochs of them.
+// Keys of a cell that follow from its data and weights. A recipe states its length in epochs of
+// them.
 constexpr std::array kOfData = {"data_id", "weights_id", "steps", "evaluate_every"};
 
 nlohmann::json WithoutData(nlohmann::json config) {
@@ -59,7 +60,7 @@ void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) 
     for (Cell& cell : part.cells) {
       if (!LacksAnId(cell)) continue;
       const nlohmann::json wanted = WithoutData(cell.json);
-      std::map<std::string, nlohmann::json> stored;  // by its hash
+      std::map<std::string, nlohmann::json> stored;  // by config hash
       for (const TrialRow& row : rows) {
         if (row.experiment != experiment.id || row.method != cell.config.method) continue;
         const nlohmann::json& config = row.config.Value();

@@ -22,15 +22,15 @@ using Rows = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kPairsForARatio = 3;
 constexpr std::size_t kOlympicFrom = 5;
-constexpr double kNoChance = 0.05;  // of a one-sided test
+constexpr double kNoChance = 0.05;  // level of a one-sided test
 
-// What a cell's run of one block says.
+// The result of a cell's run of one block.
 struct TargetRun {
   std::vector<Evaluated> evaluations;
-  bool timed = true;  // whether its times count
+  bool timed = true;  // false if a disturbance spoiled its times
 };
 
-// Empty where the trial has no evaluations, or none that say their epoch.
+// The evaluations of a trial; empty if it has none, or none with an epoch.
 std::vector<Evaluated> EvaluationsIn(const std::filesystem::path& directory) {
   const auto path = directory / "evaluations.npy";
   std::vector<Evaluated> found;
@@ -59,8 +59,7 @@ std::map<int, TargetRun> RunsOf(const CellResult& cell, const std::filesystem::p
   return runs;
 }
 
-// A quantity until the target, by block: of runs that came to it, and until the end of those that
-// did not.
+// A quantity by block: until the target for runs that reached it, and until the end for the others.
 struct UntilThere {
   std::map<int, double> reached, censored;
 };
@@ -82,8 +81,8 @@ UntilThere UntilTarget(const std::map<int, TargetRun>& runs, double target, bool
   return until;
 }
 
-// ours / other: with its interval where all pairs came to the target, else the bound that the
-// censored ones leave. Runs are paired by block.
+// ours / other, paired by block. The interval if all pairs reached the target, else the bound that
+// the censored runs give.
 std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
   std::vector<double> ratios;
   const auto pair = [&](const std::map<int, double>& a, const std::map<int, double>& b) {
@@ -101,7 +100,8 @@ std::string RatioOverText(const UntilThere& ours, const UntilThere& other) {
   return RatioText(interval);
 }
 
-// Whether fewer epochs than the reference's are no chance: a one-sided t-test of paired runs.
+// Whether the run needs significantly fewer epochs than the reference: a one-sided t-test of paired
+// runs.
 bool SignificantlyFewer(const UntilThere& ours, const UntilThere& other) {
   if (!ours.censored.empty() || !other.censored.empty()) return false;
   const std::vector<double> ratios = OfBlocks(RatiosByBlock(ours.reached, other.reached));
@@ -181,7 +181,7 @@ class Targets {
   }
 
  private:
-  // Cells that differ in the method alone, in order of appearance.
+  // Groups cells that differ in the method alone, in order of appearance.
   std::vector<std::pair<std::string, std::vector<std::size_t>>> Settings() const {
     std::vector<std::pair<std::string, std::vector<std::size_t>>> settings;
     for (const auto& [i, runs] : runs_) {
@@ -262,7 +262,7 @@ class Targets {
             TypicalText(final)};
   }
 
-  // What the epochs take on the clusters of the part `modelled`.
+  // Rows with the time of the epochs on the clusters of the part `modelled`.
   Rows ModelledRows(std::size_t i, std::optional<std::size_t> reference, double target) const {
     Rows rows;
     const auto part = std::ranges::find_if(results_, [&](const PartResult& each) {
@@ -303,7 +303,7 @@ class Targets {
     return rows;
   }
 
-  // How far apart evaluations are.
+  // The distance between evaluations.
   std::string Resolution() const {
     double most = 0;
     for (const auto& [i, runs] : runs_) {
@@ -321,7 +321,7 @@ class Targets {
   const json& figure_;
   std::span<const PartResult> results_;
   const PartResult& result_;
-  std::string reference_;                                 // a method
+  std::string reference_;                                 // name of a method
   std::map<std::size_t, std::map<int, TargetRun>> runs_;  // by cell and block
 };
 

@@ -97,7 +97,7 @@ void Progress::Tick(double elapsed_seconds, const std::string& doing) {
   const std::string left =
       remaining_seconds_ < 0 ? "" : TimeLeft(std::max(0.0, remaining_seconds_ - elapsed_seconds));
   Clear();
-  // A line that wrapped could not be cleared: the terminal is asked to cut it.
+  // A wrapped line could not be cleared, so the terminal is asked to cut it.
   fmt::print(out_, "\033[?7l[{}/{}] {:.0f} s{}{}{}  {}{}\033[?7h", done_ + 1, total_,
              elapsed_seconds, left.empty() ? "" : ", ", left,
              failed_ > 0 ? fmt::format(", {} failed", failed_) : "",

@@ -44,7 +44,7 @@ std::string Name(const PlannedTrial& trial) {
   return fmt::format("{}/{} {}", trial.experiment, trial.part, StemOf(trial));
 }
 
-// Of several trials what they have in common.
+// The name of a launch: the common properties of its trials.
 std::string NameOf(std::span<const PlannedTrial> launch) {
   const PlannedTrial& first = launch.front();
   if (launch.size() == 1) return Name(first);
@@ -86,7 +86,7 @@ class Runner {
     summary_.present += live.present + modelled.present;
     for (TrialPlan* plan : {&live, &modelled}) {
       std::erase_if(plan->trials, [&](const PlannedTrial& trial) {
-        // Profiles, of block 0, are of all of them.
+        // Profiles have block 0 and serve all blocks.
         return options_.block && trial.block != *options_.block && !trial.config.is_profile();
       });
     }
@@ -96,7 +96,7 @@ class Runner {
       summary_.interrupted = true;
       return summary_;
     }
-    // Those whose profile is measured in this run wait for it.
+    // Modelled trials wait if this run measures their profile.
     const auto waiting = std::stable_partition(
         modelled.trials.begin(), modelled.trials.end(), [&](const PlannedTrial& trial) {
           return trial.system.is_known() && !(options_.fresh && IsOwnCluster(trial.config.cluster));
@@ -119,7 +119,7 @@ class Runner {
   }
 
  private:
-  // Before anything starts.
+  // Checks the data before anything starts.
   static void RequireData(const TrialPlan& live) {
     std::vector<const CellConfig*> cells;
     for (const PlannedTrial& trial : live.trials) cells.push_back(&trial.config);
@@ -127,7 +127,7 @@ class Runner {
     if (!missing.empty()) SPARFUSE_THROW(kData, fmt::format("{}", fmt::join(missing, "\n")));
   }
 
-  // Which may take minutes where hosts are sent their part: no error where it was told to end.
+  // May take minutes if hosts are sent their files. An error is ignored if the run was interrupted.
   void BeginLaunches() {
     try {
       launches_.emplace(context_.catalog, options_, interrupted_);
@@ -148,7 +148,7 @@ class Runner {
                fmt::join(swept_.unfinished, ", "));
   }
 
-  // Of trials that failed before, and of what stands in the way of live ones.
+  // Prints how many trials failed before, and what hinders live trials.
   void SayWhatIsAhead(std::span<const PlannedTrial> trials, const TrialPlan& live) const {
     std::size_t again = 0;
     for (const auto& trial : trials) again += trial.why.find(" before (") != std::string::npos;
@@ -169,7 +169,7 @@ class Runner {
     return rows;
   }
 
-  // The same trials with what was measured since; without those that the store has by now.
+  // Plans the same trials again with new profiles, without trials that the store has by now.
   std::vector<PlannedTrial> WithProfiles(const std::vector<PlannedTrial>& later,
                                          const std::vector<Experiment>& experiments) {
     std::set<std::pair<std::string, int>> wanted;
@@ -200,7 +200,7 @@ class Runner {
     const PlannedTrial* planned;
     Trial trial;
     double seconds = 0;
-    bool skipped = false;  // nothing ran, as its failure says
+    bool skipped = false;  // nothing ran; its failure says why
   };
 
   void RunTrials(std::span<const PlannedTrial> trials, Progress& progress,
@@ -219,7 +219,7 @@ class Runner {
     }
   }
 
-  // What failed on a node that is left out by now, once more; what failed stays.
+  // Runs trials again that failed on a node that is excluded by now. The failures stay stored.
   void RunElsewhere(Progress& progress, RemainingTime& remaining) {
     const std::vector<PlannedTrial> again =
         launches_ ? launches_->TakeFailed() : std::vector<PlannedTrial>();
@@ -230,7 +230,7 @@ class Runner {
     RunTrials(again, progress, remaining);
   }
 
-  // Says and counts what became of a trial.
+  // Prints and counts the result of a trial.
   void Ended(const EndedTrial& ended, Progress& progress, RemainingTime& remaining) {
     remaining.Done(ended.seconds);
     const Trial& trial = ended.trial;
@@ -248,7 +248,7 @@ class Runner {
 
   static bool IsDisturbed(const Trial& trial) { return trial.quiet && trial.quiet->disturbed; }
 
-  // Where a trial was disturbed its whole launch runs again: what is compared took turns.
+  // If a trial was disturbed, its whole launch runs again, because compared trials take turns.
   std::vector<EndedTrial> RunUntilQuiet(std::span<const PlannedTrial> launch, Progress& progress,
                                         const RemainingTime& remaining) {
     auto begin = std::chrono::steady_clock::now();
@@ -267,14 +267,14 @@ class Runner {
       progress.Say(fmt::format("{} was disturbed ({}) and runs again", NameOf(launch), quiet.why));
       begin = std::chrono::steady_clock::now();
       std::vector<EndedTrial> again = RunLive(launch, progress);
-      if (interrupted_) break;  // what ran before stands
+      if (interrupted_) break;  // the earlier results stand
       ended = std::move(again);
     }
     return ended;
   }
 
-  // Trials of one launch; those that another one took down with it are launched again at once.
-  // Returns those that ended: all, unless it is interrupted.
+  // Runs the trials of one launch. Trials that failed only because of another are launched again at
+  // once. Returns the trials that ended, which are all unless the run is interrupted.
   std::vector<EndedTrial> RunLive(std::span<const PlannedTrial> planned, Progress& progress) {
     std::vector<EndedTrial> ended;
     std::deque<std::vector<LiveTrial>> launches(1);
@@ -304,9 +304,9 @@ class Runner {
     return ended;
   }
 
-  // Finishes the trials that ended and adds them to `all_ended`, and puts the others into `again`;
-  // returns whether these have to be launched one at a time. Where it is interrupted nothing is
-  // left.
+  // Finishes the trials that ended, adds them to `all_ended`, and puts the others into `again`.
+  // Returns whether the others must be launched one at a time. If the run is interrupted, no trial
+  // is left over.
   bool LaunchOnce(const std::vector<LiveTrial>& trials, int number,
                   std::vector<EndedTrial>& all_ended, std::vector<LiveTrial>& again,
                   Progress& progress) {
@@ -402,7 +402,7 @@ class Runner {
   TrialWriter writer_;
   RunFingerprints fingerprints_;
   std::optional<Disturbances> disturbances_;
-  std::optional<LiveLaunches> launches_;  // where there are live trials
+  std::optional<LiveLaunches> launches_;  // only if there are live trials
   RunSummary summary_;
 };
 

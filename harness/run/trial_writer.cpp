@@ -20,7 +20,7 @@ namespace sparfuse::harness {
 
 namespace {
 
-// Writes out what readers would refuse in a text.
+// Replaces characters that readers would refuse by visible ones.
 class MadeVisible final : public Scrubber {
  public:
   std::string Scrubbed(const std::string& text, Leaves) const override { return Visible(text); }
@@ -47,7 +47,7 @@ TrialConfig TrialWriter::Begin(const PlannedTrial& trial) const {
   TrialConfig config{trial.config, static_cast<std::uint64_t>(trial.seed), trial.block,
                      store_.CreateTrial(lock_, trial.experiment, trial.part, stem)};
   const std::filesystem::path directory = store_.Directory(config.trial_id);
-  // First: by it an unfinished trial is known for one.
+  // Written first: it marks the directory as an unfinished trial.
   WriteFileDurably(directory / "config.json", ToJson(config).dump(1) + "\n");
   PrivateFacts facts;
   facts.python_files = FilesOfParts(trial.config);
@@ -60,10 +60,10 @@ Trial TrialWriter::Finish(const PlannedTrial& planned, const std::string& id, Ou
   const std::filesystem::path directory = store_.Directory(id);
   Trial trial;
   static_cast<TrialResult&>(trial) = std::move(outcome);
-  ScrubRecord(trial, MadeVisible());  // a compiler or a library may colour what it says
+  ScrubRecord(trial, MadeVisible());  // compilers and libraries may colour their text
   trial.trial_id = id;
   trial.system = planned.system;
-  // What ran, where the plan knew another: a launcher may choose among its hosts.
+  // The nodes that ran may differ from the plan, because a launcher may choose among hosts.
   if (how.across_hosts && how.launch && !how.launch->nodes.empty())
     trial.system = SystemOfNodes(how.launch->nodes);
   trial.system_hash = HashOf(trial.system);

@@ -25,7 +25,7 @@ using nlohmann::json;
 
 constexpr const char* kToldFacts[] = {"software.", "environment.", "source."};
 
-// Where the trials came from that count; without what concerns one run of a program.
+// The provenance of the trials that count, without facts of one run of a program.
 json ToldProvenanceOf(const SystemSide& side, DisturbedTrials disturbed) {
   PartResult all;
   for (const auto& [key, cell] : CellsOf(side, disturbed)) all.cells.push_back(cell.result);
@@ -39,7 +39,7 @@ json ToldProvenanceOf(const SystemSide& side, DisturbedTrials disturbed) {
   return provenance;
 }
 
-// What was measured of the system itself, links first: [{"what", "value"}], as texts.
+// The measurements of the system itself, links first: [{"what", "value"}], as texts.
 json FingerprintJson(const SystemSide& side) {
   json said = json::array();
   const auto fingerprint = FingerprintOf(side);
@@ -51,7 +51,7 @@ json FingerprintJson(const SystemSide& side) {
   return said;
 }
 
-// Hosts of the trial that had most.
+// The largest number of hosts of any trial.
 int MostHostsOf(const SystemSide& side) {
   int most = 0;
   for (const TrialRow& row : side.rows) most = std::max(most, HostsOf(row));
@@ -74,7 +74,7 @@ json SystemJson(const SiteSystem& system, DisturbedTrials disturbed) {
           {"provenance", ToldProvenanceOf(system.side, disturbed)}};
 }
 
-// The entries of `listed` that are named, and of names that are not listed these alone.
+// The entries of `listed` with these names. A name that is not listed has no more than its name.
 json Named(const std::set<std::string>& names, const json& listed) {
   json entries = json::array();
   for (const std::string& name : names) {
@@ -85,8 +85,7 @@ json Named(const std::set<std::string>& names, const json& listed) {
   return entries;
 }
 
-// What each system ran of each experiment, and when: [{experiment, system, trials, first_utc,
-// last_utc}].
+// The runs of each experiment on each system: [{experiment, system, trials, first_utc, last_utc}].
 json RunsOf(const std::vector<SiteSystem>& systems) {
   json runs = json::array();
   for (const SiteSystem& system : systems) {
@@ -107,7 +106,7 @@ json RunsOf(const std::vector<SiteSystem>& systems) {
   return runs;
 }
 
-// The systems at `members` against the first of them; null where they have no cell in common.
+// Compares the systems at `members` with the first of them. Null if they have no cell in common.
 json ComparisonOf(const std::vector<SiteSystem>& systems, const std::vector<std::size_t>& members,
                   const CompareRequest& request) {
   std::vector<SystemSide> sides;
@@ -136,13 +135,13 @@ std::set<std::string> ExperimentsOf(const SiteSystem& system) {
   return experiments;
 }
 
-// A trial of the cell, for what all of them have in common.
+// Any trial of the cell, for facts that all of them share.
 const TrialRow& AnyOf(const SideCell& cell) {
   return cell.newest != nullptr ? *cell.newest : *cell.result.set_aside.back();
 }
 
-// Keys that tell apart what stands on one page: those in which cells of the part differ, and of the
-// keys that panels of figures are told apart by also those in which cells of several parts do.
+// Keys that distinguish cells on one page. They are the keys in which cells of the part differ, and
+// keys of figure panels in which cells of several parts differ.
 std::vector<KeyColumn> KeysOf(const std::vector<json>& part, const std::vector<KeyColumn>& all) {
   static const std::set<std::string> kShown = {"workload", "workers", "mode", "kind"};
   std::vector<KeyColumn> keys;
@@ -163,7 +162,7 @@ json SettingJson(const json& config, const std::vector<KeyColumn>& keys) {
   const bool dense = config.value("sparsifier", std::string()) == "none";
   for (const KeyColumn& key : keys) {
     if (dense && std::ranges::count(SparsityKeys(), key.path.substr(0, key.path.find('.'))) > 0)
-      continue;  // the method says it
+      continue;  // the method's name implies it
     if (const std::string text = KeyText(config, key); text != kNone)
       setting.push_back({key.title, text});
   }
@@ -187,7 +186,7 @@ json FailedJson(const CellResult& cell) {
   return failed;
 }
 
-// What a system says by itself: other systems' cells decide nothing about its references.
+// Ratios within one system, whose references do not depend on other systems' cells.
 std::map<CellKey, ComparedCell> RatiosOf(SystemSide side, const CompareRequest& request) {
   side.outcome = [](const TrialRow&) { return json(); };  // plans are compared elsewhere
   CompareRequest alone = request;
@@ -207,11 +206,11 @@ std::string MetricOf(const TrialRow& trial, const CompareRequest& request) {
   return trial.kind == "convergence" ? "final_metric" : "throughput";
 }
 
-// Each: system, experiment, part, config_hash, method, workload, workers, mode, kind, setting
-// [[key, text]], metric, unit, is_reference, reference (config_hash or null), ratio and absolute
-// ({value, low, high, n} or null), lacks (why there is no ratio), trials (ids), disturbed (how
-// many of them were), apart (of these, whose values do not count), failed [{trial, why, message}].
-// By experiment, part, setting, method and system.
+// Each cell has: system, experiment, part, config_hash, method, workload, workers, mode, kind,
+// setting [[key, text]], metric, unit, is_reference, reference (config_hash or null), ratio and
+// absolute ({value, low, high, n} or null), lacks (why there is no ratio), trials (ids), disturbed
+// (number of disturbed trials), apart (number of them whose values do not count), failed [{trial,
+// why, message}]. Sorted by experiment, part, setting, method and system.
 json SiteCells(const std::vector<SiteSystem>& systems, const CompareRequest& request) {
   std::vector<std::map<CellKey, SideCell>> cells;
   for (const SiteSystem& system : systems) cells.push_back(CellsOf(system.side, request.disturbed));
@@ -293,7 +292,7 @@ json SiteData(const std::vector<SiteSystem>& systems, const SiteCatalog& catalog
   CompareRequest request = compare;
   request.experiments.clear();
   json list = json::array(), pairs = json::array(), several = json::array();
-  std::map<std::string, std::vector<std::size_t>> machines_of;  // by experiment
+  std::map<std::string, std::vector<std::size_t>> machines_of;  // indices of systems, by experiment
   std::set<std::string> methods, workloads;
   for (std::size_t i = 0; i < systems.size(); ++i) {
     list.push_back(SystemJson(systems[i], request.disturbed));
@@ -301,7 +300,7 @@ json SiteData(const std::vector<SiteSystem>& systems, const SiteCatalog& catalog
       methods.insert(row.method);
       workloads.insert(WorkloadLabel(row.workload));
     }
-    if (systems[i].declared) continue;  // a model of what nobody has is compared with nothing
+    if (systems[i].declared) continue;  // a model of a cluster that nobody has is not compared
     for (const std::string& experiment : ExperimentsOf(systems[i]))
       machines_of[experiment].push_back(i);
   }

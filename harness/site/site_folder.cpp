@@ -19,11 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Lists the files of a site, a line each after the first, itself left out.
+// Lists the files of a site, except itself, one in each line after the first.
 constexpr const char* kList = ".sparfuse-site";
 constexpr const char* kFirstLine = "The files of a site that `sparfuse site` wrote, and replaces:";
 
-// Relative to `folder`, all that is in it but folders.
+// All files in `folder`, relative to it.
 std::set<std::string> FilesIn(const fs::path& folder) {
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -55,7 +55,7 @@ SiteFolder::SiteFolder(const fs::path& out) : out_(fs::weakly_canonical(fs::abso
   MakeDirectories(out_.parent_path());
   unfinished_ = out_.parent_path() /
                 fmt::format(".{}.sparfuse-unfinished-{}", out_.filename().string(), ::getpid());
-  fs::remove_all(unfinished_);  // of a process of this number that was killed
+  fs::remove_all(unfinished_);  // left by a killed process of this number
   MakeDirectories(unfinished_);
 }
 

@@ -13,20 +13,20 @@
 namespace sparfuse::harness {
 namespace {
 
-// Whose trials these are: machines sort before declared clusters and what was imported.
+// The owner of trials. Machines sort before declared clusters and imported results.
 using Owner = std::pair<bool, std::string>;
 
 Owner OwnerOf(const TrialRow& row) {
   if (const std::string machine = MachineOf(row); !machine.empty()) return {false, machine};
-  if (row.imported()) {  // by source, too: runs of one are no runs of another
+  if (row.imported()) {  // by source, too: runs of one source are not runs of another
     return {true, fmt::format("{} {} ({})", kImported, row.part,
                               row.system_hash.substr(0, kShownMachineHash))};
   }
   return {true, "cluster " + row.system.value("cluster", std::string())};
 }
 
-// A model's inputs are never mixed: a cell's trials are of the profile of its newest one that
-// counts.
+// Keeps the trials with the profile of the cell's newest trial that counts, because inputs of a
+// model are never mixed.
 void KeepNewestProfiles(std::vector<TrialRow>& rows) {
   std::map<CellKey, std::string> newest;
   for (const TrialRow& row : rows) {
@@ -39,7 +39,7 @@ void KeepNewestProfiles(std::vector<TrialRow>& rows) {
   });
 }
 
-// By model; nothing where the number of one is not known.
+// The number of cards by model; nothing if a number is unknown.
 std::optional<std::map<std::string, std::int64_t>> CardsOf(const Node& node) {
   std::map<std::string, std::int64_t> cards;
   for (const NodeCard& card : node.cards) {
@@ -56,7 +56,7 @@ bool IsOf(const Node& machine, const Node& described) {
          CardsOf(described) == CardsOf(machine);
 }
 
-// A name that no other system has, for people.
+// Gives each system a unique name for people.
 void NameSystems(std::vector<SiteSystem>& systems) {
   std::map<std::string, int> named;
   for (const SiteSystem& system : systems) {
@@ -93,7 +93,7 @@ std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
     SiteSystem system;
     system.declared = declared;
     system.key = declared ? name : ShownMachine(name);
-    // A trial that ran on the machine says what it is; one of its profile says so, too.
+    // A trial that ran on the machine describes it; so does a trial with its profile.
     const auto ran = std::ranges::find_if(
         trials, [](const TrialRow& row) { return !row.system.contains("cluster"); });
     const TrialRow& telling = ran == trials.end() ? trials.back() : *ran;
@@ -102,7 +102,7 @@ std::vector<SiteSystem> SystemsOf(const std::vector<TrialRow>& rows,
     } else {
       const System told = SystemOf(telling.system);
       const System machine{.machine = told.machine,
-                           .nodes = told.nodes};  // of a profile the machine's
+                           .nodes = told.nodes};  // the machine's part of a profile
       system.side.hardware = HardwareLine(ToJson(machine));
       std::ranges::copy_if(
           described, std::back_inserter(system.described),

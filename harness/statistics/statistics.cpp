@@ -21,8 +21,8 @@ Estimate MedianEstimate(std::span<const double> values) {
   const std::size_t n = sorted.size();
   Estimate estimate{Median(sorted), 0};
   if (n < 2) return estimate;
-  // Each value is below the true median with probability 1/2: sorted[k] is the first above it with
-  // the binomial probability of k.
+  // Each value is below the true median with probability 1/2. The binomial probability of k is that
+  // of sorted[k] being the first value above the median.
   const auto probability = [n](std::size_t k) {
     const auto size = static_cast<double>(n);
     const auto below = static_cast<double>(k);
@@ -30,7 +30,7 @@ Estimate MedianEstimate(std::span<const double> values) {
                     size * std::log(2.0));
   };
   std::size_t from = 0;
-  double outside = 2 * probability(0);  // of sorted[from] to sorted[n - 1 - from]
+  double outside = 2 * probability(0);  // outside of sorted[from] to sorted[n - 1 - from]
   while (outside + 2 * probability(from + 1) <= 1 - kConfidence) {
     ++from;
     outside += 2 * probability(from);
@@ -43,7 +43,7 @@ Estimate MedianEstimate(std::span<const double> values) {
 std::optional<Interval> LogInterval(std::span<const double> values, double confidence) {
   if (values.empty()) return std::nullopt;
   const auto n = static_cast<double>(values.size());
-  const double unit = values.front();  // so that equal values, say counts, come out as they are
+  const double unit = values.front();  // keeps equal values, such as counts, exact
   double mean = 0;
   for (const double value : values) {
     if (!(value > 0) || !std::isfinite(value)) return std::nullopt;
@@ -66,7 +66,7 @@ std::optional<Interval> MeanInterval(std::span<const double> values) {
   if (values.empty()) return std::nullopt;
   const auto n = static_cast<double>(values.size());
   const bool equal = std::equal(values.begin() + 1, values.end(), values.begin());
-  double mean = equal ? values.front() : 0;  // not what rounding makes of it
+  double mean = equal ? values.front() : 0;  // avoids rounding if all are equal
   for (const double value : values) mean += equal ? 0 : value / n;
   Interval interval{mean, mean, mean, values.size()};
   if (equal) return interval;
@@ -149,8 +149,8 @@ Verdict Judge(const std::optional<Interval>& ratio, double stated, bool measured
   if (!ratio) return Verdict::kNotRun;
   if (!ratio->has_bounds() && !exact) return Verdict::kInconclusive;
   const bool undecided = ratio->low <= 1 && ratio->high >= 1;
-  // The band of a modelled ratio says what is not known of the cluster, not of the ratio: whether
-  // it is the stated one is asked of its value.
+  // The band of a modelled ratio shows the uncertainty of the cluster, not of the ratio. Its value
+  // alone decides whether it equals the stated ratio.
   if (exact && undecided && ratio->has_bounds()) return Verdict::kInconclusive;
   const double low = exact ? ratio->value : ratio->low;
   const double high = exact ? ratio->value : ratio->high;
@@ -183,7 +183,7 @@ Verdict JudgeBound(const std::optional<Interval>& ours, Bound bound, double slac
   }
   if (!ours->has_bounds() && !exact) return Verdict::kInconclusive;
   if (bound.comparison == Comparison::kMore || bound.comparison == Comparison::kAtLeast) {
-    low = -ours->high;  // mirrored, so that the rest asks how high it is
+    low = -ours->high;  // mirrored: below, only an upper bound is judged
     high = -ours->low;
     limit = -bound.value;
   }
@@ -198,7 +198,7 @@ namespace {
 
 constexpr double kQuantile = 0.5 + kConfidence / 2;
 
-// Of logarithms.
+// Moments of the values' logarithms.
 struct Moments {
   double mean = 0, variance = 0;
   double n = 0;
@@ -207,7 +207,7 @@ struct Moments {
 Moments MomentsOf(std::span<const double> values) {
   Moments found;
   found.n = static_cast<double>(values.size());
-  const double unit = values.front();  // so that equal values have no variance
+  const double unit = values.front();  // gives equal values no variance
   for (const double value : values) found.mean += std::log(value / unit) / found.n;
   if (values.size() > 1) {
     for (const double value : values)

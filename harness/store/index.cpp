@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-// Raised where the tables change, or what is found to contradict a trial: an index with another
-// number is made again.
+// Raised if the tables change, or the checks that find contradictions in trials. An index with
+// another number is rebuilt.
 constexpr int kIndexVersion = 9;
 
 constexpr const char* kSchema = R"(
@@ -140,14 +140,14 @@ Index Index::OpenToRead(const std::filesystem::path& path) {
                                       "trial directories",
                                       path.string(), found->why));
   }
-  index.Execute("BEGIN");  // all that is read is of one moment
+  index.Execute("BEGIN");  // all reads see one state
   return index;
 }
 
 Index::Index(Index&& other) noexcept
     : path_(std::move(other.path_)), database_(std::exchange(other.database_, nullptr)) {}
 Index& Index::operator=(Index&& other) noexcept {
-  writer_.reset();  // its statements know the other object
+  writer_.reset();  // its statements refer to the other object
   other.writer_.reset();
   std::swap(path_, other.path_);
   std::swap(database_, other.database_);
@@ -174,7 +174,7 @@ void Index::Fail(const char* what, sqlite3_stmt* failed) const {
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-      break;  // the disk's or the user's
+      break;  // an error of the disk or the user
     default:
       remedy = " (sparfuse index --rebuild makes it again from the trial directories)";
   }
@@ -212,7 +212,7 @@ void Index::AddTrial(const TrialRow& row) {
   writer_->trial.Bind(row.directory).Bind(row.started_utc).BindNumber(row.seconds);
   writer_->trial.Bind(row.config.Text()).Bind(row.system.Text()).Bind(row.provenance.Text());
   writer_->trial.Bind(row.revisions.Text());
-  const std::string launch = LaunchText(row.launch);  // bound text must live until Run
+  const std::string launch = LaunchText(row.launch);  // bound text must outlive Run
   writer_->trial.Bind(launch).Bind(row.quiet.Text()).Bind(row.contradiction);
   BindStamp(writer_->trial, row.stamp);
   writer_->trial.Run();

@@ -16,7 +16,7 @@ FileStamp StampIn(const Statement& row, int column) {
   return {row.Integer(column), row.Integer(column + 1), row.Integer(column + 2)};
 }
 
-// Gives equal texts one StoredJson.
+// Shares one StoredJson among equal texts.
 class SharedTexts {
  public:
   explicit SharedTexts(const std::filesystem::path& index) : index_(index) {}
@@ -28,7 +28,7 @@ class SharedTexts {
     const std::string_view key = *kept;
     return known_.emplace(key, Kept{std::move(kept), Own(text, column)}).first->second.value;
   }
-  // Of a text that no other trial has.
+  // Makes one for a text that no other trial has.
   StoredJson Own(std::string_view text, const char* column) const {
     if (!nlohmann::json::accept(text)) {
       SPARFUSE_THROW(kData, fmt::format("{}: broken JSON in its column {} (sparfuse index "
@@ -57,7 +57,8 @@ RowLaunch LaunchIn(const nlohmann::json& stored) {
   return launch;
 }
 
-// Joins the rows of a query, ordered by its first column, to `rows`, ordered by trial_id.
+// Joins the rows of a query with `rows`. The query is ordered by its first column, `rows` by
+// trial_id.
 template <class Use>
 void Join(std::vector<TrialRow>& rows, Statement& query, const Use& use) {
   std::size_t at = 0;

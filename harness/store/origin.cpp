@@ -43,7 +43,7 @@ std::string OriginBy(const std::string& store_id, const std::string& system_hash
   return Sha256Hex(store_id + "\n" + system_hash).substr(0, 8);
 }
 
-// "" for no folder, and for one that no trial was run into.
+// The id of the store; "" for no folder, or one into which no trial ran.
 std::string KnownStoreId(const std::filesystem::path& results) {
   return !results.empty() && SomethingIsAt(results / "store.json") ? StoreId(results) : "";
 }
@@ -53,7 +53,7 @@ bool IsOwn(const TrialRow& row, const std::string& store_id) {
   return !store_id.empty() && row.origin == OriginBy(store_id, row.system_hash);
 }
 
-// Sets whose blocks those of `rows` are. is_own: whether the reading store ran a row.
+// Sets the store to which each row's block belongs. is_own: whether the reading store ran the row.
 void NameStores(std::vector<TrialRow>& rows, const std::vector<bool>& is_own) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     TrialRow& row = rows[i];
@@ -63,7 +63,7 @@ void NameStores(std::vector<TrialRow>& rows, const std::vector<bool>& is_own) {
   }
 }
 
-// Gives the blocks of a system's stores, but for the first one's, numbers of their own.
+// Renumbers the blocks of a system's stores, except the first store's, so that all differ.
 void TellBlocksApart(std::vector<TrialRow>& rows) {
   std::map<std::string, std::map<std::string, std::map<int, int>>> systems;  // number by block
   for (const TrialRow& row : rows)
@@ -97,7 +97,7 @@ bool RanHere(const TrialRow& trial, const std::filesystem::path& results) {
 
 void TellStoresApart(std::vector<TrialRow>& rows, const std::filesystem::path& results) {
   const std::string own = KnownStoreId(results);
-  std::set<std::string> apart;  // origins
+  std::set<std::string> apart;  // origins that count as separate systems
   std::vector<bool> is_own;
   for (const TrialRow& row : rows) is_own.push_back(IsOwn(row, own));
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::size_t kBatch = 256;  // files whose content is in memory at once, twice
+constexpr std::size_t kBatch = 256;  // files whose content is in memory at once, for two batches
 
-// "" or how trial.json contradicts the configuration that the trial was started with.
+// "" or how trial.json contradicts the trial's original configuration.
 std::string WhatItsConfigContradicts(const fs::path& directory, const json& trial) {
   const fs::path file = directory / "config.json";
   if (!SomethingIsAt(file)) return "";
@@ -43,7 +43,7 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
   };
   try {
     const std::string name = (directory / "trial.json").string();
-    const json stored = ReadJsonFile(name, "layout");  // a third of it, and in no row
+    const json stored = ReadJsonFile(name, "layout");  // the layout is a third of it, and in no row
     if (IsOlderTrial(stored)) {
       read.older = true;
       return read;
@@ -58,14 +58,14 @@ ReadTrial Read(const fs::path& trials, const TrialFile& file) {
       read.row = RowOf(trial);
       read.row.contradiction = RecomputeMetrics(trial, directory).differs;
       read.row.stamp = file.stamp;
-      // What the index wants is made here, where there are several threads.
+      // The index needs these texts. They are made here, where several threads run.
       for (const StoredJson* text : {&read.row.config, &read.row.system, &read.row.provenance,
                                      &read.row.revisions, &read.row.quiet})
         text->Text();
     }
   } catch (const Error& error) {
     read.problem = fmt::format("{}; left out", error.what());
-  } catch (const std::exception& error) {  // which does not know whose it is
+  } catch (const std::exception& error) {  // such an error does not name the file
     leave_out((directory / "trial.json").string(), error.what());
   }
   return read;
@@ -93,7 +93,7 @@ void ReadTrialFiles(const fs::path& trials, std::span<const TrialFile> files,
   const auto batch = [&](std::size_t begin) {
     return files.subspan(begin, std::min(kBatch, files.size() - begin));
   };
-  // While the caller uses one batch the next is read.
+  // Reads the next batch while the caller uses one.
   std::vector<ReadTrial> read = ReadAtOnce(trials, batch(0));
   for (std::size_t begin = 0; begin < files.size(); begin += kBatch) {
     std::future<std::vector<ReadTrial>> next;

@@ -16,7 +16,7 @@ namespace sparfuse::harness {
 
 namespace {
 
-// Data are also plans, of which a size a tensor stands in one string.
+// Plans are data, too: one string holds a size for each tensor.
 constexpr std::size_t kLongestText = 300, kLongestData = 65536, kLongestPlace = 4096;
 
 bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
@@ -25,20 +25,21 @@ bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0;
 
 bool IsOfName(char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; }
 
-// Ends what may be a path or a token within a sentence.
+// Whether a character ends a possible path or token within a sentence.
 bool Separates(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("\"'`,;:=()[]{}<>|&").find(c) != std::string_view::npos;
 }
 
-// How access tokens of well-known services begin; the rest of a token is one word.
+// The beginnings of access tokens of well-known services. The rest of a token is one word.
 // Source: secret scanning patterns of GitHub's documentation, "Supported secret scanning patterns".
 constexpr std::string_view kTokenBegins[] = {"ghp_",        "gho_",   "ghs_",  "ghu_",
                                              "github_pat_", "glpat-", "xoxb-", "xoxp-",
                                              "sk-",         "hf_",    "AKIA",  "eyJ"};
 
-// Known by its beginning, or by its mixture: identifiers are no 24 characters of both cases with
-// four digits in between, unless dots divide them, as they do names of tensors.
+// Recognises a token by its beginning or by its mixture of characters. No identifier has 24
+// characters of both cases with four digits in between, unless dots divide it, as in names of
+// tensors.
 bool IsToken(std::string_view word) {
   for (const std::string_view begin : kTokenBegins) {
     if (word.starts_with(begin) && word.size() >= begin.size() + 12) return true;
@@ -62,14 +63,14 @@ bool HasToken(std::string_view word) {
   }
 }
 
-enum class Relative { kPath, kName };  // what "a/b/c" is; "images/s" never is a path
+enum class Relative { kPath, kName };  // meaning of "a/b/c"; "images/s" never is a path
 
 std::string_view WithoutFolders(std::string_view word, Relative relative) {
   const bool path = word.starts_with('/') || word.starts_with('~') || word.starts_with("..") ||
                     (relative == Relative::kPath && std::count(word.begin(), word.end(), '/') > 1);
   if (!path) return word;
   while (word.ends_with('/')) word.remove_suffix(1);
-  word.remove_prefix(word.rfind('/') + 1);  // npos + 1: none is left
+  word.remove_prefix(word.rfind('/') + 1);  // npos + 1 removes nothing
   while (word.starts_with('~') || word.starts_with("..")) word.remove_prefix(1);
   return word;
 }
@@ -90,7 +91,7 @@ std::string WithoutSecrets(std::string_view text, Relative relative) {
   return out;
 }
 
-// "https://name:word@host/path?query#part" is left as "https://host/path".
+// Reduces "https://name:word@host/path?query#part" to "https://host/path".
 std::string ScrubbedAddress(std::string_view address) {
   const std::size_t host = address.find("://") + 3;
   if (address.substr(host).starts_with('/')) return WithoutSecrets(address, Relative::kPath);
@@ -102,7 +103,7 @@ std::string ScrubbedAddress(std::string_view address) {
          std::string(address.substr(at == std::string_view::npos ? host : at + 1));
 }
 
-// Where the next address of the web, of whatever scheme, begins; `from`: or later.
+// The begin of the next web address of any scheme, at or after `from`.
 std::size_t BeginOfAddress(std::string_view text, std::size_t from = 0) {
   std::size_t begin = text.find("://", from);
   if (begin == std::string_view::npos) return begin;
@@ -110,7 +111,7 @@ std::size_t BeginOfAddress(std::string_view text, std::size_t from = 0) {
   return begin;
 }
 
-// Where the address ends that `text` begins with: its query is all that follows.
+// The end of the address at the begin of `text`. Its query extends to the end of the text.
 std::size_t EndOfAddress(std::string_view text) {
   text = text.substr(0, text.find_first_of(" \t\"'<>"));
   const std::size_t host = text.find("://") + 3;
@@ -163,14 +164,14 @@ std::string Cut(std::string text, std::size_t most = kLongestText) {
   return text;
 }
 
-// Where the word that begins at `at` ends; the dot of a sentence is none of its.
+// The end of the word that begins at `at`, without the dot of a sentence.
 std::size_t EndOfWord(const std::string& text, std::size_t at) {
   while (at < text.size() && IsOfName(text[at])) ++at;
   while (at > 0 && text[at - 1] == '.') --at;
   return at;
 }
 
-// `domains`: whether what follows a name after a dot goes with it.
+// `domains`: whether the text that follows a name after a dot is removed with it.
 std::string WithoutNames(const std::string& text, const std::set<std::string>& names,
                          std::string_view instead, bool domains) {
   std::string out = text;
@@ -198,7 +199,7 @@ void PrivateNames::AddHost(const std::string& name) {
   const std::string first = name.substr(0, name.find('.'));
   if (first.empty() || first == "localhost") return;
   hosts.insert(name);
-  if (std::ranges::any_of(first, IsLetter)) hosts.insert(first);  // of an address it is a number
+  if (std::ranges::any_of(first, IsLetter)) hosts.insert(first);  // in an address it is a number
 }
 
 void PrivateNames::Add(const PrivateFacts& facts) {
@@ -258,7 +259,7 @@ namespace {
 
 using nlohmann::json;
 
-// Scrubs a value that many trials share once.
+// Scrubs a value that many trials share only once.
 class SharedScrubber {
  public:
   explicit SharedScrubber(PrivateNames names) : scrubber_(std::move(names)) {}
@@ -278,7 +279,7 @@ class SharedScrubber {
  private:
   struct Scrubbed {
     explicit Scrubbed(const StoredJson& value) : original(value), shown(value) {}
-    StoredJson original;  // keeps its text, by whose place it is found, where it is
+    StoredJson original;  // keeps its text in place: the map finds it by its address
     StoredJson shown;
   };
 

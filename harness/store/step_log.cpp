@@ -55,7 +55,7 @@ double AccountedSeconds(const StepRecord& record) {
          record.outer_seconds;
 }
 
-// Methods with an outer optimizer have it.
+// Only methods with an outer optimizer have outer_seconds.
 bool IsThere(const Duration& duration, const StepLog& log) {
   if (duration.member != &StepRecord::outer_seconds) return true;
   return std::ranges::any_of(log, [](const auto& rank) {
@@ -64,13 +64,13 @@ bool IsThere(const Duration& duration, const StepLog& log) {
   });
 }
 
-// Measured steps of every rank that a synchronisation ends: [begin, end).
+// Consecutive measured steps of every rank that end with a synchronisation: [begin, end).
 struct Window {
   std::size_t begin = 0, end = 0;
   std::size_t size() const { return end - begin; }
 };
 
-// The whole ones, or all where none is: a trial may end before its first window does.
+// The whole windows, or all if none is whole, as a trial may end before its first window does.
 std::vector<Window> MeasuredWindows(const std::vector<LoggedStep>& steps, int every) {
   std::vector<Window> windows;
   for (std::size_t s = 0; s < steps.size(); ++s) {
@@ -107,7 +107,7 @@ StepRecord MeanStepOfSlowest(const StepLog& log, const Window& window) {
   return slowest;
 }
 
-// What the busiest rank of a window has served over what the average rank has; 0 where none has.
+// The bytes that the busiest rank of a window served over the average rank's; 0 if none served.
 double ServedImbalance(const StepLog& log, const Window& window) {
   double most = 0;
   double all = 0;
@@ -121,7 +121,7 @@ double ServedImbalance(const StepLog& log, const Window& window) {
   return all == 0 ? 0 : most * static_cast<double>(log.size()) / all;
 }
 
-// A column: what `of` makes of each row.
+// A column with of(row) for each row.
 template <class Row, class Of>
 auto Collect(const std::vector<Row>& rows, const Of& of) {
   std::vector<decltype(of(rows.front()))> values;
@@ -167,7 +167,7 @@ void WriteTrace(const std::filesystem::path& directory, const TracedStep& traced
 }  // namespace
 
 MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
-  std::vector<StepRecord> slowest;  // of each measured window
+  std::vector<StepRecord> slowest;  // slowest rank of each measured window
   double measured = 0;
   double loss = 0;
   double residual_norm = 0;
@@ -218,7 +218,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
         record.forward_seconds + record.backward_seconds + record.update_seconds;
     return record.step_seconds > 0 ? computes / record.step_seconds : 0;
   });
-  if (utilisation > 0) add("compute_utilisation", utilisation, "");  // where parts are recorded
+  if (utilisation > 0) add("compute_utilisation", utilisation, "");  // only if parts are recorded
   if (context.every > 1) add("window_seconds", context.every * numbers["step_seconds"], "seconds");
   add("throughput", context.units_per_step / numbers["step_seconds"], context.unit + "/s");
   for (std::size_t c = 0; c < kCounters.size(); ++c) {
@@ -229,7 +229,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
   add("achieved_density", numbers["selected"] / context.dense_elements, "");
   if (const double payload = numbers["payload_bytes"]; payload > 0)
     add("sent_over_payload", numbers["sent_bytes"] / payload, "");
-  // gamma(P): of collectives that sum on the way.
+  // gamma(P) of collectives that sum on the way.
   if (const double summed = numbers["summed"]; summed > 0)
     add("densification", summed / numbers["selected"], "");
   if (loader_wait > 0) {
@@ -237,7 +237,7 @@ MetricValues MetricsOf(const StepLog& log, const StepLogContext& context) {
     add("loader_wait_seconds", loader_wait / steps, "seconds");
   }
   if (imbalance > 0) add("imbalance", imbalance / static_cast<double>(slowest.size()), "");
-  if (context.knows_missing) {  // a model moves no data, so that it has neither of these
+  if (context.knows_missing) {  // a model moves no data and has neither metric
     add("residual_norm", residual_norm / measured, "");
     add("loss", loss / measured, "nats");
   }
@@ -311,7 +311,7 @@ void WriteSteps(const std::filesystem::path& directory, const StepLog& log,
 
 LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) {
   LoggedStep logged;
-  // Of a damaged file, too: a number that is none of the type's would be undefined.
+  // A damaged file may hold a number outside of the type's range, whose conversion is undefined.
   const auto whole = [&](const char* column) {
     const double number = value(column);
     return std::abs(number) < 9e15 ? static_cast<std::int64_t>(number) : 0;
@@ -332,7 +332,7 @@ LoggedStep LoggedStepOf(const std::function<double(const char* column)>& value) 
 
 namespace {
 
-// The last steps of a window as one: spans of each rank behind one another.
+// Joins the last steps of a window: each rank's spans follow one another.
 TracedStep LastWindow(std::span<const TracedStep> steps, std::size_t every) {
   steps = steps.last(std::min(every, steps.size()));
   TracedStep window = steps.front();

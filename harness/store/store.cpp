@@ -21,9 +21,9 @@ using nlohmann::json;
 
 constexpr auto kKeepTrash = std::chrono::hours(7 * 24);
 
-// Where the index and the directories differ.
+// The differences between the index and the directories.
 struct Difference {
-  std::vector<TrialFile> to_read;      // new, or another file than the index knows
+  std::vector<TrialFile> to_read;      // new files, or changed since the index read them
   std::vector<std::string> to_remove;  // places that are gone or read again
 
   bool none() const { return to_read.empty() && to_remove.empty(); }
@@ -33,7 +33,7 @@ Difference DifferenceOf(const std::vector<TrialFile>& found,
                         const std::map<std::string, IndexedFile>& known) {
   Difference difference;
   auto at = known.begin();
-  for (const TrialFile& file : found) {  // both are by place
+  for (const TrialFile& file : found) {  // both are sorted by place
     while (at != known.end() && at->first < file.place)
       difference.to_remove.push_back((at++)->first);
     const bool is_known = at != known.end() && at->first == file.place;
@@ -84,7 +84,7 @@ void Append(const std::vector<std::string>& more, std::vector<std::string>& prob
   problems.insert(problems.end(), more.begin(), more.end());
 }
 
-// The rows of an index that may not be written to, as they would be if it followed the directories.
+// The rows of a read-only index, updated to the directories.
 std::vector<TrialRow> RowsBeside(const fs::path& trials, std::vector<TrialRow> indexed,
                                  std::map<std::string, IndexedFile> left_out,
                                  const Difference& difference,
@@ -169,7 +169,7 @@ SweptTrials Store::RemoveUnfinished(const StoreLock&) const {
     if (taken && !taken->empty()) swept.in_trash.push_back(*taken);
     if (!taken && !fs::is_empty(Directory(place), none)) swept.unknown.push_back(Directory(place));
   }
-  for (const std::string& place : listing.unknown) {  // unless it went along with a trial
+  for (const std::string& place : listing.unknown) {  // unless it was moved with a trial
     if (fs::exists(fs::symlink_status(Directory(place), none)))
       swept.unknown.push_back(Directory(place));
   }
@@ -268,10 +268,10 @@ void Store::RebuildIndex(const StoreLock&, std::vector<std::string>& problems) c
     Index index = Index::Create(fresh);
     Follow(index, problems);
   } catch (...) {
-    ::unlink(fresh.c_str());  // half of it would fill the disk further
+    ::unlink(fresh.c_str());  // half an index would fill the disk further
     throw;
   }
-  ::unlink((index_path().string() + "-journal").c_str());  // of the file that is replaced
+  ::unlink((index_path().string() + "-journal").c_str());  // journal of the replaced file
   fs::rename(fresh, index_path());
   SyncDirectory(results_);
 }
@@ -280,7 +280,7 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
   const TrialListing listing = ListTrials(trials());
   const bool has_index = Index::IsThere(index_path());
   if (listing.finished.empty() && listing.problems.empty() && !has_index) return {};
-  std::vector<std::string> unread;  // what OpenIndex would name as well
+  std::vector<std::string> unread;  // the problems that OpenIndex would name
   const std::vector<Annotation> annotations = ReadAnnotations(unread);
   Append(listing.problems, unread);
   std::vector<TrialRow> rows;
@@ -303,7 +303,7 @@ std::vector<TrialRow> Store::Rows(std::vector<std::string>& problems) const {
         Append(named, problems);
         return index.Rows();
       }
-    } catch (const Error& error) {  // a full disk: what the index lacks is read all the same
+    } catch (const Error& error) {  // a full disk: trials missing in the index are still read
       unread.push_back(fmt::format("{}; the trials are read without it", error.what()));
     }
   }

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What follows the pid in the file of a holder that will be done in moments.
+// Follows the pid in the lock file of a holder that needs only moments.
 constexpr const char* kReader = " reader";
 
 fs::path LockPath(const fs::path& results) { return results / "store.lock"; }
@@ -35,8 +35,8 @@ int OpenLock(const fs::path& results) {
   return fd;
 }
 
-// The text is for people and for who waits; that it cannot be written (a full disk) does not weaken
-// the lock.
+// People and waiting processes read the text. If it cannot be written (a full disk), the lock holds
+// nevertheless.
 void WriteHolder(int fd, const char* what) {
   const std::string text = std::to_string(::getpid()) + what + "\n";
   if (::ftruncate(fd, 0) == 0) [[maybe_unused]]
@@ -63,15 +63,15 @@ std::string CommandOf(const std::string& pid) {
     while (!command.empty() && command.back() == ' ') command.pop_back();
     return command;
   } catch (const Error&) {
-    return "";  // it ended meanwhile
+    return "";  // the process ended meanwhile
   }
 }
 
 }  // namespace
 
 StoreLock::StoreLock(const fs::path& results) : fd_(OpenLock(results)) {
-  // A reader is done in moments, but for one that makes a large index again; and the supervisor of
-  // a killed controller holds the lock until it has ended the trial's processes.
+  // A reader needs moments, unless it rebuilds a large index. The supervisor of a killed controller
+  // holds the lock until it has ended the trial's processes.
   constexpr auto kForReaders = std::chrono::seconds(60), kForTheDead = std::chrono::seconds(10);
   const auto begin = std::chrono::steady_clock::now();
   while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {

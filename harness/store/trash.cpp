@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of the trash are called by the second in which they were made: 20260131T123456Z.
+// A folder of the trash is named after the second of its creation: 20260131T123456Z.
 std::string StampNow() {
   std::string stamp;
   for (const char c : UtcNow().substr(0, 19)) {
@@ -27,7 +27,7 @@ std::string StampNow() {
   return stamp + "Z";
 }
 
-// The time that a stamp says; nothing where `name` is none.
+// The time in a stamp; nothing if `name` is no stamp.
 std::optional<std::time_t> TimeOf(const std::string& name) {
   std::tm utc{};
   const char* end = ::strptime(name.c_str(), "%Y%m%dT%H%M%SZ", &utc);
@@ -37,10 +37,10 @@ std::optional<std::time_t> TimeOf(const std::string& name) {
 
 bool IsFolder(const fs::path& path) {
   std::error_code none;
-  return fs::is_directory(fs::symlink_status(path, none));  // a link to one is none
+  return fs::is_directory(fs::symlink_status(path, none));  // a link to a folder does not count
 }
 
-// Whether a trial's directory may be called so: "...-b3-1".
+// Whether a trial's directory may have this name: "...-b3-1".
 bool IsTrialName(const std::string& name) {
   const auto digits_before = [&](std::size_t end) {
     std::size_t begin = end;
@@ -66,7 +66,7 @@ Is Recognise(const fs::path& directory, const std::string& place) {
           config.is_object() && config.contains("trial_id") && config["trial_id"] == place;
       return ours ? Is::kOurs : Is::kUnknown;
     } catch (const Error&) {
-      return Is::kUnknown;  // written durably or not at all: another's
+      return Is::kUnknown;  // our files are whole or missing, so it is another's
     }
   }
   if (!IsTrialName(directory.filename().string())) return Is::kUnknown;
@@ -89,7 +89,7 @@ std::optional<fs::path> Trash::Take(const fs::path& directory, const std::string
   const Is is = Recognise(directory, place);
   if (is == Is::kUnknown) return std::nullopt;
   if (is == Is::kEmpty) {
-    ::rmdir(directory.c_str());  // fails where something has come meanwhile
+    ::rmdir(directory.c_str());  // fails if a file has appeared meanwhile
     return fs::path();
   }
   const std::string stamp = StampNow();
@@ -99,7 +99,7 @@ std::optional<fs::path> Trash::Take(const fs::path& directory, const std::string
   MakeDirectories(to.parent_path());
   std::error_code error;
   fs::rename(directory, to, error);
-  if (error == std::errc::cross_device_link) {  // its experiment's folder is a link
+  if (error == std::errc::cross_device_link) {  // the experiment's folder is a link
     error.clear();
     fs::copy(directory, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
     if (error) Fail(directory, to, error);

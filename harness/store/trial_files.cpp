@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostLevels = 24;  // of folders; an experiment's id has fewer
+constexpr std::size_t kMostLevels = 24;  // levels of folders; an experiment's id has fewer
 
 FileStamp Stamp(const struct stat& status) {
   if (!S_ISREG(status.st_mode)) return {};
@@ -29,22 +29,22 @@ FileStamp Stamp(const struct stat& status) {
           static_cast<std::int64_t>(status.st_ino)};
 }
 
-// What an experiment, a part or a trial may be called.
+// Whether an experiment, a part or a trial may have this name.
 bool IsPlaceName(const std::string& name) {
   return name.front() != '.' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '@' || c == '+';
          });
 }
 
-// The walk of one listing. A folder is looked into by its own descriptor: the paths of a hundred
-// thousand trials would be resolved from the root each.
+// The walk of one listing. It opens folders by descriptors, because the paths of a hundred thousand
+// trials would each be resolved from the root.
 class Walk {
  public:
   explicit Walk(const fs::path& trials) : trials_(trials) {}
 
   TrialListing Run() {
     Enter("", 0);
-    while (!links_.empty()) {  // those found behind a link wait for their turn as well
+    while (!links_.empty()) {  // links found behind a link wait for their turn
       std::vector<std::string> links = std::exchange(links_, {});
       std::sort(links.begin(), links.end());
       for (const std::string& link : links) EnterLink(link);
@@ -65,7 +65,7 @@ class Walk {
     if (!found) unknown_.push_back(place);
   }
 
-  // Returns whether there is a trial, or nothing at all, at or beneath `place`.
+  // Returns whether `place` contains a trial at any depth, or nothing at all.
   bool Enter(const std::string& place, std::size_t level) {
     const fs::path path = place.empty() ? trials_ : trials_ / place;
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -117,7 +117,7 @@ class Walk {
       } else if (level >= kMostLevels || !IsPlaceName(folder.place)) {
         strange.push_back(child);
       } else if (folder.link) {
-        links_.push_back(child);  // says itself whether it led anywhere
+        links_.push_back(child);  // the link reports by itself whether it led anywhere
         any = true;
       } else if (Enter(child, level + 1)) {
         any = true;
@@ -136,7 +136,7 @@ class Walk {
     return any;
   }
 
-  // Some file systems leave the type for stat to find out.
+  // Some file systems do not return the type with the entry, so stat finds it out.
   static unsigned char TypeOf(DIR* directory, const dirent& entry) {
     if (entry.d_type != DT_UNKNOWN) return entry.d_type;
     struct stat status {};
@@ -154,7 +154,7 @@ class Walk {
     const std::string file = name + "/trial.json";
     struct stat status {};
     if (::fstatat(::dirfd(parent), file.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return false;
-    // A link whose target is gone, say on a disk that is not mounted, makes no trial unfinished.
+    // A link without its target, for instance on an unmounted disk, makes no trial unfinished.
     if (S_ISLNK(status.st_mode) && ::fstatat(::dirfd(parent), file.c_str(), &status, 0) != 0)
       status = {};
     listing_.finished.push_back({place, Stamp(status)});

@@ -46,7 +46,7 @@ nlohmann::json& StoredJson::operator[](const std::string& key) {
 
 std::string_view Interned(std::string_view name) {
   static std::mutex mutex;
-  static std::unordered_set<std::string> names;  // whose elements stay where they are
+  static std::unordered_set<std::string> names;  // its elements do not move
   thread_local std::unordered_set<std::string_view> known;
   if (const auto found = known.find(name); found != known.end()) return *found;
   const std::lock_guard lock(mutex);
@@ -75,7 +75,7 @@ std::uint64_t RunningNumber(const std::string& id) {
   return first == id.size() ? 0 : std::strtoull(id.c_str() + first, nullptr, 10);
 }
 
-// What of a launch may differ from trial to trial of a cell, and its nodes.
+// Adds the facts of a launch that may vary among the trials of a cell, and its nodes.
 void AddLaunch(const TrialLaunch& launch, json& provenance) {
   if (!launch.nodes.empty()) {
     for (const Node& node : launch.nodes) provenance["nodes"].push_back(ToJson(node));

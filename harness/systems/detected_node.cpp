@@ -24,7 +24,7 @@ using nlohmann::json;
 
 constexpr const char* kVirtual = "virtual";
 
-// The first line of a file of sysfs; "" where it cannot be read, as the speed of an idle card.
+// The first line of a sysfs file; "" if it cannot be read, like the speed of an idle card.
 std::string LineOf(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -32,7 +32,7 @@ std::string LineOf(const fs::path& file) {
   return line;
 }
 
-// Sorted, so that equal nodes give equal descriptions.
+// The entries are sorted, so that equal nodes give equal descriptions.
 std::vector<fs::path> EntriesOf(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code none;
@@ -41,20 +41,21 @@ std::vector<fs::path> EntriesOf(const fs::path& folder) {
   return entries;
 }
 
-// 10^9 bit/s of "100000", in 10^6; -1 and what is no number are what drivers say that do not know.
+// Converts "100000" in 10^6 bit/s to 10^9 bit/s. Drivers that do not know the speed write -1 or no
+// number.
 std::optional<double> SpeedOf(const std::string& mbit_per_s) {
   const double value = std::strtod(mbit_per_s.c_str(), nullptr);
   return value > 0 && std::isfinite(value) ? std::optional(value / 1000) : std::nullopt;
 }
 
-// Of "100 Gb/sec (4X EDR)".
+// Reads "100 Gb/sec (4X EDR)".
 std::optional<double> RateOf(const std::string& rate) {
   const std::size_t unit = rate.find(" Gb/sec");
   if (unit == std::string::npos) return std::nullopt;
   return SpeedOf(rate.substr(0, unit) + "e3");
 }
 
-// Of the device that an interface or port belongs to; "" where software made it up.
+// The device of an interface or a port; "" if the interface is virtual.
 fs::path DeviceOf(const fs::path& entry) {
   std::error_code none;
   const fs::path device = fs::canonical(entry / "device", none);
@@ -124,12 +125,12 @@ std::vector<NodeCardLink> CardLinksOf(std::size_t cards, const GpuReport& gpus) 
   return list;
 }
 
-// What names an entry of each array, so that the same ones are compared.
+// The key by which entries of each array are matched for comparison.
 constexpr std::pair<const char*, const char*> kArrays[] = {
     {"card", "model"}, {"card_link", "kind"}, {"interface", "name"}};
 
-// Takes out the first entry of this name; null where there is none. Cards of a model with unlike
-// memory have one name and are compared in their order.
+// Removes and returns the first entry of this name; null if there is none. Cards of one model with
+// different memory share a name and are compared in their order.
 const json* TakeNamed(std::vector<const json*>& entries, const char* key, const json& name) {
   const auto found =
       std::ranges::find_if(entries, [&](const json* entry) { return entry->at(key) == name; });
@@ -215,9 +216,9 @@ std::vector<NodeDifference> DifferencesOfNodes(const Node& a, const Node& b) {
   std::vector<NodeDifference> differences;
   for (const auto& [array, name] : kArrays) {
     const std::string pointer = std::string("/") + array;
-    std::vector<const json*> left;  // of the second
+    std::vector<const json*> left;  // unmatched entries of the second
     for (const json& entry : second.at(array)) left.push_back(&entry);
-    std::vector<std::pair<std::string, const json*>> alone;  // of the first
+    std::vector<std::pair<std::string, const json*>> alone;  // unmatched entries of the first
     const json& entries = first.at(array);
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const json& entry = entries[i];
@@ -228,7 +229,7 @@ std::vector<NodeDifference> DifferencesOfNodes(const Node& a, const Node& b) {
         alone.emplace_back(place, &entry);
       }
     }
-    // What was replaced differs in its name, and is not gone here and new there.
+    // A replaced entry differs in its name. It is not reported as one missing and one new entry.
     const std::size_t replaced = std::min(alone.size(), left.size());
     for (std::size_t i = 0; i < replaced; ++i)
       AddDifferences(alone[i].first, *alone[i].second, *left[i], differences);

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// "node[1].interface[0].gbps" of "/node/1/interface/0/gbps".
+// Converts "/node/1/interface/0/gbps" to "node[1].interface[0].gbps".
 std::string Path(const std::string& pointer) {
   std::string path;
   for (std::size_t at = 0; at < pointer.size();) {
@@ -33,7 +33,7 @@ std::string Path(const std::string& pointer) {
   return path;
 }
 
-// What a system's file has beside its nodes.
+// The content of a system's file beside its nodes.
 struct Head {
   std::string title;
 };
@@ -78,13 +78,13 @@ using Keys = std::span<const RecordKey<Record>>;
 
 bool IsAsked(const KeyInfo& key) { return std::string_view(key.none) == kChangeMe; }
 
-// Of a network of one node: that there is none.
+// The keys of a network. If the system has one node, only the key that says so.
 Keys<Network> NetworkKeys(bool none) {
   return Keys<Network>(KeysOf<Network>()).first(none ? 1 : KeysOf<Network>().size());
 }
 
-// Every key of `keys` is there, none beside them and `tables`, all as they must be. Later keys are
-// tables, which may be missing.
+// Checks that every key of `keys` is present and valid, and that only keys of `tables` are beside
+// them. Later keys are tables, which may be missing.
 template <class Record>
 void CheckTable(const TomlFile& file, const std::string& pointer, const std::string& what,
                 Keys<Record> keys, std::vector<std::string> tables = {}) {
@@ -106,7 +106,7 @@ void CheckTable(const TomlFile& file, const std::string& pointer, const std::str
   }
 }
 
-// The entries of an array of tables; none where there is no such key.
+// The number of entries of an array of tables; 0 if there is no such key.
 std::size_t CheckedSize(const TomlFile& file, const std::string& pointer) {
   const json* value = file.Find(pointer);
   if (value == nullptr) return 0;
@@ -277,7 +277,7 @@ std::vector<SystemProblem> SystemDescription::Contradictions() const {
                                              before)));
       break;
     }
-    // A link faster than all that a node has: at least one of the numbers is wrong.
+    // If a link is faster than everything in a node, at least one of the numbers is wrong.
     double gbps = 0;
     bool known = !parts.interfaces->empty();
     for (const NodeInterface& interface : *parts.interfaces) {

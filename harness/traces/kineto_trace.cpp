@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kHostThread = 1;  // of the process of the rank
+constexpr int kHostThread = 1;  // thread of the rank's process
 constexpr int kComputeStream = 7, kSideStream = 13, kFirstChannel = 20;
 constexpr double kLaunchUs = 1;
 
@@ -24,7 +24,7 @@ bool OnDevice(const Span& span) {
          !span.lane.starts_with("host");
 }
 
-// Whether DDP's hook would do it: it runs after a gradient, and before the next one's backward.
+// Whether DDP's hook would do the work, which lies between a gradient and the next backward work.
 bool IsOfHook(const Span& span) {
   return span.lane == "compute" &&
          (span.kind == SpanKind::kPack || span.kind == SpanKind::kSparsify);
@@ -51,7 +51,7 @@ class KinetoWriter {
  private:
   static double Us(double seconds) { return 1e6 * seconds; }
 
-  // White space after "rank": is how HolisticTraceAnalysis finds it, line by line.
+  // HolisticTraceAnalysis reads line by line, and finds "rank": by the white space after it.
   std::string Head() const {
     return fmt::format(
         "{{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n\"distributedInfo\": {{\"backend\": "
@@ -67,8 +67,8 @@ class KinetoWriter {
         {"ph", "X"},     {"cat", category}, {"name", name}, {"pid", process},
         {"tid", thread}, {"ts", 0},         {"dur", 0},     {"args", std::move(arguments)}};
     std::string text = event.dump();
-    // To the nanosecond, as the profiler writes: an event ends in the nanosecond in which one
-    // begins that begins at its end.
+    // Times are in nanoseconds, as in the profiler. If an event begins at another's end, both times
+    // are the same nanosecond.
     const auto put = [&](const char* key, std::int64_t ns) {
       const std::string from = fmt::format("\"{}\":0", key);
       text.replace(text.find(from), from.size(),
@@ -96,13 +96,13 @@ class KinetoWriter {
          Synthetic());
   }
 
-  // The gradient is there when its kernel is done: launches are where kernels begin.
+  // The gradient is ready at the end of its kernel. A launch is at its kernel's begin.
   void Gradient(std::size_t i) {
     const Span& span = step_.spans[i];
     const double end = Us(span.end_seconds);
     const auto tensor = std::ranges::find(step_.tensors, span.label, &LayoutTensor::name);
     if (tensor == step_.tensors.end()) return;
-    // What the hook does follows at once, if anything.
+    // The hook's work follows at once, if there is any.
     double hook_end = end;
     for (std::size_t next = i + 1; next < step_.spans.size(); ++next) {
       const Span& other = step_.spans[next];
@@ -149,7 +149,7 @@ class KinetoWriter {
         span.label);
     const int channel =
         channels_.try_emplace(span.lane, static_cast<int>(channels_.size())).first->second;
-    // A hook launches the last one at the latest: backward waits for nothing.
+    // A hook makes the last launch at the latest, because backward does not wait.
     const double launch = std::clamp(Us(span.begin_seconds), backward_begin_,
                                      std::max(backward_begin_, backward_end_));
     Launched(span, kFirstChannel + channel, name, launch, std::move(arguments));
@@ -181,7 +181,7 @@ class KinetoWriter {
     }
     Launched(span, span.lane == "side" ? kSideStream : kComputeStream, name, begin, Synthetic());
     if (span.kind == SpanKind::kBackward) Gradient(i);
-    // The last evaluation ends backward, which has a part behind the last gradient.
+    // The last evaluation ends backward, which goes on after the last gradient.
     if (span.kind == SpanKind::kBackward && end >= backward_end_) Evaluation("End", end, end);
   }
 

@@ -26,10 +26,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kRateWithin = 1e-3;  // rounding of Inspector's rates
+constexpr double kRateWithin = 1e-3;  // for rounding of Inspector's rates
 constexpr const char* kInspectorVersions[] = {"v4.0", "v4.1", "v4.2"};
 
-// A collective of a communicator, on all ranks that wrote of it.
+// A collective of a communicator, on all ranks that wrote about it.
 struct CollectiveKey {
   std::string communicator, collective;
   bool operator<(const CollectiveKey& other) const {
@@ -38,7 +38,7 @@ struct CollectiveKey {
 };
 struct Calls {
   int ranks = 0, nodes = 0;
-  std::string file, sha256;  // the first one's
+  std::string file, sha256;  // of the first file
   std::set<std::string> files;
   std::map<std::int64_t, std::pair<double, double>> by_number;  // bytes, the shortest us
 };
@@ -156,7 +156,7 @@ class InspectorReader {
     there->second.second = std::min(there->second.second, us);
   }
 
-  // As nccl-tests define them; GB are 10^9.
+  // Checks the rates by the formulas of nccl-tests, with GB of 10^9 bytes.
   static void CheckRates(const std::string& file, int line, const json& call,
                          const std::string& collective, int ranks, double bytes, double us) {
     const double n = ranks;
@@ -226,7 +226,7 @@ std::optional<double> NumberBefore(std::string_view text, std::string_view label
   return NumberAfter(text.substr(begin, at - begin), "");
 }
 
-// "via NET/IB/0/GDRDMA": without the card's number.
+// Reads "via NET/IB/0/GDRDMA" without the card's number.
 std::string WayOf(std::string_view text) {
   const std::string_view way = WordsOf(text).front();
   std::vector<std::string_view> parts;
@@ -305,7 +305,7 @@ class InfoReader {
     }
   }
 
-  // "AllReduce: 26214400 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}"
+  // Reads "AllReduce: 26214400 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..15}".
   void Chosen(std::string_view text, int number) {
     const auto bytes = NumberAfter(text, ": ");
     const auto word_after = [&](std::string_view label) -> std::string {
@@ -331,7 +331,7 @@ class InfoReader {
   NcclInfo info_;
 };
 
-// 2.18 chose by the tables that 2.20 has.
+// Versions from 2.18 on choose by the tables of 2.20.
 bool IsLater(const std::string& version) {
   int major = 0, minor = 0;
   const char* end = version.data() + version.size();

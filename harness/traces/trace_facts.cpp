@@ -28,9 +28,9 @@ using Time = std::int64_t;  // ns
 
 double Us(Time ns) { return static_cast<double>(ns) / 1e3; }
 
-constexpr double kHostBound = 0.15;        // at least so much of backward is idle
-constexpr double kDeviceBound = 0.05;      // at most so much
-constexpr double kDeviceBoundLagUs = 1e3;  // and launches are so far ahead
+constexpr double kHostBound = 0.15;        // host-bound: at least this share of backward is idle
+constexpr double kDeviceBound = 0.05;      // device-bound: at most this share is idle
+constexpr double kDeviceBoundLagUs = 1e3;  // and launches are at least this far ahead
 constexpr std::size_t kTenth = 10, kHundredth = 100;
 constexpr double kLargeDeviceCopy = 64 << 20, kLargeHostCopy = 8 << 20;
 
@@ -51,7 +51,7 @@ struct Window {
   std::uint32_t thread = 0;
 };
 
-// An AccumulateGrad and the hook behind it.
+// An AccumulateGrad and the hook after it.
 struct Accumulation {
   const TraceEvent* event = nullptr;
   Time evaluation_end = 0;
@@ -67,7 +67,7 @@ struct Exchange {
   std::optional<std::int64_t> elements, ranks, sequence;
 };
 
-// What one step has.
+// The facts of one step.
 struct StepFacts {
   const Window* window = nullptr;
   int passes = 0;
@@ -77,11 +77,11 @@ struct StepFacts {
   std::optional<Time> update_host;
   int compiled_regions = 0;
   std::vector<Exchange> exchanges;
-  std::vector<std::pair<std::string, double>> before;  // collectives, bytes
-  // Of the device where there is one, else of the host.
+  std::vector<std::pair<std::string, double>> before;  // collectives and their bytes
+  // Times on the device if there is one, else on the host.
   Time forward = 0, backward = 0, origin = 0, end_of_backward = 0;
   std::optional<Time> update, first_kernel;
-  std::vector<Time> ready, idle_before;  // of tensors
+  std::vector<Time> ready, idle_before;  // by tensor
   Time idle_forward = 0, idle_backward = 0, idle_update = 0;
   double idle_share = 0;
   std::vector<double> lags_us;
@@ -108,7 +108,8 @@ bool IsCollective(std::string_view name) {
   return Contains(name, "rcclGenericKernel") || Contains(name, "ncclKernel");
 }
 
-// As the profiler's fields call it, from a kernel's name where there are none.
+// The collective of a kernel, called as in the profiler's fields. Used if an event lacks these
+// fields.
 std::string CollectiveOfKernel(std::string_view name) {
   for (const auto& [part, collective] :
        {std::pair("AllReduce", "allreduce"), std::pair("AllGather", "allgather"),
@@ -119,12 +120,12 @@ std::string CollectiveOfKernel(std::string_view name) {
   return "";
 }
 
-// "allreduce", "all_reduce" and "allreduce_coalesced" are one.
+// Treats "allreduce", "all_reduce" and "allreduce_coalesced" as one collective.
 bool IsAllReduce(std::string_view collective) {
   return collective.starts_with("allreduce") || collective.starts_with("all_reduce");
 }
 
-// Of a model that is sharded or split over ranks.
+// Whether the collective shows a model that is sharded or split over ranks.
 bool IsSharded(std::string_view collective) {
   for (const char* name : {"all_to_all", "alltoall", "all_gather", "allgather", "_allgather",
                            "reduce_scatter", "_reduce_scatter", "send", "recv"}) {
@@ -133,7 +134,7 @@ bool IsSharded(std::string_view collective) {
   return false;
 }
 
-// Times that at least one of some intervals covers.
+// The times that at least one of some intervals covers.
 class Cover {
  public:
   explicit Cover(std::vector<std::pair<Time, Time>> intervals) {
@@ -150,7 +151,7 @@ class Cover {
     }
   }
 
-  // Covered before `time`.
+  // The covered time before `time`.
   Time Until(Time time) const {
     const auto after = std::ranges::upper_bound(begins_, time) - begins_.begin();
     if (after == 0) return 0;
@@ -176,7 +177,7 @@ class FactsMaker {
   }
   using Events = std::vector<const TraceEvent*>;
 
-  void Sort();  // events to their kinds, kernels to their launches
+  void Sort();  // sorts events by kind, and finds the launches of kernels
   void FindWindows();
   StepFacts StepOf(const Window& window) const;
   void FindPasses(StepFacts& step) const;
@@ -193,13 +194,13 @@ class FactsMaker {
   std::vector<TracedExchange> ExchangesOf(const std::vector<StepFacts>& steps,
                                           std::vector<std::string>& notes) const;
 
-  // Those of a list in order of begin that begin in [from, to).
+  // The events that begin in [from, to). `events` are in order of begin.
   static std::span<const TraceEvent* const> Within(const Events& events, Time from, Time to) {
     const auto first = std::ranges::lower_bound(events, from, {}, &TraceEvent::begin);
     const auto last = std::ranges::lower_bound(first, events.end(), to, {}, &TraceEvent::begin);
     return {first, last};
   }
-  // Those of a list in order of launch.
+  // The work that was launched in [from, to). `works` are in order of launch.
   static std::span<const DeviceWork> Launched(const std::vector<DeviceWork>& works, Time from,
                                               Time to) {
     const auto first = std::ranges::lower_bound(works, from, {}, &DeviceWork::launch);
@@ -212,7 +213,7 @@ class FactsMaker {
   const TraceOptions& options_;
   std::array<Events, static_cast<std::size_t>(EventKind::kCopy) + 1> by_kind_;
   const Events& Of(EventKind kind) const { return by_kind_[static_cast<std::size_t>(kind)]; }
-  std::unordered_map<std::uint32_t, Events> operators_;        // by thread: whatever is a cpu_op
+  std::unordered_map<std::uint32_t, Events> operators_;        // by thread: every cpu_op
   std::unordered_map<std::int64_t, const TraceEvent*> comms_;  // by external id
   std::vector<DeviceWork> compute_, collectives_;              // in order of launch
   std::vector<Window> windows_;
@@ -293,7 +294,7 @@ void FactsMaker::FindWindows() {
   }
 }
 
-// The last pass of backward, and the first forward operator of the step.
+// Finds the last pass of backward, and the first forward operator of the step.
 void FactsMaker::FindPasses(StepFacts& step) const {
   const Window& window = *step.window;
   Events order;
@@ -307,7 +308,7 @@ void FactsMaker::FindPasses(StepFacts& step) const {
       if (each->has_sequence) order.push_back(each);
     }
   }
-  // Evaluations first where an operator begins with them: it is within.
+  // An evaluation comes before an operator that begins with it and lies within it.
   std::ranges::stable_sort(order, {}, &TraceEvent::begin);
   std::unordered_map<std::uint32_t, Time> evaluates_until;
   bool forward = false, any_forward = false;
@@ -343,7 +344,7 @@ void FactsMaker::AddAccumulations(StepFacts& step) const {
       open[(*next)->thread].push_back(*next);
     Events& around = open[each->thread];
     while (!around.empty() && around.back()->end < each->end) around.pop_back();
-    if (around.empty()) continue;  // not autograd's
+    if (around.empty()) continue;  // not autograd's event
     Accumulation made{each, around.back()->end, false, {}};
     const auto own = operators_.find(each->thread);
     for (const TraceEvent* other : Within(own->second, each->end, made.evaluation_end))
@@ -513,7 +514,7 @@ void FactsMaker::AddOnDevice(StepFacts& step) const {
   step.first_kernel = std::ranges::min(works, {}, &DeviceWork::begin).begin;
   step.forward = forward_end - first;
   step.origin = forward_end;
-  // By launch: when all that was launched before is done, and what of it hooks launched.
+  // By launch: the end of all earlier work, and the time of its share that hooks launched.
   std::vector<Time> done = {forward_end}, hooks = {0};
   std::vector<bool> is_hook;
   for (const DeviceWork& work : works) {
@@ -712,7 +713,7 @@ TraceFacts FactsMaker::Make() {
   facts.backend = trace_.backend;
   facts.hardware = trace_.hardware;
   std::vector<StepFacts> steps;
-  std::vector<std::size_t> positions;  // of steps among the windows
+  std::vector<std::size_t> positions;  // of used steps among the windows
   for (std::size_t i = 0; i < windows_.size(); ++i) {
     facts.steps_found.push_back(windows_[i].name);
     StepFacts step = StepOf(windows_[i]);

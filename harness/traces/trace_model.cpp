@@ -29,13 +29,13 @@ using Shape = std::vector<std::int64_t>;
 
 constexpr double kLeastSpread = 1.05;
 constexpr double kNotedSpread = 1.5, kMostSpread = 3;
-constexpr double kUncorrectedSpread = 1.5;  // of a CPU's times under the profiler
-constexpr double kHostUncorrected = 3;      // a host's number may be so many times too long
-constexpr double kMostStretch = 1.05;       // of a step without the profiler over one with it
+constexpr double kUncorrectedSpread = 1.5;  // spread of a CPU's times under the profiler
+constexpr double kHostUncorrected = 3;      // a host's number may be this many times too long
+constexpr double kMostStretch = 1.05;       // a step without the profiler over one with it
 constexpr double kFewStepsSpread = 1.1;
 constexpr double kSynchronousCallUs = 1000;
 
-// Of neighbouring steps.
+// Names the used steps, which are neighbours.
 std::string StepsText(const TraceFacts& facts) {
   const auto& steps = facts.steps_used;
   return steps.size() == 1 ? "step " + steps.front()
@@ -44,7 +44,7 @@ std::string StepsText(const TraceFacts& facts) {
 
 std::string ShapeName(const Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
-// "64x3x7x7: 2 in the trace, 1 in the table", of shapes whose counts differ.
+// "64x3x7x7: 2 in the trace, 1 in the table", for shapes whose counts differ.
 std::string CountsText(const std::map<Shape, std::pair<int, int>>& counts) {
   std::vector<std::string> parts;
   for (const auto& [shape, of] : counts) {
@@ -68,7 +68,7 @@ int WaysToLeaveOut(const std::vector<Shape>& part, const std::vector<Shape>& who
   return ways.back();
 }
 
-// Shared by what joins with shapes.
+// Joins the traced gradients with the tensors of a table.
 class Joiner {
  public:
   Joiner(const TraceFacts& facts, std::span<const LayerTensor> table, const std::string& file)
@@ -151,7 +151,7 @@ class Joiner {
         fmt::format("unused in the trace, and left out: {}", fmt::join(unused, ", ")));
   }
 
-  // DDP's buckets are sums of neighbouring tensors.
+  // Joins DDP's buckets, which are sums of neighbouring tensors.
   void ByBuckets() {
     if (facts_.tensors.size() != table_.size()) {
       Fail(
@@ -206,7 +206,7 @@ std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_
   for (const TracedTransfer& each : transfers.exchanges) {
     if (each.bytes <= 0 || each.transfer_us.low <= 0 || each.group_ranks < 2) continue;
     of = static_cast<int>(each.group_ranks);
-    // Of one rank the least over steps, which holds the least waiting.
+    // With one rank, the shortest time over its steps has the least waiting.
     const double us = ranks.size() > 1 ? each.transfer_us.median : each.transfer_us.low;
     const auto [there, is_new] = least.try_emplace(each.bytes, us);
     if (!is_new) there->second = std::min(there->second, us);
@@ -228,7 +228,7 @@ std::vector<LinkLog> LinkLogsOf(const std::vector<TraceFacts>& ranks, int ranks_
   log.verified = true;
   log.kind = kTraceKind;
   for (const auto& [bytes, us] : least) log.samples.push_back({bytes, us * 1e-6});
-  // A [[curve]]'s times grow.
+  // The times of a [[curve]] must not fall.
   for (std::size_t i = log.samples.size() - 1; i-- > 0;)
     log.samples[i].seconds = std::min(log.samples[i].seconds, log.samples[i + 1].seconds);
   return {std::move(log)};
@@ -260,7 +260,7 @@ class ModelMaker {
     SPARFUSE_THROW(kConfig, fmt::format("{}: {}", facts_->file, what));
   }
   bool OnCpu() const { return facts_->device == "cpu"; }
-  // Host numbers without the profiler's cost, and what of a number no kernel runs.
+  // Host numbers without the profiler's cost, and numbers corrected in the time without a kernel.
   double Host(double us) const { return us * scale_; }
   double Corrected(double us, double idle_us) const { return us - (1 - scale_) * idle_us; }
   bool Uncorrected() const { return !asked_.step_ms && (OnCpu() || made_.host_bound); }
@@ -307,7 +307,7 @@ class ModelMaker {
     }
   }
 
-  // By what the host's share of a step is shorter without the profiler.
+  // Sets the factor by which the host's share of a step is shorter without the profiler.
   void FindScale() {
     if (!asked_.step_ms) {
       made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
@@ -409,14 +409,14 @@ class ModelMaker {
     return all;
   }
 
-  // What a step has beside forward, backward and what the model itself gives the update.
+  // The rest of a step after forward, backward and the model's own update time.
   double RestUs() const {
     if (!facts_->rest_us || !facts_->period_us) return 0;
     const double idle = facts_->idle.period_us.value_or(0) - facts_->idle.forward_us -
                         facts_->idle.backward_us - facts_->idle.update_us;
     double rest =
         Corrected(*facts_->rest_us, std::clamp(idle, 0.0, std::max(0.0, *facts_->rest_us)));
-    // On a CPU hooks lie within backward, which is without them.
+    // On a CPU hooks run within the backward pass, whose time excludes them.
     if (OnCpu() && facts_->hooks_us) rest -= Host(facts_->hooks_us->median);
     rest += Corrected(facts_->update_us.median, facts_->idle.update_us);
     rest -= 1e6 * UpdateSeconds(cluster_, Elements());
@@ -424,7 +424,7 @@ class ModelMaker {
     return std::max(0.0, rest);
   }
 
-  // By tensor, where it exceeds the update on the device.
+  // The host time per tensor, if it exceeds the update on the device.
   double UpdateHostUs() const {
     if (OnCpu() || !facts_->host.update_us) return 0;
     if (facts_->host.update_us->median <= facts_->update_us.median) return 0;
@@ -535,7 +535,8 @@ class ModelMaker {
     }
   }
 
-  // What kernels beside exchanges take, over the same ones alone.
+  // Adds the slowdown of kernels beside exchanges: their time over the time of the same kernels
+  // alone.
   void Slowdown() {
     if (!alone_) return;
     const TraceFacts& together = made_.ranks.front();
@@ -580,10 +581,10 @@ class ModelMaker {
   const DeclaredCluster& cluster_;
   const TraceImport& asked_;
   std::optional<TraceFacts> alone_;
-  const TraceFacts* facts_ = nullptr;  // of what computes
+  const TraceFacts* facts_ = nullptr;  // of the rank whose compute times are used
   const workloads::WorkloadDescriptor* known_ = nullptr;
   JoinedTensors joined_;
-  double scale_ = 1;  // of what the host takes
+  double scale_ = 1;  // factor on host times
   TracedModel made_;
 };
 
@@ -632,7 +633,7 @@ std::string ComputeText(const TracedModel& model, const std::string& table) {
 ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
                            const ImportedLinks& links, const std::string& table,
                            StatedInputs stated) {
-  // As it would be without what an import wrote.
+  // Removes the text of an earlier import.
   text = WithMarkedBlock(std::move(text), file, kTraceTitle, "");
   std::vector<DeclaredInput> inputs = model.inputs;
   for (DeclaredInput input : links.inputs) inputs.push_back(std::move(input));

@@ -29,7 +29,7 @@ using nlohmann::json;
 
 constexpr const char* kCutOff = "was the profiler killed while writing?";
 
-// The text of a file, piece by piece, unpacked where it is packed.
+// The text of a file, read piece by piece, and unpacked if it is packed.
 class TraceText {
  public:
   explicit TraceText(const std::filesystem::path& path)
@@ -126,7 +126,7 @@ class TraceText {
   const char *begin_ = nullptr, *at_ = nullptr, *end_ = nullptr;
 };
 
-// The text as the parser takes it.
+// The text in the form that the parser takes.
 struct TextIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -146,12 +146,12 @@ struct TextIterator {
 
 constexpr std::string_view kEvaluating = "autograd::engine::evaluate_function: ";
 
-// One event as it stands in the file; which of it counts is known at its end.
+// One event of the file. Whether it counts is known at its end.
 struct GivenEvent {
   std::string phase, category, name;
   std::int64_t process = 0, thread = 0, begin = 0, duration = 0;
   bool has_begin = false, has_duration = false, has_sequence = false, has_extra = false;
-  std::string wrong_key, wrong;  // a time that is none
+  std::string wrong_key, wrong;  // key and text of an invalid time
   std::int64_t correlation = kNoId, external_id = kNoId;
   std::string argument_name;
   EventExtra extra;
@@ -170,7 +170,7 @@ struct GivenEvent {
   }
 };
 
-// Where in the file the parser is.
+// The parser's place in the file.
 enum class In : std::uint8_t {
   kTop,
   kDistributed,
@@ -179,8 +179,8 @@ enum class In : std::uint8_t {
   kEvents,
   kEvent,
   kArguments,
-  kShapes,  // 'Input Dims': of each argument
-  kShape,   // of one
+  kShapes,  // 'Input Dims': shapes of all arguments
+  kShape,   // shape of one argument
   kTypes,   // 'Input type'
   kOther
 };
@@ -189,7 +189,7 @@ class TraceParser {
  public:
   TraceParser(std::string file, Trace& trace) : file_(std::move(file)), trace_(trace) {}
 
-  // The parser's events, as nlohmann::json calls them.
+  // The parser's events, with the names of nlohmann::json.
   bool null() { return Other("null"); }
   bool boolean(bool value) { return Other(value ? "true" : "false"); }
   bool number_integer(std::int64_t value) {
@@ -197,7 +197,7 @@ class TraceParser {
     return true;
   }
   bool number_unsigned(std::uint64_t value) {
-    // Identifiers are 64 bits that mean nothing but themselves.
+    // Identifiers are arbitrary 64-bit numbers.
     if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) || !IsTime())
       Integer(static_cast<std::int64_t>(value));
     else
@@ -273,7 +273,7 @@ class TraceParser {
     if (IsTime()) WrongTime(text);
     return true;
   }
-  // Told when the event is known to count.
+  // Reported once the event is known to count.
   void WrongTime(std::string_view text) {
     now_.wrong_key = key_;
     now_.wrong = text;
@@ -347,7 +347,7 @@ void TraceParser::Open(bool object) {
                                                         : In::kOther);
       break;
     case In::kShapes:
-      // Of the first argument alone.
+      // Only the first argument's shape is kept.
       if (!object && !now_.shape_open) {
         now_.shape_open = true;
         Extra().shape.emplace();
@@ -485,7 +485,7 @@ std::optional<EventKind> TraceParser::KindOf() const {
   return std::nullopt;
 }
 
-// Which of the kinds have what an EventExtra holds, or a use for it.
+// Whether events of a kind have the fields of an EventExtra, or use them.
 bool NeedsExtra(EventKind kind) {
   return kind == EventKind::kAccumulate || kind == EventKind::kMulOut || kind == EventKind::kGloo ||
          kind == EventKind::kComms || kind == EventKind::kKernel || kind == EventKind::kCopy;
@@ -623,9 +623,9 @@ bool NanosecondsOf(std::string_view text, std::int64_t& nanoseconds) {
     if (below) exponent = -exponent;
     text = text.substr(0, at);
   }
-  // Digits up to the nanosecond, then one to round by.
+  // Reads the digits down to the nanosecond, and one more for rounding.
   std::uint64_t value = 0;
-  int left = std::numeric_limits<int>::max();  // digits that still count; known at the point
+  int left = std::numeric_limits<int>::max();  // remaining digits that count; known at the point
   std::size_t digits = 0;
   const std::size_t point = text.find('.');
   const int whole = static_cast<int>(std::min(point, text.size()));

@@ -10,11 +10,11 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr const char* kThin = "\u2009";
-// Of an interval's halves, relative to its value: so much the longer times the shorter is lopsided,
-// unless both round to about the same.
+// An interval is lopsided if its longer half is this many times the shorter one, unless both round
+// to about the same percentage.
 constexpr double kLopsided = 1.2;
 constexpr double kAboutTheSame = 0.005;
-// A half that is longer, relative to its value, is shown by its end: "± 300 %" says nothing of it.
+// A longer half, relative to the value, is shown by its end, because "± 300 %" says nothing.
 constexpr double kLongestPercentage = 0.5;
 
 std::string Number(double value) {
@@ -35,12 +35,12 @@ std::string Number(double value) {
 
 struct Scale {
   double times = 1, over = 1;
-  std::string unit;  // with a space before it; "" of a pure number
+  std::string unit;  // with a leading space; "" for a pure number
 
   std::string Of(double value) const { return Number(value * times / over); }
 };
 
-// In which `value` is readable.
+// The scale in which `value` is readable.
 Scale ScaleOf(double value, std::string_view unit) {
   const double size = std::abs(value);
   if (unit == "s" && value != 0 && size < 1e-3) return {1e6, 1, " µs"};

@@ -47,7 +47,7 @@ nlohmann::json ToJson(const GroupedTable& table) {
 
 namespace {
 
-// Characters, not bytes: columns line up in a terminal.
+// Counts characters, not bytes, so that columns line up in a terminal.
 std::size_t Width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -61,7 +61,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// A cell is one line.
+// Puts a cell on one line.
 std::string OnOneLine(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
@@ -127,7 +127,7 @@ std::string PlainText(const Table& table) {
   return text + BelowTable(table);
 }
 
-// What LaTeX takes for a command, and characters that its fonts are not sure to have.
+// Escapes LaTeX's commands, and characters that its fonts may lack.
 std::string LatexText(const std::string& given) {
   std::string out;
   for (const char c : OnOneLine(given)) {
@@ -161,7 +161,7 @@ std::string Latex(const Table& table) {
     std::string text;
     for (std::size_t c = 0; c < cells.size(); ++c)
       text += (c > 0 ? " & " : "") + LatexText(cells[c]);
-    // Behind a row's end these two would be the row's options.
+    // At the begin of a row, LaTeX would take these for options of the previous row's end.
     if (text.starts_with('[') || text.starts_with('*')) text = "{}" + text;
     return text + " \\\\\n";
   };

@@ -15,9 +15,9 @@ void StartGuardian() {
   const long seconds = text == nullptr ? 0 : std::strtol(text, nullptr, 10);
   if (seconds <= 0) return;
   const pid_t rank = ::getpid();
-  if (::fork() != 0) return;  // without one its launcher alone ends the rank
+  if (::fork() != 0) return;  // without a guardian, only the launcher ends the rank
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A launcher waits until nobody has the rank's output open any more.
+  // A launcher waits until no process has the rank's output open.
   ::close_range(0, ~0U, 0);
   for (unsigned left = static_cast<unsigned>(seconds); left > 0 && ::getppid() == rank;)
     left = ::sleep(left);

@@ -13,7 +13,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// In the log, which the controller follows.
+// Prints it to the log, which the controller follows.
 void Say(const Rank& rank, std::size_t round, std::size_t rounds) {
   if (rank.rank() != 0) return;
   std::printf("%s%s, round %zu of %zu\n", kMeasuringLine, rank.config.method.c_str(), round,

@@ -53,7 +53,7 @@ int StartRanks(int ranks, const std::vector<std::string>& arguments) {
     int status = 0;
     const pid_t ended = waitpid(-1, &status, end ? WNOHANG : 0);
     if (ended > 0 && running.contains(ended)) {
-      if (WIFSIGNALED(status)) {  // as mpirun says it: the controller reads that
+      if (WIFSIGNALED(status)) {  // in mpirun's form, which the controller reads
         std::fprintf(stderr, "process rank %d with PID %d exited on signal %d (%s)\n",
                      running[ended], ended, WTERMSIG(status), strsignal(WTERMSIG(status)));
       }

@@ -1,4 +1,4 @@
-// Starts sparfuse-worker TRIAL_DIRECTORY...: one rank of live trials (under mpirun), or all of them
+// Starts sparfuse-worker TRIAL_DIRECTORY...: one rank of live trials (under mpirun), or all ranks
 // as threads of one process.
 #include <malloc.h>
 #include <sys/prctl.h>
@@ -45,7 +45,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// What a rank that failed leaves behind; the controller reads all of them.
+// Writes the file with which a rank reports its failure. The controller reads all of them.
 void WriteFailure(const std::filesystem::path& directory, int rank, FailureKind kind,
                   const std::string& message) {
   std::ofstream(directory / ("failure-rank" + std::to_string(rank) + ".json")) << nlohmann::json{
@@ -61,12 +61,12 @@ bool UsesMpi(const CellConfig& config) {
   return config.transport == Transport::kMpi || config.transport == Transport::kNccl;
 }
 
-// What is launched at once: one trial, or several whose configurations MayShareALaunch.
+// The trials of a launch: one trial, or several whose configurations MayShareALaunch.
 struct LaunchedTrials {
   std::vector<std::filesystem::path> directories;
   std::vector<TrialConfig> trials;
 
-  // Of the process.
+  // The configuration of the process.
   const CellConfig& config() const { return trials.front().cell; }
 };
 
@@ -79,8 +79,8 @@ bool RunRank(const LaunchedTrials& launched,
   Turns turns(launched.directories);
   const auto fail = [&](FailureKind kind, const std::string& message) {
     for (const auto& directory : turns.Blamed()) WriteFailure(directory, rank, kind, message);
-    // Others find out at about the same time; a loop that still answers keeps them from blaming
-    // this rank, and the first to leave ends them all.
+    // Other ranks notice at about the same time. A loop that still answers keeps them from blaming
+    // this rank. The first rank to leave ends them all.
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     return false;
   };
@@ -137,7 +137,7 @@ std::unique_ptr<Communicator> OverNccl(const CellConfig& config, std::unique_ptr
 
 std::unique_ptr<Communicator> OverTcp(const std::filesystem::path& folder, const CellConfig& config,
                                       const ExpectedWorld& expected, int rank) {
-  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");  // of --interface
+  const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");  // set by --interface
   return MeetInFolder(folder, expected, rank, config.ranks_per_node,
                       interface == nullptr ? "" : interface, Deadline(config));
 }
@@ -161,7 +161,7 @@ int RunThreads(const LaunchedTrials& launched) {
                      "the thread of rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
                          " cannot be started (" + error.what() + "); expected fewer workers");
       }
-      worlds[static_cast<std::size_t>(rank)].reset();  // the others find that it is lost
+      worlds[static_cast<std::size_t>(rank)].reset();  // the others notice that it is lost
     }
   }
   for (std::thread& thread : threads) thread.join();
@@ -186,8 +186,8 @@ LaunchedTrials ReadTrials(std::vector<std::filesystem::path> directories) {
   return launched;
 }
 
-// Of a rank that nobody launched, which is on its own or started by hand, as many as the trial
-// wants.
+// The world of a rank that no launcher started: it is alone or started by hand, with as many ranks
+// as the trial wants.
 ExpectedWorld WorldOf(const CellConfig& config) {
   return WorldOfEnvironment().value_or(ExpectedWorld{config.workers, "none"});
 }
@@ -233,7 +233,7 @@ int Run(const std::vector<std::filesystem::path>& directories) {
       },
       rank);
   if (passed) return 0;
-  // Not exit(): MPI's and LibTorch's destructors would wait for ranks that are stuck or gone.
+  // exit() would run MPI's and LibTorch's destructors, which wait for stuck or lost ranks.
   std::fflush(nullptr);
   std::_Exit(1);
 }
@@ -250,21 +250,21 @@ int main(int argc, char** argv) {
   if (argc > 3 && std::string_view(argv[1]) == sparfuse::harness::kRanksArgument)
     return sparfuse::harness::StartRanks(std::atoi(argv[2]), {argv + 3, argv + argc});
   // Streams that share one of CUDA's queues wait for one another. The engine, LibTorch and NCCL
-  // have more of them together than the 8 queues that CUDA makes by default; 32 is its most.
+  // together have more streams than the 8 queues that CUDA makes by default; it makes at most 32.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // The allocator keeps what it has got. Giving memory back to the kernel and faulting it in again
-  // would cost a step of training a tenth of its time, at moments that depend on which thread frees
-  // when: methods would seem to differ that do not.
+  // The allocator keeps its memory. Giving memory back to the kernel and faulting it in again would
+  // cost a tenth of a training step's time. When that happens depends on which thread frees memory
+  // when, so equal methods would seem to differ.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_TOP_PAD, 64 << 20);
-  // The launch's own folder for segments of memory; on other hosts than the launcher's it is not
-  // there.
+  // Makes the launch's own folder for shared memory segments. Hosts other than the launcher's lack
+  // it.
   for (const char* name :
        {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"}) {
     if (const char* folder = std::getenv(name)) mkdir(folder, 0700);
   }
-  // Nobody would collect the trial of a launcher that was killed.
+  // If the launcher is killed, nobody would collect the trial.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sparfuse::harness::StartGuardian();
   if (std::getenv(sparfuse::harness::kPreflightVariable) != nullptr)

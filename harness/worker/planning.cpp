@@ -12,7 +12,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// SAFusion's code times 50 passes after 5; here as many as two seconds allow.
+// SAFusion's code times 50 passes after 5. Here as many run as two seconds allow.
 constexpr ProfileEffort kEffort{
     .backward = {.warmup_steps = 5, .steps = 5, .seconds = 2}, .repeats = 5, .elements = 0};
 
@@ -72,7 +72,7 @@ void Planning::Observe(std::uint64_t step, const Timeline& timeline) {
       seconds[span.label] += span.end_seconds - span.begin_seconds;
     }
   }
-  // A tensor that got no gradient took no time.
+  // A tensor without a gradient took no time.
   for (std::size_t t = 0; t < observed_.size(); ++t)
     observed_[t].push_back(seconds[layout_.tensor(t).name]);
 }

@@ -19,7 +19,7 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr std::size_t kTracedSteps = 3;
-constexpr std::size_t kMostTracedSteps = 64;  // of a window
+constexpr std::size_t kMostTracedSteps = 64;  // longest traced window
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void Training::Build() {
   Plan plan = planning_->First();
   LiveConfig live =
       MakeLiveConfig(composition_, std::move(layout), std::move(plan), topology_, rank_.seed);
-  // Longer than any single wait, so that the wait that names a rank ends first.
+  // The deadline exceeds any single wait, so that the wait that names a rank ends first.
   live.exchange_host_seconds = config_.exchange_host_seconds();
   live.deadline =
       std::chrono::milliseconds(static_cast<std::int64_t>(2000 * config_.deadline_seconds) + 5000);
@@ -101,7 +101,8 @@ void Training::Step(StepPlace place) {
   if (every > 0 && ((step + 1) % every == 0 || step + 1 == last)) Evaluate(step);
 }
 
-// In the log, which the controller follows. A step needs every rank, so that none is starting yet.
+// Prints it to the log, which the controller follows. A step needs every rank, so no rank is still
+// starting.
 void Training::SayThatStepsRun() const {
   if (rank_.rank() != 0) return;
   std::printf("%s%d steps\n", kMeasuringLine, config_.warmup_steps + config_.steps);
@@ -127,7 +128,7 @@ void Training::TrainOn(std::uint64_t step) {
   engine_->EndBackward();
   engine_->FinishStep();
   if (mass_.active()) lost_elements_ += mass_.Violations(*engine_);
-  // There the workload's update is not in the order of the stream.
+  // On an emulated device, the workload's update is not in the stream's order.
   if (rank_.device.kind == DeviceKind::kEmulated) gpu::Synchronize(rank_.compute);
   for (std::size_t t = 0; engine_->HasAverage() && t < ready_order_.size(); ++t) {
     workload_->SetGradient(ready_order_[t], engine_->AveragedOnDevice(t).data);
@@ -137,8 +138,7 @@ void Training::TrainOn(std::uint64_t step) {
   if (local_steps_) Synchronise(step);
 }
 
-// At the last date of a window at which something is sent, parameters are farthest from one
-// another.
+// Parameters differ most at the last date of a window at which something is sent.
 void Training::Synchronise(std::uint64_t step) {
   const std::uint64_t ahead = local_steps_->lags() ? 0 : local_steps_->delay;
   if (step / window_ < verified_windows() && (step + 1 + ahead) % window_ == 0) {
@@ -152,7 +152,7 @@ void Training::CheckAnchors(std::uint64_t step) {
   if (!AnchorsEqualRankZero(rank_, *engine_)) anchors_differ_ = step;
 }
 
-// Where time is measured, only those of the warm-up: looking at all ranks takes time.
+// If time is measured, only warm-up windows are verified, because comparing all ranks takes time.
 std::uint64_t Training::verified_windows() const {
   if (config_.kind == TrialKind::kConvergence) return kVerifiedSteps;
   return std::min<std::uint64_t>(kVerifiedSteps,
@@ -169,7 +169,7 @@ void Training::Log(std::uint64_t step, StepPlace place, const StepRecord& record
   }
   logged.record.residual_norm = engine_->ResidualNorm();
   logged.loader_wait_seconds = workload_->TakeLoaderWait();
-  // On a card a step's data is waited for before the step.
+  // On a card, the wait for a step's data precedes the step.
   if (rank_.device.kind == DeviceKind::kCuda) training_seconds_ += logged.loader_wait_seconds;
   log_.push_back(logged);
   planning_->Observe(step, engine_->timeline());
@@ -200,7 +200,7 @@ void Training::Evaluate(std::uint64_t step) {
   }
 }
 
-// Rank 0 evaluates, the others wait; running statistics are their mean.
+// Rank 0 evaluates while the others wait. Running statistics are averaged over ranks.
 void Training::EvaluateHere(std::uint64_t step) {
   std::int64_t reached = 0;
   double loss = 0;

@@ -1,4 +1,4 @@
-// Keeps whose turn it is among the trials of a launch; needs no workload.
+// Keeps the turns among the trials of a launch. Needs no workload.
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -19,7 +19,7 @@ void Turns::Give(const Rank& rank, std::size_t i) {
     if (!current_) {
       std::ofstream(file).flush();
     } else if (*current_ != i) {
-      std::error_code failed;  // the launch goes on: who ended it is then told by messages alone
+      std::error_code failed;  // the launch goes on; only messages then tell who ended it
       std::filesystem::rename(directories_[*current_] / kTurnFile, file, failed);
     }
   }

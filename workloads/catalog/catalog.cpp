@@ -13,7 +13,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-// The tables that this process was told of.
+// The workload tables that were added in this process.
 class KnownTables {
  public:
   void Add(WorkloadDescriptor workload) {

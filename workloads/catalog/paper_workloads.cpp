@@ -1,7 +1,7 @@
-// Lists the models of the papers at the papers' size. Batches, windows and recipes are those of the
-// SAFusion and SSFusion repositories' scripts (resnet20: gTop-k's and MG-WFBP's; lstm200: ADTopk's)
-// for their eight workers, whose learning rates are the base rate times eight. Where these clip
-// gradients, or follow a validation loss, our recipes do not.
+// Lists the models of the papers at the papers' size. Batches, windows and recipes follow the
+// scripts of the SAFusion and SSFusion repositories for their eight workers. resnet20 follows
+// gTop-k and MG-WFBP, lstm200 follows ADTopk. The scripts' learning rates are the base rate times
+// eight. Where the scripts clip gradients or follow a validation loss, our recipes do not.
 #include <string>
 #include <utility>
 
@@ -10,11 +10,11 @@
 namespace sparfuse::workloads {
 namespace {
 
-// Training samples of the data sets.
+// Numbers of training samples of the data sets.
 constexpr std::size_t kCifar = 50000;
 constexpr std::size_t kImageNet = 1281167;
 constexpr std::size_t kSquad = 87599;  // questions of version 1.1
-// Words; GPT-2 divides some of them into several tokens, which these epochs leave out.
+// Words. GPT-2 divides some of them into several tokens, which these epochs leave out.
 constexpr std::size_t kWikiText2Tokens = 2088628;
 constexpr std::size_t kWikiText103Tokens = 103227021;
 
@@ -27,7 +27,8 @@ constexpr ImageSize kCifar10Images{.image = 32, .classes = 10};
 constexpr ImageSize kCifar100Images{.image = 32, .classes = 100};
 constexpr ImageSize kImageNetImages{.image = 224, .classes = 1000};
 
-// On data of as many samples as the data set has; `small` is the sibling that has real data.
+// Makes the workload train on made-up data with as many samples as the data set has. `small` names
+// the sibling workload that has real data.
 WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t samples,
                           std::string small) {
   w.batch_per_worker = batch;
@@ -36,7 +37,7 @@ WorkloadDescriptor MadeUp(WorkloadDescriptor w, std::size_t batch, std::size_t s
   return w;
 }
 
-// SGD; five epochs of warm-up at eight workers of batch 32.
+// SGD with five warm-up epochs of eight workers at batch 32.
 Recipe ConvolutionRecipe(std::size_t samples) {
   return {.optimizer = "sgd",
           .learning_rate = 0.1,
@@ -60,7 +61,7 @@ Recipe AdamRecipe(double learning_rate, double weight_decay, std::uint64_t warmu
 
 struct Depth {
   const char* layers;
-  std::vector<std::int64_t> stages;  // blocks or convolutions in each
+  std::vector<std::int64_t> stages;  // blocks or convolutions in each stage
 };
 
 struct Images {
@@ -134,12 +135,12 @@ void AddVits(std::vector<WorkloadDescriptor>& table) {
   add("vit-large-imagenet", "ViT-L/16 for ImageNet", 1024, 24);
 }
 
-// The papers' "sequences" per second are tokens: 4 x 384 of them to a step of one worker.
+// The papers' "sequences" per second are tokens: a step of one worker processes 4 x 384 tokens.
 void AddBerts(std::vector<WorkloadDescriptor>& table) {
   constexpr std::size_t kWindow = 384;
   const auto add = [&](const char* name, const char* summary, std::int64_t width,
                        std::int64_t layers, std::uint64_t epochs) {
-    const std::uint64_t steps = kSquad / 32 * epochs;  // of eight workers; a tenth of them warms up
+    const std::uint64_t steps = kSquad / 32 * epochs;  // with eight workers; a tenth are warm-up
     table.push_back(MadeUp(QuestionWorkload(name, summary,
                                             BertSize{.vocabulary = kBertVocabulary,
                                                      .window = kWindow,
@@ -155,11 +156,11 @@ void AddBerts(std::vector<WorkloadDescriptor>& table) {
   add("bert-large-squad", "BERT-large, uncased, for SQuAD 1.1", 1024, 24, 30);
 }
 
-// Of a size that two cores fine-tune: the model whose weights all-MiniLM-L6-v2 has, for questions
+// A model that two cores can fine-tune. It has the size of all-MiniLM-L6-v2 and answers questions
 // of short contexts.
 void AddMiniLm(std::vector<WorkloadDescriptor>& table) {
   constexpr std::size_t kWindow = 96;
-  constexpr std::size_t kQuestions = 22694;  // that WordNet's examples give for training
+  constexpr std::size_t kQuestions = 22694;  // training questions that WordNet's examples give
   table.push_back(
       MadeUp(QuestionWorkload(
                  "minilm-questions",

@@ -1,5 +1,5 @@
-// Lists the workloads that train on real data here: three of their own, and a small sibling of each
-// family that the papers train, built by the same code as those.
+// Lists the workloads that train on real data here. Three are the project's own; the others are
+// small siblings of the families that the papers train, built by the same code.
 #include <utility>
 
 #include "workloads/catalog/workload_tables.hpp"
@@ -10,7 +10,7 @@ namespace {
 constexpr ImageSize kDigits{.image = kDigitPixels, .channels = 1, .classes = kDigitClasses};
 constexpr auto kWindow = static_cast<std::int64_t>(kTextWindow);
 
-// Enough for a perplexity to half a percent; all of the validation text takes seconds.
+// These windows give a perplexity to half a percent. All of the validation text would take seconds.
 constexpr std::size_t kEvaluatedWindows = 256;
 
 constexpr std::size_t kTrainingCharacters = 3'930'957;  // of the text
@@ -37,8 +37,8 @@ Recipe Adam(double learning_rate, double weight_decay, std::uint64_t warmup_step
           .schedule = "cosine"};
 }
 
-// `target` is what training with all defaults and one worker reaches within `steps`; the siblings'
-// are a little short of what the worst of three seeds reached.
+// One worker with all defaults reaches `target` within `steps`. The siblings' targets are a little
+// worse than the worst result of three seeds.
 WorkloadDescriptor OnDigits(WorkloadDescriptor w, double target, std::uint64_t steps) {
   w.target = target;
   w.target_steps = steps;
@@ -128,7 +128,7 @@ void AddSiblingsOnDigits(std::vector<WorkloadDescriptor>& table) {
 }
 
 void AddSiblingsOnText(std::vector<WorkloadDescriptor>& table) {
-  constexpr std::int64_t kWords = 37;  // a line of 16 and its end, and 20 of the text
+  constexpr std::int64_t kWords = 37;  // a line of 16, its end, and a context of 20
   table.push_back(OnText(
       QuestionWorkload(
           "bert-small",

@@ -84,7 +84,7 @@ std::vector<WorkloadDescriptor> RecordedWorkloads() {
       "digits-resnet's gradients made up, its forward and backward slept through as recorded",
       DigitsResnetSize{}, recipe);
   w.sleeps = true;
-  // 245 ms: eight ranks on two cores select and exchange in a small part of it.
+  // A step takes 245 ms. Eight ranks on two cores select and exchange in a small part of it.
   w.batch_per_worker = 160;
   w.synthetic_samples = w.training_samples = 1 << 20;
   w.small = "digits-resnet";

@@ -1,4 +1,4 @@
-// Reads data files, whose format is written down in scripts/fetch_data.py, which makes them.
+// Reads data files. scripts/fetch_data.py makes them and documents their format.
 #include "workloads/data/data_file.hpp"
 
 #include <openssl/evp.h>
@@ -102,7 +102,7 @@ void CheckSize(const std::filesystem::path& file, const DataFileSpec& spec) {
   }
 }
 
-// The checked header; `payload` takes what follows it.
+// Returns the checked header, and puts the bytes after it into `payload`.
 Header ReadWhole(const std::filesystem::path& file, const DataFileSpec& spec, std::uint32_t kind,
                  std::vector<std::uint8_t>& payload) {
   CheckSize(file, spec);
@@ -141,7 +141,7 @@ std::string Sha256Of(std::string_view bytes) {
 }
 
 std::uint32_t Crc32(std::span<const std::uint8_t> bytes, std::uint32_t crc) {
-  // Eight bytes a round: table[i] advances a byte by i further zero bytes.
+  // The loop handles eight bytes a round: table[i] advances a byte by i further zero bytes.
   static const auto tables = [] {
     std::array<std::array<std::uint32_t, 256>, 8> table{};
     for (std::uint32_t i = 0; i < 256; ++i) {

@@ -20,7 +20,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr std::size_t kMostPixels = std::size_t{1} << 28;  // of an image
+constexpr std::size_t kMostPixels = std::size_t{1} << 28;  // pixels of an image
 
 [[noreturn]] void Fail(std::string_view what, const std::string& problem) {
   SPARFUSE_THROW(kData, std::string(what) + ": " + problem);
@@ -38,12 +38,13 @@ void LeaveOnError(j_common_ptr jpeg) {
   std::longjmp(errors->jump, 1);
 }
 
-// Data that ends before the image does. Other warnings are harmless: Pillow passes them over, too.
+// Fails if the data ends before the image does. Other warnings are harmless: Pillow ignores them,
+// too.
 void LeaveAtTheEnd(j_common_ptr jpeg, int level) {
   if (level < 0 && jpeg->err->msg_code == JWRN_JPEG_EOF) LeaveOnError(jpeg);
 }
 
-// Nothing here has a destructor that longjmp would pass over but what the caller owns.
+// longjmp skips no destructor: only the caller's objects have one.
 bool ReadJpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& jpeg, JpegErrors& errors,
               Image& image) {
   if (setjmp(errors.jump) != 0) return false;
@@ -53,7 +54,7 @@ bool ReadJpeg(std::span<const std::uint8_t> bytes, jpeg_decompress_struct& jpeg,
   jpeg.out_color_space = JCS_RGB;
   image.width = jpeg.image_width;
   image.height = jpeg.image_height;
-  if (image.width * image.height > kMostPixels) return true;  // before a progressive one has memory
+  if (image.width * image.height > kMostPixels) return true;  // before memory is allocated
   jpeg_start_decompress(&jpeg);
   image.pixels.resize(3 * image.width * image.height);
   while (jpeg.output_scanline < jpeg.output_height) {
@@ -81,7 +82,7 @@ Image DecodeJpeg(std::span<const std::uint8_t> bytes, std::string_view what) {
   return image;
 }
 
-// "P6\nWIDTH HEIGHT\n255\n", as `prepare` writes it, and the pixels.
+// Decodes "P6\nWIDTH HEIGHT\n255\n" and the pixels, as `prepare` writes them.
 Image DecodePpm(std::span<const std::uint8_t> bytes, std::string_view what) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
                               std::min<std::size_t>(bytes.size(), 64));
@@ -102,7 +103,8 @@ Image DecodePpm(std::span<const std::uint8_t> bytes, std::string_view what) {
   return image;
 }
 
-// What each of `out` positions takes of `in`: a first position and integer weights of 22 bits.
+// The share of the `in` positions in one of the `out` positions: a first position and integer
+// weights of 22 bits.
 struct Weights {
   std::size_t first = 0;
   std::vector<std::int32_t> values;
@@ -204,7 +206,7 @@ Image ShortSideOf(const Image& image, std::size_t side) {
 }
 
 Image Centre(const Image& image, std::size_t side) {
-  // To the nearest, halves to even, as Python rounds.
+  // Rounds to the nearest, halves to even, as Python does.
   const auto margin = [side](std::size_t whole) {
     return static_cast<std::size_t>(std::nearbyint(static_cast<double>(whole - side) / 2));
   };
@@ -212,7 +214,7 @@ Image Centre(const Image& image, std::size_t side) {
 }
 
 Image Rotated(const Image& image, double degrees) {
-  const auto fixed = [](double value) {  // 16 bits behind the point
+  const auto fixed = [](double value) {  // 16 bits after the binary point
     return static_cast<std::int64_t>(std::floor(value * 65536.0 + 0.5));
   };
   const auto round15 = [](double value) { return std::round(value * 1e15) / 1e15; };

@@ -1,5 +1,5 @@
 // Runs BERT: embeddings of words, positions and segments, post-norm encoder blocks, and a linear
-// layer that scores each word as first and as last of the answer. The pooler takes no part in it.
+// layer that scores each word as first and as last word of the answer. The pooler takes no part.
 //
 // Source: J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", NAACL 2019.
 #include <string>
@@ -55,7 +55,7 @@ ForwardPass Build(const BertSize& size, const ParameterSet& parameters) {
     const at::Tensor of_segments = at::embedding(segments, words_and_segments.select(0, 1));
     at::Tensor x =
         dropout(LayerNorm(of_words + of_positions + of_segments, norm, kEpsilon), size.dropout);
-    at::Tensor mask;  // windows that are full need none
+    at::Tensor mask;  // undefined if all windows are full
     if (words_and_segments.size(0) > 2) {
       mask = words_and_segments.select(0, 2).to(at::kBool).unsqueeze(1).unsqueeze(1);
     }

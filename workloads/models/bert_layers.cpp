@@ -1,7 +1,7 @@
-// Describes BERT with the head for answers to questions, named as its authors' and NVIDIA's
-// programs do. The pooler is there, as in those, and gets no gradient. Gradients come in the
-// reverse of the registration, but bias before weight in linear layers, weight before bias in
-// norms, and the embeddings of words last.
+// Describes BERT with the head for answers to questions, with the names of its authors' and
+// NVIDIA's programs. As in those programs, the pooler exists and gets no gradient. Gradients come
+// in the reverse order of registration, with three exceptions: bias before weight in linear layers,
+// weight before bias in norms, and the word embeddings last.
 #include <string>
 
 #include "workloads/models/description.hpp"

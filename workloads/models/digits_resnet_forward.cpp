@@ -2,9 +2,9 @@
 // pre-activation residual blocks, one linear layer over all positions.
 //
 // Source: K. He et al., "Identity Mappings in Deep Residual Networks", ECCV 2016.
-// Deviations: group normalisation (Y. Wu and K. He, ECCV 2018), which keeps no running state that
-// ranks would have to agree on; no mean over positions before the classifier, which on this few
-// images takes several times as many steps to the same accuracy.
+// Deviations: group normalisation (Y. Wu and K. He, ECCV 2018), because it keeps no running state
+// that ranks would have to agree on; no mean over positions before the classifier, because with
+// this few images it takes several times as many steps to the same accuracy.
 #include <string>
 #include <vector>
 
@@ -43,7 +43,7 @@ struct Block {
   at::Tensor conv1;
   Affine norm2;
   at::Tensor conv2;
-  at::Tensor shortcut;  // undefined where input and output have the same shape
+  at::Tensor shortcut;  // undefined if input and output have the same shape
 };
 
 }  // namespace

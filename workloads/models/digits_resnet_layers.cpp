@@ -1,5 +1,5 @@
 // Describes the small residual CNN of digits-resnet: a strided stem, three stages of pre-activation
-// residual blocks, one linear layer over all positions. digits_resnet_forward.cpp has its source.
+// residual blocks, one linear layer over all positions. digits_resnet_forward.cpp names its source.
 #include <array>
 #include <cmath>
 #include <string>

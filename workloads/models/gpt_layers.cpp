@@ -1,7 +1,8 @@
-// Describes decoder-only transformers with norms in front and the embedding of tokens tied to the
-// logits, with the names of Hugging Face's GPT-2. Gradients come in the reverse of the
-// registration, but bias before weight in linear layers, weight before bias in norms; the
-// embedding, though the logits use it, is ready only after its first use.
+// Describes decoder-only transformers with pre-norm blocks and with logits tied to the token
+// embedding, with the names of Hugging Face's GPT-2. Gradients come in the reverse order of
+// registration, but bias before weight in linear layers and weight before bias in norms. The
+// embedding is ready only after the backward pass of its first use, although the logits use it,
+// too.
 #include <cmath>
 #include <string>
 
@@ -12,7 +13,7 @@ namespace sparfuse::workloads {
 ModelDescription Describe(const GptSize& size) {
   constexpr std::int64_t kWidening = 4;
   const std::int64_t width = size.width;
-  // What is added to the residual stream starts smaller, by the number of additions.
+  // Layers that add to the residual stream start smaller, by the number of additions.
   const double residual = size.deviation / std::sqrt(2.0 * static_cast<double>(size.layers));
   ModelDescription model;
   const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in,
@@ -30,7 +31,8 @@ ModelDescription Describe(const GptSize& size) {
   model.Operation(
       {{.name = "wpe.weight", .shape = {size.window, width}, .deviation = size.deviation}});
   model.MoveLastBefore(embedding);
-  // Products with what comes later in the window are counted, as the full matrices are multiplied.
+  // The count includes products with later positions of the window, as the full matrices are
+  // multiplied.
   const double mixing = 2.0 * static_cast<double>(size.window * size.window * width);
   for (std::int64_t layer = 0; layer < size.layers; ++layer) {
     const std::string name = "h." + std::to_string(layer) + ".";

@@ -4,8 +4,8 @@
 // 1/sqrt(inputs)); torchvision's ResNet and VGG for ImageNet (He et al. by outputs); PyTorch's
 // example of a word-level language model (embedding and decoder uniform within 0.1); Hugging Face's
 // BERT, GPT-2 and ViT (normal of deviation 0.02).
-// Deviations: ViT's are normal, the program's truncated at two units, which a deviation of 0.02
-// never reaches.
+// Deviations: our values of ViT are normal; the program truncates them at two units, which a
+// deviation of 0.02 never reaches.
 #include <cmath>
 #include <string_view>
 
@@ -18,7 +18,7 @@ bool Has(std::string_view name, std::string_view part) {
   return name.find(part) != std::string_view::npos;
 }
 
-// Of a linear layer [out, in] or a convolution [out, in, kernel, kernel].
+// Inputs of a linear layer [out, in] or a convolution [out, in, kernel, kernel].
 double Inputs(const ParameterDescription& weight) {
   return static_cast<double>(weight.numel()) / static_cast<double>(weight.shape.front());
 }
@@ -36,14 +36,14 @@ void Within(ParameterDescription& parameter, double bound) {
   parameter.deviation = bound / std::sqrt(3.0);
 }
 
-// A bias lies behind its weight, and has that layer's inputs.
+// A bias follows its weight and has the same number of inputs.
 void TorchDefaults(ModelDescription& model) {
   double inputs = 1;
   for (ParameterDescription& parameter : model.parameters()) {
     if (parameter.shape.size() > 1) inputs = Inputs(parameter);
     if (parameter.mean == 0) Within(parameter, 1 / std::sqrt(inputs));
     if (parameter.shape.size() == 1 && parameter.mean == 1)
-      inputs = 0;  // of a norm, whose bias is 0
+      inputs = 0;  // a norm has no inputs: its bias is 0
     if (inputs == 0) Normal(parameter, 0);
   }
 }
@@ -67,7 +67,7 @@ void Initial(const VggSize& size, ModelDescription& model) {
   }
 }
 
-// The embedding and the decoder of PyTorch's example.
+// Initialises the embedding and the decoder as PyTorch's example does.
 void WordModel(ModelDescription& model) {
   for (ParameterDescription& parameter : model.parameters()) {
     if (parameter.name == "encoder.weight" || parameter.name == "decoder.weight")
@@ -95,7 +95,7 @@ void Initial(const TransformerSize&, ModelDescription& model) {
   WordModel(model);
 }
 
-// Ours are the published ones, but for the size of the deviation.
+// Our values equal the published ones except for the size of the deviation.
 void NormalOf(double deviation, double own, ModelDescription& model) {
   for (ParameterDescription& parameter : model.parameters()) parameter.deviation *= deviation / own;
 }
@@ -112,7 +112,7 @@ void Initial(const VitSize& size, ModelDescription& model) {
   }
 }
 
-// No paper trains these.
+// No paper trains these models.
 void Initial(const DigitsResnetSize&, ModelDescription&) {}
 void Initial(const NgramSize&, ModelDescription&) {}
 

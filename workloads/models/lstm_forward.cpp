@@ -1,12 +1,13 @@
 // Runs LSTM language models forward: an embedding, recurrent layers that start each window from
-// zero or from where the last one ended, and a linear layer.
+// zero or from the end of the last window, and a linear layer.
 //
 // Source: S. Hochreiter and J. Schmidhuber, Neural Computation 1997; W. Zaremba et al., "Recurrent
-// Neural Network Regularization", 2014 (the stacked form, and where it drops).
-// Deviations: in bfloat16 the recurrent layers stay in float32: autocast would compute cuDNN's in
-// float16, whatever its type. Parameters lie as the gradients do and not as cuDNN wants them, which
-// copies those of a layer together in every forward pass, within its time; nn.LSTM keeps them so.
-// For 66 million parameters that is estimated at 0.1 to 0.3 ms (4.8 TB/s), not measured.
+// Neural Network Regularization", 2014 (the stacked form, and the places of dropout).
+// Deviations: in bfloat16 the recurrent layers stay in float32, because autocast would compute
+// cuDNN's layers in float16, whatever its type. Parameters have the layout of the gradients and not
+// the one that cuDNN wants. Every forward pass therefore copies a layer's parameters together,
+// within its time; nn.LSTM keeps them together. For 66 million parameters the copy is estimated at
+// 0.1 to 0.3 ms (4.8 TB/s), not measured.
 #include <array>
 #include <string>
 #include <tuple>

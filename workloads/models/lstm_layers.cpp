@@ -1,7 +1,7 @@
-// Describes recurrent language models: an embedding, layers of LSTM, and a decoder of its own,
-// built and named as in PyTorch's example of a word-level model. Gradients come in the reverse of
-// the registration by layers; within a layer of LSTM, one operation, as LibTorch's fused kernel
-// delivers them.
+// Describes recurrent language models: an embedding, layers of LSTM, and a separate decoder, built
+// and named as in PyTorch's example of a word-level model. Layers' gradients come in the reverse
+// order of registration. An LSTM layer is one operation: its gradients come as LibTorch's fused
+// kernel delivers them.
 #include <cmath>
 #include <string>
 

@@ -2,9 +2,9 @@
 // layer, and logits.
 //
 // Source: Y. Bengio et al., "A Neural Probabilistic Language Model", JMLR 3, 2003.
-// Deviations: its words are n-grams of characters, each with a row of its own; ReLU in place of
-// tanh, and no connection from the embeddings past the hidden layer. What stands before a window is
-// its vocabulary's first character.
+// Deviations: its words are n-grams of characters, and each n-gram has its own row; ReLU replaces
+// tanh, and no connection leads from the embeddings past the hidden layer. The positions before a
+// window hold the first character of the vocabulary.
 #include <vector>
 
 #include "workloads/models/forward_pass.hpp"
@@ -20,7 +20,7 @@ ForwardPass Build(const NgramSize& size, const ParameterSet& parameters) {
     const std::int64_t window = tokens.size(1);
     const std::int64_t reach = size.order * size.contexts;
     const at::Tensor padded = at::constant_pad_nd(tokens, {reach - 1, 0});
-    std::vector<at::Tensor> rows;  // of each context, the earliest first: [batch, window]
+    std::vector<at::Tensor> rows;  // rows of each context, the earliest first: [batch, window]
     for (std::int64_t context = 0; context < size.contexts; ++context) {
       const std::int64_t first = context * size.order;
       at::Tensor row = padded.narrow(1, first, window);

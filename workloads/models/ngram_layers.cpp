@@ -1,6 +1,6 @@
 // Describes neural n-gram models: an embedding with a row for every n-gram, a hidden layer over the
-// rows of the last ones, and a decoder. The rows are in the order of the n-grams, so that those
-// that occur lie together, as in a vocabulary that is sorted.
+// rows of the last ones, and a decoder. The rows are in the order of the n-grams, so that n-grams
+// that occur lie together, as in a sorted vocabulary.
 #include <cmath>
 
 #include "workloads/models/description.hpp"

@@ -1,8 +1,8 @@
-// Runs residual networks forward, with the activation behind the addition, of two convolutions or a
-// bottleneck of three in a block.
+// Runs residual networks forward, with the activation after the addition. A block has two
+// convolutions or a bottleneck of three.
 //
 // Source: K. He et al., "Deep Residual Learning for Image Recognition", CVPR 2016; with
-// bottlenecks, the stride is in the 3x3 convolution, as torchvision has it.
+// bottlenecks, the stride is in the 3x3 convolution, as in torchvision.
 #include <array>
 #include <string>
 #include <vector>
@@ -42,7 +42,7 @@ struct Block {
     if (!projection.empty()) return projection.front()(x, dropout);
     const std::int64_t more = y.size(1) - x.size(1);
     if (more == 0) return x;
-    // He et al., option A: every other position, and zeros for the further channels.
+    // He et al., option A: take every other position, and pad the further channels with zeros.
     const at::Tensor fewer = x.slice(2, 0, x.size(2), 2).slice(3, 0, x.size(3), 2);
     return at::constant_pad_nd(fewer, std::array<std::int64_t, 6>{0, 0, 0, 0, more / 2, more / 2});
   }

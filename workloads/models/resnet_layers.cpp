@@ -1,6 +1,6 @@
-// Describes post-activation residual networks, as torchvision builds and names them; with a stem of
-// 3x3 kernels for small images. Gradients come in the reverse of torchvision's registration but
-// within a norm and a convolution, whose weight comes before the bias.
+// Describes post-activation residual networks, built and named as in torchvision; for small images,
+// with a stem of 3x3 kernels. Gradients come in the reverse order of torchvision's registration,
+// but weight before bias within a norm and a convolution.
 #include <cmath>
 #include <string>
 
@@ -38,7 +38,7 @@ ModelDescription Describe(const ResnetSize& size) {
         model.Convolution(name + "conv2", width, width, 3, after);
         model.BatchNorm(name + "bn2", width);
       }
-      // Without bottlenecks the way around a wider block has no parameters (He et al., option A).
+      // Without bottlenecks the shortcut of a wider block has no parameters (He et al., option A).
       if (size.bottleneck && block == 0) {
         model.Convolution(name + "downsample.0", out, in, 1, after);
         model.BatchNorm(name + "downsample.1", out);

@@ -1,5 +1,5 @@
 // Runs word-level transformer language models forward: a scaled embedding with sines for positions,
-// post-norm encoder layers that see only what is before, and a decoder of its own.
+// post-norm encoder layers with a causal mask, and a separate decoder.
 //
 // Source: A. Vaswani et al., "Attention Is All You Need", NeurIPS 2017, in the form of PyTorch's
 // example of a word-level language model.
@@ -36,7 +36,7 @@ struct Layer {
   Affine input, output, norm1, expand, contract, norm2;
 };
 
-// [window, width]: sines and cosines in turns, of wavelengths from 2 pi to 10,000 times that.
+// [window, width]: alternating sines and cosines, with wavelengths from 2 pi to 20,000 pi.
 at::Tensor Waves(std::int64_t window, std::int64_t width) {
   at::Tensor waves = at::empty({window, width}, at::kFloat);
   float* out = waves.mutable_data_ptr<float>();

@@ -1,8 +1,8 @@
-// Describes transformer language models of encoder layers with norms behind and a causal mask, as
-// PyTorch's example of a word-level model is built. The reference's arrays reverse PyTorch's
-// registration, in which both norms of a layer come last and the embedding of words after all
-// layers; here a layer's gradients come as they are ready (norm2, linear2, linear1, norm1,
-// out_proj, in_proj; bias before weight in linear layers), and the embedding's last.
+// Describes transformer language models of post-norm encoder layers with a causal mask, built as in
+// PyTorch's example of a word-level model. The reference's arrays reverse PyTorch's registration,
+// in which both norms of a layer come last and the word embedding comes after all layers. Here a
+// layer's gradients come as they are ready (norm2, linear2, linear1, norm1, out_proj, in_proj; bias
+// before weight in linear layers), and the embedding's gradient comes last.
 #include <string>
 
 #include "workloads/models/description.hpp"

@@ -1,5 +1,5 @@
-// Describes VGG with batch normalisation, as torchvision builds and names it. Gradients come in the
-// reverse of the registration, but weight before bias within a convolution and a norm.
+// Describes VGG with batch normalisation, built and named as in torchvision. Gradients come in the
+// reverse order of registration, but weight before bias within a convolution and a norm.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -11,7 +11,7 @@ namespace sparfuse::workloads {
 ModelDescription Describe(const VggSize& size) {
   constexpr std::int64_t kMostWidening = 8;
   ModelDescription model;
-  int position = 0;  // in torchvision's list of layers: convolution, norm, ReLU, ..., maximum
+  int position = 0;  // index in torchvision's list of layers: convolution, norm, ReLU, ..., maximum
   std::int64_t in = size.data.channels;
   std::int64_t side = size.data.image;
   for (std::size_t stage = 0; stage < size.convolutions.size(); ++stage) {

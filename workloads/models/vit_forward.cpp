@@ -11,7 +11,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-constexpr double kEpsilon = 1e-12;  // of Hugging Face's norms
+constexpr double kEpsilon = 1e-12;  // as in Hugging Face's norms
 
 struct Block {
   Block(const ParameterSet& parameters, const std::string& name)

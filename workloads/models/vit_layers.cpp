@@ -1,6 +1,7 @@
-// Describes vision transformers, named and divided as Hugging Face does (queries, keys and values
-// apart), whose program the papers' scripts run. Gradients come in the reverse of that
-// registration, but the patches' projection last and bias before weight in linear layers.
+// Describes vision transformers, named and divided as in Hugging Face's program, which the papers'
+// scripts run: queries, keys and values are separate. Gradients come in the reverse order of that
+// registration, but the projection of the patches comes last, and bias before weight in linear
+// layers.
 #include <string>
 
 #include "workloads/models/description.hpp"

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kAdamEpsilon = 1e-8;
 constexpr double kBertAdamEpsilon = 1e-6;
-constexpr double kCosineFloor = 0.05;  // of the full rate
+constexpr double kCosineFloor = 0.05;  // fraction of the full rate
 
 }  // namespace
 
@@ -104,7 +104,7 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
 
 namespace {
 
-// Rising epochs, above 0.
+// Epochs in rising order, all above 0.
 std::vector<double> BoundariesOf(const std::string& text) {
   std::vector<double> epochs;
   std::istringstream words(text);
@@ -128,7 +128,7 @@ double WarmupStepsOf(const Recipe& recipe, const Course& course, double total) {
   return static_cast<double>(recipe.warmup_steps);
 }
 
-// What is left of the full rate behind the warm-up.
+// The remaining fraction of the full rate after the warm-up.
 double PartLeft(const Recipe& recipe, double step, double warmup, double total,
                 const Course& course) {
   if (recipe.schedule == "steps" || recipe.schedule == "exponential") {
@@ -229,7 +229,7 @@ void Plateau::Observe(double loss) {
 }
 
 std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> norms) {
-  constexpr double kNotZero = 1e-6;  // as torch.nn.utils.clip_grad_norm_ adds
+  constexpr double kNotZero = 1e-6;  // torch.nn.utils.clip_grad_norm_ adds it, too
   std::vector<float> factors(norms.size(), 1.0f);
   if (recipe.clip_norm <= 0) return factors;
   const auto factor = [&](double norm) {
@@ -246,7 +246,7 @@ std::vector<float> ClipFactors(const Recipe& recipe, std::span<const double> nor
 
 namespace {
 
-// Arrays of the size of the parameters.
+// The number of the optimizer's arrays that are as large as the parameters.
 int Moments(const Recipe& recipe) {
   return recipe.optimizer == "sign" ? 0 : recipe.optimizer == "sgd" ? 1 : 2;
 }

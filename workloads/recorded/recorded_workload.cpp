@@ -34,13 +34,13 @@ const RecordedTimes& TimesOf(const ModelSize& model) {
 
 namespace {
 
-// Deviations of log(s) over rows and over elements, and a. Chosen so that theta of the selections
-// is that of digits-resnet (tests/workloads/recorded): see OverlapOf.
+// Deviations of log(s) over rows and over elements, and a. With these values, theta of the
+// selections equals theta of digits-resnet (tests/workloads/recorded): see OverlapOf.
 constexpr double kRowDeviation = 0.7;
 constexpr double kElementDeviation = 0.7;
 constexpr double kShared = 0.3;
 
-// Normal deviates begin this far apart at most from one step to another.
+// The largest distance between the offsets into the normal deviates in two steps.
 constexpr std::size_t kOffsets = 65536;
 
 constexpr std::uint64_t kRowStream = 1;
@@ -50,8 +50,8 @@ constexpr std::uint64_t kOwnStream = 4;
 constexpr std::uint64_t kInitialStream = 5;
 constexpr std::uint64_t kUnusedParameterSize = 64;
 
-// Normal deviates of a stream. Source: G. E. P. Box, M. E. Muller, "A note on the generation of
-// random normal deviates", Annals of Mathematical Statistics 29, 1958.
+// Returns normal deviates of a stream. Source: G. E. P. Box, M. E. Muller, "A note on the
+// generation of random normal deviates", Annals of Mathematical Statistics 29, 1958.
 std::vector<float> Normal(std::size_t n, std::uint64_t key) {
   std::vector<float> values(n + n % 2);
   const auto uniform = [&](std::size_t i) {  // in (0, 1]
@@ -67,7 +67,7 @@ std::vector<float> Normal(std::size_t n, std::uint64_t key) {
   return values;
 }
 
-// Sleeps through stretches of time one after another: what one oversleeps the next one is shorter.
+// Sleeps through consecutive stretches of time. Oversleeping one shortens the next.
 class Sleeper {
  public:
   void Begin() { until_ = MonotonicNanoseconds(); }
@@ -75,7 +75,7 @@ class Sleeper {
     until_ += std::llround(1e9 * seconds);
     while (MonotonicNanoseconds() < until_) bell_.Wait(until_);
   }
-  // What others did since the last sleep, however long, comes on top.
+  // Moves the end of the sleep by the time that others used since the last sleep.
   class Pause {
    public:
     explicit Pause(Sleeper& sleeper) : sleeper_(sleeper), begun_(MonotonicNanoseconds()) {}
@@ -123,7 +123,7 @@ class RecordedWorkload final : public TrainingWorkload {
 
   void BeginForward(std::uint64_t step, int micro_step) override {
     sleeper_.Begin();
-    // The mean over micro-steps is drawn at once, with the last one.
+    // The last micro-step draws the mean over all micro-steps at once.
     if (micro_step + 1 == accumulation_) MakeGradient(step);
     sleeper_.Sleep(stretch_ * times_.forward_us);
   }
@@ -222,7 +222,7 @@ class RecordedWorkload final : public TrainingWorkload {
     gradient_.resize(n);
   }
 
-  // Milliseconds, in the time of the forward pass.
+  // Takes milliseconds, within the time of the forward pass.
   void MakeGradient(std::uint64_t step) {
     const auto weight = static_cast<float>(std::sqrt(1 - kShared * kShared));
     const float* shared = shared_.data() + RandomBits(kSharedStream, step) % kOffsets;
@@ -242,18 +242,18 @@ class RecordedWorkload final : public TrainingWorkload {
   const std::int64_t nan_step_;
   const Recipe recipe_;
   const RecordedTimes& times_;
-  double stretch_ = 0;  // seconds a recorded microsecond
+  double stretch_ = 0;  // seconds per recorded microsecond
   std::vector<ParameterInfo> infos_;
-  std::vector<std::size_t> ready_order_;  // parameters
+  std::vector<std::size_t> ready_order_;  // indices of parameters
   std::vector<float> flat_;
   std::vector<float> scale_;   // s
-  std::vector<float> shared_;  // c, from each step's offset on
+  std::vector<float> shared_;  // c, beginning at each step's offset
   std::vector<float> own_;     // z
   std::uint64_t own_key_ = 0;
   std::vector<float> gradient_;
   std::optional<Optimizer> optimizer_;
-  std::vector<const float*> averaged_;  // by parameter; null: no gradient this step
-  std::vector<Optimizer::Part> parts_;  // of Update
+  std::vector<const float*> averaged_;  // by parameter; null: no gradient in this step
+  std::vector<Optimizer::Part> parts_;  // arguments of Optimizer::Update
   GradientHook hook_;
   Sleeper sleeper_;
 };

@@ -7,7 +7,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-// How many bytes a character in UTF-8 has that begins so.
+// The number of bytes of a UTF-8 character that begins with `first`.
 std::size_t LengthOf(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -19,8 +19,8 @@ bool IsArticle(std::string_view word) { return word == "a" || word == "an" || wo
 
 std::vector<std::string> WordsThatCount(std::string_view normal) {
   std::vector<std::string> words(1);
-  std::size_t run = 0;  // where the letters at the end of the last word begin
-  // An article goes, and divides what stands around it.
+  std::size_t run = 0;  // begin of the letters at the end of the last word
+  // An article is removed, and separates its neighbours.
   const auto end_run = [&] {
     std::string& last = words.back();
     if (IsArticle(std::string_view(last).substr(run))) {

@@ -1,4 +1,5 @@
-// Classifies images: trains on images shifted at random by up to a pixel, and tests on others.
+// Classifies images: trains on images that are shifted at random by up to a pixel, and tests on
+// others.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -73,8 +74,8 @@ class ImageTask final : public Task {
                      at::kFloat);
   }
 
-  // Test images lie class by class in the file; a stride prime to their number mixes them, so that
-  // a part of them is a fair sample.
+  // Test images are sorted by class in the file. A stride that is prime to their number mixes them,
+  // so that a part of them is a fair sample.
   std::size_t TestImage(std::size_t position) const {
     constexpr std::size_t kStride = 7919;
     return images_.train_count + position * kStride % (images_.count - images_.train_count);

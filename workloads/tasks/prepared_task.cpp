@@ -1,4 +1,4 @@
-// Trains on prepared data: images that are cut, flipped and turned at random, or texts.
+// Trains on prepared data: images that are cropped, flipped and rotated at random, or texts.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,9 +17,9 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 100;
-constexpr std::size_t kPadding = 4;      // pixels, of small images
-constexpr double kMostDegrees = 15;      // of turning
-constexpr std::size_t kSmallImage = 64;  // pixels, up to which they are padded and cropped
+constexpr std::size_t kPadding = 4;      // pixels around small images
+constexpr double kMostDegrees = 15;      // of rotation
+constexpr std::size_t kSmallImage = 64;  // pixels; larger images are not padded and cropped
 constexpr double kTestMargin = 256.0 / 224.0;
 
 // Mean and deviation of a channel on a scale of 0 to 1.
@@ -63,7 +63,7 @@ class PreparedImages final : public Task {
     double loss = 0;
     for (std::size_t begin = 0; begin < total; begin += kEvaluationBatch) {
       std::vector<std::size_t> images;
-      // Evenly spread, as classes may lie one after the other.
+      // Spreads the images evenly, as classes may lie one after the other.
       for (std::size_t i = begin; i < std::min(begin + kEvaluationBatch, total); ++i)
         images.push_back(i * available / total);
       const Batch batch = Make("test", images, nullptr);
@@ -84,8 +84,9 @@ class PreparedImages final : public Task {
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  private:
-  // As the published programs: each rank takes every world-th of a permutation, the first samples
-  // again where they do not divide, and all batches count alike, the last and smaller one too.
+  // Follows the published programs: each rank takes every world-th image of a permutation, and the
+  // first images again if the division leaves a remainder. All batches count alike, even a smaller
+  // last one.
   double MeanOfBatches(const std::vector<char>& right) const {
     std::vector<std::uint32_t> order;
     Sampler sampler({.samples = right.size(), .batch = right.size(), .seed = 0});
@@ -107,8 +108,8 @@ class PreparedImages final : public Task {
     return sum / static_cast<double>(batches);
   }
 
-  // In host memory; a thread makes every so-manieth image, each of which depends on its number and
-  // the epoch alone.
+  // Makes the batch in host memory. Each of n threads makes every n-th image, which depends on its
+  // number and the epoch alone.
   Batch Make(std::string_view split, const std::vector<std::size_t>& images,
              const std::uint64_t* epoch_key) const {
     const auto n = static_cast<std::int64_t>(images.size());
@@ -186,12 +187,12 @@ class PreparedImages final : public Task {
     return image;
   }
 
-  // To planes.
+  // Converts interleaved pixels to planes.
   void Normalise(const Image& image, float* out) const {
     const std::size_t plane = side_ * side_;
     for (std::size_t i = 0; i < plane; ++i) {
       const std::uint8_t* from = image.pixels.data() + 3 * i;
-      if (channels_ == 1) {  // ITU-R 601, as Pillow weighs
+      if (channels_ == 1) {  // weights of ITU-R 601, as in Pillow
         const auto grey =
             static_cast<float>((19595 * from[0] + 38470 * from[1] + 7471 * from[2] + 32768) >> 16);
         out[i] = (grey / 255.0f - pixels_.mean[0]) / pixels_.deviation[0];
@@ -207,7 +208,7 @@ class PreparedImages final : public Task {
   std::size_t side_, channels_;
   std::shared_ptr<const PreparedData> data_;
   PreparedTaskConfig config_;
-  std::string kind_;  // of augmentation
+  std::string kind_;  // kind of augmentation
   Pixels pixels_;
   ForwardPass logits_;
 };

@@ -1,6 +1,6 @@
-// Asks questions about the King James text whose answers lie in it, as SQuAD's do: a line with a
-// few words left out is the question, the words that hold this line somewhere are the context, and
-// the answer is where in the context the words that were left out begin and end.
+// Asks questions about the King James text whose answers lie in it, as SQuAD's do. The question is
+// a line with a few words left out, and the context holds this line somewhere. The answer is where
+// the missing words begin and end in the context.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -17,10 +17,10 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 64;
-constexpr std::size_t kLine = 16;             // words, those left out included
-constexpr std::size_t kQuestion = kLine + 1;  // and its end
+constexpr std::size_t kLine = 16;             // words, the missing ones included
+constexpr std::size_t kQuestion = kLine + 1;  // the line and its end
 constexpr std::size_t kLongestAnswer = 4;     // words
-// The first tokens; from kFirstWord on they are words, the most frequent first.
+// The first tokens. Tokens from kFirstWord on are words, the most frequent first.
 constexpr std::int64_t kEnd = 0, kGap = 1, kRareWord = 2, kFirstWord = 3;
 
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '\''; }
@@ -31,7 +31,7 @@ struct Words {
 };
 
 Words WordsOf(const TextSet& text, std::int64_t vocabulary) {
-  std::unordered_map<std::string, std::size_t> numbers;  // of words, in order of appearance
+  std::unordered_map<std::string, std::size_t> numbers;  // numbers of words, in order of appearance
   std::vector<std::size_t> counts, sequence;
   Words words;
   std::string word;
@@ -64,10 +64,10 @@ Words WordsOf(const TextSet& text, std::int64_t vocabulary) {
 }
 
 struct Question {
-  std::size_t begin = 0;  // of the context, a word of the text
-  std::size_t line = 0;   // its first word, and the answer's, counted from `begin`
-  std::size_t first = 0;
-  std::size_t length = 0;  // of the answer
+  std::size_t begin = 0;   // first word of the context, in the text
+  std::size_t line = 0;    // first word of the line, counted from `begin`
+  std::size_t first = 0;   // first word of the answer, counted from `begin`
+  std::size_t length = 0;  // words of the answer
 };
 
 class QuestionTask final : public Task {
@@ -85,7 +85,7 @@ class QuestionTask final : public Task {
     }
   }
 
-  // Contexts do not overlap; where the first begins varies by epoch.
+  // Contexts do not overlap. The first begins at a place that varies by epoch.
   std::size_t training_samples() const override {
     return (words_.train_count - context_) / context_;
   }
@@ -105,14 +105,14 @@ class QuestionTask final : public Task {
 
   Evaluation Evaluate(std::size_t max_samples) override {
     const at::NoGradGuard no_graph;
-    constexpr std::uint64_t kEvaluationKey = 1;  // the same questions for all seeds
+    constexpr std::uint64_t kEvaluationKey = 1;  // all seeds ask the same questions
     const std::size_t available = (words_.tokens.size() - words_.train_count) / context_;
     const std::size_t total = max_samples == 0 ? available : std::min(available, max_samples);
     double loss = 0, f1 = 0;
     for (std::size_t begin = 0; begin < total; begin += kEvaluationBatch) {
       std::vector<Question> questions;
       for (std::size_t i = begin; i < std::min(begin + kEvaluationBatch, total); ++i) {
-        // Evenly spread, so that a part of the contexts is a fair sample of the text.
+        // Spreads the contexts evenly, so that a part of them is a fair sample of the text.
         const std::size_t context = i * available / total;
         questions.push_back(
             Ask(words_.train_count + context * context_, RandomBits(kEvaluationKey, context)));
@@ -131,7 +131,7 @@ class QuestionTask final : public Task {
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  private:
-  // The answer is within the line, not at its ends.
+  // The answer lies within the line and never at its ends.
   Question Ask(std::size_t begin, std::uint64_t bits) const {
     Question question;
     question.begin = begin;
@@ -141,7 +141,7 @@ class QuestionTask final : public Task {
     return question;
   }
 
-  // See ForwardPass: the line with a gap for each word left out, its end, the context.
+  // Encodes the line with a gap for each missing word, its end, and the context: see ForwardPass.
   at::Tensor Encode(const std::vector<Question>& questions) const {
     const auto batch = static_cast<std::int64_t>(questions.size());
     at::Tensor encoded = at::empty({2, batch, static_cast<std::int64_t>(window_)}, at::kLong);
@@ -158,7 +158,7 @@ class QuestionTask final : public Task {
     return encoded;
   }
 
-  // Where the answers' first and last words are.
+  // The positions of the answers' first and last words.
   static at::Tensor Answers(const std::vector<Question>& questions) {
     const auto batch = static_cast<std::int64_t>(questions.size());
     at::Tensor places = at::empty({2, batch}, at::kLong);
@@ -171,8 +171,8 @@ class QuestionTask final : public Task {
     return places;
   }
 
-  // Of the words at the places that score best together, against those at the answer's: twice what
-  // both have over what each has. `logits` are [window, 2].
+  // F1 of the best-scoring span against the answer's: twice the words in both, over the sum of the
+  // words in each. `logits` are [window, 2].
   double F1(const Question& question, const float* logits) const {
     std::size_t best_first = 0, best_end = 1;
     float best = -std::numeric_limits<float>::infinity();

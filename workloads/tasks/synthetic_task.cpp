@@ -1,5 +1,5 @@
-// Makes up data of the shape that the papers' data sets have: normal pixels, uniform tokens, and
-// uniform labels and answers.
+// Makes up data in the shape of the papers' data sets: normal pixels, uniform tokens, and uniform
+// labels and answers.
 #include <algorithm>
 #include <utility>
 
@@ -24,11 +24,11 @@ class SyntheticTask : public Task {
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }
 
  protected:
-  // One of `choices`, for this sample alone.
+  // Chooses one of `choices` for this sample alone.
   static std::int64_t Choose(std::uint64_t key, std::uint64_t index, std::int64_t choices) {
     return static_cast<std::int64_t>(RandomBits(key, index) % static_cast<std::uint64_t>(choices));
   }
-  // [samples, extents...], each sample's part filled by fill(part, seed of the sample).
+  // Returns [samples, extents...]. fill(part, seed of the sample) fills each sample's part.
   template <class Fill>
   static at::Tensor BySample(std::span<const std::uint32_t> samples, std::uint64_t epoch_key,
                              std::vector<std::int64_t> extents, at::ScalarType type, Fill fill) {
@@ -127,7 +127,7 @@ class SyntheticQuestions final : public SyntheticTask {
   }
 
  private:
-  static constexpr std::int64_t kQuestionPart = 6;  // of the window: at most 64 words of 384
+  static constexpr std::int64_t kQuestionPart = 6;  // a part of the window: at most 64 words of 384
 
   const std::int64_t window_;
   const std::int64_t vocabulary_;

@@ -15,7 +15,7 @@ namespace sparfuse::workloads {
 namespace {
 
 constexpr std::size_t kEvaluationBatch = 32;
-constexpr std::size_t kEvaluationColumns = 10;  // as PyTorch's example of a language model
+constexpr std::size_t kEvaluationColumns = 10;  // as in PyTorch's example of a language model
 
 class TextTask final : public Task {
  public:
@@ -28,8 +28,8 @@ class TextTask final : public Task {
     }
   }
 
-  // The first window of an epoch starts at one of the first `window` tokens, and the last token
-  // predicted has to exist whichever that is.
+  // The first window of an epoch starts at one of the first `window` tokens. Whichever it is, the
+  // last predicted token must exist.
   std::size_t training_samples() const override {
     if (text_.columns > 0) return text_.columns * WindowsOfColumn(text_.train, text_.columns);
     return (text_.train.size - window_) / window_;
@@ -69,7 +69,7 @@ class TextTask final : public Task {
     for (std::size_t begin = 0; begin < total; begin += kEvaluationBatch) {
       begins.clear();
       for (std::size_t i = begin; i < std::min(begin + kEvaluationBatch, total); ++i) {
-        // Evenly spread, so that a part of the windows is a fair sample of the text.
+        // Spreads the windows evenly, so that a part of them is a fair sample of the text.
         begins.push_back(i * available / total * window_);
       }
       loss += SumOfLosses(begins, window_);
@@ -101,7 +101,7 @@ class TextTask final : public Task {
     }
   }
 
-  // As the published GPT program: the blocks that fall to rank 0 of a permutation.
+  // Evaluates the blocks of rank 0 in a permutation, as the published GPT program does.
   Evaluation EvaluatePart(std::size_t available) const {
     Sampler sampler({.samples = available, .batch = available});
     const std::span<const std::uint32_t> order = sampler.Batch(0, 0);
@@ -113,15 +113,15 @@ class TextTask final : public Task {
     return {std::exp(loss), loss, evaluated};
   }
 
-  // Windows of a column, the last of which may not be full.
+  // Number of windows of a column. The last window may be shorter.
   std::size_t WindowsOfColumn(const TokenStream& stream, std::size_t columns) const {
     return (stream.size / columns - 1 + window_ - 1) / window_;
   }
 
-  // The window-th window of these columns; what is left over behind the last column is not read.
+  // The window-th window of these columns. The remainder after the last column is not read.
   Batch WindowsAt(const TokenStream& stream, std::size_t columns,
                   const std::vector<std::size_t>& chosen, std::size_t window) const {
-    const std::size_t length = stream.size / columns;  // of a column
+    const std::size_t length = stream.size / columns;  // length of a column
     std::vector<std::size_t> begins;
     for (const std::size_t column : chosen) begins.push_back(column * length + window * window_);
     Batch batch = Windows(stream, begins, std::min(window_, length - 1 - window * window_));
@@ -129,7 +129,7 @@ class TextTask final : public Task {
     return batch;
   }
 
-  // A fixed number of columns, so that the perplexity depends on no batch.
+  // Uses a fixed number of columns, so that the perplexity does not depend on the batch.
   Evaluation EvaluateColumns(std::size_t max_samples) const {
     const std::size_t columns = std::min(kEvaluationColumns, text_.test.size / (window_ + 1));
     std::size_t windows = WindowsOfColumn(text_.test, columns);
@@ -181,7 +181,7 @@ class TextTask final : public Task {
   TextSource text_;
   std::size_t window_;
   ForwardPass logits_;
-  mutable std::vector<std::array<at::Tensor, 2>> state_;  // of training
+  mutable std::vector<std::array<at::Tensor, 2>> state_;  // state of training
 };
 
 }  // namespace

@@ -29,7 +29,7 @@
 namespace sparfuse::workloads {
 namespace {
 
-// Streams of random bits that must differ although the seed is one.
+// Streams of random bits that must differ although they share one seed.
 constexpr std::uint64_t kPermutationStream = 1;
 constexpr std::uint64_t kEpochStream = 2;
 
@@ -52,7 +52,7 @@ ModelDescription DescribeWith(const ModelSize& size, const Recipe& recipe, bool 
   return model;
 }
 
-// The workload's model, as its recipe and its data have it.
+// The workload's model with the changes that its recipe and its data make.
 ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* data) {
   std::visit(
       [&](auto& family) {
@@ -63,7 +63,7 @@ ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* da
         } else if constexpr (requires { family.vocabulary; }) {
           if (data != nullptr) family.vocabulary = static_cast<std::int64_t>(data->vocabulary());
         }
-        // BERT's rows are padded with ones that no text has, as the papers' program pads them.
+        // BERT's rows are padded with rows that no text uses, as in the papers' program.
         if constexpr (std::is_same_v<std::remove_cvref_t<decltype(family)>, BertSize>)
           family.vocabulary = (family.vocabulary + 7) / 8 * 8;
       },
@@ -81,15 +81,15 @@ std::shared_ptr<const PreparedData> OpenData(const WorkloadDescriptor& descripto
   return data;
 }
 
-// Columns of a text that is read on: the samples of a step.
+// Columns of a text that is read on from step to step: one for each sample of a step.
 std::size_t ColumnsOf(const WorkloadDescriptor& descriptor, const WorkloadConfig& config) {
   const std::size_t batch =
       config.batch_per_worker == 0 ? descriptor.batch_per_worker : config.batch_per_worker;
   return batch * static_cast<std::size_t>(config.world);
 }
 
-// What is dropped on this batch: it depends on the samples and the epoch alone, hence differs
-// between ranks.
+// Seed of the dropout on this batch. It depends on the samples and the epoch alone, so ranks have
+// different seeds.
 std::uint64_t DropoutSeed(std::span<const std::uint32_t> samples, std::uint64_t epoch_key) {
   constexpr std::uint64_t kDropoutStream = 0x64726f70;
   return RandomBits(RandomBits(epoch_key, kDropoutStream), samples.front());
@@ -141,8 +141,9 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const Model
   return MakeTextTask(SourceOf(std::move(text)), std::move(logits));
 }
 
-// LibTorch's error as ours, without its stack. Of a lack of memory only LibTorch's allocator on the
-// device makes a type of its own: cuBLAS, cuDNN and allocators on the host say it in words.
+// Rethrows LibTorch's error as ours, without its stack. A lack of memory has its own type only if
+// LibTorch's allocator on the device reports it. cuBLAS, cuDNN and host allocators report it in
+// words.
 [[noreturn]] void Rethrow(const std::string& during, const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   const auto says = [&](std::string_view words) { return text.find(words) != std::string::npos; };
@@ -153,8 +154,8 @@ std::unique_ptr<Task> MakeTask(const WorkloadDescriptor& descriptor, const Model
 
 class TorchWorkload final : public TrainingWorkload {
  public:
-  // What it makes belongs to the stream that is current, hooks too: an accumulator runs on the
-  // stream on which it was made.
+  // The new objects belong to the current stream, hooks too: an accumulator runs on the stream on
+  // which it was made.
   TorchWorkload(const WorkloadDescriptor& descriptor, const WorkloadConfig& config,
                 const Options& options, at::Device device)
       : stream_(config.stream),
@@ -200,7 +201,8 @@ class TorchWorkload final : public TrainingWorkload {
                       accumulation_);
     }
     for (std::size_t i = 0; i < parameters_.infos().size(); ++i) {
-      // One accumulator a parameter, which runs once all its uses have given their part.
+      // Each parameter has one accumulator. It runs once all uses of the parameter have added their
+      // part.
       auto accumulator = torch::autograd::impl::grad_accumulator(parameters_.tensor(i));
       accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
           [this, i](const torch::autograd::variable_list& outputs,
@@ -332,7 +334,7 @@ class TorchWorkload final : public TrainingWorkload {
   std::string Predictions() const override { return task_->Predictions(); }
 
  private:
-  // What a forward pass needs beside the parameters, on the device.
+  // The inputs of a forward pass beside the parameters, on the device.
   struct Prepared {
     std::uint64_t step = 0;
     int micro_step = 0;
@@ -340,7 +342,7 @@ class TorchWorkload final : public TrainingWorkload {
     Dropout dropout;
   };
 
-  // Runs `work` with the configured stream as LibTorch's.
+  // Runs `work` with the configured stream as LibTorch's current stream.
   template <class Work>
   std::invoke_result_t<Work> OnDevice(const char* during, Work work) {
     const CurrentStream current(stream_);
@@ -364,7 +366,7 @@ class TorchWorkload final : public TrainingWorkload {
     parameters_.Fill(map, weights.tensors());
   }
 
-  // The norms wait for the device.
+  // Clips the gradient. Its norm waits for the device.
   void Clip() {
     OnDevice("the gradient's norm", [&] {
       std::vector<at::Tensor> norms;
@@ -436,28 +438,28 @@ class TorchWorkload final : public TrainingWorkload {
   const std::int64_t nan_step_;
   const std::uint64_t epoch_seed_;
   const Recipe recipe_;
-  const std::shared_ptr<const PreparedData> data_;  // null: the workload's own
+  const std::shared_ptr<const PreparedData> data_;  // null: the workload has its own data
   const ModelSize size_;
   ParameterSet parameters_;
   std::unique_ptr<Task> task_;
   Sampler sampler_;
   const Course course_;
   Plateau plateau_;
-  std::vector<char> decays_;              // by parameter
+  std::vector<char> decays_;              // by parameter: whether weight decay applies
   std::vector<std::int64_t> full_batch_;  // the shape of the first batch's inputs
-  std::optional<Loader> loader_;          // of prepared data
+  std::optional<Loader> loader_;          // loads prepared data
   std::optional<Optimizer> optimizer_;
-  std::vector<const float*> averaged_;     // by parameter; null: no gradient this step
-  std::vector<Optimizer::Part> parts_;     // of Update
-  std::vector<Prepared> prepared_;         // of one step
-  std::vector<DroppedFrom> dropped_from_;  // by a forward pass; empty: none has run, or none drops
-  // Autograd holds accumulators weakly; the hooks live as long as these.
+  std::vector<const float*> averaged_;     // by parameter; null: no gradient in this step
+  std::vector<Optimizer::Part> parts_;     // arguments of Optimizer::Update
+  std::vector<Prepared> prepared_;         // micro-steps of one step
+  std::vector<DroppedFrom> dropped_from_;  // by forward pass; empty: none has run, or none drops
+  // Autograd holds accumulators weakly; the hooks live as long as these pointers.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   GradientHook hook_;
   std::uint64_t step_ = 0;
   bool last_micro_step_ = false;
   at::Tensor loss_;
-  std::vector<at::Tensor> losses_;  // of the micro-steps so far, without their graphs
+  std::vector<at::Tensor> losses_;  // losses of the micro-steps so far, without their graphs
 };
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Finds answers in the contexts of prepared questions, which are cut into windows of word pieces.
 //
-// Source: the SQuAD program that BERT's authors publish and the papers' programs follow: the best
-// 20 first and last pieces of each window, an answer of at most 30 pieces, only where the window
-// gives a piece most of its context; of all windows of a question the best.
+// Source: the SQuAD program that BERT's authors publish and the papers' programs follow. It takes
+// the best 20 first and last pieces of each window, and answers of at most 30 pieces. A piece
+// counts only in the window that gives it the most context. Of all windows of a question, the best
+// one wins.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -24,7 +25,8 @@ constexpr std::size_t kEvaluationBatch = 32;  // windows
 constexpr std::size_t kBest = 20;
 constexpr std::size_t kLongestAnswer = 30;  // pieces
 
-// A record: pieces (u16), whether each has its best context here (u8), and six u32.
+// A record: pieces (u16), a flag for each whether this window gives it the best context (u8), and
+// six u32.
 struct Window {
   std::span<const std::uint8_t> record;
   std::size_t window = 0;
@@ -51,7 +53,7 @@ at::Tensor AnswerLoss(const at::Tensor& logits, const at::Tensor& places,
   return (first + last) / 2;
 }
 
-// Indices of the largest of every second value, best first; of equals the first.
+// Indices of the largest of every second value, the best first. Of equal values the first wins.
 std::vector<std::size_t> BestOf(const float* values, std::size_t count) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -103,7 +105,7 @@ class WindowTask final : public Task {
     return AnswerLoss(logits_(batch.inputs, dropout), batch.targets, at::Reduction::Mean);
   }
 
-  // `max_samples` questions with all their windows.
+  // Evaluates `max_samples` questions with all their windows.
   Evaluation Evaluate(std::size_t max_samples) override {
     const at::NoGradGuard no_graph;
     const std::size_t available = answers_.size();
@@ -150,7 +152,7 @@ class WindowTask final : public Task {
   std::string Predictions() const override { return PredictionsText(predictions_); }
 
  private:
-  // The best answer so far: pieces of the context.
+  // The best answer so far, as pieces of the context.
   struct Found {
     float score = -std::numeric_limits<float>::infinity();
     std::size_t first = 0, last = 0;
@@ -169,7 +171,7 @@ class WindowTask final : public Task {
     return window;
   }
 
-  // See ForwardPass.
+  // Makes a batch in the form of ForwardPass.
   Batch Make(std::string_view split, const std::vector<std::size_t>& numbers) const {
     const auto n = static_cast<std::int64_t>(numbers.size());
     at::Tensor inputs = at::zeros({3, n, static_cast<std::int64_t>(window_)}, at::kLong);
@@ -191,7 +193,7 @@ class WindowTask final : public Task {
     return {std::move(inputs), std::move(places)};
   }
 
-  // `logits` are [window, 2].
+  // Updates `found` from a window. `logits` are [window, 2].
   void Look(const Window& window, const float* logits, Found& found) const {
     const std::size_t length = window.Get(Window::kLength);
     const std::size_t context = window.Get(Window::kQuestionLength) + 2;
@@ -209,7 +211,7 @@ class WindowTask final : public Task {
     }
   }
 
-  // Keeps the answer's text, too.
+  // Scores an answer, and keeps its text for the predictions.
   AnswerScore Score(std::size_t question, const Found& found) {
     const AskedQuestion& asked = key_.questions[question];
     std::string text, normal;
@@ -240,8 +242,8 @@ class WindowTask final : public Task {
   const ForwardPass logits_;
   const AnswerKey key_;
   std::vector<std::vector<std::vector<std::string>>> answers_;  // words, by question
-  std::vector<std::size_t> first_window_;           // by question, and behind the last one
-  std::map<std::string, std::string> predictions_;  // by the id of the question
+  std::vector<std::size_t> first_window_;           // by question, and one entry after the last
+  std::map<std::string, std::string> predictions_;  // by id of the question
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ at::Tensor Dropout::operator()(const at::Tensor& x, double probability) {
 
 at::Tensor Dropout::OfMany(const at::Tensor& x, double probability) {
   if (!training() || probability == 0) return x;
-  // lowbias32 (C. Wellons) of the position and 32 bits of this call, in integers of 64.
+  // Hashes the position and 32 bits of this call with lowbias32 (C. Wellons), in 64-bit integers.
   constexpr std::int64_t kLow = 0xffffffff;
   const auto key = static_cast<std::int64_t>(RandomBits(seed_, ++many_) & kLow);
   at::Tensor bits = at::arange(x.numel(), at::TensorOptions(at::kLong).device(device_));

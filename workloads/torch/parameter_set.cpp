@@ -41,7 +41,7 @@ ParameterSet::ParameterSet(const ModelDescription& model, std::uint64_t seed, at
   }
   flat_ = flat_.to(device);
   for (std::size_t i = 0; i < infos_.size(); ++i) {
-    at::Tensor tensor = at::empty({0}, flat_.options());  // a leaf, where the view is none
+    at::Tensor tensor = at::empty({0}, flat_.options());  // a leaf; a view is none
     tensor.set_data(view(i));
     tensor.set_requires_grad(true);
     tensors_.push_back(std::move(tensor));

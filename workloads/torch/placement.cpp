@@ -22,7 +22,7 @@ namespace {
 
 const std::vector<std::string> kPrecisions = {"fp32", "tf32", "bf16"};
 
-// Both came with compute capability 8.0.
+// Tensor cores for TF32 and bfloat16 came with compute capability 8.0.
 constexpr int kTensorCoreMajor = 8;
 
 void CheckCard(const Card& card, Precision precision) {
@@ -34,7 +34,7 @@ void CheckCard(const Card& card, Precision precision) {
 }
 
 #ifdef SPARFUSE_CUDA
-// The loader takes one CUDA runtime for this process: the toolkit's or that beside LibTorch.
+// The loader picks one CUDA runtime for this process: the toolkit's or the one beside LibTorch.
 void CheckRuntime() {
   const int loaded = CudaVersions().runtime;
   const auto built = static_cast<int>(at::detail::getCUDAHooks().versionCUDART());
@@ -77,7 +77,8 @@ at::Device PlaceOf(const Stream& stream, Precision precision) {
 
 namespace {
 
-// LibTorch prints some warnings with every call, cuDNN's recurrent layers two in each forward pass.
+// LibTorch repeats some warnings with every call; cuDNN's recurrent layers print two in each
+// forward pass.
 class EachOnce final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -100,17 +101,17 @@ void SetNumerics(at::DeviceType device, Precision precision, bool deterministic)
   const bool strict = device == at::kCUDA && deterministic;
   static EachOnce warnings;
   c10::WarningUtils::set_warning_handler(&warnings);
-  // These setters keep LibTorch's older and newer state of the same thing alike; it refuses a
+  // These setters keep LibTorch's older and newer state of one setting alike. LibTorch refuses a
   // mixture.
   context.setAllowTF32CuBLAS(precision == Precision::kTf32);
   context.setAllowTF32CuDNN(precision == Precision::kTf32);
   context.setBenchmarkCuDNN(!strict);
   context.setDeterministicCuDNN(strict);
-  // Warns where an operation has no other kernel: maximum pooling of windows that overlap.
+  // Warns if an operation has no other kernel: maximum pooling of overlapping windows.
   context.setDeterministicAlgorithms(strict, /*warn_only=*/true);
   context.setDeterministicFillUninitializedMemory(false);  // nothing here reads such memory
-  // The fused kernels of attention add up gradients of keys and values in any order, and LibTorch
-  // changes that only where warnings are errors; products of matrices and a softmax do not.
+  // The fused attention kernels add up gradients of keys and values in any order. LibTorch changes
+  // that only if warnings are errors. Matrix products and a softmax add up in a fixed order.
   context.setSDPUseFlash(!strict);
   context.setSDPUseMemEfficient(!strict);
   context.setSDPUseCuDNN(!strict);
@@ -134,7 +135,7 @@ Autocast::Autocast(at::DeviceType device, Precision precision)
 
 Autocast::~Autocast() {
   if (!enabled_) return;
-  // The outermost drops the parameters' bfloat16 copies, which the next Update makes stale.
+  // The outermost scope drops the parameters' bfloat16 copies, which the next Update makes stale.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, was_enabled_);
   at::autocast::set_autocast_dtype(device_, was_type_);

@@ -31,7 +31,7 @@ const std::map<std::string, std::size_t, std::less<>>& TypeBytes() {
   return kBytes;
 }
 
-// JSON in which a key is there twice, or that is nested deeper than any header, is none.
+// Refuses JSON that repeats a key or is nested deeper than any header.
 json ParseHeader(std::string_view text, std::string& problem) {
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
@@ -133,7 +133,7 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
                             std::vector<StoredTensor>& tensors) {
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
                                std::min<std::size_t>(bytes.size(), 64));
-  // The length of a header may begin as other files do: with 0x80, as a pickle, or with "PK".
+  // The length of a header may begin like another format: with 0x80 like a pickle, or with "PK".
   const bool header_begins = start.size() > 8 && start[8] == '{';
   if (start.starts_with("version https://git-lfs")) {
     return "it is a pointer of Git LFS and not the file; `git lfs pull` fetches that";

@@ -15,14 +15,14 @@ namespace {
 
 const std::regex kNothing("(?!)");
 
-// What a family's files call things, and what of them is of no use.
+// The names in a family's files, and the tensors that the family has no use for.
 struct Names {
-  std::vector<std::string> prefixes = {};  // that files may have before a name
-  std::string added = {};                  // that our names have and files may lack
+  std::vector<std::string> prefixes = {};  // prefixes that files may put before a name
+  std::string added = {};                  // prefix of our names that files may lack
   std::vector<std::pair<std::regex, std::string>> changes = {};
-  std::regex buffers = kNothing;        // tensors that no parameter stands for
-  std::regex heads = kNothing;          // parameters that may be fresh
-  std::string tied = {}, tied_to = {};  // a copy of another tensor, which files may have
+  std::regex buffers = kNothing;        // tensors that correspond to no parameter
+  std::regex heads = kNothing;          // parameters that may start fresh
+  std::string tied = {}, tied_to = {};  // a copy of another tensor, which files may contain
   bool transposes_linear = false;
 };
 
@@ -64,7 +64,7 @@ Names NamesOf(const LstmSize& size) {
   }
   return names;
 }
-// PyTorch's example keeps its waves of positions, which ours are computed as.
+// PyTorch's example stores its position waves, which we compute.
 Names NamesOf(const TransformerSize&) {
   return {.prefixes = {"module."}, .buffers = std::regex("^pos_encoder\\.pe$")};
 }
@@ -138,7 +138,7 @@ class Mapping {
     const bool words = name == "embeddings.word_embeddings.weight";
     if (words && tensor.shape.size() == 2 && tensor.shape[1] == shape[1] &&
         tensor.shape[0] < shape[0] && shape[0] - tensor.shape[0] < 8) {
-      filled.padded = true;  // to a multiple of eight
+      filled.padded = true;  // rows up to a multiple of eight
     } else if (tensor.shape != expected) {
       filled_.erase(name);
       if (std::regex_search(name, names_.heads)) return skip("a head of another size");
@@ -148,7 +148,7 @@ class Mapping {
     map_.filled.push_back(std::move(filled));
   }
 
-  // Equal bytes, or the file is of another model.
+  // If the bytes of the tied tensor differ, the file belongs to another model.
   void PlaceTied(std::size_t i) {
     const auto other = std::ranges::find_if(tensors_, [&](const StoredTensor& tensor) {
       return OurName(names_, ours_, tensor.name) == names_.tied_to;

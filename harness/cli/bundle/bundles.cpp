@@ -1,5 +1,5 @@
-// Makes bundles of trials, holds them to what they say, and takes them into a store:
-// `sparfuse export`, `verify`, `merge`.
+// Makes bundles of trials, verifies their content, and merges them into a store: `sparfuse export`,
+// `verify`, `merge`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +26,7 @@ bool IsOf(const TrialRow& row, const std::string& experiment) {
   return row.experiment == experiment || row.experiment.starts_with(experiment + "/");
 }
 
-// The trials of all that is named: experiments, papers, files. What has no trial is a mistake.
+// The trials of all names: experiments, papers, files. A name without trials is an error.
 std::vector<TrialRow> TrialsOf(Program& program, std::vector<TrialRow> rows,
                                const std::vector<std::string>& names) {
   std::set<std::string> ids;
@@ -70,7 +70,7 @@ void Show(const Export& bundle, bool as_json) {
   for (const std::string& key : stays) fmt::print("  {}\n", key);
 }
 
-// Names the trials that ran here and that others call bad.
+// Names the trials that ran here and that others annotated as bad.
 void SayHeld(const MergeSummary& summary, bool taken) {
   for (const std::string& trial : summary.held)
     fmt::print(stderr, "{}: {}\n", taken ? "taken out" : "called bad by others", trial);

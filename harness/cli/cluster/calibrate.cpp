@@ -1,4 +1,4 @@
-// Prints what a declared cluster states and what is calibrated from it: `sparfuse calibrate`.
+// Prints the stated inputs of a declared cluster and the calibrated ones: `sparfuse calibrate`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -120,11 +120,11 @@ std::string From(const ReferenceStep& step) {
                                      : step.bar->name();
 }
 
-// Calibration that leaves a reference further off than that has not met it.
+// Calibration has not met a reference that is further off than this.
 constexpr double kNear = 0.1;
 bool IsFarOff(const ReferenceStep& step) { return std::abs(step.off()) > kNear; }
 
-// What a reader must know before believing the cluster.
+// Facts that a reader must know before trusting the cluster.
 std::vector<std::string> Warnings(const DeclaredCluster& cluster) {
   std::vector<std::string> warnings;
   const auto far = std::ranges::count_if(cluster.references, IsFarOff);

@@ -69,7 +69,7 @@ std::vector<LinkLog> ReadLog(const ClusterImport& asked, const fs::path& file) {
   return {std::move(log)};
 }
 
-// What NCCL wrote of its collectives while it trained, as logs of their least times.
+// Reads NCCL's records of collectives in training, as logs of their least times.
 std::vector<LinkLog> ReadInspector(const std::vector<std::string>& files) {
   Inspected inspected = ReadNcclInspector(files);
   Table table;
@@ -113,7 +113,7 @@ std::vector<LinkLog> ReadLogs(const ClusterImport& asked, const DeclaredCluster&
   return logs;
 }
 
-// NCCL_DEBUG=INFO measures nothing: what it says stands beside the cluster's file.
+// NCCL_DEBUG=INFO measures nothing. Prints its statements beside those of the cluster's file.
 int PrintNcclInfo(const ClusterImport& asked, const DeclaredCluster& cluster,
                   const fs::path& cluster_file) {
   for (const std::string& file : asked.logs) {
@@ -125,7 +125,7 @@ int PrintNcclInfo(const ClusterImport& asked, const DeclaredCluster& cluster,
   return kDone;
 }
 
-// The text of the file with the curves, read as a cluster before it may be written.
+// The text of the file with the curves. It is parsed as a cluster before it may be written.
 std::string WithCurves(const ProfileFolders& profiles, const fs::path& file,
                        const ImportedLinks& links) {
   const std::string text = WithBlocks(ReadFile(file), file.string(), links.curves);
@@ -176,7 +176,7 @@ int ClusterImportVerb(Program& program, const ClusterImport& asked) {
     NeedOwn(profiles, file);
     WriteFileDurably(file, WithCurves(profiles, file, links));
   }
-  if (links.rates.empty()) {  // of latencies alone
+  if (links.rates.empty()) {  // the logs have latencies only
     for (const std::string& note : links.notes) fmt::print("note: {}\n", Visible(note));
   } else {
     fmt::print("{}\n", Render(RateTable(links), TableFormat::kMarkdown));

@@ -1,5 +1,5 @@
-// Adds the verbs about parts of methods, machines, and what is modelled of both: lists, laws and
-// proofs, systems, profiles and clusters.
+// Adds the verbs about parts of methods, machines and models: lists, laws and proofs, systems,
+// profiles and clusters.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

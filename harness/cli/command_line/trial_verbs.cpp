@@ -1,5 +1,5 @@
-// Adds the verbs about trials: what runs them and keeps their store, what shows what they tell, and
-// what takes them from one system to another.
+// Adds the verbs about trials. They run trials and keep their store, show results, and take results
+// from one system to another.
 #include <filesystem>
 #include <memory>
 
@@ -118,7 +118,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is drawn, and where to.
+// The name of the drawn experiment, and the target.
 struct DrawRequest {
   std::string name;
   fs::path out;

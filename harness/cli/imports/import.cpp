@@ -1,4 +1,4 @@
-// Takes results of others into the store: `sparfuse import`.
+// Takes imported results into the store: `sparfuse import`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -30,7 +30,7 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
     const std::size_t named = std::min(unread.size(), kMostNamed), more = unread.size() - named;
     unread.resize(named);
     for (std::string& column : unread)
-      column = fmt::format("\"{}\"", column);  // or one without a name
+      column = fmt::format("\"{}\"", column);  // a column may have no name
     notes.push_back(fmt::format("columns not read: {}{}", fmt::join(unread, ", "),
                                 more > 0 ? fmt::format(" and {} more", more) : ""));
   }
@@ -45,7 +45,7 @@ std::vector<ImportedResult> ResultsIn(Program& program, const ImportRequest& req
   return results;
 }
 
-// What is imported, as it will be shown.
+// Prints the imported results as reports will show them.
 void PrintResults(const std::vector<ImportedResult>& results) {
   std::vector<TrialRow> rows;
   for (const ImportedResult& result : results) rows.push_back(RowOf(TrialOf(result)));

@@ -37,7 +37,7 @@ json OptionsJson(std::span<const OptionSpec> options) {
   return list;
 }
 
-// What a list says of a part; descriptors differ in what they know.
+// The entry of a part. Descriptors differ in their fields.
 template <class Part>
 json PartJson(const Part& part) {
   return {{"name", part.name},
@@ -119,7 +119,7 @@ json PartsJson(std::span<const Part> parts) {
   return list;
 }
 
-// Also the parts of plugins that are found by name.
+// Includes the parts of plugins that are found by name.
 template <class Part>
 json PartsJson(std::span<const Part> parts, const Catalog& catalog) {
   json list = PartsJson(parts);
@@ -148,8 +148,7 @@ json MethodJson(const Catalog& catalog, const Method& method) {
           {"options", ToJson(ResolveMethodOptions(catalog, method, json::object()))}};
 }
 
-// Also the methods of one's own that a name finds. A file that is refused is listed with the
-// reason.
+// Includes the user's own methods that a name finds. A refused file is listed with the reason.
 json MethodsJson(const Catalog& catalog) {
   json list = json::array();
   for (const auto& method : catalog.methods) list.push_back(MethodJson(catalog, method));
@@ -226,7 +225,7 @@ json ModesOf(const Experiment& experiment) {
 
 json ExperimentsJson(Program& program) {
   std::vector<std::pair<std::string, fs::path>>
-      files;  // by name; a user's own before the project's
+      files;  // by name; the user's files come before the project's
   for (const fs::path& folder : program.experiments()) {
     for (const auto& file : ExperimentFiles(folder))
       files.emplace_back(fs::relative(file, folder).replace_extension("").string(), file);
@@ -234,7 +233,7 @@ json ExperimentsJson(Program& program) {
   json list = json::array();
   for (const auto& [name, file] : files) {
     json entry = {{"name", name}, {"file", file.string()}};
-    try {  // listing shows what is there, good or not
+    try {  // the list shows all files, good or not
       const Experiment experiment = program.Load(file.string());
       entry["summary"] = experiment.title;
       entry["source"] = experiment.paper;
@@ -268,7 +267,7 @@ bool HasKind(const TomlFile& file, std::string_view kind) {
   return false;
 }
 
-// What the numbers of a declared cluster are, its card's among them.
+// The kind of a declared cluster's numbers, with the kind of its card.
 std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file) {
   std::string kind = HasKind(file, "imported") ? "declared, in part imported" : "declared";
   if (HasKind(file, kTraceKind)) kind += fmt::format(", {}", kTraceKind);
@@ -276,12 +275,12 @@ std::string KindOfDeclared(const ProfileFolders& profiles, const TomlFile& file)
   if (card.empty()) return kind;
   try {
     return fmt::format("{}, its card {} {}", kind, card, ReadCard(profiles, card).kind);
-  } catch (const Error&) {  // whoever uses the cluster is told
+  } catch (const Error&) {  // the error appears when the cluster is used
     return fmt::format("{}, its card {} refused", kind, card);
   }
 }
 
-// Of a file of results/profiles: a declared cluster, a preset or a stack.
+// Describes a file of results/profiles: a declared cluster, a preset or a stack.
 json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const std::string& name) {
   const TomlFile file = TomlFile::Read(path);
   return {{"name", name},
@@ -292,8 +291,8 @@ json DeclaredJson(const ProfileFolders& profiles, const fs::path& path, const st
           {"file", path.string()}};
 }
 
-// Of a file in the form of measured profiles. One that is refused is listed with the reason: the
-// others are there all the same.
+// Describes a file of measured profiles. A refused file is listed with the reason, so that the
+// others are still listed.
 json ProfileJson(const fs::path& file, const std::string& name) {
   json entry = {{"name", name}, {"summary", ""}, {"file", file.string()}};
   try {
@@ -313,7 +312,7 @@ json ProfileJson(const fs::path& file, const std::string& name) {
   return entry;
 }
 
-// The machine at hand, twice, then the files of results/profiles.
+// Lists this machine, in two roles, and then the files of results/profiles.
 json ClustersJson(const ProfileFolders& profiles) {
   json list =
       json::array({{{"name", kOwnClusters[0]},
@@ -333,7 +332,7 @@ json ClustersJson(const ProfileFolders& profiles) {
   return list;
 }
 
-// Files of a folder beside the clusters'.
+// Lists the files of a folder beside the clusters' files.
 json BesideClustersJson(const ProfileFolders& profiles, const char* folder) {
   json list = json::array();
   for (const std::string& name : profiles.Names(".toml", folder)) {
@@ -365,13 +364,13 @@ json FigureKindsJson() {
   return list;
 }
 
-// Ranks and bytes of a rank's payload for which rounds are listed; the bytes are whole elements of
-// every payload.
+// Numbers of ranks and bytes of a rank's payload for which rounds are listed. The bytes are whole
+// elements of every payload.
 constexpr std::size_t kListedRanks[] = {2, 8, 64};
 constexpr std::uint64_t kListedBytes[] = {8'000'000};
 
-// With the default options. Selections are taken to be a hundredth of what they are from, and those
-// of two ranks independent, where sizes on the way depend on that.
+// Lists the rounds with the default options. If sizes on the way depend on it, each selection is a
+// hundredth of its input, and two ranks' selections are independent.
 json RoundsJson(const CollectiveDescriptor& descriptor) {
   const auto collective = MakeCollective(descriptor);
   json list = json::array();

@@ -1,4 +1,4 @@
-// Prints what experiment files may name, and the experiments that there are: `sparfuse list`.
+// Prints the names that experiment files may use, and the existing experiments: `sparfuse list`.
 #include "harness/cli/list/list.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ std::string ExperimentLine(const json& entry) {
 }
 
 std::string MethodLine(const json& method) {
-  if (!method.contains("strategy")) return "";  // a file that is refused
+  if (!method.contains("strategy")) return "";  // the file was refused
   return fmt::format("{}; strategy {}, planner {}, sparsifier {}, collective {}",
                      Text(method, "source"), Text(method, "strategy"), Text(method, "planner"),
                      Text(method, "sparsifier"), Text(method, "collective"));
@@ -65,7 +65,7 @@ std::string CollectiveLine(const json& collective) {
       collective["sums_on_host"].get<bool>() ? "; published to sum on the host" : "");
 }
 
-// What is to be said of an entry beside its summary; "" where that is nothing.
+// The details of an entry beside its summary; "" if it has none.
 std::string DetailLine(const std::string& what, const json& entry) {
   if (what == "methods") return MethodLine(entry);
   if (what == "workloads") return WorkloadLine(entry);
@@ -81,7 +81,7 @@ std::string DetailLine(const std::string& what, const json& entry) {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// A Markdown table, the first row its head; docs/ has these tables as they are printed.
+// A Markdown table whose head is the first row. docs/ contains these tables as printed.
 std::string MarkdownTable(const Rows& rows) {
   const std::size_t columns = rows.front().size();
   std::vector<std::size_t> widths(columns);

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// What `sparfuse doctor` finds out about `what`.
+// The finding of `sparfuse doctor` about `what`.
 Finding Ask(const std::string& what, const DoctorPaths& paths) {
   for (Finding& finding : Examine(paths)) {
     if (finding.what == what) return finding;
@@ -92,14 +92,15 @@ ProfileNeeds NeedsOf(const ProfileRequest& request, const Catalog& catalog) {
     for (const auto& descriptor : Quantizers()) needs.quantizers.emplace_back(descriptor.name);
   } else if (request.quantizers != std::vector<std::string>{"none"}) {
     for (const std::string& name : request.quantizers) {
-      FindQuantizer(name);  // throws
+      FindQuantizer(name);  // throws for an unknown name
       needs.quantizers.push_back(name);
     }
   }
   return needs;
 }
 
-// At once: 1, 2, 4, ... up to the most; over several hosts the most, too, whatever they are.
+// The numbers of ranks to measure with at once: 1, 2, 4, ... up to the most. Over several hosts the
+// most itself is included.
 std::vector<int> RanksOf(const ProfileRequest& request, const LaunchMethod& launch) {
   std::vector<int> counts;
   for (int ranks = 1; ranks <= request.most_ranks; ranks *= 2) counts.push_back(ranks);
@@ -108,7 +109,7 @@ std::vector<int> RanksOf(const ProfileRequest& request, const LaunchMethod& laun
   return counts;
 }
 
-// A part a workload, whose cells are the profiles themselves.
+// Makes one part for each workload. Its cells are the profiles themselves.
 Experiment ExperimentOf(const ProfileRequest& request, const LaunchMethod& launch,
                         const Catalog& catalog) {
   ProfileNeeds needs = NeedsOf(request, catalog);
@@ -199,7 +200,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     if (SomethingIsAt(file)) kept = ReadProfiles(file);
     CheckSameMachine(file, kept, ToJson(context.SystemOfLaunches()));
   }
-  // What the file has is not measured again, whatever became of its trials.
+  // Outcomes in the file are not measured again, whatever became of their trials.
   const auto in_file = [&](const CellConfig& config) {
     return request.fresh ? nullptr : FindMeasured(file, kept, config);
   };
@@ -224,7 +225,7 @@ int ProfileVerb(Program& program, const ProfileRequest& request) {
     }
     const TrialRow* row =
         FindTrial(program.catalog(), rows, config, HashOf(context.SystemOf(config)));
-    // Of hosts that did not tell what they are, or others than those that did.
+    // The hosts did not describe themselves, or others ran than the described ones.
     if (row == nullptr && options.launch.across_hosts())
       row = FindTrial(program.catalog(), rows, config, "");
     if (row == nullptr) SPARFUSE_THROW(kInternal, "a profile trial that ran is not in the store");

@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The other files of the folder that describe an equal system; those that nobody has filled in, or
-// that cannot be read, are none.
+// The other files of the folder that describe an equal system. Files that are unreadable or not
+// filled in do not count.
 std::vector<fs::path> EqualSystems(const fs::path& file, const std::string& hash) {
   std::vector<fs::path> equal;
   std::error_code none;
@@ -38,7 +38,7 @@ std::vector<fs::path> EqualSystems(const fs::path& file, const std::string& hash
     try {
       const SystemDescription system(TomlFile::Read(other));
       if (system.Contradictions().empty() && system.Hash() == hash) equal.push_back(other);
-    } catch (const Error&) {  // is told where that file is checked
+    } catch (const Error&) {  // a check of that file reports it
     }
   }
   std::ranges::sort(equal);
@@ -55,7 +55,7 @@ int SystemInitVerb(Program& program, const SystemInit& asked) {
     return kDone;
   }
   MakeDirectories(file.parent_path());
-  const StoreLock lock(program.store().results());  // nodes may add themselves at once
+  const StoreLock lock(program.store().results());  // several nodes may add themselves at once
   if (!SomethingIsAt(file)) {
     WriteFileDurably(file, NewSystemText(asked.name, node));
     fmt::print(
@@ -118,7 +118,7 @@ int SystemCheckVerb(Program& program, const std::string& name) {
 
 namespace {
 
-constexpr int kRanksPerNode = 2;  // the fewest that measure the link within a node, too
+constexpr int kRanksPerNode = 2;  // the fewest that also measure the link within a node
 
 CellConfig ConfigOf(const SystemFingerprint& asked, const LaunchMethod& launch) {
   const int hosts = launch.across_hosts() && asked.ranks_per_node == 0 ? HostCount(launch) : 1;
@@ -184,7 +184,7 @@ Table TableOf(const std::string& name, const ProfileOutcome& outcome) {
   return table;
 }
 
-// The earlier outcome of as many ranks over the same link; null if there is none.
+// The earlier outcome with as many ranks over the same link; null if there is none.
 const ProfileOutcome* EarlierOf(const ProfileOutcomes& kept, const ProfileOutcome& outcome) {
   const auto found = std::ranges::find_if(kept, [&](const ProfileOutcome& each) {
     return each.fingerprint && each.config.workers == outcome.config.workers &&
@@ -193,7 +193,7 @@ const ProfileOutcome* EarlierOf(const ProfileOutcomes& kept, const ProfileOutcom
   return found == kept.end() ? nullptr : &*found;
 }
 
-// What differs from what the file had.
+// Prints the differences from the file's earlier fingerprint.
 void PrintChanges(std::FILE* out, const ProfileOutcome& earlier, const ProfileOutcome& outcome) {
   const auto differences = DifferencesOf(*earlier.fingerprint, *outcome.fingerprint);
   for (const FingerprintDifference& each : differences)
@@ -203,7 +203,7 @@ void PrintChanges(std::FILE* out, const ProfileOutcome& earlier, const ProfileOu
                100 * (kFingerprintsDifferBy - 1));
 }
 
-// Names of other files with a fingerprint that this one cannot be told from.
+// Names of other files whose fingerprint cannot be told from this one.
 std::vector<std::string> SameAs(const ProfileFolders& profiles, const std::string& name,
                                 const ProfileOutcome& outcome) {
   std::vector<std::string> same;

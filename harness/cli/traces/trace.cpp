@@ -1,4 +1,4 @@
-// Shows what traces of training say: `sparfuse trace`.
+// Shows the content of training traces: `sparfuse trace`.
 #include "harness/cli/traces/trace.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-constexpr double kNearStep = 0.1;  // of a modelled step from the traced one
+constexpr double kNearStep = 0.1;  // distance of the modelled from the traced step
 
 std::string Ms(const Spread& us) {
   return us.low == us.high ? fmt::format("{:.3f} ms", us.median / 1e3)
@@ -120,7 +120,7 @@ void PrintFacts(const TraceFacts& facts) {
   }
 }
 
-// A folder of a trial, or its id.
+// The folder of a trial, by its path or its id.
 fs::path FolderOfTrial(Program& program, const std::string& trial) {
   if (fs::is_directory(trial)) return trial;
   for (const TrialRow& row : program.Rows()) {
@@ -130,7 +130,7 @@ fs::path FolderOfTrial(Program& program, const std::string& trial) {
                  fmt::format("no trial \"{}\": expected the folder of one, or its id", trial));
 }
 
-// Writes a trial's traced step in the form of torch.profiler, a rank a file.
+// Writes a trial's traced step in the form of torch.profiler, one file for each rank.
 int WriteKineto(Program& program, const std::string& trial, const fs::path& out) {
   const fs::path folder = FolderOfTrial(program, trial);
   const json stored = ReadJsonFile(folder / "trial.json");
@@ -293,7 +293,7 @@ TraceForAdvice::TraceForAdvice(const ProfileFolders& profiles, const std::string
                                const TraceImport& asked)
     : profiles_(profiles.Behind(folder_.path())) {
   TracedModel model = ModelOfTrace(LoadDeclaredCluster(profiles, cluster), asked);
-  // What methods add on the host stretches backward itself, which the model has not.
+  // Host work of methods lengthens the backward pass itself, which the model ignores.
   constexpr double kStretched = 2;
   for (DeclaredInput& input : model.inputs) {
     if (model.host_bound && input.group == "host_overhead") input.high *= kStretched;

@@ -150,7 +150,7 @@ namespace {
 constexpr double kSmallBytes = 64;
 constexpr double kLargeBytes = 1 << 20;
 constexpr double kImportedGbps = 1e9 / 8;  // bytes a second
-constexpr double kImportedSpread = 1.05;   // of the kinds "imported" and "measured: trace"
+constexpr double kImportedSpread = 1.05;   // spread of the kinds "imported" and "measured: trace"
 
 bool IsBetweenNodes(const LinkLog& log) { return log.nodes > 1; }
 bool IsOfOnePair(const LinkLog& log) { return log.operation >= LinkOperation::kSendReceive; }
@@ -175,7 +175,7 @@ void CheckFits(const DeclaredCluster& cluster, const LinkLog& log) {
     fail(fmt::format("{} ranks on {} node(s)", log.ranks, log.nodes));
 }
 
-// Network cards that the ranks of a node have a share in: those of a pair, one.
+// The network cards that the ranks of a node share. A pair uses one card.
 double CardsOf(const DeclaredCluster& cluster, const LinkLog& log) {
   if (IsOfOnePair(log)) return 1;
   const double in_node = std::ceil(static_cast<double>(log.ranks) / log.nodes);
@@ -213,12 +213,12 @@ DeliveredRate RateOf(const DeclaredCluster& cluster, const LinkLog& log) {
   return rate;
 }
 
-// Of the smallest messages; nothing where they do not tell a hop from another.
+// The start-up time from the smallest messages; nothing if they do not give the time of a hop.
 std::optional<DeclaredInput> StartUpOf(const LinkLog& log) {
   double hops = 1;
   if (log.operation == LinkOperation::kBandwidth) return std::nullopt;
   if (!IsOfOnePair(log)) {
-    // An all-reduce may go by a tree; and a ring over nodes of several ranks has two sorts of hops.
+    // An all-reduce may use a tree. A ring over nodes of several ranks has two sorts of hops.
     const bool alike = !IsBetweenNodes(log) || log.nodes == log.ranks;
     if (log.operation != LinkOperation::kAllGather || !alike) return std::nullopt;
     hops = log.ranks - 1;
@@ -251,8 +251,8 @@ DeclaredInput EfficiencyOf(const DeliveredRate& rate) {
   return input;
 }
 
-// Which log an input is taken from, where several have it: the least wins. Start-up times are a
-// pair's own; a ring shows what all of a node's cards deliver.
+// The priority of a log among those that give an input: the least wins. A pair measures a start-up
+// time best, and a ring the rate of all cards of a node.
 int Preference(const LinkLog& log, const DeclaredInput& input) {
   static constexpr int kOfStartUp[] = {0, 2, 1, 0, 0};
   static constexpr int kOfRate[] = {1, 0, 2, 0, 3};
@@ -260,12 +260,12 @@ int Preference(const LinkLog& log, const DeclaredInput& input) {
   return (start ? kOfStartUp : kOfRate)[static_cast<std::size_t>(log.operation)];
 }
 
-// What an import writes is kept apart from what the file's owner writes.
+// These marks separate imported text from the text of the file's owner.
 constexpr std::string_view kBegin = "# >>> sparfuse cluster import: ";
 constexpr std::string_view kEnd = "# <<< sparfuse cluster import";
 
 struct ImportedBlock {
-  std::size_t begin = 0, end = 0;  // in the text, with both marks
+  std::size_t begin = 0, end = 0;  // in the text, including both marks
   int line = 0;                    // of the first mark
   std::string title;
   bool as_written = false;
@@ -283,7 +283,7 @@ std::string CurveText(const LinkLog& log) {
       log.ranks, fmt::join(bytes, ", "), fmt::join(us, ", "), log.kind, Shown(log.Source()));
 }
 
-// The first block from `from` on.
+// The first imported block from `from` on.
 std::optional<ImportedBlock> NextBlock(const std::string& text, const std::string& file,
                                        std::size_t from) {
   const std::size_t begin = text.find(kBegin, from);
@@ -310,7 +310,7 @@ std::optional<ImportedBlock> NextBlock(const std::string& text, const std::strin
 
 ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> logs) {
   ImportedLinks found;
-  std::vector<int> preferences;  // of inputs
+  std::vector<int> preferences;  // of the inputs found so far
   const auto take = [&](const LinkLog& log, DeclaredInput input) {
     const int preference = Preference(log, input);
     const auto there = std::ranges::find(found.inputs, input.name, &DeclaredInput::name);

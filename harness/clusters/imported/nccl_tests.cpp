@@ -1,5 +1,6 @@
 // Reads the table that nccl-tests prints (src/util.cu: writeDeviceReport, writeResultHeader,
-// writeBenchmarkLineBody, writeResultFooter), and what it writes with -J (version 2 of the form).
+// writeBenchmarkLineBody, writeResultFooter), and the JSON that it writes with -J (version 2 of the
+// form).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -30,7 +31,7 @@ constexpr NcclProgram kNcclPrograms[] = {{"all_reduce_perf", LinkOperation::kAll
                                          {"all_gather_perf", LinkOperation::kAllGather},
                                          {"sendrecv_perf", LinkOperation::kSendReceive}};
 
-// "" for a column without one.
+// The unit below a column; "" if it has none.
 std::string_view UnitOf(std::string_view column) {
   if (column == "size") return "(B)";
   if (column == "count") return "(elements)";
@@ -40,14 +41,14 @@ std::string_view UnitOf(std::string_view column) {
   return "";
 }
 
-// Of a size, out of place. Rates as they are printed: 10^9 bytes a second.
+// The row of a size, out of place. Rates are as printed: 10^9 bytes a second.
 struct NcclTestsRow {
   double bytes = 0, seconds = 0, algorithm_gbytes = 0, bus_gbytes = 0;
   std::optional<double> wrong;  // elements; nothing: not compared (-c 0)
 };
 
-// Fills in what the program measures by its name ("all_reduce_perf_mpi"), or as it was asked where
-// the log has none. Throws Error{kConfig} for other programs.
+// Sets the operation from the program's name ("all_reduce_perf_mpi"), or from `asked` if the log
+// does not name it. Throws Error{kConfig} for other programs.
 void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
                   LinkLog& log) {
   const std::size_t slash = program.rfind('/');
@@ -74,7 +75,7 @@ void AddRow(const std::string& file, int line, const std::string& where, const N
   const auto fail = [&](const std::string& message) {
     FailAt(file, line, (where.empty() ? "" : where + ": ") + message);
   };
-  if (row.bytes == 0) return;  // fewer bytes than ranks, of which an all-gather makes none
+  if (row.bytes == 0) return;  // a size below one byte a rank, for which an all-gather does nothing
   if (row.wrong && *row.wrong != 0) {
     fail(fmt::format(
         "#wrong = {:g}: the results are wrong, and their times mean nothing; expected 0",
@@ -83,7 +84,7 @@ void AddRow(const std::string& file, int line, const std::string& where, const N
   log.verified = log.verified && row.wrong.has_value();
   const LinkSample sample{row.bytes, row.seconds};
   AddSample(file, line, sample, log);
-  // As printed with two decimals or, above, with four digits and more.
+  // Rates are printed with two decimals; larger ones have at least four digits.
   const auto far = [](double printed, double computed, double decimals) {
     return std::abs(printed - computed) > 0.01 * computed + decimals;
   };
@@ -128,7 +129,7 @@ class NcclTable {
     if (!units_) FailAt(file_, header_, "no line of units below: expected (B) (elements) (us) ...");
     SetOperation(file_, program_, asked_, log_);
     log_.ranks = SaidOrAsked(file_, log_, "ranks", static_cast<int>(ranks_.size()), asked_.ranks);
-    // Ranks of one host that share a card are on several nodes whose names are equal.
+    // Two ranks that share a card of one host are really on several nodes with equal names.
     const auto hosts = static_cast<int>(hosts_.size());
     if (same_card_ && asked_.nodes == 0) {
       FailAt(file_, 0,
@@ -150,7 +151,7 @@ class NcclTable {
   }
 
  private:
-  // A line of NCCL's own begins by a host's name, which may begin with a digit.
+  // A line of NCCL itself begins with a host's name, which may begin with a digit.
   static bool IsRow(std::string_view line) {
     const std::size_t end = line.find_first_of(" \t");
     return line.substr(0, end).find_first_not_of("0123456789.eE+") == std::string_view::npos &&
@@ -192,8 +193,7 @@ class NcclTable {
                          "expected one group",
                          group));
     }
-    // A whole second run repeats its ranks behind a row; processes without MPI print theirs at
-    // once.
+    // A second run repeats its ranks after a row. Processes without MPI print theirs at once.
     if (!ranks_.insert(std::string(after("Rank"))).second && rows_.empty()) {
       FailAt(file_, line.number,
              fmt::format("rank {} for the second time: each process ran alone, since nccl-tests "
@@ -235,7 +235,7 @@ class NcclTable {
     }
   }
 
-  // The first of this name: those of the operation out of place come before those in place.
+  // The first column of this name: columns out of place come before columns in place.
   std::optional<std::size_t> Column(std::string_view name) const {
     const auto found = std::ranges::find(columns_, name);
     if (found == columns_.end()) return std::nullopt;
@@ -244,7 +244,7 @@ class NcclTable {
 
   void Row(const LogLine& line) {
     const auto words = WordsOf(line.text);
-    // A time stamp (-T) is two words, and what follows the row.
+    // A time stamp (-T) is two words, after the row.
     const bool stamped = columns_.back() == "timestamp";
     if (words.size() != columns_.size() + (stamped ? 1 : 0)) {
       if (const std::size_t info = line.text.find("NCCL "); info != std::string_view::npos) {
@@ -266,7 +266,7 @@ class NcclTable {
       const double wrong = NumberAt(file_, line, words[c], "#wrong");
       row.wrong = std::max(wrong, row.wrong.value_or(0));
     }
-    // Of versions that print the largest error in its place, the last line judges.
+    // Some versions print the largest error instead. There the last line of the log judges.
     if (!Column("#wrong")) row.wrong = 0;
     AddRow(file_, line.number, "", row, log_);
   }
@@ -319,12 +319,12 @@ class NcclJson {
 json Parsed(std::string_view text, const std::string& file) {
   try {
     return ParseJson(text, file);
-  } catch (const Error& error) {  // of a file that was cut off, say
+  } catch (const Error& error) {  // the file was cut off, say
     SPARFUSE_THROW(kConfig, error.what());
   }
 }
 
-// The form that -J writes.
+// Reads the form that -J writes.
 LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const AskedOfLog& asked) {
   const json root = Parsed(text, file);
   const NcclJson in(root, file);
@@ -338,7 +338,7 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
                        "which names the program that ran; of another program, its table");
   }
   SetOperation(file, in.String("/args/0"), asked, log);
-  // One entry a process, which may have several threads with several cards each.
+  // Each entry is a process, which may have several threads with several cards each.
   const std::size_t processes = in.Length("/config/devices");
   const double each = in.Number("/config/nthreads") * in.Number("/config/ngpus");
   constexpr double kMostRanks = 1 << 20;
@@ -378,7 +378,7 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
 }  // namespace
 
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
-  // Behind lines of NCCL's, or of the launcher's.
+  // The table may follow lines of NCCL or of the launcher.
   const std::string decoded = DecodedText(text, file, "any");
   const LogText log = LinesOfLog(decoded);
   const auto opens = [](const LogLine& line) { return line.text.starts_with('{'); };

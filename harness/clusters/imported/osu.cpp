@@ -1,4 +1,4 @@
-// Reads what the OSU micro-benchmarks (versions 3 to 7) and IMB-MPI1 print.
+// Reads the output of the OSU micro-benchmarks (versions 3 to 7) and of IMB-MPI1.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,11 +21,11 @@ constexpr OsuProgram kOsuPrograms[] = {
     {"Allreduce Latency Test", "osu_allreduce", LinkOperation::kAllReduce},
     {"Allgather Latency Test", "osu_allgather", LinkOperation::kAllGather}};
 
-// "# OSU MPI Latency Test v7.5"; osu_xccl's say "NCCL-CUDA", "RCCL-ROCM" and the like.
+// "# OSU MPI Latency Test v7.5"; osu_xccl prints "NCCL-CUDA", "RCCL-ROCM" and the like.
 constexpr std::string_view kOsuHead = "# OSU ";
 constexpr std::string_view kMpi = "MPI", kXccl[] = {"NCCL", "RCCL", "XCCL", "HCCL", "OneCCL"};
 
-// Names of columns, which single spaces may be within: "Avg Latency(us)", "Bandwidth (MB/s)".
+// Names of columns, which may contain single spaces: "Avg Latency(us)", "Bandwidth (MB/s)".
 std::vector<std::string> ColumnsOf(std::string_view head) {
   std::vector<std::string> columns;
   while (!head.empty()) {
@@ -73,7 +73,7 @@ class OsuTable {
     return line.starts_with(kOsuHead) && line.find(" Test v") != std::string_view::npos;
   }
 
-  // "# OSU MPI-CUDA Allreduce Latency Test v7.0"
+  // Reads "# OSU MPI-CUDA Allreduce Latency Test v7.0".
   void Title(const LogLine& line) {
     if (!log_.program.empty())
       FailAt(file_, line.number, "a second run begins: expected one a file");
@@ -134,7 +134,7 @@ class OsuTable {
     const double value = NumberAt(file_, line, words[1], columns_.front());
     const bool rate = log_.operation == LinkOperation::kBandwidth;
     if (log_.operation == LinkOperation::kAllGather) bytes *= log_.ranks;  // Size is a rank's part
-    if (rate && value == 0) return;  // sizes whose rate rounds to nothing
+    if (rate && value == 0) return;  // the rate rounds to nothing
     AddSample(file_, line.number, {bytes, rate ? bytes / (1e6 * value) : 1e-6 * value}, log_);
   }
 
@@ -146,7 +146,7 @@ class OsuTable {
   std::vector<std::string> columns_;
 };
 
-// A benchmark of IMB-MPI1, whose table is "#bytes #repetitions" and times in microseconds.
+// The benchmarks of IMB-MPI1, whose tables have "#bytes #repetitions" and times in microseconds.
 constexpr OsuProgram kImbPrograms[] = {
     {"PingPong", "IMB-MPI1 PingPong", LinkOperation::kLatency},
     {"Allreduce", "IMB-MPI1 Allreduce", LinkOperation::kAllReduce},

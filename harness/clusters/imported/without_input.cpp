@@ -6,10 +6,10 @@
 namespace sparfuse::harness {
 namespace {
 
-// Follows a value over its lines.
+// Follows a value over several lines.
 class ValueScanner {
  public:
-  // Whether the value goes on in the next line.
+  // Whether the value continues in the next line.
   bool GoesOn(std::string_view line) {
     for (std::size_t i = 0; i < line.size(); ++i) {
       const std::string_view rest = line.substr(i);
@@ -33,16 +33,16 @@ class ValueScanner {
         --depth_;
       }
     }
-    if (quotes_.size() == 1) quotes_ = {};  // a text of one line ends with it
+    if (quotes_.size() == 1) quotes_ = {};  // a single-line text ends with its line
     return depth_ > 0 || !quotes_.empty();
   }
 
  private:
   int depth_ = 0;
-  std::string_view quotes_;  // that end the text which the line is in
+  std::string_view quotes_;  // the quotes that end the open text
 };
 
-// A key or the head of a table, without spaces and quotes.
+// A key, or the head of a table, without spaces and quotes.
 std::string Bare(std::string_view text) {
   std::string bare;
   for (const char c : text) {
@@ -80,7 +80,7 @@ std::string WithoutInput(const std::string& text, const std::string& name) {
         taken = is_wanted(table) || is_wanted(table.empty() ? key : table + "." + key);
         goes_on = value.GoesOn(std::string_view(line).substr(equals + 1));
       } else {
-        taken = false;  // a comment, or nothing
+        taken = false;  // a comment or an empty line
       }
     } else {
       goes_on = value.GoesOn(line);

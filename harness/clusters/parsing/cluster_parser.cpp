@@ -1,4 +1,4 @@
-// Reads the file of a declared cluster, and has it calibrated.
+// Reads the file of a declared cluster, and calibrates the cluster.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr Range kNodes{1, 65'536};
 constexpr Range kRanksPerNode{1, 1024};
 constexpr Range kCodingTimes{0, 1e9};
-// The times of a [[coder]], by their keys; `stated`: what a file says by giving one.
+// The times of a [[coder]] by their keys. `stated`: the direction that a file states with one.
 struct CoderTime {
   const char* key;
   double unit;
@@ -63,7 +63,7 @@ DeclaredInput ReadInput(const ClusterFile& file, const InputSpec& spec) {
   return input;
 }
 
-// What the file of a stack says.
+// The content of a stack's file.
 struct Stack {
   TomlFile toml;
   std::map<std::string, DeclaredInput> inputs;  // by name
@@ -141,7 +141,8 @@ class ClusterParser {
     cluster_.card = file_.At("/card", [&] { return ReadCard(profiles_, name); });
   }
 
-  // Throws where the clusters that refer to one another, from `name` on, come back to one of them.
+  // Throws if the chain of clusters that refer to one another, from `name` on, returns to one of
+  // them.
   void CheckNoCircle(std::string name) const {
     std::vector<std::string> chain = {cluster_.name};
     while (true) {
@@ -151,13 +152,14 @@ class ClusterParser {
         file_->FailValue("/reference_cluster", fmt::format("a cluster that does not lead back: {}",
                                                            fmt::join(chain, " -> ")));
       }
-      if (!IsDeclared(profiles_, name)) return;  // its own file says so
+      if (!IsDeclared(profiles_, name)) return;  // the error is in that cluster's own file
       name = TomlFile::Read(profiles_.File(name + ".toml")).String("", "reference_cluster", "");
       if (name.empty()) return;
     }
   }
 
-  // Another cluster's compute, coders and calibration; what this file has itself comes first.
+  // Takes another cluster's compute times, coders and calibration. Later, this file's own values
+  // replace them.
   void TakeOver() {
     if (!file_.Has("/reference_cluster")) return;
     const std::string name = file_->RequiredString("", "reference_cluster");
@@ -179,11 +181,11 @@ class ClusterParser {
     }
     cluster_.coders = other.coders;
     cluster_.selection_costs = other.selection_costs;
-    cluster_.references = other.references;  // that the experiments that use it must name
+    cluster_.references = other.references;  // experiments that use the cluster must name them
   }
 
-  // What the stack of the cluster's software is known to take; this file's own numbers, and what is
-  // calibrated on the reference_cluster, come first.
+  // Reads the known times of the cluster's software stack. This file's own numbers, and inputs
+  // calibrated on the reference_cluster, take precedence.
   void FindStack() {
     if (!file_.Has("/stack")) return;
     cluster_.stack = file_->RequiredString("", "stack");
@@ -204,13 +206,13 @@ class ClusterParser {
     cluster_.inputs.push_back(std::move(input));
   }
 
-  // Of those that another cluster was calibrated for and this one does not have.
+  // Takes an input that this cluster lacks from the calibration of another cluster.
   void TakeCalibrated(const InputSpec& spec) {
     if (other_ == nullptr) return;
     for (DeclaredInput input : other_->inputs) {
       if (input.name != spec.name) continue;
       if (input.kind != "calibrated" && input.group != "sparsify") continue;
-      // Published selections stream through memory many times: they scale with its bandwidth.
+      // Published selections stream through memory many times, so they scale with its bandwidth.
       if (input.name == "selection_ns_an_element") {
         const double ratio = other_->Value("memory_gbytes_per_s") /
                              file_.Needed("/input/memory_gbytes_per_s", "value", {1e-9, 1e9});
@@ -258,7 +260,7 @@ class ClusterParser {
     }
   }
 
-  // A later table counts for the directions that it states.
+  // A later table replaces the directions that it states.
   void Replace(const Coder& by) {
     for (Coder& each : cluster_.coders) {
       if (each.name != by.name) continue;
@@ -303,7 +305,7 @@ class ClusterParser {
     }
   }
 
-  // What the file says at `key`, else its stack, else the first of the names.
+  // The choice at `key` in this file, else in its stack, else the first of the names.
   template <class Choice>
   Choice OfStack(const char* key, std::span<const char* const> names) const {
     const bool own = file_.Has(std::string("/") + key) || !stack_;
@@ -311,7 +313,7 @@ class ClusterParser {
     return static_cast<Choice>(of.OneOf("", key, names, names[0]));
   }
 
-  // [nccl] is of the machine: it may stand there for stacks that have no use for it.
+  // [nccl] describes the machine, so it may be present for stacks that do not use it.
   void AllReduce() {
     const bool own = file_.Has("/all_reduce") || !stack_;
     cluster_.all_reduce = OfStack<AllReduceBy>("all_reduce", kAllReduceNames);
@@ -365,8 +367,8 @@ class ClusterParser {
     cluster_.curves.push_back(std::move(curve));
   }
 
-  // A network card moves each byte once, even where switches sum; times of more bytes are longer,
-  // but for what disturbed one.
+  // A network card moves each byte once, even if switches sum. More bytes take longer, unless
+  // something disturbed a measurement.
   void CheckCurve(const std::string& at, const OperationCurve& curve) const {
     constexpr double kMostOver = 1.05, kMostFall = 2;
     const bool across = curve.ranks > cluster_.ranks_per_node;
@@ -391,7 +393,7 @@ class ClusterParser {
     }
   }
 
-  // The inputs that the list at `key` names.
+  // The inputs in the list at `key`.
   std::vector<std::string> ToCalibrate(const char* key) const {
     const std::string at = std::string("/") + key;
     const json* wanted = file_->Find(at);
@@ -411,7 +413,7 @@ class ClusterParser {
     return wanted->get<std::vector<std::string>>();
   }
 
-  // References of workloads that are not to calibrate; what they say of computation stays.
+  // Leaves out references of workloads that are not to calibrate. Their compute times stay.
   void LeaveOut() {
     std::vector<std::string> known;
     for (const ReferenceStep& step : cluster_.references) {
@@ -480,7 +482,7 @@ class ClusterParser {
     file_.At("/reference", [&] { CalibrateOnSteps(cluster_); });
   }
 
-  // What the model makes of references that calibrate nothing: to be compared with.
+  // Models references that calibrate nothing, to compare them with their measurements.
   void Predict() {
     file_.At("/reference", [&] {
       for (ReferenceStep& step : cluster_.references) step.modelled = Modelled(cluster_, step);
@@ -490,7 +492,7 @@ class ClusterParser {
   const ClusterFile file_;
   const ProfileFolders& profiles_;
   const ClusterName left_out_;
-  std::set<std::string> families_left_out_;  // of which no reference is left
+  std::set<std::string> families_left_out_;  // families without any reference left
   const DeclaredCluster* other_ = nullptr;
   std::optional<Stack> stack_;
   DeclaredCluster cluster_;

@@ -1,4 +1,4 @@
-// Reads what a declared cluster's file says of measured times.
+// Reads the measured times in a declared cluster's file.
 #include <fmt/format.h>
 
 #include <map>
@@ -19,12 +19,12 @@ using nlohmann::json;
 constexpr Range kDensities{1e-9, 1};
 constexpr const char* kBars = "published-numbers.csv";
 
-// Puts it before those that are there: what a file says itself counts before what it takes over.
+// Inserts it at the front: the file's own times precede those that it takes over.
 void AddCompute(DeclaredCluster& cluster, ComputeTime time) {
   cluster.compute.insert(cluster.compute.begin(), std::move(time));
 }
 
-// What a step on one card leaves for forward and backward: a third and two, less the update.
+// Divides a step on one card, less the update: a third for forward, two thirds for backward.
 void SplitStep(const ClusterFile& file, const DeclaredCluster& cluster, double step_seconds,
                ComputeTime& time) {
   const double update = UpdateSeconds(cluster, time.workload);
@@ -38,10 +38,10 @@ void SplitStep(const ClusterFile& file, const DeclaredCluster& cluster, double s
   time.backward_seconds = 2 * time.forward_seconds;
 }
 
-// Times that two places give of one thing may differ by so much: by rounding and means.
+// Two statements of one time may differ by this factor, because of rounding and means.
 constexpr double kReadAlike = 1.05;
 
-// Throws where the table at `at` has a step's time and another rate of samples. samples: of a step.
+// Throws if the step's time at `at` contradicts its rate of samples. samples: samples of a step.
 void CheckOneStep(const ClusterFile& file, const std::string& at, double samples) {
   if (!file.Has(at + "/step_ms")) return;
   const double step = file.Needed(at, "step_ms", kMilliseconds);
@@ -87,7 +87,7 @@ class ReferenceReader {
   }
 
  private:
-  using Seconds = std::map<std::string, double>;  // by key, "step_ms"
+  using Seconds = std::map<std::string, double>;  // keys as in "step_ms"
 
   void ReadLink(const std::string& at, ReferenceStep& step) const {
     const json* link = file_->Find(at + "/link");
@@ -97,7 +97,7 @@ class ReferenceReader {
     step.link = StoredLink(*link);
   }
 
-  // The times of two steps whose cells differ in what [over] states: a ratio, or two rows.
+  // Reads the ratio of two steps whose cells differ in the keys of [over]: a ratio, or two rows.
   void UseRatio(const std::string& at, ReferenceStep step) {
     const std::string over = at + "/over";
     if (!file_.Has(over)) file_->Fail(at, "ratio needs over = { what the other step has }");
@@ -139,7 +139,7 @@ class ReferenceReader {
     cluster_.references.push_back(std::move(step));
   }
 
-  // What the table does not state is as in `step`.
+  // Keys that the table lacks are as in `step`.
   void ReadMethod(const std::string& at, ReferenceStep& step) const {
     static const Catalog catalog = BuiltInCatalog();
     const bool same_method = !step.method.empty() && !file_.Has(at + "/method");
@@ -174,7 +174,7 @@ class ReferenceReader {
     file_.At(at, [&] { cluster_.CheckSparsifier(CellOf(cluster_, step)); });
   }
 
-  // Times, a bar that has them, or a row: one of the three.
+  // Reads times, a published bar with times, or a row: exactly one of the three.
   Seconds ReadSeconds(const std::string& at, ReferenceStep& step) {
     Seconds seconds;
     for (const char* key : {"forward_ms", "backward_ms", "sparsify_ms", "exposed_ms", "step_ms"}) {
@@ -215,8 +215,7 @@ class ReferenceReader {
         .first->second;
   }
 
-  // The row of a file of results/published that is named by its columns: what it gives in samples a
-  // second.
+  // Finds the row of a file of results/published by its columns. Returns its samples per second.
   double Row(const std::string& at, ReferenceStep& step) {
     file_.Keys(at, "row", {"file", "artifact", "model", "workers", "network", "method", "density"});
     const std::string name = file_->RequiredString(at, "file");
@@ -275,7 +274,7 @@ class ReferenceReader {
     return {parts[0], parts[1], parts[2], {}};
   }
 
-  // The parts of a published bar, in the place of those that the file itself gives.
+  // Adds the parts of a published bar, which replace times in the file itself.
   void AddBar(const std::string& at, ReferenceStep& step, Seconds& seconds) {
     step.bar = BarAt(at);
     static const std::map<std::string, std::string> kKeys = {
@@ -301,7 +300,7 @@ class ReferenceReader {
     }
   }
 
-  // Forward and backward are compute times; the other parts are to be reproduced.
+  // Forward and backward are compute times. The other parts are to be reproduced.
   void Use(const std::string& at, const Seconds& seconds, const ReferenceStep& step) {
     const auto has = [&](const char* key) { return seconds.contains(key); };
     if (has("forward_ms") != has("backward_ms"))

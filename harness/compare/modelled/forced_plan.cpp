@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-// Tensors of the trial, in its ready order.
+// The tensors of the trial, in its ready order.
 std::vector<TensorShape> TensorsIn(const json& outcome) {
   std::vector<TensorShape> tensors;
   for (const json& each : outcome.value("layout", json::array()))
@@ -34,7 +34,8 @@ std::vector<TensorShape> TensorsIn(const json& outcome) {
   return tensors;
 }
 
-// "2 of its tensors are offloaded and none would be": what a plan says beside its units.
+// Names the differences of a plan beside its units, as in "2 of its tensors are offloaded and none
+// would be".
 std::string WhatIsMore(const json& plan, const json& given) {
   std::vector<std::string> found;
   for (const auto& [key, what] : {std::pair("dense_units", "units sent dense"),
@@ -62,7 +63,7 @@ std::string WhatIsMore(const json& plan, const json& given) {
 struct MeasuredCells {
   const SideCell* cell = nullptr;
   const SideCell* reference = nullptr;
-  const SideCell* own = nullptr;  // with the plan of the side's planner; null where it was not run
+  const SideCell* own = nullptr;  // with the plan of the side's planner; null if it was not run
 };
 
 class Forcer {
@@ -85,7 +86,7 @@ class Forcer {
   }
 
  private:
-  // Outcome of the newest trial that counts; null where there is none.
+  // The outcome of the newest trial that counts; null if there is none.
   json OutcomeOf(std::size_t side, const CellKey& key) const {
     const auto found = cells_[side].find(key);
     if (found == cells_[side].end() || found->second.newest == nullptr) return nullptr;
@@ -115,7 +116,7 @@ class Forcer {
     return forced;
   }
 
-  // Units of as many tensors are other units where tensors become ready in another order.
+  // If tensors become ready in another order, units with as many tensors are other units.
   void CheckReadyOrder(const json& given, const json& here, std::size_t side) const {
     if (here.is_null()) return;
     const std::vector<TensorShape> theirs = TensorsIn(given), ours = TensorsIn(here);
@@ -129,7 +130,7 @@ class Forcer {
     }
   }
 
-  // The trials with the plan, of the experiment and part that have the most blocks of them.
+  // The trials with the plan, from the experiment and part with the most blocks of them.
   MeasuredCells MeasuredOf(const ComparedCell& cell, const std::string& config_hash,
                            std::size_t side) const {
     MeasuredCells found;
@@ -172,7 +173,7 @@ class Forcer {
              const json& here, std::size_t side, ForcedPlan& forced) const {
     if (models_.empty()) return;
     CellConfig own = CellConfigOf(cell.config);
-    try {  // the plan that the side made, rather than what the model would plan for it
+    try {  // the side's actual plan, not the one that the model would make
       if (!here.is_null()) own = WithPlanOf(own, here);
     } catch (const Error& error) {
       if (error.kind() != FailureKind::kConfig) throw;
@@ -199,7 +200,7 @@ class Forcer {
   const std::vector<SystemSide>& sides_;
   std::size_t giver_;
   const std::vector<std::unique_ptr<ModelledSide>>& models_;
-  std::vector<std::map<CellKey, SideCell>> cells_;  // one map a side
+  std::vector<std::map<CellKey, SideCell>> cells_;  // one map for each side
 };
 
 }  // namespace
@@ -248,13 +249,13 @@ std::string IdOf(const std::string& giver) {
 
 json NumbersIn(const std::string& units) { return json::parse("[" + units + "]"); }
 
-// A configuration with the keys of a file, all of them.
+// Converts a configuration to the keys of an experiment file, with all of them.
 json AsGiven(const json& config) {
   json given = json::object();
   for (const std::string& key : CellKeyNames()) {
     if (config.contains(key) && !config[key].is_null()) given[key] = config[key];
   }
-  for (const char* modelled : {"cluster", "inputs"}) given.erase(modelled);  // of live cells: empty
+  for (const char* modelled : {"cluster", "inputs"}) given.erase(modelled);  // empty in live cells
   json& method = given["method_options"];
   for (const char* part : {"strategy", "planner"}) method.erase(part);
   if (config["method_options"]["planner"] != kGivenPlanner) return given;
@@ -263,7 +264,7 @@ json AsGiven(const json& config) {
   return given;
 }
 
-// Resolves what a file would give.
+// Resolves the content of an experiment file in memory.
 class Resolving {
  public:
   Resolving(const Catalog& catalog, const ProfileFolders& profiles,
@@ -284,7 +285,7 @@ class Resolving {
     }
   }
 
-  // Drops of `given` what the cell of that hash is without, too.
+  // Removes the keys of `given` without which it still gives the cell of that hash.
   json Least(json given, const std::string& config_hash) const {
     Drop(given, given, config_hash);
     return given;
@@ -323,10 +324,10 @@ std::string Toml(const json& value) {
 }
 
 struct WrittenCell {
-  json least, whole;  // keys of a file
+  json least, whole;  // keys of an experiment file
 };
 
-// A part's [defaults] and one [[axis]] over its cells.
+// A part's [defaults], and one [[axis]] over its cells.
 std::string PartText(const std::vector<WrittenCell>& cells) {
   std::set<std::string> keys;
   for (const WrittenCell& cell : cells) {
@@ -339,7 +340,7 @@ std::string PartText(const std::vector<WrittenCell>& cells) {
   for (const std::string& key : CellKeyNames()) {
     if (!keys.contains(key)) continue;
     std::vector<json> values;
-    // What a dense method has no use for does not keep the others from having it in common.
+    // A sparsity key may be a default although dense methods ignore it.
     for (const WrittenCell& cell : cells) {
       if (cell.whole["sparsifier"] != "none" || std::ranges::count(SparsityKeys(), key) == 0)
         values.push_back(key == "method_options" && !cell.least.contains(key)
@@ -415,7 +416,7 @@ class Writer {
       const auto differs =
           std::ranges::find_if(cell.forced, [](const ForcedPlan& each) { return !each.own; });
       if (differs == cell.forced.end()) continue;
-      // On one of several sides is enough.
+      // A forced plan on one of several sides is enough.
       if (std::ranges::none_of(cell.forced, [](const ForcedPlan& each) {
             return !each.own && each.lacks.empty();
           })) {

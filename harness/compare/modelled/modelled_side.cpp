@@ -18,7 +18,8 @@ using nlohmann::json;
 
 constexpr const char* kMachineEach = "machines-like-this";
 
-// The newest profile trial of each subject that is of the current revisions; whether there is any.
+// Adds the newest profile trial of each subject with current revisions. Returns whether there is
+// any.
 bool AddProfileTrials(const SystemSide& side, const Catalog& catalog, ProfileOutcomes& outcomes) {
   bool added = false;
   for (const TrialRow& row : side.rows) {
@@ -34,7 +35,7 @@ bool AddProfileTrials(const SystemSide& side, const Catalog& catalog, ProfileOut
   return added;
 }
 
-// System of the machine that live trials ran on; null where there is none.
+// The system on which live trials ran; null if there is none.
 json SystemOf(const SystemSide& side) {
   const auto found = std::ranges::find_if(
       side.rows, [](const TrialRow& row) { return !row.system.contains("cluster"); });
@@ -85,7 +86,7 @@ SideProfile ProfileOfSide(const SystemSide& side, const Catalog& catalog,
 Interval ModelledRatio::Band() const {
   if (draws.empty()) return {value, value, value, 1};
   Interval band = BandOfDraws(value, draws);
-  band.n = draws.size();  // draws that all agree leave ends, too
+  band.n = draws.size();  // equal draws leave ends, too
   return band;
 }
 
@@ -118,7 +119,7 @@ const ModelledSide::Steps& ModelledSide::StepsOf(const CellConfig& cell) {
     }
     Steps steps{ModelSteps(FirstTrial(cell), cluster_->Profiles(cell, 0)), {}};
     if (!cluster_->HasDraws(cell)) return kept->second = std::move(steps);
-    // Draws are of the first step: what it is of the median of all holds in each of them.
+    // Draws model the first step. Each keeps the first step's ratio to the median of all steps.
     const StepModel first = ModelFirstStep(FirstTrial(cell), cluster_->Profiles(cell, 0));
     const auto scaled = [](double drawn, double first_step, double expected) {
       return first_step > 0 ? drawn / first_step * expected : drawn;
@@ -164,7 +165,7 @@ ModelledRatio ModelledSide::RatioOf(const CellConfig& cell, const CellConfig& ov
   } catch (const Error& error) {
     if (error.kind() != FailureKind::kConfig || !profile_.declared.empty()) throw;
     std::string why = error.what();
-    why.erase(std::min(why.find("; measure it with"), why.size()));  // here, that is
+    why.erase(std::min(why.find("; measure it with"), why.size()));  // its advice is meant for here
     SPARFUSE_THROW(kConfig,
                    fmt::format("{}; measure it on {} with `{} --ranks {}`", why, side_,
                                MeasureCommand(MeasuredLike(profile_.outcomes, cell), profile_.file),

@@ -1,4 +1,4 @@
-// Lays out what the model says beside a comparison: tables for people, objects for programs.
+// Lays out the model's results of a comparison: tables for people, objects for programs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -89,7 +89,7 @@ Table TransportTable(const ComparedPart& part, const std::vector<SystemSide>& si
   return table;
 }
 
-// "modelled" in words where it is.
+// Adds the word "modelled" unless the ratio was measured.
 std::string Marked(const std::optional<Interval>& interval, bool measured) {
   if (!interval) return kNone;
   return RatioText(interval) + (measured ? "" : ", modelled");

@@ -37,7 +37,7 @@ Transported TransportedOf(const ComparedCell& cell, const ComparedSetting& setti
   carried.model_first = first.Band();
   carried.model_second = second.Band();
   carried.ratio = Product(*cell.sides[0].ratio, change);
-  // What differs beside the machines, as revisions do, would be called what they leave.
+  // Otherwise the residual would include differences beside the machines, such as revisions.
   const std::string& why_not = cell.verdicts[side - 1].why_not;
   if (!cell.sides[side].lacks.empty() || (!why_not.empty() && !why_not.starts_with("other regime")))
     return carried;

@@ -14,7 +14,7 @@ struct ErrorClasses {
   PyObject* numeric;
   PyObject* unsupported;
 };
-ErrorClasses classes;  // each holds a reference for the life of the process
+ErrorClasses classes;  // holds references for the life of the process
 
 PyObject* MakeClass(py::module_& module, const char* name, const char* documentation,
                     const py::tuple& bases) {

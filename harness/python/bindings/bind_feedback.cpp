@@ -41,7 +41,7 @@ class ErrorFeedback : public MadeByInit {
                                         options.nesterov == defaults.nesterov &&
                                         options.masking == defaults.masking),
                      "momentum, nesterov and masking need feedback = \"momentum\"");
-    MomentumCorrection(0, options);  // refuses a momentum that makes no sense
+    MomentumCorrection(0, options);  // throws for an invalid momentum
     SPARFUSE_REQUIRE(!clip || *clip > 0,
                      "clip = " + std::to_string(clip.value_or(0)) + ": expected a norm above 0");
   }
@@ -106,7 +106,7 @@ class ErrorFeedback : public MadeByInit {
     return state;
   }
 
-  // All is checked before anything changes.
+  // Checks everything before it changes anything.
   void LoadStateDict(const py::object& state) {
     const auto kind = py::cast<std::string>(py::str(StateOf(state, "feedback")));
     SPARFUSE_REQUIRE(kind == feedback(), "state is of feedback = \"" + kind +
@@ -156,7 +156,7 @@ class ErrorFeedback : public MadeByInit {
   using Payload = std::variant<SelectedArrays, ArrayMemory<std::uint8_t>>;
   using Compressor = std::variant<Selector, Encoder>;
 
-  // A step works in C++, which would pass over a method of a class derived in Python.
+  // A step runs in C++ and would skip an overriding method of a Python class.
   template <class Object>
   static void RequireOwn(const py::object& object, const char* method) {
     if (py::type::of(object).attr(method).is(py::type::of<Object>().attr(method))) return;
@@ -190,9 +190,9 @@ class ErrorFeedback : public MadeByInit {
     const std::shared_ptr<ThreadPool> pool = ModulePool();
     const std::uint64_t at =
         std::visit([&](const auto& made) { return made.StepOf(name, step); }, compressor_);
-    // What was left out outlives a step that loss scaling skips. Of a large tensor the sums go
-    // elsewhere, so that the selection's one pass may find what is not finite; else it is looked
-    // for before anything is added.
+    // Residuals outlive a step that loss scaling skips. A large tensor's sums are therefore written
+    // elsewhere, and the selection's single pass checks that they are finite. For other tensors the
+    // check precedes the addition.
     const auto require_finite = [&] {
       RequireFinite(*pool, gradient.values(), {TensorId(name), name, gradient.shape, at});
     };
@@ -236,7 +236,7 @@ class ErrorFeedback : public MadeByInit {
     } catch (const Error& error) {
       if (error.kind() == FailureKind::kNumeric) {
         if (apart) require_finite();
-        // A residual that has overflowed is lost; without it the next step can go on.
+        // A residual that overflowed is lost. Without it the next step can go on.
         tensors_.erase(it);
       }
       throw;
@@ -255,17 +255,17 @@ class ErrorFeedback : public MadeByInit {
   }
 
   py::object sparsifier_;
-  ObjectMutex mutex_;  // guards what follows
+  ObjectMutex mutex_;  // guards the members below
   Compressor compressor_;
   bool with_momentum_;
   MomentumOptions options_;
   std::optional<double> clip_;
-  PayloadCoding coding_;  // of the values that a selection sends
+  PayloadCoding coding_;  // coding of the selected values
   std::map<std::string, Tensor> tensors_;
   Buffer<float> clipped_;
 
   static constexpr std::size_t kApartElements = std::size_t{1} << 20;
-  std::map<std::size_t, Buffer<float>> updated_;  // by size: where the next residual goes
+  std::map<std::size_t, Buffer<float>> updated_;  // memory of the next residual, by size
 };
 
 void BindErrorFeedback(py::module_& module) {

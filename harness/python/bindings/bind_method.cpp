@@ -1,4 +1,4 @@
-// Binds a method's composition and its ranks, which the class Method of sparfuse/_method.py wraps.
+// Binds a method's composition and its ranks. The class Method of sparfuse/_method.py wraps them.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class BoundMethod : public MadeByInit {
 
   ~BoundMethod() {
     if (!ranks_->InThisProcess()) (void)ranks_.release();
-    const GilReleased no_gil;  // a rank may be waiting for it
+    const GilReleased no_gil;  // a rank may wait for the GIL
     ranks_.reset();
   }
 
@@ -82,7 +82,7 @@ class BoundMethod : public MadeByInit {
     return averaged;
   }
 
-  // With local steps.
+  // Begins training with local steps.
   void Begin(const py::object& parameters) {
     const auto lock = LockAlone("begin");
     (void)Steps("begin");
@@ -200,7 +200,7 @@ class BoundMethod : public MadeByInit {
     return units;
   }
 
-  // Of the last step, but for what a caller of step() does by itself.
+  // The spans of the last step, without the phases that a caller of step() runs itself.
   py::list Timeline() {
     const auto lock = LockAlone("timeline");
     py::list spans;
@@ -310,7 +310,7 @@ class BoundMethod : public MadeByInit {
     std::vector<ParameterView> by_rank;
   };
 
-  // All parameters of all ranks, each in memory of its own, which is written to.
+  // Reads all parameters of all ranks. Each parameter needs its own writable memory.
   WindowParameters ReadParameters(const py::object& parameters) {
     WindowParameters read;
     std::vector<std::pair<std::span<float>, std::string>> all;
@@ -383,7 +383,7 @@ class BoundMethod : public MadeByInit {
     return spans;
   }
 
-  // Before any rank adds to its residual: what was left out outlives a step that loss scaling
+  // Runs before any rank adds to its residual, because residuals outlive a step that loss scaling
   // skips.
   void RequireFiniteOf(std::size_t rank, std::span<const std::span<const float>> gradients) {
     for (std::size_t t = 0; t < gradients.size(); ++t) {
@@ -398,7 +398,7 @@ class BoundMethod : public MadeByInit {
     }
   }
 
-  // Finite gradients may have a sum that float32 does not hold.
+  // The sum of finite gradients may exceed float32.
   void RequireFiniteAverage(std::size_t t, std::span<const float> average) {
     const TensorEntry& tensor = layout().tensor(t);
     try {
@@ -446,8 +446,8 @@ class BoundMethod : public MadeByInit {
 
   std::string name_;
   bool verify_;
-  bool begun_ = false;       // with local steps
-  ConfiguredMethod method_;  // outlives the ranks: they use what it keeps
+  bool begun_ = false;       // for local steps
+  ConfiguredMethod method_;  // outlives the ranks, which use its objects
   std::mutex mutex_;         // guards ranks_
   std::unique_ptr<MethodRanks> ranks_;
 };

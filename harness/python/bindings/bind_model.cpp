@@ -1,4 +1,4 @@
-// Binds one modelled step of a method for sparfuse/torch, which advises before a training.
+// Binds one modelled step of a method for sparfuse/torch, which gives advice before training.
 #include <pybind11/stl.h>
 
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-// selection: seconds of a selection, by elements; empty: those of declared_cost.
+// selection: seconds of a selection by number of elements; if it is empty, declared_cost is used.
 py::dict ModelOneStep(double forward_seconds, const Points& selection, const py::kwargs& settings) {
   const MethodSettings given = ReadSettings(settings);
   SPARFUSE_REQUIRE(given.backward_seconds.has_value(),
@@ -44,7 +44,7 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   const ModelConfig model = method.MakeModel(std::move(backward), std::move(cost));
   ModelStep step;
   {
-    const GilReleased no_gil;  // parts in Python take it
+    const GilReleased no_gil;  // parts in Python take the GIL
     step = SimulateStep(model, method.composition().dense_warmup_steps, 0);
   }
   py::dict result;
@@ -60,7 +60,7 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
   return result;
 }
 
-// The numbers of tensors of its units: what is wrong with a method is found before ranks connect.
+// The numbers of tensors of the method's units. Errors of the method appear before ranks connect.
 std::string PlanOfMethod(const py::kwargs& settings) {
   return ConfiguredMethod(ReadSettings(settings)).plan().UnitSizes();
 }

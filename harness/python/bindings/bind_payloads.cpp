@@ -1,4 +1,4 @@
-// Binds what is done with sparse payloads: decompress, encode_payload and decode_payload.
+// Binds functions for sparse payloads: decompress, encode_payload and decode_payload.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,7 +14,7 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// Of chunks, which payloads do not name.
+// Reads the coding of chunks, which payloads do not name.
 PayloadCoding ReadChunks(const std::string& values, std::int64_t chunk, double density) {
   SPARFUSE_REQUIRE(values == "f16" || values == "f32" || values == "codes4",
                    "values = \"" + values +
@@ -71,7 +71,7 @@ void RequireFinite(std::span<const float> values) {
                                "] = " + std::to_string(*bad) + ": expected finite values");
 }
 
-// A copy of the selection is revised; its room is that of the engine's slots.
+// Encodes a copy of the selection, which coding revises. It has as much room as an engine's slot.
 ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const SparsePayload& payload,
                                           std::size_t n, std::span<float> residual) {
   const std::size_t count = payload.indices.size();
@@ -87,7 +87,7 @@ ArrayMemory<std::uint8_t> EncodeSelection(const PayloadCoding& coding, const Spa
   return bytes;
 }
 
-// Throws Error{kConfig} where chunks have other numbers of elements than their density says.
+// Throws Error{kConfig} if a chunk's number of elements does not match the density.
 void RequireCountsOfChunks(const PayloadCoding& coding, const SparsePayload& payload,
                            std::size_t n) {
   if (coding.density == 0) return;
@@ -170,7 +170,7 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
 
 py::tuple DecodeChunkArrays(const PayloadCoding& coding, std::span<const std::byte> payload,
                             std::size_t n) {
-  const std::size_t most = std::min(n, payload.size());  // 12 bits an element, and more
+  const std::size_t most = std::min(n, payload.size());  // an element has at least 12 bits
   ArrayMemory<std::uint32_t> indices(most);
   ArrayMemory<float> values(most);
   {
@@ -208,7 +208,7 @@ py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t
   const PayloadHeader header =
       ReadHeader(array.bytes(), kFlagF16 | kFlagDelta | kFlagFitted | kFlagBloom | kFlagPermuted);
   const bool of_selection = (header.flags & (kFlagFitted | kFlagBloom)) != 0;
-  // An element takes four bytes or more, but for what is coded as a selection.
+  // An element takes at least four bytes, unless the payload is coded as a selection.
   const std::size_t most =
       std::min<std::size_t>(n, of_selection ? std::size_t{header.count} : array.bytes().size() / 4);
   ArrayMemory<std::uint32_t> indices(most);

@@ -1,4 +1,4 @@
-// Binds plan: what solvers of published planners make of declared times.
+// Binds plan, which runs the solvers of published planners on declared times.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -22,11 +22,11 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// Keywords that every solver may be given, whether it looks at them or not.
+// Keywords that every solver accepts, even if it ignores them.
 const std::vector<std::string> kCommonKeywords = {"layout", "backward_seconds", "world_size",
                                                   "alpha", "beta"};
 
-// The keywords of a call, each checked when it is read. None is as good as missing.
+// The keywords of a call. Each is checked when it is read. None counts as missing.
 class PlanKeywords {
  public:
   // Throws Error{kConfig} for a keyword that is neither common nor among `options`.
@@ -34,7 +34,7 @@ class PlanKeywords {
       : owner_("plan " + solver), given_(given) {
     options.insert(options.begin(), kCommonKeywords.begin(), kCommonKeywords.end());
     RequireKnown(owner_, given, options);
-    // Also where the solver does not look at them.
+    // These are checked even if the solver ignores them.
     if (Find("world_size")) WorldSize();
     for (const char* key : {"alpha", "beta"}) {
       if (Find(key)) NotNegative(key);
@@ -66,7 +66,7 @@ class PlanKeywords {
     return static_cast<int>(count);
   }
 
-  // False where it is missing.
+  // False if it is missing.
   bool Flag(const char* key) const {
     const auto value = Find(key);
     if (!value) return false;
@@ -74,7 +74,7 @@ class PlanKeywords {
     return value->cast<bool>();
   }
 
-  // The position among `names` of a string that must be one of them.
+  // The index in `names` of a string that must be one of them.
   std::size_t OneOf(const char* key, const std::vector<std::string>& names) const {
     std::string expected = "one of";
     for (const std::string& name : names)
@@ -246,7 +246,7 @@ struct Solver {
   std::function<py::object(const PlanKeywords&)> solve;
 };
 
-// Of a solver that looks at when gradients are ready.
+// Wraps a solver that uses the times at which gradients are ready.
 template <class Solve>
 auto OfReadyTensors(const Solve& solve) {
   return [solve](const PlanKeywords& given) -> py::object {
@@ -268,7 +268,7 @@ const std::vector<Solver> kSolvers = {
      [](const PlanKeywords& given) -> py::object { return py::cast(DecisionsOfHipress(given)); }},
 };
 
-// more: taken so that it can be refused by name; pybind11 would print the signature alone.
+// more: accepted only to refuse it by name. pybind11 would print no more than the signature.
 py::object PlanOf(const Given<"name", std::string>& given, const py::args& more,
                   const py::kwargs& keywords) {
   const std::string& name = given;

@@ -1,4 +1,4 @@
-// Binds PowerSGD: one worker of several processes, or all of them in one.
+// Binds PowerSGD: one worker of several processes, or all workers in one process.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class LowRank : public MadeByInit {
     return PowerSgd::Compresses(ReadShape(shape), rank_);
   }
 
-  // Factors are views that keep `self` alive: tensors are never forgotten.
+  // Factors are views that keep `self` alive. Tensors are never removed.
   static py::array ComputeP(const py::object& self, const Given<"name", std::string>& given_name,
                             const py::object& g) {
     const std::string& name = given_name;
@@ -103,7 +103,7 @@ class LowRank : public MadeByInit {
       std::vector<FloatArray> gradients;
       DenseResult result;
     };
-    std::vector<Job> jobs;  // all are checked before the first is done
+    std::vector<Job> jobs;  // all are checked before any runs
     for (const auto& [key, value] : gradients) {
       Job job{ReadAs<std::string>(key, "gradients: a name"), {}, {}};
       const std::string what = "gradients[\"" + job.name + "\"]";
@@ -151,7 +151,7 @@ class LowRank : public MadeByInit {
     return std::move(copy).Release(shape);
   }
 
-  // Between steps P is of no use: what goes on are residuals and Q.
+  // Saves residuals and Q. Between steps P is of no use.
   py::dict StateDict() {
     struct Saved {
       std::uint64_t steps;
@@ -192,7 +192,7 @@ class LowRank : public MadeByInit {
     return state;
   }
 
-  // All is checked before anything changes.
+  // Checks everything before it changes anything.
   void LoadStateDict(const py::object& state) {
     const py::object settings = StateOf(state, "settings");
     const py::tuple own = py::make_tuple(rank_, seed_, workers_);
@@ -238,7 +238,7 @@ class LowRank : public MadeByInit {
   struct Tensor {
     std::vector<std::int64_t> shape;
     std::vector<Worker> workers;
-    Next next = Next::kP;  // of compute_p, compute_q and reconstruct
+    Next next = Next::kP;  // the next of compute_p, compute_q and reconstruct
     std::uint64_t steps = 0;
   };
 
@@ -255,7 +255,7 @@ class LowRank : public MadeByInit {
     return {static_cast<std::int64_t>(rank), static_cast<std::int64_t>(factor.size() / rank)};
   }
 
-  // Overwrites a factor with the average that the caller has of it in other memory.
+  // Overwrites a factor with the caller's average if that lies in other memory.
   static void TakeFactor(const std::optional<FloatArray>& averaged, std::size_t rank,
                          std::span<float> factor, const std::string& what) {
     if (!averaged || averaged->values().data() == factor.data()) return;
@@ -307,13 +307,13 @@ class LowRank : public MadeByInit {
     return it->second;
   }
 
-  // Without what has overflowed, the next step can go on.
+  // Clears the residuals that overflowed, so that the next step can go on.
   static void StartAgain(Tensor& tensor) {
     for (const Worker& worker : tensor.workers) std::ranges::fill(worker.residual.host(), 0.0f);
     tensor.next = Next::kP;
   }
 
-  // Finite factors may have an average that is not.
+  // The average of finite factors may not be finite.
   static void RequireFinite(const std::string& name, Tensor& tensor, std::span<const float> factor,
                             const std::string& what) {
     if (std::ranges::all_of(factor, [](float value) { return std::isfinite(value); })) return;
@@ -326,7 +326,7 @@ class LowRank : public MadeByInit {
   void ComputeAllP(const std::string& name, Tensor& tensor, std::span<const FloatArray> gradients) {
     const std::shared_ptr<ThreadPool> pool = ModulePool();
     const TensorInfo info{TensorId(name), name, tensor.shape, tensor.steps};
-    // Before anything is added to: residuals outlive a step that loss scaling skips.
+    // This check precedes any addition, because residuals outlive a step that loss scaling skips.
     for (const FloatArray& gradient : gradients)
       sparfuse::RequireFinite(*pool, gradient.values(), info);
     ++tensor.steps;
@@ -359,7 +359,7 @@ class LowRank : public MadeByInit {
     tensor.next = Next::kP;
   }
 
-  // What an all-reduce would do: the workers' factors, added in their order, become the mean.
+  // Replaces an all-reduce: adds the workers' factors in their order and divides by their number.
   template <class Factor>
   static void AverageFactor(Tensor& tensor, const Factor& factor) {
     const std::span<float> mean = factor(tensor.workers[0].factors);
@@ -404,10 +404,10 @@ class LowRank : public MadeByInit {
   int rank_;
   std::uint64_t seed_;
   int workers_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Workspace workspace_;
   std::map<std::string, Tensor> tensors_;
-  std::vector<Tensor> replaced_;  // by another state: arrays of Python are views of the factors
+  std::vector<Tensor> replaced_;  // by LoadStateDict; Python arrays are views of their factors
 };
 
 void BindPowerSgdSteps(py::class_<LowRank>& power_sgd) {

@@ -1,4 +1,4 @@
-// Binds one rank of a method for sparfuse/torch, which hooks it into backward passes.
+// Binds one rank of a method for sparfuse/torch, which hooks the rank into backward passes.
 #include <pybind11/stl.h>
 
 #include <utility>
@@ -42,7 +42,7 @@ MethodSettings ReadSettings(const py::kwargs& given) {
 
 namespace {
 
-// Raises KeyboardInterrupt, say, while the main thread waits for other ranks.
+// Raises KeyboardInterrupt, for instance, while the main thread waits for other ranks.
 void LookAtSignals() {
   const GilHeld gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -91,7 +91,7 @@ class BoundRank : public MadeByInit {
   void Close() {
     if (!rank_) return;
     if (!rank_->InThisProcess()) return (void)rank_.release();
-    const GilReleased no_gil;  // a sparsifier written in Python may be waiting for it
+    const GilReleased no_gil;  // a sparsifier in Python may wait for the GIL
     rank_.reset();
   }
 
@@ -104,7 +104,7 @@ class BoundRank : public MadeByInit {
     python_before_ = PythonSeconds();
     rank().Begin(made.feedback.DensityFactor(rank().steps(), made.density), scale, keep);
   }
-  // pointer: of float32 in row-major order.
+  // pointer: float32 elements in row-major order.
   void Announce(std::size_t tensor, std::uintptr_t pointer, std::size_t numel) {
     const GilReleased no_gil;
     rank().Announce(tensor, {reinterpret_cast<const float*>(pointer), numel});
@@ -192,7 +192,7 @@ class BoundRank : public MadeByInit {
     if (!rank_) SPARFUSE_THROW(kInternal, "sparfuse.torch.detach has ended this rank");
     return *rank_;
   }
-  // {residual: {tensor: array}}.
+  // Returns {residual: {tensor: array}}.
   py::dict Arrays(const EngineState::Stores& stores) {
     const GradientLayout& layout = rank().engine().layout();
     py::dict all;
@@ -232,8 +232,8 @@ class BoundRank : public MadeByInit {
 
   int number_;
   int ranks_;
-  double python_before_ = 0, python_seconds_ = 0;  // of the step
-  ConfiguredMethod method_;                        // outlives the rank, which uses what it keeps
+  double python_before_ = 0, python_seconds_ = 0;  // of the current step
+  ConfiguredMethod method_;                        // outlives the rank, which uses its objects
   std::unique_ptr<MethodRank> rank_;
 };
 

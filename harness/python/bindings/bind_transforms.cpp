@@ -76,7 +76,7 @@ py::array Encode(const py::object& val) {
 
 py::array Decode(const py::object& payload, const Given<"n", std::uint64_t>& n) {
   const ByteArray array = ReadBytes(payload, "payload");
-  // Of every value three bytes at least are sent.
+  // Each value takes at least three bytes.
   SPARFUSE_REQUIRE(*n <= array.bytes().size() / 3, "n = " + std::to_string(*n) + ": a payload of " +
                                                        std::to_string(array.bytes().size()) +
                                                        " bytes has fewer values");

@@ -1,4 +1,5 @@
-// Exchanges by a class that is written in Python: a generator that yields what it waits for.
+// Exchanges by a class that is written in Python: a generator that yields the requests it waits
+// for.
 #include <pybind11/numpy.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 
 // --- live ---
 
-// Requests of a communicator, by the numbers that the generator has of them.
+// Requests of a communicator, by the generator's numbers for them.
 class LiveMessages final : public Messages {
  public:
   LiveMessages(Communicator& communicator, int tag) : communicator_(communicator), tag_(tag) {}
@@ -42,7 +43,7 @@ class LiveMessages final : public Messages {
   }
   void Work(WorkNote) override {}
 
-  // What the generator waits for now, taken out; put back by Done.
+  // Takes out the requests that the generator waits for. Done puts them back.
   std::vector<std::unique_ptr<Request>> Take(const std::vector<std::size_t>& numbers) {
     std::vector<std::unique_ptr<Request>> requests;
     for (const std::size_t number : numbers)
@@ -81,7 +82,7 @@ class LiveMessages final : public Messages {
   };
   Communicator& communicator_;
   int tag_;
-  std::deque<Message> messages_;  // requests point into them
+  std::deque<Message> messages_;  // requests point to these messages
 };
 
 // --- modelled ---
@@ -89,18 +90,18 @@ class LiveMessages final : public Messages {
 struct Sent {
   int from = 0;
   std::string bytes;
-  std::size_t depth = 0;  // of the chain of messages that it is the last of
+  std::size_t depth = 0;  // length of the message chain that ends here
 };
 
 // Ranks of a dry run, all in one thread.
 struct DryWorld {
-  std::map<std::pair<int, int>, std::deque<Sent>> waiting;  // from, to
+  std::map<std::pair<int, int>, std::deque<Sent>> waiting;  // by sender and receiver
   struct Counted {
     RankMessage message;
     std::size_t depth;
   };
   std::vector<Counted> all;
-  std::vector<std::vector<WorkByKind>> work;  // by depth, by rank
+  std::vector<std::vector<WorkByKind>> work;  // by depth and rank
 };
 
 class DryMessages final : public Messages {
@@ -124,7 +125,7 @@ class DryMessages final : public Messages {
     if (ranks.size() <= static_cast<std::size_t>(rank_)) ranks.resize(rank_ + 1);
     ranks[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(note.kind)] += note.elements;
   }
-  // Whether all of these have arrived; receives of one rank come in the order asked for.
+  // Whether all of these have arrived. Receives from one rank complete in the order asked for.
   bool Arrived(const std::vector<std::size_t>& numbers) {
     for (std::size_t i = 0; i < asked_.size(); ++i) {
       Asked& asked = asked_[i];
@@ -178,7 +179,7 @@ class DryMessages final : public Messages {
   std::vector<Asked> asked_;
 };
 
-// A payload of so many bytes: elements 0, 1, 2, ... where it is not coded.
+// A payload of this many bytes. If it is not coded, its elements are 0, 1, 2, ...
 std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes) {
   std::vector<std::byte> payload(bytes);
   if (kind == PayloadKind::kDense || bytes % kSparseElementBytes != 0) return payload;
@@ -249,7 +250,8 @@ class PythonCollective final : public Collective {
     return plan;
   }
 
-  // Why it cannot run on so many ranks: it waits for what never comes, or leaves what came.
+  // Why it cannot run on this many ranks: it waits for a message that never comes, or leaves one
+  // unread.
   std::string WhyNotOn(const Topology& topology) const {
     try {
       const std::size_t elements = 64;
@@ -265,7 +267,7 @@ class PythonCollective final : public Collective {
   }
 
  private:
-  // What a message may have: all that ranks give, and indices with a sum of all elements.
+  // The largest message: the payloads of all ranks, and indices with a sum of all elements.
   static std::size_t MostBytes(const ExchangeBuffers& buffers, int ranks) {
     const std::size_t all = kSparseElementBytes * buffers.shape.elements + 64;
     return std::max(all, buffers.capacity_bytes * static_cast<std::size_t>(ranks)) +

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kWorkNames[] = {"add", "merge", "select", "hash", "multiply"};
 
-// What a class may send: bytes, or an array in one run of memory.
+// The bytes that a class sends: bytes, or an array in contiguous memory.
 py::bytes BytesOf(const PartClass& part, const py::object& data) {
   if (py::isinstance<py::bytes>(data)) return data;
   try {
@@ -39,8 +39,8 @@ struct CollectiveRun::State {
   py::object object;
   py::object generator;
   py::object result;
-  std::vector<std::size_t> waits;  // what was yielded last
-  bool list = false;               // as a list
+  std::vector<std::size_t> waits;  // the numbers that were yielded last
+  bool list = false;               // whether they came as a list
 
   int Peer(int peer, const char* what) const {
     if (peer >= 0 && peer < place.size && peer != place.rank) return peer;
@@ -147,7 +147,7 @@ py::object CollectiveRun::Results() const {
   return results;
 }
 
-// Reads what was yielded.
+// Reads the yielded requests.
 void CollectiveRun::WaitFor(const py::object& yielded) {
   State& state = *state_;
   state.list = py::isinstance<py::list>(yielded) || py::isinstance<py::tuple>(yielded);

@@ -1,4 +1,4 @@
-// Keeps what is not sent by a class that is written in Python.
+// Keeps the residual by a class that is written in Python.
 #include <pybind11/numpy.h>
 
 #include <algorithm>

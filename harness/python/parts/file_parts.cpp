@@ -14,7 +14,7 @@
 namespace sparfuse::python {
 namespace {
 
-// Each class once, as its file is now.
+// Finds each class once, with the current content of its file.
 struct FindInFiles {
   template <class Descriptor>
   static const Descriptor& Part(const std::string& name) {

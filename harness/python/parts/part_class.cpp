@@ -18,7 +18,7 @@ std::int64_t Now() {
       .count();
 }
 
-// The text is what was hashed; the file may be another by now.
+// Runs the hashed text. The file may have changed since.
 py::object ModuleOf(const PartSource& source) {
   const py::module_ sys = py::module_::import("sys");
   const py::str folder = source.file.parent_path().string();
@@ -27,7 +27,7 @@ py::object ModuleOf(const PartSource& source) {
   const std::string name = "sparfuse_part_" + source.file.stem().string();
   const py::object module = py::module_::import("types").attr("ModuleType")(name);
   module.attr("__file__") = source.file.string();
-  sys.attr("modules")[name.c_str()] = module;  // where classes look for what they were defined in
+  sys.attr("modules")[name.c_str()] = module;  // classes look here for their module
   const py::module_ builtins = py::module_::import("builtins");
   const py::object code =
       builtins.attr("compile")(py::bytes(source.text), source.file.string(), "exec");

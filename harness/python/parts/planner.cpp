@@ -32,7 +32,7 @@ class PythonPlanner final : public Planner {
 
  private:
   Plan Planned(const PlanInput& input) const {
-    // Functions that a class keeps beyond the call find nothing.
+    // Functions that a class keeps beyond the call find no input.
     const auto there = std::make_shared<const PlanInput*>(&input);
     const PartCall call(part_, "plan(layout, given)");
     try {

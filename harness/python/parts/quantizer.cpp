@@ -50,7 +50,7 @@ class PythonQuantizer final : public Quantizer {
     return bytes_[n] = bytes;
   }
 
-  // What is written in Python promises nothing of the error of one encoding.
+  // A quantizer in Python gives no bound on the error of one encoding.
   double ErrorBound(std::size_t /*n*/) const override { return unbiased_ ? HUGE_VAL : 1.0; }
 
   void Encode(const QuantizeContext& context, const SelectSource& source, const TensorInfo& info,
@@ -79,7 +79,7 @@ class PythonQuantizer final : public Quantizer {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += decoded[begin + i];
   }
 
-  // Each payload is decoded once, whole.
+  // Decodes each payload once, as a whole.
   void Accumulate(std::span<const std::span<const std::byte>> payloads, float scale,
                   std::span<float> out, ThreadPool& pool) const override {
     std::fill(out.begin(), out.end(), 0.0f);
@@ -98,7 +98,7 @@ class PythonQuantizer final : public Quantizer {
   }
 
  private:
-  // Equal numbers for equal seed, tensor, step and rank, whoever draws when.
+  // Equal numbers for equal seed, tensor, step and rank, whoever draws them and when.
   py::object RandomOf(const TensorInfo& info, int rank) const {
     py::list key;
     for (const std::uint64_t word :

@@ -9,7 +9,7 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
-// What the class raises is a mistake of its configuration, which names it.
+// An exception of the class is a mistake of the configuration that names it.
 class FileSparsifier final : public Sparsifier {
  public:
   FileSparsifier(std::string name, std::string shown, const py::object& object)

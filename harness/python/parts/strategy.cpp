@@ -1,4 +1,4 @@
-// Decides what is done when by a class that is written in Python.
+// Schedules a step by a class that is written in Python.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
@@ -20,19 +20,19 @@ struct Asked {
   Range range;
 };
 
-// What a class sees of its engine. Outlives the strategy, as the class may keep it, and refuses
-// work then.
+// The view of the engine that a class gets. It outlives the strategy, because the class may keep
+// it, and refuses calls then.
 struct EngineView {
   const PartClass& part;
   Engine* engine = nullptr;
-  std::map<Handle, Asked> asked = {};  // of this step: what handles stand for
-  std::exception_ptr failed = {};      // what the engine threw, in the place of Python's copy
+  std::map<Handle, Asked> asked = {};  // by handle; of this step
+  std::exception_ptr failed = {};      // the engine's exception, which replaces Python's copy
 
   Engine& there() const {
     if (engine == nullptr) part.Refuse("e was used after its engine had ended");
     return *engine;
   }
-  // Without the GIL: what is done at once may take long, and ranks may be threads.
+  // Runs without the GIL: immediate work may take long, and ranks may be threads.
   template <class Ask>
   auto Do(const Ask& ask) {
     Engine& with = there();
@@ -47,7 +47,7 @@ struct EngineView {
 };
 using View = std::shared_ptr<EngineView>;
 
-// Calls what the class has given, on the event thread.
+// Calls a function that the class gave, on the event thread.
 template <class... Arguments>
 void CallBack(const View& view, const KeptObject& function, const char* name,
               const Arguments&... arguments) {
@@ -106,7 +106,7 @@ Handle Packed(const View& view, std::size_t tensor, const std::string& lane, Han
   return handle;
 }
 
-// what: a tensor, or (first, last) of a run of packed ones.
+// what: a tensor, or (first, last) of a run of packed tensors.
 Handle SelectedOf(const View& view, const py::object& what, const std::optional<double>& density,
                   const std::string& lane, Handles after, const py::object& then) {
   const Engine& engine = view->there();
@@ -134,7 +134,7 @@ Handle SelectedOf(const View& view, const py::object& what, const std::optional<
   return handle;
 }
 
-// The sum over all ranks of what was selected, or of what was packed.
+// Exchanges the sum over all ranks of selected or packed tensors.
 Handle Exchanged(const View& view, const Handles& of, const std::string& label,
                  const std::string& channel, Handles after, const py::object& then) {
   if (of.empty()) view->part.Refuse("exchange of nothing; expected handles of sparsify or pack");
@@ -184,7 +184,7 @@ Handle Negotiated(const View& view, std::vector<std::int64_t> values, const py::
   return view->Do([&](Engine& engine) { return engine.Negotiate(std::move(request)); });
 }
 
-// What e has.
+// The object e that a class gets, with its methods.
 py::object EngineObject(const View& view) {
   using py::arg;
   const auto lane = [] { return arg("lane") = "compute"; };
@@ -291,7 +291,7 @@ class PythonStrategy final : public Strategy {
     try {
       PartCall(part_, called)(body);
     } catch (...) {
-      // What the engine threw tells more than Python's copy of it.
+      // The engine's exception says more than Python's copy of it.
       if (view_->failed) std::rethrow_exception(std::exchange(view_->failed, {}));
       throw;
     }

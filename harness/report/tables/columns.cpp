@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr const char* kLink = "link.gbps";
 
-// The keys that have a title in the table of a cell's keys, in its order.
+// The cell keys that have a column title, in the order of the table of keys.
 const std::vector<KeyColumn>& UsualColumns() {
   static const std::vector<KeyColumn> kColumns = [] {
     std::vector<KeyColumn> columns;
@@ -53,7 +53,7 @@ constexpr MetricColumn kConvergence[] = {
     {.metric = "sent_bytes", .title = "sent/step"},
     {.metric = "achieved_density", .title = "achieved density"}};
 
-// Adds the paths of all values that are no tables themselves.
+// Adds the paths of all values that are not tables.
 void AddPaths(const json& value, const std::string& path, std::set<std::string>& paths) {
   if (!value.is_object() || value.empty()) {
     paths.insert(path);
@@ -62,7 +62,7 @@ void AddPaths(const json& value, const std::string& path, std::set<std::string>&
   for (const auto& [key, inner] : value.items()) AddPaths(inner, path + "." + key, paths);
 }
 
-// All keys of the configurations that are neither the method nor usual.
+// The keys of the configurations that are neither the method nor usual.
 std::vector<KeyColumn> OtherColumns(const std::vector<json>& configs) {
   std::set<std::string> paths;
   for (const json& config : configs) {
@@ -72,16 +72,17 @@ std::vector<KeyColumn> OtherColumns(const std::vector<json>& configs) {
   for (const KeyColumn& usual : UsualColumns()) paths.erase(usual.path);
   std::vector<KeyColumn> columns;
   for (const std::string& path : paths) {
-    // A table of another cell: its keys are here.
+    // Another cell has a table here, whose keys are listed instead.
     const auto inner = paths.lower_bound(path + ".");
     if (inner != paths.end() && inner->starts_with(path + ".")) continue;
-    if (path == "link") continue;  // null of an unshaped one
+    if (path == "link") continue;  // null for an unshaped link
     columns.push_back({path, path.substr(path.rfind('.') + 1)});
   }
   return columns;
 }
 
-// Cells whose part does not take an option say by the part's name that they lack it.
+// Whether the cells differ in the column. A cell without an option is ignored, because the name of
+// its part implies that.
 bool Differ(const std::vector<json>& configs, const KeyColumn& column) {
   const bool option = column.path.find("_options.") != std::string::npos;
   std::optional<json> first;

@@ -1,4 +1,4 @@
-// Lays out results of others, which stand beside ours and are compared with nothing.
+// Lays out imported results, which stand beside ours without a comparison.
 #include <fmt/format.h>
 
 #include "harness/catalog/model_table.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// What the import kept of where a number is from.
+// The origin of a number, as the import recorded it.
 json SaidOf(const TrialRow& row) {
   const json& provenance = row.provenance;
   return provenance.is_object() ? provenance.value("imported", json::object()) : json::object();
@@ -35,7 +35,7 @@ std::string ImportedValue(const ImportedCell& cell, const std::string& metric) {
   return text;
 }
 
-// Time of a step, or until the target was reached.
+// The time of a step, or the time to the target.
 std::string TimeText(const ImportedCell& cell) {
   if (cell.any->metrics.contains("seconds_to_target"))
     return ImportedValue(cell, "seconds_to_target") + " to target";

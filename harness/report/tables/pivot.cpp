@@ -29,7 +29,7 @@ std::vector<KeyColumn> AxesOf(const Part& part) {
   return axes;
 }
 
-// The axis that is called so, also one in which no cell of the part differs.
+// The axis of this name, even if no cells of the part differ in it.
 std::optional<KeyColumn> FindAxis(const Part& part, const std::string& name) {
   for (const KeyColumn& axis : AxesOf(part)) {
     if (axis.title == name || axis.path == name) return axis;
@@ -43,9 +43,9 @@ std::optional<KeyColumn> FindAxis(const Part& part, const std::string& name) {
 
 // A value of a cell: a metric, its ratio to the reference, or the number of blocks.
 struct Value {
-  std::string metric;  // "" of blocks
+  std::string metric;  // "" for the number of blocks
   bool ratio = false;
-  std::size_t column = 0;  // of the result table
+  std::size_t column = 0;  // column in the result table
 
   std::string name() const { return metric.empty() ? "n" : ratio ? "vs " + metric : metric; }
 };
@@ -65,15 +65,15 @@ std::vector<Value> ValuesOf(const Part& part, const Table& table) {
   return values;
 }
 
-// Whether a value is asked for by its metric or by its heading, of which a ratio's end may miss:
-// "vs", "vs dense" and "vs dense (95 %)".
+// Whether `name` means the value, by its metric or by its heading. The end of a ratio's heading may
+// be omitted: "vs", "vs dense" and "vs dense (95 %)".
 bool IsCalled(const Value& value, const Table& table, const std::string& name) {
   const std::string& heading = table.columns[value.column];
   if (name == value.name() || name == heading) return true;
   return value.ratio && !name.empty() && heading.starts_with(name + " ");
 }
 
-// One part with what is asked for of it.
+// One part with the requested axes and values.
 class Pivot {
  public:
   Pivot(const PartResult& result, const PivotRequest& request, const Catalog& catalog)
@@ -110,7 +110,7 @@ class Pivot {
     return pivoted;
   }
 
-  // Numbers by the names of their columns, a row after another.
+  // The numbers by names of their columns, one object for each row.
   std::vector<ordered_json> Numbers() const {
     std::vector<ordered_json> rows;
     for (const Labels& labels : row_order_) {
@@ -146,7 +146,7 @@ class Pivot {
           all, [&](const Value& value) { return IsCalled(value, table_, name); });
       if (found != all.end()) values.push_back(*found);
     }
-    return values.empty() ? std::vector{all.front()} : values;  // a part of another kind
+    return values.empty() ? std::vector{all.front()} : values;  // the part is of another kind
   }
 
   static Labels LabelsOf(const json& config, const std::vector<KeyColumn>& axes) {
@@ -161,7 +161,7 @@ class Pivot {
                                    : part.excluded[row - part.cells.size()].cell;
   }
 
-  // `row`: of the result table, which has the cells and then the excluded ones.
+  // `row`: row of the result table, which lists the cells and then the excluded ones.
   void Place(const json& config, std::size_t row) {
     const Labels across = LabelsOf(config, rows_);
     const Labels down = LabelsOf(config, columns_);
@@ -205,7 +205,7 @@ class Pivot {
     return text;
   }
 
-  // The column that says why there is no result.
+  // The column that explains a missing result.
   std::size_t FirstValue() const { return ValuesOf(*result_.part, table_).front().column; }
 
   ordered_json NumberOf(std::size_t row, const Value& value) const {
@@ -228,11 +228,11 @@ class Pivot {
   Table table_;
   std::vector<KeyColumn> rows_, columns_;
   std::vector<Value> values_;
-  std::vector<Labels> row_order_, column_order_;  // as cells come
+  std::vector<Labels> row_order_, column_order_;  // in the order of the cells
   std::map<std::pair<Labels, Labels>, std::size_t> places_;
 };
 
-// Adds to `known` what it lacks.
+// Adds `name` to `known` unless it is there.
 void AddNew(Labels& known, const std::string& name) {
   if (std::ranges::find(known, name) == known.end()) known.push_back(name);
 }

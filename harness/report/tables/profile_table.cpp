@@ -30,7 +30,7 @@ std::string LinkName(const CellConfig& config) {
                                         : "");
 }
 
-// Names the workloads of outcomes so that two in which anything else differs can be told apart.
+// Names the workloads of outcomes, so that two outcomes with any other difference have other names.
 class WorkloadNames {
  public:
   explicit WorkloadNames(const ProfileOutcomes& outcomes) {
@@ -44,7 +44,8 @@ class WorkloadNames {
     }
   }
 
-  // "text-gpt, cuda, batch 16": also where it was computed and how, unless on the host in float32.
+  // "text-gpt, cuda, batch 16": names device and precision, too, unless they are the host and
+  // float32.
   std::string operator()(const CellConfig& config) const {
     std::string name = config.workload;
     if (config.device != Place::kCpu) name += ", " + NameOf(config.device);
@@ -73,7 +74,7 @@ std::string WithInterval(double value, double half, double unit = 1) {
   return fmt::format("{:.{}f} ± {:.{}f}", value / unit, digits, shown, digits);
 }
 
-// A number of the profile with its interval, from "relative_errors".
+// A number of the profile with its interval from "relative_errors".
 std::string Measured(const Profile& profile, double value, const std::string& place, double unit) {
   const auto found = profile.relative_errors.find(place);
   const double error = found == profile.relative_errors.end() ? 0 : found->second.of_all;
@@ -137,7 +138,7 @@ std::string ColumnName(const CellConfig& config, const WorkloadNames& names) {
   return names(config) + " x" + RanksName(config) + (config.link ? ", shaped" : "");
 }
 
-// Adds a row with what `cell` makes of each outcome's costs.
+// Adds a row with cell(costs) for each outcome.
 template <class Cell>
 void AddRow(Table& table, const std::string& name, const std::vector<CostModel>& costs,
             const Cell& cell) {

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// "seconds" for "s": what a program reads has words.
+// Uses words for programs: "seconds" for "s".
 std::string UnitWord(const std::string& unit) {
   return unit == "s" ? "seconds" : unit == "B" ? "bytes" : unit == "1" ? "" : unit;
 }

@@ -17,8 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-// By whose scale a column's values are shown, so that these have one unit: the median of the
-// cells'.
+// The value whose scale all values of a column use, so that they have one unit: the median of the
+// cells.
 double ScaleOfColumn(const PartResult& result, const MetricColumn& column) {
   std::vector<double> values;
   for (const CellResult& cell : result.cells) {
@@ -36,7 +36,7 @@ std::string ValueText(const CellResult& result, const MetricColumn& column, cons
     return column.interval ? IntervalText(*interval, unit, like)
                            : Quantity(interval->value, unit, like);
   }
-  // A mean that may be zero has no logarithm.
+  // This mean may be 0, which has no logarithm.
   if (const auto mean = result.Mean(column.metric)) return Quantity(*mean, unit, like);
   const auto apart = MeanInterval(OfBlocks(result.ValuesApart(column.metric)));
   return apart ? "(" + Quantity(apart->value, unit, like) + ")" : kNone;
@@ -58,7 +58,7 @@ std::string MetricText(const CellResult& result, const MetricColumn& column,
   return text;
 }
 
-// How pages show the row of a cell.
+// The look of a cell's row on pages.
 std::string LookOf(const CellResult& cell, const MetricColumn& first) {
   if (cell.OnlyDisturbed() && IsTimed(first.metric)) return "absent";
   if (cell.failure.empty()) return "";
@@ -76,7 +76,7 @@ std::vector<MetricColumn> ShownColumns(const PartResult& result) {
   return shown;
 }
 
-// The target that the cells of a part share; none where they differ, which has a column.
+// The common target of a part's cells. Nothing if they differ; then a column shows the targets.
 std::optional<double> TargetOf(const Part& part) {
   const auto target = part.cells.front().config.target;
   const bool alike = std::ranges::all_of(
@@ -84,7 +84,7 @@ std::optional<double> TargetOf(const Part& part) {
   return alike ? target : std::nullopt;
 }
 
-// What ratios to the reference rest on, where trials took turns; else "".
+// Says what ratios to the reference are based on, if trials took turns; else "".
 std::string HowPaired(const PartResult& result) {
   std::size_t in_turn = 0;
   std::size_t pairs = 0;
@@ -103,7 +103,7 @@ std::string HowPaired(const PartResult& result) {
   return "; " + whose + ": ratios are of their rounds, not of this table's values";
 }
 
-// Blocks that the first column's numbers are of.
+// The number of blocks in the first column's numbers.
 std::size_t BlocksOf(const CellResult& cell, const Part& part) {
   return IsTimed(MetricColumnsOf(part).front().metric) ? cell.blocks() : cell.trials.size();
 }
@@ -155,7 +155,7 @@ std::string Caption(const PartResult& result) {
   return caption;
 }
 
-// The method; with a note where parts of it are written in Python, which takes its time.
+// The method, with a note if parts of it are written in Python and cost Python's time.
 std::string MethodText(const Cell& cell, Table& table) {
   std::string kinds;
   for (const PartOfCell& part : OutsidePartsOf(cell.config)) {

@@ -9,8 +9,8 @@
 namespace sparfuse::harness {
 namespace {
 
-// Several launches of trials that take turns. A clock that falls for good, say with another power
-// plan, is the new normal after three quarters of them.
+// Several launches of trials that take turns. If a clock falls for good, for instance with another
+// power plan, it is the new normal after three quarters of them.
 constexpr std::size_t kCompared = 40;
 
 void Keep(std::vector<double>& last, const std::optional<Quiet>& readings) {

@@ -15,7 +15,7 @@ using Chosen = std::vector<bool>;
 
 bool IsAny(const Chosen& chosen) { return std::ranges::find(chosen, true) != chosen.end(); }
 
-// By the errors that ranks left.
+// Chooses the trials in which ranks left errors.
 Chosen WithFailures(const std::vector<fs::path>& directories, bool consequences) {
   Chosen chosen;
   for (const fs::path& directory : directories) {
@@ -29,13 +29,13 @@ Chosen WhoEndedIt(const std::vector<fs::path>& directories) {
   if (Chosen chosen = WithFailures(directories, false); IsAny(chosen)) return chosen;
   Chosen in_turn;
   for (const fs::path& directory : directories) {
-    // After its outcome a trial does nothing that others do not do as well.
+    // After its outcome, a trial does the same as the others.
     in_turn.push_back(fs::exists(directory / kTurnFile) && !fs::exists(directory / "outcome.json"));
   }
   return IsAny(in_turn) ? in_turn : WithFailures(directories, true);
 }
 
-// In memory that it shared with the others: alone it may have enough.
+// Whether the trial ran out of memory that it shared with others. Alone it may have enough.
 bool RanOutOfMemory(const fs::path& directory) {
   const auto failures = RankFailures(directory);
   return !failures.empty() && failures.front().kind == "out_of_memory";

@@ -37,7 +37,7 @@ TrialLaunch EndedLaunch::PutNamesApart() const {
 LiveLaunches::LiveLaunches(const Catalog& catalog, const RunOptions& options,
                            const std::atomic<bool>& interrupted)
     : options_(options), interrupted_(interrupted) {
-  PhaseLimits::OfEnvironment();  // a mistake there is told before anything runs
+  PhaseLimits::OfEnvironment();  // reports a mistake in it before anything runs
   if (options_.ship) {
     shipping_.emplace(options_.launch,
                       Collect(options_.worker, options_.data, DataFilesOf(catalog)), interrupted_);
@@ -65,7 +65,7 @@ EndedLaunch LiveLaunches::Run(const std::vector<LiveTrial>& trials, int number,
   }
   const std::string nonce = Nonce();
   request.log = directories.front() / "log.txt";
-  std::string not_sent;  // why
+  std::string not_sent;  // reason
   std::vector<fs::path> places = directories;
   try {
     if (away && !nodes_->nodes().empty()) shipping_->Use(nodes_->NodesFor(NodesOf(config)));
@@ -92,7 +92,7 @@ EndedLaunch LiveLaunches::Run(const std::vector<LiveTrial>& trials, int number,
   request.why_to_end = [&](double elapsed, const LaunchSaid& said) {
     return watch.WhyToEnd(elapsed, said);
   };
-  // A folder of this host's memory is not there on others.
+  // Other hosts lack a folder in this host's memory.
   if (!StartsItsRanks(config, method) && !method.across_hosts())
     request.session = directories.front() / kSessionRecord;
   EndedLaunch ended;

@@ -26,13 +26,13 @@ Outcome WithoutMetrics(TrialStatus status, Failure failure) {
   return outcome;
 }
 
-// A gradient that is not finite makes the trial invalid: it ran, and has no throughput.
+// A non-finite gradient makes the trial invalid: it ran, but has no throughput.
 TrialStatus StatusOf(const std::string& kind) {
   return kind == FailureKindName(FailureKind::kNumeric) ? TrialStatus::kInvalid
                                                         : TrialStatus::kFailed;
 }
 
-// A rank's own error says more than what it caused in others.
+// A rank's own error says more than its consequences in other ranks.
 int Priority(const std::string& kind) {
   static const std::vector<std::string> kOrder = {
       "numeric", "data", "out_of_memory", "unsupported", "config", "internal", "timeout", "comm"};
@@ -44,7 +44,7 @@ std::string SignalName(int signal) {
   return fmt::format("signal {} ({})", signal, name ? name : "unknown");
 }
 
-// A rank that could not even start says why in the log alone: a library that is missing, say.
+// The end of the log. It alone explains why a rank could not start, for instance without a library.
 std::string Quoted(const std::string& log) {
   const std::string words = LastWords(log);
   return words.empty() ? "" : fmt::format("; its log ends: {}", words);
@@ -62,7 +62,7 @@ Outcome FailedLaunch(const fs::path& directory, const LaunchResult& end, const s
     message = fmt::format("rank {}: {}", first.rank, first.message);
   }
   if (report.signal && (failures.empty() || failures.front().is_consequence())) {
-    // What the survivors saw is a consequence.
+    // The survivors' errors are consequences.
     const bool from_outside = *report.signal == SIGKILL || *report.signal == SIGTERM;
     failure.kind = from_outside ? "comm" : "internal";
     failure.rank = *report.rank;
@@ -99,7 +99,7 @@ std::vector<RankFailure> RankFailures(const fs::path& directory) {
       failures.push_back({failure.value("kind", "internal"), failure.value("message", ""),
                           failure.value("rank", 0), entry.last_write_time()});
     } catch (const std::exception&) {
-      // A rank that dies while it writes: the launcher's report names it.
+      // A rank died while it wrote this file. The launcher's report names the rank.
     }
   }
   std::sort(failures.begin(), failures.end(), [](const RankFailure& a, const RankFailure& b) {

@@ -35,7 +35,7 @@ void RemoveFolder(const fs::path& folder) {
   fs::remove_all(folder);
 }
 
-// Without what a killed call left there.
+// Makes an empty folder, without the files that a killed call left.
 fs::path MakeFolder(const fs::path& results) {
   const fs::path folder = fs::absolute(results / "fingerprints" / ".taking");
   RemoveFolder(folder);
@@ -52,7 +52,7 @@ fs::path MakeFolder(const fs::path& results) {
   SPARFUSE_THROW(kInternal, why);
 }
 
-constexpr std::size_t kMachineDigits = 12;  // of its hash, in names
+constexpr std::size_t kMachineDigits = 12;  // digits of the machine's hash in names
 
 bool IsWanted(const RunOptions& options, std::size_t trials) {
   if (trials == 0) return false;
@@ -64,10 +64,10 @@ const PlannedTrial& Largest(const TrialPlan& live) {
                                    [](const PlannedTrial& trial) { return trial.config.workers; });
 }
 
-// Configuration of a fingerprint of as many ranks as a trial has.
+// The configuration of a fingerprint with as many ranks as a trial.
 CellConfig ConfigOf(const CellConfig& largest) {
   CellConfig config = FingerprintConfig(largest.workers);
-  // A link that is emulated is between ranks of this machine.
+  // An emulated link is between ranks of this machine.
   if (!largest.link) config.ranks_per_node = std::min(largest.ranks_per_node, largest.workers);
   config.threads_per_worker = largest.threads_per_worker;
   config.device = largest.device;

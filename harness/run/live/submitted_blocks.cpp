@@ -54,7 +54,8 @@ std::string JobScript::Text() const {
   add("--job-name=" + name);
   add(fmt::format("--array={}%1", Ranges(blocks)));
   if (!after.empty()) add(fmt::format("--dependency=afterany:{}", fmt::join(after, ":")));
-  // In quotes Slurm takes the line as one word; a quote within, and what it replaces, is escaped.
+  // Slurm takes a quoted text as one word. Quotes in it, and characters that Slurm replaces, are
+  // escaped.
   std::string folder;
   for (const char c : log_folder) {
     if (c == '"' || c == '\\') folder += '\\';
@@ -94,7 +95,7 @@ Queue ParseQueue(const std::string& lines) {
     if (!block) continue;
     std::string where = fields.size() > 4 ? fields[4] : "";
     if (where.starts_with('(') && where.ends_with(')')) where = where.substr(1, where.size() - 2);
-    // What ends (COMPLETING) still holds its nodes.
+    // A job that is ending (COMPLETING) still holds its nodes.
     queue[fields[0]][*block] = {fields[2] != "PENDING", fields[3], where};
   }
   return queue;
@@ -108,7 +109,7 @@ std::map<int, std::string> ParseAccounting(const std::string& lines) {
     const std::size_t underscore = fields.empty() ? std::string::npos : fields[0].find('_');
     if (fields.size() < 2 || underscore == std::string::npos) continue;
     const auto block = Number(std::string_view(fields[0]).substr(underscore + 1));
-    if (block) blocks[*block] = fields[1];  // a later line is of a later job
+    if (block) blocks[*block] = fields[1];  // a later line belongs to a later job
   }
   return blocks;
 }
@@ -195,7 +196,7 @@ std::map<int, std::string> WorkOfBlocks(const TrialPlan& all) {
     of_block[trial.block].push_back({trial.part, trial.config_hash, trial.revisions});
   std::map<int, std::string> work;
   for (auto& [block, trials] : of_block) {
-    std::sort(trials.begin(), trials.end());  // the plan's order is a shuffled one
+    std::sort(trials.begin(), trials.end());  // the plan's order is shuffled
     work[block] = ContentHash(trials);
   }
   return work;
@@ -254,7 +255,7 @@ std::map<int, BlockState> SubmittedBlocks::States(const std::map<int, std::strin
       states[block] = {Kind::kEnded, submission.job, "its job is over, and left it unfinished"};
     }
   }
-  // What has ended is read after what is queued: a job that ends meanwhile counts as queued.
+  // The queue is read before the ended jobs, so a job that ends meanwhile counts as queued.
   std::map<int, BlockState> queued;
   const Queue queue = submissions.empty() ? Queue() : QueuedBlocks();
   for (const Submission& submission : submissions) {
@@ -274,7 +275,7 @@ std::map<int, BlockState> SubmittedBlocks::States(const std::map<int, std::strin
         state = {failed == 0 ? Kind::kDone : Kind::kFailed, end.value("job", ""),
                  failed == 0 ? "" : fmt::format("{} trial(s) failed", failed)};
       } else if (state.kind == Kind::kEnded) {
-        state = {};  // it was other work
+        state = {};  // the job ran other work
       }
     }
     if (queued.contains(block)) state = queued[block];

@@ -18,11 +18,11 @@ namespace {
 using nlohmann::json;
 
 constexpr int kTracedRanks = 4;
-constexpr std::size_t kMostTracedSteps = 64;  // of a window
+constexpr std::size_t kMostTracedSteps = 64;  // longest traced window
 
-// Half the 95 % interval of the step time, relative to it, that the profiles' errors of measurement
-// leave: the first step, or window, of the same plan again with other draws of what was measured.
-// Nothing where the profiles do not say how well they are known.
+// Half the 95 % interval of the step time, relative to it, from the profiles' measurement errors.
+// Models the first step or window of the same plan again with other draws of the measurements.
+// Nothing if the profiles do not state their errors.
 std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOutcomes& profiles,
                                       const ModelConfig& model) {
   constexpr int kProfileDraws = 12;
@@ -39,9 +39,9 @@ std::optional<double> StepUncertainty(const TrialConfig& trial, const ProfileOut
   return StudentTQuantile(0.975, kProfileDraws) * std::sqrt(squares / kProfileDraws);
 }
 
-// The first step again with other draws of what a declared cluster's file states, each in the ratio
-// in which the trial's metrics stand to its own first step: there a method may do what it does in
-// few others, as ranks vote on the ranges of Ok-Topk.
+// Draws of the metrics: models the first step with other draws of the declared cluster's inputs.
+// Each metric is scaled by its ratio to the trial's own first step. A first step may contain rare
+// work, like the votes on ranges in Ok-Topk.
 std::map<std::string, std::vector<double>> Draws(const TrialConfig& trial,
                                                  const ProfileOutcomes& profiles,
                                                  const std::function<ProfileOutcomes(int)>& drawn,
@@ -91,7 +91,7 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   const int tracing = std::min(ranks, kTracedRanks);
   std::vector<ModelStep> steps = SimulateCell(config, model, true, tracing);
   const Formulas formulas = FormulasOf(std::span(steps).first(static_cast<std::size_t>(every)));
-  std::vector<double> now(static_cast<std::size_t>(tracing));  // of traced ranks
+  std::vector<double> now(static_cast<std::size_t>(tracing));  // clocks of traced ranks
   for (std::size_t step = 0; step < steps.size(); ++step) {
     ModelStep& simulated = steps[step];
     const std::int64_t number = first + static_cast<std::int64_t>(step);
@@ -128,7 +128,7 @@ Outcome RunModelledTrial(const TrialConfig& trial, const ProfileOutcomes& profil
   outcome.plans = json::array({ToJson(SummaryOf(model.plan, model.layout, 0))});
   outcome.layout = LayoutOf(model.layout);
   outcome.machine = MachineIn(first_profile.machine, "the profile's machine");
-  // Of a declared cluster there is none.
+  // A declared cluster has no software.
   if (!first_profile.software.empty())
     outcome.software = SoftwareIn(first_profile.software, "the profile's software");
   if (drawn) outcome.draws = Draws(trial, profiles, drawn, outcome.metrics);

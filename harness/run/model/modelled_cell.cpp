@@ -18,7 +18,7 @@ namespace {
 
 using Fits = std::function<bool(const ProfileOutcome&)>;
 
-// The profile measured with `ranks` at once, or else with the most ranks below; null if none.
+// The profile measured with `ranks` ranks at once, else with the most ranks below; null if none.
 const ProfileOutcome* NearestBelow(const ProfileOutcomes& profiles, int ranks, const Fits& fits) {
   const ProfileOutcome* best = nullptr;
   for (const ProfileOutcome& outcome : profiles) {
@@ -30,7 +30,7 @@ const ProfileOutcome* NearestBelow(const ProfileOutcomes& profiles, int ranks, c
 
 bool HasLinksWithin(const CellConfig& config) { return config.link && config.link->has_within(); }
 
-// Whether each machine had a part of the ranks: their links are those between machines.
+// Whether the ranks were spread over machines, so that their links are between machines.
 bool IsAcrossMachines(const CellConfig& config) {
   return config.mode == Mode::kMeasured && config.ranks_per_node < config.workers;
 }
@@ -42,9 +42,9 @@ int CoresOf(const ProfileOutcome& outcome) {
   return cores->get<int>();
 }
 
-// Of ranks that have a machine each, in the model: the link of the number of ranks nearest to the
-// cell's, of those measured across machines where there are any. More ranks than a machine has
-// cores for measure the machine. Null if none fits.
+// The link for ranks that have a machine each in the model. Its number of ranks is nearest to the
+// cell's, among links measured across machines if there are any. More ranks than a machine has
+// cores measure the machine and not the link. Null if none fits.
 const ProfileOutcome* NearestLink(const ProfileOutcomes& profiles, int workers, int threads,
                                   const Fits& fits) {
   const ProfileOutcome* best = nullptr;
@@ -65,9 +65,9 @@ const ProfileOutcome* NearestLink(const ProfileOutcomes& profiles, int workers, 
   return best;
 }
 
-// How many times as long as `alone`, of ranks with a core each, a step without communication keeps
-// the cores when more ranks share them: they displace one another's caches, and some end early.
-// From when all are through; 1 where that was not measured.
+// The slowdown of a step without communication if ranks share cores, relative to `alone`, where
+// each rank has a core. Ranks displace one another's caches, and some end early. The step ends when
+// all ranks are through. 1 if this was not measured.
 double SlowdownOfSharing(const ProfileOutcome& alone, const ProfileOutcome& shared, int units) {
   const auto seconds_a_rank = [units](const ProfileOutcome& outcome) {  // of a core that has work
     const int ranks = outcome.config.workers;
@@ -93,7 +93,7 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
   const bool shared = config.cluster == kThisMachine;
   if (profiles.empty()) Lacks(config, "every measurement");
   const bool declared = profiles.front().declared;
-  // Ranks that a machine runs side by side; a declared cluster's devices are not shared.
+  // Ranks that a machine runs side by side. Devices of a declared cluster are not shared.
   const int units =
       declared ? 0 : std::max(1, CoresOf(profiles.front()) / config.threads_per_worker);
 
@@ -117,8 +117,8 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
     AddDeclaredLinks(cost, times);
   } else if (workers > 1) {
     const std::optional<LinkShape> wanted = config.measured_link();
-    // Of links within nodes and between them only as many ranks a node as the cell has, and several
-    // nodes where it has several, measured both.
+    // Profiles with links within nodes and between them must have as many ranks per node as the
+    // cell, and several nodes if the cell has several.
     const bool several_nodes = workers > config.ranks_per_node;
     const auto fits = [&](const ProfileOutcome& outcome) {
       const CellConfig& measured = outcome.config;
@@ -160,7 +160,7 @@ ModelConfig ConfigureModel(const TrialConfig& trial, const ProfileOutcomes& prof
 
 namespace {
 
-// Durations of the first rank's mean step.
+// The durations of the first rank's mean step.
 StepRecord MeanOfFirstRank(std::span<const ModelStep> window) {
   StepRecord mean;
   for (double StepRecord::*member :

@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// Whether `reference` is what `cell` may be divided by: the same but for the method, dense or as
-// sparse.
+// Whether `cell` may be divided by `reference`: they differ in the method alone, and `reference` is
+// dense or equally sparse.
 bool IsReferenceOf(const Cell& reference, const Cell& cell) {
   const CellConfig& a = reference.config;
   const CellConfig& b = cell.config;
@@ -24,8 +24,8 @@ bool IsReferenceOf(const Cell& reference, const Cell& cell) {
              CanonicalWithout(cell.json, MethodKeys());
 }
 
-// Which cells were tried in which blocks, with the parts' current revisions on what launches of
-// theirs are on.
+// The blocks in which each cell was tried with its parts' current revisions, on the system on which
+// its launches run.
 class Tried {
  public:
   Tried(const PlanContext& context, const std::vector<TrialRow>& rows)

@@ -100,7 +100,7 @@ const TrialRow* FindTrial(const Catalog& catalog, const std::vector<TrialRow>& r
 
 namespace {
 
-// Whether of the links that the cell needs no more has to be measured.
+// Whether the fingerprints suffice for the links that the cell needs.
 bool FingerprintHasLink(const ProfileOutcomes& outcomes, const CellConfig& config) {
   return std::ranges::any_of(outcomes, [&](const ProfileOutcome& outcome) {
     return outcome.is_fingerprint() && outcome.config.workers > 1 &&

@@ -26,7 +26,7 @@ std::vector<TensorShape> TensorsOfWorkload(const std::string& workload) {
   return tensors;
 }
 
-// Whether the method of the cell puts several tensors into one exchange, and has no other.
+// Whether the cell's method combines several tensors in one exchange and has no other exchange.
 bool IsOneExchange(const CellConfig& config) {
   const Composition composition = Compose(config);
   if (composition.needs_profile() || !composition.strategy->dense_units) return false;
@@ -76,7 +76,7 @@ void AddSingleWorkers(const Part& part, std::vector<std::string>& warnings) {
 }
 
 void AddEqualMethods(const Part& part, std::vector<std::string>& warnings) {
-  std::map<std::string, std::set<std::string>> methods;  // by configuration less the name
+  std::map<std::string, std::set<std::string>> methods;  // by configuration without the name
   for (const Cell& cell : part.cells) {
     CellConfig config = cell.config;
     config.method.clear();
@@ -113,7 +113,7 @@ using nlohmann::json;
 
 constexpr const char* kControl = "dense";
 
-// The line that gives the part a control.
+// The line that adds a control to the part.
 std::string LineFor(const Part& part) {
   for (const json& axis : part.axes) {
     if (!axis.contains("method") || !axis["method"].is_array()) continue;
@@ -146,7 +146,7 @@ std::vector<std::string> MissingControls(const Experiment& experiment) {
 
 namespace {
 
-// What the file gives of a key, in defaults and axes.
+// The values that the file gives for a key, in defaults and axes.
 json GivenOf(const Part& part, const char* key) {
   json given = json::array();
   if (part.defaults.contains(key)) given.push_back(part.defaults[key]);

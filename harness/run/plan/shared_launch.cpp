@@ -16,19 +16,19 @@ namespace sparfuse::harness {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-// Of what is free: programs beside the launch grow, and the estimate knows no fragmentation.
+// The usable part of the free memory: other programs grow, and the estimate ignores fragmentation.
 constexpr double kUsable = 0.75;
-// LibTorch, MPI and the activations of a step, which a rank has once for all trials of its launch.
+// LibTorch, MPI and the activations of a step. A rank has them once for all trials of its launch.
 constexpr double kBytesOfARank = 0.5 * kGiB;
 
 LaunchMemory MemoryOfThisMachine(Place device) {
-  // Without a card its trials fail, whatever they need.
+  // Without a card the trials fail, whatever memory they need.
   if (device == Place::kCpu || CudaDeviceCount() == 0) return {AvailableMemoryBytes(), 0};
   return {static_cast<double>(CardOf(0).memory_bytes), static_cast<std::size_t>(CudaDeviceCount())};
 }
 
-// Why the trials, which may share a launch, do not; "" where they fit. Of several hosts each has
-// its part of the ranks, and memory as this one: what the others have is not known here.
+// Why the trials, which may share a launch, do not fit into memory; "" if they fit. Each of several
+// hosts has its share of the ranks. Its memory is not known here and is taken to equal this host's.
 std::string WhyAlone(std::span<const PlannedTrial> trials,
                      const std::optional<LaunchMemory>& given) {
   const CellConfig& config = trials.front().config;
@@ -38,7 +38,7 @@ std::string WhyAlone(std::span<const PlannedTrial> trials,
   double needed = config.workers * kBytesOfARank;
   for (const PlannedTrial& trial : trials) needed += BytesBetweenTurns(trial.config);
   needed *= static_cast<double>(ranks) / config.workers;
-  if (memory.cards > 0) {  // ranks go round the cards; the fullest one has to hold its own
+  if (memory.cards > 0) {  // ranks take cards in turn; the fullest card must hold its ranks
     const auto cards = static_cast<int>(memory.cards);
     needed *= static_cast<double>((ranks + cards - 1) / cards) / ranks;
   }
@@ -67,11 +67,11 @@ bool MayShareALaunch(const CellConfig& a, const CellConfig& b) {
 double BytesBetweenTurns(const CellConfig& config) {
   const auto elements = static_cast<double>(workloads::LayersOf(config.workload).numel());
   // Parameters, gradient, two moments of the optimizer; flat gradient and average, or anchor and
-  // outer state; where something is kept back, residual and velocity.
+  // outer state; with error feedback, residual and velocity.
   const double copies =
       6 + (config.method_options.has_local_steps() ? 1 : 0) + (config.feedback == "none" ? 0 : 2);
-  // Indices and values: a slot has room for four times what is asked for, on either side of an
-  // exchange in which every rank's payload arrives; a dense exchange works on the flat gradient.
+  // Indices and values. A slot has room for four times the density, on both sides of an exchange
+  // that delivers every rank's payload. A dense exchange works on the flat gradient.
   const double payload = config.sparsifier == "none"
                              ? 1
                              : 8 * std::min(1.0, 4 * config.density) * (1 + config.workers) / 4.0;
@@ -80,7 +80,7 @@ double BytesBetweenTurns(const CellConfig& config) {
 
 void FormLaunches(std::span<PlannedTrial> trials, const std::optional<LaunchMemory>& memory,
                   bool interleave, std::size_t& next) {
-  std::vector<std::size_t> firsts;  // of each group
+  std::vector<std::size_t> firsts;  // first trial of each group
   const std::size_t begin = next;
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const auto same = std::ranges::find_if(firsts, [&](std::size_t first) {

@@ -24,13 +24,13 @@ namespace {
 
 using nlohmann::json;
 
-// What became of the stored trials of a cell and block.
+// The stored trials of a cell and block.
 struct Stored {
-  const TrialRow* current = nullptr;  // what is asked for; a disturbed one where there is no other
-  std::optional<std::string> why;     // why none is; nothing where there is no trial
+  const TrialRow* current = nullptr;  // a match; a disturbed one if there is no other
+  std::optional<std::string> why;     // why none matches; nothing if there is no trial
 };
 
-// store: whose trials may be meant; any, where there is none.
+// store: only this store's trials match; if it is empty, any store's.
 Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
                   const std::vector<const TrialRow*>& rows, const std::optional<std::string>& store,
                   const std::filesystem::path& results) {
@@ -63,12 +63,12 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
   return {nullptr, why};
 }
 
-// For a cell that never ran: what differs from the stored trial whose config is nearest.
+// For a cell that never ran: the differences from the stored trial with the nearest configuration.
 std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& rows) {
   const json config = ToJson(cell);
   const TrialRow* nearest = nullptr;
-  std::size_t least = 4;  // more differences than three are another cell
-  const std::string workload = WorkloadLabel(cell.workload);  // a table that was edited is near
+  std::size_t least = 4;  // more than three differences make another cell
+  const std::string workload = WorkloadLabel(cell.workload);  // an edited table counts as near
   for (const auto& row : rows) {
     if (row.kind != NameOf(cell.kind) || WorkloadLabel(row.workload) != workload) continue;
     std::size_t differences = 0;
@@ -84,7 +84,7 @@ std::string NearestStored(const CellConfig& cell, const std::vector<TrialRow>& r
   return "never run; nearest stored: " + WhatDiffers(nearest->config, config);
 }
 
-// What the blocks of a cell share.
+// Revisions and sources that the blocks of a cell share.
 class PartsOfCells {
  public:
   explicit PartsOfCells(const PlanContext& context) : context_(context) {}
@@ -141,8 +141,9 @@ class Collector {
     for (const auto& row : rows) by_config_[row.config_hash].push_back(&row);
   }
 
-  // Whose trials stand for those of a block: they are compared with one another, and no two stores'
-  // are. The reading store's ("") where it has begun the block or nobody has it whole.
+  // The store whose trials are used for a block. A block's trials are compared with one another, so
+  // they must be of one store. The reading store ("") is used if it has begun the block or if no
+  // store has the whole block.
   std::string StoreOf(const std::vector<PlannedTrial>& block) {
     std::map<std::string, std::size_t> has;
     for (const PlannedTrial& trial : block) {
@@ -194,14 +195,14 @@ class Collector {
 
  private:
   const std::string& SystemHashOf(const PlannedTrial& trial) {
-    if (system_hash_.empty() || trial.system != system_) {  // many trials are of one
+    if (system_hash_.empty() || trial.system != system_) {  // many trials share a system
       system_ = trial.system;
       system_hash_ = HashOf(system_);
     }
     return system_hash_;
   }
 
-  // The blocks of a cell share the answers.
+  // The blocks of a cell share one estimate.
   EstimatedTime EstimateOf(const PlannedTrial& trial) {
     const auto [found, is_new] = estimates_.try_emplace(trial.config_hash);
     if (is_new) found->second = EstimateTime(trial.config, trial.config_hash, rows_);
@@ -226,7 +227,7 @@ class Collector {
   std::map<std::string, std::string> what_is_new_;
   std::map<std::string, EstimatedTime> estimates_;
   std::set<std::string> planned_;
-  System system_;  // of the trial before
+  System system_;  // system of the previous trial
   std::string system_hash_;
 };
 
@@ -305,7 +306,8 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
       }
     }
   }
-  // A block of every part before the next block of any: what an interruption leaves is balanced.
+  // Each block runs in every part before the next block begins, so an interruption leaves balanced
+  // results.
   std::size_t next_launch = 1;
   for (int block = 0; block < blocks; ++block) {
     for (const auto& experiment : experiments) {
@@ -362,7 +364,7 @@ TrialPlan PlanModelled(const PlanContext& context, const std::vector<Experiment>
                        const std::vector<TrialRow>& rows) {
   Collector collector(context, rows);
   PartsOfCells parts(context);
-  // Ranks of one host measure profiles.
+  // Profiles are measured by ranks of one host.
   const System machine = context.SystemOfHosts(1);
   const std::string system_hash = HashOf(machine);
   for (const auto& experiment : experiments) {

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// The parts that a configuration names, by kind, as revisions and sources do.
+// The parts that a configuration names, by kind, as in revisions and sources.
 std::map<std::string, std::string> PartsNamedBy(const json& config) {
   std::map<std::string, std::string> parts;
   const auto add = [&](const json& from, const char* kind) {
@@ -82,8 +82,8 @@ std::string WhatLinkContradicts(const Trial& trial) {
   return "";
 }
 
-// The tensors of the catalogue's workload, if the trial is of its revision. A model has those of
-// the profile that it is made from.
+// Compares the tensors with those of the catalogue's workload, if the trial has its revision. A
+// modelled trial has the tensors of its profile instead.
 std::string WhatCatalogueContradicts(const Trial& trial) {
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   if (workload == nullptr || !IsLive(trial)) return "";
@@ -134,7 +134,7 @@ std::string WhatTensorsContradict(const Trial& trial) {
   return "";
 }
 
-// "" or a list with an entry a rank, or a host, that has another length.
+// "" or an error if the list does not have one entry for each rank or host.
 template <class List>
 std::string WhatIsWrongWithLength(const char* key, const List& list, std::size_t expected,
                                   const char* of) {
@@ -184,12 +184,12 @@ std::string WhatHostsContradict(const Trial& trial) {
     hold(WhatIsWrongWithLength("launch.clocks.offset_seconds", clocks->offset_seconds, hosts.size(),
                                "hosts"));
   }
-  // Of ranks over several hosts the nodes are the system.
+  // For ranks on several hosts, the nodes are the system.
   if (wrong.empty() && !trial.system.nodes.empty() && !trial.launch->nodes.empty() &&
       trial.system != SystemOfNodes(trial.launch->nodes))
     hold("launch.nodes: they are not those of system");
   if (wrong.empty() && trial.system.machine && trial.launch->nodes.size() == 1) {
-    // Their cores differ where a launcher binds ranks to some.
+    // The numbers of cores may differ, because a launcher may bind ranks to some cores.
     const Node &machine = *trial.system.machine, &node = trial.launch->nodes.front();
     if (machine.processor != node.processor)
       hold(SaidAndGiven("system.cpu_model", machine.processor, node.processor, "launch.nodes has"));
@@ -200,8 +200,8 @@ std::string WhatHostsContradict(const Trial& trial) {
   return wrong.empty() ? "" : wrong.front();
 }
 
-// The judgement again, from the readings. What the reference loop usually takes is not in a trial,
-// so that it is taken of the slowdown that is said.
+// Repeats the judgement from the readings. A trial lacks the usual time of the reference loop,
+// which is therefore computed from the stated slowdown.
 std::string WhatReadingsContradict(const Trial& trial) {
   if (!trial.quiet || !trial.quiet->limits) return "";
   const Quiet& said = *trial.quiet;
@@ -223,9 +223,9 @@ std::string WhatReadingsContradict(const Trial& trial) {
   return "";
 }
 
-// Rows of steps.npy of a rank, summed.
+// Sums over a rank's rows of steps.npy.
 struct StepsOfRank {
-  std::size_t steps = 0, measured = 0, warm = 0;  // warm: before the first round
+  std::size_t steps = 0, measured = 0, warm = 0;  // warm: rows before the first round
   double seconds = 0, sent_bytes = 0;
 };
 
@@ -252,7 +252,7 @@ std::string WhatTimesContradict(const Trial& trial, const std::map<double, Steps
                          rank, sums.seconds);
   }
   const json link = trial.config.value("link", json());
-  // Messages of windows are also on their way between steps.
+  // Messages of windows also travel between steps.
   if (TextOf(trial.config, "mode") != NameOf(Mode::kEmulated) || !link.is_object() ||
       HasWindows(trial.config))
     return "";
@@ -285,8 +285,8 @@ std::string WhatCountsContradict(const Trial& trial, const std::map<double, Step
   return "";
 }
 
-// Whether a step's selections are a share of every tensor, which is the density: of what selects
-// by tensor, in every step, and sends what it selected as it is.
+// Whether each step selects a share of every tensor that equals the density. This holds if a
+// sparsifier selects by tensor in every step and sends its selection unchanged.
 bool SelectsTheDensity(const json& config) {
   const json options = config.value("method_options", json()),
              feedback = config.value("feedback_options", json()),
@@ -303,7 +303,7 @@ bool SelectsTheDensity(const json& config) {
          NumberOf(options, "threshold_period") <= 1;
 }
 
-// By twice: a tensor's count is rounded down, and is at least one.
+// A factor of two is allowed: a tensor's count is rounded down, and is at least one.
 std::string WhatDensityContradicts(const Trial& trial) {
   const auto found = trial.metrics.find("achieved_density");
   if (found == trial.metrics.end() || !found->second.value || trial.layout.empty() ||
@@ -318,7 +318,7 @@ std::string WhatDensityContradicts(const Trial& trial) {
                      TextOf(trial.config, "sparsifier"), achieved);
 }
 
-// What trial.json says of which rows a series has.
+// Compares the rows of each series with the sampling that trial.json states.
 std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& series) {
   for (const auto& [file, of] : series) {
     const auto stated = trial.series.find(file);
@@ -340,10 +340,10 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
   return "";
 }
 
-// Evaluations are at the ends of steps, and their times are those of rank 0's steps.
+// Evaluations are at the ends of steps, and their times are sums of rank 0's step times.
 std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& evaluations,
                                       const OpenSeries& steps) {
-  std::vector<double> until = {0};  // seconds of rank 0 by steps
+  std::vector<double> until = {0};  // seconds of rank 0 until the end of each step
   const bool waits = TextOf(trial.config, "device") == "cuda";
   for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
     if (steps.Number("rank", row) != 0.0) continue;
@@ -374,7 +374,7 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& eval
                      fmt::format("at least {}", value("seconds") + evaluating));
       evaluating = took;
     }
-    // An epoch is as many steps, and as many samples, at every evaluation.
+    // The steps and samples per epoch are the same at every evaluation.
     const auto first = [&](const char* column) {
       return evaluations.Number(column, 0).value_or(0);
     };

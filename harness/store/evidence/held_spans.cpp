@@ -14,9 +14,9 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr double kRounding = 1e-6;  // of the step: spans are moved by the clock of their card
+constexpr double kRounding = 1e-6;  // of the step: a card's clock shifts spans
 
-// The part that a span on the compute lane is of; kPartsOfAStep.size() if of none.
+// The part of a step that a compute-lane span belongs to; kPartsOfAStep.size() if to none.
 std::size_t PartOf(std::string_view kind) {
   static const std::map<std::string_view, std::size_t> kParts = {
       {SpanKindName(SpanKind::kForward), 0}, {SpanKindName(SpanKind::kBackward), 1},

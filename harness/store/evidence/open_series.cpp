@@ -11,13 +11,13 @@
 namespace sparfuse::harness {
 namespace {
 
-// A loss, and what a workload evaluates, may be of any sign; everything else is a time, a count, a
-// norm or a share.
+// A loss and an evaluated metric may have any sign. All other columns are times, counts, norms or
+// shares.
 bool MayBeNegative(std::string_view column) { return column == "loss" || column == "metric"; }
 
 bool HasTexts(const SeriesColumn& column) { return column.type.starts_with("<U"); }
 
-// Nothing of a column that no program of this schema writes.
+// The unit of a column; nothing if no program of this schema writes the column.
 std::optional<std::string> UnitOf(const std::string& file, const std::string& column,
                                   const std::string& metric_unit) {
   if (file == "steps.npy") return UnitOfStepColumn(column);

@@ -26,8 +26,8 @@ using nlohmann::json;
 
 struct MetricOfColumn {
   const char* metric;
-  std::string_view column;  // of evaluations.npy
-  const char* unit;         // "": the workload's
+  std::string_view column;  // column of evaluations.npy
+  const char* unit;         // "": the workload's unit
 };
 constexpr std::array kEvaluated = {
     MetricOfColumn{"final_metric", "metric", ""},
@@ -38,16 +38,16 @@ constexpr std::array kEvaluated = {
     MetricOfColumn{"epochs_to_target", "epoch", "epochs"},
     MetricOfColumn{"samples_to_target", "samples", "samples"}};
 
-// Columns that are held to something in every row, without a metric of their name.
+// Columns that are checked in every row although no metric has their name.
 bool IsOfEveryRow(std::string_view column) {
   return column == "step" || column == "rank" || column == "measured" || column == "round" ||
          column == "achieved_density";
 }
 
-// Whether the metric is made of the slowest rank's rows alone.
+// Whether the metric is computed from the slowest rank's rows alone.
 bool IsOfTheSlowest(std::string_view column) { return column.ends_with("_seconds"); }
 
-// Of the steps in a file; empty if ranks do not have the same steps.
+// Reads the steps of a file. Returns an empty log if ranks do not have the same steps.
 StepLog LogIn(const OpenSeries& series) {
   std::map<std::string_view, const SeriesColumn*> columns;  // a model has thousands of ranks
   for (const SeriesColumn& column : series.header.columns) columns[column.name] = &column;
@@ -70,7 +70,7 @@ StepLog LogIn(const OpenSeries& series) {
   return alike ? log : StepLog();
 }
 
-// A throughput is what a step processes, a whole number of units a sample, over its time.
+// A throughput is the work of a step, a whole number of units per sample, over the step's time.
 std::string WhatIsWrongWithThroughput(const Trial& trial, const MetricValue& throughput,
                                       double step_seconds) {
   constexpr double kMostUnits = 1e6;
@@ -97,8 +97,8 @@ std::string WhatIsWrongWithThroughput(const Trial& trial, const MetricValue& thr
                      *throughput.value);
 }
 
-// Elements of the model: those of the layout, else those that the density of a measured step is of.
-// 0 if neither says it.
+// Elements of the model, from the layout or else from the density of a measured step. 0 if neither
+// gives them.
 double DenseElements(const Trial& trial, const OpenSeries& steps) {
   double elements = 0;
   for (const LayoutTensor& tensor : trial.layout) elements += static_cast<double>(tensor.numel);
@@ -109,8 +109,8 @@ double DenseElements(const Trial& trial, const OpenSeries& steps) {
   return elements;
 }
 
-// What the metrics say of evaluations, against evaluations.npy. Takes those that it has looked at
-// out of `open`.
+// Compares the metrics of evaluations with evaluations.npy. Removes the checked metrics from
+// `open`.
 std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& series,
                                       std::set<std::string>& open) {
   const std::uint64_t rows = series.header.rows;
@@ -119,7 +119,7 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& seri
     const auto metric = trial.metrics.find(name);
     return metric == trial.metrics.end() ? std::nullopt : metric->second.value;
   };
-  // Training ends when the target is reached, so that it is the last evaluation that reached it.
+  // Training ends when the target is reached, so the last evaluation is the one that reached it.
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   for (const auto& [name, column, unit] : kEvaluated) {
     const std::optional<double> said = stated(name), last = series.Number(column, rows - 1);
@@ -142,10 +142,10 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& seri
                      wanted);
 }
 
-// "" or a measured step that took no time, or less than its parts, which are spans that follow one
-// another.
+// "" or a measured step that took no time, or took less than the sum of its parts, which are
+// consecutive spans.
 std::string WhatIsWrongWithTimes(const OpenSeries& series) {
-  constexpr double kClock = 1e-6;  // of a card's clock, relative
+  constexpr double kClock = 1e-6;  // relative error of a card's clock
   std::vector<const SeriesColumn*> of_step;
   for (const char* part : kPartsOfAStep) {
     const SeriesColumn* column = series.header.Find(part);
@@ -167,7 +167,7 @@ std::string WhatIsWrongWithTimes(const OpenSeries& series) {
   return "";
 }
 
-// "" or how the steps of a trial are not every one of every rank.
+// "" or the steps or ranks that a trial lacks.
 std::string WhatIsMissing(const Trial& trial, const StepLog& log) {
   if (log.empty()) return "steps.npy: ranks have other steps";
   const double workers = NumberOf(trial.config, "workers");
@@ -183,7 +183,7 @@ std::string WhatIsMissing(const Trial& trial, const StepLog& log) {
   return "";
 }
 
-// "" or a column that the steps of a trial lack.
+// "" or a column that the trial's steps.npy lacks.
 std::string WhatStepsLack(const OpenSeries& series) {
   for (const auto& [name, type] : {std::pair("step", "<i8"),
                                    {"rank", "<i8"},
@@ -233,10 +233,10 @@ std::string WhatStepsContradict(const Trial& trial, const OpenSeries& series, co
   return "";
 }
 
-// Sets what the steps say; `made.differs` if they contradict.
+// Sets the results that follow from the steps. Sets `made.differs` if they contradict the trial.
 void HoldToSteps(const Trial& trial, const OpenSeries& series, std::set<std::string>& open,
                  Recomputed& made) {
-  // Those of before turns are of another form, and count as trials without steps.
+  // Steps from before turns have another form, and count as no steps.
   if (trial.schema < kTrialSchema && series.header.Find("round") == nullptr) return;
   made.differs = WhatStepsLack(series);
   if (made.differs.empty()) made.differs = WhatIsWrongWithTimes(series);
@@ -259,8 +259,7 @@ void HoldToSteps(const Trial& trial, const OpenSeries& series, std::set<std::str
   made.differs = WhatStepsContradict(trial, series, log, open);
 }
 
-// What trial.json says of a series that is there, against the file, and numbers in it that cannot
-// be.
+// Compares the series that trial.json describes with the files, and refuses impossible numbers.
 std::string WhatSeriesContradict(const Trial& trial, const OpenSeriesByFile& opened) {
   const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
   for (const auto& [file, series] : opened) {
@@ -283,8 +282,8 @@ std::string WhatSeriesContradict(const Trial& trial, const OpenSeriesByFile& ope
   return "";
 }
 
-// Columns with rows that nothing is made of: those that no metric has, times of ranks that are not
-// the slowest of their step, all evaluations but the last, and spans beside the compute lane.
+// Columns with rows that no metric uses: columns without a metric, times of ranks that are not the
+// slowest of their step, all evaluations but the last, and spans outside the compute lane.
 std::vector<std::string> ColumnsOfNothing(const Trial& trial, const OpenSeriesByFile& opened,
                                           const Recomputed& made) {
   std::vector<std::string> columns;
@@ -325,7 +324,7 @@ bool HasNumbers(const Trial& trial) {
 Recomputed RecomputeMetrics(const Trial& trial, const std::map<std::string, std::string>& files) {
   Recomputed made;
   if (!HasNumbers(trial)) return made;
-  std::set<std::string> open;  // metrics that nothing was held to yet
+  std::set<std::string> open;  // metrics that were not checked yet
   for (const auto& [name, metric] : trial.metrics) {
     if (metric.value) open.insert(name);
   }
@@ -352,7 +351,7 @@ Recomputed RecomputeMetrics(const Trial& trial, const std::filesystem::path& dir
   for (const char* name : {"steps.npy", "evaluations.npy"}) {
     try {
       if (SomethingIsAt(directory / name)) files[name] = ReadFile(directory / name);
-    } catch (const Error&) {  // as if there were none
+    } catch (const Error&) {  // as if the file did not exist
     }
   }
   return RecomputeMetrics(trial, files);

@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kPrefix = 10;  // magic, version, length of the header
 constexpr std::uint64_t kMostRows = 1'000'000'000'000;
 constexpr std::size_t kLongestColumn = 64;
-// Characters of a text; NumPy gives each four bytes.
+// Characters of a text. NumPy uses four bytes for each.
 constexpr std::uint64_t kWidestText = 4096;
 
-// Bytes of a value of this type; 0 where no trial records such a column.
+// Bytes of a value of this type; 0 if no trial records such a column.
 std::uint64_t WidthOf(const std::string& file, const std::string& column, const std::string& type) {
   if (type == "<f8" || type == "<i8") return 8;
   if (type == "|b1") return 1;
@@ -37,7 +37,7 @@ bool Skip(std::string_view& text, std::string_view expected) {
   return true;
 }
 
-// What stands before the next quote, which is taken off as well; "" where there is none.
+// Removes and returns the text up to the next quote, with the quote; "" if there is none.
 std::string TakeQuoted(std::string_view& text) {
   const std::size_t end = text.find('\'');
   if (end == std::string_view::npos || end > kLongestColumn) return "";
@@ -51,9 +51,9 @@ bool IsColumnName(std::string_view name) {
          std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
 }
 
-// "{'descr': [('step', '<i8'), ], 'fortran_order': False, 'shape': (3,), }   \n"; whether it is of
-// this form, types apart. Character by character: a header has up to 64 KiB, which may be
-// anybody's.
+// Parses "{'descr': [('step', '<i8'), ], 'fortran_order': False, 'shape': (3,), }   \n". Returns
+// whether the header has this form, apart from the types. It works by character, because a header
+// has up to 64 KiB and may come from anybody.
 bool ParseHeader(std::string_view text, SeriesHeader& header) {
   if (!Skip(text, "{'descr': [")) return false;
   while (Skip(text, "('")) {
@@ -72,7 +72,7 @@ bool ParseHeader(std::string_view text, SeriesHeader& header) {
   return text.find_first_not_of(' ') == std::string_view::npos;
 }
 
-// NumPy fills a text up with zeros.
+// Checks that each text is filled up with zeros, as NumPy does.
 bool HasPlainTexts(std::string_view bytes, const SeriesHeader& header, const SeriesColumn& column) {
   const std::uint64_t width = WidthOf("spans.npy", column.name, column.type);
   for (std::uint64_t row = 0; row < header.rows; ++row) {

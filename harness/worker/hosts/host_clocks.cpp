@@ -15,7 +15,7 @@ namespace {
 constexpr int kRounds = 32;
 constexpr int kTag = 0;
 
-// Equal where CLOCK_MONOTONIC is the same clock.
+// A name that is equal for ranks with the same CLOCK_MONOTONIC.
 std::string NameOfClock() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -43,7 +43,7 @@ RankHosts FindHosts(const Rank& rank) { return RankHosts(GatherTexts(rank, HostN
 HostClocks::HostClocks(const Rank& rank, const RankHosts& hosts) {
   std::vector<std::string> names = GatherTexts(rank, NameOfClock());
   for (std::size_t r = 0; r < names.size(); ++r) {
-    // Without its name each host has its own.
+    // If the clock has no name, each host counts as having its own.
     if (names[r].starts_with(' ')) names[r] = hosts.names[hosts.host_of[r]];
   }
   const RankHosts clocks(names);

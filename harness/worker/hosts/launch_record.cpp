@@ -14,7 +14,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// Where this rank's card is; "" without one.
+// The place of this rank's card; "" without one.
 std::string CardOfRank(const Device& device) {
   if (device.kind != DeviceKind::kCuda) return "";
   const Card card = CardOf(device.index);

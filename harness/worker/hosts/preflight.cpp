@@ -46,7 +46,7 @@ constexpr auto kDeadline = std::chrono::seconds(20);
 constexpr int kClockRounds = 32;
 
 void Tell(const json& facts) {
-  // In one piece: ranks write at once.
+  // Written in one piece, because ranks write at the same time.
   const std::string line =
       kFactsLine + facts.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   std::fputs(line.c_str(), stdout);
@@ -57,7 +57,7 @@ double WallSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// What tells files of libraries apart: the linker's note or, without one, the size.
+// An id of a library's file: the linker's note or, without one, the size.
 std::string IdOf(const dl_phdr_info& object) {
   for (int i = 0; i < object.dlpi_phnum; ++i) {
     const auto& header = object.dlpi_phdr[i];
@@ -83,7 +83,7 @@ std::string IdOf(const dl_phdr_info& object) {
   return fmt::format("{} bytes", fs::file_size(object.dlpi_name, none));
 }
 
-// "libmpi.so.40" and its id, of those that measure.
+// The loaded libraries that affect measurements: "libmpi.so.40" and its id.
 std::map<std::string, std::string> LoadedLibraries() {
   std::map<std::string, std::string> libraries;
   const auto visit = [](dl_phdr_info* object, std::size_t, void* data) {
@@ -99,13 +99,13 @@ std::map<std::string, std::string> LoadedLibraries() {
   return libraries;
 }
 
-// That are up, but for the loopback.
+// The interfaces that are up, except for the loopback.
 std::vector<std::string> InterfacesThatAreUp() {
   std::vector<std::string> names;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator("/sys/class/net", none)) {
     const std::string name = entry.path().filename().string();
-    char carrier = '0';  // which operstate follows a second late; unreadable where it is down
+    char carrier = '0';  // operstate follows it a second late; unreadable if down
     std::ifstream(entry.path() / "carrier") >> carrier;
     if (name != "lo" && carrier == '1') names.push_back(name);
   }
@@ -165,7 +165,7 @@ HostFacts FactsOfHost(const fs::path& folder, const std::string& nonce, int rank
   return facts;
 }
 
-// Every rank's wall clock beside rank 0's.
+// Compares every rank's wall clock with rank 0's.
 json MeetOthers(const ExpectedWorld& expected) {
   ProgressLoop loop(
       [&] {

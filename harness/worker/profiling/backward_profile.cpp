@@ -36,10 +36,10 @@ class BackwardProfiler {
   void Measure(const BackwardEffort& effort, const std::function<void(const std::string&)>& say,
                Profile& profile) {
     for (int i = 1; i < effort.warmup_steps; ++i) HookedStep();
-    const auto begin = Clock::now();  // the last step of warm-up tells how long the others take
+    const auto begin = Clock::now();  // the last warm-up step gives the duration of a step
     UnhookedPass();
     HookedStep();
-    // As many on every rank: the slowest decides.
+    // All ranks run as many steps as the slowest rank allows.
     const double pair =
         1e-9 * static_cast<double>(rank_.Max({std::llround(1e9 * SecondsSince(begin))}).front());
     const int fitting = pair > 0 ? static_cast<int>(effort.seconds / pair) : 0;
@@ -95,7 +95,7 @@ class BackwardProfiler {
                                 record.backward_seconds - record.update_seconds);
     samples_["forward"].push_back(record.forward_seconds);
     samples_["update"].push_back(record.update_seconds);
-    double hooked = 0;  // of the last micro-step, as without hooks
+    double hooked = 0;  // of the last micro-step, comparable to a pass without hooks
     for (const Span& span : engine_.timeline().Sorted()) {
       if (span.kind != SpanKind::kBackward) continue;
       const double seconds = span.end_seconds - span.begin_seconds;
@@ -153,7 +153,7 @@ class BackwardProfiler {
   const GradientLayout& layout_;
   const int micro_steps_;
   LiveEngine engine_;
-  std::vector<std::size_t> position_;    // in ready order, by parameter
+  std::vector<std::size_t> position_;    // positions in ready order, by parameter
   std::vector<const float*> gradients_;  // by parameter
   std::uint64_t step_ = 0;
   std::map<std::string, std::vector<double>> samples_;
@@ -179,7 +179,7 @@ double PassWithoutHooks(const Rank& rank, workloads::TrainingWorkload& workload,
   workload.ClearGradients();
   double seconds = 0;
   for (int micro = 0; micro < rank.config.accumulation; ++micro) {
-    workload.Forward(step, micro);  // waits
+    workload.Forward(step, micro);  // waits for its end
     const auto begin = Clock::now();
     workload.Backward(micro + 1 == rank.config.accumulation);
     if (rank.device.kind != DeviceKind::kHost) gpu::Synchronize(rank.compute);

@@ -23,8 +23,8 @@ using nlohmann::json;
 
 constexpr int kRounds = 15;
 constexpr int kFewestRounds = 5;
-constexpr double kMostSeconds = 10;  // of the rounds
-constexpr double kDensity = 0.01;    // of top-k, with error feedback
+constexpr double kMostSeconds = 10;  // all rounds together
+constexpr double kDensity = 0.01;    // density of top-k with error feedback
 
 Task NoExchange() { co_return; }
 
@@ -32,7 +32,7 @@ std::size_t SelectedElements(const Rank& rank) {
   return std::size_t{1} << (rank.device.kind == DeviceKind::kHost ? 20 : 24);
 }
 
-// What all ranks' backend sums and gathers with.
+// The collectives with which the backend of all ranks sums and gathers.
 class TimedCollectives {
  public:
   explicit TimedCollectives(const Rank& rank) : rank_(rank) {
@@ -54,7 +54,7 @@ class TimedCollectives {
   const std::string& reduce_name() const { return reduce_name_; }
   const std::string& gather_name() const { return gather_name_; }
 
-  // Means over ranks. Collective.
+  // The mean over ranks. A collective call.
   double ReduceSeconds(std::size_t bytes) {
     const std::size_t elements = bytes / sizeof(float);
     ExchangeBuffers buffers;
@@ -89,7 +89,7 @@ class TimedCollectives {
   Buffer<std::byte> own_, gathered_;
 };
 
-// What one rank, or the lower one of a pair, saw of a quantity.
+// The values of a quantity that one rank measured, or the lower rank of a pair.
 struct Seen {
   std::vector<double> values;
   std::vector<int> ranks;
@@ -131,10 +131,10 @@ class Fingerprinting {
     Add("top_k", SecondsOf(select_));
   }
 
-  // What was seen before is left out of the result.
+  // Excludes earlier values from the result.
   void Forget() { seen_.clear(); }
 
-  // Returns the same on all ranks.
+  // Returns the same result on all ranks.
   Fingerprint Result() const {
     Fingerprint result;
     result.ranks = rank_.size();
@@ -175,8 +175,8 @@ class Fingerprinting {
     const std::string link(LinkClassName(pair->link));
     for (const auto& [name, value] :
          {std::pair(link + "_start", sample->start_seconds), {link + "_bandwidth", sample->gbps}}) {
-      // A node's first rank has up to two neighbours of a class, of which the lower one is itself
-      // in one phase alone.
+      // A node's first rank has up to two neighbours of a class. It is the lower rank in only one
+      // of the two phases.
       Add(name, value);
       seen_[name].ranks = {pair->lower, pair->upper};
     }
@@ -196,7 +196,7 @@ class Fingerprinting {
 
   static FingerprintValue Summary(const FingerprintQuantity& quantity,
                                   const std::vector<json>& seen) {
-    constexpr double kNormal = 1.96;  // of 95 %
+    constexpr double kNormal = 1.96;  // quantile of a 95 % interval
     const auto count = static_cast<double>(seen.size());
     FingerprintValue summary;
     double error = 0;
@@ -241,7 +241,7 @@ int MeasureFingerprint(const Rank& rank, const std::function<void(const std::str
     say("round " + std::to_string(rounds + 1) + " of " + std::to_string(kRounds));
     measured.Round();
     ++rounds;
-    // All ranks decide alike, by the slowest one's time.
+    // All ranks decide alike, because they use the slowest rank's time.
     const auto milliseconds = static_cast<std::int64_t>(1000 * SecondsSince(begin));
     if (rounds >= kFewestRounds &&
         1e-3 * static_cast<double>(rank.Max({milliseconds})[0]) > kMostSeconds)

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kBlock = 64;
 
-// Rows of one block of c.
+// Multiplies the rows of one block of c.
 void MultiplyRows(const float* a, const float* b, float* c, std::size_t side, std::size_t first,
                   std::size_t last) {
   std::fill(c + first * side, c + last * side, 0.0f);

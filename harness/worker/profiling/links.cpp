@@ -22,13 +22,13 @@ constexpr int kRingTag = 16;
 constexpr std::size_t kLargestBytes = 4u << 20;
 constexpr int kBurst = 16;  // messages at once
 
-// In a ring of the `count` ranks from `first` on.
+// The neighbours in a ring of the `count` ranks from `first` on.
 RingNeighbours InRing(int rank, int first, int count) {
   return {first + (rank - first + count - 1) % count, first + (rank - first + 1) % count};
 }
 
-// Null where the backend has no ring step of its own. It has none of nothing: a byte instead.
-// out, in: of at least a byte.
+// Null if the backend has no ring step of its own. A backend cannot send nothing, so one byte is
+// sent instead. out, in: at least a byte.
 std::unique_ptr<Request> NativeStep(Communicator& world, RingNeighbours ring,
                                     std::span<std::byte> out, std::span<std::byte> in,
                                     int messages) {
@@ -36,7 +36,7 @@ std::unique_ptr<Request> NativeStep(Communicator& world, RingNeighbours ring,
   return world.NativeRingStep(ring, out, in, messages);
 }
 
-// `rounds` times: every rank sends to the next and receives from the one before.
+// Runs `rounds` rounds: every rank sends to the next and receives from the previous one.
 Task RingRounds(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
                 std::span<std::byte> in, int rounds) {
   for (int round = 0; round < rounds; ++round) {
@@ -49,7 +49,7 @@ Task RingRounds(Communicator& world, RingNeighbours ring, std::span<std::byte> o
   }
 }
 
-// `messages` small ones to the next rank at once.
+// Sends `messages` small messages to the next rank at once.
 Task Burst(Communicator& world, RingNeighbours ring, std::span<std::byte> out,
            std::span<std::byte> in, int messages) {
   const std::size_t bytes = 8 * static_cast<std::size_t>(messages);
@@ -81,8 +81,7 @@ Device WhereMessagesLie(const Rank& rank) {
   return device;
 }
 
-// Nothing where too few of the times are above 0, which a transport without start-up time may
-// cause.
+// Nothing if too few of the times are above 0, as with a transport without start-up time.
 std::optional<LinkFit> FitOf(const MeasuredCurve& rounds) {
   std::vector<TimedTransfer> transfers;
   for (const MeasuredPoint& point : rounds) {
@@ -105,10 +104,10 @@ std::optional<LinkFit> FitOf(const MeasuredCurve& rounds) {
   return made;
 }
 
-// Of one class of links.
+// Measures one class of links.
 class RingProfile {
  public:
-  // messages: where the transport's messages lie.
+  // messages: the memory of the transport's messages.
   RingProfile(const Rank& rank, Device messages, RingNeighbours neighbours, int repeats,
               double dispatch, const Pass* beside)
       : rank_(rank),
@@ -134,8 +133,8 @@ class RingProfile {
 
  private:
   // Processor time of an exchange: once + a round + a further message of a round + a fraction of
-  // the time under way; from a short exchange, one of many rounds, one of many messages at once and
-  // a long one. All but the first beside computation where there is some.
+  // the transfer time. Measured from a short exchange, one of many rounds, one of many messages at
+  // once and a long one. All but the first run beside computation, if there is some.
   void MeasureCpu(MeasuredLink& link) {
     constexpr int kMany = 16;
     const ExchangeTime one = TimeRing(0, 1);
@@ -162,7 +161,7 @@ class RingProfile {
     link.cpu_fraction = fraction;
   }
 
-  // From an exchange of `rounds` rounds, without what the exchange costs once.
+  // Times an exchange of several rounds, less the cost of an exchange itself.
   MeasuredCurve RoundSeconds() {
     MeasuredCurve points;
     for (std::size_t bytes = 0; bytes <= kLargestBytes; bytes = bytes == 0 ? 1024 : bytes * 4) {
@@ -192,7 +191,8 @@ class RingProfile {
     for (int i = 0; i < times; ++i) co_await Burst(world, neighbours_, All(out_), All(in_), kBurst);
   }
 
-  // Of one, from as many as take half of a pass where nothing else runs. `wall`: of one, there.
+  // Processor seconds of one exchange, from as many exchanges as fill half of a pass if nothing
+  // else runs. `wall`: seconds of one such exchange.
   double CpuBeside(double wall, const Repeated& exchange) {
     constexpr int kRepeats = 3;
     constexpr double kMost = 400;
@@ -231,7 +231,7 @@ class RingProfile {
   Buffer<std::byte> in_;
 };
 
-// By bytes; empty where the backend has none.
+// By bytes. Empty if the backend has no all-reduce of its own.
 MeasuredCurve NativeAllReduceSeconds(const Rank& rank, int repeats, double dispatch) {
   bool native = false;
   rank.loop.RunBlocking([&native](Communicator& world) {
@@ -256,7 +256,7 @@ constexpr std::size_t kLargeBytes = 4u << 20;
 constexpr int kSmallRounds = 20;
 constexpr int kLargeRounds = 2;
 
-// Seconds a round, from when both are there.
+// Seconds of a round. Timing begins when both ranks are there.
 Task TimedRounds(Communicator& world, RingNeighbours pair, std::span<std::byte> out,
                  std::span<std::byte> in, int rounds, double& seconds) {
   co_await RingRounds(world, pair, out.first(kSmallBytes), in.first(kSmallBytes), 1);

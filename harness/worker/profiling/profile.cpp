@@ -1,5 +1,5 @@
-// Runs a profile trial or a fingerprint: measures what the model computes with, on as many ranks at
-// once as the profile is for, or what tells systems apart.
+// Runs a profile trial or a fingerprint. A profile measures the costs that the model needs, on as
+// many ranks at once as it is for. A fingerprint measures quantities that tell systems apart.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -46,14 +46,14 @@ ProfileSubject SubjectOf(const Rank& rank, workloads::TrainingWorkload& workload
 
 using Say = std::function<void(const std::string&)>;
 
-// Of the rank's workload and of links.
+// Adds the profile of the rank's workload and of the links.
 void AddProfile(const Rank& rank, const Say& say, json& outcome) {
   const int steps = rank.config.steps;
   const ProfileEffort effort{
       .backward = {.warmup_steps = rank.config.warmup_steps, .steps = steps, .seconds = 0},
       .repeats = kRepeats,
       .elements = kElements,
-      // Whoever sleeps leaves the cores alone; and a card's passes take none.
+      // A sleeping workload leaves the cores idle, and a card's passes do not use them.
       .beside = rank.device.kind == DeviceKind::kHost &&
                 !workloads::FindWorkload(rank.config.workload).sleeps};
   const auto workload = MakeTrialWorkload(rank);
@@ -70,7 +70,7 @@ void AddProfile(const Rank& rank, const Say& say, json& outcome) {
       std::to_string(kRepeats) + " repeats of a kernel or an exchange; mean over ranks";
 }
 
-// A fingerprint, and of two ranks and more what a model takes of links.
+// Adds a fingerprint and, for two ranks or more, the link costs of the model.
 void AddFingerprint(const Rank& rank, const Say& say, json& outcome) {
   const auto begin = std::chrono::steady_clock::now();
   Fingerprint fingerprint;
@@ -99,7 +99,7 @@ void RunProfile(const Rank& rank) {
     std::printf("%s%s\n", kMeasuringLine, what.c_str());
     std::fflush(stdout);  // the controller follows the log
   };
-  double load = 0;  // of what runs beside this trial, for who wonders about its times
+  double load = 0;  // load of other programs, to explain odd times
   if (getloadavg(&load, 1) != 1) load = 0;
   json outcome = {
       {"status", "ok"}, {"reason", ""}, {"checks", json::object()}, {"metrics", json::object()}};

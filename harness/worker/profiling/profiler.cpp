@@ -39,7 +39,7 @@ MeasuredCurve CurveOf(std::span<const std::size_t> sizes,
   return points;
 }
 
-// Asks for one copy a tensor: with a layout of tiny tensors, the cost of asking.
+// Packs each tensor by itself. With a layout of tiny tensors, this measures the cost of a request.
 class PackOnly final : public Strategy {
  public:
   void GradientReady(Engine& engine, std::size_t tensor) override {
@@ -72,9 +72,9 @@ class Profiler {
     Decompression();
     profile_.selection = SelectionsBy(*kernels_, "selection");
     if (rank_.pool.threads() > 1 || rank_.device.kind != DeviceKind::kHost) {
-      ThreadPool host(1);  // as the host lane has it
+      ThreadPool host(1);  // one thread, as in the host lane
       profile_.host_selection = SelectionsBy(*KernelsOnHost(gradient_, host), "host_selection");
-      // A card's side lane is a stream; a host's is such a thread, too.
+      // A card's side lane is a stream. A host's side lane is a single thread, too.
       if (rank_.device.kind == DeviceKind::kHost) profile_.side_lane = "host";
     }
     Encodings();
@@ -115,7 +115,7 @@ class Profiler {
       times.push_back(SecondsSince(begin) / kTensors);
       engine.EndBackward();
       engine.BeginUpdate();
-      engine.EndStep();  // on a device, what was asked for may still be under way
+      engine.EndStep();  // on a device, requests may still be under way
     }
     return MedianEstimate(times);
   }
@@ -136,7 +136,7 @@ class Profiler {
     const auto scale = [&](std::size_t n) { return MeanTimeOf(*kernels_, kernels_->Scale(n)); };
     profile_.pack = measured_.Curve("/pack", CurveOf(sizes, pack));
     profile_.scale = measured_.Curve("/scale", CurveOf(sizes, scale));
-    // By the communication thread, on the host.
+    // Times the sum that the communication thread computes on the host.
     const std::size_t added = std::min<std::size_t>(layout_.numel(), 262144);
     std::vector<float> work(added);
     const Estimate sum = MeanTimeOf([&] { AddInto(std::span(gradient_).first(added), work); });
@@ -146,13 +146,13 @@ class Profiler {
     SelectionCoding();
   }
 
-  // What collectives that sum on the way do with an element, on the host.
+  // Times the work per element of collectives that sum on the way, on the host.
   void CollectiveWork() {
     constexpr std::size_t kAtMost = 131072;
     const std::size_t count = std::min(kAtMost, gradient_.size());
     SparseSums even, odd, merged;
     for (std::size_t i = 0; i < count; ++i) {
-      // Every third index is in both.
+      // Every third index is in both selections.
       even.Add(static_cast<std::uint32_t>(3 * i), gradient_[i]);
       odd.Add(static_cast<std::uint32_t>(3 * i + (i % 3 == 0 ? 0 : 1)), gradient_[i]);
     }
@@ -188,7 +188,7 @@ class Profiler {
     if (rank_.device.kind != DeviceKind::kHost) HostCopies();
   }
 
-  // What filters and polynomials take, on the host.
+  // Times filters and polynomials on the host.
   void SelectionCoding() {
     constexpr std::size_t kCoded = std::size_t{1} << 20;
     constexpr std::size_t kOneIn = 100;
@@ -234,7 +234,7 @@ class Profiler {
     Coding("restore", PerItem(restore, indices.size()));
   }
 
-  // Seconds of a word between the device and pinned memory of its host.
+  // Seconds per word of copies between the device and pinned memory of its host.
   void HostCopies() {
     const std::size_t count = gradient_.size();
     gpu::PinnedBuffer<float> host(count, rank_.device, "what copies are timed with");
@@ -285,7 +285,7 @@ class Profiler {
     return selections;
   }
 
-  // {quantizer: [[elements, seconds], ...]} with error feedback; on the host, for devices too.
+  // {quantizer: [[elements, seconds], ...]} with error feedback. Runs on the host, for devices too.
   void Encodings() {
     const QuantizeContext context{&rank_.pool, &workspace_, rank_.rank()};
     const std::vector<std::size_t> sizes = Sizes(std::max(LargestTensor(), effort_.elements));
@@ -315,7 +315,7 @@ class Profiler {
     return largest;
   }
 
-  // Decompression of this many ranks' payloads of `density`; the least is one entry a rank.
+  // Time to decompress the payloads of all ranks, each of `density` and with at least one entry.
   Estimate DecompressSeconds(std::size_t n, double density) {
     const std::size_t count =
         std::max<std::size_t>(1, static_cast<std::size_t>(density * static_cast<double>(n)));
@@ -348,8 +348,8 @@ class Profiler {
   ProfileEffort effort_;
   const std::function<void(const std::string&)>& say_;
   GradientLayout layout_;
-  std::size_t largest_ = 0;      // what kernels work on, elements
-  std::vector<float> gradient_;  // made up, [largest_]
+  std::size_t largest_ = 0;      // elements that kernels work on
+  std::vector<float> gradient_;  // made-up values, [largest_]
   std::unique_ptr<TimedKernels> kernels_;
   Workspace workspace_;
   Profile profile_;

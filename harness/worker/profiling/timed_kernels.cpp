@@ -38,7 +38,7 @@ class HostKernels final : public TimedKernels {
   Body Read() override {
     return [this, read = std::vector<float>(kHostRead, 1.0f)] {
       SPARFUSE_REQUIRE(SumSquares(read, pool_) > 0,
-                       "a sum of squares of ones is 0");  // and is kept
+                       "a sum of squares of ones is 0");  // this use keeps the sum
     };
   }
   Body Multiply() override {
@@ -68,7 +68,7 @@ class HostKernels final : public TimedKernels {
     };
     const std::size_t n = shape.numel;
     const std::size_t capacity = CapacityOf(timed, shape, density);
-    const auto made = std::make_shared<Selection>();  // a std::function is copied
+    const auto made = std::make_shared<Selection>();  // a std::function must be copyable
     made->residual = Buffer<float>(n);
     made->indices = Buffer<std::uint32_t>(capacity);
     made->values = Buffer<float>(capacity);
@@ -201,14 +201,14 @@ class DeviceKernels final : public TimedKernels {
     };
   }
 
-  // Into an output that remembers what is touched, as an engine's does.
+  // Writes into an output that records the touched elements, as an engine's does.
   Body Decompress(std::size_t n, const std::vector<MadeUpPayload>& payloads) override {
     struct Received {
       std::vector<Buffer<std::uint32_t>> indices;
       Buffer<float> values;
       Buffer<float> out;
       Buffer<std::uint64_t> fault;
-      Buffer<std::uint32_t> touched;  // nothing: the output is zero
+      Buffer<std::uint32_t> touched;  // unused: the output is zero
     };
     const auto made = std::make_shared<Received>();
     std::size_t most = 0;

@@ -8,10 +8,10 @@
 namespace sparfuse::harness {
 namespace {
 
-// Elements that ranks gather at once: as many from each lie in memory.
+// Elements that ranks gather at once. This many from each rank are in memory.
 constexpr std::size_t kGathered = std::size_t{1} << 20;
 
-// Calls body(begin, values) for every part of these values, values: [ranks][part].
+// Calls body(begin, values) for every part of the values; values: [ranks][part].
 template <class Body>
 void ForGathered(const Rank& rank, std::span<const float> own, const Body& body) {
   for (std::size_t begin = 0; begin < own.size(); begin += kGathered) {

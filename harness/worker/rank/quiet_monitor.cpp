@@ -38,7 +38,7 @@ void QuietMonitor::Begin() {
   begun_ = std::chrono::steady_clock::now();
 }
 
-// Ranks at once: where two of them share a physical core, they do so in every reading.
+// Ranks run the loop at once. Two ranks that share a physical core thus share it in every reading.
 void QuietMonitor::RunLoop() {
   rank_.Synchronise();
   sums_.loop_seconds.push_back(ReferenceLoopSeconds());
@@ -55,7 +55,7 @@ void QuietMonitor::End() {
   const CpuUse end = ReadCpuUse();
   const auto cores = Between(begin_->times, end.times);
   const bool fell = begin_->times && end.times && !cores;
-  if (rank_.Max({std::int64_t{fell}})[0] != 0) {  // of all ranks, whose times are added up
+  if (rank_.Max({std::int64_t{fell}})[0] != 0) {  // for all ranks, because their times are added
     begin_.reset();
     return;
   }

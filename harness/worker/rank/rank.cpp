@@ -23,7 +23,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// World traffic outside steps; the channels of the engine have communicators of their own.
+// World traffic outside steps. The engine's channels have their own communicators.
 constexpr int kTag = 0;
 
 }  // namespace
@@ -118,7 +118,7 @@ Machine MachineOf(const Rank& rank, PrivateFacts& facts) {
     machine.cards = GatherTexts(rank, "cuda:" + std::to_string(card.index) + " " + card.name);
   }
   if (rank.device.kind == DeviceKind::kEmulated) machine.cards = {"the emulated device of tests"};
-  // After the steps, while the clocks are still what they were under load.
+  // After the steps, the clocks are still at their values under load.
   if (rank.rank() == 0 && rank.config.device == Place::kCuda)
     machine.gpus = DescribeGpus(ReadGpus());
   TakeNames(machine, facts);

@@ -41,7 +41,7 @@ std::vector<std::size_t> ObserveReadyOrder(const Rank& rank,
     order.push_back(static_cast<std::int64_t>(parameter));
   });
   workload.ClearGradients();
-  const std::vector<float> statistics = workload.Statistics();  // this pass is none of the training
+  const std::vector<float> statistics = workload.Statistics();  // this pass is not part of training
   const int micro_steps = rank.config.accumulation;
   for (int micro = 0; micro < micro_steps; ++micro) {
     workload.BeginForward(0, micro);

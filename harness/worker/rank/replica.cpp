@@ -7,8 +7,8 @@
 namespace sparfuse::harness {
 namespace {
 
-// By so much two ranks' times may be wrong beside each other: rank 0's clock is right, and of
-// others both may be wrong.
+// The largest error of two ranks' times relative to each other. Rank 0's clock is right; of two
+// other ranks, both may be wrong.
 double UncertaintyOfTwo(std::span<const ClockLine> clocks) {
   double largest = 0;
   double second = 0;

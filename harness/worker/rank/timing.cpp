@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Calls that last long enough for the clock, where one lasts so long.
+// The number of calls that are long enough for the clock, if one call takes `once_seconds`.
 int BatchOf(double once_seconds) {
   return std::max(1, static_cast<int>(2e-4 / std::max(1e-7, once_seconds)));
 }
@@ -29,7 +29,7 @@ double ProcessCpuSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Both, to the end of the later one: the task refers to what is the caller's.
+// Runs both and waits for the later one, because the task refers to objects of the caller.
 void RunBeside(ProgressLoop& loop, const ProgressLoop::Make& task,
                const std::function<void()>& compute) {
   const auto ended = std::make_shared<std::promise<void>>();

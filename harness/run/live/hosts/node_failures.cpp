@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr int kMostFailures = 2;
 
-// The rank that a failure is about, which need not be the one that tells of it.
+// The rank that a failure is about. Another rank may have reported it.
 std::optional<std::size_t> RankIn(const Failure& failure) {
   if (failure.signal && failure.rank) return static_cast<std::size_t>(*failure.rank);
   static const std::regex kSilent("rank (\\d+) does not answer");
@@ -31,14 +31,14 @@ std::optional<std::size_t> RankIn(const Failure& failure) {
   return std::stoul(found[1]);
 }
 
-// Schedulers, hostfiles and hosts need not agree on domains.
+// Schedulers, hostfiles and hosts may disagree on domains.
 std::string ShortName(const std::string& host) { return host.substr(0, host.find('.')); }
 
 bool IsOfAName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_';
 }
 
-// As a word of its own: "n1" stands in "slurmstepd-n1:", and not in "n12".
+// Whether the line has the node as a word: "n1" is in "slurmstepd-n1:", but not in "n12".
 bool Names(const std::string& line, const std::string& node) {
   for (auto at = line.find(node); at != std::string::npos; at = line.find(node, at + 1)) {
     const std::size_t end = at + node.size();
@@ -48,7 +48,7 @@ bool Names(const std::string& line, const std::string& node) {
   return false;
 }
 
-// Whether a launcher, or what it starts ranks by, says that something went wrong.
+// Whether a launcher, or a program that it starts ranks with, reports an error.
 bool TellsOfTrouble(std::string line) {
   std::ranges::transform(line, line.begin(), [](unsigned char c) { return std::tolower(c); });
   return std::ranges::any_of(
@@ -70,7 +70,7 @@ Blame NodeToBlame(const std::vector<std::string>& nodes, const TrialLaunch& laun
     return node == nodes.end() ? Blame{} : Blame{*node, failure.message};
   }
   if (kind != "comm" && kind != "timeout" && kind != "internal") return {};
-  std::map<std::string, std::string> named;  // by the first line that does
+  std::map<std::string, std::string> named;  // the first line that names each node
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
     if (!TellsOfTrouble(line)) continue;
@@ -106,7 +106,7 @@ std::string NodeFailures::Judge(const LaunchFailure& failed, TrialLaunch& launch
   std::vector<std::string> said;
   for (const auto& [node, why] : blamed) {
     std::vector<PlannedTrial>& failures = failed_on_[node];
-    // Of several nodes the first one takes note of what has to run again.
+    // Of several nodes, the first one records the trials that must run again.
     if (&node == &blamed.front().node)
       failures.insert(failures.end(), failed.trials.begin(), failed.trials.end());
     const std::size_t before = left_out_.size();
@@ -143,7 +143,7 @@ LaunchMethod NodeFailures::Method(const fs::path& file, int needed) const {
   WriteFileDurably(file, LinesOfHosts(method.hostfile, [&](const std::string& name) {
                      return std::ranges::find(left_out_, name) == left_out_.end();
                    }));
-  method.hostfile = file;  // in a form that mpirun reads
+  method.hostfile = file;  // now in mpirun's form
   method.mpirun_hostfile.clear();
   return method;
 }

@@ -30,8 +30,8 @@ using nlohmann::json;
 
 constexpr const char* kFolder = "preflight-";
 
-// What a call that was killed left. Processes of other hosts may share the results folder; none
-// takes so long.
+// Removes the folders that killed calls left. Processes of other hosts may share the results
+// folder, but no call takes so long.
 void RemoveOlder(const fs::path& results) {
   constexpr auto kLongAgo = std::chrono::hours(1);
   std::error_code none;
@@ -46,7 +46,7 @@ void RemoveOlder(const fs::path& results) {
   }
 }
 
-// A folder that is gone when this is.
+// A folder that is removed with this object.
 class LaunchFolder {
  public:
   explicit LaunchFolder(const fs::path& results)
@@ -61,7 +61,7 @@ class LaunchFolder {
   ~LaunchFolder() {
     std::error_code none;
     fs::remove_all(path_, none);
-    if (made_results_) fs::remove(path_.parent_path(), none);  // what is empty
+    if (made_results_) fs::remove(path_.parent_path(), none);  // removes only an empty folder
   }
   LaunchFolder(const LaunchFolder&) = delete;
   LaunchFolder& operator=(const LaunchFolder&) = delete;
@@ -74,7 +74,7 @@ class LaunchFolder {
 
 struct Launched {
   std::vector<HostFacts> ranks;
-  std::string why;  // it did not end well; or ""
+  std::string why;  // why it did not end well; or ""
 };
 
 class Preflights {
@@ -131,7 +131,7 @@ class Preflights {
   LaunchFolder folder_;
 };
 
-// Who starts ranks may know their hosts and tell nobody: then --ranks is a rank each.
+// The program that starts ranks may not tell their hosts. Then --ranks has one rank on each host.
 int HostsOfRanks(const PreflightRequest& request) {
   const LaunchMethod& method = request.method;
   if (!method.across_hosts()) return 1;
@@ -202,7 +202,7 @@ std::vector<HostFacts> ReadFacts(const std::string& log) {
   std::map<int, json> by_rank;
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
-    const auto at = line.find(kFactsLine);  // a launcher may put a label before it
+    const auto at = line.find(kFactsLine);  // a launcher may print a label before it
     if (at == std::string::npos) continue;
     const json facts = json::parse(line.substr(at + std::strlen(kFactsLine)), nullptr, false);
     if (!facts.is_object() || !facts.contains("rank") || !facts["rank"].is_number_integer())
@@ -236,7 +236,7 @@ Preflight RunPreflight(const PreflightRequest& request, const std::atomic<bool>&
     return found;
   }
   found = TryEachAlone(preflights, request, interrupted);
-  // Each for itself is well, and together they are not.
+  // Each host works alone, but together they do not.
   if (found.failures.empty()) found.failures.push_back({"", all.why});
   return found;
 }

@@ -1,4 +1,4 @@
-// Judges what the ranks of a preflight found.
+// Judges the findings of a preflight's ranks.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,9 +17,9 @@ namespace {
 using Level = Finding::Level;
 
 constexpr double kLittleShm = 64 << 20;  // bytes a rank: Open MPI's segments
-constexpr double kSkewSeconds = 1;       // file times and logs of hosts are then told apart wrongly
+constexpr double kSkewSeconds = 1;       // more makes file times and logs of hosts misleading
 
-// Of ranks on one host the first one's facts stand for it.
+// The facts of each host, from its first rank.
 std::vector<HostFacts> Hosts(const std::vector<HostFacts>& ranks) {
   std::vector<HostFacts> hosts;
   for (const HostFacts& rank : ranks) {
@@ -110,7 +110,7 @@ class HostsJudge {
     }
   }
 
-  // Those that every host has loaded, and that are of other files.
+  // Reports libraries that every host has loaded from different files.
   void Libraries() {
     const auto& first = hosts_.front().libraries;
     for (const HostFacts& host : hosts_) {

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::size_t kMostHosts = 100'000;
 
-// A letter or digit first: what begins with a hyphen is an option to a launcher, and "$(x)" a
-// command to a shell. A user may stand before the host; an address of IPv6 has colons.
+// A name begins with a letter or digit. A launcher would take a leading hyphen for an option, and a
+// shell takes "$(x)" for a command. A user may precede the host; IPv6 addresses have colons.
 bool IsHostName(std::string_view name) {
   constexpr std::size_t kLongest = 300;
   const auto is_allowed = [](unsigned char c) {
@@ -35,7 +35,7 @@ bool IsHostName(std::string_view name) {
          std::ranges::all_of(name, is_allowed);
 }
 
-// Where the expression that `text` begins with ends: at a comma outside of brackets.
+// The end of the expression at the begin of `text`: a comma outside of brackets.
 std::size_t EndOfExpression(std::string_view text) {
   bool within = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -46,7 +46,7 @@ std::size_t EndOfExpression(std::string_view text) {
   return text.size();
 }
 
-// Adds a name, or returns what is wrong with it.
+// Adds a name, or returns an error.
 std::string AddName(std::string name, std::vector<std::string>& names) {
   if (!IsHostName(name)) {
     return fmt::format(
@@ -58,7 +58,7 @@ std::string AddName(std::string name, std::vector<std::string>& names) {
   return "";
 }
 
-// "node[01-04]" of one expression; the same.
+// Adds the names of one expression "node[01-04]", or returns an error.
 std::string AddRanges(std::string_view expression, std::vector<std::string>& names) {
   const std::size_t open = expression.find('[');
   if (open == std::string_view::npos) return AddName(std::string(expression), names);
@@ -94,8 +94,8 @@ std::string AddRanges(std::string_view expression, std::vector<std::string>& nam
   }
 }
 
-// "node[01-04,07]" is node01 to node04 and node07, as Slurm writes hosts; commas outside of
-// brackets stand between expressions. Adds the names, or returns what is wrong.
+// Expands "node[01-04,07]" to node01 to node04 and node07, as Slurm writes hosts. Commas outside of
+// brackets separate expressions. Adds the names, or returns an error.
 std::string AddExpanded(std::string_view expressions, std::vector<std::string>& names) {
   while (true) {
     const std::size_t end = EndOfExpression(expressions);
@@ -105,18 +105,18 @@ std::string AddExpanded(std::string_view expressions, std::vector<std::string>& 
   }
 }
 
-// How names of one host are told to be alike: by small letters, and this machine's own.
+// The canonical form of a host's name: small letters, and one name for this machine.
 std::string SameHost(std::string name) {
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return name == "127.0.0.1" || name == "::1" ? "localhost" : name;
 }
 
-// A line of a hostfile, whose names are expanded.
+// A line of a hostfile with expanded names.
 struct HostLine {
   int number = 0;
   std::vector<std::string> names;
   std::string options;  // "slots=8 max_slots=9"
-  int slots = 0;        // 0: not said
+  int slots = 0;        // 0: not stated
 };
 
 std::vector<HostLine> LinesOf(const fs::path& file) {
@@ -129,7 +129,7 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
     const auto fail = [&](const std::string& message) {
       SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", file.string(), number, message));
     };
-    // "slots = 8" is "slots=8".
+    // Treats "slots = 8" as "slots=8".
     std::string joined;
     for (const char c : line.substr(0, line.find('#'))) {
       const bool space = c == ' ' || c == '\t';
@@ -145,7 +145,7 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
     if (const std::string wrong = AddExpanded(name, host.names); !wrong.empty()) fail(wrong);
     for (std::string word; words >> word;) {
       host.options += " " + word;
-      // Open MPI also says slots with other words; max_slots= and the like are mpirun's.
+      // Open MPI has other words for slots, too; max_slots= and the like are for mpirun.
       const std::size_t equals = word.find('=');
       const std::string key = word.substr(0, equals);
       if (key != "slots" && key != "slot" && key != "cpu" && key != "cpus" && key != "count")
@@ -206,9 +206,9 @@ std::string LinesOfHosts(const fs::path& file,
 }
 
 fs::path FileForMpirun(const fs::path& file, const fs::path& folder) {
-  ReadHostfile(file);  // mistakes are of the file that was given
+  ReadHostfile(file);  // errors name the given file
   const std::string hosts = LinesOfHosts(file, [](const std::string&) { return true; });
-  std::string own;  // the file's lines, without comments and more spaces than one
+  std::string own;  // the file's lines without comments and repeated spaces
   std::istringstream lines(ReadFile(file));
   for (std::string line; std::getline(lines, line);) {
     std::string words;
@@ -231,7 +231,7 @@ fs::path FileForMpirun(const fs::path& file, const fs::path& folder) {
 int RanksPerHost(const std::vector<Host>& hosts, int ranks, const fs::path& file) {
   const int count = static_cast<int>(hosts.size());
   const int each = (ranks + count - 1) / count;
-  // The last hosts get what is left.
+  // The last hosts get the remaining ranks.
   for (int h = 0; h * each < ranks; ++h) {
     const Host& host = hosts[static_cast<std::size_t>(h)];
     const int needed = std::min(each, ranks - h * each);

@@ -33,8 +33,8 @@ void Append(Words& words, Words more) {
                std::make_move_iterator(more.end()));
 }
 
-// Of this process's environment what ranks on other hosts need, too: what trials are recorded to
-// have run with, and folders of libraries. Which cards a process may use is each host's own affair.
+// Variables of this process that ranks on other hosts need, too: those that trials record, and
+// folders of libraries. Each host chooses by itself which cards a process may use.
 Words Inherited(const Environment& environment) {
   Words names;
   const auto add = [&](const std::string& name) {
@@ -48,8 +48,8 @@ Words Inherited(const Environment& environment) {
   return names;
 }
 
-// Other hosts have no environment of this process but what is named; what begins with OMPI_MCA_
-// mpirun takes along by itself.
+// Other hosts get only the named variables of this process. mpirun passes variables that begin with
+// OMPI_MCA_ by itself.
 Words OverHosts(const CellConfig& config, const fs::path& hostfile,
                 const Environment& environment) {
   Words words;
@@ -84,8 +84,8 @@ Words Mpirun(const CellConfig& config, const LaunchMethod& method, const Environ
 
 std::string StepName(const std::string& nonce) { return "sparfuse-" + nonce; }
 
-// Steps get the environment of srun. --kill-on-bad-exit: the others would wait for a rank that
-// died.
+// Steps inherit srun's environment. Without --kill-on-bad-exit the other ranks would wait for a
+// dead rank.
 Words Srun(const LaunchedWork& work, const LaunchMethod& method) {
   const CellConfig& config = work.config;
   Words words = {"srun", "--mpi=" + method.pmi};
@@ -123,7 +123,7 @@ Environment ThreadEnvironment(const CellConfig& config) {
   for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
     environment.emplace_back(name, threads);
   }
-  // cuBLAS then computes the same bits in every run, whatever else the card does.
+  // With this setting cuBLAS computes the same bits in every run, whatever else the card does.
   if (config.device == Place::kCuda && config.kind == TrialKind::kConvergence)
     environment.emplace_back("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   return environment;
@@ -175,7 +175,7 @@ Words LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,
     command = {work.worker.string()};
     if (work.config.transport == Transport::kTcp)
       Append(command, {kRanksArgument, std::to_string(work.config.workers)});
-  } else {  // NCCL's ranks find one another over MPI
+  } else {  // NCCL's ranks meet over MPI
     if (method.kind == Kind::kTemplate)
       return method.form.Fill(ValuesOf(work, method, environment));
     command =
@@ -191,14 +191,14 @@ Environment LaunchEnvironment(const LaunchedWork& work, const LaunchMethod& meth
   Environment environment = ThreadEnvironment(config);
   for (auto& variable : InterfaceEnvironment(method.interface))
     environment.push_back(std::move(variable));
-  // mpirun is told so on its command line.
+  // mpirun gets this setting on its command line.
   if (method.kind == Kind::kSrun || method.kind == Kind::kTemplate)
     environment.emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
   if (method.across_hosts() && method.oversubscribe) environment.emplace_back(kOversubscribe, "1");
   if (config.transport != Transport::kThreads)
     environment.emplace_back(kWorldVariable, ExpectedWorld{config.workers, work.nonce}.Text());
   if (method.across_hosts()) {
-    constexpr double kGrace = 5;  // at the time itself the controller ends them
+    constexpr double kGrace = 5;  // at the deadline itself the controller ends them
     environment.emplace_back(
         kLifetimeVariable,
         std::to_string(static_cast<long>(std::ceil(work.timeout_seconds + kGrace))));
@@ -206,7 +206,7 @@ Environment LaunchEnvironment(const LaunchedWork& work, const LaunchMethod& meth
   return environment;
 }
 
-// srun is told to end its step, and cannot end a rank that is stopped on another node.
+// srun ends its step on request, but cannot end a stopped rank on another node.
 Words LaunchEnder(const LaunchMethod& method, const std::string& nonce) {
   if (method.kind == Kind::kTemplate) return method.form.FillEnd(nonce);
   if (method.kind != Kind::kSrun) return {};
@@ -224,7 +224,7 @@ std::string ShellLine(const Environment& environment, std::span<const std::strin
 }
 
 std::string WhatItDoes(const fs::path& log) {
-  constexpr std::streamoff kLooked = 1 << 16;  // the log may be as long as it likes
+  constexpr std::streamoff kLooked = 1 << 16;  // reads only the end of a long log
   std::ifstream in(log, std::ios::binary | std::ios::ate);
   in.seekg(std::max<std::streamoff>(0, in.tellg() - kLooked));
   std::string last;

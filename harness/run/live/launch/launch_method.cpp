@@ -34,8 +34,8 @@ std::string AllNames() {
                      fmt::join(kWholeWords, "}, {"));
 }
 
-// Calls text(TEXT) and placeholder(NAME) in the order in which they stand in `word`. A brace that
-// is not closed gives the name "" and ends the word.
+// Calls text(TEXT) and placeholder(NAME) in the order of `word`. An unclosed brace gives the name
+// "" and ends the word.
 void Split(const std::string& word, const auto& text, const auto& placeholder) {
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t open = word.find('{', at);
@@ -60,7 +60,7 @@ void CheckWord(const TomlFile& file, const std::string& pointer, const std::stri
       });
 }
 
-// A list of words, or none where the key is not there.
+// Reads a list of words; empty if the key is missing.
 std::vector<std::string> ReadWords(const TomlFile& file, const std::string& pointer) {
   const nlohmann::json* list = file.Find(pointer);
   if (list == nullptr) return {};
@@ -181,7 +181,7 @@ Kind KindOf(const LaunchOptions& options) {
                   options.launch));
 }
 
-// A placeholder and its option are given together.
+// Checks that a placeholder and its option are given together.
 void CheckPlaceholder(const LaunchOptions& options, const LaunchTemplate& form,
                       const std::string& name, bool given, bool needed) {
   if (form.Uses(name) && !given) {
@@ -200,7 +200,7 @@ std::string PickPmi(const std::string& list) {
   int newest = -1;
   std::istringstream lines(list);
   for (std::string line; std::getline(lines, line);) {
-    // "srun: pmix", "specific pmix plugin versions available: pmix_v3,pmix_v4"
+    // Such lines are "srun: pmix", "specific pmix plugin versions available: pmix_v3,pmix_v4".
     if (const auto colon = line.rfind(':'); colon != std::string::npos) line.erase(0, colon + 1);
     std::ranges::replace(line, ',', ' ');
     std::istringstream words(line);

@@ -15,7 +15,7 @@ namespace sparfuse::harness {
 
 namespace {
 
-// Of a line's begin what is kept: a label and what tells it from others.
+// The kept begin of a line: a label, and the text that tells the line from others.
 constexpr std::size_t kLookedAt = 512;
 constexpr std::size_t kLongestLabel = 128;
 

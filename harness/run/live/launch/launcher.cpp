@@ -65,13 +65,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL
 
-// What the supervisor tells the controller, once.
+// The supervisor's report to the controller, sent once.
 struct Report {
   int started = 0;  // errno of exec, or 0
-  int status = 0;   // of the launcher, as waitpid gives it
+  int status = 0;   // of the launcher, in waitpid's form
 };
 
-// Parent of every process, from /proc.
+// Returns the parent of every process, from /proc.
 std::map<pid_t, pid_t> Parents() {
   std::map<pid_t, pid_t> parents;
   DIR* proc = opendir("/proc");
@@ -82,7 +82,7 @@ std::map<pid_t, pid_t> Parents() {
     std::ifstream stat(fmt::format("/proc/{}/stat", pid));
     std::string text;
     std::getline(stat, text);
-    const auto end = text.rfind(')');  // the name may hold anything
+    const auto end = text.rfind(')');  // the process name may contain anything
     int parent = 0;
     char state = 0;
     if (end != std::string::npos &&
@@ -108,8 +108,7 @@ std::vector<pid_t> Descendants(pid_t of) {
   return found;
 }
 
-// Ends what is left beneath this process; a process that forks meanwhile is found by the next
-// round.
+// Kills all descendants of this process. The next round finds processes that forked meanwhile.
 void KillDescendants() {
   for (int round = 0; round < 200; ++round) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
@@ -121,11 +120,11 @@ void KillDescendants() {
   }
 }
 
-// Ends a supervisor that does not answer, stopped maybe, with all that it started. It is the parent
-// of what it does not wait for.
+// Kills a supervisor that does not answer, perhaps because it is stopped, and everything that it
+// started. The supervisor is the parent of processes that lost their own.
 void KillSupervisor(pid_t supervisor) {
-  kill(supervisor, SIGSTOP);  // and starts nothing meanwhile
-  constexpr int kRounds = 5;  // of those that fork meanwhile
+  kill(supervisor, SIGSTOP);  // it starts nothing meanwhile
+  constexpr int kRounds = 5;  // for processes that fork meanwhile
   for (int round = 0; round < kRounds; ++round) {
     for (const pid_t pid : Descendants(supervisor)) kill(pid, SIGKILL);
     usleep(5000);
@@ -133,7 +132,7 @@ void KillSupervisor(pid_t supervisor) {
   kill(supervisor, SIGKILL);
 }
 
-// What ranks said, in memory that the supervisor shares with this process.
+// The messages of ranks, in memory that the supervisor shares with this process.
 class SharedSaid {
  public:
   SharedSaid()
@@ -159,7 +158,7 @@ void RedirectOutput(int output) {
   dup2(output, STDERR_FILENO);
 }
 
-// A command that ends ranks. The controller of a cluster may not answer it: it has kGrace.
+// A command that ends ranks. A cluster's controller may not answer it, so it has kGrace.
 struct Ender {
   pid_t pid = 0;  // -1: it has ended
   Clock::time_point until = {};
@@ -182,7 +181,7 @@ Ender StartEnder(const std::vector<std::string>& command, int output, const sigs
   _exit(127);
 }
 
-// Waits for output or a signal; whether SIGTERM came.
+// Waits for output or a signal. Returns whether SIGTERM came.
 bool WaitForEvents(int signals, int output) {
   pollfd events[] = {{signals, POLLIN, 0}, {output, POLLIN, 0}};
   poll(events, 2, 100);
@@ -222,7 +221,7 @@ bool WaitForEvents(int signals, int output) {
   setpgid(0, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != controller) _exit(1);  // it died before the kernel knew what to do then
+  if (getppid() != controller) _exit(1);  // the controller died before prctl
   RedirectOutput(log);
 
   int error_pipe[2], output[2];

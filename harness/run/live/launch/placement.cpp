@@ -8,7 +8,7 @@
 
 namespace sparfuse::harness {
 
-// A template's hostfile is the scheduler's.
+// The hostfile of a template has the scheduler's form.
 std::vector<Host> HostsOf(const LaunchMethod& launch) {
   return ReadHostfile(launch.hostfile, launch.kind == LaunchMethod::Kind::kTemplate
                                            ? HostfileForm::kAny

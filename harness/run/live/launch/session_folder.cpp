@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "sparfuse-session-";
 
-// Where segments of memory belong, if that is there.
+// The folder for shared memory segments, if it is writable, else the one for temporary files.
 fs::path Parent() {
   const fs::path memory = "/dev/shm";
   std::error_code none;
   return ::access(memory.c_str(), W_OK) == 0 ? memory : fs::temp_directory_path(none);
 }
 
-// Whether nothing but a session's folder of this user can be meant.
+// Whether the folder can only be a session's folder of this user.
 bool IsSession(const fs::path& folder) {
   const std::string name = folder.filename().string();
   struct stat status {};
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, std::string>> SessionFolder::Environment() co
   std::vector<std::pair<std::string, std::string>> environment;
   for (const char* name : {"OMPI_MCA_orte_tmpdir_base", "OMPI_MCA_btl_vader_backing_directory",
                            "PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_btl_sm_backing_directory"}) {
-    // What the user set is meant.
+    // A variable that the user set stays.
     if (std::getenv(name) == nullptr) environment.emplace_back(name, path);
   }
   return environment;

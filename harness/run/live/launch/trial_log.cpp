@@ -13,7 +13,7 @@
 namespace sparfuse::harness {
 namespace {
 
-constexpr std::size_t kSentence = 512;  // the longest of the launcher's that is looked at
+constexpr std::size_t kSentence = 512;  // the longest launcher message that is read
 
 std::string_view EndOf(std::string_view text, std::size_t bytes) {
   return text.substr(text.size() - std::min(text.size(), bytes));
@@ -26,7 +26,7 @@ std::string_view WithoutSpace(std::string_view text) {
   return text;
 }
 
-// The number that `text` begins with, white space apart.
+// The number at the begin of `text`, after white space.
 std::optional<int> NumberAtBegin(std::string_view text) {
   text = WithoutSpace(text);
   int number = 0;
@@ -42,7 +42,7 @@ std::optional<int> NumberAfter(std::string_view text, std::string_view words) {
   return NumberAtBegin(text.substr(at + words.size()));
 }
 
-// Calls read(what follows) for each `words` in `text`, the last first, until it says true.
+// Calls read(text after `words`) for each `words` in `text`, the last first, until it returns true.
 template <class Read>
 void ForEachFromTheEnd(std::string_view text, std::string_view words, const Read& read) {
   for (std::size_t at = text.rfind(words); at != std::string_view::npos;
@@ -51,8 +51,8 @@ void ForEachFromTheEnd(std::string_view text, std::string_view words, const Read
   }
 }
 
-// "process rank 1 with PID 7 on node n exited on signal 11 (Segmentation fault)", in one line or
-// two.
+// Reads "process rank 1 with PID 7 on node n exited on signal 11 (Segmentation fault)", in one line
+// or two.
 bool ReadSignal(std::string_view text, LauncherReport& report) {
   const std::size_t line = text.find('\n');
   const std::string_view two_lines =
@@ -67,7 +67,7 @@ bool ReadSignal(std::string_view text, LauncherReport& report) {
   return true;
 }
 
-// " [[50911,1],0]\n  Exit code:    3"
+// Reads " [[50911,1],0]\n  Exit code:    3".
 bool ReadExit(std::string_view text, LauncherReport& report) {
   const auto rank = NumberAfter(text.substr(0, text.find('\n')), "],");
   const auto exit_code = NumberAfter(text, "Exit code:");
@@ -77,7 +77,7 @@ bool ReadExit(std::string_view text, LauncherReport& report) {
   return true;
 }
 
-// "n2: task 3: Killed", "n2: tasks 2-3: Exited with exit code 1"
+// Reads "n2: task 3: Killed" or "n2: tasks 2-3: Exited with exit code 1".
 bool ReadTask(std::string_view text, LauncherReport& report) {
   text = text.substr(0, text.find('\n'));
   const std::size_t at = text.find(": task");
@@ -105,11 +105,11 @@ bool ReadAbort(std::string_view text, LauncherReport& report) {
   return report.rank.has_value();
 }
 
-// Takes a rule off the end of a line; whether there was one. The launcher prints it where a process
-// has stopped printing, in the middle of a line or not.
+// Removes a rule from the end of a line. Returns whether there was one. The launcher prints a rule
+// when a process has stopped printing, perhaps in the middle of a line.
 bool TakeRule(std::string_view& line) {
   constexpr std::size_t kShortest = 20;
-  const std::size_t text = line.find_last_not_of('-') + 1;  // 0 where all is dashes
+  const std::size_t text = line.find_last_not_of('-') + 1;  // 0 if all characters are dashes
   if (line.size() - text < kShortest) return false;
   line = line.substr(0, text);
   return true;
@@ -144,7 +144,7 @@ void LogCopy::Take(std::string_view bytes) {
     full_ = true;
   }
   end_ += rest;
-  if (end_.size() < 4 * kLogEndBytes) return;  // erased seldom: it moves what stays
+  if (end_.size() < 4 * kLogEndBytes) return;  // erased seldom, because the rest is moved
   left_out_ += end_.size() - kLogEndBytes;
   end_.erase(0, end_.size() - kLogEndBytes);
 }
@@ -156,7 +156,7 @@ void LogCopy::Finish() {
   Write(last);
 }
 
-// What cannot be written, say on a full disk, is lost: the trial goes on.
+// Bytes that cannot be written, on a full disk for instance, are lost. The trial goes on.
 void LogCopy::Write(std::string_view bytes) const {
   while (!bytes.empty()) {
     const ssize_t size = ::write(log_, bytes.data(), bytes.size());
@@ -174,7 +174,7 @@ LauncherReport ParseLauncherReport(std::string_view log) {
   };
   ForEachFromTheEnd(end, "process rank ", reads(ReadSignal));
   if (!report.rank) ForEachFromTheEnd(end, "Process name:", reads(ReadExit));
-  // srun ends the others after the first, which it names first.
+  // srun ends the others after the first failure, which it names first.
   if (!report.rank) {
     ForEachFromTheEnd(end, "srun: error: ", [&](std::string_view text) {
       ReadTask(text, report);
@@ -199,13 +199,13 @@ std::string Tail(std::string_view log, std::size_t lines) {
 std::string LastWords(std::string_view log) {
   constexpr std::size_t kMostBytes = 300;
   std::string_view last;
-  bool reported = false;  // the launcher's report stands between two rules
+  bool reported = false;  // the launcher's report lies between two rules
   for (std::string_view rest = EndOf(log, kLogEndBytes); !rest.empty();) {
     const std::size_t size = std::min(rest.find('\n'), rest.size());
     std::string_view line = WithoutSpace(rest.substr(0, size));
     rest.remove_prefix(std::min(size + 1, rest.size()));
     const bool rule = TakeRule(line);
-    // srun counts, after what its daemons and the ranks said, who ended how.
+    // srun counts who ended how, after the messages of its daemons and the ranks.
     if (!line.empty() && (last.empty() || !line.starts_with("srun: "))) last = line;
     if (!last.empty() && (rule || reported)) break;
     reported = reported || rule;

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL
 
-// Starts it, output into `pipe`; several threads may do so at once.
+// Starts the command with its output into `pipe`. Several threads may call it at once.
 pid_t Start(const std::string& command, int pipe) {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
@@ -139,7 +139,7 @@ std::vector<std::string> NodesOf(const LaunchMethod& method) {
   return nodes;
 }
 
-// --overlap: a step that ends may still hold the node.
+// Needs --overlap, because an ending step may still hold the node.
 Words OnNode(const LaunchMethod& method, const std::string& node, Words command) {
   Words words;
   if (method.kind == Kind::kSrun) {

@@ -27,13 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Libraries of a host's own: of its kernel, its daemons (an orted, a PMIx server), its cards.
+// Libraries that each host provides: of its kernel, its daemons (an orted, a PMIx server), its
+// cards.
 constexpr const char* kOfTheHost[] = {"ld-linux",      "libc.so",  "libm.so",    "libdl.so",
                                       "libpthread.so", "librt.so", "libutil",    "libresolv",
                                       "libmpi",        "libopen-", "libpmix",    "libevent",
                                       "libhwloc",      "libudev",  "libcuda.so", "libnvidia-"};
 
-// Of the file's bytes, a piece at a time: libraries of LibTorch are big.
+// Hashes a file piece by piece, because LibTorch's libraries are big.
 std::string HashOf(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(),
@@ -52,7 +53,7 @@ std::string HashOf(const fs::path& file) {
   return text;
 }
 
-// A file that lies beneath `folder` by name only is somebody else's.
+// Refuses a file that lies outside `folder`, to which only a link under `folder` leads.
 void NeedWithin(const fs::path& folder, const fs::path& file) {
   const fs::path real = fs::canonical(file);
   const fs::path relative = real.lexically_relative(fs::canonical(folder));
@@ -62,7 +63,7 @@ void NeedWithin(const fs::path& folder, const fs::path& file) {
                                     file.string(), folder.string(), real.string()));
 }
 
-// Open MPI's parts in an archive, as they lie beneath OPAL_PREFIX; nothing where that is none.
+// Open MPI's files in an archive, with their paths under OPAL_PREFIX; empty if there is no archive.
 std::vector<ShippedFile> OpenMpiOfArchive() {
   const char* prefix = std::getenv("OPAL_PREFIX");
   if (prefix == nullptr || !fs::exists(fs::path(prefix) / "archive.json")) return {};
@@ -136,7 +137,7 @@ Shipment Collect(const fs::path& worker, const fs::path& data,
   for (const fs::path& library : ok ? ShippedLibraries(ldd) : std::vector<fs::path>())
     sources["lib/" + library.filename().string()] = library;
   for (const std::string& name : names) {
-    if (!fs::exists(data / name)) continue;  // a trial that needs it says so itself
+    if (!fs::exists(data / name)) continue;  // a trial that needs it reports that itself
     NeedWithin(data, data / name);
     sources["data/" + name] = fs::absolute(data / name);
   }
@@ -150,11 +151,11 @@ namespace {
 constexpr std::string_view kContent = ":=", kSum = ":# ", kEnd = ":.";
 constexpr std::size_t kDigits = 64;
 
-// What a node said, line by line.
+// The lines of a node's answer.
 struct Said {
-  std::map<std::string, std::string> sums;  // by "0/steps.npy"
+  std::map<std::string, std::string> sums;  // by file, as in "0/steps.npy"
   std::string content;                      // base64
-  std::string others;                       // lines of others, the last of them
+  std::string others;                       // the last lines of other programs
   bool ended = false;
 };
 
@@ -181,7 +182,7 @@ Said Read(const fs::path& printed) {
   return said;
 }
 
-// Which of the trials a file is of, by its name there.
+// The folder of the trial that a file belongs to, by the file's name in the shipment.
 const fs::path* TrialOf(const std::string& name, const std::vector<fs::path>& trials) {
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const std::string folder = std::to_string(i) + "/";
@@ -223,7 +224,7 @@ std::string TakeResults(const fs::path& printed, const fs::path& between,
       missing.push_back(name);
       continue;
     }
-    // What was sent to a host without rank 0 comes back as it was.
+    // A host without rank 0 returns this file unchanged.
     if (file.filename() == kPrivateFile && ReadPrivateFacts(file.parent_path()).hosts.empty())
       continue;
     std::error_code failed;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Kind = LaunchMethod::Kind;
 
 constexpr double kMostSecondsOfCleaning = 10;
-constexpr int kDaysOfLaunches = 3, kDaysOfFiles = 30;  // that a store keeps what nobody uses
+constexpr int kDaysOfLaunches = 3, kDaysOfFiles = 30;  // age of unused files that a store removes
 
 std::string Quoted(const fs::path& path) { return ShellQuoted(path.string()); }
 
@@ -30,10 +30,10 @@ std::string Done() { return fmt::format(" && echo '{}'", kScriptDone); }
 
 const std::atomic<bool> kNever{false};
 
-// Of a file whose name should be its content's.
+// Whether a file has the content whose hash is its name.
 constexpr const char* kIsWhole = R"sh([ "$(sha256sum <"$f" | cut -c 1-64)" = "${f##*/}" ])sh";
 
-// Calls take(what follows `head`) for each line that begins so.
+// Calls take(rest of the line) for each line that begins with `head`.
 template <class Take>
 void ForEachLine(const std::string& text, std::string_view head, const Take& take) {
   std::istringstream lines(text);
@@ -71,7 +71,7 @@ Shipping::~Shipping() {
         to_the_end_.Run(node, removing + "echo '" + kScriptDone + "'", "", kMostSecondsOfCleaning);
     });
   } catch (const std::exception&) {
-    // What is left is removed when it is old.
+    // Remaining files are removed when they are old.
   }
 }
 
@@ -107,7 +107,7 @@ echo '{2}')sh",
   std::vector<fs::path> stores(nodes_.size());
   for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i].node = nodes_[i];
   ForEachNode(nodes, [&](NodeStore& node) {
-    // Files of gigabytes are read once.
+    // Reads files of gigabytes only once.
     const std::string said =
         channel_.Run(node.node, script, "cat " + Quoted(wanted), kMostSecondsOfFiles);
     ForEachLine(said, kStore, [&](const std::string& store) {
@@ -176,7 +176,7 @@ bool Shipping::Broadcast(const fs::path& archive, std::vector<NodeStore>& nodes)
 
 void Shipping::Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes) const {
   const Staging staging;
-  std::set<std::string> everywhere, anywhere;  // lacked by all nodes; by some
+  std::set<std::string> everywhere, anywhere;  // lacked by all nodes; by some nodes
   for (const ShippedFile& file : shipment.files) {
     const auto has = std::ranges::count_if(
         nodes, [&](const NodeStore& node) { return node.has.contains(file.hash); });
@@ -184,13 +184,13 @@ void Shipping::Transfer(const Shipment& shipment, std::vector<NodeStore>& nodes)
     if (has == 0) everywhere.insert(file.hash);
     fs::create_symlink(file.source, staging.folder() / file.hash);
   }
-  // names: of files in the staging folder, for a list of their own.
+  // names: the list in the staging folder that holds the names.
   const auto packing = [&](const std::set<std::string>& hashes, const std::string& list) {
     WriteFileDurably(staging.folder() / list, fmt::format("{}\n", fmt::join(hashes, "\n")));
     return fmt::format("tar -c -h -C {} -T {}", Quoted(staging.folder()),
                        Quoted(staging.folder() / list));
   };
-  // One by one the nodes would take the same bytes through this host's link.
+  // Sent one by one, the nodes would take the same bytes through this host's link.
   if (channel_.method().kind == Kind::kSrun && nodes.size() > 1 && !everywhere.empty()) {
     const fs::path archive = staging.folder() / (Nonce() + ".tar");
     const ShellResult packed = RunShell(packing(everywhere, "all.list") + " -f " + Quoted(archive),
@@ -236,7 +236,7 @@ Environment Shipping::environment() const {
   Environment environment = {{"LD_LIBRARY_PATH", libraries},
                              {"SPARFUSE_DATA", (folder_ / "data").string()}};
   if (!has_open_mpi_) return environment;
-  // As scripts/bundled/machine.py sets them, to folders of this host.
+  // Sets them as scripts/bundled/machine.py does, to folders of this host.
   for (const auto& [name, part] : std::initializer_list<std::pair<const char*, const char*>>{
            {"OPAL_PREFIX", ""},
            {"OPAL_SYSCONFDIR", "etc"},
@@ -309,7 +309,7 @@ std::vector<std::string> Shipping::Fetch(const std::vector<fs::path>& trials,
     std::string& problem = problems[static_cast<std::size_t>(&node - nodes_.data())];
     try {
       problem = FetchFrom(node, trials, nonce);
-    } catch (const std::exception& error) {  // this machine's disk is full, say
+    } catch (const std::exception& error) {  // for instance, this machine's disk is full
       problem = fmt::format("what ranks on node {} wrote is not here: {}", node, error.what());
     }
   });
