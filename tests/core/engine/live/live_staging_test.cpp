@@ -36,13 +36,13 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
 // sent.
 TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
   RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
-    constexpr std::size_t kElements = 50;
+    constexpr std::size_t kSummed = 50;
     constexpr std::size_t kCapacity = 20;  // of one rank of three
     gpu::EventPool events(kEmulated);
     const Buffer<float> flat(1000, kEmulated, "the packed gradient");
     const auto staging =
         MakeDeviceStaging({{}, 3, flat.view(Stream{kEmulated, nullptr})}, loop, events);
-    std::vector<std::byte> sums(kElements * kSparseElementBytes);
+    std::vector<std::byte> sums(kSummed * kSparseElementBytes);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<std::byte>(i);
     Op exchange{.request = ExchangeRequest{.pattern = SparseSum{{1}}}, .parts = {{0, flat.size()}}};
     ExchangeState state;
@@ -54,7 +54,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     state.device.ready->Wait();
     ASSERT_GE(state.device.received.size(), sums.size());
     ASSERT_EQ(state.device.payloads.size(), 1u);
-    EXPECT_EQ(state.device.payloads[0].count, kElements);
+    EXPECT_EQ(state.device.payloads[0].count, kSummed);
     const std::byte* const received = state.device.received.data();  // the emulated device's: ours
     EXPECT_EQ(std::vector<std::byte>(received, received + sums.size()), sums);
   });

@@ -140,10 +140,10 @@ TEST(SelectionCoding, ThePolicyChooses) {
   const auto sent = [](BloomPolicy policy) {
     return Encode(Coding(kF32, kBloom, policy, kRate), Ramp(), kThree).indices;
   };
-  using Indices = std::vector<std::uint32_t>;
-  EXPECT_EQ(sent(BloomPolicy::kLeftmost), (Indices{5, 175, 232}));
-  EXPECT_EQ(sent(BloomPolicy::kRandom), (Indices{465, 938, 1000}));
-  EXPECT_EQ(sent(BloomPolicy::kAll), (Indices{5, 175, 232, 266, 465, 473, 481, 534, 700, 711, 760,
+  using Numbers = std::vector<std::uint32_t>;
+  EXPECT_EQ(sent(BloomPolicy::kLeftmost), (Numbers{5, 175, 232}));
+  EXPECT_EQ(sent(BloomPolicy::kRandom), (Numbers{465, 938, 1000}));
+  EXPECT_EQ(sent(BloomPolicy::kAll), (Numbers{5, 175, 232, 266, 465, 473, 481, 534, 700, 711, 760,
                                               764, 853, 903, 938, 1000}));
 }
 
