@@ -297,6 +297,10 @@ void CheckNeeds(const TomlFile& file, const std::string& at, const GivenFigure& 
       given.reference.empty()) {
     file.Fail(at, kind + ": expected reference = a method that others are divided by");
   }
+  if (kind == "slopes" && part.reference.empty() && given.normalise.empty())
+    file.Fail(at, "slopes: expected normalise = a method that others are divided by");
+  if (kind == "slopes" && given.x.empty() && ValuesOf(cells, "cluster").empty())
+    file.Fail(at, "slopes: expected x = a key of cells, as no cell has a cluster");
   if (kind == "dual_line" && given.x.empty()) {
     file.Fail(at,
               "dual_line: expected x = a key of cells, such as "
@@ -398,6 +402,10 @@ const std::vector<FigureKind>& FigureKinds() {
       {"scaling",
        "modelled lines over workers, with measured and emulated points",
        {"x", "y", "metric", "series", "log_y"},
+       {}},
+      {"slopes",
+       "ratios to a method by x, a line a method: where lines cross, an order does not carry over",
+       {"x", "y", "metric", "normalise"},
        {}},
       {"prediction", "modelled step times against those measured or emulated", {}, {}},
       {"bytes", "bytes a step and rank, by method", {}, {}},

@@ -56,18 +56,22 @@ bool LacksAnId(const Cell& cell) {
 }  // namespace
 
 void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) {
+  const auto lacking = [](const Part& part) { return std::ranges::any_of(part.cells, LacksAnId); };
+  if (std::ranges::none_of(experiment.parts, lacking)) return;
+  // The stored configurations by the rest of them, each by its hash.
+  std::map<nlohmann::json, std::map<std::string, nlohmann::json>> stored;
+  std::set<std::string> seen;
+  for (const TrialRow& row : rows) {
+    if (row.experiment != experiment.id || !seen.insert(row.config_hash).second) continue;
+    const nlohmann::json& config = row.config.Value();
+    stored[WithoutData(config)].emplace(row.config_hash, config);
+  }
   for (Part& part : experiment.parts) {
     for (Cell& cell : part.cells) {
       if (!LacksAnId(cell)) continue;
-      const nlohmann::json wanted = WithoutData(cell.json);
-      std::map<std::string, nlohmann::json> stored;  // by config hash
-      for (const TrialRow& row : rows) {
-        if (row.experiment != experiment.id || row.method != cell.config.method) continue;
-        const nlohmann::json& config = row.config.Value();
-        if (WithoutData(config) == wanted) stored.emplace(row.config_hash, config);
-      }
-      if (stored.size() != 1) continue;
-      std::tie(cell.config_hash, cell.json) = *stored.begin();
+      const auto found = stored.find(WithoutData(cell.json));
+      if (found == stored.end() || found->second.size() != 1) continue;
+      std::tie(cell.config_hash, cell.json) = *found->second.begin();
       cell.config = CellConfigOf(cell.json);
     }
   }

@@ -3,7 +3,7 @@
 
     scripts/pages/gallery.py [--sparfuse PROGRAM] [--out FOLDER] [NAME ...]
 
-Makes the cluster, runs docs/examples/gallery.toml in a results folder of its own, draws, and writes
+Makes the clusters, runs docs/examples/gallery.toml in a results folder of its own, draws, and writes
 FOLDER/NAME.png (default: docs/pictures/gallery), small enough for a page. All of it is modelled: a minute of
 processor time. Without NAME, draws all that PICTURES lists. Exit status: 0 drawn, 1 a command failed, 2 usage.
 """
@@ -21,7 +21,11 @@ EXPERIMENT = "docs/examples/gallery.toml"
 WIDTH = 900  # pixels of a picture
 COLOURS = 64
 
-CLUSTER = "cluster new gallery --preset v100-10gbe --nodes 8"
+CLUSTERS = (
+    "cluster new gallery --preset v100-10gbe --nodes 8",
+    "cluster new gallery-2080ti --preset rtx2080ti-10gbe --nodes 8",
+    "cluster new gallery-nvlink --preset v100-nvlink-100gbe --nodes 4",
+)
 RUN = f"run {EXPERIMENT}"
 FIGURE = f"figure {EXPERIMENT}"
 PHASE = ("advise --workload resnet50-cifar100 --cluster gallery --methods dense,wfbp,mg-wfbp,omgs,safusion "
@@ -40,6 +44,7 @@ PICTURES = {
     "densification": (FIGURE, "sums-scaling-2"),
     "ablation": (FIGURE, "steps-ablation"),
     "sensitivity": (FIGURE, "inputs-sensitivity"),
+    "slopes": (FIGURE, "clusters-slopes"),
     "phase": (PHASE, "phase-"),
     "explain": (EXPLAIN, "explain-"),
 }
@@ -86,7 +91,7 @@ def main():
             if done.returncode != 0:
                 sys.exit(1)
 
-        for command in dict.fromkeys([CLUSTER, RUN, *(PICTURES[name][0] for name in names)]):
+        for command in dict.fromkeys([*CLUSTERS, RUN, *(PICTURES[name][0] for name in names)]):
             call(command)
         for name in names:
             small(drawn(figures, PICTURES[name][1]), options.out / f"{name}.png")

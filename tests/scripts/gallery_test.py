@@ -23,7 +23,7 @@ class Gallery(unittest.TestCase):
         self.assertEqual(sorted(path.stem for path in (ROOT / "docs/pictures/gallery").iterdir()), sorted(shown))
 
     def test_the_page_has_their_commands(self):
-        for command in {gallery.CLUSTER, gallery.RUN, *(command for command, _ in gallery.PICTURES.values())}:
+        for command in {*gallery.CLUSTERS, gallery.RUN, *(command for command, _ in gallery.PICTURES.values())}:
             self.assertIn(f"./sparfuse {command}", PAGE)
 
     def test_the_experiment_has_their_figures(self):
