@@ -23,7 +23,7 @@ class Pair:
 
 
 class Check:
-    """What the harness found where both engines ran: `fields` is spec.json's `prediction`."""
+    """The comparison of cells that both engines ran; `fields` is `prediction` of spec.json."""
 
     def __init__(self, live, predicted, fields):
         self.pairs = [

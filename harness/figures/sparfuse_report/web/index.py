@@ -47,7 +47,7 @@ def _modes(store, of):
 
 
 def _several(what, of):
-    """A column that counts what a row's cells are of: "methods"."""
+    """A column that counts the different methods, or others of `what`, among a row's cells."""
     return number(what, lambda row: len({getattr(cell, what.removesuffix("s")) for cell in of(row)}))
 
 
