@@ -67,7 +67,7 @@ class RandomWithoutSeed(Random):
 
 
 class Needy(Random):
-    """Cannot be constructed, since no caller gives `how_many`."""
+    """Cannot be constructed: no caller gives `how_many`."""
 
     def __init__(self, how_many, seed):
         super().__init__(seed)
