@@ -142,7 +142,7 @@ class HostileTest(unittest.TestCase):
         listed = {trial["trial_id"] for trial in json.loads(shown)["trials"]}
         self.assertIn(str(good.parent.relative_to(self.results / "trials")), listed)
         lost = {name: path for name, path in made.items() if name not in listed and name not in warned
-                and path[0] not in ("experiment", "schema")}  # these belong to another experiment, or are older: counted
+                and path[0] not in ("experiment", "schema")}  # another experiment's, or older: counted
         self.assertEqual(lost, {})
         self.call("export", "t", "--out", bundle)
         self.call("verify", bundle)

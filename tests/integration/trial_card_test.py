@@ -17,7 +17,7 @@ import trial_test
 
 ONE_CARD = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
-# No method whose plan decides by measured times which tensors are dense: such plans differ between runs.
+# Plans by measured times may decide how tensors travel here, but not which of them are dense.
 METHODS = {
     "dense": "",
     "safusion": "",

@@ -27,7 +27,7 @@ CLASSES = ("bird", "cat", "cow", "dog")
 
 
 def picture(rng, width, height):
-    """An image of smooth colours."""
+    """An image of random smooth colours."""
     small = numpy.array([rng.randrange(256) for _ in range(4 * 4 * 3)], numpy.uint8).reshape(4, 4, 3)
     return Image.fromarray(small).resize((width, height), Image.BICUBIC)
 

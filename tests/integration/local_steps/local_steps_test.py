@@ -50,7 +50,7 @@ class LocalStepsTest(trial_test.Trials):
                 checks = {"anchors_equal": True, "loss_finite": True}
                 self.assertEqual(trial["checks"], checks | ({"mass_conserved": True} if method == "sparseloco" else {}))
                 steps = self.rank_zero(trial)
-                self.assertEqual(steps["measured"].tolist(), [False] * 4 + [True] * 8)  # 2 warm-up steps become a window
+                self.assertEqual(steps["measured"].tolist(), [False] * 4 + [True] * 8)  # 2 become a window
                 counted = (steps["step"][steps["messages_sent"] > 0] + 1).tolist()
                 self.assertEqual(counted, dates)
                 self.assertTrue(((steps["exchanges"] > 0) == (steps["messages_sent"] > 0)).all())

@@ -125,8 +125,7 @@ class TwoLevelsTest(trial_test.Trials):
 
     def test_what_is_modelled_is_what_a_slow_shared_card_does(self):
         pairs = self.close("recorded-resnet", 0.05, 0.15)
-        # With dense, 1.1 MB of a node go over the card; with sparse methods, 277 kB of each of 4 ranks, or
-        # 139 kB of each of 2.
+        # 1.1 MB a node go over the card, and from each rank: 4 of 277 kB, or 2 of 139 kB.
         seconds = {method: live["metrics"]["step_seconds"]["value"] for method, (live, _) in pairs.items()}
         for method in ("hitopkcomm", "cupcake-hierarchical"):
             self.assertLess(seconds[method], seconds["wfbp"])
