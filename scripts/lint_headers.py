@@ -38,7 +38,7 @@ def options_of(command):
         kept.append(words[i])
         i += 1
     while kept and not re.search(r"(c\+\+|g\+\+|clang\+\+)(-[0-9]+)?$", kept[0]):
-        kept.pop(0)  # a launcher
+        kept.pop(0)  # a launcher of the compiler
     return kept
 
 

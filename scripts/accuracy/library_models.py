@@ -270,7 +270,7 @@ class Positions(nn.Module):
         place = torch.arange(5000.0)[:, None]
         rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10000) / width))
         waves = torch.stack([torch.sin(place * rate), torch.cos(place * rate)], 2).flatten(1)
-        self.register_buffer("pe", waves[:, None])  # [longest, 1, width], as the example keeps it
+        self.register_buffer("pe", waves[:, None])  # [longest, 1, width], as in PyTorch's example
 
 
 class Encoders(nn.Module):

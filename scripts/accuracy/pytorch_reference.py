@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    theirs = {}  # before training, which takes minutes
+    theirs = {}  # {step: metrics}; read first, since training takes minutes
     for trial in asked.trials:
         if not (trial / "evaluations.npy").exists():
             sys.exit(f"{trial}: has no evaluations.npy; expected the folder of a convergence trial")

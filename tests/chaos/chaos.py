@@ -58,7 +58,7 @@ def attack_once(name, rng, sandbox):
     harm = attacks.ATTACKS[name](sandbox, rng)
     found = harm.violations + invariants.orphans(sandbox)
     finished.look(but=harm.tampered)
-    if not harm.hangs:  # each further call would hang as long
+    if not harm.hangs:  # else each further call would hang as long
         found += complete(sandbox, sandbox.file) + invariants.orphans(sandbox)
         for verb in ("status", "table", "plan"):
             sandbox.call(verb, sandbox.file, "--json")

@@ -87,7 +87,7 @@ class Exposure(unittest.TestCase):
             key: min(seconds, exposure.lasting(there)[key])
             for key, seconds in exposure.lasting(here).items()
         }
-        # On the last rank the exchange takes 3: this rank came at 7 of our clock, 3 into our wait.
+        # On the last rank the exchange takes 3: that rank came at 7 of our clock, 3 into our wait.
         self.assertEqual(exposure.exposure(here, shortest), {("exchange", "unit 0"): (6.0, 3.0)})
 
     def test_overlap_counts_time_once(self):
@@ -159,7 +159,7 @@ def span_rows(exposed, unit_end):
 
 
 class Explained(unittest.TestCase):
-    """wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
+    """Tests two methods: wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())

@@ -194,7 +194,7 @@ class Store14:
                     for rank in range(2):
                         spans.append((step, rank, "pack", "compute", 0.010, 0.011))
                         spans.append((step, rank, "wait", "align", 0.011, 0.011 + wait))
-                        spans.append((step, rank, "wait", "compute", 0.05, 0.06))  # exposed
+                        spans.append((step, rank, "wait", "compute", 0.05, 0.06))  # exposed communication
                         spans.append((step, rank, "exchange", "data", 0.03, 0.0325))
                 columns = "step", "rank", "kind", "lane", "begin_seconds", "end_seconds"
                 write_series(folder / "spans.npy", dict(zip(columns, zip(*spans))))
@@ -300,7 +300,7 @@ class Numbers(unittest.TestCase):
     def test_a_stated_gain_is_a_ratio_and_a_range_is_none(self):
         found = brought({"w": "Fig14a"}, "throughput", stated=("s5.2 Exp2 Fig14",))
         stated = [published.Row(row) for row in found["rows"] if row.get("stated")]
-        self.assertEqual(len(stated), 5)  # four at 64 GPUs, and the range over all
+        self.assertEqual(len(stated), 5)  # four gains at 64 GPUs, and the range over all
         self.assertEqual(stated[0].gain()[:2], ("SAFusion", "WFBP"))
         self.assertAlmostEqual(stated[0].gain()[2], 1.8741)
         self.assertIsNone(stated[-1].gain())
@@ -433,7 +433,7 @@ class Drawing(unittest.TestCase):
         self.assertAlmostEqual(heights[0], 1.0)  # ms of copying
         self.assertAlmostEqual(heights[2], 2.5)
         self.assertLess(heights[1], 25)  # without exposed communication
-        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # DGC
+        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # of DGC
         self.assertIn("cumulative over a trace", made.caption)
 
     def test_missing_rate_is_of_the_sparsified_tensors(self):

@@ -140,7 +140,7 @@ class BundleTest(unittest.TestCase):
 
     def test_plans_of_one_system_are_measured_on_another(self):
         methods = '"dense", "safusion-inter"'
-        # For neither machine a profile is at hand.
+        # There is no profile of either machine.
         self.make_store("a", blocks=2, cores=256, methods=methods)
         self.make_store("b", blocks=2, cores=512, methods=methods)
         self.plan("a", "3,40")

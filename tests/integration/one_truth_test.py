@@ -282,7 +282,7 @@ class OneTruth(unittest.TestCase):
         self.has_none_that_must_not_count(found)
         words = "{:.2f}x [{:.2f}, {:.2f}]".format(*RATIO)
         self.assertIn(f"wfbp: {words} the throughput of dense", page)
-        self.assertEqual(page.count(words), 3)  # found, table, verdict
+        self.assertEqual(page.count(words), 3)  # in the findings, the table and the verdict
         for method in ("dense", "wfbp"):
             self.has(found, geometric(VALUES[method])[0])
         for value in self.modelled:

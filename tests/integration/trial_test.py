@@ -98,7 +98,7 @@ class Trials(unittest.TestCase):
         return found
 
     def disturb(self, rank, what, workers=3, warmup=2, **experiment):
-        """Runs a long trial and sends `what` to a rank in the middle of its steps."""
+        """Runs a long trial and sends the signal `what` to a rank in the middle of its steps."""
         self.write(workers=workers, steps=100000, deadline=8, **experiment)
         controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT)

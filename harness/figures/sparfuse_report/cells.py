@@ -197,7 +197,7 @@ class Experiment:
         self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
-        self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; every number
+        self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; CSV of every number
         self.disturbed = spec.get("disturbed") or ""  # a sentence on disturbed trials
         self.parts = []
         for part in spec["parts"]:

@@ -9,7 +9,7 @@ import textwrap
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn
 
-ROW = 0.24  # inches of a method
+ROW = 0.24  # inches of a method's row
 MARK = 0.08  # inches more for each mark beyond two
 SPREAD = 0.6  # the part of a row over which its marks are spread
 PANEL = 2.2  # inches of a panel of slopes
@@ -32,7 +32,7 @@ def file_name(experiment, part):
 
 
 def parts_of(found):
-    """[(experiment, part, cells)], in the order of the cells."""
+    """[(experiment, part, its cells)], in the order of the cells."""
     parts = {}
     for cell in found["cells"]:
         parts.setdefault((cell["experiment"], cell["part"]), []).append(cell)

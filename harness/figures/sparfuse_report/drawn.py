@@ -10,7 +10,7 @@ from sparfuse_report import wording
 
 @dataclass
 class Drawn:
-    figure: object  # matplotlib's
+    figure: object  # Matplotlib's figure
     title: str
     caption: str
     handles: list  # entries of the legend, which style.finish places
@@ -37,8 +37,8 @@ def numbers(drawn):
 
 
 def _modes(cells):
-    """Mode and hardware of the trials behind `cells`."""
-    machines = {}  # mode -> hardware
+    """Sentences on mode and hardware of the trials behind `cells`."""
+    machines = {}  # {mode: hardware}
     for mode in ("measured", "emulated", "modelled"):
         names = {line for cell in cells if cell.mode == mode for line in cell.hardware}
         if names:

@@ -98,7 +98,7 @@ class Published:
         return [row for row in self.rows if row.workload in (None, workload) and row.stated]
 
     def artifacts(self, rows=None):
-        """ "Fig14a (ResNet-152), Fig14c (GPT2-large)" """
+        """The rows' artifacts with their models, as "Fig14a (ResNet-152), Fig14c (GPT2-large)"."""
         models = {}
         for row in self.rows if rows is None else rows:
             models.setdefault(row.artifact, {})[row.model] = True

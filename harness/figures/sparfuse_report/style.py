@@ -126,7 +126,7 @@ RC = {
 }
 matplotlib.rcParams.update(RC)  # type: ignore[arg-type]
 
-WIDTH = 7.2  # inches: two columns of a paper
+WIDTH = 7.2  # inches, the width of two columns of a paper
 
 
 class MethodStyle:

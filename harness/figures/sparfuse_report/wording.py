@@ -92,7 +92,7 @@ def metric_name(name):
 
 
 def axis(name, unit="", log=False, **more):
-    """The label of an axis for a metric, a key of cells, or an entry of AXES, whose words `more` has."""
+    """The label of an axis for a metric, a key of cells, or an entry of AXES, which `more` fills in."""
     words = AXES.get(name)
     if words is None:
         words = metric_name(name.split(".")[-1])

@@ -21,7 +21,7 @@ PREFIXES = ("python:", "library:")  # of names of parts in files
 
 
 def _files(name):
-    """Paths and contents of NAME.toml in the folders of SPARFUSE_PATH."""
+    """Yields (path, content) of each file NAME.toml in the folders of SPARFUSE_PATH."""
     for folder in os.environ.get("SPARFUSE_PATH", "").split(os.pathsep):
         path = os.path.join(folder, name + ".toml")
         if not folder or not os.path.isfile(path):

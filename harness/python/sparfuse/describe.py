@@ -113,7 +113,7 @@ def describe(
     """
     import torch
 
-    note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # names the caller
+    note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # warns at the caller's line
     arguments, keywords = _arguments(example_inputs)
     if samples is None:
         samples = _samples(torch, module, arguments, keywords, sample_axis)

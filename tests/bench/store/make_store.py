@@ -123,7 +123,7 @@ def template(sparfuse, folder):
 
 
 def write_trial(directory, trial, config, outcome):
-    """Writes a trial with its cell's density, and with the outcome of which a run makes such a trial."""
+    """Writes a trial with its cell's density, and with the outcome that a run would turn into it."""
     trial["metrics"] = {**trial["metrics"], "achieved_density": {"unit": "", "value": trial["config"]["density"]}}
     outcome = {**outcome, "metrics": trial["metrics"], "layout": trial["layout"]}
     for name, record in (("config", config), ("outcome", outcome), ("trial", trial)):

@@ -20,7 +20,7 @@ BREAKDOWN = (  # metric, the kind of work that gives its look, words
     ("outer_seconds", "outer", "outer step"),
     ("other_seconds", "other", "other"),
 )
-PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our metric
+PUBLISHED_PARTS = {  # {a paper's word (SAFusion, Fig. 15): (kind of work, our metric)}
     "Forward": ("forward", "forward_seconds"),
     "Backward": ("backward", "backward_seconds"),
     "Sparsification": ("sparsify", "sparsify_seconds"),

@@ -140,7 +140,7 @@ def scaling(experiment, part, figure, styles):
         raise selection.NoData(f"no modelled trial of part '{part.id}' counts that has '{y}'")
     panels = selection.panels(chosen, ["workers", "label"])
     draw = _Drawing(part, y, styles.sort(cell.label for cell in chosen), styles)
-    high = 2 if any(part.ratio(cell, y) for cell in chosen) else 1  # rows of a panel
+    high = 2 if any(part.ratio(cell, y) for cell in chosen) else 1  # rows of axes in a panel
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     made, grid = style.figure(rows * high, columns, 2.15, sharex="col")

@@ -177,7 +177,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
         averaged = set()
         for model in models:
             if model not in _models:
-                continue  # detached
+                continue  # the model is detached
             refusal = model.refusal_of_step()
             if refusal:
                 raise _core.Error(f"optimizer.step: {refusal}")
