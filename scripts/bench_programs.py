@@ -20,7 +20,7 @@ FULL = ["--benchmark_repetitions=15"]
 QUICK = ["--benchmark_repetitions=3", "--benchmark_filter=-data:(layers|equal|sparse)"]
 STEP_QUICK = ["--elements", "1000000", "--repetitions", "3"]
 SHAPED_GBPS = ("1", "10")
-# Of a tree with a build: what is timed through the Python module.
+# The benchmark through the Python module; only a tree with a build has it.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TRAINING = ROOT / "tests" / "bench" / "turns" / "training_bench.py"
 
@@ -30,7 +30,7 @@ def say(text):
 
 
 def names_in(folder, gpu):
-    """Of the benchmarks in `folder`, sorted."""
+    """The names of the benchmarks in `folder`, sorted."""
     names = sorted(path.name.removesuffix(SUFFIX[gpu]) for path in folder.glob(f"*{SUFFIX[gpu]}"))
     if not gpu and TRAINING.is_file() and any(module_in(folder).glob("_core.*")):
         names.append("training")
@@ -38,12 +38,12 @@ def names_in(folder, gpu):
 
 
 def module_in(folder):
-    """Where a build has the Python package, `folder` being that of its benchmarks."""
+    """The folder of a build's Python package; `folder` is the folder of its benchmarks."""
     return folder.parent / "harness" / "python" / "sparfuse"
 
 
 def run_training(folder, options, out, environment):
-    """Selections as a training step calls them, which prints tables of its own; kept in training.md."""
+    """Times selections as in a training step. That program prints its own tables, kept in training.md."""
     more = ["--quick"] if options.quick else []
     if options.page:
         more += ["--page", ROOT / "docs" / "performance.md"]
@@ -56,7 +56,7 @@ def run_training(folder, options, out, environment):
 
 
 def run_step(program, options, out, environment):
-    """A whole exchange step, which prints tables of its own; they are kept in step.md."""
+    """Times whole exchange steps. That program prints its own tables, kept in step.md."""
     more = STEP_QUICK if options.quick else []
     commands = [[program, *more]]
     shaped = pathlib.Path(__file__).parent / "shaped_network"
@@ -76,7 +76,7 @@ def run_step(program, options, out, environment):
 
 
 def run_kernel(program, output, options, environment):
-    """Whether one of Google Benchmark's programs wrote `output`; its own output goes to a log beside it."""
+    """Runs a program of Google Benchmark; returns whether it wrote `output`. A log beside it has the rest."""
     output.unlink(missing_ok=True)
     log = output.with_suffix(".log")
     say(f"running {program.name} ...")
@@ -94,7 +94,7 @@ def run_kernel(program, output, options, environment):
 
 
 def run(options, folder, out, environment):
-    """Exit status: 1 if one failed, 2 if there are none, or none of a name."""
+    """Runs benchmarks; returns the exit status: 1 if one failed, 2 if there are none, or none of a name."""
     known = names_in(folder, options.gpu)
     if not known:
         say(f"there are no *{SUFFIX[options.gpu]} in {folder}")

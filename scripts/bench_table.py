@@ -23,7 +23,7 @@ import statistics
 import sys
 
 TO_MICROSECONDS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
-# Parts of a name that say how it was measured, not what.
+# Parts of a name that tell the way of measuring, not the benchmark.
 BOOKKEEPING = re.compile(r"(real_time|process_time|manual_time|(min_time|repeats|iterations):.*)")
 
 
@@ -45,7 +45,7 @@ class Row:
 
 
 def read_rows(path):
-    """The rows of a file, in the order of the names' first appearance in registration order."""
+    """The rows of a file, in the order in which their benchmarks were registered."""
     runs = json.loads(path.read_text())["benchmarks"]
     rows = {}
     runs.sort(key=lambda run: (run["family_index"], run["per_family_instance_index"]))
@@ -124,7 +124,7 @@ def print_table(lines):
 
 
 def print_tables(files):
-    """How many benchmarks of `files` had no result."""
+    """Prints the tables of `files`; returns the number of benchmarks without a result."""
     failures = 0
     for path in files:
         lines, failed = table_of(path, path.stem.removesuffix("_gpu"))

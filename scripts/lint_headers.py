@@ -22,28 +22,28 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = re.compile(r"^#include <cu", re.M)
-# Options that name a result or the precompiled header, and how many words each takes.
+# {option that names a result or the precompiled header: number of its words}.
 DROPPED = {"-c": 1, "-o": 2, "-include": 2, "-Winvalid-pch": 1, "-MD": 1, "-MT": 2, "-MF": 2}
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
 def options_of(command):
-    """The compiler and its options in `command`, without those of one source."""
+    """The compiler and its options in `command`, without options that concern one source."""
     words = shlex.split(command)
     kept, i = [], 0
-    while i < len(words) - 1:  # the last is the source
+    while i < len(words) - 1:  # the last word is the source
         if words[i] in DROPPED:
             i += DROPPED[words[i]]
             continue
         kept.append(words[i])
         i += 1
     while kept and not re.search(r"(c\+\+|g\+\+|clang\+\+)(-[0-9]+)?$", kept[0]):
-        kept.pop(0)  # a launcher
+        kept.pop(0)  # a launcher of the compiler
     return kept
 
 
 def options_by_source(folder):
-    """The options of each source of the tree, also where several are compiled together."""
+    """{source of the tree: its options}, also for sources that are compiled together."""
     options = {}
     for entry in json.loads((folder / "compile_commands.json").read_text()):
         source = pathlib.Path(entry["file"])
@@ -60,9 +60,10 @@ def options_by_source(folder):
 
 
 def nearest(header, options, users=()):
-    """Of the sources that share most folders with `header` its own, else the first by name.
+    """The source whose options serve `header`: of those that share most folders with it, the header's
+    own source, else the first by depth and name.
 
-    users: those that include it, one of which is taken if it has options.
+    users: sources that include it; if one of them has options, only such sources count.
     """
     folders = pathlib.PurePosixPath(header).parts[:-1]
     stem = header.rsplit(".", 1)[0]
@@ -75,7 +76,7 @@ def nearest(header, options, users=()):
 
 
 def users_of_headers(sources):
-    """The sources that include each header themselves."""
+    """{header: sources that include it directly}."""
     users = {}
     for source in sources:
         for header in INCLUDE.findall((ROOT / source).read_text(errors="replace")):
@@ -93,7 +94,7 @@ def headers_of_the_tree(paths):
 
 
 def what_is_missing(header, words):
-    """The compiler's first error of `header`, "" if it stands alone."""
+    """The compiler's first error in `header`; "" if the header stands alone."""
     ended = subprocess.run([*words, "-w", "-fsyntax-only", "-include", header, "-x", "c++",
                             "/dev/null"], cwd=ROOT, capture_output=True, text=True)
     if ended.returncode == 0:

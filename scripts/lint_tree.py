@@ -20,7 +20,7 @@ import lint_containers
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAX_FILES = 25
 COLUMNS = 100
-# Folders that hold data, one file an item.
+# Folders that hold data, with one file for each item.
 DATA_FOLDERS = re.compile(r"^(results|tests/fuzz/corpus)(/|$)")
 SOURCE = re.compile(r"\.(hpp|cpp|cu|cuh|inc)$")
 ROOMS = re.compile(r"^(core|baselines|workloads|harness)/")
@@ -37,7 +37,7 @@ def files_of_the_tree():
 
 
 def read_floors():
-    """The rooms of scripts/floors.txt with their floors, counted from the ground."""
+    """{room: floor} of scripts/floors.txt, with floors counted from the ground."""
     rooms = {}
     for floor, line in enumerate((ROOT / "scripts/floors.txt").read_text().splitlines()):
         for room in line.split("#")[0].split():
@@ -46,7 +46,7 @@ def read_floors():
 
 
 def room_of(name, rooms):
-    """The longest room that `name` lies in, a header's source being of the header's room."""
+    """The innermost room of the file `name`; a header's source is of the header's room."""
     stem = re.sub(r"\.cpp$", ".hpp", name)
     for candidate in (name, stem, *map(str, pathlib.PurePosixPath(name).parents)):
         if candidate in rooms:
@@ -62,7 +62,7 @@ def includes_that_run_up(sources, rooms):
         if room is None:
             yield f"{name}: its folder has no line in scripts/floors.txt"
             continue
-        in_raw_string = False  # a template of a file, which is of another room
+        in_raw_string = False  # raw strings are templates of files of other rooms
         for number, line in enumerate(lines, 1):
             if 'R"(' in line:
                 in_raw_string = True
@@ -88,7 +88,7 @@ def crowded_folders(files):
 def types_of(lines):
     """(namespace, name, line) of each type defined at namespace scope; "" for an unnamed one.
 
-    Relies on the layout: what is at namespace scope begins in the first column.
+    Relies on the layout: definitions at namespace scope begin in the first column.
     """
     scopes = []
     for number, line in enumerate(lines, 1):
@@ -105,7 +105,8 @@ def types_of(lines):
 
 
 def types_of_one_name(sources):
-    """Two of one name; of a type in an unnamed namespace only whether it hides one that all see."""
+    """Complaints about types of one name in one namespace. A type in an unnamed namespace counts only if
+    it hides a type that all files see."""
     named = collections.defaultdict(list)
     unnamed = collections.defaultdict(list)
     for name, lines in sources.items():
@@ -114,7 +115,7 @@ def types_of_one_name(sources):
                 continue  # a global type, in a test's own main file
             places = unnamed if scope.endswith("::") else named
             if places is unnamed and not ROOMS.match(name):
-                continue  # a test may call its own what it likes
+                continue  # a test may give its own types any name
             places[scope.removesuffix("::"), type_name].append(f"{name}:{number}")
     for (scope, type_name), places in sorted(named.items()):
         if len(places) > 1:
@@ -126,9 +127,9 @@ def types_of_one_name(sources):
 def broken_comments(lines):
     """Line numbers where clang-format broke a comment that was laid out by hand.
 
-    A line that is too long it breaks before its last words, which it puts on a line of their own at
-    the margin: the next line, which continues, is then indented further than they are. A trailing
-    comment that is too long it makes room for by breaking the declaration behind its "=".
+    clang-format breaks a line that is too long before its last words, and puts these on a line of
+    their own at the margin. The next line of the comment is then indented further than they are. For
+    a trailing comment that is too long, it breaks the declaration behind its "=".
     """
     for i in range(len(lines) - 1):
         if lines[i].endswith(" =") and re.match(r"\s*[^;]{1,20};\s+//", lines[i + 1]):

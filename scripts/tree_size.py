@@ -44,7 +44,7 @@ KIND_OF_ENDING = {".hpp": CPP, ".cpp": CPP, ".cu": CPP, ".cuh": CPP, ".inc": CPP
                   ".pyi": PYTHON, ".html": WEB, ".css": WEB, ".js": WEB, ".j2": WEB, ".jinja": WEB,
                   ".sh": SHELL}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
-# Literals are tokens too, for one may hold "//", as a comment may hold a quote.
+# Literals are tokens too, since a literal may hold "//", and a comment may hold a quote.
 TOKEN = re.compile(r'(?P<raw>R"(?P<mark>[^()\\\s]*)\(.*?\)(?P=mark)")'
                    r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
                    r"|(?P<character>(?<![0-9A-Za-z_])'(?:[^'\\\n]|\\.)+')"
@@ -60,7 +60,7 @@ MEMBERS = re.compile(rf"^  (?:const )?[\w:]+(?:<[^;()]*>)? ({NAME}(?:, {NAME})*)
 class Sizes:
     """The numbers of one tree."""
 
-    rooms: dict = field(default_factory=dict)  # room: kind: lines
+    rooms: dict = field(default_factory=dict)  # {room: {kind: lines}}
     tests: dict = field(default_factory=dict)
     files: int = 0
     small: int = 0
@@ -68,7 +68,7 @@ class Sizes:
     serving_one: list = field(default_factory=list)
     harness_headers: int = 0
     raw_json: list = field(default_factory=list)
-    places: dict = field(default_factory=dict)  # key of a cell: places that spell it
+    places: dict = field(default_factory=dict)  # {key of a cell: number of places that spell it}
 
 
 def kind_of(name, text):
@@ -82,7 +82,7 @@ def kind_of(name, text):
 
 
 def room_of(name):
-    """The room of a file, None if it lies in none."""
+    """The room of a file; None if it lies in no room."""
     parts = name.split("/")
     if len(parts) == 1:
         return None
@@ -92,14 +92,14 @@ def room_of(name):
 
 
 def without(text, *groups):
-    """C++ `text` without its tokens of these groups of TOKEN, its lines kept."""
+    """C++ `text` without its tokens of the given groups of TOKEN; line ends stay."""
     def kept(match):
         return "\n" * match[0].count("\n") if match.lastgroup in groups else match[0]
     return TOKEN.sub(kept, text)
 
 
 def lines_of(text):
-    """As wc -l counts them, and one more where the last has no end."""
+    """The number of lines as of wc -l, and one more if the last line has no end."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
@@ -111,7 +111,7 @@ def lines_in(texts, names):
 
 
 def users_of_headers(texts, cpp):
-    """For each header of `cpp` the files that include it, its own source left out."""
+    """{header of `cpp`: files that include it, without its own source}."""
     users = {name: [] for name in cpp if name.endswith((".hpp", ".cuh"))}
     for name in cpp:
         for header in set(INCLUDE.findall(without(texts[name], "raw", "comment"))):
@@ -122,7 +122,7 @@ def users_of_headers(texts, cpp):
 
 
 def keys_of_a_cell(texts, headers):
-    """The members of CellConfig; a ValueError if it is not defined exactly once."""
+    """The members of CellConfig; raises ValueError unless it is defined exactly once."""
     found = [(name, match[1]) for name in headers for match in CELL.finditer(texts[name])]
     if len(found) != 1:
         names = ", ".join(name for name, _ in found) or "no header"
@@ -141,7 +141,7 @@ def places_of_keys(texts, names, keys):
 
 
 def measure(texts):
-    """The sizes of the tree whose files have these texts."""
+    """The sizes of a tree. texts: {file: its text}."""
     known = {name: text for name, text in texts.items() if room_of(name) and kind_of(name, text)}
     product = sorted(name for name in known if not name.startswith("tests/"))
     tests = sorted(name for name in known if name.startswith("tests/"))
@@ -180,7 +180,7 @@ def all_lines(rooms, *kinds):
 
 
 def numbers(sizes, worst):
-    """(title, number) of each row below the rooms; worst: the keys to name."""
+    """[(title, number)] of the rows below the rooms. worst: the keys to name."""
     places = sizes.places.values()
     return [
         ("lines of product", all_lines(sizes.rooms)),
@@ -200,7 +200,7 @@ def numbers(sizes, worst):
 
 
 def row(title, now, before):
-    """The columns of one number: now, and beside it before and the change."""
+    """A printed row: the title, the number now and, if `before` is given, that number and the change."""
     columns = f"{title:40}{now:>9,}"
     return columns if before is None else f"{columns}{before:>12,}{now - before:>+9,}"
 
@@ -215,7 +215,7 @@ def rows_of_rooms(now, before):
 
 
 def report(now, before=None, revision="", brief=False):
-    """The lines that are printed."""
+    """The lines to print."""
     if before is not None:
         yield f"{'':40}{'now':>9}{revision[:11]:>12}{'change':>9}"
     if not brief:

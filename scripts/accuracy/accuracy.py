@@ -22,10 +22,10 @@ except ImportError:
     sys.exit("scripts/accuracy/accuracy.py: needs Python 3.11 or newer")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MINUTE = 60  # seconds that a part's measurement may take, about
+MINUTE = 60  # seconds that a part's measurement may take, approximately
 MEASURED_STEPS = 5
 
-# name -> (where it may lie in --data, how to get it)
+# {name: (files or folders of --data that may hold it, the way to get it)}
 DATA = {
     "cifar10": (("cifar-10-python.tar.gz", "cifar-10-batches-py", "cifar-10-binary.tar.gz", "cifar10",
                  "cifar10-imagefolder.zip"),
@@ -113,7 +113,7 @@ class Need:
 
 
 def adapted(text, name, gpus, seeds):
-    """The experiment on so many GPUs (0: processors, as threads) and of so many seeds."""
+    """The experiment's text for `gpus` GPUs (0: processors, with ranks as threads) and `seeds` seeds."""
     made, tables = [], None
     for line in text.splitlines():
         key = line.partition("=")[0].strip()
@@ -133,7 +133,7 @@ def adapted(text, name, gpus, seeds):
 
 
 def minute_of(experiment, name):
-    """An experiment that measures a few steps of each cell."""
+    """The text of an experiment that measures a few steps of each cell."""
     defaults = dict(experiment["defaults"])
     lines = [f'id = "accuracy/{name}-minute"', 'title = "a measured minute"', 'paper = ""']
     parts = experiment.get("part") or [{"id": "main", "title": "main", "axis": experiment["axis"]}]
@@ -162,7 +162,7 @@ def key_of(config):
 
 
 def step_seconds(program, name):
-    """{(workload, method, sparsifier): seconds} of the measured minute."""
+    """{(workload, method, sparsifier): seconds of a step} in the measured minute."""
     found = {}
     for path in (program.results / "trials" / "accuracy" / f"{name}-minute").rglob("trial.json"):
         trial = json.loads(path.read_text())
@@ -189,7 +189,7 @@ def say_hours(program, experiment, name, file):
 
 
 def published_beside(program, name, paper):
-    """The paper's ends of its curves beside ours: of SAFusion's Fig. 13, the others print none."""
+    """Prints the ends of a paper's curves beside ours. Only SAFusion's Fig. 13 prints such ends."""
     ours = {}
     for path in (program.results / "trials" / "accuracy" / name).rglob("trial.json"):
         trial = json.loads(path.read_text())

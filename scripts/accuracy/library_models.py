@@ -38,24 +38,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIXTURE = ROOT / "tests/workloads/weights/minilm.json"
 TRANSFORMERS = "4.57"
 LOGITS, GRADIENTS, OUTPUTS = 1e-5, 1e-4, 1e-4
-SMALL = 1e-3  # of the largest gradient
+SMALL = 1e-3  # fraction of the largest gradient
 
 
 class Case:
-    """A workload of ours, the module that a library builds of its size, and a batch."""
+    """A workload of ours, a library's module of the same size, and a batch."""
 
     def __init__(self, workload, module, inputs, targets, logits, loss, *, ours=lambda name: name,
                  transposed=lambda name: False, files=None, mistakes=None):
         self.workload, self.module, self.inputs, self.targets = workload, module, inputs, targets
         self.logits, self.loss = logits, loss  # functions of the module
-        self.ours, self.transposed = ours, transposed  # of a parameter's name
-        # What else files of the family look like, and what is wrong with planted ones: functions of
-        # a file's tensors.
+        self.ours, self.transposed = ours, transposed  # functions of a parameter's name
+        # {other form of the family's files: function of the tensors}, {mistake to plant: the same}.
         self.files, self.mistakes = files or {}, mistakes or {}
 
 
 def randomise(module, random):
-    """Values that show in the outputs: no norm is the identity, no bias 0."""
+    """Gives the module values that show in its outputs: no norm is the identity, no bias is 0."""
     with torch.no_grad():
         for name, value in module.named_parameters():
             if value.dim() > 1:
@@ -161,7 +160,7 @@ def gpt(workload, random, layers, width, transposes):
         activation_function="gelu_new", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0,
         eos_token_id=0)
     module = transformers.GPT2LMHeadModel(config)
-    tokens = torch.randint(63, (3, 64), generator=random)  # the last has no logits of ours
+    tokens = torch.randint(63, (3, 64), generator=random)  # ours has no logits for the last one
     attention = "transformer.h.1.attn."
     gamma = "transformer.h.0.ln_2.weight"
 
@@ -233,7 +232,7 @@ def resnet(random):
 
 
 def vgg_small(random):
-    """torchvision's layers in our small size, on images of one colour."""
+    """A case of torchvision's layers in our small size, on images of one colour."""
     features = torchvision.models.vgg.make_layers([8, "M", 16, "M", 32, 32, "M"], batch_norm=True)
     features[0] = nn.Conv2d(1, 8, 3, padding=1)
     module = torchvision.models.VGG(features, num_classes=10, init_weights=False, dropout=0)
@@ -246,12 +245,12 @@ def vgg_small(random):
 def vgg(random):
     case = classes("vgg16-imagenet", torchvision.models.vgg16_bn(init_weights=False, dropout=0), random,
                    (2, 3, 224, 224), 1000, "features.3.weight", "features.4")
-    case.files = case.mistakes = {}  # of half a gigabyte each; those of vgg-small
+    case.files = case.mistakes = {}  # files have half a gigabyte; vgg-small plants mistakes
     return case
 
 
 class Recurrent(nn.Module):
-    """Named as PyTorch's example of a word-level model names its parts."""
+    """A word-level model whose parts have the names of PyTorch's example."""
 
     def __init__(self, words, width, tied):
         super().__init__()
@@ -271,7 +270,7 @@ class Positions(nn.Module):
         place = torch.arange(5000.0)[:, None]
         rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10000) / width))
         waves = torch.stack([torch.sin(place * rate), torch.cos(place * rate)], 2).flatten(1)
-        self.register_buffer("pe", waves[:, None])  # [longest, 1, width], as the example keeps it
+        self.register_buffer("pe", waves[:, None])  # [longest, 1, width], as in PyTorch's example
 
 
 class Encoders(nn.Module):
@@ -359,7 +358,7 @@ def unlike(ours, theirs, least=0.0):
 
 
 def expected(case):
-    """What the library's model gives, by the names of weights_outputs."""
+    """The outputs and gradients of the library's model, by the names of weights_outputs."""
     module = case.module.eval()
     with torch.no_grad():
         found = {"logits": case.logits(module)}
@@ -367,7 +366,7 @@ def expected(case):
     before = {n: b.clone() for n, b in module.named_buffers()}
     with torch.no_grad():
         found["training.logits"] = case.logits(module)
-    for name, buffer in module.named_buffers():  # the step alone moves them
+    for name, buffer in module.named_buffers():  # only the training step may change them
         buffer.copy_(before[name])
     loss = case.loss(module)
     loss.backward()
@@ -383,7 +382,7 @@ def expected(case):
 
 
 def run(program, folder, case, tensors, *words):
-    """(tensors that the program wrote or None, what it said)"""
+    """(tensors that the program wrote, or None; its error message)"""
     out = folder / "out.safetensors"
     given = {"inputs": case.inputs} | ({} if case.targets is None else {"targets": case.targets})
     done = subprocess.run(
@@ -395,7 +394,7 @@ def run(program, folder, case, tensors, *words):
 
 
 def compare(ours, theirs):
-    """({kind: (largest difference, its name)}, names that only one has)"""
+    """({kind: (largest difference, tensor's name)}, names that only one of both has)"""
     largest = max((t.abs().max().item() for n, t in theirs.items() if n.startswith("gradient.")),
                   default=0)
     worst = {}
@@ -443,7 +442,7 @@ def check(program, folder, family, problems):
 
 
 def minilm(program, folder, place, write):
-    """The list of what disagrees."""
+    """Compares MiniLM's outputs; returns the list of disagreements."""
     from tokenizers import Tokenizer
     path = place / "model.safetensors"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -24,12 +24,12 @@ from torch import nn
 
 MEAN = (0.50707516, 0.48654887, 0.44091784)
 DEVIATION = (0.26733429, 0.25643846, 0.27615047)
-RANKS, BATCH = 4, 16  # of a rank
+RANKS, BATCH = 4, 16  # BATCH is per rank
 EVALUATED = 2000  # test images, evenly spread
 
 
 def read(folder):
-    """(uint8 [n, 32, 32, 3], int64 [n]) in the order of classes and names."""
+    """(images uint8 [n, 32, 32, 3], labels int64 [n]), in the order of classes and files' names."""
     images, labels = [], []
     for label, place in enumerate(sorted(p for p in folder.iterdir() if p.is_dir())):
         for path in sorted(place.iterdir()):
@@ -44,7 +44,7 @@ def normalised(images):
 
 
 def augmented(images, random):
-    """Padded by four pixels, cropped, and flipped."""
+    """The images padded by four pixels, cropped at random, and flipped at random."""
     made = []
     for image in images:
         wide = F.pad(image.permute(2, 0, 1), (4, 4, 4, 4))
@@ -57,7 +57,7 @@ def augmented(images, random):
 class Block(nn.Module):
     def __init__(self, inputs, outputs, stride):
         super().__init__()
-        # Ranks average their statistics; the parts of a batch update one set, each by so much.
+        # Ranks average their statistics. Here the batch's parts update one set, each with this momentum.
         momentum = 1 - 0.9 ** (1 / RANKS)
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(outputs, momentum=momentum)
@@ -68,7 +68,7 @@ class Block(nn.Module):
     def forward(self, x):
         y = F.relu(self.bn1(self.conv1(x)))
         y = self.bn2(self.conv2(y))
-        if self.more or self.stride > 1:  # no parameters: every other pixel, and channels of zeros
+        if self.more or self.stride > 1:  # a shortcut without parameters: every other pixel, zero channels
             x = F.pad(x[:, :, ::self.stride, ::self.stride],
                       (0, 0, 0, 0, self.more // 2, self.more - self.more // 2))
         return F.relu(x + y)
@@ -87,7 +87,7 @@ def resnet20(width):
 
 
 def train(seed, train_set, test_set, epochs, every, width):
-    """[(step, accuracy)]"""
+    """Trains one seed; returns its curve, [(step, accuracy)]."""
     torch.manual_seed(seed)
     random = torch.Generator().manual_seed(1000 + seed)
     model = resnet20(width)
@@ -103,7 +103,7 @@ def train(seed, train_set, test_set, epochs, every, width):
         chosen = order[at:at + RANKS * BATCH]
         for group in optimizer.param_groups:
             cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
-            group["lr"] = 0.1 * (0.05 + 0.95 * cosine)  # to a twentieth
+            group["lr"] = 0.1 * (0.05 + 0.95 * cosine)  # falls to a twentieth
         model.train()
         optimizer.zero_grad()
         parts = [part for part in chosen.split(math.ceil(len(chosen) / RANKS))]
@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    theirs = {}  # before training, which takes minutes
+    theirs = {}  # {step: metrics}; read first, since training takes minutes
     for trial in asked.trials:
         if not (trial / "evaluations.npy").exists():
             sys.exit(f"{trial}: has no evaluations.npy; expected the folder of a convergence trial")

@@ -15,7 +15,7 @@ WORKER = "bin/worker/sparfuse-worker"
 
 
 class MachineError(Exception):
-    """What is missing here, with what was expected."""
+    """Something is missing here; the message says what was expected."""
 
 
 class Torch:
@@ -28,22 +28,23 @@ class Torch:
         except (OSError, AttributeError):
             raise MachineError(f"{folder}: expected the folder of the Python package torch, with version.py") from None
         cuda = re.search(r"^cuda\b[^=]*= '([^']+)'", text, re.M)
-        self.cuda = cuda.group(1) if cuda else None  # "13.0", None of a build without CUDA
+        self.cuda = cuda.group(1) if cuda else None  # as "13.0"; None for a build without CUDA
         self.folder = folder
 
     def library_folders(self):
-        """LibTorch's, and those of the CUDA libraries that were installed beside it."""
+        """The library folders of LibTorch, and of the CUDA libraries installed beside it."""
         return [self.folder / "lib", *sorted(self.folder.parent.glob("nvidia/*/lib"))]
 
 
 def installed_torch():
-    """Python's own, which is not imported: that takes seconds. None without one."""
+    """The folder of Python's own torch, or None. It is not imported, which would take seconds."""
     spec = importlib.util.find_spec("torch")
     return None if spec is None or not spec.submodule_search_locations else spec.submodule_search_locations[0]
 
 
 class Machine:
-    """here: the archive's folder. MachineError where LibTorch is there and of another version."""
+    """The machine, and an archive in the folder `here`. Raises MachineError for a LibTorch of another
+    version."""
 
     def __init__(self, here, torch_folder):
         self.here = here
@@ -67,7 +68,8 @@ class Machine:
         return torch
 
     def _environment(self):
-        """Of all programs: those of the archive come first, and Open MPI finds its parts here."""
+        """The environment of all programs: the archive's programs come first in PATH, and Open MPI finds
+        its parts here."""
         environment = dict(os.environ)
         folders = [str(folder) for folder in self.torch.library_folders()] if self.torch else []
         folders += filter(None, [environment.get("LD_LIBRARY_PATH")])
@@ -79,15 +81,15 @@ class Machine:
             "OPAL_SYSCONFDIR": str(self.here / "etc"),
             "PMIX_PKGLIBDIR": str(self.here / "lib/pmix"),
             "PMIX_PKGDATADIR": str(self.here / "share/pmix"),
-            "HWLOC_PLUGINS_PATH": str(self.here / "lib/hwloc"),  # none: those of this machine fit another hwloc
+            "HWLOC_PLUGINS_PATH": str(self.here / "lib/hwloc"),  # empty: this machine's fit another hwloc
         })
         if not any(shutil.which(agent, path=environment["PATH"]) for agent in ("ssh", "rsh")):
-            # mpirun ends where it finds neither, also where it starts nothing elsewhere.
+            # Without either, mpirun ends, even if it starts nothing elsewhere.
             environment.setdefault("OMPI_MCA_plm_rsh_agent", "false")
         return environment
 
     def missing(self, program):
-        """What keeps `program` from starting: libraries that are not found, versions that are too old."""
+        """Names that keep `program` from starting: libraries not found, symbol versions too new for here."""
         done = subprocess.run([str(self.here / program)], capture_output=True, text=True, check=False,
                               env={**self.environment, "LD_TRACE_LOADED_OBJECTS": "1"})
         libraries = re.findall(r"^\s*(\S+) => not found", done.stdout, re.M)
@@ -95,7 +97,7 @@ class Machine:
         return sorted(set(libraries)) + sorted(set(versions))
 
     def check_program(self, program):
-        """MachineError unless `program` can start."""
+        """Raises MachineError unless `program` can start."""
         if not (missing := self.missing(program)):
             return
         needs = self.manifest["needs"]
@@ -112,32 +114,32 @@ class Machine:
         return f"no LibTorch: python3 has no torch; expected PyTorch {self.manifest['torch']}, or --torch DIR"
 
     def warn_without_worker(self, what):
-        """Says so where ranks cannot start, and `what` comes of that."""
+        """Warns if ranks cannot start; `what` is the consequence to print."""
         if missing := self.missing(WORKER):
             print(f"run: {what}: {WORKER} needs {', '.join(missing)}, not found here; {self.torch_words()}",
                   file=sys.stderr, flush=True)
 
     def lines(self):
-        """What is said before sparfuse's own findings."""
+        """The lines to print before sparfuse's own findings."""
         source, cuda = self.manifest["source"], self.manifest["cuda"]
         yield (f"archive: commit {source['commit'][:10]}{' with changes' if source['dirty'] else ''}, "
                + (f"CUDA {cuda['toolkit']} for {', '.join(cuda['code'])}" if cuda else "without CUDA"))
         yield self.torch_words()
 
     def need_card(self):
-        """MachineError unless kernels can run here."""
+        """Raises MachineError unless kernels can run here."""
         if self.manifest["cuda"] is None:
             raise MachineError("--gpu needs an archive for cards: made with --arch")
         if reason := why_no_gpu.why():
             raise MachineError(f"--gpu needs a CUDA card: {reason}")
 
     def run(self, words):
-        """Runs a program of the archive to its end; its exit status."""
+        """Runs a program of the archive to its end; returns its exit status."""
         process = subprocess.Popen([str(self.here / words[0]), *words[1:]], env=self.environment)
         while True:
             try:
                 status = process.wait()
                 break
-            except KeyboardInterrupt:  # the program got it, too, and ends in order
+            except KeyboardInterrupt:  # the program gets it, too, and ends in order
                 pass
         return status if status >= 0 else 128 - status

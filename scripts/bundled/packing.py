@@ -11,7 +11,7 @@ ENDINGS = {".xz": "w:xz", ".gz": "w:gz", ".tar": "w"}
 
 
 def made_here(machine):
-    """Files that the archive did not have, or not so."""
+    """The names of files that the archive did not have, or had with another content."""
     known = machine.manifest["files"]
     for path in sorted(machine.here.rglob("*")):
         name = str(path.relative_to(machine.here))

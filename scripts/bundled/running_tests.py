@@ -13,11 +13,11 @@ import time
 
 from machine import MachineError
 
-RUNNING = set()  # processes of tests, each in a session of its own
+RUNNING = set()  # processes of running tests, each in a session of its own
 
 
 class Result:
-    """How a test ended: status is passed, failed or skipped; note why, or what was counted."""
+    """The end of a test: status is passed, failed or skipped; note has the reason, or counts."""
 
     def __init__(self, name, status, seconds=0.0, note=""):
         self.name, self.status, self.seconds, self.note = name, status, seconds, note
@@ -27,7 +27,7 @@ class Result:
 
 
 def why_not(machine, test):
-    """Why the test cannot run on this machine, or an empty text."""
+    """The reason why the test cannot run on this machine, or an empty text."""
     program = test["command"][0]
     if program.startswith("{here}/"):
         if missing := machine.missing(program[len("{here}/"):]):
@@ -41,13 +41,13 @@ def ran_cases(report):
     """The cases that googletest ran."""
     try:
         suites = json.loads(report.read_text())["testsuites"]
-    except (OSError, ValueError):  # it ran none, or not to its end
+    except (OSError, ValueError):  # the program ran no case, or did not end in order
         return []
     return [case for suite in suites for case in suite["testsuite"] if case["status"] == "RUN"]
 
 
 def what_failed(folder, name):
-    """What googletest says of failed cases, else how the output ends."""
+    """googletest's messages of failed cases, else the end of the output."""
     said = [f"{case['classname']}.{case['name']}\n{failure['failure']}"
             for case in ran_cases(folder / f"{name}.json") for failure in case.get("failures", [])]
     return "\n".join(said[:5]) or "\n".join((folder / f"{name}.log").read_text(errors="replace").splitlines()[-15:])
@@ -91,7 +91,7 @@ def run_one(machine, test, folder):
             status = process.wait(test.get("timeout", 300))
         except subprocess.TimeoutExpired:
             status = None
-        finally:  # nothing of a test outlives it
+        finally:  # no process of a test outlives it
             end(process)
             RUNNING.discard(process)
     seconds = time.monotonic() - started
@@ -113,7 +113,7 @@ def chosen(machine, options):
     tests = [test for test in machine.manifest["tests"] if re.search(options.regex, test["name"])]
     if options.gpu:
         return [test for test in tests if "gpu" in test["labels"]]
-    return [test for test in tests if test["labels"] != ["gpu"]]  # what only a card runs
+    return [test for test in tests if test["labels"] != ["gpu"]]  # without tests that only a card runs
 
 
 def run(machine, arguments):
@@ -149,7 +149,7 @@ def run(machine, arguments):
         try:
             for future in concurrent.futures.as_completed(running):
                 done(future.result())
-        except KeyboardInterrupt:  # the pool would run the others first
+        except KeyboardInterrupt:  # else the pool would run all other tests first
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
                 end(process)

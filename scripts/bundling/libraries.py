@@ -26,15 +26,15 @@ VERSION = re.compile(r"\b(GLIBC|GLIBCXX)_(\d+(?:\.\d+)+)\b")
 
 
 class LibraryError(Exception):
-    """A file that is no ELF file, or a library that is not found here."""
+    """A file is no ELF file, or a library is not found here."""
 
 
 @dataclasses.dataclass
 class Closure:
-    """What `files` need besides themselves."""
-    travels: dict[str, pathlib.Path]  # name -> file here
-    theirs: set[str]  # names that the other machine must have
-    versions: dict[str, str]  # GLIBC, GLIBCXX -> the newest version of symbols that is asked for
+    """The libraries that files need besides themselves."""
+    travels: dict[str, pathlib.Path]  # {name: file here} of libraries that travel along
+    theirs: set[str]  # names of libraries that the other machine must have
+    versions: dict[str, str]  # {GLIBC or GLIBCXX: the newest symbol version needed}
 
 
 def output(*command):
@@ -45,14 +45,15 @@ def output(*command):
 
 
 def examine(path):
-    """(names of the libraries that `path` asks for, [(GLIBC or GLIBCXX, version), ...])."""
+    """(names of the libraries that `path` needs, [(GLIBC or GLIBCXX, version), ...])."""
     text = output("objdump", "-p", str(path))
     references = text.partition("Version References:")[2]
     return re.findall(r"^\s*NEEDED\s+(\S+)$", text, re.M), VERSION.findall(references)
 
 
 def found_by_loader(files):
-    """Where the loader finds each library that one of `files` needs, whoever asks for it; None: nowhere."""
+    """{library: the path where the loader finds it, or None} for all libraries that `files` need, directly
+    or through other libraries."""
     done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False)
     places = {}
     for name, place in re.findall(r"^\s*(\S+) => (.+?)(?: \(0x[0-9a-f]+\))?$", done.stdout, re.M):
@@ -69,7 +70,8 @@ def newest(versions, found):
 
 
 def closure(files, theirs=THEIRS):
-    """Closure of `files`, programs and plugins that they load. LibraryError if one is not found."""
+    """The closure of `files`, programs and the plugins that they load. Raises LibraryError if a library is
+    not found."""
     result = Closure({}, set(), {})
     left = [pathlib.Path(file) for file in files]
     places = found_by_loader(left)

@@ -8,7 +8,7 @@ import collections
 import shutil
 import subprocess
 
-# Of Debian's source packages; what their library is under, tools and tests of the package aside.
+# {source package of Debian: licence of its library}; tools and tests of the package do not count.
 LICENCES = {
     "benchmark": "Apache-2.0",
     "fmtlib": "MIT",
@@ -31,14 +31,14 @@ COMMON_TEXTS = ["Apache-2.0", "GPL-3", "LGPL-2.1", "LGPL-3"]
 
 
 class LicenceError(Exception):
-    """A library whose licence nobody has looked at."""
+    """The licence of a library is not listed here."""
 
 
 def packages_of(paths):
-    """{path: Debian's package} of those that dpkg knows."""
+    """{path: Debian's package} for the paths that dpkg knows."""
     if not shutil.which("dpkg-query"):
         return {}
-    names = {}  # a file of /usr/lib may be known by its name in /lib
+    names = {}  # {name: path}; dpkg may know a file of /usr/lib by its name in /lib
     for path in paths:
         for name in (str(path), str(path.resolve()), str(path.resolve()).removeprefix("/usr")):
             names[name] = path
@@ -48,14 +48,14 @@ def packages_of(paths):
 
 
 def source_of(package):
-    """(source package, version)."""
+    """[source package, version] of a package."""
     shown = subprocess.run(["dpkg-query", "--show", "--showformat=${source:Package} ${Version}", package],
                            capture_output=True, text=True, check=True).stdout
     return shown.split()
 
 
 def take_along(libraries, folder):
-    """Writes LIBRARIES.txt and the packages' copyright files to `folder`; `libraries`: files here."""
+    """Writes LIBRARIES.txt and the packages' copyright files to `folder`. libraries: files here."""
     folder.mkdir(parents=True)
     packages = packages_of(libraries)
     names = collections.defaultdict(list)
@@ -73,6 +73,6 @@ def take_along(libraries, folder):
         name = package.split(":")[0]
         shutil.copyfile(f"/usr/share/doc/{name}/copyright", folder / f"{name}.txt")
         lines += [f"{name} ({source} {version}): {LICENCES[source]}", *(f"    {each}" for each in names[package])]
-    for text in COMMON_TEXTS:  # which the copyright files refer to
+    for text in COMMON_TEXTS:  # the copyright files refer to them
         shutil.copyfile(f"/usr/share/common-licenses/{text}", folder / f"{text}.txt")
     (folder / "LIBRARIES.txt").write_text("\n".join(lines) + "\n")

@@ -37,17 +37,17 @@ from open_mpi import OpenMpi
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "sparfuse-bundle"
-# Of the tree: folders of what git knows.
+# Files and folders of the tree that travel, as far as git knows their files.
 TRAVELS = ["LICENSE", "experiments", "harness/data", "harness/figures", "results/profiles", "results/published",
            "scripts/bench_programs.py", "scripts/bench_table.py", "scripts/bundled", "scripts/launchers",
            "scripts/shaped_network", "scripts/why_no_gpu.py"]
 WITH_TESTS = ["baselines", "core", "harness", "tests", "workloads"]
-# What a trial runs is made of these; other files, a user's own among them, change no result.
+# The programs of a trial are made of these. Other files, among them a user's own, change no result.
 SOURCES = ["CMakeLists.txt", "CMakePresets.json", "core", "baselines", "workloads", "harness"]
-DATA = "results/data"  # of the workloads; git does not know them
-# Programs resemble one another; the dictionary must reach from one to the next.
+DATA = "results/data"  # the workloads' data, which git does not know
+# Programs resemble one another: the dictionary must reach from one to the next.
 DICTIONARY_BYTES = 192 << 20
-MOST_MIB = 50  # of an archive for one architecture with the program alone: many take it over slow links
+MOST_MIB = 50  # for one architecture and the program alone: many download it over slow links
 
 
 class Archive:
@@ -55,7 +55,7 @@ class Archive:
 
     def __init__(self, folder):
         self.folder = folder
-        self.elf = {}  # place -> file here
+        self.elf = {}  # {place in the archive: file here}
 
     def add(self, place, file):
         to = self.folder / place
@@ -65,13 +65,13 @@ class Archive:
         return to
 
     def add_elf(self, place, file, library_folders=("lib",)):
-        """A program or library without symbols, which finds its libraries in `library_folders` first."""
+        """Adds a program or library without symbols; it looks for libraries in `library_folders` first."""
         self.elf[str(place)] = file
         to = self.add(place, file)
         to.chmod(0o755)
         libraries.output("strip", "--strip-unneeded", str(to))
         up = os.path.relpath(self.folder, to.parent)
-        # DT_RPATH: before LD_LIBRARY_PATH, in which a cluster has libraries of its own by these names.
+        # DT_RPATH comes before LD_LIBRARY_PATH, where a cluster may have other libraries of these names.
         libraries.output("patchelf", "--force-rpath", "--set-rpath",
                          ":".join(f"$ORIGIN/{up}/{folder}" for folder in library_folders), str(to))
 
@@ -90,13 +90,13 @@ def git(*arguments):
 
 
 def source():
-    """As the program describes a checkout."""
+    """The commit and whether it has changes, in the form in which the program describes a checkout."""
     changes = git("status", "--porcelain", "--", *SOURCES)
     return {"commit": git("rev-parse", "HEAD").strip(), "dirty": bool(changes.strip())}
 
 
 def add_tree(archive, names):
-    """What git knows; what it does not is somebody's own."""
+    """Adds the files that git knows; unknown files are somebody's own, and stay."""
     listed = git("ls-files", "--cached", "-z", "--", *names)
     for name in sorted(set(filter(None, listed.split("\0")))):
         if (ROOT / name).is_file():
@@ -139,7 +139,7 @@ def add_tests(archive, build, options):
     for path, place in sorted(programs.items()):
         if place not in archive.elf:
             archive.add_elf(place, path)
-    for path in (build / "tests").glob("*.so"):  # which tests load
+    for path in (build / "tests").glob("*.so"):  # tests load them
         archive.add_elf(f"tests/bin/{path.name}", path)
     add_tree(archive, WITH_TESTS)
     return found
@@ -150,14 +150,14 @@ def cache_of(build):
 
 
 def torch_of(build):
-    """The version of LibTorch that the build is linked with."""
+    """The version of the LibTorch with which the build is linked."""
     text = (pathlib.Path(cache_of(build)["SPARFUSE_TORCH_DIR"]) / "version.py").read_text()
     return re.search(r"__version__ = '([^'+]+)", text).group(1)
 
 
 def cuda_of(build):
-    """{"toolkit": its version, "code": what kernels are compiled to} of a build with CUDA, None of
-    another."""
+    """{"toolkit": version, "code": targets of the kernels} of a build with CUDA; None for another
+    build."""
     rules = (build / "build.ninja").read_text()
     if "-DSPARFUSE_CUDA" not in rules:
         return None
@@ -195,7 +195,7 @@ def fill(archive, options):
 
 
 def plain(member):
-    """Without what differs from one making to the next."""
+    """The member without owner and time, which differ from one archive to the next."""
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     return member
@@ -211,7 +211,7 @@ def pack(archive, out):
 
 
 def too_big(mib, parts, cuda):
-    """Why an archive of so many MiB is no good, or None."""
+    """The reason why an archive of `mib` MiB is too big, or None."""
     architectures = {code.split("_")[-1] for code in cuda["code"]} if cuda else set()
     if parts or len(architectures) > 1 or mib <= MOST_MIB:
         return None

@@ -11,15 +11,16 @@ import subprocess
 
 from libraries import LibraryError, found_by_loader
 
-# For hardware that an archive's machine may lack, each with drivers of its own; for other schedulers
-# and languages; for OpenSHMEM.
+# Plugins for hardware that an archive's machine may lack (each needs drivers of its own), for other
+# schedulers and languages, and for OpenSHMEM.
 LEFT_OUT = re.compile(r"""mca_(?:
     .*_(?:ofi|openib|uct|ucx|psm2?|flux|jsm|monitoring)|(?:atomic|memheap|scoll|spml|sshmem)_.*|reachable_netlink
     )\.so$|libompi_dbg""", re.VERBOSE)
 
 
 class OpenMpi:
-    """bin: programs by name; plugins; prefix and the folders beneath it; settings: a file, or None."""
+    """Open MPI here: programs by name, plugins, its prefix, folders in `paths`, and settings (a file, or
+    None)."""
 
     def __init__(self):
         self.paths = {}
@@ -47,7 +48,7 @@ class OpenMpi:
         return sorted(self.paths["pkgdatadir"].glob("help-*.txt"))
 
     def pmix_prefix(self):
-        """Of the PMIx that plugins are linked with, None where it is part of Open MPI."""
+        """The prefix of the PMIx with which plugins are linked; None if PMIx is part of Open MPI."""
         for name, path in found_by_loader(self.plugins).items():
             if name.startswith("libpmix.so") and path is not None:
                 prefix = path.resolve().parent.parent

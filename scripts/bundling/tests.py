@@ -9,8 +9,8 @@ import pathlib
 import re
 import subprocess
 
-# Tests of Python files need this build's module; mutations of fuzz corpora need no other machine;
-# of those that run whole programs, real trials alone say something about a machine.
+# Tests of Python files need this build's module. Mutations of fuzz corpora need no other machine. Of
+# the tests that run whole programs, only real trials say something about a machine.
 LEFT_OUT = {"python", "property"}
 WHOLE_PROGRAMS = ("real_trials", "real_trials_on_a_card")
 KEPT = {"ENVIRONMENT": "environment", "TIMEOUT": "timeout", "PASS_REGULAR_EXPRESSION": "passes_if",
@@ -24,15 +24,15 @@ def listed(build, ctest):
 
 
 def place_of(path, build):
-    """Where a program of the build lies in an archive: as in the build, beneath bin and tests/bin."""
+    """The place of the build's program in an archive: as in the build, beneath bin or tests/bin."""
     inner = path.relative_to(build)
     return str(pathlib.PurePath("bin", *inner.parts[1:]) if inner.parts[0] == "harness" else
                pathlib.PurePath("tests", "bin", *inner.parts[1:]))
 
 
 def translated(word, root, build, programs):
-    """The word in an archive, "{here}" being its folder; None if it cannot travel. Programs of the build
-    are added to `programs`: file -> place."""
+    """The word in an archive, with "{here}" for its folder; None if it cannot travel. Adds a program of
+    the build to `programs`, {file: place}."""
     path = pathlib.Path(word)
     if not path.is_absolute():
         return word
@@ -47,7 +47,7 @@ def translated(word, root, build, programs):
 
 
 def laws_on_a_card(build):
-    """The laws of all sparsifiers, which CTest does not run on a card: as scripts/test --gpu does."""
+    """The test of all sparsifiers' laws on a card, as in scripts/test --gpu; CTest does not run it there."""
     for program in build.glob("*/sparsifier-conformance"):
         return [{"name": "sparsifier_laws_on_a_card", "command": [str(program), "--device", "cuda"],
                  "properties": [{"name": "LABELS", "value": ["gpu"]}, {"name": "TIMEOUT", "value": 900}]}]
@@ -55,12 +55,12 @@ def laws_on_a_card(build):
 
 
 def tests_that_travel(root, build, ctest, regex=""):
-    """(tests whose programs are built and whose names match, as dictionaries; their programs: file ->
-    place in the archive)."""
+    """(tests whose programs are built and whose names match, as dictionaries; {program's file: place in
+    the archive})."""
     found, programs = [], {}
     for test in listed(build, ctest) + laws_on_a_card(build):
         properties = {each["name"]: each["value"] for each in test.get("properties", [])}
-        command = test.get("command")  # CTest has none where the program is not built
+        command = test.get("command")  # CTest has none if the program is not built
         if not command or LEFT_OUT & set(properties.get("LABELS", [])) or not re.search(regex, test["name"]):
             continue
         if any(word.endswith(".py") for word in command) and test["name"] not in WHOLE_PROGRAMS:

@@ -51,7 +51,7 @@ PICTURES = {
 
 
 def drawn(folder, beginning):
-    """The PNG of a folder whose name is, or else begins with, the given one."""
+    """The folder's PNG with the name `beginning`, else the only one whose name begins with it."""
     exact = folder / f"{beginning}.png"
     found = [exact] if exact.is_file() else sorted(folder.glob(f"{beginning}*.png"))
     if len(found) != 1:
@@ -60,8 +60,8 @@ def drawn(folder, beginning):
 
 
 def small(source, target):
-    """Writes a picture with fewer pixels and colours."""
-    from PIL import Image  # the list of pictures needs no library
+    """Writes the picture `source` to `target` with fewer pixels and colours."""
+    from PIL import Image  # here, since listing the pictures needs no library
 
     with Image.open(source) as image:
         image = image.convert("RGB")

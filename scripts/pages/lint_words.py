@@ -34,23 +34,23 @@ TARGET = re.compile(r"\]\(([^)\s]*)\)")
 CODE = re.compile(r"`+[^`]+`+")
 ITEM = re.compile(r"(?:[*+-]|\d+\.)\s+")
 HEADING = re.compile(r"(#+)\s+(.*?)\s*#*$")
-# Within a sentence: abbreviations whose full stop ends none.
+# Abbreviations whose full stop does not end a sentence.
 ABBREVIATION = re.compile(r"\b(Fig|Figs|al|vs|e\.g|i\.e|No|Eq|Sec|Tab|cf|St|Dr)\.$")
 END = re.compile(r"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*[A-Z0-9])")
 WORD = re.compile(r"[^\W_]")
-# A page that a comment or a message names.
+# A page's name in a comment or a message.
 MENTION = re.compile(r"(?<![\w/])docs/[\w/.-]+\.md\b")
 SOURCE = re.compile(r"\.(hpp|cpp|cu|cuh|inc|py|sh|toml|cmake|txt|html|ya?ml)$|^scripts/[^.]+$")
 OWN_TEST = "tests/scripts/lint_words_test.py"
 
 
 def blanked(match):
-    """As many lines, without their text."""
+    """The match's line ends alone, which keep line numbers."""
     return "\n" * match.group(0).count("\n")
 
 
 def lines_of_text(text):
-    """(number, line) of all lines outside of code blocks and comments."""
+    """(number, line) of each line outside of code blocks and comments."""
     fence = None
     for number, line in enumerate(COMMENT.sub(blanked, text).splitlines(), 1):
         if mark := FENCE.match(line):
@@ -63,7 +63,7 @@ def lines_of_text(text):
 
 
 def plain(text):
-    """As it is read: a link is its words, a piece of code is one word."""
+    """The text as readers count it: a link is its words, a piece of code is one word."""
     text = IMAGE.sub("", text)
     text = CODE.sub("Code", text)
     return LINK.sub(r"\1", text)
@@ -88,7 +88,7 @@ def blocks(text):
 def sentences(text):
     """(line, words) of each sentence."""
     for block in blocks(text):
-        # Code that goes over the end of a line is one word, too.
+        # Code that continues on the next line is one word, too.
         joined = CODE.sub(lambda code: "Code" + "\n" * code.group(0).count("\n"),
                           "\n".join(line for _, line in block))
         joined = plain(joined)
@@ -104,7 +104,7 @@ def sentences(text):
 
 
 def cells(text):
-    """(line, characters) of each cell of a table, the targets of links left out."""
+    """(line, characters) of each cell of a table, without the targets of links."""
     for number, line in lines_of_text(text):
         row = line.strip()
         if not row.startswith("|"):
@@ -115,14 +115,14 @@ def cells(text):
 
 
 def measures(text):
-    """words a sentence on average, the longest sentence, the widest cell, lines."""
+    """(average words in a sentence, words of the longest one, characters of the widest cell, lines)."""
     words = [count for _, count in sentences(text)]
     return (sum(words) / len(words) if words else 0.0, max(words, default=0),
             max((width for _, width in cells(text)), default=0), len(text.splitlines()))
 
 
 def broken_rules(page, text):
-    """(rule, complaint) of all that is wrong with a page's words."""
+    """(rule, complaint) for each place where a page's words break a rule."""
     mean, _, _, lines = measures(text)
     if round(mean, 1) > MEAN_WORDS:
         yield "mean", f"{page}:1: {mean:.1f} words a sentence: expected {MEAN_WORDS} at most"
@@ -164,7 +164,7 @@ def broken_links(root, page, text):
 
 
 def pages_without_a_link(index, pages):
-    """Of the index's folder: those to which it has no link."""
+    """Complaints about pages of the index's folder to which the index has no link."""
     folder = pathlib.PurePosixPath(INDEX).parent
     linked = {posixpath.normpath(f"{folder}/{target.partition('#')[0]}") for target in TARGET.findall(index)}
     for page in pages:
@@ -188,7 +188,7 @@ def read_not_yet(text):
 
 
 def complaints(root, pages, not_yet):
-    """All that is wrong with pages; not_yet: {page: rules that it may break}."""
+    """All complaints about pages. not_yet: {page: rules that it may break}."""
     for page in pages:
         text = (root / page).read_text()
         allowed = not_yet.get(page, set())
@@ -203,7 +203,7 @@ def complaints(root, pages, not_yet):
 
 
 def broken_mentions(root, sources):
-    """Of pages in sources."""
+    """Complaints about sources that name pages that do not exist."""
     for source in sources:
         for number, line in enumerate((root / source).read_text(errors="replace").splitlines(), 1):
             for page in MENTION.findall(line):

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def lines_of(counts, root=ROOT):
-    """{file below root: {line: whether it ran}} of one object's counts."""
+    """{file below root: {line: whether it ran}} from one object's counts."""
     done = subprocess.run(["gcov", "--json-format", "--stdout", str(counts)], capture_output=True, check=True,
                           cwd=counts.parent)
     lines = {}
@@ -37,7 +37,7 @@ def lines_of(counts, root=ROOT):
 
 
 def united(objects):
-    """The lines of all objects: one ran if it did in any."""
+    """The lines of all objects; a line ran if it did in any object."""
     every = collections.defaultdict(dict)
     for lines in objects:
         for file, ran in lines.items():
@@ -53,7 +53,7 @@ def lines_of_build(build):
 
 
 def shares(every):
-    """[(room, lines that ran, lines)], for each folder of core and for baselines."""
+    """[(room, number of lines that ran, number of lines)] for each folder of core and for baselines."""
     rooms = collections.defaultdict(lambda: [0, 0])
     for file, ran in every.items():
         parts = pathlib.Path(file).parts

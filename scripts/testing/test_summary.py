@@ -19,7 +19,7 @@ Counts = collections.namedtuple("Counts", "passed failed skips")  # skips: (test
 
 
 def googletest_counts(path):
-    """The cases of one program, or None if it did not live to write them."""
+    """The counts of one program's cases, or None if it ended before it wrote them."""
     try:
         root = ElementTree.parse(path).getroot()
     except (FileNotFoundError, ElementTree.ParseError):
@@ -31,7 +31,7 @@ def googletest_counts(path):
         if case.find("failure") is not None:
             failed += 1
         elif skip is not None:
-            # googletest puts the place of GTEST_SKIP on the first line, the reason after it.
+            # googletest writes the place of GTEST_SKIP on the first line, and then the reason.
             lines = (skip.get("message") or "").strip().splitlines()
             skips.append((path.stem, " ".join(lines[1:] or lines) or "no reason given"))
         elif case.get("status") == "run":
@@ -40,7 +40,7 @@ def googletest_counts(path):
 
 
 def reason_of(test):
-    """Why ctest did not run a test; one that skips itself by its status says it last."""
+    """The reason why ctest did not run a test. A test that skips itself by its status prints it last."""
     skip = test.find("skipped")
     message = skip.get("message", "") if skip is not None else ""
     lines = (test.findtext("system-out") or "").strip().splitlines()
@@ -104,7 +104,7 @@ def main():
     passed = failed = failed_phases = skipped = 0
     seconds = 0.0
     width = max(len(title) for _, title, _, _ in phases)
-    reasons = collections.defaultdict(list)  # the tests and programs, once for each that was skipped
+    reasons = collections.defaultdict(list)  # {reason: test or program of each skipped case}
     print("Summary")
     for folder, title, status, took in phases:
         seconds += float(took)
@@ -117,7 +117,7 @@ def main():
         passed += counts.passed
         failed += counts.failed
         skipped += len(counts.skips)
-        # A phase can fail without a failed test: its build did, or there was no test.
+        # A phase can fail without a failed test, if its build failed or there was no test.
         failed_phases += status == "failed"
         if status == "failed" and counts.failed == 0:
             failed += 1
@@ -127,7 +127,7 @@ def main():
     for reason, tests in sorted(reasons.items()):
         print(f"  {len(tests)} skipped: {reason} ({', '.join(sorted(set(tests)))})")
     for log in sorted(results.glob("*/coverage.log")):
-        for line in log.read_text().splitlines()[-1:]:  # none if it failed
+        for line in log.read_text().splitlines()[-1:]:  # no line if coverage failed
             print(f"  {line.strip()}")
     print(f"  {seconds:.0f} s in all")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")

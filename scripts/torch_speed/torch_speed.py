@@ -29,12 +29,12 @@ PLAIN, ALONE = "DDP", "no exchange"
 
 
 class Namespaces:
-    """One network namespace a rank, joined by a bridge; every end of a link is held to the rate."""
+    """One network namespace for each rank, joined by a bridge; tc limits each end of a link to the rate."""
 
     def __init__(self, ranks, gbps):
         self.names = [f"sftorch{os.getpid()}-{rank}" for rank in range(ranks)]
         self.switch = f"sftorch{os.getpid()}-switch"
-        # Jumbo frames above 1 Gbit/s: with small ones the processor is the limit.
+        # Jumbo frames above 1 Gbit/s: with small frames the processor would be the limit.
         mtu, burst = ("9000", "256kb") if gbps > 1 else ("1500", "32kb")
         shape = ["root", "tbf", "rate", f"{gbps * 1000:.0f}mbit", "burst", burst, "latency", "20ms"]
         try:
@@ -101,7 +101,7 @@ def sent_bytes(interface):
 
 
 def models(torch):
-    """name -> (module with a fixed seed, a batch's (inputs, targets))"""
+    """{name: (function that makes the module, function that draws a batch (inputs, targets))}."""
     nn = torch.nn
 
     class Block(nn.Module):
@@ -122,7 +122,7 @@ def models(torch):
             return x + self.down(nn.functional.gelu(self.up(self.second(x))))
 
     class Gpt(nn.Module):
-        """4.2M elements: four blocks of 256 and 4,096 tokens, embedding and output tied."""
+        """A GPT of 4.2M elements: four blocks of width 256, 4,096 tokens, tied embedding and output."""
 
         def __init__(self):
             super().__init__()
@@ -151,13 +151,13 @@ def models(torch):
 
 
 def top_k_in_python(torch, distributed, density):
-    """What scripts write by hand: residual, torch.topk and a gather of both parts, within DDP's hook."""
+    """A DDP hook as users write it by hand: residual, torch.topk, and a gather of indices and values."""
     residuals = {}
 
     def hook(_, bucket):
         gradient = bucket.buffer()
         residual = residuals.get(bucket.index())
-        # After the first step DDP makes the buckets again.
+        # DDP rebuilds its buckets after the first step.
         fits = residual is not None and residual.numel() == gradient.numel()
         total = gradient + residual if fits else gradient.clone()
         count = max(1, int(density * total.numel()))
@@ -181,7 +181,7 @@ def top_k_in_python(torch, distributed, density):
 
 
 def ways(torch, distributed, options, make):
-    """name -> model that exchanges in that way"""
+    """{name of a way of exchange: model that exchanges in that way}."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     from torch.nn.parallel import DistributedDataParallel as Ddp
 
@@ -194,7 +194,7 @@ def ways(torch, distributed, options, make):
     found = {ALONE: model(), PLAIN: Ddp(model())}
     found["DDP, fp16 hook"] = Ddp(model())
     found["DDP, fp16 hook"].register_comm_hook(None, default_hooks.fp16_compress_hook)
-    # One bucket: with two, its collectives start in any order, which gloo does not survive.
+    # One bucket: with two, PowerSGD's collectives start in any order, at which gloo fails.
     found["DDP, PowerSGD of rank 4"] = Ddp(model(), bucket_cap_mb=1000)
     found["DDP, PowerSGD of rank 4"].register_comm_hook(
         powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2),
@@ -246,7 +246,7 @@ def take_turns(options):
 
 
 def interval(ratios):
-    """95 % of medians of paired rounds, drawn again with a fixed seed."""
+    """The 95 % interval of the median over paired rounds, by bootstrap with a fixed seed."""
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(1000))
     return medians[25], medians[974]

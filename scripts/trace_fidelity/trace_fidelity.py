@@ -47,7 +47,7 @@ def run_ranks(world, out, profiled, port):
 
 def cluster_text(ranks, measured, alone):
     curve = sorted(measured["all_reduce"])
-    for i in range(len(curve) - 2, -1, -1):  # times of a curve grow
+    for i in range(len(curve) - 2, -1, -1):  # the times of a curve must not fall
         curve[i][1] = min(curve[i][1], curve[i + 1][1])
     size, us = curve[-1]
     gbps = 8e-3 * 2 * (ranks - 1) / ranks * size / us
@@ -88,7 +88,7 @@ def cluster_text(ranks, measured, alone):
 
 
 def throughput(arguments, results, *more):
-    """Samples a second of the dense step, with its band, as `sparfuse advise` models it."""
+    """Samples per second of the dense step, with their band, as `sparfuse advise` models them."""
     done = subprocess.run(
         [arguments.sparfuse, "--results", str(results), "advise", "--cluster", "here", "--methods",
          "dense", "--workers", str(arguments.ranks), "--batch", str(training.BATCH), "--json", *more],
@@ -123,7 +123,7 @@ def main():
     profiles = out / "results" / "profiles"
     profiles.mkdir(parents=True, exist_ok=True)
     alone, together, traces = [], [], []
-    for run in range(arguments.runs):  # in turns: what drifts meets all of them
+    for run in range(arguments.runs):  # in turns, so that a drift of the machine affects all
         folder = out / f"run{run}"
         folder.mkdir(exist_ok=True)
         alone.append(run_ranks(1, folder, "0", 29600 + 10 * run))

@@ -46,7 +46,7 @@ class Gpt(nn.Module):
 
 
 def gpt():
-    """What `python -m sparfuse.describe` calls."""
+    """The factory that `python -m sparfuse.describe` calls: (module, inputs)."""
     return Gpt(), torch.zeros((1, WINDOW), dtype=torch.long)
 
 
@@ -95,7 +95,7 @@ def main():
                 profiler.step()
         return
     found = {"step_ms": 1e3 * median(times_of(step, 30))}
-    if world > 1:  # the links, by the operation that DDP uses
+    if world > 1:  # times the links by the operation that DDP uses
         sizes = [2**power for power in range(10, 24, 2)]
         found["all_reduce"] = []
         for size in sizes:
@@ -104,7 +104,7 @@ def main():
             found["all_reduce"].append(
                 [size, 1e6 * median(times_of(lambda data=data: all_reduce(data), 15))]
             )
-    else:  # what a product reaches, for a prediction without a trace
+    else:  # times a matrix product and memory, for a prediction without a trace
         a, b = torch.randn(BATCH * WINDOW, WIDTH), torch.randn(WIDTH, 4 * WIDTH)
         seconds = median(times_of(lambda: a @ b, 200))
         found["tflops"] = 2e-12 * BATCH * WINDOW * WIDTH * 4 * WIDTH / seconds
@@ -115,7 +115,7 @@ def main():
         print(json.dumps(found), flush=True)
     if world > 1:
         barrier()
-        os._exit(0)  # an interpreter that ends beside gloo's threads ends with an error at times
+        os._exit(0)  # beside gloo's threads, an interpreter's end sometimes fails
 
 
 if __name__ == "__main__":

@@ -27,13 +27,13 @@ class Skipped(Exception):
 
 @dataclass
 class Harm:
-    """What an attack did."""
+    """The effects of an attack."""
 
-    words: str = ""  # for the log
+    words: str = ""  # its description in the log
     violations: list = field(default_factory=list)
-    tampered: set = field(default_factory=set)  # trials whose files it changed itself
+    tampered: set = field(default_factory=set)  # trials whose files the attack changed itself
     index_may_differ: bool = False
-    hangs: bool = False  # a call did not end by itself
+    hangs: bool = False  # whether a call did not end by itself
 
     def saw(self, done):
         self.hangs |= done.code is None
@@ -45,14 +45,14 @@ def _send(pid, what):
     try:
         os.kill(pid, what)
     except ProcessLookupError:
-        pass  # it ended by itself meanwhile
+        pass  # the process has ended by itself
 
 
 def _stop(sandbox, controller, process, role, rng):
-    """Stops a process, and does something about it or, where a deadline must, nothing."""
+    """Stops a process. Then continues it, or kills the controller, or leaves it to a deadline."""
     _send(process.pid, signal.SIGSTOP)
     ends = ["goes on", "controller dies"]
-    # A deadline ends what waits for a stopped rank, a longer timeout what nothing waits for.
+    # A deadline ends ranks that wait for a stopped one; a longer timeout ends the trial if none waits.
     ends += ["stays"] if role in ("rank", "launcher") and sandbox.fake else []
     ends += ["stays"] if role == "rank" and len(sandbox.roles(controller)["rank"]) > 1 else []
     end = rng.choice(ends)
@@ -65,10 +65,10 @@ def _stop(sandbox, controller, process, role, rng):
 
 
 def signals(sandbox, rng):
-    """A signal to the controller, its supervisor, the launcher or a rank, some runs in a row."""
+    """Sends a signal to the controller, its supervisor, the launcher or a rank, in some runs in a row."""
     harm, did = Harm(), []
     for hit in range(rng.choice((1, 1, 2, 3))):
-        sandbox.write(blocks=2 + hit)  # each run has something to do
+        sandbox.write(blocks=2 + hit)  # each run has trials to do
         controller = sandbox.start("run", sandbox.file)
         role, what = rng.choice(("controller", "supervisor", "launcher", "rank")), rng.choice(SIGNALS)
         found = sandbox.wait_for(lambda: sandbox.roles(controller).get(role), controller)
@@ -90,7 +90,7 @@ def signals(sandbox, rng):
 
 
 def two_controllers(sandbox, rng):
-    """Two writers at once, of which the first may die."""
+    """Runs two writers at once; the first may be killed."""
     first = sandbox.start("run", sandbox.file)
     time.sleep(rng.uniform(0, 0.6))
     second = sandbox.start(*rng.choice((("run", sandbox.file), ("index", "--rebuild"))))
@@ -108,7 +108,7 @@ def two_controllers(sandbox, rng):
 
 
 def readers(sandbox, rng):
-    """Readers before, beside and after a writer."""
+    """Runs readers before, beside and after a writer."""
     harm, over = Harm("status, table and plan beside run"), threading.Event()
     choice = random.Random(rng.random())
 
@@ -132,7 +132,7 @@ def readers(sandbox, rng):
 
 
 def full_disk(sandbox, rng):
-    """A file system that fills up under a run, and is enlarged."""
+    """Fills up the file system under a run, and then enlarges it."""
     if os.geteuid() != 0:
         raise Skipped("a full disk: only root can mount a small one")
     files = [path for path in sandbox.results.rglob("*") if not path.is_dir()]
@@ -151,7 +151,7 @@ def full_disk(sandbox, rng):
 
 
 def foreign_links(sandbox, rng):
-    """Links of a user's that lead in a circle, and to nothing, where trials lie."""
+    """Puts a user's links among trials: one leads in a circle, one to nothing, one to itself."""
     place = rng.choice((sandbox.results / "trials", sandbox.results / "trials" / "chaos" / "store"))
     links = {"circle": "..", "nothing": "nowhere", "itself": "itself"}
     for name, target in links.items():
@@ -215,7 +215,8 @@ NO_FILES = ("a folder", "a pipe", "a link to itself")
 
 
 def _remedy(sandbox, index, harm):
-    """What is no file in the index's place is the user's: run refuses, until it is moved away."""
+    """Checks that run refuses anything but a file in the index's place, which is the user's, until it
+    is moved away."""
     refusal = sandbox.finish(sandbox.start("run", sandbox.file))
     harm.saw(refusal)
     said = refusal.output + refusal.errors
@@ -234,14 +235,14 @@ def _remedy(sandbox, index, harm):
 
 
 def tampering(sandbox, rng):
-    """A file of a finished trial, of a profile, or the index, is broken; everybody reads it."""
+    """Breaks a file of a finished trial, a profile or an annotation, or the index; then all verbs read."""
     trials = sandbox.trials()
     trial_id = rng.choice(sorted(trials))
     files = [path for path in sorted(trials[trial_id].iterdir()) if path.is_file()]
     index = sandbox.results / "index.sqlite"
     others = [index, *sorted(sandbox.results.glob("profiles/*")),
               *sorted(sandbox.results.glob("annotations/*"))]
-    # trial.json is what everything reads: half of the time it is that.
+    # Everything reads trial.json, and so half of the attacks break it.
     path = rng.choice([rng.choice(files), trials[trial_id] / "trial.json",
                        trials[trial_id] / "trial.json", rng.choice(others)])
     how = rng.choice(sorted(TAMPERINGS))
@@ -265,7 +266,7 @@ def tampering(sandbox, rng):
 
 
 def lost_index(sandbox, rng):
-    """The index is gone, or is of an earlier time, and the trials are not."""
+    """Removes the index, or replaces it by an earlier one; the trials stay."""
     index = sandbox.results / "index.sqlite"
     earlier = sandbox.folder / "earlier.sqlite"
     shutil.copy(index, earlier)
@@ -278,7 +279,7 @@ def lost_index(sandbox, rng):
 
 
 def forged_bundle(sandbox, rng):
-    """A bundle of the store in which a number is another, and all hashes agree."""
+    """Merges a bundle of the store in which a number is forged, with hashes that all agree."""
     whole, file = sandbox.folder / "whole.sparfuse", sandbox.folder / "forged.sparfuse"
     made = sandbox.finish(sandbox.start("export", "chaos/store", "--out", whole))
     harm = Harm()
@@ -293,7 +294,7 @@ def forged_bundle(sandbox, rng):
         done = sandbox.finish(sandbox.start(*call))
         harm.saw(done)
         said = done.output + done.errors
-        # The table may be what tells first; then nothing of the bundle is merged.
+        # The table may show the forgery first; then nothing of the bundle is merged.
         if done.code != 1 or not (trial in said or "table.json" in said):
             harm.violations.append(f"a forgery: {done.verb}: exit {done.code}: {said.strip()[-300:]}")
     for each in (whole, file):
@@ -305,7 +306,7 @@ HOSTILE = ("\x1b]0;title\x07", "\u202eevil", "<textarea><script>", "two\rlines",
 
 
 def hostile_record(sandbox, rng):
-    """A key of a finished trial's records is another type, markup or a control character."""
+    """Gives a key of a finished trial's records another type, markup or a control character."""
     trial_id, folder = rng.choice(sorted(sandbox.trials().items()))
     file = rng.choice([each for each in (folder / "trial.json", folder / "outcome.json") if each.exists()])
     record, value = json.loads(file.read_text()), rng.choice(HOSTILE)
@@ -330,6 +331,6 @@ def hostile_record(sandbox, rng):
 ATTACKS = {attack.__name__: attack for attack in
            (signals, two_controllers, readers, full_disk, foreign_links, tampering, lost_index,
             forged_bundle, hostile_record)}
-# How often each comes, in any order, before all come again.
+# {attack: how often it comes, in any order, before all come again}.
 DECK = {"signals": 5, "two_controllers": 1, "readers": 1, "full_disk": 1, "foreign_links": 1,
         "tampering": 3, "lost_index": 1, "forged_bundle": 2, "hostile_record": 2}

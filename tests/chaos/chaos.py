@@ -23,11 +23,11 @@ import attacks
 import invariants
 from sandbox import Sandbox
 
-MOST_KEPT = 10  # folders of violations
+MOST_KEPT = 10  # folders of violations to keep
 
 
 def make_base(folder, program, fake):
-    """A store of finished live and modelled trials, of which one is annotated, to be copied."""
+    """Makes a store to copy: finished live and modelled trials, one of them annotated."""
     sandbox = Sandbox(folder, program, fake=fake)
     sandbox.write(blocks=1)
     sandbox.write_profile()
@@ -41,24 +41,24 @@ def make_base(folder, program, fake):
 
 
 def complete(sandbox, file):
-    """Runs what is missing; a trial that fails, as it may beside busy neighbours, runs again."""
+    """Runs the missing trials. A failed trial runs again, since busy neighbours may make one fail."""
     for _ in range(3):
         done = sandbox.call("run", file)
         if done.code == 0:
             return []
         if done.code is None:
-            break  # its crash is told
+            break  # its crash is reported
         time.sleep(0.2)
     return [f"no run completes: exit {done.code}: {(done.output + done.errors).strip()[-400:]}"]
 
 
 def attack_once(name, rng, sandbox):
-    """Attacks, and checks. Returns (what was done, what was violated)."""
+    """Attacks and checks; returns (words on the attack, violations)."""
     canaries, finished = invariants.Canaries(sandbox), invariants.Finished(sandbox)
     harm = attacks.ATTACKS[name](sandbox, rng)
     found = harm.violations + invariants.orphans(sandbox)
     finished.look(but=harm.tampered)
-    if not harm.hangs:  # each further call would hang as long
+    if not harm.hangs:  # else each further call would hang as long
         found += complete(sandbox, sandbox.file) + invariants.orphans(sandbox)
         for verb in ("status", "table", "plan"):
             sandbox.call(verb, sandbox.file, "--json")
@@ -71,7 +71,7 @@ def attack_once(name, rng, sandbox):
 
 
 def names_of_attacks(seed):
-    """The attacks without end: a shuffled deck after the other."""
+    """Yields names of attacks without end, one shuffled deck after the other."""
     rng = random.Random(seed)
     while True:
         deck = [name for name, copies in attacks.DECK.items() for _ in range(copies)]
@@ -140,7 +140,7 @@ class Run:
         return 1 if self.violated else 0
 
     def summary(self):
-        """In the words of unittest, which scripts/testing/test_summary.py reads."""
+        """Prints a summary in the form of unittest, which scripts/testing/test_summary.py reads."""
         for kind, times in self.kinds.most_common():
             print(f"violated in {times} of {self.done} attacks: {kind}")
         for reason, times in self.skipped.items():
@@ -163,7 +163,7 @@ def main():
     parser.add_argument("--attack", choices=sorted(attacks.ATTACKS), help="attacks of this kind alone")
     parser.add_argument("--keep", type=Path, default=Path("chaos"), help="for violated stores")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through what cleans up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that clean-up runs
     options.keep = options.keep.resolve()
     print(f"chaos: seed {options.seed}, {options.minutes:g} minutes", flush=True)
     return Run(options).whole()

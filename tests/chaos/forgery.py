@@ -22,7 +22,7 @@ def unpacked(file):
 
 
 def bundled(members):
-    """A bundle of these members, with the hashes that it has to have."""
+    """A bundle of these members, with correct hashes."""
     manifest = json.loads(members["manifest.json"])
     for name, content in members.items():
         digest = hashlib.sha256(content).hexdigest()
@@ -63,7 +63,7 @@ def _header(name, size, kind):
 
 
 def forge_series(content, rng):
-    """Puts what no trial has into a column of times of a series; returns what it did, or None."""
+    """Puts impossible values into a column of times of a series; returns (content, words), or None."""
     length = struct.unpack_from("<H", content, 8)[0]
     columns = ast.literal_eval(content[10 : 10 + length].decode())["descr"]
     offset, offsets = 0, {}
@@ -82,7 +82,7 @@ def forge_series(content, rng):
 
 
 def forge_metric(content, rng):
-    """Changes a metric of a trial.json or an outcome.json; returns what it did, or None."""
+    """Changes a metric of a trial.json or an outcome.json; returns (content, words), or None."""
     record = json.loads(content)
     metrics = sorted(name for name, metric in record.get("metrics", {}).items()
                      if metric["value"] not in (None, 0) and name != "imbalance")
@@ -94,7 +94,7 @@ def forge_metric(content, rng):
 
 
 def leaves(value, at=()):
-    """Paths of all that is no table and no list, or an empty one."""
+    """Paths of all values that are no table and no list, and of empty tables and lists."""
     if isinstance(value, (dict, list)) and value:
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(each, (*at, key))
@@ -103,7 +103,7 @@ def leaves(value, at=()):
 
 
 def _changed(record, path):
-    """The record with another value of the same type there; KeyError where it has no such path."""
+    """The record with another value of the same type at `path`; raises KeyError without such a path."""
     record = copy.deepcopy(record)
     inner = record
     for key in path[:-1]:
@@ -124,7 +124,7 @@ def _changed(record, path):
 
 
 def _renamed(members, trial, config):
-    """Members of the only trial, named as its configuration has it."""
+    """The members of the only trial, renamed to agree with its configuration."""
     before, stem = trial["trial_id"], trial["trial_id"].rsplit("-", 4)
     trial["trial_id"] = config["trial_id"] = "-".join((stem[0], trial["config_hash"][:8], *stem[2:]))
     manifest = json.loads(members["manifest.json"])
@@ -134,8 +134,8 @@ def _renamed(members, trial, config):
 
 
 def every_key(members):
-    """Yields (path, members) for each key of the only trial's records: there it has another value, wherever the
-    trial says it; hashes of configuration and system, and the trial's name, are made again."""
+    """Yields (path, members) for each key of the only trial's records. In these members the key has another
+    value wherever the trial holds it. Hashes of configuration and system, and the trial's name, agree."""
     folder = next(name for name in members if name.endswith("trial.json")).removesuffix("trial.json")
     records = {name: json.loads(members[folder + name]) for name in ("trial.json", "outcome.json", "config.json")}
     trial, outcome = records["trial.json"], records["outcome.json"]
@@ -159,7 +159,7 @@ def every_key(members):
 
 
 def forged(file, rng):
-    """A forged bundle of one of `file`, and what was forged; None where it has nothing to forge."""
+    """(a forged copy of the bundle `file`, words on the forgery); None if it has nothing to forge."""
     members = unpacked(file)
     names = sorted(name for name in members if name.startswith("trials/")
                    and name.endswith(("trial.json", "outcome.json", "steps.npy", "evaluations.npy")))

@@ -11,11 +11,11 @@ import stat
 import time
 from pathlib import Path
 
-GRACE_SECONDS = 10  # until the processes of a killed run have to be gone
+GRACE_SECONDS = 10  # by then, the processes of a killed run must be gone
 
 
 def tree_of(folder):
-    """{path: what it is} of everything beneath a folder, and of the folder itself; links are not
+    """{path: kind or content} of everything beneath a folder, and of the folder itself; links are not
     followed."""
     found = {}
     for place in (folder, *sorted(folder.rglob("*"))):
@@ -31,7 +31,7 @@ def tree_of(folder):
 
 
 def _difference(before, folder):
-    """How a tree differs from what it was, or ""."""
+    """Words on the difference of a tree from its earlier state, or ""."""
     if not folder.exists():
         return "is gone"
     after = tree_of(folder)
@@ -42,7 +42,7 @@ def _difference(before, folder):
 
 
 class Canaries:
-    """A user's things, where a harness that takes everything for its own would reach them."""
+    """A user's files in places that a careless harness would change."""
 
     def __init__(self, sandbox):
         outside, trials = sandbox.folder / "outside", sandbox.results / "trials"
@@ -53,7 +53,7 @@ class Canaries:
                      sandbox.results / "mine.txt"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{file.name}: important\n")
-        # Trials that somebody put aside before they were finished: not where they were begun.
+        # Unfinished trials that somebody put aside: they lie in other places than when they began.
         for place in (outside / "archive" / "begun", experiment / "main" / "begun-copy"):
             place.mkdir(parents=True)
             (place / "config.json").write_text('{"trial_id": "chaos/store/main/elsewhere-1"}\n')
@@ -78,14 +78,14 @@ class Canaries:
 
 
 class Finished:
-    """The finished trials that were seen: they stay, byte by byte."""
+    """The finished trials seen so far, which must stay equal byte by byte."""
 
     def __init__(self, sandbox):
         self._sandbox, self._trees = sandbox, {}
         self.look()
 
     def look(self, but=()):
-        """Takes up what was finished since; those of `but` are not looked at any more."""
+        """Adds the trials finished since; drops those of `but`."""
         for trial_id, directory in self._sandbox.trials().items():
             self._trees.setdefault(trial_id, tree_of(directory))
         for trial_id in but:
@@ -101,7 +101,7 @@ class Finished:
 
 
 def half_written(sandbox):
-    """Every trial.json is whole."""
+    """Checks that every trial.json is whole; returns violations."""
     found = []
     for trial_id, directory in sandbox.trials().items():
         try:
@@ -115,11 +115,11 @@ def half_written(sandbox):
 
 
 def half_read(sandbox, done):
-    """What a reader printed as JSON is whole, and has finished trials alone."""
+    """Checks that a reader's JSON is whole and has finished trials alone; returns violations."""
     if done.code != 0:
         return [f"a reader: {done.verb}: exit {done.code}: {done.errors.strip()[-300:]}"]
     for line in done.errors.splitlines():
-        if "trial.json" in line:  # which one that writes has not finished
+        if "trial.json" in line:  # the writer has not finished it
             return [f"a half-read trial: {done.verb}: {line}"]
     if "--json" not in done.verb:
         return []
@@ -134,7 +134,7 @@ def half_read(sandbox, done):
 
 def orphans(sandbox):
     until = time.monotonic() + GRACE_SECONDS
-    time.sleep(0.05)  # a process that has just begun has no environment to read yet
+    time.sleep(0.05)  # a new process has no environment to read yet
     while (left := sandbox.processes.now()) and time.monotonic() < until:
         time.sleep(0.05)
     sandbox.kill_all()
@@ -142,7 +142,7 @@ def orphans(sandbox):
 
 
 def leftovers(sandbox):
-    """Files of the sandbox's MPI jobs in shared memory, and files in its temporary folder."""
+    """Finds files of the sandbox's MPI jobs in shared memory, and files in its temporary folder."""
     jobs = sandbox.processes.jobs
     found = [str(path) for path in sorted(Path("/dev/shm").iterdir())
              if any(job in path.name for job in jobs)]
@@ -154,7 +154,7 @@ def leftovers(sandbox):
 
 
 def clear_leftovers(sandbox):
-    """So that what one attack leaves is found once."""
+    """Removes leftovers, so that those of one attack are found once."""
     for path in Path("/dev/shm").iterdir():
         if any(job in path.name for job in sandbox.processes.jobs):
             path.unlink(missing_ok=True)
@@ -162,7 +162,7 @@ def clear_leftovers(sandbox):
 
 
 def index_differs(sandbox):
-    """The index has what `index --rebuild` makes of the trials."""
+    """Checks that the index has the rows that `index --rebuild` makes; returns violations."""
     if not (sandbox.results / "index.sqlite").exists():
         return []
     before = sandbox.index_rows()

@@ -24,7 +24,7 @@ from harness_test import MODELLED, made_up_profile
 
 FAKE_WORKER = INTEGRATION / "fake_worker.sh"
 MARK = "SPARFUSE_CHAOS"
-# Of calls, beside neighbours that leave them a tenth of the machine: by then they hang.
+# Limits of calls, beside neighbours that leave them a tenth of the machine; a longer call hangs.
 READ_SECONDS, RUN_SECONDS = 60, 240
 
 EXPERIMENT = """
@@ -52,7 +52,7 @@ over = {{ method = "dense", transport = "threads" }}
 expect = "more"
 """
 
-# What no verb may ever say: a message of a library, or of the runtime as it gives up.
+# Words that no verb may ever print: messages of libraries, or of the runtime as it aborts.
 CRASH_WORDS = ("Traceback (most recent call last)", "terminate called", "AddressSanitizer",
                "runtime error:", "json.exception", "filesystem error", "basic_string", "bad_alloc",
                "Segmentation fault")
@@ -62,7 +62,7 @@ CRASH_SIGNALS = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFP
 
 @dataclass
 class Done:
-    """A call of the program that ended; its code is negative where a signal ended it."""
+    """A call of the program that ended; its code is negative if a signal ended it, None if it hung."""
 
     verb: str
     code: int | None
@@ -70,7 +70,7 @@ class Done:
     errors: str
 
     def crash(self):
-        """How it crashed, or ""."""
+        """Words on the crash of the call, or ""."""
         if self.code is None:
             return f"{self.verb}: does not end"
         if self.code in CRASH_SIGNALS:
@@ -104,16 +104,16 @@ def _read(path):
 
 
 class Processes:
-    """Those with a mark. What a process' environment says is read once."""
+    """The processes whose environment has a mark. A process' environment is read once."""
 
     def __init__(self, mark):
         self._variable = f"{MARK}={mark}".encode()
-        self._known = {}  # (pid, start time) -> whether it has the mark
-        self.jobs = set()  # of Open MPI that were seen, as the names of their files have them
-        self._looking = threading.Lock()  # else an older look could replace what a newer one knows
+        self._known = {}  # {(pid, start time): whether it has the mark}
+        self.jobs = set()  # Open MPI's jobs seen so far, as in the names of their files
+        self._looking = threading.Lock()  # else an older look could replace the facts of a newer one
 
     def now(self):
-        """{pid: Process} of those that have not ended."""
+        """{pid: Process} of the marked processes that have not ended."""
         with self._looking:
             return self._look()
 
@@ -125,12 +125,12 @@ class Processes:
             fields = _read(entry / "stat").rpartition(b")")[2].split()
             if not fields or fields[0] in (b"Z", b"X"):
                 continue
-            # A process that has not called exec yet shows its parent's command, not a new start.
+            # A process shows its parent's command until it calls exec; its start time stays.
             key = (entry.name, fields[19])
             argv = _read(entry / "cmdline")
             if self._known.get(key, (None, None))[0] != argv:
                 variables = _read(entry / "environ").split(b"\0")
-                if variables == [b""]:  # between two programs, or nobody's to read
+                if variables == [b""]:  # between two programs, or unreadable
                     continue
                 self._known[key] = (argv, self._variable in variables)
                 if self._known[key][1]:
@@ -149,13 +149,13 @@ class Processes:
 
 @functools.cache
 def options_of_runs(program):
-    """What keeps a run from repeating trials that were disturbed: here all are."""
+    """The options that keep a run from repeating disturbed trials; here all trials are disturbed."""
     said = subprocess.run([program, "run", "--help"], capture_output=True, text=True, check=False)
     return [option for option in ("--keep-disturbed",) if option in said.stdout]
 
 
 class Sandbox:
-    """A results folder, things of a user's in and beside it, and the processes that work on it."""
+    """A results folder, a user's files in and beside it, and the processes that work on it."""
 
     def __init__(self, folder, program, base=None, fake=True, seconds=0.0):
         self.folder, self.program, self.fake, self.seconds = Path(folder), program, fake, seconds
@@ -167,18 +167,18 @@ class Sandbox:
         if base:
             shutil.copytree(base, self.results, symlinks=True)
         self.processes = Processes(self.folder.as_posix())
-        self.calls = []  # every Done of a call that nothing was done to
+        self.calls = []  # the Done of each call that was not attacked
         self._started, self._numbers = [], itertools.count()
         self._mounted = False
         self._watching = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def _watch(self):  # notes the MPI jobs that come and go
+    def _watch(self):  # notes MPI jobs, which come and go
         while not self._watching.wait(0.1):
             self.processes.now()
 
     def write_profile(self):
-        """What the modelled trials compute with."""
+        """Writes the profile from which modelled trials are computed."""
         file = self.results / "profiles" / "made-up.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps([made_up_profile(1), made_up_profile(2)]))
@@ -196,7 +196,7 @@ class Sandbox:
                 *more]
 
     def start(self, verb, *arguments):
-        """A call that something is done to; end it with `finish`."""
+        """Starts a call that will be attacked; end it with `finish`."""
         environment = {**os.environ, MARK: self.folder.as_posix(), "TMPDIR": str(self.temporary),
                        "FAKE_SECONDS": str(self.seconds), "MPLCONFIGDIR": str(self.folder.parent / "matplotlib")}
         (self.folder / "output").mkdir(exist_ok=True)
@@ -210,7 +210,7 @@ class Sandbox:
         return call
 
     def finish(self, call):
-        """The Done of a call; one that does not end in time is killed."""
+        """Waits for a call, and kills it if it does not end in time; returns its Done."""
         limit = RUN_SECONDS if call.verb.startswith("run ") else READ_SECONDS
         try:
             code = call.wait(limit)
@@ -227,7 +227,7 @@ class Sandbox:
         return done
 
     def roles(self, controller):
-        """{role: [Process]} of a running `run`: its supervisor, launcher and ranks."""
+        """{role: [Process]} of a running `run`: its controller, supervisor, launcher and ranks."""
         found = self.processes.now()
         children = {pid: [p for p in found.values() if p.parent == pid] for pid in found}
         own = found.get(controller.pid)
@@ -243,7 +243,7 @@ class Sandbox:
         return {**roles, "supervisor": supervisors, "launcher": launchers, "rank": ranks}
 
     def wait_for(self, what, controller, limit=30):
-        """what(), as soon as it is true; None when the controller ends before."""
+        """what() as soon as it is true; None if the controller ends before, or after `limit` seconds."""
         until = time.monotonic() + limit
         while time.monotonic() < until:
             found = what()
@@ -255,7 +255,7 @@ class Sandbox:
         return None
 
     def trials(self):
-        """{trial_id: directory} of what has a trial.json; links of a user's are not followed."""
+        """{trial_id: directory} of each folder with a trial.json; a user's links are not followed."""
         found = {}
         for folder, _, files in os.walk(self.results / "trials"):
             if "trial.json" in files:
@@ -263,14 +263,14 @@ class Sandbox:
         return found
 
     def index_rows(self):
-        """{table: rows} of the index."""
+        """The index as {table: rows}."""
         with sqlite3.connect(f"file:{self.results / 'index.sqlite'}?mode=ro", uri=True) as database:
             tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             return {name: sorted(map(repr, database.execute(f'SELECT * FROM "{name}"')))
                     for (name,) in tables.fetchall()}
 
     def mount(self, kilobytes):
-        """Moves the results to a file system of that size. False where this may not be done."""
+        """Moves the results to a file system of `kilobytes`; returns False if it may not be mounted."""
         moved = self.results.rename(self.folder / "moved")
         self.results.mkdir()
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs",
@@ -291,7 +291,7 @@ class Sandbox:
                 pass
 
     def close(self, keep=None):
-        """Ends what still runs; moves everything to `keep`, or deletes it."""
+        """Ends the processes that still run; moves all files to `keep`, or deletes them."""
         self.kill_all()
         for call in self._started:
             call.wait()

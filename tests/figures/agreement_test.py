@@ -54,7 +54,7 @@ class Agreement(unittest.TestCase):
         self.assertTrue(drawn.title.endswith("median error 5.0 % (n = 2)"))
         self.assertEqual(drawn.tables[0].groups, table["groups"])
         self.assertEqual(drawn.tables[0].notes, ["note"])
-        # Formulas are not set: a power of ten would stand there as it is written for them.
+        # Figures do not parse formulas: a power of ten as a formula would show its "$".
         drawn.figure.canvas.draw()
         ticks = [tick.get_text() for axes in drawn.figure.axes for tick in axes.get_xticklabels()]
         self.assertNotIn("$", "".join(ticks))

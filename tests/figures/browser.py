@@ -11,14 +11,14 @@ from urllib.parse import unquote
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# A window of Chromium is never narrower than 500 pixels: the page stands in a frame of its own,
-# whose width its media queries see.
+# A window of Chromium is never narrower than 500 pixels. So the page stands in a frame of its own, whose
+# width its media queries see.
 FRAME = """<!doctype html><meta charset='utf-8'><style>body {{ margin: 0; }}
 iframe {{ border: 0; width: {width}px; height: {height}px; }}</style>
 <iframe {page}></iframe>
 """
 
-# Once the page is there: what a function body finds of it.
+# Prints the result of a function's body when the page is loaded.
 EVALUATE = """<script>
 window.onload = () => {{
   const frame = document.querySelector('iframe'), view = frame.contentWindow, page = view.document;
@@ -79,7 +79,7 @@ window.onload = () => {
 
 
 def program():
-    """The first Chromium of the search path, or None."""
+    """The path of the first Chromium on the search path, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -108,14 +108,14 @@ def _printed(page, width, script, *options):
 
 
 def measure(page, width):
-    """What the page's layout is at a width in pixels, its details folded and unfolded: {folded,
-    unfolded: {width, scroll_width, height, outside, broken_words, figures}}."""
+    """The page's layout at a width in pixels, with its details folded and unfolded: {"folded" and
+    "unfolded": {width, scroll_width, height, outside, broken_words, figures}}."""
     return _printed(_text(page), width, MEASURE)
 
 
 def evaluate(file, script, address="", width=1200):
-    """What the JavaScript in `script`, the body of a function, returns of the page in a file: it
-    sees `page`, the document, and `view`, its window. address: "#..." behind the file's."""
+    """The value that JavaScript returns about the page in a file. script: the body of a function, which
+    sees `page`, the document, and `view`, its window. address: "#..." after the file's address."""
     place = html.escape(Path(file).resolve().as_uri() + address, quote=True)
     frame = f"src='{place}'"
     return _printed(frame, width, EVALUATE.format(script=script), "--allow-file-access-from-files")

@@ -14,7 +14,7 @@ WARNING = "3 of 6 live trials were disturbed: other work took 22 % of the cores 
 
 
 def disturbed_experiment(folder):
-    """Two methods of three blocks; all trials of the second one are disturbed."""
+    """An experiment of two methods in three blocks; all trials of the second method are disturbed."""
     made = Synthetic(folder)
     dense, sparse = (config(name, "digits-resnet", 2, 1.0, "emulated") for name in ("dense", "wfbp"))
     for block in range(3):

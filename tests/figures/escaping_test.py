@@ -19,8 +19,8 @@ HOSTILE = """<script>harm('1')</script>'"><b onclick='2' x="{{ 7 * 7 }}{% raw %}
 
 
 def hostile(value, kept=(), keyed=(), inside=""):
-    """The value with HOSTILE behind each of its texts, but for those of the keys in `kept`; and behind
-    the keys of the dicts in `keyed`, which are names."""
+    """The value with HOSTILE after each of its texts, except under the keys in `kept`. Also after the keys
+    of the dicts in `keyed`, whose keys are names."""
     if isinstance(value, str):
         return value + HOSTILE
     if isinstance(value, list):
@@ -34,7 +34,8 @@ def hostile(value, kept=(), keyed=(), inside=""):
 
 
 def spec(folder):
-    """Of a report with every section: figures, tables, claims, a model check, failures, exclusions."""
+    """The spec of a report with every section: figures, tables, claims, a model check, failures and
+    exclusions."""
     made = Synthetic(folder)
     live = [config(name, "digits", 2, 1.0, "emulated") for name in ("dense", "wfbp", "zen")]
     live += [config(name, "digits", 2, 1.0, "emulated") for name in ("syncea", "safusion-inter")]
@@ -83,7 +84,7 @@ class Escaping(unittest.TestCase):
 
     def test_no_text_of_a_report_or_of_a_paper_is_markup(self):
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such titles leave no room for a figure
+            warnings.simplefilter("ignore")  # such long titles leave no room for a figure
             folder = Path(name)
             whole = json.loads(json.dumps(spec(folder)))
             given = hostile(whole, kept=("keys", "directory", "mode", "figures"), keyed=("ratios", "facts"))

@@ -21,7 +21,7 @@ SPAN_COLUMNS = ("step", "rank", "kind", "lane", "label", "begin_seconds", "end_s
 
 
 def spans(*rows):
-    """Of one rank and step, from (kind, lane, label, begin, end)."""
+    """The spans of one rank and step, from rows (kind, lane, label, begin, end) in seconds."""
     names = [(name, "U16") for name in ("kind", "lane", "label")]
     return np.array(list(rows), dtype=names + [("begin_seconds", "f8"), ("end_seconds", "f8")])
 
@@ -87,7 +87,7 @@ class Exposure(unittest.TestCase):
             key: min(seconds, exposure.lasting(there)[key])
             for key, seconds in exposure.lasting(here).items()
         }
-        # Alone it lasts 3: the last rank came at 7 of this rank's clock, 3 into the wait.
+        # On the last rank the exchange takes 3: that rank came at 7 of our clock, 3 into our wait.
         self.assertEqual(exposure.exposure(here, shortest), {("exchange", "unit 0"): (6.0, 3.0)})
 
     def test_overlap_counts_time_once(self):
@@ -120,8 +120,8 @@ class Exposure(unittest.TestCase):
 
 
 def write_steps(directory, rows):
-    """rows: (step, rank, measured, step, forward, backward, sparsify, exposed, decompress, update,
-    align_wait)."""
+    """Writes steps.npy. rows: (step, rank, measured, and the seconds of step, forward, backward,
+    sparsify, exposed, decompress, update, align_wait)."""
     names = ("step", "forward", "backward", "sparsify", "exposed_communication")
     names += ("decompress", "update", "align_wait")
     step, rank, measured, *seconds = zip(*rows)
@@ -137,9 +137,9 @@ def write_spans(directory, rows):
     example.write_series(directory / "spans.npy", columns, "the last measured steps")
 
 
-# Milliseconds of a step: forward 10, backward 20, exposed as given, update 1, other 1.
+# A step has forward 10 ms, backward 20 ms, exposed as given, update 1 ms and other 1 ms.
 def step_rows(exposed):
-    """Three measured steps of two ranks; rank 1 is the slower one, the first step is a warm-up."""
+    """Rows of three measured steps of two ranks after a warm-up step; rank 1 is slower."""
     rows = [(0, rank, 0, 9.0, 9.0, 0, 0, 0, 0, 0, 0) for rank in (0, 1)]
     for step, more in ((1, 0.000), (2, 0.004), (3, 0.001)):
         rows.append((step, 0, 1, 0.030, 0.010, 0.019, 0, 0, 0, 0.001, 0))
@@ -159,7 +159,7 @@ def span_rows(exposed, unit_end):
 
 
 class Explained(unittest.TestCase):
-    """wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
+    """Tests two methods: wfbp waits 12.5 ms for its exchange, safusion 2 ms; blocks shift both alike."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp())
@@ -203,7 +203,7 @@ class Explained(unittest.TestCase):
     def test_parts_add_up_to_the_median_step(self):
         self.make()
         of, over = explain.steps_by_block(self.of), explain.steps_by_block(self.over)
-        # Median step: the third one, 33 ms and the exposed time.
+        # The median step is the third one: 33 ms and the exposed time.
         self.assertAlmostEqual(of[0]["parts"]["step"], 0.0350)
         self.assertAlmostEqual(of[1]["parts"]["step"], 0.0360)
         self.assertAlmostEqual(over[0]["parts"]["step"], 0.0455)

@@ -45,7 +45,7 @@ PROVENANCE = {
 
 
 def write_series(path, columns, sampling="every step"):
-    """Writes {name: values} as a trial does: the NumPy file, and what trial.json says of it."""
+    """Writes {name: values} like a trial: the NumPy file, and its entry in trial.json."""
     arrays = [np.asarray(values) for values in columns.values()]
     table = np.empty(
         len(arrays[0]), dtype=[(name, array.dtype) for name, array in zip(columns, arrays)]
@@ -96,7 +96,7 @@ def config(method, workload, workers, gbps, mode, kind="throughput", **more):
 
 
 def interval(values):
-    """What the harness says of the mean of `values`; None of none."""
+    """The mean of `values` with its interval in the harness's form; None without values."""
     if not values:
         return None
     n, mean = len(values), sum(values) / len(values)
@@ -106,7 +106,7 @@ def interval(values):
 
 
 def worded(value, low, high, n, unit="x"):
-    """An interval as the harness writes it."""
+    """An interval in the form that the harness writes."""
     ends = "" if low is None else f" [{low:.2f}, {high:.2f}]"
     return {"value": value, "low": low, "high": high, "n": n, "text": f"{value:.2f}{unit}{ends}"}
 
@@ -120,7 +120,7 @@ def geometric(values, unit="x"):
 
 
 def ratio(ours, other):
-    """{block: value} over {block: value}, as spec.json has it."""
+    """The ratio of {block: value} to {block: value}, in the form of spec.json."""
     values = {block: ours[block] / other[block] for block in ours if other.get(block)}
     found = geometric(list(values.values()))
     return found and {**found, "values": values}
@@ -137,7 +137,7 @@ MARKS = {"holds": ("✓", "good"), "inconclusive": ("?", "part"), "direction onl
 
 
 def table(columns, rows, looks=(), caption="", notes=()):
-    """A finished table as spec.json has it; words in the first column, numbers in the others."""
+    """A finished table in the form of spec.json: words in the first column, numbers in the others."""
     return {
         "title": "",
         "caption": caption,
@@ -157,7 +157,7 @@ def judged_setting(verdict, words="", value=1.0):
 
 
 def judged_sentence(sentence, *settings, expected="> 1x"):
-    """What the harness judged of a sentence; settings as judged_setting makes them, the worst first."""
+    """The harness's verdict on a sentence. settings: those of judged_setting, the worst first."""
     rows = [[each["words"], expected, each["ours"], "3", "emulated", each["verdict"]] for each in settings]
     return {
         **{key: settings[0][key] for key in ("mark", "look")},
@@ -171,7 +171,7 @@ def judged_sentence(sentence, *settings, expected="> 1x"):
 
 
 def judged(groups):
-    """Of {id of a part or an experiment: sentences}."""
+    """All verdicts in the form of spec.json. groups: {id of a part or an experiment: sentences}."""
     count = sum(len(each["settings"]) for sentences in groups.values() for each in sentences)
     return {
         "claims": count,
@@ -186,7 +186,7 @@ def judged(groups):
 
 
 def results(part):
-    """The finished table of a part's results: a row a cell."""
+    """The finished table of a part's results, with a row for each cell."""
     looks = {"": "", "not run": "absent", "disturbed": "absent"}
     rows, found = [], []
     for cell in part["cells"]:
@@ -205,8 +205,8 @@ class Synthetic:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.count = 0
-        self.trials = {}  # config_hash -> block -> trial that counts
-        self.set_aside = {}  # config_hash -> trials that do not
+        self.trials = {}  # {config_hash: {block: trial that counts}}
+        self.set_aside = {}  # {config_hash: trials that do not count}
 
     def trial(
         self,
@@ -217,8 +217,8 @@ class Synthetic:
         failure=None,
         annotations=(),
     ):
-        """metrics: {name: (value, unit)}. With a failure or annotations it does not count. Returns
-        (trial_id, directory)."""
+        """Adds a trial; returns (trial_id, directory). metrics: {name: (value, unit)}. A trial with a
+        failure or annotations does not count."""
         self.count += 1
         trial_id = f"quick/{part}/{cell['method']}-{cell['config_hash'][:8]}-b{block}-{self.count}"
         directory = Path("trials") / trial_id
@@ -318,7 +318,7 @@ class Synthetic:
         }
 
     def _points(self, parts):
-        """Gives modelled cells the live ones of their method, workload, workers and link."""
+        """Gives modelled cells the live cells of equal method, workload, workers, link and density."""
 
         def key(cell):
             config = cell["config"]
@@ -376,7 +376,7 @@ class Synthetic:
         }
 
     def spec(self, fields):
-        """Completes {id, parts: [{id, cells: [config], figures, judged: [sentence], ...}]} to a whole spec."""
+        """Completes `fields`, {id, parts: [{id, cells: [config], figures, judged: [sentence], ...}]}, to a spec."""
         parts = []
         for part in fields["parts"]:
             found, reference = part.get("cells", []), part.get("reference")
@@ -404,7 +404,7 @@ class Synthetic:
 
 
 def shown(cells, entry):
-    """The positions of the cells that an entry's filters leave."""
+    """The positions of the cells that an entry's filters keep."""
     filters = {
         key: value
         for key, value in {**entry, **entry.get("where", {})}.items()
@@ -423,9 +423,9 @@ def shown(cells, entry):
 
 
 class Schedule:
-    """A plausible step: backward of `layers`, sparsification and exchange as the method would."""
+    """A plausible step: backward by layers, then the sparsification and exchanges of the method."""
 
-    SPARSE = {"wfbp": 12, "syncea": 1, "safusion-naive": 4, "safusion-inter": 3}  # exchanges a step
+    SPARSE = {"wfbp": 12, "syncea": 1, "safusion-naive": 4, "safusion-inter": 3}  # exchanges in a step
 
     def __init__(self, method, workload, workers, gbps, noise=1.0):
         big = workload == "text-gpt"
@@ -535,7 +535,7 @@ class Schedule:
 
 
 class Page(HTMLParser):
-    """Checks that tags close in order and keeps what a test asks for."""
+    """Parses a page: asserts that tags close in order, and keeps ids, links, text and images."""
 
     VOID = {"meta", "img", "br"}
 

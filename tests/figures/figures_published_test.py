@@ -43,7 +43,7 @@ CALIBRATION = [f"{PAPER}/Fig15a/WFBP"]
 
 
 def brought(artifacts, metric=None, models=None, stated=()):
-    """What the harness puts into a figure's entry: {"paper", "methods", "rows"}."""
+    """The published numbers that the harness puts into a figure's entry: {"paper", "methods", "rows"}."""
     with NUMBERS.open(newline="", encoding="utf-8") as file:
         numbers = [row for row in csv.DictReader(file) if row["paper"] == PAPER]
     rows = []
@@ -69,7 +69,7 @@ def modelled(method, workload, workers=8, gbps=None, **more):
 
 
 class Store14:
-    """Trials that a paper's reproduction would leave, near to what it published."""
+    """Trials like those of a paper's reproduction, with numbers near the published ones."""
 
     def __init__(self, folder):
         self.made, self.rng, self.parts = Synthetic(folder), random.Random(11), []
@@ -194,7 +194,7 @@ class Store14:
                     for rank in range(2):
                         spans.append((step, rank, "pack", "compute", 0.010, 0.011))
                         spans.append((step, rank, "wait", "align", 0.011, 0.011 + wait))
-                        spans.append((step, rank, "wait", "compute", 0.05, 0.06))  # exposed
+                        spans.append((step, rank, "wait", "compute", 0.05, 0.06))  # exposed communication
                         spans.append((step, rank, "exchange", "data", 0.03, 0.0325))
                 columns = "step", "rank", "kind", "lane", "begin_seconds", "end_seconds"
                 write_series(folder / "spans.npy", dict(zip(columns, zip(*spans))))
@@ -300,7 +300,7 @@ class Numbers(unittest.TestCase):
     def test_a_stated_gain_is_a_ratio_and_a_range_is_none(self):
         found = brought({"w": "Fig14a"}, "throughput", stated=("s5.2 Exp2 Fig14",))
         stated = [published.Row(row) for row in found["rows"] if row.get("stated")]
-        self.assertEqual(len(stated), 5)  # four at 64 GPUs, and the range over all
+        self.assertEqual(len(stated), 5)  # four gains at 64 GPUs, and the range over all
         self.assertEqual(stated[0].gain()[:2], ("SAFusion", "WFBP"))
         self.assertAlmostEqual(stated[0].gain()[2], 1.8741)
         self.assertIsNone(stated[-1].gain())
@@ -343,13 +343,13 @@ class Drawing(unittest.TestCase):
         return [handle.get_label() for handle in made.handles]
 
     def rows(self, made):
-        """{first words of a row: row} of the first table's first group."""
+        """{first two cells of a row: row} of the first table's first group."""
         return {" ".join(row[:2]): row for row in made.tables[0].groups[0][1]}
 
     def test_ratios_stand_beside_the_papers_ratios(self):
         made = self.drawn("fig14")
         row = self.rows(made)["safusion 64"]
-        # 5763 / 3075 images/s; the text says 87.41 %
+        # The figure has 5763 / 3075 images/s; the paper's text says 87.41 %.
         self.assertEqual(row[5], "1.87x (text 1.87x)")
         ours, theirs = float(row[4].rstrip("x")), 5763 / 3075
         self.assertAlmostEqual(
@@ -357,7 +357,7 @@ class Drawing(unittest.TestCase):
         )
         self.assertEqual(row[-1], "Fig14a")
         self.assertEqual(self.rows(made)["Cupcake 64"][2], "–")
-        self.assertNotIn("wfbp 64", self.rows(made))  # every one would be 1
+        self.assertNotIn("wfbp 64", self.rows(made))  # every ratio would be 1
         labels = self.labels(made)
         for label in (
             "Cupcake (published only)",
@@ -411,7 +411,7 @@ class Drawing(unittest.TestCase):
         made = self.drawn("fig17", x="workers", **entry)
         self.assertNotIn(
             "The paper's setting is another", made.caption
-        )  # density 0.01 is among ours
+        )  # the paper's density, 0.01, is among ours
         entry["where"] = {"density": 0.1}
         made = self.drawn("fig17", x="workers", **entry)
         self.assertIn("The paper's setting is another: 8 workers, V100S, 100Gbps IB.", made.caption)
@@ -432,14 +432,14 @@ class Drawing(unittest.TestCase):
         heights = [patch.get_height() for patch in ours.patches[:3]]
         self.assertAlmostEqual(heights[0], 1.0)  # ms of copying
         self.assertAlmostEqual(heights[2], 2.5)
-        self.assertLess(heights[1], 25)  # of which exposed communication is no part
-        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # DGC
+        self.assertLess(heights[1], 25)  # without exposed communication
+        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # of DGC
         self.assertIn("cumulative over a trace", made.caption)
 
     def test_missing_rate_is_of_the_sparsified_tensors(self):
         made = self.drawn("fig3")
         left, right = made.figure.axes
-        self.assertAlmostEqual(right.lines[0].get_ydata()[-1], 0.7)  # 14 of 20
+        self.assertAlmostEqual(right.lines[0].get_ydata()[-1], 0.7)  # 14 of 20 tensors
         self.assertEqual(list(left.lines[0].get_xdata()), [i / 10 for i in range(11)])
         self.assertIn("published: tensor missing rate", self.labels(made))
 
@@ -508,7 +508,7 @@ class Drawing(unittest.TestCase):
                 kinds.KINDS[kind](experiment, experiment.parts[0], entry, styles)
 
     def verdicts_of(self, *sentences):
-        """The section of verdicts of a report with these sentences."""
+        """The section of verdicts in a report with these sentences."""
         spec = Synthetic(self.folder / "verdicts").spec({"id": "quick", "parts": [{"id": "p", "judged": sentences}]})
         text = report.render(cells.Experiment(spec, self.folder), style.Styles([]))
         self.assertEqual(Page(text).open, [])
@@ -551,7 +551,7 @@ class Drawing(unittest.TestCase):
             self.assertEqual(render.main(report), 0)
         with (self.folder / "f" / "fig14-ratio.csv").open(newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
-        self.assertEqual(len(lines), 48)  # 2 workloads, 4 worker counts, 3 methods of ours, 3 not
+        self.assertEqual(len(lines), 48)  # 2 workloads, 4 worker counts, 3 own methods, 3 others
         self.assertEqual(lines[0]["method"], "safusion-naive")
         page = Page((self.folder / "report.html").read_text(encoding="utf-8"))
         self.assertEqual(page.open, [])

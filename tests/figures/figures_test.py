@@ -35,13 +35,13 @@ from sparfuse_report import cells, style, wording
 
 
 def example(folder):
-    """Fills `folder` with what `sparfuse reproduce quick` would leave; returns the spec."""
+    """Fills `folder` with the trials of `sparfuse reproduce quick`; returns the spec."""
     rng = random.Random(7)
     made = Synthetic(folder)
     live, predicted, scaling, convergence = [], [], [], []
     for workload in ("digits-resnet", "text-gpt"):
         for workers, gbps in ((2, 1.0), (4, 1.0), (2, None)):
-            shift = [rng.gauss(0, 0.02) for _ in range(3)]  # of a block: what pairing takes out
+            shift = [rng.gauss(0, 0.02) for _ in range(3)]  # of each block; pairing removes it
             for method in METHODS:
                 cell = config(method, workload, workers, gbps, "emulated" if gbps else "measured")
                 live.append(cell)
@@ -295,7 +295,7 @@ class Rendering(unittest.TestCase):
         shutil.rmtree(cls.folder)
 
     def render(self, verb, *more, spec=None, out="out"):
-        """Returns (exit code, stdout, stderr)."""
+        """Calls the program; returns (exit code, stdout, stderr)."""
         path = self.folder / "spec.json"
         if spec is not None:
             path = self.folder / "other.json"
@@ -319,7 +319,7 @@ class Rendering(unittest.TestCase):
         return code, out_text.getvalue(), error_text.getvalue()
 
     def drawn(self, part, entry):
-        """The figure before it is framed, and all text of its panels."""
+        """(the figure before it is framed, all text of its panels)."""
         from sparfuse_report import kinds
 
         experiment = cells.Experiment(self.spec, self.folder / "results")
@@ -343,7 +343,7 @@ class Rendering(unittest.TestCase):
         from sparfuse_report import kinds
 
         drawn = {entry["kind"] for part in self.spec["parts"] for entry in part.get("figures", [])}
-        self.assertLess(drawn, set(kinds.KINDS))  # the others: figures_published_test.py
+        self.assertLess(drawn, set(kinds.KINDS))  # figures_published_test.py has the others
         paths = [Path(line) for line in out.split()]
         *paths, numbers = paths
         self.assertEqual((numbers.name, numbers.read_text()), ("numbers.csv", self.spec["csv"]))
@@ -384,7 +384,7 @@ class Rendering(unittest.TestCase):
         self.assertIn("timeout", words)
         self.assertTrue(all(axes.get_ylim()[0] == 0 for axes in made.figure.axes))
         bars = [patch.get_height() for axes in made.figure.axes for patch in axes.patches]
-        self.assertEqual(len(bars), 35)  # of 36 cells one failed
+        self.assertEqual(len(bars), 35)  # one of 36 cells failed
         self.assertLess(max(bars), 1e5)  # the annotated trial of 1e6 images/s is left out
 
     def test_a_zero_is_no_missing_value(self):
@@ -441,7 +441,7 @@ class Rendering(unittest.TestCase):
                     self.assertGreater(abs(grey(one) - grey(other)), 8, (one.colour, other.colour))
 
     def test_no_two_series_look_alike(self):
-        # As cells name them: once each, however many there are.
+        # A name of many cells counts once.
         looks = style.Styles([f"workload-{i % 20}" for i in range(60)]).looks
         others = [look for name, look in looks.items() if name.startswith("workload-")]
         self.assertEqual(len(others), 20)
@@ -465,7 +465,7 @@ class Rendering(unittest.TestCase):
         finally:
             part["cells"] = kept
         self.assertEqual([handle.get_label() for handle in other.handles[:2]], ["wfbp", "wfbp (c)"])
-        self.assertEqual(len(other.figure.axes), len(one.figure.axes))  # no panels of options
+        self.assertEqual(len(other.figure.axes), len(one.figure.axes))  # options make no panels
 
     def test_report_is_one_self_contained_page(self):
         code, out, _ = self.render("report", out="report.html")

@@ -15,7 +15,7 @@ from sparfuse_report import cells, imported, kinds, report, style
 
 
 def result(**changed):
-    """What the harness says of an imported result (harness/report/imported.hpp)."""
+    """An imported result in the harness's form (harness/report/imported.hpp)."""
     value = changed.pop("value", 150.0)
     name, unit = changed.pop("of", ("throughput", "images/s"))
     return {

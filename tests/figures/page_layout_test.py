@@ -17,7 +17,7 @@ import figures_test
 import site_test
 from sparfuse_report import cells, paper, report, style, web
 
-WIDTHS = (1200, 400)  # pixels
+WIDTHS = (1200, 400)  # pixels of a screen and of a telephone
 
 
 def pages(folder):
@@ -65,7 +65,7 @@ class Layout(unittest.TestCase):
         cls.folder.cleanup()
 
     def check_each(self, check):
-        """check(found) of every page, width and folding."""
+        """Calls check(found) for every page, width and folding."""
         for (name, width, folding), found in self.measured.items():
             with self.subTest(page=name, width=width, details=folding):
                 self.assertEqual(found["width"], width)
@@ -84,7 +84,7 @@ class Layout(unittest.TestCase):
         self.check_each(lambda found: self.assertGreater(min(found["figures"], default=1), 0.6))
 
 
-# What is read of a table: a column of it, row by row.
+# JavaScript that reads a table's columns, row by row.
 COLUMN = """
 const table = page.getElementById('measured-throughput');
 const head = key => table.querySelector(`th[data-key="${key}"]`);
@@ -97,7 +97,7 @@ const hash = () => view.location.hash;
 
 @unittest.skipUnless(browser.program(), "needs a Chromium to sort and filter in")
 class SortsAndFilters(unittest.TestCase):
-    """The pages of a site as a reader has them: files, with the script that their policy lets run."""
+    """Tests a site's pages as files, like a reader's, with the script that their policy lets run."""
 
     @classmethod
     def setUpClass(cls):
@@ -120,7 +120,7 @@ class SortsAndFilters(unittest.TestCase):
         known = ["10.50x", "9.50x", "1.10x", "0.90x"]
         self.assertEqual([text.split(" ")[0] for text in found["down"][:4]], known)
         self.assertEqual([text.split(" ")[0] for text in found["up"][:4]], known[::-1])
-        for order in ("down", "up"):  # what has no number comes last
+        for order in ("down", "up"):  # rows without a number come last
             self.assertEqual(sorted(found[order][4:]), ["reference", "timeout"])
         self.assertEqual(sorted(found["before"]), sorted(found["down"]))
         self.assertEqual((found["said"], found["then"]), ("descending", "ascending"))
@@ -132,7 +132,7 @@ class SortsAndFilters(unittest.TestCase):
             input.value = 'WFBP digits'; input.dispatchEvent(new view.Event('input')); press('workers');
             return {rows: column('workers'), hash: hash(), said: page.querySelector('[role=status]').textContent};""")
         self.assertEqual(found["rows"], ["16", "4", "2"])
-        self.assertRegex(found["said"], r"^4 of \d+ rows$")  # and the imported one
+        self.assertRegex(found["said"], r"^4 of \d+ rows$")  # three, and the imported one
         again = self.evaluate("return column('workers');", found["hash"])
         self.assertEqual(again, found["rows"])
 

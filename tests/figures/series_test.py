@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class WrittenByTheController(unittest.TestCase):
-    """every_type.npy has the bytes that tests/harness/files/npy_test.cpp checks."""
+    """Tests every_type.npy, whose bytes tests/harness/files/npy_test.cpp checks."""
 
     def test_numpy_opens_it(self):
         path = ROOT / "tests" / "harness" / "files" / "every_type.npy"

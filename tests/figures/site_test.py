@@ -71,7 +71,7 @@ def comparison(names, keys, cells):
 
 
 def site_data():
-    """Three machines, a declared cluster, four methods, of which one is of a hostile bundle."""
+    """The data of three machines, a declared cluster and four methods, one of them from a hostile bundle."""
     names = {"a1": "a1", "b2": "the lab", "c3": HOSTILE}
     systems = [
         {
@@ -117,7 +117,7 @@ def site_data():
 
 
 class Elements(HTMLParser):
-    """Tables with their rows, links, anchors and scripts of a page."""
+    """The tables with their rows, links, anchors and scripts of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -267,7 +267,7 @@ class Site(unittest.TestCase):
         text = self.pages[f"pairs/{file_name('a1 b2')}.html"]
         self.assertIn("What is not the same", text)
         self.assertIn("wfbp: &lt;script&gt;", text)
-        # What differs in the systems themselves stands before any ratio, and so do the regimes.
+        # The differences of the systems themselves stand before any ratio, and so do the regimes.
         said = html.escape("the lab's bandwidth between nodes is half of a1's", quote=False)
         self.assertLess(html.unescape(text).index(html.unescape(said)), text.index("<h3"))
         self.assertLess(text.index("cards by NVLink"), text.index("<h3"))
@@ -297,7 +297,7 @@ class Parts(unittest.TestCase):
         self.assertTrue(all(0 <= scale.at(tick) <= WIDTH for tick in scale.ticks()))
         wild = Scale([half, Interval(1.0, 1e-6, 1e6, 2)])
         self.assertGreater(wild.at(1) - wild.at(0.5), 20)
-        self.assertEqual(wild.drawn(Interval(1.0, 1e-6, 1e6, 2)).count("z'"), 2)  # an arrow each way
+        self.assertEqual(wild.drawn(Interval(1.0, 1e-6, 1e6, 2)).count("z'"), 2)  # an arrow at each end
         self.assertEqual(scale.drawn(None), "")
 
     def test_equal_ratios_of_two_systems_are_both_drawn(self):

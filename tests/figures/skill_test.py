@@ -36,7 +36,7 @@ class Skill(unittest.TestCase):
         found = [
             prediction(2.0, model=2.2, none=1.0),
             prediction(1.0, model=0.9, none=1.0),
-            prediction(1.02, model=0.5, none=1.0),  # within 3 % of the second: no order with it
+            prediction(1.02, model=0.5, none=1.0),  # within 3 % of the second, and so without an order to it
             prediction(4.0, "t", model=5.2, none=1.0),
         ]
         model, none = skill.rows(found)
@@ -76,7 +76,7 @@ class Skill(unittest.TestCase):
         found = [prediction(1, "a", model=1.1), prediction(1, "b", model=1.3)]
         row = skill.testbeds([("e", "figure", found)]).groups[0][1][0]
         self.assertIn(f"10.0 to 30.0{wording.THIN}%", row)
-        self.assertEqual(row[-2], wording.NONE)  # one number of workers
+        self.assertEqual(row[-2], wording.NONE)  # all have one number of workers
         text = skill.markdown(skill.testbeds([("e", "figure", found)]))
         self.assertTrue(text.startswith("**e, figure**"))
 

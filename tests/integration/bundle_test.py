@@ -44,7 +44,7 @@ class BundleTest(unittest.TestCase):
         return done.stdout + ("" if "--json" in arguments else done.stderr)
 
     def make_store(self, results, blocks=1, cores=None, methods='"wfbp"'):
-        """Trials of one setting; with `cores` as another machine would have run them."""
+        """Makes a store with trials of one setting; with `cores`, they look like another machine's."""
         self.write(blocks=blocks, **{"[1, 2, 3]": "[2]", '"dense", "wfbp", "syncea"': methods})
         self.call("run", self.file, results=results)
         if cores:
@@ -56,7 +56,7 @@ class BundleTest(unittest.TestCase):
         return sorted((self.folder / results / "trials").rglob("trial.json"))
 
     def edit(self, file, change):
-        """Changes a trial as if it had been recorded so: its hashes are those of what it says."""
+        """Changes a trial as if it had been recorded so: its hashes agree with its content."""
         trial = json.loads(file.read_text())
         change(trial)
         trial["system_hash"] = make_store.content_hash(trial["system"])
@@ -84,14 +84,14 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(self.content("c"), self.content("d"))
         together = [self.export(store, f"all-{store}").read_bytes() for store in "abcd"]
         self.assertEqual(together, 4 * [together[0]])
-        # Tables keep the systems apart, and either can be asked for.
+        # Tables keep the systems apart, and show either on request.
         status = json.loads(self.call("status", self.file, "--json", results="c"))
         systems = {trial["system"] for trial in status["trials"]}
         self.assertEqual(len(systems), 2)
         texts = [self.call("table", self.file, "--system", system, results="c") for system in systems]
         self.assertEqual(sum("512 cores" in text for text in texts), 1)
         self.assertIn("expected one of", self.call("table", self.file, "--system", "xyz", results="c", code=2))
-        # The index learns of merged trials, and a new one has the same rows.
+        # The index has the merged trials, and a rebuilt index has the same rows.
         before = self.call("status", self.file, "--json", results="c")
         self.call("index", "--rebuild", results="c")
         self.assertEqual(self.call("status", self.file, "--json", results="c"), before)
@@ -116,7 +116,7 @@ class BundleTest(unittest.TestCase):
         same = json.loads(self.call("compare", a, a, "--json", results="nowhere"))
         self.assertIn(same["cells"][0]["verdict"], ("agree", "undecided"))
         self.assertEqual(same["differences"], [])
-        # The same of systems of one store, and errors that say what there is.
+        # The same comparison works for systems of one store; errors list the known systems.
         self.call("merge", a, b, results="c")
         text = self.call("compare", results="c", code=2)
         heads = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
@@ -128,7 +128,7 @@ class BundleTest(unittest.TestCase):
         self.assertIn("no cell of quick", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
 
     def plan(self, results, units):
-        """As if these trials of a planner had made units of so many tensors."""
+        """Changes the trials of safusion methods as if their plan had the given units: tensors of each."""
         plan = {"step": 0, "unit_sizes": units, "dense_units": [], "side_units": [],
                 "tensors": {"dense": 0, "offloaded": 0, "reduced": 0}}
         layout = make_store.digits_layout()
@@ -140,7 +140,7 @@ class BundleTest(unittest.TestCase):
 
     def test_plans_of_one_system_are_measured_on_another(self):
         methods = '"dense", "safusion-inter"'
-        # Neither is a machine of which a profile is at hand.
+        # There is no profile of either machine.
         self.make_store("a", blocks=2, cores=256, methods=methods)
         self.make_store("b", blocks=2, cores=512, methods=methods)
         self.plan("a", "3,40")
@@ -159,7 +159,7 @@ class BundleTest(unittest.TestCase):
         [cell] = json.loads(self.call(*compare, "--json", results="b"))["cells"]
         forced = cell["second_forced"]
         self.assertEqual((forced["units"], forced["gain_mode"], forced["measured"]["n"]), ("3,40", "measured", 5))
-        # Without a profile a note says what to do; nothing of a model decides.
+        # Without a profile, a note says what to do; no modelled number decides.
         text = self.call("compare", a, b, "--transport", results="b")
         self.assertIn("measure it on a with `sparfuse profile digits-resnet --batch 32 --threads 1 --ranks 2`", text)
         for wrong, said in ((("--with-plan", "x"), 'no system that is compared has the name "x"'),
@@ -180,7 +180,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(self.content("b"), before)
 
     def check_pages(self, *names):
-        """No page has these secrets, neither of private.json nor of what people say."""
+        """Checks that no page has these secrets, from private.json or from people's texts."""
         self.call("site", "--out", self.folder / "site", "--reference", "wfbp", results="a")
         self.call("report", self.file, results="a")
         pages = [file for place in (self.folder / "site", self.folder / "a" / "reports") for file in place.rglob("*")
@@ -197,7 +197,7 @@ class BundleTest(unittest.TestCase):
         words = " ".join(SECRETS[key] for key in ("host", "user", "token", "home"))
 
         def texts(value):
-            """Every text in it gets the secrets: whatever a machine, a launcher or a user can fill."""
+            """The value with the secrets in every text that a machine, a launcher or a user may fill."""
             if isinstance(value, dict):
                 return {key: texts(each) for key, each in value.items()}
             return [texts(each) for each in value] if isinstance(value, list) else \
@@ -237,7 +237,7 @@ class BundleTest(unittest.TestCase):
         apart.update(hosts=[SECRETS["host"], SECRETS["other"]], users=[SECRETS["user"]], failure=words,
                      log_tail=words, processes=[SECRETS["process"]], environment={"HOME": SECRETS["home"]})
         (folder / "private.json").write_text(json.dumps(apart))
-        # Who exports is another than who used the store.
+        # Another user than the store's exports.
         self.call("annotate", json.loads(trial_file.read_text())["trial_id"], "--reason",
                   f"see {SECRETS['home']}/notes, {SECRETS['token']}; {SECRETS['short']} and {SECRETS['other']} were "
                   f"rebooted by {SECRETS['user']}.", results="a", user=SECRETS["user"])
@@ -262,7 +262,7 @@ class BundleTest(unittest.TestCase):
             for name, secret in SECRETS.items():
                 self.assertNotIn(secret.encode(), content, f"{name} in {member}")
                 self.assertNotIn(secret, member)
-        # At home it is the same trial, whoever merges it.
+        # In its own store it is the same trial for every user who merges it.
         for user in (SECRETS["user"], "bob"):
             self.assertIn("0 trial(s) added, 1 already here, 0 annotation(s) added, 0 refused",
                           self.call("merge", bundle, results="a", user=user))
@@ -310,7 +310,7 @@ class BundleTest(unittest.TestCase):
         future = self.folder / "future.sparfuse"
         future.write_bytes(bundle.read_bytes().replace(b'"bundle_version": 3', b'"bundle_version": 9'))
         self.assertRegex(self.call("verify", future, code=1), r"bundle_version 9: this sparfuse reads 1 to 3.*verify")
-        # The others are merged all the same.
+        # The other bundles are merged nevertheless.
         said = self.call("merge", future, self.file, bundle, results="b", code=1)
         self.assertIn("bundle_version 9", said)
         self.assertIn("t.toml: it does not begin with manifest.json", said)
@@ -337,7 +337,7 @@ class BundleTest(unittest.TestCase):
 
         for _ in range(5):
             killed("export", "large", "--out", bundle, results=large)
-            if bundle.exists():  # killed when it was done, or not killed at all
+            if bundle.exists():  # the signal came after the end, or not at all
                 self.call("verify", bundle)
                 bundle.unlink()
         self.call("export", "large", "--out", bundle, results=large)
@@ -353,7 +353,7 @@ class BundleTest(unittest.TestCase):
         self.make_store("a", blocks=3)
         bundle = self.export("a")
 
-        def full():  # no file may be larger; Python ignores the signal, and so does its child
+        def full():  # limits the size of files; Python and its child ignore the signal
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
         small = self.folder / "small.sparfuse"
@@ -374,7 +374,7 @@ class BundleTest(unittest.TestCase):
         def full():
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-        for index in (None, b""):  # none, and one that has to be made again
+        for index in (None, b""):  # no index, and an empty one, which must be rebuilt
             file = self.folder / "a" / "index.sqlite"
             file.unlink()
             if index is not None:
@@ -404,7 +404,7 @@ class BundleTest(unittest.TestCase):
     def test_compare_leaves_a_bad_trial_out(self):
         self.make_store("a", blocks=3, methods='"dense", "wfbp"')
         whole = self.export("a")
-        # A bundle of a program that does not look: the table is that of its trials.
+        # A bundle of a program without checks: its table agrees with its trials.
         members = forgery.unpacked(whole)
         name = next(each for each in members if each.endswith("outcome.json") and "wfbp" in each)
         outcome = json.loads(members[name])

@@ -29,7 +29,7 @@ source = "made up"
 
 
 def all_reduce_log(nodes, ranks_per_node, start_us, gbps):
-    """What all_reduce_perf prints of links with this start-up and bus bandwidth."""
+    """The output of all_reduce_perf on links with this start-up time and bus bandwidth."""
     ranks = nodes * ranks_per_node
     lines = ["# Collective test starting: all_reduce_perf", "# nThread 1 nGpus 1 minBytes 8",
              "# Using devices"]
@@ -66,7 +66,7 @@ class ClusterTest(ProgramTest):
         file.write_text(text.replace(old, new, 1))
 
     def bands(self):
-        """By method the ratio to dense, its least and its most."""
+        """{method: (ratio to dense, its lowest value, its highest value)}."""
         rows = [line.split("|") for line in self.call("table", self.experiment).splitlines()]
         found = {}
         for row in rows:
@@ -109,7 +109,7 @@ class ClusterTest(ProgramTest):
         self.assertEqual(sorted(listed), ["clusters", "presets", "stacks"])
 
     def measured(self, name="x"):
-        """A copy of the project's profile."""
+        """The path of a copy of the project's profile."""
         self.profiles.mkdir(parents=True, exist_ok=True)
         file = self.profiles / f"{name}.json"
         shutil.copy(ROOT / "results/profiles/epyc-2core.json", file)
@@ -187,13 +187,13 @@ method = ["dense", "wfbp"]
         self.call("run", self.experiment)
         self.assertIn("profile mine (declared, in part imported)",
                       self.call("table", self.experiment))
-        # `import` is the same
+        # `import` does the same.
         after = file.read_text()
         self.call("import", "nccl-tests", "mine", log)
         self.assertEqual(file.read_text(), after)
         self.assertEqual(self.call("import", "nccl-tests", "mine", log, "--print"),
                          self.call("cluster", "import", "mine", "--from", "nccl-tests", log, "--print"))
-        # what is wrong with a log changes nothing
+        # A wrong log changes nothing.
         text = log.read_text()
         for old, new, expected in (
                 ("# Out of bounds values : 0 OK\n", "", "was cut off"),

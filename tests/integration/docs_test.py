@@ -19,14 +19,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/RE
                 ROOT / "harness/python/README.md", ROOT / "tests/bench/README.md"])
 SPARFUSE = None
 
-# <!-- NAME: sparfuse ARGUMENTS --> what it prints <!-- /NAME -->
+# <!-- NAME: sparfuse ARGUMENTS --> the program's output <!-- /NAME -->
 PRINTED = re.compile(r"(<!-- (\w+): sparfuse ([\w -]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)")
 CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 
 
 def python():
-    """The environment that set-up makes has NumPy and pandas."""
+    """The Python of the environment that set-up makes, which has NumPy and pandas; else this one."""
     own = ROOT / ".venv/bin/python"
     return own if own.exists() else sys.executable
 
@@ -36,7 +36,7 @@ def run(*command, **options):
 
 
 def printed(arguments):
-    """What the program prints, as it stands in a page: Markdown as it is, other text as code."""
+    """The program's output in the form of a page: a Markdown table unchanged, other text as code."""
     result = run(SPARFUSE, "--root", ROOT, *arguments.split(), check=True)
     text = result.stdout.strip()
     return text + "\n" if text.startswith("|") else f"```\n{text}\n```\n"
@@ -47,7 +47,7 @@ def with_tables(text):
 
 
 def commands(text):
-    """What follows the program's name in the lines of code, up to a shell's sign or an explanation."""
+    """The arguments of the program in lines of code, up to a shell's sign or an explanation."""
     for code in CODE.findall(text):
         for line in code.replace("\\\n", " ").strip("`").splitlines():
             for command in re.findall(r"(?:^|[\s/])sparfuse ((?:--[\w-]+ \S+ )*[a-z][^&|;#`]*)", line):
@@ -132,7 +132,7 @@ class Examples(unittest.TestCase):
     def test_the_baseline_applies(self):
         for changed in ("baselines", "tests/baselines"):
             shutil.copytree(ROOT / changed, self.folder / changed)
-        # Not as a part of a repository that the folder happens to lie in.
+        # git must not take the folder for a part of a repository around it.
         environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(self.folder.parent)}
         for mode in (["--check"], []):
             applied = run("git", "apply", *mode, EXAMPLES / "baseline.diff",

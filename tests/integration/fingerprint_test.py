@@ -43,20 +43,20 @@ class FingerprintTest(ProgramTest):
         return file
 
     def test_a_system_is_measured_kept_and_compared_with_what_it_was(self):
-        # The link is known: what is measured of it is of that size.
+        # The emulated link is known, and the measured numbers must be near it.
         said = self.call("system", "fingerprint", "lab", "--link", "1:1000")
         self.assertRegex(said, r"bandwidth between nodes +\| +[\d.]+ Gbit/s")
         file = self.results / "systems/lab.fingerprint.json"
         kept, = json.loads(file.read_text())
         quantities = kept["fingerprint"]["quantities"]
-        self.assertLessEqual(quantities["inter_node_bandwidth"]["value"], 1.2)  # of a clock that others delay
+        self.assertLessEqual(quantities["inter_node_bandwidth"]["value"], 1.2)  # others delay the clock
         self.assertGreaterEqual(quantities["inter_node_start"]["value"], 1000e-6)
         for name, quantity in quantities.items():
             self.assertTrue(0 <= quantity["low"] <= quantity["value"] <= quantity["high"], name)
             self.assertGreaterEqual(quantity["n"], 5, name)
         self.assertEqual(kept["kind"], "measured")
         self.assertNotIn("placement", kept["machine"])
-        # The same once more, held to one that was a hundred times as fast; by hand, hence undigested.
+        # A second fingerprint, compared with one a hundred times as fast; edited by hand, it has no digest.
         del kept["kind"], kept["digest"]
         for bound in ("value", "low", "high"):
             quantities["inter_node_bandwidth"][bound] *= 100
@@ -88,7 +88,7 @@ class FingerprintTest(ProgramTest):
         self.assertEqual({trial["fingerprint"]["id"] for trial in trials}, {after["before"]})
         self.assertEqual(trials[0]["fingerprint"], trials[1]["fingerprint"])
         self.assertEqual(before["fingerprint"]["ranks"], 2)
-        # A machine like it, whose link is a tenth as fast.
+        # An equal machine whose link is a tenth as fast.
         other = self.folder / "other"
         shutil.copytree(self.results, other)
         for file in other.rglob("trial.json"):

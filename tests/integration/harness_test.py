@@ -87,7 +87,7 @@ expect = "more"
 
 
 def made_up_profile(ranks):
-    """10 ms of backward, a link of 1 ms and 10 ns a byte; nothing else takes time."""
+    """A profile of 10 ms of backward, and a link of 1 ms and 10 ns a byte; all other work takes no time."""
     free = [[1, 0.0]]
     profile = {
         "backward": {
@@ -147,7 +147,7 @@ class HarnessTest(unittest.TestCase):
                     for table in ("trial", "metric", "check_result", "revision", "annotation")}
 
     def processes_of(self):
-        """Command lines of processes that work in this test's results folder."""
+        """The command lines of processes that work in this test's results folder."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -214,7 +214,7 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(len(self.dump()["trial"]), 36)
 
     def launches(self):
-        """How many trials each launch has, by what each trial says."""
+        """The number of trials in each trial's launch, as the trial records it."""
         return [trial["launch"]["trials"] for trial in self.trials()]
 
     def test_cells_that_differ_in_method_share_a_launch(self):
@@ -228,7 +228,7 @@ class HarnessTest(unittest.TestCase):
             self.assertEqual(len({one["launch"]["id"] for one in self.trials()
                                   if one["argv"] == trial["argv"]}), 1)
         self.assertEqual(len({trial["launch"]["id"] for trial in self.trials()}), 6)
-        # How a trial was launched is no part of what it is.
+        # The launch is no part of a trial's identity.
         self.write(blocks=2, **{"[repeat]": "[repeat]\ninterleave = false"})
         self.assertIn("18 were in the store", self.call("run", self.file))
         self.call("run", self.file, "--fresh")
@@ -266,7 +266,7 @@ class HarnessTest(unittest.TestCase):
     def test_disturbed_trials_run_again_within_half_of_the_time(self):
         output = self.call("run", self.file, mode="disturbed", seconds="0.2")
         again = int(re.search(r"(\d+) time\(s\) a disturbed trial ran again at once", output)[1])
-        # Half of 18, three at once; none before it is known how long they take. The machine may slow some down.
+        # Half of 18, in launches of three; none before the first durations are known. A busy machine changes it.
         self.assertIn(again, (3, 6, 9, 12, 15), output)
         self.assertIn("18 ran well, 0 failed, 0 were in the store", output)
         self.assertIn("18 of those that ran well were disturbed", output)
@@ -366,7 +366,7 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(len(self.trials()), 18)
 
     def configs(self):
-        """The config.json of all trials, although a running program removes unfinished ones."""
+        """The config.json of all trials; looks again if a running program removes unfinished ones."""
         while True:
             try:
                 return set((self.results / "trials").rglob("config.json"))
@@ -380,7 +380,7 @@ class HarnessTest(unittest.TestCase):
         for _ in range(100 if "SPARFUSE_TEST_EVERYTHING" in os.environ else 30):
             before = self.configs()
             run = self.start("run", self.file, seconds=moments.choice(["0", "0.01"]))
-            # In start-up, or some time after launches of three trials have begun and those before the last ended.
+            # Kills in start-up, or after `begun` trials began in launches of three, of which only the last runs.
             begun = moments.choice([0, 1, 4, 7])
             until = time.monotonic() + 60
             while len(self.configs() - before) < begun:
@@ -391,7 +391,7 @@ class HarnessTest(unittest.TestCase):
             run.kill()
             run.wait()
             run.stdout.close()
-            trials = self.trials()  # raises where one is half-written
+            trials = self.trials()  # raises if one is half-written
             self.assertGreaterEqual(len(trials), seen)
             seen = len(trials)
         self.assertGreaterEqual(seen, ended)
@@ -430,7 +430,7 @@ class HarnessTest(unittest.TestCase):
         self.results = disk / "results"
         output = self.call("run", self.file, code=1)
         self.assertRegex(output, r"error: .*(/disk/results/.*(No space left on device|full))")
-        trials = self.trials()  # raises where one is half-written
+        trials = self.trials()  # raises if one is half-written
         self.assertGreater(len(trials), 0)
         subprocess.run(["mount", "-o", "remount,size=16m", str(disk)], check=True)
         self.assertIn("0 failed", self.call("run", self.file))
@@ -548,7 +548,7 @@ methods = ["dense"]
         self.assertIn("horovod-fusion", (self.results / "reports" / "p" / "modelled" / "report.html").read_text())
 
     def paper(self, expect='expect = "at_least"', **files):
-        """A root of its own with the paper "p"; returns the option that names it."""
+        """Makes a root of its own with the paper "p"; returns the option that names it."""
         root = self.folder / "root"
         folder = root / "experiments" / "p"
         folder.mkdir(parents=True, exist_ok=True)
@@ -565,7 +565,7 @@ methods = ["dense"]
 
     def test_a_paper_is_planned_listed_and_run_whole(self):
         root = self.paper()
-        plan = self.call(*root, "plan", "p")  # of which nothing is in the store yet
+        plan = self.call(*root, "plan", "p")  # the store has no trial of it yet
         self.assertIn("p/live main", plan)
         self.assertIn("4 trial(s) to run", plan)
         listed = {entry["name"]: entry for entry in json.loads(self.call(*root, "list", "experiments", "--json"))}
@@ -580,7 +580,7 @@ methods = ["dense"]
         trials = sorted(self.trials(), key=lambda trial: trial["started_utc"])
         self.assertEqual(len(trials), 4)
         self.assertLess(output.index("p/modelled/main"), output.index("p/live/main"))
-        self.assertIn("[4/4]", output)  # one count over the whole
+        self.assertIn("[4/4]", output)  # one count for all experiments
 
     @unittest.skipUnless(HAS_MATPLOTLIB, "no matplotlib in this Python")
     def test_reproducing_a_paper_makes_one_page_over_its_reports(self):
@@ -592,7 +592,7 @@ methods = ["dense"]
         text = page.read_text()
         self.assertIn("2 of 2 cells of part &#34;Live&#34;, measured", text)
         self.assertIn("there is none", text)
-        # What has not run fails --strict, but not where only modelled trials were asked for.
+        # Missing trials fail --strict, but not if only modelled trials were asked for.
         self.call(*root, "reproduce", "p", "--strict")
         text = page.read_text()
         self.assertNotIn("cells of part", text)

@@ -28,7 +28,7 @@ VERBS = (("status",), ("status", "--json"), ("table",), ("table", "--json"), ("t
 
 
 def places(value, at=()):
-    """Paths of all that is in a value, keys of tables and of lists."""
+    """Yields the path of each value inside a value, through tables and lists."""
     yield at
     if isinstance(value, (dict, list)):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
@@ -36,7 +36,7 @@ def places(value, at=()):
 
 
 def put(value, path, hostile):
-    """Puts a value at a path, whose tables are made where there are none."""
+    """Puts `hostile` at a path, and makes missing tables on the way."""
     for i, key in enumerate(path[:-1]):
         if isinstance(value, list):
             value = value[key]
@@ -82,7 +82,8 @@ class HostileTest(unittest.TestCase):
         return file
 
     def paths(self, trial):
-        """Of every key that a trial.json may have: those of this one, and those of the tables."""
+        """The paths of all keys that a trial.json may have: those of this trial, and those of the bundle's
+        list of keys."""
         found = {path for path in places(trial) if path}
         shown, _ = self.call("export", "t", "--show", "--json")
         for key in json.loads(shown)["leaves"]:
@@ -92,13 +93,13 @@ class HostileTest(unittest.TestCase):
         return sorted(found, key=str)
 
     def store(self, good, harms):
-        """Adds a trial for each (path, value); returns {id: path}."""
+        """Adds a trial for each (path, value) of `harms`; returns {trial's id: path}."""
         trial, config = json.loads(good.read_text()), json.loads(good.with_name("config.json").read_text())
         made = {}
         for number, (path, value) in enumerate(harms):
             own = copy.deepcopy(trial)
             name = own["trial_id"] = f"{trial['experiment']}/{trial['part']}/hostile{number}-b{trial['block']}-1"
-            own["launch"]["id"] = f"{name}.1"  # trials of one launch have to say the same of it
+            own["launch"]["id"] = f"{name}.1"  # trials of one launch must agree on it
             put(own, path, value)
             for key in ("config", "system"):
                 if path[0] in (key, "block") and isinstance(own.get(key), dict):
@@ -106,7 +107,7 @@ class HostileTest(unittest.TestCase):
                         hashed = make_store.config_hash if key == "config" else make_store.content_hash
                         own[f"{key}_hash"] = hashed(own[key])
                     except (AttributeError, KeyError, TypeError, ValueError):
-                        pass  # of what has no such hash
+                        pass  # the changed value has no such hash
             folder = self.results / "trials" / name
             folder.mkdir()
             (folder / "trial.json").write_text(json.dumps(own, indent=1, sort_keys=True))
@@ -141,7 +142,7 @@ class HostileTest(unittest.TestCase):
         listed = {trial["trial_id"] for trial in json.loads(shown)["trials"]}
         self.assertIn(str(good.parent.relative_to(self.results / "trials")), listed)
         lost = {name: path for name, path in made.items() if name not in listed and name not in warned
-                and path[0] not in ("experiment", "schema")}  # of another experiment, or older: counted
+                and path[0] not in ("experiment", "schema")}  # another experiment's, or older: counted
         self.assertEqual(lost, {})
         self.call("export", "t", "--out", bundle)
         self.call("verify", bundle)
@@ -149,12 +150,12 @@ class HostileTest(unittest.TestCase):
         self.call("merge", bundle)
         self.call("status", self.file)
         self.results = self.folder / "results"
-        self.call("compare", bundle, bundle, codes=(0, 1, 2))  # 2: nothing in common but one method
+        self.call("compare", bundle, bundle, codes=(0, 1, 2))  # 2: only one method in common
         if pages:
             self.check_pages()
 
     def test_controls_and_markup_of_every_key_of_outcomes(self):
-        """What a run takes from outcome.json, and what reports read there, is no safer."""
+        """Tests the keys that runs and reports read from outcome.json, which are as unsafe."""
         good = self.good_trial()
         trial, config = json.loads(good.read_text()), json.loads(good.with_name("config.json").read_text())
         outcome = json.loads(good.with_name("outcome.json").read_text())

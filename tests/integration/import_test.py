@@ -61,7 +61,7 @@ Epoch: [1][ 91/100]\tTime  0.240 ( 0.300)\tData  0.000 ( 0.100)\tLoss 5.0e+00 (5
  *   Acc@1 21.000 Acc@5 45.000
 """
 
-# As pandas writes what wandb logged: lines of other calls lack the columns.
+# A log of wandb as pandas writes it: lines of other calls lack the columns.
 GRACE = """,lr,epoch,eval/top-1,loss,local_throughput,iterations
 0,0.1,0.0,,,,
 1,,,10.0,2.3,512.0,0.0
@@ -116,7 +116,7 @@ class ImportTest(unittest.TestCase):
         self.assertIn("0 result(s) imported, 3 already here", self.import_table())
         self.assertEqual(len(self.imported()), 3)
 
-        # Ours are what they were, and nothing is compared with theirs.
+        # Our rows stay unchanged, and nothing is compared with imported ones.
         after = json.loads(self.call("table", self.file, "--json"))
         self.assertEqual([row for row in after if row["what"] != "imported"], before)
         theirs = [row for row in after if row["what"] == "imported" and row["metric"] == "throughput"]
@@ -127,9 +127,9 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(self.call("plan", self.file), plan)
         self.assertEqual(self.call("compare", code=2), systems)
         rows = [*csv.DictReader(self.call("table", self.file, "--format", "csv").splitlines())]
-        self.assertEqual(sum(row["what"] == "imported" for row in rows), 6)  # and the step times
+        self.assertEqual(sum(row["what"] == "imported" for row in rows), 6)  # three throughputs and three step times
 
-        # A site has them as a system of their own, without ratios.
+        # A site shows imported results as a system of their own, without ratios.
         site = json.loads(self.call("site", "--json"))
         cells = [cell for cell in site["cells"] if cell["mode"] == "imported"]
         self.assertEqual(len(cells), 3)
@@ -143,11 +143,11 @@ class ImportTest(unittest.TestCase):
         self.assertIn('columns not read: "rho"', self.import_table())
         self.assertIn("3 imported result(s) beside", self.call("status", self.file))
         self.assertEqual(len(json.loads(self.call("import", "list", "--json"))), 3)
-        # Of the machine at hand, theirs stay beside.
+        # A table of this machine shows imported results, too.
         status = json.loads(self.call("status", self.file, "--json"))
         [system] = {trial["system"] for trial in status["trials"]}
         self.assertIn("doe-lab", self.call("table", self.file, "--system", system))
-        # The index is made again to the same rows.
+        # A rebuilt index has the same rows.
         listed = self.call("import", "list")
         self.call("index", "--rebuild")
         self.assertEqual(self.call("import", "list"), listed)
@@ -196,7 +196,7 @@ class ImportTest(unittest.TestCase):
         self.assertAlmostEqual(horovod["metrics"]["step_seconds"]["value"], 32 / 196)
         self.assertEqual(horovod["config"]["batch_per_worker"], 32)
         self.assertEqual(horovod["imported"]["steps"], 3)
-        pytorch = found["dense", 4, "throughput"]  # 0.25, 0.26 and 0.24 behind the warm-up
+        pytorch = found["dense", 4, "throughput"]  # the mean of 0.25, 0.26 and 0.24 s after the warm-up
         self.assertAlmostEqual(pytorch["metrics"]["step_seconds"]["value"], 0.25)
         self.assertAlmostEqual(pytorch["metrics"]["throughput"]["value"], 4 * 64 / 0.25)
         self.assertAlmostEqual(found["dense", 4, "final_metric"]["metrics"]["final_metric"]["value"], 0.21)
@@ -211,7 +211,7 @@ class ImportTest(unittest.TestCase):
         self.import_log("history.csv", GRACE, "grace-history.toml", "workload=digits-resnet", "method=dense",
                         "workers=8", "batch_per_worker=256")
         [trial] = self.imported()
-        self.assertAlmostEqual(trial["metrics"]["throughput"]["value"], 8 * 1024)  # behind the warm-up
+        self.assertAlmostEqual(trial["metrics"]["throughput"]["value"], 8 * 1024)  # after the warm-up
         self.assertAlmostEqual(trial["metrics"]["step_seconds"]["value"], 256 / 1024)
         self.assertEqual(trial["imported"]["steps"], 3)
         self.assertIn("local_throughput = \"x\"", self.import_log(
@@ -237,7 +237,7 @@ class ImportTest(unittest.TestCase):
             check=True, timeout=60).stdout
         call("import", "table", self.folder / "doe.csv", "--map", self.folder / "doe.toml")
         self.assertIn("0 trial(s) added, 3 already here", call("merge", bundle))
-        # The same number of another file, and one that was corrected since.
+        # The same number in another file, and a file with a corrected number.
         lines = TABLE.splitlines(keepends=True)
         (self.folder / "again.csv").write_text(lines[0] + lines[3] + lines[1])
         (self.folder / "corrected.csv").write_text(lines[0] + lines[2].replace("900", "930"))

@@ -34,7 +34,7 @@ blocks = 1
 timeout_seconds = 60
 """
 
-# Says what Slurm has; starts a step's tasks with mpirun.
+# A fake srun: lists MPI plugins, and starts a step's tasks with mpirun.
 SRUN = """#!/bin/sh
 echo "srun $*" >> "$SRUN_CALLS"
 if [ "$1" = --mpi=list ]; then
@@ -52,8 +52,8 @@ exec mpirun --allow-run-as-root --oversubscribe --bind-to none -np "$tasks" "$@"
 """
 
 
-# As ssh, blaunch or pbs_tmrsh: AGENT [OPTION...] HOST COMMAND...; another host is a process without this
-# one's environment, and with a folder of its own for what daemons keep.
+# Like ssh, blaunch or pbs_tmrsh: AGENT [OPTION...] HOST COMMAND... Another host is a process without this
+# process' environment, and with a folder of its own for daemons' files.
 AGENT = """#!/bin/sh
 while :; do
   case "$1" in
@@ -69,7 +69,7 @@ mkdir -p "$own"
 exec env -i PATH="$PATH" HOME="$HOME" TMPDIR="$own" FAKE_HOST="$host" sh -c "$*"
 """
 
-# Tasks one after another, which suits those that only tell of themselves, or by mpirun.
+# A fake flux: runs tasks one after another, which suffices for tasks that only report, or by mpirun.
 FLUX = """#!/bin/sh
 echo "flux $*" >> "$AGENT_CALLS"
 [ "$1" = run ] || exit 2
@@ -104,7 +104,7 @@ class LaunchTest(unittest.TestCase):
             **{name: value for name, value in os.environ.items() if not name.startswith("SLURM_")},
             "PATH": f"{programs}:{os.environ['PATH']}", "SRUN_CALLS": str(self.calls),
             "HOME": str(self.folder), "SRUN_PMIX": "\\tpmix\\n", "SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1",
-            # Templates are no user's, and this one may be root.
+            # The templates of launchers have no option for root, and this test may run as root.
             "OMPI_MCA_plm": "rsh", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def program(self, name, text):
@@ -126,7 +126,7 @@ class LaunchTest(unittest.TestCase):
         return trial
 
     def assert_planned(self, *launch):
-        """What plan --commands prints is what run starts, but for what is drawn then."""
+        """Checks that run starts the command that plan --commands prints, apart from random parts."""
         planned, = json.loads(self.call("plan", self.file, "--commands", "--json", *launch))
         line = self.call("plan", self.file, "--commands", *launch)
         self.assertIn("ran well", self.call("run", self.file, *launch))
@@ -161,7 +161,7 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(trial["environment"]["NCCL_SOCKET_IFNAME"], "=lo")
         self.assertEqual(trial["launch"]["network"]["interface"], "lo")
         self.assertIn("srun --mpi=pmix", self.calls.read_text())
-        # Who started a trial is no part of what it is.
+        # The launcher is no part of a trial's identity.
         self.assertIn("1 were in the store", self.call("run", self.file))
 
     def test_srun_without_pmix_is_refused_with_what_it_has(self):
@@ -200,7 +200,7 @@ class LaunchTest(unittest.TestCase):
         said = self.call("run", self.file, "--launch", "srun", code=2)
         self.assertIn("delays messages between ranks of one host", said)
 
-    # Of each system its list of hosts, as it writes it, and what starts processes there.
+    # {system: (its list of hosts in its own form, the program that starts processes there)}.
     SYSTEMS = {"pbs": ("n1\nn1\nn2\nn2\n", "pbs_tmrsh"), "lsf": ("n1\nn1\nn2\nn2\n", "blaunch"),
                "mpi-operator": ("t-worker-0.t.default.svc slots=2\nt-worker-1.t.default.svc slots=2\n", "ssh"),
                "flux": (None, "flux")}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from program import ProgramTest, main
 
-LOADED = 2  # of four blocks
+LOADED = 2  # the loaded one of four blocks
 EXPERIMENT = """
 id = "loaded"
 [defaults]
@@ -30,7 +30,7 @@ blocks = 4
 
 @contextmanager
 def load():
-    """Four programs a core that compute."""
+    """Runs four computing programs on each core."""
     programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
                 for _ in range(4 * len(os.sched_getaffinity(0)))]
     try:
@@ -58,9 +58,9 @@ class LoadTest(ProgramTest):
         moved = cell["first_moved"]
         self.assertIn(str(LOADED), moved)
         self.assertEqual(max(moved, key=moved.get), str(LOADED), moved)
-        self.assertIn(cell["verdict"], ("agree", "undecided"))  # with itself, loaded or not
+        self.assertIn(cell["verdict"], ("agree", "undecided"))  # a comparison with itself
         self.assertIn("dense moved by more than 10 %", self.call("compare", bundle, bundle, "--keep-disturbed"))
-        # And by what the host says: its times do not count unless they are asked for.
+        # The host's facts show the load, too: the block's times do not count unless asked for.
         trials = [json.loads(path.read_text()) for path in (self.folder / "results").rglob("trial.json")]
         self.assertEqual({trial["quiet"]["disturbed"] for trial in trials if trial["block"] == LOADED}, {True})
 

@@ -38,7 +38,7 @@ class ModelTable(ProgramTest):
         self.write()
 
     def write(self, *changes):
-        """The page's files, the experiment with each of `changes` made in it."""
+        """Writes the page's files, with each (old, new) of `changes` made in the experiment."""
         (self.folder / "mymodel.json").write_text(json.dumps(self.table))
         experiment = block("toml") + CLAIM
         for old, new in changes:
@@ -76,7 +76,7 @@ class ModelTable(ProgramTest):
                 metrics["throughput"]["value"] * metrics["step_seconds"]["value"], 8 * 32, places=6)
         shown = self.call("table", "t.toml")
         self.assertIn("| mymodel ", shown)
-        self.assertIn("(mymodel)", shown)  # the claim's setting
+        self.assertIn("(mymodel)", shown)  # in the claim's setting
         self.assertNotIn("table:", shown)
         if HAS_NUMPY:
             explained = self.call("explain", "t.toml", "--json", "--of",
@@ -134,7 +134,7 @@ class ModelTable(ProgramTest):
             [sys.executable, DESCRIBE, "mine.py:mymodel", "--input-shape", "3,32,32", "--unit",
              "images", "--family", "vgg", "--batch", "32", "--source", self.table["source"], "-o",
              "mymodel.json"], cwd=self.folder, text=True, capture_output=True, check=False)
-        # PyTorch for CUDA needs libraries that are only installed where there is a card.
+        # PyTorch for CUDA needs libraries that are installed only beside a card.
         if "No module named" in done.stderr or "cannot open shared object file" in done.stderr:
             self.skipTest(f"torch cannot be imported: {done.stderr.strip()}")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -35,7 +35,7 @@ method = ["dense", "wfbp"]
 
 
 def commands_of(target):
-    """The build's commands for `target`, the last of them its link."""
+    """The build's commands for `target`; the last one links it."""
     tool = ROOT / ".venv" / "bin" / "ninja"
     ninja = str(tool) if tool.exists() else "ninja"
     return subprocess.run([ninja, "-C", BUILD, "-t", "commands", target], text=True, check=True,
@@ -67,7 +67,7 @@ class NewBaselineTest(unittest.TestCase):
 
     @classmethod
     def compile(cls, like, source, output):
-        """Compiles `source` of the copy as the build compiles `like`."""
+        """Compiles `source` of the copied tree with the build's command for `like`."""
         database = json.loads((BUILD / "compile_commands.json").read_text())
         entry = next(entry for entry in database if Path(entry["file"]) == like)
         command = entry["command"].replace(f"-I{ROOT} ", f"-I{cls.tree} ")
@@ -78,7 +78,7 @@ class NewBaselineTest(unittest.TestCase):
 
     @classmethod
     def build_library(cls):
-        """The registry with the new baseline, in a copy of the library of baselines."""
+        """Builds a copy of the library of baselines whose registry has the new baseline."""
         library = cls.folder / "libsparfuse_baselines.a"
         shutil.copy(BUILD / "baselines" / "libsparfuse_baselines.a", library)
         registry = ROOT / "baselines" / "registry.cpp"
@@ -99,7 +99,7 @@ class NewBaselineTest(unittest.TestCase):
 
     @classmethod
     def link(cls, target, replaced=None):
-        """Links `target` with the new library; `replaced`: an object in the place of the target's own."""
+        """Links `target` with the new library. replaced: an object in place of the target's own."""
         command = commands_of(target)[-1]
         output = cls.folder / Path(target).name
         command = command.replace("baselines/libsparfuse_baselines.a", str(cls.libraries))

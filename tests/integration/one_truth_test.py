@@ -68,13 +68,13 @@ kind = "grouped_bars"
 name = "computed"
 """
 VALUES = {"dense": (100.0, 110.0, 120.0), "wfbp": (203.0, 219.0, 247.0)}
-# Each has a throughput that no number of the experiment is near to.
+# Throughputs of trials that must not count; no number of the experiment is near any of them.
 REPLACED, STALE, ELSEWHERE, BAD, ON_HOSTS = 3217.0, 4219.0, 5231.0, 6257.0, 7283.0
-T = 4.302653  # of Student's t, 0.975, two degrees of freedom; tables have it
+T = 4.302653  # quantile 0.975 of Student's t with two degrees of freedom, from tables
 
 
 def geometric(values):
-    """(mean, low, high) by hand."""
+    """(geometric mean, low, high) with its 95 % interval, computed by hand."""
     logs = [math.log(value) for value in values]
     mean = sum(logs) / len(logs)
     deviation = math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
@@ -86,19 +86,19 @@ RATIO = geometric([a / b for a, b in zip(VALUES["wfbp"], VALUES["dense"])])
 
 
 def numbers(text):
-    """Every number of a text, thousands joined."""
+    """All numbers of a text, with groups of thousands joined."""
     joined = re.sub(r"(?<=\d)[\u2009\u202f](?=\d{3}(?!\d))", "", text)
     return [float(found) for found in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?", joined)]
 
 
 def content_hash(value):
-    """As trial.json has it: of the canonical form."""
+    """The hash of a value's canonical form, as in trial.json."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def placed(*hosts):
-    """A trial's machine, with ranks on these hosts."""
+    """The record of a trial's machine, with ranks on these hosts."""
     return {
         "placement": hosts, "communication_threads": "normal", "cores": 2, "kernels": "avx2",
         "cuda_devices": 0}
@@ -121,7 +121,7 @@ class OneTruth(unittest.TestCase):
         cls.file.write_text(EXPERIMENT)
         cls.profile(0.01)
         cls.call("run", cls.file)
-        cls.profile(0.03)  # the first modelled trials are of an older one from now on
+        cls.profile(0.03)  # now the first modelled trials have an older profile
         cls.call("run", cls.file)
         trials = cls.trials()
         computed = [trial for trial in trials if trial["config"]["mode"] == "modelled"]
@@ -133,12 +133,12 @@ class OneTruth(unittest.TestCase):
             if trial["config"]["mode"] == "modelled":
                 continue
             method, block = trial["config"]["method"], trial["block"]
-            if method == "syncea":  # nothing of it counts
+            if method == "syncea":  # none of its trials counts
                 cls.write(trial, revisions={"method:syncea": 999}, throughput=STALE)
                 continue
             newer = {"started_utc": "2098" + trial["started_utc"][4:]} if block == 2 else {}
             cls.write(trial, throughput=VALUES[method][block], machine=placed("h", "h"), **newer)
-            if method == "wfbp" and block == 0:  # newer than the block's, and not than the cell's newest
+            if method == "wfbp" and block == 0:  # newer than the block's trial, but not the cell's newest
                 cls.write(trial, ON_HOSTS, trial_id=f"{trial['trial_id']}-9994",
                           started_utc="2097" + trial["started_utc"][4:], machine=placed("h", "i"))
             if method == "dense" and block == 0:
@@ -188,7 +188,7 @@ class OneTruth(unittest.TestCase):
 
     @classmethod
     def add(cls, trial, number, throughput, **changes):
-        """A trial of the same cell and block, before (number 0000) or after that which is there."""
+        """Adds a trial of the same cell and block, earlier (number 0000) or later than `trial`."""
         year = "2020" if number == "0000" else "2099"
         return cls.write(
             trial,
@@ -275,14 +275,14 @@ class OneTruth(unittest.TestCase):
         self.check_spec(spec)
         self.check_figures(folder)
         page = (folder / "report.html").read_text()
-        page = re.sub(r"src='data:[^']*'", "", page)  # pictures: their numbers are in check_figures
+        page = re.sub(r"src='data:[^']*'", "", page)  # pictures; check_figures checks them
         page = re.sub(r"<[^>]*>", " ", page)
-        page = re.sub(r"\b[0-9a-f]{12}\b", " ", page)  # hashes, which may begin like a number
+        page = re.sub(r"\b[0-9a-f]{12}\b", " ", page)  # hashes may begin like numbers
         found = numbers(page)
         self.has_none_that_must_not_count(found)
         words = "{:.2f}x [{:.2f}, {:.2f}]".format(*RATIO)
         self.assertIn(f"wfbp: {words} the throughput of dense", page)
-        self.assertEqual(page.count(words), 3)  # found, table, verdict
+        self.assertEqual(page.count(words), 3)  # in the findings, the table and the verdict
         for method in ("dense", "wfbp"):
             self.has(found, geometric(VALUES[method])[0])
         for value in self.modelled:

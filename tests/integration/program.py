@@ -15,7 +15,7 @@ with_all = unittest.skipUnless(EVERYTHING, "runs with scripts/test --all")
 
 
 class ProgramTest(unittest.TestCase):
-    program = None  # its path: see main
+    program = None  # the program's path, set by main
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-test-"))
@@ -28,14 +28,14 @@ class ProgramTest(unittest.TestCase):
                               cwd=self.folder)
 
     def call(self, *arguments, code=0, results=None):
-        """What it printed; of a call that fails the errors, too."""
+        """Calls the program; returns its output, and the errors, too, if `code` is a failure."""
         done = self.start(*arguments, results=results)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + (done.stderr if code else "")
 
 
 def read_trial(path):
-    """The trial.json at `path`, with the launch's words and variables and what a failure said."""
+    """The trial.json at `path`, with private.json's command, environment and failure message."""
     trial = json.loads(path.read_text())
     file = path.with_name("private.json")
     apart = json.loads(file.read_text()) if file.exists() else {}
@@ -47,6 +47,6 @@ def read_trial(path):
 
 
 def main():
-    """Runs the tests of the module that was started, whose first argument is the program."""
+    """Runs the tests of the main module; its first argument is the program."""
     ProgramTest.program = Path(sys.argv.pop(1)).resolve()
     unittest.main(module="__main__")

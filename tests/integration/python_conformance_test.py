@@ -14,7 +14,7 @@ CLASSES = Path(__file__).resolve().parents[1] / "core" / "sparsify" / "laws" / "
 
 
 def run(*arguments):
-    # googletest's own settings are those of the tests around this one; failures are expected here.
+    # Removes googletest's settings, which belong to the tests around this one; failures are expected here.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("GTEST_")}
     return subprocess.run([PROGRAM, *arguments], text=True, capture_output=True, timeout=200, check=False,
                           env=environment, cwd=CLASSES.parent)

@@ -128,7 +128,7 @@ class PythonSparsifierTest(unittest.TestCase):
                               env={**os.environ, **(environment or {})})
 
     def run_trials(self, *sparsifiers, **experiment):
-        """The trials by sparsifier, all of which must succeed."""
+        """{sparsifier: its trial}; all trials must succeed."""
         done = self.start(*sparsifiers, **experiment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return self.trials()
@@ -220,7 +220,7 @@ class PythonSparsifierTest(unittest.TestCase):
         self.assertEqual(modelled["status"], "ok")
         name = modelled["config"]["sparsifier"]
         profiles = [trial["config"]["sparsifiers"] for trial in trials if trial["config"]["kind"] == "profile"]
-        self.assertEqual(profiles, [[name]] * 2)  # of one rank and of two
+        self.assertEqual(profiles, [[name]] * 2)  # profiles of one rank and of two
 
     def test_what_python_raises_fails_the_trial(self):
         message = self.failure("python:classes.py:Raising")

@@ -36,7 +36,7 @@ class SiteTest(unittest.TestCase):
         return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
     def two_machines(self):
-        """Bundles of both; the second's hardware is called as somebody pleases."""
+        """The bundles of two machines; the second one's hardware has a hostile name."""
         both = '"dense", "wfbp"'
         self.make_store("a", blocks=2, methods=both)
         self.make_store("b", blocks=2, cores=512, methods=both)
@@ -54,7 +54,7 @@ class SiteTest(unittest.TestCase):
         self.assertEqual(folders, ["experiments", "methods", "pairs", "systems", "workloads"])
         self.assertEqual(sum(name.startswith("pairs/") for name in content), 1)
 
-        # What a bundle says is text; no page loads anything, or runs more than its own script.
+        # A bundle's words are text. No page loads anything, or runs other scripts than its own.
         self.assertTrue(any(b"&lt;script&gt;alert" in text for text in content.values()))
         for name, text in content.items():
             if name.endswith(".html"):
@@ -63,7 +63,7 @@ class SiteTest(unittest.TestCase):
                 self.assertIn(b"default-src 'none'; script-src 'sha256-", text)
                 self.assertNotIn(str(self.folder).encode(), text)
 
-        # Numbers are those of compare, and name their trials, which are in the store.
+        # Pages have the numbers of compare, and name their trials, which are in the store.
         data = json.loads(content["data.json"])
         heads = [system["key"] for system in data["systems"]]
         compared = json.loads(self.call("compare", *heads, "--json", results="c"))
@@ -75,7 +75,7 @@ class SiteTest(unittest.TestCase):
         self.assertEqual(sorted(named), sorted(ids))
         self.assertEqual({cell["mode"] for cell in data["cells"]}, {"measured"})
 
-        # Equal trials give equal bytes, in whatever order they came; a date only where it is asked for.
+        # Equal trials give equal bytes in any order of merging. Pages have a date only on request.
         self.call("merge", *reversed(bundles), results="d")
         self.assertEqual(self.site("d", out="again")[1], content)
         self.assertEqual(self.site("c")[1], content)

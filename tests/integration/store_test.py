@@ -21,7 +21,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class StoreTest(unittest.TestCase):
-    # A folder, an experiment in it, and the program called with the pretending worker.
+    # A folder, an experiment in it, and the program with the fake worker.
     setUp = harness_test.HarnessTest.setUp
     write = harness_test.HarnessTest.write
     command = harness_test.HarnessTest.command
@@ -156,16 +156,16 @@ class StoreTest(unittest.TestCase):
         for killed in ("controller", "supervisor and controller"):
             run = self.start("run", self.file, seconds="100")
             self.wait_for("no ranks", lambda: sum("fake_worker" in line for line in self.processes_of()) > 2)
-            self.assertGreaterEqual(len(sessions() - before), 1)  # other tests have their own for a while
+            self.assertGreaterEqual(len(sessions() - before), 1)  # other tests may have sessions for a while
             if killed != "controller":
                 children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
                 for child in children:
                     os.kill(int(child), signal.SIGKILL)
             run.kill()
             run.communicate()
-            if killed == "controller":  # its supervisor clears away
+            if killed == "controller":  # its supervisor cleans up
                 self.wait_for("a session is left", lambda: sessions() <= before)
-            else:  # real ranks end with their launcher, these do not
+            else:  # fake ranks do not end with their launcher
                 self.kill_processes()
             self.assert_no_processes()
         self.call("run", self.file)
@@ -194,7 +194,7 @@ class StoreTest(unittest.TestCase):
             text = (self.results / "reports" / "t" / name).read_text()
             self.assertNotIn(str(self.folder), text)
             self.assertNotIn(f'"{socket.gethostname()}"', text)
-            self.assertNotIn("fake_worker.sh", text)  # of the failure's message, in private.json
+            self.assertNotIn("fake_worker.sh", text)  # the failure's message, in private.json, has it
         self.assertIn('"failure": "data"', text)
 
     def test_large_stores_are_read_in_moments(self):

@@ -27,7 +27,7 @@ class SystemTest(ProgramTest):
         self.file.write_text(text)
 
     def fill(self):
-        """Writes what is asked for: two nodes, whose link is slower than any card."""
+        """Fills in the requested fields: two nodes, whose link is slower than any card."""
         self.change(("^title = \\S+", 'title = "the lab"'), ("^kind = \"CHANGEME\"", "kind = 'x'"),
                     ("^gbps = \"CHANGEME\"", "gbps = 0.001"), ("^topology = \\S+", "topology = 'x'"),
                     ("^count = \"CHANGEME\"", "count = 2"))

@@ -17,18 +17,18 @@ import trial_test
 
 ONE_CARD = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
-# Of plans made by measured times only those that decide how tensors travel, not which of them whole.
+# Plans by measured times may decide how tensors travel here, but not which of them are dense.
 METHODS = {
     "dense": "",
     "safusion": "",
     "ssfusion": 'method_options = { form = "authors", model = "resnet50", partition = "all" }',
     "adtopk": "",
 }
-TOLERANCE = 2e-3  # of a loss: sums of forward and backward differ in order, and with them near ties in selections
+TOLERANCE = 2e-3  # relative, of a loss: orders of sums differ, and with them near ties in selections
 
 
 def why_no_card(sparfuse):
-    """What `sparfuse doctor` says of CUDA, empty where there is a card."""
+    """The message of `sparfuse doctor` on CUDA; empty if there is a card."""
     done = subprocess.run([sparfuse, "doctor", "--json"], text=True, capture_output=True, timeout=60, check=False,
                           env={**os.environ, **ONE_CARD})
     (finding,) = [finding for finding in json.loads(done.stdout) if finding["what"] == "CUDA"]
@@ -37,7 +37,7 @@ def why_no_card(sparfuse):
 
 class CardTest(trial_test.Trials):
     def losses(self, device, method):
-        """By step, then rank."""
+        """The losses of a trial, sorted by step, then rank."""
         shutil.rmtree(self.results, ignore_errors=True)
         trial = self.run_trial(method=method, steps=8, deadline=30, environment=ONE_CARD,
                                more=f'device = "{device}"\n{METHODS[method]}')
@@ -46,7 +46,7 @@ class CardTest(trial_test.Trials):
                          (True, True), method)
         steps = np.load(next(self.results.rglob("steps.npy")))
         by_step = sorted(zip(steps["step"], steps["rank"], steps["loss"]))
-        self.assertEqual(len(by_step), 2 * (2 + 8), method)  # ranks, steps of warm-up and measured ones
+        self.assertEqual(len(by_step), 2 * (2 + 8), method)  # 2 ranks, 2 warm-up and 8 measured steps
         return [loss for _, _, loss in by_step]
 
     def test_what_is_learned_on_a_card_is_what_the_host_learns(self):

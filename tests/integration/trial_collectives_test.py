@@ -15,7 +15,7 @@ from program import EVERYTHING
 
 COLLECTIVES = ("gtopk", "sparcml", "topk-dsa", "oktopk", "spardl", "omnireduce", "zen", "powersgd")
 CHAINS = ("hitopkcomm", "cupcake-hierarchical", "hipress")
-if not EVERYTHING:  # a tree, rounds of rings and a server; two levels
+if not EVERYTHING:  # one each with a tree, with rounds of rings and with a server; one of two levels
     COLLECTIVES, CHAINS = ("gtopk", "oktopk", "omnireduce"), ("hitopkcomm",)
 CASES = [*((method, {}) for method in COLLECTIVES),
          *((method, {"workers": 4, "more": "ranks_per_node = 2"}) for method in CHAINS)]

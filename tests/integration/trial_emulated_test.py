@@ -20,12 +20,13 @@ class EmulatedTrialTest(trial_test.Trials):
         self.assertIn(of_its_grid, self.worker("sparfuse-emulated-worker").read_bytes())
         self.assertNotIn(of_its_grid, self.worker().read_bytes())
         environment = {"SPARFUSE_EMULATED_DEVICE": "1", "SPARFUSE_GPU_FAULT": "launch:1:700"}
-        trial = self.run_trial(environment=environment)  # nothing is launched
+        trial = self.run_trial(environment=environment)  # no kernel is launched, and so none fails
         self.assertEqual(trial["status"], "ok")
         self.assertNotIn("cards", trial["machine"])
 
     def on_emulated_device(self, method, emulated=True):
-        """With the tests' own worker: streams, kernels and staging are real, the memory is the host's."""
+        """Runs a trial with the tests' own worker: streams, kernels and staging are real, memory is the
+        host's. Returns its loss."""
         shutil.rmtree(self.results, ignore_errors=True)
         trial = self.run_trial(method=method, environment=self.emulated_worker() if emulated else {})
         self.assertEqual("cards" in trial["machine"], emulated)
@@ -42,7 +43,7 @@ class EmulatedTrialTest(trial_test.Trials):
 
     @with_all
     def test_plans_that_decide_what_is_sent_are_made_on_a_device_too(self):
-        for method in ("ssfusion", "adtopk-h"):  # by measured times, which differ
+        for method in ("ssfusion", "adtopk-h"):  # their plans go by measured times, which differ
             self.on_emulated_device(method)
 
     def test_a_device_that_breaks_ends_its_trial_alone(self):

@@ -36,12 +36,12 @@ deadline_seconds = {deadline}
 timeout_seconds = 100
 """
 
-# What is checked of a trial whose residuals take what is not sent.
+# The checks of a trial with residuals, which keep the elements not sent.
 KEPT = {"loss_finite": True, "mass_conserved": True, "mass_conserved_over_ranks": True, "replicas_equal": True}
 
 
 class Trials(unittest.TestCase):
-    """Runs them in a folder that is thrown away."""
+    """Runs trials in a temporary folder."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="sparfuse-trial-"))
@@ -55,7 +55,7 @@ class Trials(unittest.TestCase):
                                                steps=steps, deadline=deadline, more=more))
 
     def command(self, verb, *arguments):
-        # Others work on the machine of a test.
+        # Others work on the test's machine.
         keep = ["--keep-disturbed"] if verb == "run" else []
         return [SPARFUSE, "--results", str(self.results), verb, *map(str, arguments), *keep]
 
@@ -72,14 +72,14 @@ class Trials(unittest.TestCase):
         return read_trial(paths[0])
 
     def series(self, trial, name):
-        """The file as numpy opens it; it is as trial.json says."""
+        """The series `name` as NumPy opens it; checks that it agrees with trial.json."""
         table = np.load(next(self.results.rglob(name)))
         self.assertEqual((len(table), set(table.dtype.names)),
                          (trial["series"][name]["rows"], set(trial["series"][name]["units"])))
         return table
 
     def ranks(self):
-        """Process ids of the worker's ranks by rank."""
+        """{rank: process id} of the worker's ranks."""
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
@@ -94,11 +94,11 @@ class Trials(unittest.TestCase):
             number = variables.get(b"OMPI_COMM_WORLD_RANK", variables.get(b"SPARFUSE_RANK"))
             if number is not None:
                 rank, pid = int(number), int(entry.name)
-                found[rank] = min(pid, found.get(rank, pid))  # on other hosts it has a guardian, its child
+                found[rank] = min(pid, found.get(rank, pid))  # on other hosts a rank has a guardian as its child
         return found
 
     def disturb(self, rank, what, workers=3, warmup=2, **experiment):
-        """Runs a long trial and sends `what` to a rank in the middle of its steps."""
+        """Runs a long trial and sends the signal `what` to a rank in the middle of its steps."""
         self.write(workers=workers, steps=100000, deadline=8, **experiment)
         controller = subprocess.Popen(self.command("run", self.file), text=True, stdout=subprocess.PIPE,
                                       stderr=subprocess.STDOUT)
@@ -123,12 +123,12 @@ class Trials(unittest.TestCase):
 
 
 class TrialsInTurnTest(Trials):
-    """Several cells in one launch."""
+    """Tests several cells in one launch."""
 
     METHODS = ("dense", "wfbp", "safusion-inter")
 
     def run_all(self, code=0, interleave=True, **experiment):
-        """The trials by method, each with its directory, and what the run printed."""
+        """({method: (trial, its directory)}, the run's output)."""
         self.write(**experiment)
         text = self.file.read_text().replace('method = "safusion-inter"\n', "")
         methods = ", ".join(f'"{method}"' for method in self.METHODS)
@@ -164,7 +164,7 @@ class TrialsInTurnTest(Trials):
                 by_hand = [np.median(slowest[3:5]), np.median(slowest[6:8])]
                 self.assertEqual(trial["rounds"], by_hand)
                 spans = np.load(directory / "spans.npy")
-                self.assertEqual(sorted(set(spans["step"])), [4, 6, 7])  # the last three measured ones
+                self.assertEqual(sorted(set(spans["step"])), [4, 6, 7])  # the last three measured steps
             shutil.rmtree(self.results)
             alone, _ = self.run_all(steps=6, interleave=False, more=more)
             for method, (trial, directory) in alone.items():
@@ -177,21 +177,22 @@ class TrialsInTurnTest(Trials):
 
 
 class EveryRunTest(Trials):
-    """A trial is complete, ranks are processes and threads, one that is killed or stopped is named."""
+    """Tests that trials are complete, that ranks are processes or threads, and that a killed or stopped rank
+    is named."""
 
     def test_a_trial_is_complete(self):
         trial = self.run_trial(mode="emulated", more="link = { gbps = 1.0, alpha_us = 100 }\ndensity = 0.01")
         self.assertEqual(trial["status"], "ok")
         self.assertEqual(trial["checks"], KEPT)
         outcome = json.loads(next(self.results.rglob("outcome.json")).read_text())
-        # The payload by hand: 8 bytes for each of the k = max(1, trunc(0.01 n)) elements of a tensor.
+        # The payload by hand: 8 bytes for each of k = max(1, trunc(0.01 n)) elements of a tensor.
         by_hand = sum(8 * max(1, int(0.01 * tensor["numel"])) for tensor in outcome["layout"])
         self.assertEqual(trial["metrics"]["payload_bytes"]["value"], by_hand)
-        self.assertEqual(trial["metrics"]["sent_bytes"]["value"], by_hand)  # P = 2: to one other rank
+        self.assertEqual(trial["metrics"]["sent_bytes"]["value"], by_hand)  # to the only other rank
         self.assertEqual(trial["metrics"]["tensors_missing"]["value"], 0)
         self.assertEqual(sum(map(int, outcome["plan"].split(","))), len(outcome["layout"]))
         steps = self.series(trial, "steps.npy")
-        self.assertEqual(len(steps), 2 * (2 + 3))  # ranks, steps of warm-up and measured ones
+        self.assertEqual(len(steps), 2 * (2 + 3))  # 2 ranks, 2 warm-up and 3 measured steps
         self.assertEqual(steps["payload_bytes"][steps["measured"]].tolist(), [by_hand] * 6)
         self.assertLessEqual({"compute", "data"}, set(self.series(trial, "spans.npy")["lane"]))
         self.assertEqual(trial["metrics"]["exchanges"]["value"], len(outcome["plan"].split(",")))
@@ -238,7 +239,7 @@ class EveryRunTest(Trials):
 
 class TrialTest(Trials):
     def test_a_trial_beside_other_work_is_marked(self):
-        # Twice the cores: no scheduler gives a rank more than half of one.
+        # Twice as many programs as cores: no scheduler gives a rank more than half a core.
         for _ in range(2 * len(os.sched_getaffinity(0))):
             hog = subprocess.Popen([sys.executable, "-c", "while True: pass"])
             self.addCleanup(hog.wait)
@@ -255,7 +256,7 @@ class TrialTest(Trials):
         self.assertGreater(quiet["causes"]["other_cpu"], 0.3, quiet)
         self.assertEqual(quiet["limits"], {"other_cpu": 0.05, "stolen": 0.02, "slowdown": 1.2})
         self.assertGreaterEqual(len(quiet["loop_seconds"]), 8)
-        # The ranks' own work is none of it.
+        # Other work does not include the ranks' own.
         self.assertGreater(quiet["own_cpu_seconds"], 0)
         self.assertLess(quiet["other_cpu"] * quiet["cores"] * quiet["seconds"] + quiet["own_cpu_seconds"],
                         1.1 * quiet["cores"] * quiet["seconds"])
@@ -295,7 +296,7 @@ class TrialTest(Trials):
                 self.assertEqual(steps, [0])
                 self.assertNotIn("profile", outcome)
                 continue
-            self.assertEqual(steps, [0, 7, 12])  # after two steps of warm-up
+            self.assertEqual(steps, [0, 7, 12])  # every 5 steps after two warm-up steps
             profile = outcome["profile"]
             self.assertEqual([tensor["name"] for tensor in profile["backward"]["tensors"]], names)
             self.assertGreaterEqual(profile["backward"]["steps"], 5)
@@ -305,8 +306,8 @@ class TrialTest(Trials):
             # 4 MiB take 34 ms on a link of 1 Gbit/s.
             self.assertEqual(profile["link"]["round_seconds"][-1][0], 4 << 20)
             self.assertGreater(profile["link"]["round_seconds"][-1][1], 0.033)
-        # Which tensors travel together does not change sums, so neither the profile, taken beside the trial,
-        # nor a new plan, which keeps residuals, may change a bit.
+        # The grouping of tensors does not change sums. So neither the profile, taken beside the trial, nor a
+        # new plan, which keeps residuals, may change a bit.
         for metric in ("loss", "residual_norm", "payload_bytes"):
             self.assertEqual(trials["safusion"]["metrics"][metric], trials["safusion-inter"]["metrics"][metric], metric)
 
@@ -339,7 +340,7 @@ class TrialTest(Trials):
         self.assertNotIn("link", outcomes[0]["profile"])
         link = outcomes[2]["profile"]["link"]
         self.assertEqual((outcomes[1]["profile"]["link"]["class"], link["class"]), ("intra_node", "inter_node"))
-        for size, seconds in link["round_seconds"]:  # at least what the link takes; more on a busy machine
+        for size, seconds in link["round_seconds"]:  # at least the link's time; a busy machine adds some
             self.assertGreater(seconds, 0.9 * (100e-6 + 8e-9 * size), size)
         stored = json.loads((self.results / "profiles" / "here.json").read_text())
         self.assertEqual([o["config"] for o in stored], [o["config"] for o in outcomes])
@@ -398,7 +399,7 @@ class TrialTest(Trials):
         self.assertEqual(trial["config"]["precision"], "bf16")
 
     def test_ranks_that_cannot_find_one_another_say_so(self):
-        # As srun without PMIx starts them, and as another MPI's mpirun would.
+        # Ranks started like by srun without PMIx, and like by another MPI's mpirun.
         for variables, said in (("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$rank", "srun --mpi=pmix"),
                                 ("NO=ONE", "MPI says rank 0 of 1, and 2 ranks were launched")):
             shutil.rmtree(self.results, ignore_errors=True)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts/pages"))
 import gallery
 
 PAGE = (ROOT / gallery.PAGE).read_text()
-MOST_BYTES = 100_000  # of a picture
+MOST_BYTES = 100_000  # size limit of a picture
 
 
 class Gallery(unittest.TestCase):

@@ -31,7 +31,7 @@ FILES = ["core/a.cpp", "scripts/build", "README.md", lint.CONTAINERFILE, lint.DE
 
 class Containers(unittest.TestCase):
     def complaints(self, files=FILES, ignores=("build\n", "build\n"), containerfile=("", ""), definition=("", "")):
-        """Of the files above with a text replaced."""
+        """The complaints about the files above, with an (old, new) text replaced in them."""
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             texts = [CONTAINERFILE.replace(*containerfile), DEFINITION.replace(*definition), *ignores]

@@ -41,7 +41,7 @@ class Words(unittest.TestCase):
 
     def test_sentences_are_counted_as_they_are_read(self):
         self.assertEqual(list(lint.sentences(GOOD)), [(3, 4), (3, 8), (5, 3), (5, 5)])
-        # a sentence over lines is named by its first one; a link and code are their words
+        # A sentence of several lines is named by its first line. Links count by their words, code as one.
         self.assertEqual(list(lint.sentences("One two.\nThree [four\nfive](a/b.md) `six\nseven`. \"Eight\" nine.\n")),
                          [(1, 2), (2, 4), (4, 2)])
         self.assertEqual(list(lint.sentences("<!-- one\ntwo -->\n- A 95 % interval of 1.5 s, et al. One.\n")), [(3, 9)])

@@ -66,7 +66,7 @@ class Measured(unittest.TestCase):
         self.assertEqual((self.sizes.files, self.sizes.small), (13, 12))
 
     def test_a_header_serves_one_file_beside_its_own_source(self):
-        # cell_config.hpp and plan.hpp serve only their own, json.hpp only a template of a file.
+        # cell_config.hpp and plan.hpp serve only their own sources, json.hpp only a template of a file.
         self.assertEqual(self.sizes.headers, 5)
         self.assertEqual(self.sizes.serving_one, ["core/base/error.hpp", "harness/run/run.hpp"])
 

@@ -7,15 +7,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "docs/troubleshooting.md", ROOT / "docs/launching/failures.md")
 FOLDERS = ("core", "harness", "scripts", "workloads")
-# Between two pieces of one literal: the end of the first, a line, the begin of the second.
+# The seam of two pieces of one literal: the first one's end, a line's end, the second one's begin.
 SEAM = re.compile(r'"\s*\n\s*"')
 MESSAGE = re.compile(r"`([^`]+)`")
-# Words of other programs: what SQLite says.
+# Messages of other programs, here of SQLite.
 OF_OTHERS = {"database or disk is full"}
 
 
 def texts_of_the_program():
-    """The sources without quotes' backslashes and with their broken literals joined."""
+    """The text of all sources, with broken literals joined and quotes without backslashes."""
     texts = []
     for folder in FOLDERS:
         for file in sorted((ROOT / folder).rglob("*")):
@@ -25,7 +25,7 @@ def texts_of_the_program():
 
 
 def pieces(message):
-    """The words of a message between its values."""
+    """The pieces of a message between its values."""
     return [piece for piece in (part.strip(' "`:;?') for part in message.split("...")) if len(piece) > 3]
 
 

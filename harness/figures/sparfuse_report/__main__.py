@@ -101,7 +101,7 @@ def name_figures(experiment):
 def draw_figures(arguments):
     experiment, styles = load(arguments)
     if arguments.part:
-        experiment.part(arguments.part)  # names the parts there are
+        experiment.part(arguments.part)  # its error names the known parts
     figures = [
         (part, entry, name)
         for part, entry, name in name_figures(experiment)
@@ -138,7 +138,7 @@ def draw_figures(arguments):
 
 
 def write_figure(drawn, folder, name):
-    """Returns the paths."""
+    """Writes the figure's files; returns their paths."""
     style.finish(drawn.figure, drawn.title, drawn.handles, drawn.caption)
     paths = style.write(drawn.figure, folder, name)
     style.close(drawn.figure)
@@ -234,7 +234,7 @@ def explain_pair(arguments):
 
 
 def draw_answer(module, arguments):
-    """Draws what `sparfuse advise` answers; the module knows the form."""
+    """Draws an answer of `sparfuse advise`; `module` knows its form."""
     found = read_json(arguments.data)
     paths = write_figure(module.draw(found), arguments.out, module.file_name(found))
     if not arguments.quiet:

@@ -16,7 +16,7 @@ class SpecError(Exception):
 
 
 class NoData(Exception):
-    """A figure of which no trial counts yet."""
+    """A figure for which no trial counts yet."""
 
 
 def canonical(value):
@@ -29,14 +29,14 @@ def _by_block(values):
 
 @dataclass(frozen=True)
 class Interval:
-    """A quantity over blocks; `low` and `high` are None where one block leaves no interval."""
+    """A quantity over blocks; `low` and `high` are None if one block gives no interval."""
 
     value: float
     low: float | None
     high: float | None
     n: int
-    values: dict = field(default_factory=dict)  # of a ratio: block -> ratio
-    text: str = ""  # as tables show it, with unit and ends
+    values: dict = field(default_factory=dict)  # {block: ratio}, for a ratio alone
+    text: str = ""  # the words of tables, with unit and ends
 
     @staticmethod
     def of(fields):
@@ -48,19 +48,19 @@ class Interval:
 
 
 def text_of(interval):
-    """As tables show it; a dash of nothing."""
+    """The interval's text in tables; a dash if there is none."""
     return interval.text if interval else wording.NONE
 
 
 class Trial:
-    """One of the trials of a cell that count."""
+    """A trial that counts for its cell."""
 
     def __init__(self, fields, results):
         self.trial_id, self.block = fields["id"], fields["block"]
         self.directory = Path(results) / fields["directory"]
 
     def series(self, name):
-        """Reads `name` (such as "spans.npy"); None where the trial did not write it."""
+        """Reads the file `name` (such as "spans.npy"); None if the trial did not write it."""
         return series.read(self.directory / name)
 
 
@@ -76,19 +76,19 @@ class Cell:
         self.dense, self.oversubscribed = fields["dense"], fields["oversubscribed"]
         self.hardware, self.sources = fields["hardware"], fields["sources"]
         self.set_aside = fields["set_aside"]
-        self.disturbed = fields.get("disturbed") or []  # trials
+        self.disturbed = fields.get("disturbed") or []  # disturbed trials
         self.trials = {
             trial["block"]: Trial(trial, part.experiment.results) for trial in fields["trials"]
         }
         self.method = self.config["method"]
         self.workload = wording.workload(self.config["workload"])
-        self.label = fields["label"]  # the method's name, with options where these tell two apart
+        self.label = fields["label"]  # the method's name, with options if these tell two cells apart
         self.workers, self.mode = self.config["workers"], self.config["mode"]
         self.density, self.target = self.config.get("density"), self.config.get("target")
 
     def get(self, key):
-        """A field of the configuration, of a model table its name alone, or "label"; "link_gbps" and
-        dotted names reach inside."""
+        """A field of the configuration, or "label". A model table gives its name alone; "link_gbps"
+        and dotted names reach inside."""
         if key in ("label", "workload"):
             return getattr(self, key)
         if key == "link_gbps":
@@ -103,7 +103,7 @@ class Cell:
         return len(self.trials)
 
     def values(self, metric):
-        """{block: value} over the trials that have the metric."""
+        """{block: value} of the trials that have the metric."""
         return _by_block(self.metrics[metric]["values"]) if metric in self.metrics else {}
 
     def average(self, metric):
@@ -119,18 +119,18 @@ class Cell:
         return Interval.of(self.metrics.get(metric, {}).get("geometric"))
 
     def ratio(self, metric, method):
-        """`metric` over that of the cell of `method` that this one is compared with; None where
-        there is no such cell or no block that both have."""
+        """This cell's `metric` over the one of its compared cell, of method `method`; None if there
+        is no such cell, or no block that both have."""
         over = self.fields["ratios"].get(method)
         return Interval.of(over["metrics"].get(metric)) if over else None
 
     def compared_with(self, method):
-        """The cell of `method` that ratios divide by; None where there is none."""
+        """The cell of `method` that ratios divide by; None if there is none."""
         over = self.fields["ratios"].get(method)
         return self.part.cells[over["cell"]] if over else None
 
     def points(self):
-        """Live cells that equal this modelled one in all but how they are launched."""
+        """Live cells that equal this modelled cell in all but the launch."""
         parts = self.part.experiment.parts
         return [parts[part].cells[cell] for part, cell in self.fields["points"]]
 
@@ -139,7 +139,7 @@ class Cell:
         return given or wording.METRICS.get(metric, ("", ""))[1]
 
     def failure(self):
-        """None where a trial counts; else what failed, or "not run"."""
+        """The failure's name, or "not run"; None if a trial counts."""
         return self.fields["failure"] or None
 
     def describe(self):
@@ -162,7 +162,7 @@ class Part:
         self.excluded = fields.get("excluded") or []
         self.left_out = fields.get("left_out") or {}
         self.figures = fields.get("figures") or []
-        self.table = fields.get("table")  # finished: harness/wording/table.hpp; of its results
+        self.table = fields.get("table")  # of its results, as harness/wording/table.hpp has made it
         self.prediction = fields.get("prediction")
         self.imported = fields.get("imported") or {}
         self.cells = [Cell(self, cell) for cell in fields["cells"]]
@@ -171,21 +171,21 @@ class Part:
         return sorted({cell.mode for cell in self.cells})
 
     def shown(self, figure):
-        """The cells that a figure's entry shows; all of an entry that names none."""
+        """The cells that a figure's entry shows; all cells if the entry names none."""
         return [self.cells[i] for i in figure["cells"]] if "cells" in figure else self.cells
 
     def is_reference(self, cell):
         return cell.method == self.reference
 
     def ratio(self, cell, metric):
-        """`metric` of `cell` over the reference's; None for the reference."""
+        """`metric` of `cell` over the reference's; None for the reference itself."""
         if self.reference is None or self.is_reference(cell):
             return None
         return cell.ratio(metric, self.reference)
 
 
 class Experiment:
-    """What spec.json says; `results` is the folder that trials' directories are relative to."""
+    """The content of spec.json; trials' directories are relative to the folder `results`."""
 
     def __init__(self, spec, results):
         missing = {"id", "keys", "parts", "headlines", "judged", "csv", "provenance"} - set(spec)
@@ -197,12 +197,12 @@ class Experiment:
         self.confidence = spec["confidence"]
         self.calibration, self.headlines = spec.get("calibration") or [], spec["headlines"]
         self.provenance = spec["provenance"]
-        self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; every number
-        self.disturbed = spec.get("disturbed") or ""  # a sentence
+        self.judged, self.csv = spec["judged"], spec["csv"]  # verdicts of claims; CSV of every number
+        self.disturbed = spec.get("disturbed") or ""  # a sentence on disturbed trials
         self.parts = []
         for part in spec["parts"]:
             self.parts.append(Part(self, part))
-        self.methods = list(  # and their labels
+        self.methods = list(  # methods and their labels
             dict.fromkeys(name for cell in self.all_cells() for name in (cell.method, cell.label))
         )
 
@@ -216,7 +216,7 @@ class Experiment:
         )
 
     def predicted(self, part):
-        """The part that holds the modelled twins of `part`'s cells; None where there is none."""
+        """The part that holds the modelled twins of `part`'s cells; None if there is none."""
         return next((other for other in self.parts if other.id == part.id + ".predicted"), None)
 
     def all_cells(self):
@@ -228,7 +228,7 @@ def metric_of(figure, default="throughput"):
 
 
 def shown_with(part, figure, metric, but=None):
-    """The cells that a figure shows, of which one has the metric that is not of the method `but`."""
+    """The cells that a figure shows; NoData if none has the metric, cells of method `but` aside."""
     chosen = part.shown(figure)
     if not any(cell.values(metric) for cell in chosen if cell.method != but):
         raise NoData(f"no trial of part '{part.id}' counts that has '{metric}'")
@@ -236,13 +236,13 @@ def shown_with(part, figure, metric, but=None):
 
 
 def heading(fields, cells, leave_out=()):
-    """Of a table's group: all that sets a panel apart, its links in full."""
+    """The heading of a table's group: all words that set its panel apart, with links in full."""
     return ", ".join(filter(None, panel_words(fields, cells, leave_out, full_link=True)))
 
 
 def panel_keys(cells, placed):
-    """Fields that must tell panels apart so that no two cells share a place, given the fields
-    `placed` inside a panel (such as x and series)."""
+    """The fields that panels must differ in so that no two cells share a place. Fields of `placed`
+    (such as x and series) differ inside a panel."""
     placed = ["link" if key == "link_gbps" else key for key in placed]
     keys, known = [], cells[0].part.experiment.keys["panel"] if cells else []
     if "workload" not in placed and len({cell.workload for cell in cells}) > 1:
@@ -262,8 +262,10 @@ def panel_keys(cells, placed):
 
 
 def panels(cells, placed):
-    """[(fields, cells)] in the order of the experiment. A dense cell has no density: where panels
-    differ in sparsity it stands in each."""
+    """[(fields, cells)] of the panels, sorted by workload in the experiment's order, then by fields.
+
+    A dense cell has no density: if panels differ in sparsity, it stands in each.
+    """
     keys = panel_keys(cells, placed)
     sparsity = cells[0].part.experiment.keys["sparsity"] if cells else []
     sparse = [cell for cell in cells if not cell.dense] or cells
@@ -287,7 +289,7 @@ def panels(cells, placed):
 
 
 def sort_key(value):
-    """Numbers ascending, links by speed with the unshaped one last, then text."""
+    """A key that sorts numbers ascending, links by speed with the unshaped one last, then text."""
     if isinstance(value, dict) and "gbps" in value:
         return (0, value["gbps"], canonical(value))
     if value is None:
@@ -298,7 +300,7 @@ def sort_key(value):
 
 
 def field_words(key, value, full_link=False):
-    """How a panel's title or a table's heading says `key = value`."""
+    """The words for `key = value` in a panel's title or a table's heading."""
     if key == "link":
         return (wording.link_in_full if full_link else wording.link)({"link": value})
     if key == "link_gbps":
@@ -315,14 +317,14 @@ def field_words(key, value, full_link=False):
 
 
 def common(cells, key):
-    """The value that all cells have; None where they differ."""
+    """The value that all cells have; None if they differ."""
     values = {canonical(cell.get(key)) for cell in cells}
     return cells[0].get(key) if len(values) == 1 else None
 
 
 def panel_words(fields, cells, leave_out=(), full_link=False):
-    """(workload, the rest of what sets the panel apart, with workers, link and mode said always
-    unless they are in `leave_out`: they stand on an axis)."""
+    """(workload, the other words that set the panel apart). Workers, link and mode are always among
+    these, unless `leave_out` has them because they stand on an axis."""
     said = dict(fields)
     for key in ("workers", "link"):
         if (

@@ -9,20 +9,20 @@ import textwrap
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn
 
-ROW = 0.24  # inches of a method
-MARK = 0.08  # more for each mark beyond two
-SPREAD = 0.6  # of a row that marks share
+ROW = 0.24  # inches of a method's row
+MARK = 0.08  # inches more for each mark beyond two
+SPREAD = 0.6  # the part of a row over which its marks are spread
 PANEL = 2.2  # inches of a panel of slopes
-DODGE = 0.04  # of the way between two systems: lines of methods stand so far apart
-NAME = 16  # letters of a line of a system's name
-LETTERS = 90  # of all names beside one another, before they are turned
+DODGE = 0.04  # distance of methods' lines, as a part of the way between two systems
+NAME = 16  # letters in a line of a system's name
+LETTERS = 90  # letters of all names beside one another; names of more are turned
 SECOND = "#b3362b"
 FIRST = "#1f4fa3"
 PLAN = "#8a5a00"
 
 
 def file_name(experiment, part):
-    """Of its own for each: what a name of a file cannot have is told apart by a digest."""
+    """A file name for each pair; a digest tells apart names with characters that a file cannot have."""
     name = f"compare-{experiment}-{part}"
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", name)
     if safe == name and "-" not in part:
@@ -32,7 +32,7 @@ def file_name(experiment, part):
 
 
 def parts_of(found):
-    """[(experiment, part, cells)], in the order of the cells."""
+    """[(experiment, part, its cells)], in the order of the cells."""
     parts = {}
     for cell in found["cells"]:
         parts.setdefault((cell["experiment"], cell["part"]), []).append(cell)
@@ -40,7 +40,7 @@ def parts_of(found):
 
 
 def _settings(cells):
-    """{setting: cells}"""
+    """The cells as {setting: cells}."""
     settings = {}
     for cell in cells:
         settings.setdefault(cell["setting"], []).append(cell)
@@ -48,7 +48,7 @@ def _settings(cells):
 
 
 def _title(setting, cells):
-    """The setting, with what its numbers are first: no panel has two kinds."""
+    """The setting, with the mode of its numbers first: no panel has two modes."""
     modes = {cell["config"].get("mode", "") for cell in cells}
     mode = ", ".join(sorted(filter(None, modes)))
     rest = setting.removeprefix(f"mode {mode}, ")
@@ -56,8 +56,8 @@ def _title(setting, cells):
 
 
 def _limits(cells):
-    """The ratios and intervals of all panels; an interval longer than three times their span goes on
-    beyond it."""
+    """The ends of the axis for the ratios and intervals of all panels. It reaches at most one span
+    of the ratios beyond them; a longer interval is cut."""
     ratios = [ratio for cell in cells
               for ratio in (cell["first_ratio"], cell["second_ratio"], _carried(cell), _forced(cell)[0])
               if ratio]
@@ -71,8 +71,8 @@ def _limits(cells):
 
 
 def label(cell, cells):
-    """The method, with its sparsifier and density where several cells are of it, and the options in
-    which those differ that share these, too."""
+    """The method's name. If several cells have the method, also its sparsifier and density, and the
+    options in which cells with the same sparsifier and density differ."""
     config = cell["config"]
     alike = [each["config"] for each in cells if each["config"]["method"] == config["method"]]
     if len(alike) == 1:
@@ -107,18 +107,18 @@ def _point(axes, y, ratio, colour, marker):
 
 
 def _carried(cell):
-    """What the model makes of the first system's ratio on the other one; None where it was not asked."""
+    """The first system's ratio as the model carries it over to the other; None if nobody asked for it."""
     return (cell.get("transported") or {}).get("ratio")
 
 
 def _forced(cell):
-    """The ratio of the other system with the plan of another one, and whether it was measured."""
+    """(the second system's ratio with the plan of another system, whether it was measured)."""
     forced = cell.get("second_forced") or {}
     return (forced["measured"], True) if forced.get("measured") else (forced.get("modelled"), False)
 
 
 def _hollow(axes, x, y, colour, marker):
-    """A value of the model's."""
+    """Draws a value of the model as a hollow mark."""
     axes.plot([x], [y], color=colour, marker=marker, markersize=4.5, markerfacecolor="white",
               markeredgewidth=0.9, linestyle="none")
 
@@ -141,7 +141,7 @@ def verdict(cell):
 
 
 def draw_pair(found, experiment, part, cells):
-    """A panel a setting: of each method the ratio on either system, and what that decides."""
+    """Draws a panel for each setting: each method's ratio on both systems, and the verdict."""
     settings = _settings(cells)
     most = max(len(each) for each in settings.values())
     marks = max(2 + bool(_carried(cell)) + bool(_forced(cell)[0]) for cell in cells)
@@ -189,7 +189,7 @@ def draw_pair(found, experiment, part, cells):
 
 
 def _lines(cells):
-    """{label: (method, mode, {system: ratio})} of a setting."""
+    """{label: (method, mode, {system: ratio})} of a setting's cells."""
     lines = {}
     for cell in cells:
         alike = [each for each in cells if each["second"] == cell["second"]]
@@ -202,7 +202,7 @@ def _lines(cells):
 
 
 def _carried_lines(cells):
-    """{label: {system: what the model makes of the first one's ratio there}} of a setting."""
+    """{label: {system: the first system's ratio, carried over by the model}} of a setting's cells."""
     lines = {}
     for cell in cells:
         if _carried(cell):
@@ -212,7 +212,8 @@ def _carried_lines(cells):
 
 
 def draw_slopes(found, experiment, part, cells):
-    """A panel a setting: a line a method over the systems, broken where one has no ratio."""
+    """Draws a panel for each setting: a line for each method over the systems, with a gap if one
+    system has no ratio."""
     settings = _settings(cells)
     names = [side["name"] for side in found["sides"]]
     methods = {cell["config"]["method"] for cell in cells}
@@ -236,7 +237,7 @@ def draw_slopes(found, experiment, part, cells):
             for name, ratio in carried.get(words, {}).items():
                 _hollow(axes, names.index(name) + shift, ratio["value"], look.colour, look.marker)
             last = max((x for x, ratio in enumerate(ratios) if ratio), default=None)
-            if words != method and last is not None:  # its look is that of other lines, too
+            if words != method and last is not None:  # other lines of the method look the same
                 style.note(axes, words, (xs[last], values[last]), (5, 0), va="center", fontsize=6,
                            annotation_clip=False)
         axes.axhline(1, color=style.INK, linewidth=0.7)

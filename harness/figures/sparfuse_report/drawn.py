@@ -10,16 +10,16 @@ from sparfuse_report import wording
 
 @dataclass
 class Drawn:
-    figure: object  # matplotlib's
+    figure: object  # Matplotlib's figure
     title: str
     caption: str
-    handles: list  # of the legend, which style.finish places
-    tables: list = field(default_factory=list)  # of tables.Table: the figure's numbers
+    handles: list  # entries of the legend, which style.finish places
+    tables: list = field(default_factory=list)  # the figure's numbers, each a tables.Table
 
 
 def numbers(drawn):
-    """What stands in each panel: bars as [left, bottom, width, height], lines as [xs, ys], all in
-    the units of the axes; and the words on them."""
+    """The content of each panel: bars as [left, bottom, width, height] and lines as [xs, ys], in the
+    units of the axes, and the words on them."""
     panels = []
     for axes in drawn.figure.axes:
         boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
@@ -37,8 +37,8 @@ def numbers(drawn):
 
 
 def _modes(cells):
-    """Mode and hardware of the trials behind `cells`."""
-    machines = {}  # mode -> hardware
+    """Sentences on mode and hardware of the trials behind `cells`."""
+    machines = {}  # {mode: hardware}
     for mode in ("measured", "emulated", "modelled"):
         names = {line for cell in cells if cell.mode == mode for line in cell.hardware}
         if names:
@@ -58,7 +58,7 @@ def _modes(cells):
 
 
 def _links(cells):
-    """The shaped and the modelled links in full, which panels name by their speed alone."""
+    """The shaped and the modelled links in full; panels name them by their speed alone."""
     sentences = []
     for word, modes_of in (("Shaped", ("measured", "emulated")), ("Modelled link", ("modelled",))):
         found = {
@@ -72,7 +72,7 @@ def _links(cells):
 
 
 def _sample(cells):
-    """n, and "preliminary" where timed cells have too few blocks for an interval to be trusted."""
+    """n, and "preliminary" if timed cells have too few blocks for a trustworthy interval."""
     timed = [cell.n for cell in cells if cell.n and cell.mode != "modelled"]
     modelled = [cell.n for cell in cells if cell.n and cell.mode == "modelled"]
     words = []
@@ -96,7 +96,7 @@ def _sample(cells):
 
 
 def _source(cells):
-    """The commits that the trials ran; "" where none is recorded."""
+    """The commits that the trials ran; "" if none is recorded."""
     commits = {source for cell in cells for source in cell.sources}
     if len(commits) > 3:
         return f"Trials of {len(commits)} commits."
@@ -104,6 +104,6 @@ def _source(cells):
 
 
 def caption(cells, *sentences):
-    """Mode and hardware, then what is drawn, then n and the source."""
+    """The caption: mode, hardware and links, then the figure's own sentences, then n and the source."""
     said = (_modes(cells), _links(cells), *sentences, _sample(cells), _source(cells))
     return " ".join(filter(None, said))

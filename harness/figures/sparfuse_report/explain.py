@@ -13,7 +13,7 @@ import numpy as np
 from sparfuse_report import exposure, plain, series
 
 PARTS = ("forward", "backward", "sparsify", "exposed_communication", "decompress", "update")
-OUTER = "outer"  # of methods with local steps
+OUTER = "outer"  # the outer step of methods with local steps
 
 
 def _slowest(steps, step):
@@ -31,7 +31,7 @@ def _steps_of(trial):
 
 
 def _mean_steps(steps, every):
-    """Each whole measured window of `every` steps as its mean step, which has the window's number."""
+    """A mean step for each whole measured window of `every` steps, with the window's number."""
     rows = []
     for rank in np.unique(steps["rank"]):
         own = steps[steps["measured"] & (steps["rank"] == rank)]
@@ -49,9 +49,9 @@ def _mean_steps(steps, every):
 
 
 def parts_of(trial, every=1):
-    """Seconds of the median step's parts, `other` included, which add up to `step`, and what of
-    `other` is only the median's distance (`remainder`); the quartiles of the steps' durations. With
-    local steps the steps are the mean ones of windows of `every`."""
+    """The seconds of the median step's parts, which with `other` add up to `step`, and the quartiles
+    of the steps' durations. `remainder` is the share of `other` that comes from the distance between
+    median and mean alone. With local steps, a step is the mean step of a window of `every`."""
     steps = _steps_of(trial)
     if every > 1:
         steps = _mean_steps(steps, every)
@@ -87,7 +87,7 @@ def _outcome(trial):
 
 
 def traced_steps(trial):
-    """[(step, rank, spans)]: of each step that kept spans, the slowest of the ranks that did."""
+    """[(step, rank, spans)] for each step that kept spans; `rank` is its slowest rank with spans."""
     spans = trial.series("spans.npy")
     if spans is None or not len(spans):
         return []
@@ -104,8 +104,8 @@ def traced_steps(trial):
 
 
 def _traces_of(trial, outcome):
-    """Waits by unit and what ran beside backward, means over the traced steps; None of a trial that
-    kept no spans."""
+    """Waits by unit, and seconds of work beside backward, as means over the traced steps; None for a
+    trial that kept no spans."""
     traced = traced_steps(trial)
     if not traced:
         return None
@@ -156,8 +156,8 @@ def _steps_of_a_window(cell):
 
 
 def steps_by_block(cell):
-    """{block: steps}: what the harness (harness/report/explanation.hpp) makes means, differences
-    and words of."""
+    """{block: facts of its steps}; harness/report/explanation.hpp makes means, differences and words
+    from them."""
     found = {}
     for block, trial in cell.trials.items():
         outcome = _outcome(trial)

@@ -10,18 +10,18 @@ from sparfuse_report import explain, style, timeline, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LABEL_SIZE = 5.6
-CHARACTER = 0.0072  # width of one at that size, as a fraction of the axis
+CHARACTER = 0.0072  # width of a character at that size, as a fraction of the axis
 
 
 def file_name(of, over):
-    """explain-METHOD-over-METHOD-HASHES: one name a pair of cells."""
+    """explain-METHOD-over-METHOD-HASHES, one name for each pair of cells."""
     methods = [re.sub(r"[^\w.-]+", "-", str(cell.method)) for cell in (of, over)]
     return f"explain-{methods[0]}-over-{methods[1]}-{of.hash[:8]}-{over.hash[:8]}"
 
 
 def _shown_step(cell):
-    """(trial, step, rank, spans): the sampled step of (lower) median length of the trial of median
-    step time, on the slowest of its traced ranks."""
+    """(trial, step, rank, spans) of the step to show: in the trial of median step time, the sampled
+    step of (lower) median length, on the slowest of its traced ranks."""
     trial = timeline.typical_trial(cell)
     steps = explain.traced_steps(trial) if trial else []
     if not steps:
@@ -32,12 +32,12 @@ def _shown_step(cell):
 
 
 def _look(kind, lane):
-    """Exposed communication has the look that it has in breakdowns."""
+    """The look of a span's kind; exposed communication looks as in breakdowns."""
     return style.work("exposed_communication" if (kind, lane) == ("wait", "compute") else kind)
 
 
 def _seconds_of(spans, kind):
-    """(begin of the first, end of the last, sum) of the compute lane's spans of a kind."""
+    """(begin of the first, end of the last, sum) of the compute lane's spans of `kind`, in seconds."""
     mask = (spans["lane"] == "compute") & (spans["kind"] == kind)
     begins, ends = spans["begin_seconds"][mask], spans["end_seconds"][mask]
     if not len(begins):
@@ -46,7 +46,7 @@ def _seconds_of(spans, kind):
 
 
 def _write_phases(axes, spans, scale, end):
-    """Names above the compute lane what it does, with the time of each, where there is room."""
+    """Writes the phases of the compute lane above it, with their times, if there is room."""
     for kind, name in (("forward", "forward"), ("backward", "backward"), ("wait", "exposed")):
         first, last, whole = _seconds_of(spans, kind)
         text = f"{name} {wording.number(whole * scale)}"
@@ -56,7 +56,7 @@ def _write_phases(axes, spans, scale, end):
 
 
 def _write_units(axes, spans, names, scale, end):
-    """Names exchanges in their bars where these are wide enough: in full or by number."""
+    """Names exchanges in their bars, in full or by number, if the bars are wide enough."""
     behind = patheffects.withStroke(linewidth=1.6, foreground=style.work("exchange")["facecolor"])
     for at in np.flatnonzero(spans["kind"] == "exchange"):
         label = str(spans["label"][at])
@@ -118,7 +118,7 @@ def timelines(of, over, found):
 
 
 def _mark_difference(panels, ends, heights, unit):
-    """An arrow in the panel of the shorter step, from its end to where the longer one's is."""
+    """Draws an arrow in the shorter step's panel, from its end to the end of the longer step."""
     short = int(np.argmin(ends))
     low, high = min(ends), max(ends)
     if high - low < 0.002 * high:

@@ -16,12 +16,12 @@ LOCAL_LANES = ("side", "host")
 
 
 def _covering(spans, mask, begin, end):
-    """Positions among `mask` of the spans that last from `begin` to `end` or longer."""
+    """Positions of the spans in `mask` that last from `begin` to `end` or longer."""
     return np.flatnonzero(mask & (spans["begin_seconds"] <= begin) & (spans["end_seconds"] >= end))
 
 
 def lasting(spans):
-    """{(lane, label, occurrence): seconds} of the exchanges of one rank and step."""
+    """{(lane, label, occurrence): seconds} of the exchanges of one rank in one step."""
     seconds, seen = {}, defaultdict(int)
     for at in np.flatnonzero(spans["kind"] == "exchange"):
         name = (spans["lane"][at], spans["label"][at])
@@ -31,8 +31,8 @@ def lasting(spans):
 
 
 def _ready_by(spans, shortest):
-    """When the last rank came to each exchange, by position: it lasts shortest there, and ends at
-    the same time on all. The clocks of ranks are not compared."""
+    """{position of an exchange: second at which the last rank came to it}. An exchange is shortest on
+    that rank, and ends at the same time on all. The clocks of ranks are not compared."""
     ready, seen = {}, defaultdict(int)
     for at in np.flatnonzero(spans["kind"] == "exchange"):
         name = (spans["lane"][at], spans["label"][at])
@@ -44,8 +44,8 @@ def _ready_by(spans, shortest):
 
 
 def _holders(spans, begin, end):
-    """[(what, label, position or None)] of a piece of a wait; what is one of "exchange",
-    "negotiate", "local work", "other ranks", "before" and "after"."""
+    """[(cause, label, position or None)] of a piece of a wait. The cause is "exchange", "negotiate",
+    "local work", "other ranks", "before" or "after"."""
     away = spans["lane"] != COMPUTE
     for what, mask in (
         ("exchange", spans["kind"] == "exchange"),
@@ -64,8 +64,8 @@ def _holders(spans, begin, end):
 
 
 def exposure(spans, shortest):
-    """{(what, label): (seconds, seconds of it until the last rank had come)} of the spans of one
-    rank and step. `shortest` has the least of the ranks' `lasting`."""
+    """{(cause, label): (seconds waited, seconds of these until the last rank had come)} for the spans
+    of one rank in one step. `shortest` has the least of the ranks' `lasting`."""
     ready = _ready_by(spans, shortest)
     waited = spans[(spans["lane"] == COMPUTE) & (spans["kind"] == "wait")]
     edges = np.unique(np.concatenate([spans["begin_seconds"], spans["end_seconds"]]))
@@ -82,8 +82,8 @@ def exposure(spans, shortest):
 
 
 def overlap(spans, kind, beside):
-    """Seconds of the compute lane's spans of `kind` during which one of the spans of the mask
-    `beside` lasted."""
+    """Seconds of the compute lane's spans of `kind` during which a span of the mask `beside` also
+    lasted."""
     during = sorted(zip(spans["begin_seconds"][beside], spans["end_seconds"][beside]))
     merged = []
     for begin, end in during:
@@ -102,9 +102,9 @@ def overlap(spans, kind, beside):
 
 
 def tensors_of(outcome, label, step):
-    """The names and elements of the tensors of "unit N" by the plan that held in `step`, and the path
-    by which it goes where units have paths; None where the label is no unit's (a buffer that is
-    filled at run time) or no plan was stored."""
+    """The names and elements of the tensors of "unit N" in the plan of `step`, and the unit's path if
+    units have paths. None if the label names no unit (but a buffer that is filled at run time), or if
+    no plan was stored."""
     unit = re.match(r"unit (\d+)", label)
     plans = [plan for plan in outcome.get("plans") or [] if plan.get("step", 0) <= step]
     if not unit or not plans:
@@ -120,7 +120,7 @@ def tensors_of(outcome, label, step):
         "names": [tensor["name"] for tensor in tensors],
         "elements": sum(tensor["numel"] for tensor in tensors),
     }
-    # Where parts of units have owners, how many there are of this one; 0: it is not sparsified.
+    # The number of this unit's parts, if parts of units have owners; 0: the unit is not sparsified.
     if "partitions" in plan:
         whole = number in plan.get("dense_units", [])
         found["partitions"] = 0 if whole else plan["partitions"][number]

@@ -4,7 +4,7 @@ nothing is divided by them or judged by them."""
 from sparfuse_report import cells, style, wording
 from sparfuse_report.published import plain
 
-BEYOND = 3  # times our highest bar: what is higher would flatten ours, and stays in the table
+BEYOND = 3  # times our highest bar: a higher number would flatten our bars, and stays in the table
 
 
 class Result:
@@ -18,7 +18,7 @@ class Result:
         return self.metrics[metric]["value"] if metric in self.metrics else None
 
     def fits(self, cell):
-        """Whether what the source says of the setting is the cell's; what it does not say may be."""
+        """Whether the setting that the source states is the cell's; unstated fields fit any cell."""
         if (self.fields["method"], self.workload) != (cell.method, cell.workload):
             return False
         pairs = [
@@ -34,7 +34,7 @@ class Result:
 
 
 class Beside:
-    """The results beside the cells of one figure, and what of them is drawn."""
+    """The imported results beside the cells of one figure, and those of them that are drawn."""
 
     def __init__(self, part):
         given = part.imported.get("results") or []
@@ -42,8 +42,8 @@ class Beside:
         self._drawn, self._beyond = [], []
 
     def of(self, cell, metric, most=None):
-        """[(result, value)] of the cell's setting; those above `most`, and those in doubt, are left
-        to the table."""
+        """[(result, value)] of the cell's setting. Values above `most`, and results in doubt, are
+        left to the table."""
         found = []
         for result in self._results:
             value = result.value(metric)
@@ -57,7 +57,7 @@ class Beside:
         return found
 
     def words(self):
-        """For the caption: whose they are, and that some are not drawn; "" without any."""
+        """The caption's words: the sources, and the number of results not drawn; "" without any."""
         sources = dict.fromkeys(
             f"{result.system} ({result.source.rstrip('.')})" for result in self._drawn
         )
@@ -72,7 +72,7 @@ class Beside:
         return " ".join(said)
 
     def handles(self, points=False):
-        """Of the beam over a bar or the line of a curve, or of points in their methods' markers."""
+        """The legend's entry: a beam over a bar or a curve's line, or points with methods' markers."""
         look = {"linewidth": 1.8, "marker": "|", "markersize": 6}
         if points:
             look = {"linestyle": "", "marker": "o", "markersize": 5}

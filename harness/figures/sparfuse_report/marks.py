@@ -5,7 +5,7 @@ from matplotlib.patches import Patch
 
 from sparfuse_report import style
 
-_EDGES = {  # of bars
+_EDGES = {  # edges of bars
     "modelled": {"linestyle": (0, (2.2, 1.1)), "linewidth": 0.7},
     "emulated": {"linestyle": "-", "linewidth": 0.6},
     "measured": {"linestyle": "-", "linewidth": 1.4},
@@ -26,7 +26,7 @@ def bar(look, mode):
 
 
 def only_published(position):
-    """The look of a bar of a method that ours do not have."""
+    """The look of a bar of a method that only the paper has."""
     return {
         "facecolor": "white",
         "edgecolor": style.QUIET,
@@ -54,7 +54,7 @@ def dots(axes, place, width, values):
 
 
 def level(axes, height, label=""):
-    """A line under the bars at what they are compared with; its name outside of the data."""
+    """Draws a line at the height that bars are compared with, and its name outside of the data."""
     axes.axhline(height, color=style.QUIET, linewidth=0.9, zorder=0.9)
     if label:
         style.note(axes, label, (1, height), (2, 0), xycoords=("axes fraction", "data"),
@@ -79,7 +79,7 @@ class Marks:
         self._handles.setdefault(label, style.entry(label, **look))
 
     def value(self, axes, place, width, height, row, calibrated=False):
-        """A published number over the slot [place - width / 2, place + width / 2]."""
+        """Draws a published number over the slot [place - width / 2, place + width / 2]."""
         if calibrated:
             axes.plot(place, height, zorder=7, path_effects=_HALO, **_CROSS)
             self._explain(CALIBRATED, _CROSS)
@@ -88,7 +88,7 @@ class Marks:
         else:
             ends = [place - width / 2, place + width / 2]
             axes.plot(ends, [height, height], solid_capstyle="butt", path_effects=_HALO,
-                      zorder=3.5, **_TICK)  # below whiskers and dots, which it would hide
+                      zorder=3.5, **_TICK)  # below whiskers and dots, not to hide them
             self._explain("published, from its figure", _TICK)
 
     def text(self, axes, place, height):
@@ -96,13 +96,13 @@ class Marks:
         self._explain("published, stated in the text", _TEXT)
 
     def imported(self, axes, place, width, height):
-        """A result of others over the slot; like a beam lying on its side, to be told in grey."""
+        """Draws an imported result over the slot: a line with end ticks, which grey print also shows."""
         ends = [place - width / 2, place + width / 2]
         look = {"color": style.IMPORTED, "linewidth": 1.8, "marker": "|", "markersize": 6}
         axes.plot(ends, [height, height], path_effects=_HALO, zorder=3.6, **look)
 
     def handles(self):
-        """Entries for the marks drawn; modes only where bars of several stand together."""
+        """The legend's entries for the marks and the modes of bars that were drawn."""
         edges = [
             Patch(label=_EDGE_WORDS[mode], facecolor="white", edgecolor=style.INK, **_EDGES[mode])
             for mode in self._modes

@@ -28,15 +28,15 @@ def environment():
 
 
 def fill(template, **data):
-    """The text of a page; `contents` is what its macro `section` lists for the table of contents."""
+    """The text of a page; its macro `section` fills `contents`, the table of contents."""
     return _with_whole_names(environment().get_template(template).render(contents=[], **data))
 
 
-# A name like safusion-inter, or a date: browsers would break the line behind its hyphens. What would
-# fill a line of a telephone they may break.
+# A name such as safusion-inter, or a date: browsers would break the line after its hyphens. They may
+# break a name that would fill a line of a telephone.
 HYPHENATED = re.compile(r"(?<![\w-])\w[\w.]*(?:-[\w.]+)+(?![\w-])")
 LONGEST_WHOLE = 40
-# Tags, and elements whose text is not laid out by lines or is no text of the page.
+# Tags, and elements whose text has lines of its own or is not shown in the page.
 KEPT = re.compile(r"(<(pre|title|style|script)>.*?</\2>|<[^>]*>)", flags=re.DOTALL)
 
 
@@ -46,7 +46,7 @@ def _whole(match):
 
 
 def _with_whole_names(text):
-    """HTML in whose text no hyphenated name is broken."""
+    """The HTML with marks that keep browsers from breaking hyphenated names."""
     out, end = [], 0
     for kept in KEPT.finditer(text):
         out += [HYPHENATED.sub(_whole, text[end : kept.start()]), kept.group()]

@@ -11,8 +11,8 @@ RUN = ("experiment", "cells with results", "on", "calibrated with")
 
 
 def _was_run(experiment):
-    """A row of RUN: how many cells of each mode have results, what the trials ran on or were
-    modelled on, and the published numbers that its clusters were calibrated with."""
+    """A row of RUN: the number of cells with results by mode, the hardware on which trials ran or
+    were modelled, and the published numbers with which its clusters were calibrated."""
     counts = collections.Counter(cell.mode for cell in experiment.all_cells() if cell.n)
     modes = ", ".join(f"{n} {mode}" for mode, n in sorted(counts.items()))
     places = sorted({each["hardware"] for each in experiment.provenance["systems"]})
@@ -25,8 +25,11 @@ def _was_run(experiment):
 
 
 def render(index, loaded, out):
-    """index: as the harness writes it; loaded: [(experiment, styles)] in its order; out: the path
-    of the page, to which the links to the experiments' own reports are relative."""
+    """The HTML of a paper's page.
+
+    index: the harness's index.json; loaded: [(experiment, styles)] in its order; out: the path of the
+    page, to which links to the experiments' own reports are relative.
+    """
     folder = Path(out).resolve().parent
     own = {
         entry["id"]: os.path.relpath(Path(entry["report"]).resolve(), folder)

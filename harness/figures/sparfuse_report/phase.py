@@ -20,7 +20,7 @@ def _luminance(colour):
 
 
 def _write(axes, x, y, point, look):
-    """The winner's name and how many times as fast as dense it is."""
+    """Writes the winner's name, and its speed as a multiple of dense."""
     over = point["over_dense"]
     words = point["winner"]
     if over and point["winner"] != "dense":
@@ -33,7 +33,7 @@ def _write(axes, x, y, point, look):
 
 
 def draw(found):
-    """A cell a point, in the colour of its winner, hatched where draws do not decide."""
+    """Draws a cell for each point in the colour of its winner, hatched if draws do not decide."""
     points = found["points"]
     columns = sorted({point["workers"] for point in points})
     rows = sorted({point["inter_node_gbps"] for point in points})

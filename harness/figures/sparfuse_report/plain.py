@@ -2,7 +2,7 @@
 
 import re
 
-# As harness/files/plain_text.hpp has them: controls but tab and end of line, marks of direction,
+# The characters of harness/files/plain_text.hpp: controls but tab and end of line, marks of direction,
 # separators of lines and paragraphs, the mark of byte order.
 _NOT_PLAIN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"

@@ -7,7 +7,7 @@ from sparfuse_report import wording
 
 
 def _number(text):
-    """Of "925.020 +- 4.42" the mean."""
+    """The number in a text, or the mean in "925.020 +- 4.42"; None for other texts."""
     try:
         return float(text.split(" +- ")[0])
     except ValueError:
@@ -20,11 +20,11 @@ def plain(name):
 
 
 class Row:
-    """One published number. `value` is None where the paper gives a range."""
+    """One published number. `value` is None if the paper gives a range."""
 
     def __init__(self, fields):
         self.fields = fields
-        of = fields.get("of")  # ours; None: whichever the figure shows
+        of = fields.get("of")  # our workload; None: any that the figure shows
         self.workload = of and wording.workload(of)
         self.artifact, self.method = fields["artifact"], fields["method"]
         self.model, self.metric, self.unit = fields["model"], fields["metric"], fields["unit"]
@@ -38,12 +38,12 @@ class Row:
         speed = re.search(r"(\d+(?:\.\d+)?)\s*Gbps", fields["network"])
         self.gbps = float(speed[1]) if speed else None
         self.sparsifier = plain(fields["sparsifier"])
-        self.cluster = fields.get("cluster")  # of ours that stands for the row's network
-        # Why it may not be compared with, as the file says: an input, or at odds with its label.
+        self.cluster = fields.get("cluster")  # our cluster that stands for the row's network
+        # The file's reason not to compare with the row: it is an input, or at odds with its label.
         self.apart = fields["confidence"].partition("; ")[2] if self.cluster else ""
 
     def place(self, x):
-        """The row's value of the axis `x`; None where the paper does not say it."""
+        """The row's value on the axis `x`; None if the paper does not state it."""
         return {
             "workers": self.workers,
             "density": self.density,
@@ -52,25 +52,25 @@ class Row:
         }.get(x)
 
     def gain(self):
-        """(A, B, A / B) of a stated gain "A vs B"; None of a range."""
+        """(A, B, A / B) of a stated gain "A vs B"; None for a range, and for other rows."""
         names = self.method.split(" vs ")
         if not self.stated or len(names) != 2 or self.value is None or self.unit != "%":
             return None
         return names[0], names[1], 1.0 + self.value / 100.0
 
     def setting(self):
-        """Where the paper's number was taken, in a few words."""
+        """The setting of the paper's number, in a few words."""
         words = [self.model, f"{self.workers} workers" if self.workers else "", self.hardware()]
         return ", ".join(word for word in words if word)
 
     def hardware(self):
-        """Hardware and network as the paper states them; "" where it does not."""
+        """Hardware and network as the paper states them; "" if it does not."""
         network = self.fields["network"].replace(";", ",")
         return "" if network.startswith(("not stated", "n/s")) else network
 
 
 class Published:
-    """What an entry's `published` brings; falsy where it has none."""
+    """The published numbers of a figure's entry; falsy if it has none."""
 
     def __init__(self, figure):
         given = figure.get("published") or {}
@@ -84,21 +84,21 @@ class Published:
         return bool(self.rows)
 
     def ours(self, method):
-        """Our name of a published method; None where nobody maps it."""
+        """Our name of a published method; None if the entry does not map it."""
         return self._ours.get(method)
 
     def name(self, method):
         return self._ours.get(method, method)
 
     def of(self, workload):
-        """The numbers that stand beside a workload of ours, stated gains left out."""
+        """The rows that stand beside our workload, without stated gains."""
         return [row for row in self.rows if row.workload in (None, workload) and not row.stated]
 
     def stated(self, workload):
         return [row for row in self.rows if row.workload in (None, workload) and row.stated]
 
     def artifacts(self, rows=None):
-        """ "Fig14a (ResNet-152), Fig14c (GPT2-large)" """
+        """The rows' artifacts with their models, as "Fig14a (ResNet-152), Fig14c (GPT2-large)"."""
         models = {}
         for row in self.rows if rows is None else rows:
             models.setdefault(row.artifact, {})[row.model] = True
@@ -112,7 +112,7 @@ class Published:
 
 
 def fits(row, cell, x):
-    """Whether what the paper says of the row's setting, `x` apart, is the cell's."""
+    """Whether the setting that the paper states for the row, `x` aside, is the cell's."""
     wanted = [
         ("workers", row.workers, cell.workers),
         ("cluster", row.cluster, cell.get("cluster")),
@@ -127,9 +127,9 @@ def fits(row, cell, x):
 
 
 def spread(published, panels, x):
-    """{position of a panel: its rows}, and the rows that stand beside another setting. A row
-    stands in the panels of its workload whose setting is the paper's; where an artifact has no such
-    row, in all panels of the workload."""
+    """({position of a panel: its rows}, the rows that stand beside another setting). A row stands in
+    the panels of its workload that have the paper's setting. If an artifact has no such row, its rows
+    stand in all panels of the workload."""
     found, elsewhere = {position: [] for position in range(len(panels))}, []
     artifacts = {}
     for row in published.rows:
@@ -156,7 +156,7 @@ def spread(published, panels, x):
 
 
 def settings_words(rows):
-    """Where the paper took numbers that stand beside ours of another setting; "" of none."""
+    """The paper's settings for the rows that stand beside another setting of ours; "" without rows."""
     workers = {}
     for row in rows:
         workers.setdefault(row.hardware() or "unstated hardware", set()).add(row.workers)
@@ -169,23 +169,22 @@ def settings_words(rows):
 
 
 def calibration(cells):
-    """The published numbers, each "PAPER/ARTIFACT/METHOD" or that and the row's
-    "/MODEL/WORKERS/NETWORK", that the profiles of declared clusters
-    among these cells were calibrated with."""
+    """The published numbers with which the profiles of declared clusters among these cells were
+    calibrated. Each is "PAPER/ARTIFACT/METHOD", perhaps with the row's "/MODEL/WORKERS/NETWORK"."""
     if not any(wording.declared_cluster(cell.config) for cell in cells):
         return []
     return cells[0].part.experiment.calibration
 
 
 def apart(ours, theirs, calibrated=False):
-    """A table's word on how far ours is from theirs; either may be None."""
+    """A table's words for the distance of our number from theirs; either may be None."""
     if calibrated:
         return "calibration input"
     return wording.NONE if ours is None or theirs is None else wording.apart(ours, theirs)
 
 
 def is_calibration(row, paper, inputs):
-    """Whether a profile has been fitted to this very number, which then proves nothing."""
+    """Whether a profile was fitted to this very number; then agreement with it proves nothing."""
     name = f"{paper}/{row.artifact}/{row.method}"
     one = f"{name}/{row.model}/{row.fields['workers']}/{row.fields['network']}"
     return any(named in inputs for named in (name, one, f"{one}/{row.fields['density']}"))

@@ -12,7 +12,7 @@ def file_name(found):
 
 
 def draw(found):
-    """A line a method through the rates of the utilisations that any rate reaches."""
+    """Draws a line for each method through the rates of those utilisations that some rate reaches."""
     methods = [each["method"] for each in found["methods"]]
     styles = style.Styles(methods)
     made, grid = style.figure(1, 1, HEIGHT)

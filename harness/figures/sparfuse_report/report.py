@@ -10,11 +10,11 @@ import matplotlib
 from sparfuse_report import cells as selection
 from sparfuse_report import kinds, page, style, wording
 
-LONG_TABLE = 40  # rows; longer ones can be folded
+LONG_TABLE = 40  # rows; a longer table can be folded
 
 
 class Shown:
-    """A figure of a page as an SVG in base64, or in `caption` why there is none."""
+    """A figure of a page as an SVG in base64; if there is none, `caption` has the reason."""
 
     def __init__(self, caption, wrong=False, title="", width=0, picture="", tables=()):
         self.caption, self.wrong, self.title = caption, wrong, title
@@ -45,8 +45,8 @@ def embedded(drawn, name):
 
 
 def _failures(experiment):
-    """Every cell with a failed trial, also where a later trial counts; trials called bad or
-    disturbed; and cells without any."""
+    """Failed trials (even if a later trial counts), trials called bad, disturbed trials, and cells
+    without any trial, as lists of rows."""
     failed, called_bad, disturbed, without = [], [], [], []
     for cell in experiment.all_cells():
         named = (cell.part.id, cell.describe())
@@ -85,12 +85,12 @@ def _excluded(experiment):
 
 
 class Checked:
-    """What a part's cells say of their modelled twins."""
+    """The comparison of a part's cells with their modelled twins."""
 
     def __init__(self, experiment, part, twin, styles):
         self.title, self.table, self.figure = part.title, part.prediction["table"], None
         drawn = any(entry.get("kind") == "prediction" for entry in part.figures + twin.figures)
-        if self.table["rows"] and not drawn:  # else it stands in its part
+        if self.table["rows"] and not drawn:  # else its part shows the figure
             entry, name = {"kind": "prediction"}, f"prediction-{part.id}"
             self.figure = drawn_figure(experiment, part, entry, styles, name)
 
@@ -105,7 +105,7 @@ def _checked(experiment, styles):
 
 
 def _origin(experiment):
-    """[(name, words)] of where the numbers come from."""
+    """[(name, words)] of the origin of the numbers."""
     said = experiment.provenance
     links = sorted(
         {
@@ -143,12 +143,12 @@ def _software(experiment):
 
 
 def _shown_parts(experiment):
-    """Twins of live cells stand in the prediction check."""
+    """The parts without modelled twins of live cells; the prediction check shows these."""
     return [part for part in experiment.parts if not part.id.endswith(".predicted")]
 
 
 def figures(experiment, styles, prefix=""):
-    """[(part, its figures)] of the parts that have any."""
+    """[(part, its figures)] of the parts that have figures."""
     return [
         (
             part,
@@ -163,7 +163,7 @@ def figures(experiment, styles, prefix=""):
 
 
 def _tables(experiment):
-    """[(part, how many cells it has)]"""
+    """[(part, words on the number of its cells)]."""
     found = []
     for part in _shown_parts(experiment):
         counts = sum(1 for cell in part.cells if cell.n)
@@ -178,7 +178,7 @@ def _tables(experiment):
 
 
 def _facts(experiment):
-    """The line under the title."""
+    """The facts in the line under the title."""
     everything = experiment.all_cells()
     timed = [cell.n for cell in everything if cell.n and cell.mode != "modelled"]
     facts = [experiment.id, f"{len(everything)} cells"]

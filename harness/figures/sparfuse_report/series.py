@@ -12,8 +12,8 @@ class SeriesError(Exception):
 
 
 def kept(path):
-    """Whether the trial wrote `path`, such as .../spans.npy; SeriesError for a trial of an earlier
-    version."""
+    """Whether the trial wrote `path`, such as .../spans.npy; raises SeriesError for a trial of an
+    earlier version."""
     path = Path(path)
     if not path.exists() and path.with_suffix(".cols").exists():
         raise SeriesError(
@@ -24,8 +24,8 @@ def kept(path):
 
 
 def read(path):
-    """The structured array in `path`; None where the trial did not write it. SeriesError where it
-    is damaged or of an earlier version."""
+    """The structured array in `path`; None if the trial did not write it. Raises SeriesError if the
+    file is damaged or of an earlier version."""
     if not kept(path):
         return None
     said = describe(path)
@@ -42,7 +42,7 @@ def read(path):
 
 
 def describe(path):
-    """{"rows", "sampling", "units": {column: unit}}: what trial.json says of the series."""
+    """The entry of a series in trial.json: {"rows", "sampling", "units": {column: unit}}."""
     path = Path(path)
     trial = path.with_name("trial.json")
     try:

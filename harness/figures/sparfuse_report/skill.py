@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sparfuse_report import tables, wording
 
-APART = 0.03  # published numbers that differ by less have no order
+APART = 0.03  # relative; published numbers that differ by less have no order
 MODEL = "the model"
 LONGEST = "the longer of computation and wire"
 SUM = "computation and wire added up"
@@ -16,17 +16,17 @@ _COLUMNS = ["predictor", "n", "median |error|", "90th percentile", "too high", "
 
 @dataclass
 class Prediction:
-    """One published number, and what each predictor says of it."""
+    """One published number, and each predictor's value for it."""
 
-    setting: object  # what other methods' predictions share with it
-    theirs: float
-    by: dict = field(default_factory=dict)  # predictor -> value
-    calibrated: bool = False  # the cluster was fitted to it
-    strata: dict = field(default_factory=dict)  # of the cell: "cluster", "method", "workload", "workers"
+    setting: object  # equal for all methods of one setting
+    theirs: float  # the published number
+    by: dict = field(default_factory=dict)  # {predictor: value}
+    calibrated: bool = False  # whether the cluster was fitted to the number
+    strata: dict = field(default_factory=dict)  # the cell's "cluster", "method", "workload", "workers"
 
 
 def quantile(values, part):
-    """By straight lines between the sorted values."""
+    """The quantile `part`, in [0, 1], with linear interpolation between the sorted values."""
     ordered = sorted(values)
     at = part * (len(ordered) - 1)
     low = int(at)
@@ -39,7 +39,7 @@ def percent(value, sign=""):
 
 
 def formula_seconds(cell):
-    """{formula: seconds of the cell's step}; empty where its trial does not say."""
+    """{formula: seconds of the cell's step}; empty if its trials have no such seconds."""
     local, wire = cell.mean("local_seconds"), cell.mean("wire_seconds")
     if local is None or wire is None:
         return {}
@@ -47,19 +47,20 @@ def formula_seconds(cell):
 
 
 def throughputs(cell, throughput):
-    """What formulas say of the cell's throughput, of which the model says `throughput`."""
+    """{formula: the cell's throughput}; `throughput` is the model's."""
     step = cell.mean("step_seconds")
     return {name: throughput * step / seconds for name, seconds in formula_seconds(cell).items()}
 
 
 def gains(cell, base):
-    """What formulas say of the cell's throughput over the base's, at equal batches."""
+    """{formula: the cell's throughput over the base's}, at equal batches."""
     over = formula_seconds(base)
     return {name: over[name] / seconds for name, seconds in formula_seconds(cell).items() if name in over}
 
 
 def in_order(predictions, name):
-    """(pairs of methods of one setting in the published order, all that have an order)."""
+    """(number of pairs in the published order, number of pairs that have an order). A pair is two
+    methods of one setting."""
     right = pairs = 0
     for position, one in enumerate(predictions):
         for other in predictions[position + 1 :]:
@@ -74,8 +75,8 @@ def in_order(predictions, name):
 
 
 def rows(predictions):
-    """A row a predictor, as table() has it. The nearest is one that says something of every number: a
-    median over a part of them is over other numbers."""
+    """A row for each predictor, as in table(). Only a predictor with a value for every number can be
+    the nearest: a median over a part of them is over other numbers."""
     found = []
     for name in dict.fromkeys(name for each in predictions for name in each.by):
         errors = [each.by[name] / each.theirs - 1 for each in predictions if name in each.by]
@@ -99,7 +100,7 @@ def rows(predictions):
 
 
 def beyond_first(predictions):
-    """Those that the figure's first number predicts, too; none if those are all."""
+    """The predictions that have the figure's first number as a predictor; [] if all have it."""
     found = [each for each in predictions if FIRST in each.by]
     return found if len(found) < len(predictions) else []
 
@@ -112,7 +113,7 @@ def strata_of(cell):
 
 
 def _by_stratum(predictions, key):
-    """The least and the largest median error of the model over the values of `key`."""
+    """The words for the model's least and largest median error over the values of `key`."""
     errors = {}
     for each in predictions:
         size = abs(each.by[MODEL] / each.theirs - 1)
@@ -124,8 +125,8 @@ def _by_stratum(predictions, key):
 
 
 def testbeds(found):
-    """One table of all: found is [(testbed, what is predicted, predictions)]; what a cluster was
-    calibrated with has rows of its own, and so has what the figure's first number predicts, too."""
+    """One table of all predictions. found: [(testbed, the figure's name, predictions)]. Calibration
+    inputs have rows of their own; so have numbers that the figure's first number predicts, too."""
     made = tables.Table(["rows", *_COLUMNS[1:], *(f"by {key}" for key in STRATA)])
     for testbed, of, predictions in found:
         lines = []
@@ -146,7 +147,7 @@ def testbeds(found):
 
 
 def markdown(table):
-    """Groups as headings of their rows."""
+    """A table as Markdown, in which groups are headings of their rows."""
 
     def line(cells):
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -160,7 +161,7 @@ def markdown(table):
 
 
 def table(groups):
-    """groups: (heading, predictions)."""
+    """The table of predictors. groups: [(heading, predictions)]; calibration inputs are left out."""
     made = tables.Table(list(_COLUMNS))
     for heading, predictions in groups:
         found = rows([each for each in predictions if not each.calibrated])

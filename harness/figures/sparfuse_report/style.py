@@ -21,9 +21,9 @@ GRID = "#d8dee4"
 ALARM = "#9b1c1c"
 IMPORTED = "#c400c4"  # L 46: results of others, whatever their method
 
-# method -> colour (CIE lightness beside it), hatch, marker, dashes. A family shares hue and hatch,
-# which is denser the less of the system a method has, and its lightness falls towards the whole
-# system, so that bars can be told apart in grey. Squares mark measured points.
+# {method: colour (its CIE lightness in the comment), hatch, marker, dashes}. A family shares hue and
+# hatch. The hatch gets denser and the colour lighter the less of the system a method has, so that bars
+# differ in grey. Squares mark measured points.
 _METHODS = {
     "dense": ("#24292f", "", "o", (None, None)),  # L 16
     "horovod-fusion": ("#8c959f", "//", "D", (5, 1.6)),  # L 61
@@ -70,7 +70,7 @@ _OTHERS = (
     ("#93b7be", "xx", "2", (3, 3)),
 )
 
-# Components of a step, and the kinds of its spans: colour, hatch.
+# {component of a step, or kind of its spans: (colour, hatch)}.
 _WORK = {
     "forward": ("#33475b", ""),
     "backward": ("#7fa3c7", ""),
@@ -119,14 +119,14 @@ RC = {
     "legend.frameon": False,
     "legend.fontsize": 7.5,
     "text.color": INK,
-    "text.parse_math": False,  # names of what was measured may have a $
+    "text.parse_math": False,  # names may have a $
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
     "path.simplify": True,
 }
 matplotlib.rcParams.update(RC)  # type: ignore[arg-type]
 
-WIDTH = 7.2  # inches: two columns of a paper
+WIDTH = 7.2  # inches, the width of two columns of a paper
 
 
 class MethodStyle:
@@ -142,8 +142,8 @@ class MethodStyle:
 
 
 def _other(position):
-    """The look of a series that no method of _METHODS is, unlike those of all others: where colours
-    begin again they are paler, and hatches, markers and dashes go with others."""
+    """The look of a series outside of _METHODS, unlike the looks of all others. When colours begin
+    again, they are paler and have other hatches, markers and dashes."""
     count = len(_OTHERS)
     again, at = divmod(position, count)
     colour = matplotlib.colors.to_rgb(_OTHERS[at][0])
@@ -166,7 +166,7 @@ class Styles:
         return self.looks[str(name)]
 
     def sort(self, names):
-        """Known order first; the order of the experiment file must not change a figure."""
+        """The names in the order of `order`, since the experiment file's must not change a figure."""
         return sorted(set(names), key=lambda name: self.order.index(name))
 
 
@@ -187,7 +187,8 @@ def thousands(axis):
 
 
 def few_ticks(axis, of_decade=(1, 2, 5)):
-    """Numbers at those of each decade on a logarithmic axis with its limits set; more where it is less than one."""
+    """Puts ticks at `of_decade` in each decade of a logarithmic axis, whose limits are set; at more
+    numbers if the axis has less than a decade."""
     low, high = axis.get_view_interval()
     subs = of_decade if high >= 10 * low else (1, 1.5, 2, 3, 4, 5, 7)
     axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=subs))
@@ -214,7 +215,7 @@ def panels(count, columns, panel_height, **keywords):
 
 
 def rows_of_workloads(found, widest):
-    """[[panel]]: rows are workloads; the rest goes into columns, at most `widest`."""
+    """The panels in rows, [[panel]]: a row has one workload and at most `widest` panels."""
     workloads = []
     for fields, _ in found:
         if fields.get("workload") not in workloads:
@@ -243,24 +244,24 @@ def rows_down(axes, names):
 
 
 def entry(label, **look):
-    """Of a legend: a line or marker."""
+    """A legend's entry: a line or a marker."""
     return Line2D([], [], label=label, **look)
 
 
 def note(axes, text, at, offset, **look):
-    """Writes a text so many points beside a place."""
+    """Writes a text `offset` points beside the place `at`."""
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **look)
 
 
 def write_failure(axes, x, why):
-    """Says along where a bar would stand why there is none."""
+    """Writes the reason for a missing bar at its place, upwards."""
     colour = QUIET if why in ("not run", "exactly 0", "no spans") else ALARM
     look = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6, "color": colour}
     note(axes, f"{why} ", (x, 0), (0, 3), **look)
 
 
 def panel_title(axes, head, rest):
-    """Two lines over a panel: what it is about, and under it the rest of its setting."""
+    """Writes two lines over a panel: its subject, and under it the rest of its setting."""
     axes.set_title(rest, loc="center", fontsize=7.2, color=QUIET, pad=3.5, x=0, ha="left")
     if head:
         look = {"fontsize": 8.2, "fontweight": "bold", "annotation_clip": False}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 @dataclass
 class Table:
-    columns: list  # of str; the first is text, the others are numbers
-    groups: list = field(default_factory=list)  # (heading, rows); a row: a list of str
+    columns: list  # titles; the first column is text, the others are numbers
+    groups: list = field(default_factory=list)  # (heading, rows); a row is a list of str
     notes: list = field(default_factory=list)
 
     @property
@@ -17,7 +17,7 @@ class Table:
 
 
 def write_csv(found, folder, name):
-    """One file a table, groups in a column of their own. Returns the paths."""
+    """Writes one file for each table, with groups in a column of their own. Returns the paths."""
     paths = []
     for position, table in enumerate(found):
         path = Path(folder) / (f"{name}.csv" if position == 0 else f"{name}-{position + 1}.csv")

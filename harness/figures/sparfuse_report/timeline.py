@@ -5,13 +5,14 @@ from sparfuse_report import series, style, wording
 FIRST_LANES = ("compute", "side", "host")
 KINDS = ("forward", "backward", "pack", "sparsify", "exchange", "negotiate", "decompress", "update",
          "outer", "wait")
-NARROW = 0.004  # of the step
+NARROW = 0.004  # as a fraction of the step
 BACKWARD_END = {"color": style.INK, "linewidth": 0.9, "linestyle": (0, (4, 2))}
 STEP_END = {"color": style.INK, "linewidth": 1.3}
 
 
 def typical_trial(cell):
-    """The trial whose step time is the (lower) median of its cell and that kept spans."""
+    """The trial of (lower) median step time among the cell's trials that kept spans; None if none
+    did."""
     steps = cell.values("step_seconds")
     trials = sorted(
         (trial for trial in cell.trials.values() if series.kept(trial.directory / "spans.npy")),
@@ -21,7 +22,7 @@ def typical_trial(cell):
 
 
 def typical_step(spans):
-    """Of the sampled steps of one rank, the one of (lower) median length."""
+    """The number of the step of (lower) median length among one rank's sampled steps."""
     steps = sorted(
         {int(step) for step in spans["step"]},
         key=lambda step: (spans["end_seconds"][spans["step"] == step].max(), step),
@@ -52,7 +53,7 @@ def draw(axes, spans, scale, look_of=_plain):
             seen.append(kind)
             begins, ends = (spans[f"{end}_seconds"][mask] * scale for end in ("begin", "end"))
             look = look_of(kind, lane)
-            # Edges of what is narrower than a few pixels would be all that is seen of it.
+            # A bar of a few pixels has no edges: nothing else of it would be seen.
             wide = ends - begins > NARROW * whole
             look["linewidth"] = [0.25 if each else 0.0 for each in wide]
             half = 0.2 if kind == "wait" else 0.4
@@ -66,14 +67,14 @@ def draw(axes, spans, scale, look_of=_plain):
 
 
 def note_end(axes, last, end, unit):
-    """Writes the step's length above its end; `end` is where the axis ends."""
+    """Writes the step's length above its end; `end` is the end of the axis."""
     side = "left" if last < 0.9 * end else "right"
     axes.annotate(f" {wording.number(last)} {unit}", (last, -0.55), fontsize=6.5, va="bottom",
                   ha=side, annotation_clip=False)
 
 
 def handles(kinds, look_of=style.work_patch):
-    """Of the legend: the kinds that were drawn, and the two marks."""
+    """The legend's entries: the kinds that were drawn, and the two marks."""
     return [look_of(kind) for kind in KINDS if kind in kinds] + [
         style.entry("end of backward", **BACKWARD_END),
         style.entry("end of step", **STEP_END),

@@ -4,7 +4,7 @@ import math
 import pathlib
 
 THIN = "\u202f"  # narrow no-break space: between thousands, and between a number and its unit
-NONE = "\u2013"  # a cell that has no number
+NONE = "\u2013"  # the text of a table's cell without a number
 
 MODE_MEANS = {
     "measured": "real ranks and data on the machine's own links",
@@ -13,7 +13,7 @@ MODE_MEANS = {
     "imported": "results of others, compared with nothing",
 }
 
-METRICS = {  # name -> (what an axis calls it, the unit it has where the store gives none)
+METRICS = {  # {name: (its name on an axis, its unit if the store gives none)}
     "throughput": ("Throughput", ""),
     "step_seconds": ("Step time", "s"),
     "forward_seconds": ("Forward", "s"),
@@ -44,7 +44,7 @@ METRICS = {  # name -> (what an axis calls it, the unit it has where the store g
     "seconds_to_target": ("Training time to target", "s"),
 }
 
-AXES = {  # what an axis calls what is no metric; a label's {unit} stands where it says
+AXES = {  # {quantity that is no metric: its name on an axis}; {unit} marks the place of the unit
     "workers": "Workers",
     "link": "Link",
     "density": "Density",
@@ -72,7 +72,7 @@ AXES = {  # what an axis calls what is no metric; a label's {unit} stands where 
     "ratio": "Ratio to {reference}",
     "ratio_in_blocks": "Ratio to {reference} within each block",
 }
-EVALUATED = {  # in a unit -> what was evaluated
+EVALUATED = {  # {part of a unit's name: name of the evaluated metric}
     "accuracy": "Test accuracy",
     "perplexity": "Validation perplexity",
     "f1": "F1 of the words found",
@@ -80,7 +80,7 @@ EVALUATED = {  # in a unit -> what was evaluated
 
 
 def workload(name):
-    """A model table by its name alone: "mine" of "table:path/mine.json" and of "table:mine@HASH"."""
+    """The workload's name; "mine" for a model table "table:path/mine.json" or "table:mine@HASH"."""
     if not name.startswith("table:"):
         return name
     rest = name.removeprefix("table:")
@@ -92,7 +92,7 @@ def metric_name(name):
 
 
 def axis(name, unit="", log=False, **more):
-    """The label of an axis: of a metric, of a key of cells, or one of AXES with its words."""
+    """The label of an axis for a metric, a key of cells, or an entry of AXES, which `more` fills in."""
     words = AXES.get(name)
     if words is None:
         words = metric_name(name.split(".")[-1])
@@ -109,7 +109,7 @@ def over(metric, reference):
 
 
 def evaluated(unit):
-    """What an evaluation in this unit measures."""
+    """The name of the metric that is evaluated in this unit."""
     for word, name in EVALUATED.items():
         if word in unit.lower():
             return name
@@ -126,12 +126,12 @@ def tick(key, value, cell=None):
 
 
 def apart(ours, theirs, decimals=1):
-    """How far ours is from theirs: "+2.5 %"."""
+    """The relative distance of our number from theirs, as "+2.5 %"."""
     return f"{100 * (ours / theirs - 1):+.{decimals}f}{THIN}%"
 
 
 def number(value, digits=3):
-    """Three significant digits or, from 1 000, a whole number with thin spaces."""
+    """A number with `digits` significant digits or, from 1 000, as a whole number with thin spaces."""
     if value is None or not math.isfinite(value):
         return NONE
     if value == 0:
@@ -182,7 +182,7 @@ def declared_cluster(config):
 
 
 def link(config):
-    """The link's speed, or whose it is."""
+    """The words for a link: its speed, "unshaped", or "the cluster's own"."""
     shape = config.get("link")
     if not shape:
         return "the cluster's own" if declared_cluster(config) else "unshaped"
@@ -209,7 +209,7 @@ def link_in_full(config):
 
 
 def blocks(counts):
-    """ "n = 3 blocks", "n = 2 to 3 blocks" from the n of each cell."""
+    """The words for each cell's n, as "n = 3 blocks" or "n = 2 to 3 blocks"."""
     counts = [n for n in counts if n]
     if not counts:
         return "n = 0 blocks"

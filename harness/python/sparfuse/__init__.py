@@ -83,7 +83,7 @@ __all__ = [
 
 
 def _resumed(kind, arguments, keywords, state, attributes):
-    """What pickle and copy make: an object that goes on as another one would."""
+    """The object that pickle and copy make: it continues from another object's state."""
     made = kind(*arguments, **keywords)
     (made.load_state_dict if hasattr(made, "load_state_dict") else made._load_steps)(state)
     if attributes:

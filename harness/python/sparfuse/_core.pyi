@@ -1,6 +1,7 @@
-# Declares what C++ binds, for type checkers and editors; a test holds it to the bindings. By hand,
-# since pybind11-stubgen loses types: it makes any array Any, and does not know which results follow
-# from `out` or from what an ErrorFeedback was made with, nor which keywords a planner takes.
+# Declares the C++ bindings for type checkers and editors; a test compares it with the bindings. It is
+# written by hand, since pybind11-stubgen loses types. That tool makes any array Any. It does not know
+# which result type follows from `out`, from the argument of ErrorFeedback, or which keywords a planner
+# takes.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 __version__: str
 
 class _DLPack(Protocol):
-    """Another library's array, say a torch.Tensor."""
+    """An array of another library, such as a torch.Tensor."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, Any]: ...

@@ -17,11 +17,11 @@ except ImportError:  # before Python 3.11
 from sparfuse import _core
 
 _GROUP = "sparfuse.parts"
-PREFIXES = ("python:", "library:")  # of parts in files
+PREFIXES = ("python:", "library:")  # of names of parts in files
 
 
 def _files(name):
-    """Paths and contents of NAME.toml in the folders of SPARFUSE_PATH."""
+    """Yields (path, content) of each file NAME.toml in the folders of SPARFUSE_PATH."""
     for folder in os.environ.get("SPARFUSE_PATH", "").split(os.pathsep):
         path = os.path.join(folder, name + ".toml")
         if not folder or not os.path.isfile(path):
@@ -35,7 +35,7 @@ def _files(name):
 
 @functools.cache
 def _entries():
-    """(name, "package.module:Class", distribution) of installed packages."""
+    """(name, "package.module:Class", distribution) of each part's entry point in installed packages."""
     found = []
     for distribution in importlib.metadata.distributions():
         for entry in distribution.entry_points:
@@ -60,7 +60,7 @@ def _part_of_package(name, value, of):
 
 
 def part(kind: str, name: str) -> str:
-    """What a name of a part stands for: itself, or the class of another place."""
+    """The part that a name stands for: the name itself, or a class or library in another place."""
     if not isinstance(name, str) or name.startswith(PREFIXES):
         return name
     places = [("sparfuse itself", name)] if name in _core._part_names()[kind] else []
@@ -91,7 +91,7 @@ _KINDS = {
 
 
 def parts(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The same table, of a method's file or of options, with each part that it names found."""
+    """A copy of the table of a method's file or of options, in which each part's name is resolved."""
     found = dict(table)
     for key, kind in _KINDS.items():
         name = table.get(key)
@@ -101,7 +101,7 @@ def parts(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method(name: str) -> str | None:
-    """The path of a method's file of that name."""
+    """The path of the method's file NAME.toml; None if there is none."""
     paths = [path for path, content in _files(name) if "strategy" in content]
     if len(paths) > 1:
         raise _core.ConfigError(f'method "{name}" is in {" and in ".join(paths)}; expected one of each name')

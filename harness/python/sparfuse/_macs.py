@@ -13,7 +13,7 @@ import math
 
 
 class Macs:
-    """Multiply-accumulates of one forward pass, by parameter, from the calls that it is told of.
+    """Multiply-accumulates of one forward pass, by parameter, counted from the calls reported to it.
 
     macs  {name: multiply-accumulates} of `parameters`, for all samples of the pass
     """
@@ -23,11 +23,11 @@ class Macs:
         self._parameters = parameters
         self._names = {id(p): name for name, p in parameters.items()}
         self._frozen = {id(p) for p in frozen}
-        self._applied = [[]]  # of each module that is running: [(parameter, its macs)] so far
+        self._applied = [[]]  # for each running module, [(parameter, its macs)] so far
         self._looked_up = set()
         self._nobodys = 0
         self._scripted = 0
-        self._uncounted = {}  # how often, by function
+        self._uncounted = {}  # {function: number of calls}
 
     def enter(self, *_):
         self._applied.append([])
@@ -37,7 +37,7 @@ class Macs:
         self._applied[-1].extend(applied)
 
     def sentences(self, order):
-        """What the counts of the parameters in `order` may miss."""
+        """Sentences on products that the counts of the parameters in `order` may miss."""
         without = [
             name
             for name in order
@@ -71,11 +71,11 @@ class Macs:
         self._scripted += 1
 
     def _owner(self, tensor):
-        """The name of the parameter that `tensor` is, or is a view of; None for others."""
+        """The name of the parameter that `tensor` is, or is a view of; None for other tensors."""
         return next((self._names[each] for each in _ids(tensor) if each in self._names), None)
 
     def give(self, tensor, macs):
-        """Adds to the parameter that `tensor` is, if it is one."""
+        """Adds macs to the parameter that `tensor` is; returns whether it is one."""
         name = self._owner(tensor)
         if name is not None:
             self.macs[name] += macs
@@ -83,7 +83,7 @@ class Macs:
         return name is not None
 
     def product(self, one, other, macs):
-        """A product of two tensors: a parameter's, or of activations and then shared."""
+        """Counts a product of two tensors: for a parameter among them, else shared by parameters."""
         macs *= (1 + one.is_complex()) * (1 + other.is_complex())
         if self.give(other, macs) or self.give(one, macs):
             return
@@ -97,7 +97,7 @@ class Macs:
                 return
         self._nobodys += macs
 
-    # Each counts a call from its arguments, those by keyword last, and its result.
+    # Each of these counts a call from its arguments (keyword arguments last) and its result.
 
     def linear(self, values, result):
         self.product(values[0], values[1], result.numel() * values[0].shape[-1])
@@ -148,7 +148,7 @@ class Macs:
             self.give(weight, values[0].numel() // values[0].shape[-1] * weight.numel())
 
     def attention(self, given):
-        """Of torch.nn.MultiheadAttention, from its function's arguments by name."""
+        """Counts a call of torch.nn.MultiheadAttention's function from its arguments, by name."""
         query, key, value = given["query"], given["key"], given["value"]  # [length, batch, width]
         width = query.shape[-1]
         queries, keys = (each.numel() // each.shape[-1] for each in (query, key))
@@ -194,20 +194,20 @@ _UNCOUNTED = ("addbmm", "tensordot", "chain_matmul", "cdist")
 
 @contextlib.contextmanager
 def watching(module, counted):
-    """Tells `counted` of every call of a function of torch, and of which modules are running."""
+    """Reports to `counted` each call of a function of torch, and each module's start and end."""
     from torch.jit import ScriptModule
     from torch.overrides import TorchFunctionMode
 
     class Watch(TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             kwargs = kwargs or {}
-            result = function(*args, **kwargs)  # unwatched: what it calls belongs to it
+            result = function(*args, **kwargs)  # unwatched: its inner calls are part of it
             counted.call(function, args, kwargs, result)
             return result
 
     handles = []
     for each in module.modules():
-        if isinstance(each, ScriptModule):  # which takes no hooks, and calls nothing that is seen
+        if isinstance(each, ScriptModule):  # it takes no hooks, and its calls cannot be watched
             counted.leave_out_scripted()
             continue
         handles.append(each.register_forward_pre_hook(counted.enter))

@@ -27,7 +27,7 @@ def _method_files():
 
 
 def _method_file(name):
-    """By its name, from a file NAME.toml, or as a dict of what such a file has."""
+    """The content of a method's file, from the method's name, a path NAME.toml or a dict of its keys."""
     if isinstance(name, Mapping) or name.endswith(".toml"):
         return _written_method(name)
     files = _method_files()
@@ -58,7 +58,7 @@ def _written_method(given):
 
 
 def _with_folder(file, of):
-    """Parts in files get an absolute path; the file of a method gives one from its folder."""
+    """Makes the paths of parts absolute; a method's file gives them relative to its folder."""
     folder = os.getcwd() if of == "method" else os.path.dirname(os.path.abspath(of))
     for key in ("strategy", "planner", "sparsifier", "feedback", "collective", "payload_dense"):
         name = file.get(key)
@@ -71,13 +71,15 @@ def _with_folder(file, of):
 def list_methods() -> list[dict[str, Any]]:
     """Every registered method, as a list of dicts:
 
-    name, title, paper, summary  what Method takes, and where it is from
-    deviations                   what differs from the paper or its code; "" if nothing is known to
+    name                         the name that Method takes
+    title, paper, summary        the method's title, source and summary
+    deviations                   differences from the paper or its code; "" if none is known
     strategy, planner, sparsifier, feedback, collective
-                                 what it is composed of, by name
-    options                      keywords of Method: dicts of name, default, range (None, or the
-                                 least and the largest value), choices, meaning, and part: whether
-                                 the strategy, the planner, the collective or the payload has it
+                                 the names of the method's parts
+    options                      further keywords of Method: dicts of name, default, range (None, or
+                                 the least and the largest value), choices, meaning, and part. The
+                                 part that has the option is the strategy, the planner, the
+                                 collective or the payload.
 
     >>> import sparfuse
     >>> methods = {method["name"]: method for method in sparfuse.list_methods()}
@@ -101,7 +103,7 @@ def _describe(file):
     for part, options in parts.items():
         for option in options:
             if option["name"] == "replan_every":
-                continue  # there is no backward pass to take the time of
+                continue  # Method runs no backward pass that could be timed
             option["default"] = given.get(option["name"], option["default"])
             entry["options"].append({**option, "part": part})
     return entry
@@ -135,56 +137,61 @@ class _Plan(list):
 
 
 class Method:
-    """A whole method at work: ranks that are threads of this process, over the real engine.
+    """Runs a whole method on the real engine; its ranks are threads of this process.
 
-    name            of a method: list_methods() has them all; or the path of a method's NAME.toml, or
-                    a dict of its keys
-    world_size      how many ranks
-    layout          (name, shape) of each tensor, or a dict of them, in ready order: the order in
-                    which backward produces gradients, the last layer first. A tied weight is one
-                    entry, where its gradient is final.
+    name            the method's name (list_methods() lists them), the path of a method's NAME.toml,
+                    or a dict of that file's keys
+    world_size      the number of ranks
+    layout          (name, shape) of each tensor, or a dict of them, in ready order. This is the
+                    order in which backward produces gradients, the last layer first. A tied weight
+                    is one entry, at the place where its gradient is final.
     order           "ready", or "forward" for a layout in the order of named_parameters()
-    ranks_per_node  how many of them share a node, by default 1: what methods go by that sum within
-                    nodes first; a divisor of world_size. All are threads of one process.
+    ranks_per_node  the number of ranks that share a node, by default 1; a divisor of world_size.
+                    Methods that sum within nodes first use it. All ranks are threads of one process.
     density         fraction of the elements to keep, by default 0.01
-    sparsifier      a name (those of register_sparsifier, too) or a Sparsifier, which brings its
-                    density, seed and options; by default the method's own
-    sparsifier_options  dict of its options
-    planner         a name, in the place of the method's own
-    feedback        "none", "residual", "momentum" or "decoupled"; by default the method's own. With
-                    "momentum": momentum, nesterov, masking, clip. With "residual": decay in (0, 1],
-                    what a residual is multiplied with before the next gradient is added; below 1
-                    mass is not conserved. With both kinds: warmup_epochs epochs of epoch_steps
-                    steps, in which more is sent (DGC's density warm-up). With "decoupled", which is
-                    DeMo's: decay, and rate, what gradients are multiplied with first.
-    dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
-                    "max_ndim" (tensors of so many dimensions or fewer)
-    no_feedback_tensors  names or regular expressions: what is not sent of them is lost
-    seed            of random numbers, equal on all ranks
-    threads         that each rank computes with; by default threads() shared among the ranks
-    deadline_seconds  how long a rank waits for another one, in which a sparsifier written in Python
-                    hangs, say
-    verify          check in each step that selections lose nothing and that all ranks have the same
-                    result, bit for bit
-    link, backward_seconds  what planners that weigh times go by, declared and so the same in every
-                    run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
-                    and the seconds of backward of each tensor of the layout, by default 1 ns an
-                    element. Local work takes 1 us and 1 ns an element.
-    fragments       of methods with local steps: how many parts of the model are synchronised at dates
-                    of their own, or a list of lists of tensors' names, in the order of the dates
-    plan            what is sent together, in the place of the method's planner: a list of units,
-                    each a list of tensors by name or by position in the layout. Each tensor is in
-                    one unit, and a unit is a run of tensors in ready order.
-    Parts may also be classes of Python files, "python:FILE.py:Class": sparsifier, planner, feedback,
-    collective and payload_dense, a quantizer; and in a method's file or dict also the strategy.
-
-    options         of the method's strategy, planner and payload, and collective: see
+    sparsifier      a name (also one of register_sparsifier), or a Sparsifier, whose density, seed
+                    and options then apply; by default the method's own
+    sparsifier_options  dict of the sparsifier's options
+    planner         name of the planner that replaces the method's own
+    feedback        "none", "residual", "momentum" or "decoupled"; by default the method's own.
+                    "momentum" takes momentum, nesterov, masking and clip. "residual" takes decay in
+                    (0, 1], the factor of a residual before the next gradient is added; below 1,
+                    mass is not conserved. Both take warmup_epochs and epoch_steps: in so many
+                    epochs of so many steps the density is higher (DGC's density warm-up).
+                    "decoupled", DeMo's feedback, takes decay, and rate, the factor of gradients
+                    before they are added.
+    dense_tensors   tensors that are never sparsified: names or regular expressions (RE2's), or a
+                    dict of "names" and "max_ndim" (tensors of at most so many dimensions)
+    no_feedback_tensors  names or regular expressions of tensors without feedback: their elements
+                    that are not sent are lost
+    seed            seed of random numbers, equal on all ranks
+    threads         number of threads of each rank; by default the ranks share threads()
+    deadline_seconds  the longest time that a rank waits for another one, for example while a
+                    sparsifier written in Python hangs
+    verify          checks in each step that selections lose nothing and that all ranks have the
+                    same result, bit for bit
+    link, backward_seconds  the times for planners that weigh times. They are declared, and so the
+                    same in every run. link is {"gbps": 1.0, "alpha_us": 100.0}: 10^9 bit/s, and the
+                    start-up time of a message. backward_seconds has the backward time of each
+                    tensor of the layout, by default 1 ns an element. Local work takes 1 us and 1 ns
+                    an element.
+    fragments       for methods with local steps: the number of parts of the model that are
+                    synchronised at dates of their own, or a list of lists of tensors' names, in the
+                    order of the dates
+    plan            the units to send, in place of the method's planner: a list of units, each a
+                    list of tensors by name or by position in the layout. Each tensor is in one
+                    unit, and a unit is a run of tensors in ready order.
+    options         options of the method's strategy, planner, payload and collective: see
                     list_methods(). The first dense_warmup_steps steps send everything.
 
-    Methods that send dense gradients, whole, ignore density, sparsifier and feedback, so that a
-    loop over methods may treat all alike.
+    A part may also be a class of a Python file, "python:FILE.py:Class": sparsifier, planner,
+    feedback, collective and payload_dense (a quantizer). In a method's file or dict, the strategy
+    may be one, too.
 
-    One thread at a time may use an object. Its ranks' threads live as long as it does.
+    Methods that send whole dense gradients ignore density, sparsifier and feedback, so that a loop
+    over methods may treat all methods alike.
+
+    One thread at a time may use an object. Its ranks' threads live as long as the object does.
 
     >>> import numpy, sparfuse
     >>> layout = [("fc2.weight", (10, 64)), ("fc1.bias", (64,)), ("fc1.weight", (64, 32))]
@@ -202,7 +209,7 @@ class Method:
     True
     """
 
-    _make = _core._Method  # of the ranks; sparfuse.torch has another one
+    _make = _core._Method  # makes the ranks; sparfuse.torch has another one
 
     def __init__(
         self,
@@ -330,35 +337,36 @@ class Method:
         self, gradients: Sequence[Mapping[str, _Floats | None]], *, out: Mapping[str, _Out]
     ) -> dict[str, _Out]: ...
     def step(self, gradients: Sequence[Mapping[str, Any]], *, out: Any = None) -> dict[str, Any]:
-        """One step: the ranks' gradients in, their average as the method makes it out.
+        """Makes one step: takes the ranks' gradients and returns the method's average of them.
 
         gradients  a dict for each rank, of names and float32 arrays in the layout's shapes (NumPy,
-                   torch and others by DLPack, the buffer protocol), read and not copied where they
-                   are contiguous in row-major order. A name that is missing, or None, had no
-                   gradient in this step: zeros.
+                   torch and others by DLPack, the buffer protocol). Arrays that are contiguous in
+                   row-major order are read without a copy. A tensor whose name is missing, or whose
+                   array is None, has no gradient in this step and counts as zeros.
         out        a dict of arrays to write the averages to, one for each tensor of the layout;
                    they may be gradients. By default new ones are made.
 
-        Returns a dict of the averages, which is what every rank applies.
+        Returns a dict of the averages, which every rank applies.
 
-        Names, shapes, dtypes and values are checked first; their errors leave the object as it
-        was: NumericError, naming rank and tensor, for a NaN or an infinity in a gradient. What goes
-        wrong later, on any rank, raises with the rank's number in front, such as NumericError for a
-        sum that overflows. After that residuals are lost, and further steps raise Error.
+        Names, shapes, dtypes and values are checked first; errors of these checks leave the object
+        unchanged. A NaN or an infinity in a gradient raises NumericError, which names rank and
+        tensor. A later failure on any rank raises an error that begins with the rank's number, such
+        as NumericError for a sum that overflows. After that residuals are lost, and further steps
+        raise Error.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))], density=0.25)
         >>> one, two = (numpy.array(g, dtype=numpy.float32) for g in ([1, 5, 2, 0], [3, 0, 0, 8]))
         >>> m.step([{"w": one}, {"w": two}])["w"].tolist()
         [0.0, 2.5, 0.0, 4.0]
-        >>> m.step([{}, {}], out={"w": one})["w"].tolist()    # what was left, and no new gradients
+        >>> m.step([{}, {}], out={"w": one})["w"].tolist()    # the residuals alone
         [1.5, 0.0, 1.0, 0.0]
         """
         averaged = self._ranks.step(gradients, out)
         return {name: averaged[name] for name in self._names}
 
     def begin(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
-        """Tells methods with local steps what ranks begin with, before the first local_step.
+        """Sets the first parameters of a method with local steps, before the first local_step.
 
         parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
                     equal on all ranks. They become the anchor.
@@ -372,13 +380,13 @@ class Method:
         self._ranks.begin(parameters)
 
     def local_step(self, parameters: Sequence[Mapping[str, _Out]]) -> dict[str, list[int]]:
-        """One step of a method with local steps, behind each rank's own update of its parameters.
+        """Makes one step of a method with local steps, after each rank's update of its parameters.
 
         parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
-                    contiguous in row-major order, each in memory of its own. Where something is due
+                    contiguous in row-major order, each in memory of its own. If an exchange is due,
                     they are changed in place.
 
-        Returns the numbers of the fragments that were sent in this step, and of those received.
+        Returns the numbers of the fragments sent and of the fragments received in this step.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("local-sgd", world_size=2, layout=[("w", (2,))], every=2)
@@ -394,7 +402,7 @@ class Method:
         return self._ranks.local_step(parameters)
 
     def finish(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
-        """Receives what is still under way behind the last local_step, into `parameters`.
+        """Receives the fragments still under way after the last local_step, into `parameters`.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("shadowsync", world_size=2, layout=[("w", (1,))], every=2, mix=0)
@@ -410,7 +418,7 @@ class Method:
         self._ranks.finish(parameters)
 
     def anchor(self, name: str) -> _Array:
-        """A copy of what all ranks share of a tensor, with local steps.
+        """A copy of a tensor's anchor, the values that all ranks share, with local steps.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("diloco", 1, [("w", (1,))], every=1, outer_rate=1, outer_momentum=0.5)
@@ -436,14 +444,14 @@ class Method:
 
     @property
     def plan(self) -> list[dict[str, Any]]:
-        """The units that gradients are sent in, a list of dicts; it prints as a line for each.
+        """The units in which gradients are sent, a list of dicts; it prints a line for each unit.
 
-        sparsified  "never", "ahead" (tensor by tensor, before they are fused) or "behind"
-        density     of the unit
-        lane        that it is selected on where that is behind: "compute", or "side" (beside it)
-        elements    of all of its tensors
-        tensors     dicts of name, elements, density (1: all of it), offloaded (selected by another
-                    thread), reduced (dense, in an all-reduce of its own)
+        sparsified  "never", "ahead" (tensor by tensor, before fusion) or "behind" (after fusion)
+        density     density of the unit
+        lane        the lane of a selection behind fusion: "compute", or "side" (beside "compute")
+        elements    number of elements of all tensors in the unit
+        tensors     dicts of name, elements, density (1: all elements), offloaded (selected by
+                    another thread), reduced (dense, in an all-reduce of its own)
 
         >>> import sparfuse
         >>> layout = [("fc2.weight", (10, 64)), ("fc1.bias", (64,)), ("fc1.weight", (64, 32))]
@@ -457,7 +465,7 @@ class Method:
         return _Plan(self._ranks.plan())
 
     def residual(self, rank: int, name: str) -> _Array:
-        """A copy of what a rank has not sent of a tensor yet: v, with momentum correction.
+        """A copy of a rank's residual of a tensor, not sent yet: v, with momentum correction.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=1, layout=[("w", (4,))], density=0.25)
@@ -468,7 +476,7 @@ class Method:
         return self._ranks.residual(rank, name)
 
     def velocity(self, rank: int, name: str) -> _Array:
-        """A copy of a rank's velocity of a tensor: u of momentum correction.
+        """A copy of a rank's velocity of a tensor: u in momentum correction.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", 1, [("w", (4,))], density=0.25, feedback="momentum")
@@ -479,14 +487,14 @@ class Method:
         return self._ranks.velocity(rank, name)
 
     def timeline(self) -> list[dict[str, Any]]:
-        """What the ranks did in the last step, and when: a list of dicts, rank by rank.
+        """The spans of the ranks' work in the last step: a list of dicts, rank by rank.
 
-        rank           whose span it is
+        rank           the rank that the span belongs to
         kind           "pack", "sparsify", "exchange", "negotiate", "decompress", "outer" or "wait"
         lane           "compute", "side" or "host", or a channel: "control", "data", ...
-        label          of the tensor or the unit
-        begin_seconds, end_seconds  since this rank's step began
-        bytes          of the payload
+        label          label of the tensor or the unit
+        begin_seconds, end_seconds  time since this rank's step began
+        bytes          bytes of the payload
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))], density=0.25)
@@ -497,10 +505,10 @@ class Method:
         return self._ranks.timeline()
 
     def bytes(self) -> dict[str, list[int]]:
-        """Of the last step, lists by rank: payload, sent and received.
+        """The bytes of the last step, as lists by rank: payload, sent and received.
 
-        payload  what a rank contributes: 8 bytes an element with an index, unless it is coded
-        sent, received  what it hands to and takes from others, forwards included
+        payload  the rank's own contribution: 8 bytes an element with an index, unless it is coded
+        sent, received  bytes that the rank sends to and receives from others, forwards included
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (100,))], density=0.01)
@@ -522,7 +530,7 @@ class Method:
 
     @property
     def steps(self) -> int:
-        """How many steps were made.
+        """The number of steps made.
 
         >>> import sparfuse
         >>> sparfuse.Method("wfbp", world_size=2, layout=[("w", (4,))]).steps
@@ -532,7 +540,7 @@ class Method:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the method is composed of: keywords of Method, defaults included.
+        """The method's parts and options: keywords of Method, defaults included.
 
         >>> import sparfuse
         >>> m = sparfuse.Method("safusion-inter", world_size=2, layout=[("w", (4,))])
@@ -541,7 +549,7 @@ class Method:
         """
         return self._ranks.options()
 
-    def __reduce__(self):  # what copy and pickle call: a copy would share the ranks
+    def __reduce__(self):  # copy and pickle call it; a copy would share the ranks
         raise TypeError("cannot copy or pickle a sparfuse.Method: its ranks are threads; make one")
 
     def __repr__(self):
@@ -572,7 +580,7 @@ def _read_layout(layout, forward):
 
 
 def _read_plan(plan, names, forward):
-    """How many tensors each unit has, in ready order, as the planner "given" reads it."""
+    """The number of tensors of each unit, in ready order, in the format of the planner "given"."""
     ready = {name: at for at, name in enumerate(names[::-1] if forward else names)}
     unit_of = {}
     for number, unit in enumerate(plan):
@@ -611,7 +619,7 @@ def _read_plan(plan, names, forward):
 
 
 def _read_fragments(fragments, names, forward):
-    """How many tensors in a row each fragment has, in ready order, as the planner reads it."""
+    """Runs of tensors in ready order, "COUNT:FRAGMENT,...", in the format of planner "fragments"."""
     fragment_of = {}
     for number, fragment in enumerate(fragments):
         if isinstance(fragment, (str, bytes)) or not isinstance(fragment, Sequence) or not fragment:

@@ -9,11 +9,12 @@ from sparfuse._core import ConfigError
 
 
 def trace(*files, steps="profiler", group=None, program=None):
-    """The facts of a trace, as a dict; of several ranks' files {"ranks", "transfers"}.
+    """The facts of a trace, as a dict; for several ranks' files, a dict of "ranks" and "transfers".
 
-    What they mean is in docs/traces.md. steps: "profiler", or "optimizer" for a trace without
-    prof.step(). group: which of several process groups counts. program: the executable (default: the
-    variable SPARFUSE, else `sparfuse` on the path). ConfigError says why a file is refused.
+    docs/traces.md explains the facts. steps: "profiler", or "optimizer" for a trace without
+    prof.step(). group: the process group that counts, if there are several. program: the executable
+    (default: the variable SPARFUSE, else `sparfuse` on the path). Raises ConfigError, which gives the
+    reason, for a file that is refused.
 
     >>> import sparfuse
     >>> try:

@@ -31,14 +31,14 @@ from typing import Any
 
 if __package__:
     from sparfuse import _macs
-else:  # as a script, in whose folder there is another package named torch
+else:  # a script, whose folder holds another package named torch
     import _macs  # type: ignore[no-redef]
 
     sys.path = [place for place in sys.path if Path(place).resolve() != Path(__file__).parent.resolve()]
 
 __all__ = ["describe", "dumps"]
 
-_WARM_UP = 3  # steps before those that are timed
+_WARM_UP = 3  # steps before the timed ones
 
 
 def describe(
@@ -57,45 +57,50 @@ def describe(
     measure: int = 0,
     note: Callable[[str], object] | None = None,
 ) -> dict[str, Any]:
-    """The model table of a module, a dict as the JSON file has it.
+    """The model table of a module, as a dict with the content of the JSON file.
 
     module            a torch.nn.Module, in the mode in which it is trained
-    example_inputs    what it is called with: a tensor, a tuple of arguments or a dict of keywords
-    name              the table's, which is its file's without ".json"
-    unit, units_per_sample  what throughput counts, and how many of it a sample is: "tokens", 1024
-    batch_per_worker  the default of experiments, in samples; by default `samples`
-    family            "resnet", "vgg", "vit", "bert", "gpt", "lstm", "transformer" or "ngram": which
-                      measured computation, and which overlap of selections, stands for the model's
-    source            where the table is from; by default the module's class and PyTorch's version
+    example_inputs    the inputs of the module: a tensor, a tuple of arguments or a dict of keywords
+    name              the table's name, which is its file's name without ".json"
+    unit, units_per_sample  the unit that throughput counts, and the number of units a sample has,
+                      such as "tokens" and 1024
+    batch_per_worker  the default batch of experiments, in samples; by default `samples`
+    family            "resnet", "vgg", "vit", "bert", "gpt", "lstm", "transformer" or "ngram": the
+                      family whose measured computation and whose overlap of selections stand for
+                      the model's own
+    source            the table's origin; by default the module's class and PyTorch's version
     loss              takes the module's output and returns a scalar; by default the output's own
-                      `loss`, where it has one, or the sum of its floating tensors
-    samples           in the example; by default its first tensor's along `sample_axis`
-    sample_axis       the axis of samples of the example's first tensor; by default the first, where
-                      no part of the module takes time first (batch_first=False)
-    measure           steps to time on the module's device (CPU or CUDA), after 3 others; 0: none.
-                      Adds medians in microseconds: to each tensor backward_us, since the gradient
-                      before it (of the first: since backward began); to the table those of forward
-                      and of an update by SGD with momentum
-    note              is called with a sentence for whatever the table misses; by default
+                      `loss`, if it has one, else the sum of its floating tensors
+    samples           the number of samples in the example; by default the size of its first tensor
+                      along `sample_axis`
+    sample_axis       the axis of samples of the example's first tensor; by default the first, if no
+                      part of the module takes time first (batch_first=False)
+    measure           the number of steps to time on the module's device (CPU or CUDA), after 3
+                      others; 0: none. Adds medians in microseconds. Each tensor gets backward_us,
+                      the time since the gradient before it (for the first one, since backward
+                      began). The table gets the times of forward and of an update by SGD with
+                      momentum.
+    note              is called with a sentence for each thing that the table misses; by default
                       warnings.warn
 
-    Tensors are the parameters that get a gradient, in ready order: as their accumulated gradients
-    come in one backward pass. A shared one is one tensor, at its last gradient; shapes are the
-    parameters', a scalar's is [1].
+    The tensors are the parameters that get a gradient, in ready order: the order of their
+    accumulated gradients in one backward pass. A shared parameter is one tensor, at its last
+    gradient. Shapes are those of the parameters; a scalar has [1].
 
-    Multiply-accumulates (`macs`) are those of a sample's forward pass. A product with a parameter
-    belongs to it: of linear layers and matrices, convolutions, recurrent layers and attention's
-    projections; look-ups, norms and biases have none. A product of activations (attention's) is
-    shared by the parameters that the innermost module around it has multiplied with before, in
-    proportion to theirs; of torch.nn.MultiheadAttention, queries times keys belong to both
-    projections by halves and the mixing of values to the values'. What is computed in another way
-    (scripted modules, kernels of other libraries) is not counted; a parameter of two dimensions or
-    more that is left without any is noted. An element of a complex parameter is two floats, in a
-    last dimension of its shape, and a product of two complex numbers four multiply-accumulates.
+    Multiply-accumulates (`macs`) count a sample's forward pass. A product with a parameter belongs
+    to that parameter, in linear layers and matrices, convolutions, recurrent layers and attention's
+    projections. Look-ups, norms and biases have none. A product of activations (attention's) is
+    shared by parameters in proportion to their own counts: the parameters with which the innermost
+    module around the product has multiplied before. In torch.nn.MultiheadAttention, each of the
+    projections of queries and keys gets half of queries times keys, and the projection of values
+    gets the mixing of values. Other computations (scripted modules, kernels of other libraries) are
+    not counted; `note` names each parameter of two or more dimensions that is left without any. An
+    element of a complex parameter is two floats, in a last dimension of its shape. A product of two
+    complex numbers is four multiply-accumulates.
 
-    The module runs forward and backward; its gradients and buffers are put back as they were.
-    Raises ValueError for an output or a loss that no gradient comes from, and where samples may be
-    on either of two axes and neither `samples` nor `sample_axis` is given.
+    The module runs forward and backward; its gradients and buffers are restored. Raises ValueError
+    for an output or a loss without a gradient. Also raises it if samples may be on either of two
+    axes and neither `samples` nor `sample_axis` is given.
 
     >>> import torch
     >>> from sparfuse.describe import describe
@@ -108,7 +113,7 @@ def describe(
     """
     import torch
 
-    note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # names the caller
+    note = note or (lambda sentence: warnings.warn(sentence, stacklevel=3))  # warns at the caller's line
     arguments, keywords = _arguments(example_inputs)
     if samples is None:
         samples = _samples(torch, module, arguments, keywords, sample_axis)
@@ -167,7 +172,7 @@ def describe(
 
 
 def dumps(table: dict[str, Any]) -> str:
-    """The text of a table's file, a line for each tensor.
+    """The text of a table's file, with a line for each tensor.
 
     >>> from sparfuse.describe import dumps
     >>> print(dumps({"name": "mine", "tensors": [{"name": "w", "shape": [2], "macs": 2}]}), end="")
@@ -227,7 +232,7 @@ def _samples(torch, module, arguments, keywords, axis):
 
 
 def _takes_time_first(torch, module):
-    """The name and the class of a part whose first axis is time, or ""."""
+    """The name and the class of the first part whose first axis is time; "" if there is none."""
     kinds = (torch.nn.RNNBase, torch.nn.MultiheadAttention)
     for name, part in module.named_modules():
         if isinstance(part, kinds) and not part.batch_first:
@@ -247,7 +252,7 @@ def _tensors_in(torch, value):
 
 
 def _scalar(torch, output, loss):
-    """What backward begins at."""
+    """The scalar at which backward begins."""
     own = getattr(output, "loss", None)
     if loss is not None:
         value = loss(output)
@@ -269,7 +274,7 @@ def _scalar(torch, output, loss):
 
 @contextlib.contextmanager
 def _put_back(torch, module):
-    """Gradients and buffers, such as running means, are afterwards what they were."""
+    """Restores gradients and buffers, such as running means, at the end."""
     gradients = [(p, p.grad) for p in module.parameters()]
     buffers = [(b, b.detach().clone()) for b in module.buffers()]
     try:
@@ -286,7 +291,7 @@ def _put_back(torch, module):
 
 @contextlib.contextmanager
 def _each_gradient(parameters, ready):
-    """Calls ready(name) as soon as a parameter's gradient of a backward pass is accumulated."""
+    """Calls ready(name) as soon as a backward pass has accumulated a parameter's gradient."""
     handles = [
         p.register_post_accumulate_grad_hook(lambda _, name=name: ready(name))
         for name, p in parameters.items()
@@ -302,14 +307,14 @@ def _ready_order(parameters, value):
     ready = []
     with _each_gradient(parameters, ready.append):
         value.backward()
-    return list(dict.fromkeys(reversed(ready)))[::-1]  # of several gradients the last
+    return list(dict.fromkeys(reversed(ready)))[::-1]  # the place of the last gradient, if a parameter has several
 
 
 # ---- times
 
 
 class _Clock:
-    """Points in time of a device's work, between which microseconds are known afterwards."""
+    """Takes points in time of a device's work, and tells the microseconds between two of them."""
 
     def __init__(self, torch, device):
         if device not in ("cpu", "cuda"):
@@ -336,9 +341,9 @@ def _median(values):
 
 
 def _measure(torch, parameters, forward, steps):
-    """Medians in microseconds: of forward, of an update, and by parameter of backward."""
+    """Medians in microseconds: of forward, of an update, and {parameter: of backward}."""
     clock = _Clock(torch, _device(parameters).type)
-    clones = [p.detach().clone() for p in parameters.values()]  # the module's own stay as they are
+    clones = [p.detach().clone() for p in parameters.values()]  # the module's parameters stay unchanged
     optimizer = torch.optim.SGD(clones, lr=1e-6, momentum=0.9)
     forwards, updates, backwards, ready = [], [], {}, []
     for step in range(_WARM_UP + steps):
@@ -396,7 +401,7 @@ def _processor():
 
 @contextlib.contextmanager
 def _own_arguments(factory):
-    """What parses the command line in the file of the factory finds the file's name alone."""
+    """Sets sys.argv to the factory's file alone, for code there that parses the command line."""
     ours, sys.argv = sys.argv, [factory.rpartition(":")[0]]
     try:
         yield
@@ -407,7 +412,7 @@ def _own_arguments(factory):
 
 
 def _raised(error):
-    """What the user's code raised, in a line with its place; our own sentences as they are."""
+    """The error of the user's code in one line, with its place; our own messages unchanged."""
     frames = traceback.extract_tb(error.__traceback__)
     own = Path(__file__).resolve().parent
     if isinstance(error, (ImportError, ValueError)) and Path(frames[-1].filename).parent == own:
@@ -445,7 +450,7 @@ def _load(factory):
         sys.modules[spec.name] = found
         spec.loader.exec_module(found)
     else:
-        sys.path.insert(0, "")  # where the command runs
+        sys.path.insert(0, "")  # the folder where the command runs
         found = importlib.import_module(where)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -455,8 +460,8 @@ def _load(factory):
 
 
 def _example(torch, shapes, batch, axis, device):
-    """Tensors of [batch, *shape], or with the batch at another axis: normal numbers, or below
-    "SHAPE:N" integers from 0 to N - 1."""
+    """Random tensors of [batch, *shape], or with the batch at `axis`: normal numbers, or integers
+    from 0 to N - 1 for "SHAPE:N"."""
     inputs = []
     for given in shapes:
         if not re.fullmatch(r"\d+(,\d+)*(:\d+)?", given):
@@ -562,7 +567,7 @@ def _main(arguments=None):
     asked = parser.parse_args(arguments)
     try:
         _run(asked)
-    except Exception as error:  # whatever the model's own code raises
+    except Exception as error:  # the model's own code may raise any
         if asked.traceback:
             traceback.print_exception(error)
         parser.exit(2, f"describe: {_raised(error)}\n")

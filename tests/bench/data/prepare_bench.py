@@ -21,7 +21,7 @@ from PIL import Image
 
 
 def photograph(rng):
-    """A JPEG of 500 x 375, smooth colours with grain, some 50 kB."""
+    """A JPEG of 500 x 375 pixels: smooth colours with grain, about 50 kB."""
     small = numpy.frombuffer(rng.randbytes(8 * 6 * 3), numpy.uint8).reshape(6, 8, 3)
     pixels = numpy.asarray(Image.fromarray(small).resize((500, 375), Image.BICUBIC)).astype(int)
     grain = numpy.frombuffer(rng.randbytes(500 * 375 * 3), numpy.uint8).reshape(375, 500, 3) % 28

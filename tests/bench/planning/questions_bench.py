@@ -25,7 +25,7 @@ LAYOUT = [("head.bias", (100,)), ("head.weight", (100, 300)), ("body.weight", (3
 
 
 def table(tensors, name):
-    """A model's table: biases, and matrices with work to do."""
+    """A model table of biases, and of matrices with multiply-accumulates."""
     draw = random.Random(7)
     entries = []
     for i in range(tensors):
@@ -40,7 +40,7 @@ def table(tensors, name):
 
 
 def timed(command):
-    """Seconds, CPU seconds and peak memory (MiB) of a process, and what it printed."""
+    """(seconds, CPU seconds, peak memory in MiB, output) of a process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True)
@@ -51,7 +51,7 @@ def timed(command):
 
 
 def steps_of(module, method, ranks, elements):
-    """What a process of its own prints: seconds and CPU seconds of making the ranks and of each step, peak MiB."""
+    """Prints, in a process of its own, seconds and CPU seconds to make the ranks and of each step, and peak MiB."""
     sys.path.insert(0, module)
     import numpy
 

@@ -54,7 +54,7 @@ METRICS = {
 
 
 def number(value):
-    """The shorter of 0.0005 and 5e-04, as std::to_chars writes it."""
+    """The shorter form of a number, as 0.0005 or 5e-04, like std::to_chars."""
     exact = decimal.Decimal(repr(value)).normalize()
     digits, exponent = "".join(map(str, exact.as_tuple().digits)), exact.adjusted()
     mantissa = digits[0] + ("." + digits[1:] if len(digits) > 1 else "")
@@ -64,7 +64,7 @@ def number(value):
 
 
 def canonical(value):
-    """As harness/files/canonical.cpp has it."""
+    """The canonical form of a JSON value, like harness/files/canonical.cpp."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(key)}:{canonical(value[key])}" for key in sorted(value)) + "}"
     if isinstance(value, list):
@@ -77,10 +77,10 @@ def content_hash(value):
 
 
 def config_hash(config):
-    """Of a cell that leaves alone what has become possible later: such keys are not part of its identity."""
+    """The hash of a cell that leaves later keys at their defaults: such keys are not part of its identity."""
     identity = {**copy.deepcopy(config), "schema": CONFIG_SCHEMA}
     for table, key in LATER_KEYS:
-        (identity[table] if table else identity).pop(key, None)  # dense cells lack some
+        (identity[table] if table else identity).pop(key, None)  # dense cells lack some keys
     return content_hash(identity)
 
 
@@ -89,7 +89,7 @@ def densities():
 
 
 def digits_layout():
-    """The tensors of digits-resnet, as a trial of it has them."""
+    """The tensors of digits-resnet, in the form of a trial's layout."""
     profile = json.loads((ROOT / "results" / "profiles" / "epyc-2core.json").read_text())[0]["profile"]
     return [{"dense": False, **{key: tensor[key] for key in ("name", "numel", "shape")}}
             for tensor in profile["backward"]["tensors"]]
@@ -103,7 +103,7 @@ def write_experiment(folder, blocks, cells=CELLS):
 
 
 def template(sparfuse, folder):
-    """A trial that the program itself has run, filled up to the size of a real one."""
+    """A trial that the program itself has run, enlarged to the size of a real one."""
     file = write_experiment(folder, 1, cells=1)
     subprocess.run([sparfuse, "--results", folder / "results", "--worker", WORKER, "run", file],
                    check=True, stdout=subprocess.DEVNULL,
@@ -123,7 +123,7 @@ def template(sparfuse, folder):
 
 
 def write_trial(directory, trial, config, outcome):
-    """With the density that its cell asks for, and the outcome that a run makes such a trial of."""
+    """Writes a trial with its cell's density, and with the outcome that a run would turn into it."""
     trial["metrics"] = {**trial["metrics"], "achieved_density": {"unit": "", "value": trial["config"]["density"]}}
     outcome = {**outcome, "metrics": trial["metrics"], "layout": trial["layout"]}
     for name, record in (("config", config), ("outcome", outcome), ("trial", trial)):

@@ -35,7 +35,7 @@ method = "dense"
 
 
 def make(folder):
-    """[(name, arguments)] of what is timed."""
+    """Writes the files to read; returns [(name, arguments)] of the calls to time."""
     files = {
         "log": "".join(LINE.format(i, 0.1 + i % 7 * 1e-3, 2.3 - i % 100 * 1e-3) for i in range(1_000_000)),
         "log.toml": SETTING + LOG_MAP,

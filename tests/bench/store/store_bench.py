@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def measure(command):
-    """Seconds and the most memory that was resident, in MB."""
+    """(seconds, peak resident memory in MB, CPU seconds of the process itself)."""
     begin = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)

@@ -36,14 +36,14 @@ DECOMPRESS = [(4, 0.01), (4, 0.05)]
 
 
 def aligned(n):
-    """n floats at the begin of a cache line, as frameworks have them."""
+    """n floats that begin at a cache line, as in frameworks."""
     raw = numpy.zeros(n + 16, numpy.float32)
     skip = -raw.ctypes.data // raw.itemsize % 16
     return raw[skip:skip + n]
 
 
 def data(kind, n, seed=0):
-    """A tensor of that kind; tests/bench/kernel_bench.hpp has the same kinds."""
+    """A tensor of the given kind of data; tests/bench/kernel_bench.hpp has the same kinds."""
     random = numpy.random.default_rng(seed)
     x = random.standard_normal(n, dtype=numpy.float32)
     at = numpy.arange(n, dtype=numpy.int64)
@@ -76,7 +76,7 @@ KINDS = ("gaussian", "layers", "clustered", "sorted", "reversed", "equal", "two-
 
 
 def repeat(calls, repetitions):
-    """{name: seconds of each repetition} of calls that are made in turn."""
+    """{name: seconds of each repetition} of calls, which take turns."""
     seconds = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -89,7 +89,7 @@ def repeat(calls, repetitions):
 
 
 def interval(values):
-    """The median and its 95 % interval by order statistics; the whole range of six values or fewer."""
+    """The median and its 95 % interval by order statistics; of six values or fewer, their whole range."""
     values = sorted(values)
     n = len(values)
     low, tail = 0, 0.5 ** n
@@ -105,14 +105,14 @@ def multiple(times, limits):
 
 
 def in_turn(sparfuse, n, repetitions):
-    """Rows of the table of selections as a training step calls them."""
+    """Rows of the table of selections in the form in which a training step calls them."""
     gradients = [data("gaussian", n, seed) for seed in range(TURNS)]
     residual, out = aligned(n), aligned(n)
 
     def rounds(of_turn):
         return lambda: [of_turn(turn) for turn in range(TURNS)]
 
-    def held(call):  # as a training step holds a result until its next one
+    def held(call):  # like a training step, holds a result until the next one
         results = [None] * TURNS
 
         def of_turn(turn):
@@ -142,7 +142,7 @@ def in_turn(sparfuse, n, repetitions):
             payloads.append((indices, gradients[rank][indices]))
         add(f"decompression of {ranks} ranks, {density:.1%}", "a fill",
             rounds(lambda _, p=payloads: sparfuse.decompress(p, n, out=out)))
-    for call in calls.values():  # a residual and what is remembered settle
+    for call in calls.values():  # residuals and remembered thresholds settle
         call()
     seconds = repeat(calls, repetitions)
     lines = ["| call | limit | ms | multiple of the limit |", "|---|---|---|---|"]
@@ -160,7 +160,7 @@ def check(name, kind, found, largest):
 
 
 def rivals(sparfuse, n, density, repetitions):
-    """Rows of the table of rivals, the kind of data first on which we gain least."""
+    """Rows of the table of rivals; the kind of data on which we gain least comes first."""
     try:
         import torch
         torch.set_num_threads(1)

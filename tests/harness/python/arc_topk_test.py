@@ -38,7 +38,7 @@ class Steps(unittest.TestCase):
         )
         g = gradients(rng)
         average = m.step([{"w": each} for each in g])["w"]
-        np.testing.assert_allclose(average, np.mean(g, axis=0), atol=1e-6)  # dense
+        np.testing.assert_allclose(average, np.mean(g, axis=0), atol=1e-6)  # the first step is dense
         h = [each.astype(np.float64) for each in g]
         told, mean = [each.copy() for each in h], np.mean(h, axis=0)
         for _ in range(10):
@@ -57,7 +57,7 @@ class Steps(unittest.TestCase):
         m = sparfuse.Method("arc-topk", 2, LAYOUT, density=0.2, sketch=2, threads=1)
         g = np.ones((ROWS, LENGTH), np.float32)
         m.step([{"w": g}, {"w": g}])
-        # Two rings of two ranks: of 2 floats a row, and of 8 rows with two words of a hash.
+        # Two all-reduces by a ring of two ranks: 2 floats for each row, then 8 rows and two words of a hash.
         self.assertEqual(sum(m.bytes()["sent"]), 2 * 4 * (2 * ROWS + 8 * LENGTH + 2))
 
 

@@ -24,7 +24,7 @@ def method(*arguments, **keywords):
     return sparfuse.Method("wfbp", *(arguments or (2,)), **{"layout": LAYOUT, **keywords})
 
 
-# What is called, how the argument is named, and what of it.
+# (call, expected words on the wrong argument).
 WRONG = [
     (lambda: sparfuse.Sparsifier(3), "name = 3: expected a string"),
     (lambda: sparfuse.Sparsifier(NO_UTF8), r"name = '\udc80x': expected a string that UTF-8"),

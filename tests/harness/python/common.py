@@ -22,8 +22,8 @@ class Refusals(unittest.TestCase):
 
 
 def lets_others_run(work):
-    """Whether another thread runs during `work`. Nobody asks for the GIL back for 1000 s: the thread
-    runs only if the work gives the GIL up."""
+    """Whether another thread runs during `work`. The interpreter does not take the GIL away for 1000 s,
+    and so the thread runs only if the work releases the GIL."""
     gate, ran = threading.Lock(), []
     gate.acquire()
 

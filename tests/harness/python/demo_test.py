@@ -22,7 +22,7 @@ def cuts(extent, target, divisor):
 
 
 class Plain:
-    """DeMo of one tensor in float64, written from the paper."""
+    """DeMo for one tensor in float64, written from the paper."""
 
     def __init__(self, shape, ranks, rate, decay, k, tile, divisor=False, senders=False):
         self.matrix = (1, int(np.prod(shape))) if len(shape) < 2 else (shape[0], -1)
@@ -98,7 +98,7 @@ class Steps(unittest.TestCase):
         m = sparfuse.Method("demo", 2, [("w", (64, 64)), ("b", (10,))], threads=1)
         g = {"w": np.ones((64, 64), np.float32), "b": np.ones(10, np.float32)}
         m.step([g, g])
-        # Of the tile 32, and of a smaller one all 10: 42 x 12 bits to the next 4 bytes, and floats.
+        # 32 elements of the tile and all 10 of the smaller one: 42 x 12 bits, padded to 4 bytes, and floats.
         self.assertEqual(m.bytes()["sent"], [64 + 42 * 4] * 2)
         self.assertEqual(m.options["feedback"], "decoupled")
 

@@ -24,7 +24,7 @@ if torch is not None:
     from sparfuse.describe import describe
 
     class Bottleneck(nn.Module):
-        """As torchvision builds them."""
+        """A bottleneck block as in torchvision."""
 
         def __init__(self, inside, width, stride):
             super().__init__()
@@ -55,7 +55,7 @@ if torch is not None:
             return self.fc(self.layer1(self.bn1(self.conv1(x)).relu()).mean((2, 3)))
 
     class RowsAreInputs(nn.Module):
-        """A linear layer as Hugging Face's GPT-2 has it."""
+        """A linear layer as in Hugging Face's GPT-2: rows of the weight are inputs."""
 
         def __init__(self, inside, outside):
             super().__init__()
@@ -80,7 +80,7 @@ if torch is not None:
             return self.c_proj(mixed.transpose(1, 2).reshape(batch, length, width))
 
     class Gpt(nn.Module):
-        """One layer, with the logits' weight tied to the embedding of tokens."""
+        """A GPT of one layer, whose logits' weight is tied to the embedding of tokens."""
 
         def __init__(self, words=50, window=6, width=8):
             super().__init__()
@@ -114,7 +114,7 @@ class Describe(unittest.TestCase):
         torch.manual_seed(1)
 
     def describe(self, *given, **keywords):
-        """The table, which is the whole of what is to be said."""
+        """The table; fails if there are notes."""
         notes = []
         table = describe(*given, note=notes.append, **keywords)
         self.assertEqual(notes, [])
@@ -122,7 +122,7 @@ class Describe(unittest.TestCase):
 
     def test_a_residual_network(self):
         table = self.describe(Resnet(), torch.randn(4, 3, 32, 32), unit="images", family="resnet")
-        # 16 x 16 positions before the block and in its first convolution, 8 x 8 behind the second.
+        # 16 x 16 positions before the block and in its first convolution, 8 x 8 from its second on.
         work = {
             "conv1.weight": 16 * 3 * 49 * 256,
             "layer1.conv1.weight": 16 * 8 * 256,
@@ -132,7 +132,7 @@ class Describe(unittest.TestCase):
             "fc.weight": 320,
         }
         self.assertEqual({name: macs for name, macs in macs_of(table).items() if macs}, work)
-        # As the catalog has it: the reverse of forward, in a norm weight before bias.
+        # The catalog's order: the reverse of forward, but a norm's weight before its bias.
         norms = [f"layer1.{each}" for each in ("downsample.1", "downsample.0", "bn3", "conv3", "bn2",
                                                "conv2", "bn1", "conv1")] + ["bn1", "conv1"]
         order = ["fc.bias", "fc.weight"]
@@ -150,12 +150,12 @@ class Describe(unittest.TestCase):
         words, window, width = 50, 6, 8
         table = self.describe(Gpt(words, window, width), torch.randint(words, (3, window)))
         work = {
-            "wte.weight": window * words * width,  # as the logits' weight
+            "wte.weight": window * words * width,  # in its use as the logits' weight
             "attn.c_attn.weight": window * 3 * width * width + 2 * window * window * width,
             "attn.c_proj.weight": window * width * width,
         }
         self.assertEqual({name: macs for name, macs in macs_of(table).items() if macs}, work)
-        # Tied: ready where forward first uses it.
+        # A tied weight is ready at the place of its first use in forward.
         self.assertEqual(names_of(table)[:2], ["ln_f.weight", "ln_f.bias"])
         self.assertEqual(set(names_of(table)[-2:]), {"wpe.weight", "wte.weight"})
         self.assertLess(names_of(table).index("attn.c_attn.weight"), names_of(table).index("ln_1.bias"))
@@ -307,7 +307,7 @@ class Describe(unittest.TestCase):
         table = describe(Model(), torch.randn(2, 4), measure=3)
         self.assertEqual(names_of(table), ["last.weight", "first.weight"])
         last, first = (tensor["backward_us"] for tensor in table["tensors"])
-        self.assertGreater(first, 20000)  # it sleeps between the two gradients
+        self.assertGreater(first, 20000)  # backward sleeps between the two gradients
         self.assertGreaterEqual(last, 0)
         self.assertGreater(table["forward_us"], 0)
         self.assertGreater(table["update_us"], 0)
@@ -315,7 +315,7 @@ class Describe(unittest.TestCase):
         self.assertIn("float32, torch", table["measured_on"])
 
     def test_times_are_those_since_the_gradient_before(self):
-        ticking = types.SimpleNamespace(perf_counter=count().__next__)  # a second between any two
+        ticking = types.SimpleNamespace(perf_counter=count().__next__)  # each reading is a second later
         model = nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(3)))
         with unittest.mock.patch.object(described, "time", ticking):
             table = describe(model, torch.randn(2, 4), measure=3)

@@ -18,7 +18,7 @@ class Feedback(unittest.TestCase):
         np.testing.assert_array_equal(bits(a), bits(b))
 
     def check_payload(self, x, idx, val):
-        """val is x at idx; returns x with these entries zeroed."""
+        """Checks that val is x at idx; returns x with these entries set to 0."""
         self.expect_bits(val, x.ravel()[idx])
         left = x.copy()
         left.ravel()[idx] = 0
@@ -121,7 +121,7 @@ class Feedback(unittest.TestCase):
         with self.assertRaises(sparfuse.NumericError):
             f.step("first", np.array([np.nan], dtype=np.float32))
         with self.assertRaises(sparfuse.ConfigError):
-            f.residual("first")  # there was no step of it
+            f.residual("first")  # the failed step left no residual
 
     def test_a_sum_that_overflows_loses_the_tensor_s_residual_alone(self):
         f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.1))

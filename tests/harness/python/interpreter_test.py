@@ -11,7 +11,7 @@ def run(program, timeout=60):
                           timeout=timeout)
 
 
-# A thread that is at work when the program ends; `work` has the numbers of the loop `i`.
+# A program that ends while a thread still works.
 DAEMON = """
 import sys, threading, time
 import numpy, sparfuse
@@ -97,7 +97,7 @@ class OtherInterpreters(unittest.TestCase):
             self.skipTest("this Python has no module of interpreters")
 
 
-# What a training does: some steps, a checkpoint between them or not, and what the last step sends.
+# A training: some steps, perhaps a checkpoint between them; it prints the payload of the last step.
 STEPS = """
 import hashlib, pickle, sys
 import numpy, sparfuse

@@ -22,7 +22,7 @@ class WithoutInit(unittest.TestCase):
                 made = of.__new__(of)
                 with self.subTest(of.__name__, attribute=name):
                     with self.assertRaises(TypeError):
-                        found = getattr(made, name)  # a property raises here, a method when called
+                        found = getattr(made, name)  # a property raises here, a method in its call
                         found(*arguments_of(name))
                 del made
 
@@ -89,7 +89,7 @@ class Threads(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
 
 
-# With room for the stacks of some threads only.
+# A program with memory for the stacks of few threads.
 FEW_THREADS = """
 import resource, sys
 import numpy, sparfuse
@@ -126,7 +126,7 @@ class SharedMemory(unittest.TestCase):
         half[2:6] = before
         with self.assertRaisesRegex(sparfuse.ConfigError, "shares memory"):
             sparfuse.decompress([(idx, half[2:6])], 4, out=half[:4])
-        both = np.zeros(8, dtype=np.float32)  # neighbours do not
+        both = np.zeros(8, dtype=np.float32)  # neighbours in one array share no memory
         both[:4] = before
         np.testing.assert_array_equal(
             sparfuse.decompress([(idx, both[:4])], 4, out=both[4:]), before

@@ -12,7 +12,8 @@ START = np.array([0.5, 0.25, -0.5, 1], dtype=np.float32)
 
 
 def train(steps, name="local-sgd", layout=(("w", (4,)),), finish=False, **options):
-    """Two ranks with gradients A (w - C) and SGD of rate 0.1: the method, and histories by rank."""
+    """Trains two ranks with gradients A (w - C) and SGD of rate 0.1; returns the method and histories
+    by rank."""
     method = sparfuse.Method(name, 2, list(layout), threads=1, verify=True, **options)
     flat = [START.copy() for _ in range(2)]
     parameters = [split(w, layout) for w in flat]
@@ -29,7 +30,7 @@ def train(steps, name="local-sgd", layout=(("w", (4,)),), finish=False, **option
 
 
 def split(flat, layout):
-    """Views of it, one a tensor."""
+    """{name: view of `flat`}, one view for each tensor."""
     parts, begin = {}, 0
     for name, shape in layout:
         size = int(np.prod(shape))
@@ -155,7 +156,7 @@ class Histories(unittest.TestCase):
                 1.0642728393,
             ),
         )
-        # Four indices of 12 bits, four codes, four levels, to a multiple of four bytes.
+        # Four indices of 12 bits, four codes and four levels, padded to a multiple of four bytes.
         self.assertEqual(method.bytes()["sent"], [24] * 2)
 
 
@@ -188,7 +189,7 @@ class Blocks(unittest.TestCase):
             np.testing.assert_array_equal(history[7][0], history[7][1])
             np.testing.assert_allclose(history[7][0], plain[7][0], atol=atol)
             self.assertFalse(np.array_equal(history[7][0], plain[7][0]))
-            # A shard of two elements: a scale, and codes in a word; scattered, and gathered.
+            # A shard of two elements is a scale and a word of codes; it is sent in the scatter and the gather.
             self.assertEqual(method.bytes()["sent"], [2 * 8] * 2)
 
     def test_are_quantizers(self):
@@ -249,7 +250,7 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(sparfuse.NumericError, "rank 1.*w"):
             method.local_step(own)
         own[1]["w"][2] = 0
-        method.local_step(own)  # as if nothing had been
+        method.local_step(own)  # the method goes on
 
 
 if __name__ == "__main__":

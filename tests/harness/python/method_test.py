@@ -11,7 +11,7 @@ import numpy as np
 import sparfuse
 
 WORKERS = 4
-LAYOUT = [  # in ready order; sizes of one element, odd, and beyond a kernel's block
+LAYOUT = [  # in ready order; one element, odd sizes, and sizes beyond a kernel's block
     ("head.bias", (10,)),
     ("head.weight", (10, 33)),
     ("scale", ()),
@@ -19,13 +19,13 @@ LAYOUT = [  # in ready order; sizes of one element, odd, and beyond a kernel's b
     ("conv.bias", (16,)),
     ("embedding", (613, 15)),
 ]
-# Those whose steps apply what they were given; local_steps_test.py has the others.
+# Methods whose step applies its own gradients; local_steps_test.py tests the others.
 METHODS = {
     method["name"]: method
     for method in sparfuse.list_methods()
     if not method["strategy"].endswith("local-steps") and method["strategy"] != "delayed-units"
 }
-# So that several units come of a small layout.
+# Options that make several units of a small layout.
 OPTIONS = {
     "safusion-inter": {"units": 2},
     "safusion-naive": {"buffer_fraction": 0.125},
@@ -38,12 +38,12 @@ OPTIONS = {
     "hipress": {"compress_from": 1, "partitions": 3},
     "hipress-ring": {"compress_from": 1},
     "espresso": {"option": 9},
-    "demo": {"decay": 1.0},  # nothing fades, or it would be lost
+    "demo": {"decay": 1.0},  # no decay, which would lose mass
 }
 
 
 def integers(seed, layout=LAYOUT):
-    """Small integers: their sums are exact in any order."""
+    """Gradients of small integers, whose sums are exact in any order."""
     rng = np.random.default_rng(seed)
     return {name: rng.integers(-100, 101, shape).astype(np.float32) for name, shape in layout}
 
@@ -61,7 +61,7 @@ class EveryMethod(unittest.TestCase):
     def test_loses_nothing_and_leaves_replicas_equal(self):
         for name, workers in [(name, workers) for name in METHODS for workers in [1, 3, 4]]:
             with self.subTest(name, workers=workers):
-                m = make(name, workers)  # verify: raises where replicas differ
+                m = make(name, workers)  # with verify, it raises if replicas differ
                 inputs = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
                 applied = {tensor: np.zeros(shape) for tensor, shape in LAYOUT}
                 for step in range(4):
@@ -75,7 +75,7 @@ class EveryMethod(unittest.TestCase):
                 if METHODS[name]["feedback"] == "none":
                     with self.assertRaisesRegex(sparfuse.ConfigError, "feedback"):
                         m.residual(0, "scale")
-                    if name != "qsgd":  # its rounding is lost
+                    if name != "qsgd":  # qsgd loses its rounding
                         for tensor in inputs:
                             np.testing.assert_allclose(
                                 applied[tensor], inputs[tensor], rtol=1e-6, atol=1e-4
@@ -101,7 +101,7 @@ class EveryMethod(unittest.TestCase):
             sparfuse.Method("hitopkcomm", 4, layout, ranks_per_node=3)
 
     def test_espresso_loses_nothing_as_planned(self):
-        """Large enough that the published planner compresses some of it."""
+        """The layout is so large that the published planner compresses some of it."""
         layout = [("bias", (512,)), ("fc", (1100, 1000)), ("embedding", (1200, 1100))]
         for ranks_per_node in (1, 2):
             m = make("espresso", 4, layout, ranks_per_node=ranks_per_node, option=-1)
@@ -109,7 +109,7 @@ class EveryMethod(unittest.TestCase):
             self.loses_nothing(m, layout)
 
     def loses_nothing(self, method, layout):
-        """Of integers: what is rounded or fitted is in the residual with the rest."""
+        """Checks with integers that the residual has all errors of rounding and fitting, too."""
         draw = np.random.default_rng(5).integers
         rest = {key: np.zeros(shape) for key, shape in layout}
         for _ in range(3):
@@ -150,7 +150,7 @@ class EveryMethod(unittest.TestCase):
                     kept = sum(m.residual(rank, key).astype(np.float64) for rank in range(3))
                     np.testing.assert_allclose(kept, rest[key], atol=1e-3)
                 sent[str(options)] = m.bytes()["payload"][0]
-        # 300 of 6000 elements: 11 bits an index, and the bias as it is.
+        # 300 of 6000 elements with 11 bits for each index; the bias is dense.
         self.assertEqual(sent["{}"], (8 + 8) + (8 + 4 * 300 + 8 + 4 * 104))
         self.assertEqual(sent["{'payload_indices': 'u32'}"], 8 + 8 * 300)
         with self.assertRaisesRegex(sparfuse.ConfigError, "bloom_fpr = 0.1 with payload_indices"):
@@ -212,12 +212,12 @@ class EveryMethod(unittest.TestCase):
             with self.subTest(name):
                 m = make(name, deadline_seconds=30)
                 gradients = all_ranks(0)
-                gradients[2]["conv.weight"][:] = 3e38  # most of it stays in the residual
+                gradients[2]["conv.weight"][:] = 3e38  # most of its elements stay in the residual
                 m.step(gradients)
                 begin = time.monotonic()
                 with self.assertRaisesRegex(sparfuse.NumericError, "^rank 2: .*conv.weight"):
                     m.step(gradients)
-                self.assertLess(time.monotonic() - begin, 20)  # nobody waited for the deadline
+                self.assertLess(time.monotonic() - begin, 20)  # no rank waited for the deadline
                 with self.assertRaisesRegex(sparfuse.Error, "step 1 .* failed.*conv.weight"):
                     m.step(all_ranks(1))
                 with self.assertRaisesRegex(sparfuse.Error, "step 1 .* failed"):
@@ -244,9 +244,9 @@ class EveryMethod(unittest.TestCase):
                 sparfuse.Method("wfbp", world_size=1, layout=[("w", shape)])
 
 
-# The reference, in plain NumPy: what is selected is x = g + residual in float32, the k =
-# max(1, int(density * n)) largest magnitudes, ties to the lower index; the average is the sum over
-# ranks in rank order, in float32, times 1/P.
+# The reference in plain NumPy. It selects from x = g + residual in float32 the k = max(1, int(density * n))
+# largest magnitudes, and breaks ties to the lower index. The average is the sum over ranks in rank order,
+# in float32, times 1/P.
 def top_k(x, density):
     k = max(1, int(density * x.size))
     return np.argsort(-np.abs(x), kind="stable")[:k]
@@ -333,7 +333,7 @@ class Network:
 
 class Training(unittest.TestCase):
     def compare(self, make_worker, fused, lr=0.1, steps=50, density=0.1, **keywords):
-        """Trains with Method and with the reference, each on its own parameters."""
+        """Trains with Method and with the reference, each on parameters of its own, and compares them."""
         name = "syncea" if fused else "wfbp"
         m = sparfuse.Method(
             name, WORKERS, Network.layout, density=density, verify=True, **keywords
@@ -617,7 +617,7 @@ class Arguments(unittest.TestCase):
     def test_a_plan_may_be_given(self):
         names = [name for name, _ in LAYOUT]
         units = lambda m: [[tensor["name"] for tensor in unit["tensors"]] for unit in m.plan]
-        plan = [[names[4], names[5]], [0], [names[2], 1, np.int64(3)]]  # units in any order
+        plan = [[names[4], names[5]], [0], [names[2], 1, np.int64(3)]]  # units may be in any order
         for name in ["dense", "wfbp", "safusion", "syncea", "mg-wfbp"]:
             m = make(name, plan=plan)
             self.assertEqual(units(m), [names[:1], names[1:4], names[4:]], name)
@@ -645,14 +645,14 @@ class Arguments(unittest.TestCase):
         refuses("units = 2 beside a plan", [names], name="safusion-inter", units=2)
 
     def test_plans_say_what_is_reduced_and_on_the_host(self):
-        # A small tensor beside a large one is dense, and an all-reduce needs no indices.
+        # A small tensor beside a large one is dense; its all-reduce needs no indices.
         layout = [("w", (9195,)), ("b", (1,))]
         m = make("ssfusion", WORKERS, layout, density=0.9, partition="all")
         how = {tensor["name"]: tensor for unit in m.plan for tensor in unit["tensors"]}
         self.assertEqual(how["b"]["density"], 1)
         self.assertEqual({name: how[name]["reduced"] for name in how}, {"w": False, "b": True})
         self.assertIn("dense by all-reduce: b", str(m.plan))
-        # Where backward takes a second a tensor, a host as fast as this thread has time for them.
+        # If backward takes a second for each tensor, a host as fast as this thread has time to select.
         options = {"host_factor": 1.0, "backward_seconds": [1.0] * 4, "tensors_per_unit": 2}
         layout = [(f"w{t}", (5000,)) for t in range(4)]
         m = make("ssfusion-o", WORKERS, layout, **options)
@@ -666,7 +666,7 @@ class Arguments(unittest.TestCase):
         layout = [(f"w{t}", (1000,)) for t in range(20)]
         units = lambda **keywords: len(make("safusion", layout=layout, **keywords).plan)
         self.assertEqual(units(), units())
-        # A message that costs a second is sent once; where backward takes long, many hide.
+        # If a message costs a second, there is one; if backward takes long, it hides many.
         self.assertEqual(units(link={"alpha_us": 1e6}), 1)
         self.assertGreater(units(backward_seconds=[1.0] * 20), 1)
 

@@ -145,7 +145,7 @@ class WithFile(unittest.TestCase):
 
 
 class Modelled(sparfuse.Method):
-    """A Method whose step is modelled, as sparfuse.torch.advise models it."""
+    """A Method whose step is modelled, as in sparfuse.torch.advise."""
 
     def _make(self, **settings):
         for key in ("threads", "deadline_seconds", "verify"):
@@ -279,7 +279,7 @@ class PartsTest(WithFile):
 
 
 class BadPartsTest(WithFile):
-    """Each error names the file, the class and what was expected."""
+    """Tests that each error names the file, the class and what was expected."""
 
     def refused(self, text, expected, **where):
         self.write(text)

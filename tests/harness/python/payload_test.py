@@ -21,7 +21,7 @@ def halves(x):
 
 
 def encoded(idx, val, values, indices):
-    """The format as core/coding/payload_coding.hpp says it."""
+    """A payload in the format of core/coding/payload_coding.hpp."""
     flags = (values == "f16") + 2 * (indices == "delta")
     made = b"SP\x01" + bytes([flags]) + struct.pack("<I", idx.size)
     made += (halves(val) if values == "f16" else val).tobytes()
@@ -34,7 +34,7 @@ def encoded(idx, val, values, indices):
 
 
 def bloom_positives(words, bits, hashes, n):
-    """The indices below n of which a filter has all bits, as bloom_filter.hpp says."""
+    """The indices below n whose bits a filter has all, with the hashes of bloom_filter.hpp."""
 
     def place(seed):
         z = np.uint64(seed) + (np.arange(n, dtype=np.uint64) + np.uint64(1)) * np.uint64(
@@ -61,7 +61,7 @@ def largest(x, k):
 
 
 class Selections(unittest.TestCase):
-    """DeepReduce's coding against NumPy."""
+    """Tests DeepReduce's coding against NumPy."""
 
     def test_a_sum_that_float32_does_not_hold_is_an_error(self):
         one = (np.array([1], dtype=np.uint32), np.array([3e38], dtype=np.float32))
@@ -76,7 +76,7 @@ class Selections(unittest.TestCase):
             (20_000, 200, "p0", 0.0),
             (3000, 3000, "leftmost", 0.0),
             (1001, 0, "leftmost", 0.0),
-            (5000, 50, "leftmost", 1e-20),  # as 2^-64: decoders take 64 hashes at most
+            (5000, 50, "leftmost", 1e-20),  # the same as 2^-64: decoders take at most 64 hashes
         ]:
             with self.subTest(n=n, k=k, policy=policy, fpr=fpr):
                 x = gradient(n)
@@ -115,7 +115,7 @@ class Selections(unittest.TestCase):
         )
         sent, values = sparfuse.decode_payload(payload.tobytes(), 5000)
         self.assertEqual(sent.size, 50)
-        self.assertGreater(sent[-1], 4000)  # not the leftmost of some 550
+        self.assertGreater(sent[-1], 4000)  # not the leftmost ones of about 550
         np.testing.assert_allclose(values.astype(np.float64) + residual[sent], x[sent], rtol=1e-7)
 
     def test_values_are_fitted(self):
@@ -175,7 +175,7 @@ class Payloads(unittest.TestCase):
         self.assertLess(sparfuse.encode_payload(idx, val, 1_000_000).nbytes, 0.51 * 8 * idx.size)
 
     def test_rounding_goes_into_the_residual_in_place(self):
-        for scale in [1, 1e-9, 1e6]:  # normal, below and above the range of a half
+        for scale in [1, 1e-9, 1e6]:  # within, below and above the range of a half
             g = gradient(50, 40) * np.float32(scale)
             idx, val = sparfuse.Sparsifier("topk", density=0.1).select(g)
             residual = g.copy()
@@ -285,7 +285,7 @@ class Errors(Refusals):
         self.expect(ValueError, "n = 0", decode, payload, 0)
         self.expect(TypeError, "int32; expected uint8", decode, np.zeros(3, dtype=np.int32), 20)
         huge = payload.copy()
-        huge[4:8] = 255  # says 2^32 - 1 elements
+        huge[4:8] = 255  # claims 2^32 - 1 elements
         self.expect(sparfuse.ConfigError, "4294967295 elements; expected at most", decode, huge,
                     2**32)
         rng = np.random.default_rng(1)

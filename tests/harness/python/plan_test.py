@@ -10,10 +10,10 @@ import numpy as np
 
 import sparfuse
 
-# The l-th of 200 tensors of a forward pass; the layout is the reverse.
+# Elements and seconds of the l-th of 200 tensors of a forward pass, reversed into the layout's order.
 SIZES = [64 * (1 + ((37 * l) % 101) ** 2) for l in range(200)][::-1]
 SECONDS = [5e-5 * (1 + l % 7) for l in range(200)][::-1]
-VGG16 = [  # elements and microseconds since the gradient before, first produced first
+VGG16 = [  # (elements, microseconds since the gradient before), in ready order
     (1000, 0), (4096000, 69), (4096, 266), (16777216, 227), (4096, 1161), (102760448, 1505),
     (512, 1621), (2359296, 573), (512, 100), (2359296, 1911), (512, 97), (2359296, 1869),
     (512, 635), (2359296, 5385), (512, 241), (2359296, 5341), (512, 298), (1179648, 2966),
@@ -81,7 +81,7 @@ class Golden(unittest.TestCase):
         self.assertEqual(
             plan("espresso", sizes, seconds, **published), [int(option) for option in real_gaps.split()]
         )
-        # The first gap counts for nothing: before it there is nothing to wait for.
+        # The first gap does not count, since no gradient comes before it.
         seconds[0] = 0.5
         self.assertEqual(plan("espresso", sizes, seconds, mod1000=True, **published), options)
 
@@ -101,7 +101,7 @@ class Golden(unittest.TestCase):
                 "hipress", layout=layout(sizes), topology=topology, world_size=world_size
             )
             self.assertEqual(made, expected)
-        # Where a broadcast costs what it does at 3,892 (8 nodes) and 9,922 elements (16).
+        # Below 3,892 (8 nodes) and 9,922 elements (16 nodes), a broadcast has a constant cost.
         small = [1, 64, 1000, 1728, 3891, 3892, 3893, 9922, 9923, 31138, 31139]
         for world_size in (8, 16):
             made = sparfuse.plan(
@@ -140,7 +140,7 @@ class Golden(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_others_go_on_while_it_plans(self):
-        """2^18 choices of what goes to processors, each looked at."""
+        """The planner looks at 2^18 choices of the tensors that go to processors."""
         sizes = [(2 << 20) + i for i in range(20)]
         running = threading.Event()
 
@@ -213,7 +213,7 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(TypeError):
             plan("espresso", [10], [0.1], **common, nvlink=1)
         self.assertEqual(plan("espresso", [10], [0.1], **common, alpha=1, beta=0), [0])
-        # Neither looks at what an exchange takes; hipress at no times at all.
+        # Neither planner uses alpha and beta; hipress uses no times at all.
         given = {"layout": layout([10]), "topology": "PS", "world_size": 4}
         for more in [{}, {"backward_seconds": [0.1], "alpha": 1e-4, "beta": 1e-9}, {"alpha": None}]:
             self.assertEqual(sparfuse.plan("hipress", **given, **more), [("n", 4)])

@@ -23,11 +23,11 @@ class PowerSgd(unittest.TestCase):
                     matrix = (g + residual).reshape(shape[0], -1)
                     p = f.compute_p("w", g)
                     self.assertEqual(p.shape, (rank, shape[0]))
-                    if q is not None:  # the first one is drawn
+                    if q is not None:  # the first q is drawn at random
                         np.testing.assert_allclose(p.T, matrix @ q.T, rtol=1e-4, atol=1e-4)
                     basis = np.linalg.qr(p.T.astype(np.float64))[0]
                     q = f.compute_q("w").copy()
-                    # Orthonormal up to signs: the product does not depend on them.
+                    # The basis is orthonormal up to signs, on which the product does not depend.
                     expected = basis @ (basis.T @ matrix)
                     out = f.reconstruct("w")
                     self.assertEqual((out.shape, out.dtype), (shape, np.dtype("float32")))
@@ -55,7 +55,7 @@ class PowerSgd(unittest.TestCase):
         self.assertRaises(AssertionError, np.testing.assert_allclose, sent, total, atol=1e-1)
 
     def several(self, workers, gradients, in_place):
-        """A step of several objects, as processes would do it; the output of each."""
+        """Makes a step of several objects, as separate processes would; returns the output of each."""
         name = "w"
 
         def mean(arrays):

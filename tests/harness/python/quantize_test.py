@@ -51,7 +51,8 @@ class Quantize(unittest.TestCase):
             levels = x / step
             np.testing.assert_allclose(levels, np.round(levels), atol=1e-4)
             self.assertTrue((np.abs(x - g) <= step * (1 + 1e-5)).all())
-        # The mean of 400 has at most 1/40 of a step's deviation: 6 of these in 4096 are a miracle.
+        # The mean of 400 deviates by at most 1/40 of a step (one standard deviation); 6 of these are
+        # practically impossible among 4096 elements.
         self.assertLess((np.abs(np.mean(decoded, axis=0) - g) / step).max(), 6 / 40)
 
     def test_sizes_and_bounds_hold(self):
@@ -67,7 +68,7 @@ class Quantize(unittest.TestCase):
                     self.assertEqual(q.bytes(shape), q.bytes(g.size))
                     decoded = q.decode(payload, shape)
                     self.assertEqual((decoded.shape, decoded.dtype), (shape, np.dtype("float32")))
-                    slack = 2 if entry["unbiased"] else 1 + 1e-6  # a bound of the expectation
+                    slack = 2 if entry["unbiased"] else 1 + 1e-6  # the bound is of the expectation
                     self.assertLessEqual(
                         norm2(g - decoded), slack * q.error_bound(shape) * norm2(g) + 1e-12
                     )
@@ -228,7 +229,7 @@ class Errors(Refusals):
                             q.decode, wrong, 100)
             self.expect(TypeError, r"payloads\[0\] has dtype float32; expected uint8", q.decode,
                         gradient(3), 100)
-            corrupt = np.full(payload.size, 255, dtype=np.uint8)  # NaNs
+            corrupt = np.full(payload.size, 255, dtype=np.uint8)  # reads as NaNs
             self.expect(sparfuse.ConfigError, "payload 1 is corrupt", q.average,
                         [payload, corrupt], 100)
             self.expect(ValueError, "no payloads", q.average, [], 100)
@@ -246,7 +247,7 @@ class Errors(Refusals):
             for n in fewer:
                 self.expect(sparfuse.ConfigError, f"payload 0 is corrupt: {name}: it has more than {n} elements",
                             q.decode, payload, (n,))
-            for n in [1, 3, 33, 99, 100, 101]:  # those of the right number have zeros there
+            for n in [1, 3, 33, 99, 100, 101]:  # payloads of the right size have zeros after the elements
                 np.testing.assert_array_equal(q.decode(q.encode(np.ones(n, dtype=np.float32)), n) > 0, True)
 
 

@@ -10,7 +10,7 @@ import sparfuse
 
 
 class Largest:
-    """Top-k; remembers the last g that it saw, by address."""
+    """Top-k; remembers address, flags and shape of the last g."""
 
     paper = "none"
 
@@ -21,7 +21,7 @@ class Largest:
 
 class Registered(unittest.TestCase):
     def returning(self, result, density=0.5, n=10, **attributes):
-        """A selection from n elements by a sparsifier that returns `result`."""
+        """Selects from n elements by a sparsifier that returns `result`."""
         select = lambda self, g, k: result(g, k) if callable(result) else result
         kind = type("Returns", (), {"select": select, **attributes})
         sparfuse.register_sparsifier("returns", kind)
@@ -48,7 +48,7 @@ class Registered(unittest.TestCase):
         sparfuse.Sparsifier("an object").select(g)
         self.assertEqual(largest.address, g.ctypes.data)
         self.assertEqual((largest.writeable, largest.shape), (False, (2000,)))
-        transposed = g.T  # not contiguous: that is copied, and only that
+        transposed = g.T  # not contiguous, and so it is copied
         sparfuse.Sparsifier("an object").select(transposed)
         self.assertNotEqual(largest.address, g.ctypes.data)
 
@@ -180,7 +180,7 @@ class Registered(unittest.TestCase):
             try:
                 raise KeyError
             except KeyError as error:
-                cycle = [error]  # its traceback has this frame, and the frame has g
+                cycle = [error]  # its traceback holds this frame, and the frame holds g
                 cycle.append(cycle)
             return range(k)
 
@@ -230,7 +230,7 @@ class Registered(unittest.TestCase):
             def select(self, g, k):
                 if not entered.is_set():
                     entered.set()
-                    other.join(0.2)  # that one waits for this object, without the GIL
+                    other.join(0.2)  # the other thread waits for this object, without the GIL
                 return range(k)
 
         sparfuse.register_sparsifier("slow", Slow)

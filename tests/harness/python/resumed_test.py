@@ -21,7 +21,7 @@ def feedback(sparsifier, **arguments):
     return lambda: sparfuse.ErrorFeedback(sparsifier, **arguments)
 
 
-# An object, and what a step of it is.
+# {name: (function that makes an object, kind of its step)}.
 CASES = {
     "topk": (feedback(sparfuse.Sparsifier("topk", density=0.05)), "step"),
     "random": (feedback(sparfuse.Sparsifier("randomk", density=0.05, seed=3), values="f16"),
@@ -41,7 +41,7 @@ CASES = {
 
 
 def act(made, how, step):
-    """What a step sends, as arrays."""
+    """Makes a step; returns its payload, and the state it leaves, as arrays."""
     if how == "average":
         both = [gradient(step), gradient(step + 1000)]
         averaged = made.average({"w": both, "b": [g[0] for g in both]})

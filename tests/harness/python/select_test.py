@@ -17,7 +17,8 @@ except ImportError:
 
 
 def top_k(g, k):
-    """The k first of the flattened g by magnitude, then by index; sorted by index."""
+    """(indices, values) of the k largest magnitudes of the flattened g, ties to the lower index; sorted by
+    index."""
     flat = np.ascontiguousarray(g).ravel()
     order = np.lexsort((np.arange(flat.size), -np.abs(flat)))[:k]
     idx = np.sort(order).astype(np.uint32)
@@ -95,7 +96,7 @@ class Selection(unittest.TestCase):
         g[:] = 0
         np.testing.assert_array_equal(idx, before[0])
         np.testing.assert_array_equal(val, before[1])
-        val[0] = 7  # and may be written to
+        val[0] = 7  # results are writeable
 
     def test_names_keep_steps_apart(self):
         draw = lambda s, **given: s.select(g, **given)[0].tolist()
@@ -105,7 +106,7 @@ class Selection(unittest.TestCase):
         self.assertNotEqual(draw(s, name="b"), first)
         second = draw(s, name="a")
         self.assertNotEqual(second, first)
-        # Workers agree, whatever order they come to their tensors in; steps can be given.
+        # Workers agree in any order of their tensors; steps can be given.
         self.assertEqual(draw(same, name="a", step=1), second)
         self.assertEqual(draw(same, name="a", step=0), first)
         self.assertEqual(draw(same, name="a"), second)
@@ -214,7 +215,7 @@ class Errors(Refusals):
                 g = gradient(100)
                 g[17] = bad
                 with self.subTest(entry["name"], bad=bad):
-                    # without it, randomk looks only at what it sends
+                    # without the option, randomk checks only the elements that it sends
                     options = {"check_unsent": True} if entry["name"] == "randomk" else {}
                     select = sparfuse.Sparsifier(entry["name"], **options).select
                     self.expect(sparfuse.NumericError, 'fc.bias.*element 17', select, g,

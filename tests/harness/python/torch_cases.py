@@ -55,7 +55,7 @@ class Conv(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Tied embedding, two blocks."""
+    """A GPT of two blocks with a tied embedding."""
 
     def __init__(self, words=50, width=32):
         super().__init__()
@@ -103,7 +103,7 @@ def gathered(value):
 
 
 class Oracle:
-    """sparfuse.Method, fed with what all ranks computed."""
+    """A sparfuse.Method that gets the gradients of all ranks."""
 
     def __init__(self, model, method, **options):
         layout = [(n, tuple(p.shape)) for n, p in model.named_parameters() if p.requires_grad][::-1]
@@ -152,7 +152,7 @@ def raises(kind, text, call):
 
 
 def made(name="mlp", method="wfbp", density=0.05, **options):
-    torch.manual_seed(dist.get_rank())  # unlike models: distribute makes them alike
+    torch.manual_seed(dist.get_rank())  # models differ; distribute makes them equal
     model = MODELS[name][0]()
     return sf.distribute(model, method, density=density, threads=1, deadline_seconds=20, **options)
 
@@ -203,14 +203,14 @@ def every_method():
     ran = set()
     for method in sparfuse.list_methods():
         if method["strategy"].endswith("local-steps"):
-            continue  # distribute exchanges gradients
+            continue  # distribute exchanges gradients, and has no local steps
         try:
             Method = sparfuse.Method(
                 method["name"], dist.get_world_size(), [("w", (4,))], threads=1
             )
             del Method
         except sparfuse.Error:
-            continue  # not with threads, or not with as many ranks
+            continue  # the method cannot run with threads, or with this many ranks
         model = made("mlp", method["name"])
         oracle = Oracle(model, method["name"], density=0.05)
         for batch in batches("mlp", dist.get_rank(), 2):
@@ -346,7 +346,7 @@ def nan_raises_on_all_and_propagates():
         lambda: loss_of(model, (bad, batch[1])).backward(),
     )
     model.zero_grad()
-    loss_of(model, batch).backward()  # the next one is as any
+    loss_of(model, batch).backward()  # the next pass works as any other
     sf.detach(model)
     model = made(nonfinite="propagate")
     loss_of(model, (bad, batch[1])).backward()
@@ -469,7 +469,7 @@ def copies_and_pickles():
     other = copy.deepcopy(model)
     batch = batches("mlp", dist.get_rank(), 1)[0]
     with other.no_sync():
-        loss_of(other, batch).backward()  # it is a model as any: nothing is sent
+        loss_of(other, batch).backward()  # nothing is sent, as with any model
     optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
     sf.wrap(optimizer)
     loss_of(model, batch).backward()
@@ -507,7 +507,7 @@ def state_resumes_bit_for_bit():
     run(other, torch.optim.SGD(other.parameters(), lr=0.1), all_batches[3:])
     for a, b in zip(whole.parameters(), other.parameters()):
         assert torch.equal(a, b)
-    # Of twice as many ranks: as much is to be applied as before.
+    # From twice as many ranks: the mean that is still to be applied stays.
     states = gathered(saved["sparfuse"])
     for state in states:
         state["world_size"] = 2 * len(states)
@@ -568,7 +568,7 @@ def local_steps():
             inner.zero_grad()
             loss_of(model, batch).backward()
             if number % every == every - 1:
-                # With rate 1 and no momentum the outer step is the mean of the ranks' parameters.
+                # With rate 1 and no momentum, the outer step gives the mean of the ranks' parameters.
                 copy_ = [p.detach() - 0.1 * p.grad for p in model.parameters()]
                 means = [sum(each) / dist.get_world_size() for each in zip(*gathered(copy_))]
             inner.step()
@@ -857,7 +857,7 @@ def refusals_at_the_start():
 @case
 def refusals_of_a_step():
     inputs, targets = batches("mlp", dist.get_rank(), 1)[0]
-    last = dist.get_world_size() - 1  # one rank alone does it, all raise
+    last = dist.get_world_size() - 1  # one rank alone makes the mistake, and all raise
 
     def check(text, spoil, model=None, loss=None):
         model = model or made()
@@ -915,7 +915,7 @@ def refusals_of_a_step():
     sf.detach(model)
 
 
-# --- The world: each ends its processes ---
+# --- Cases that end their processes ---
 
 
 def long_training(model):
@@ -972,7 +972,7 @@ def interrupt():
         raises(KeyboardInterrupt, "", loss.backward)
         sf.detach(model)
     else:
-        time.sleep(2)  # comes too late
+        time.sleep(2)  # this rank comes too late
         raises(sparfuse.Error, "rank 0 is lost", loss_of(model, batches("mlp", 0, 1)[0]).backward)
 
 

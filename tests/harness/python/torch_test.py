@@ -21,7 +21,7 @@ def why_not():
         [
             PYTHON,
             "-c",
-            # Optimizers import sympy only when they are made.
+            # An optimizer's constructor imports sympy, and so this test imports it early.
             "import sympy, torch.distributed as d; assert d.is_gloo_available()\nimport sparfuse.torch",
         ],
         capture_output=True,

@@ -11,7 +11,8 @@ WORKERS = 4
 
 
 def train(feedback, density, lr=0.02, steps=300):
-    """The loss before and after; `feedback()` makes a worker's ErrorFeedback, or None: dense."""
+    """(loss before, loss after) a training. feedback(density) makes a worker's ErrorFeedback, or None for
+    dense steps."""
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
     inputs = torch.randn(WORKERS * 64, 20)
@@ -21,7 +22,7 @@ def train(feedback, density, lr=0.02, steps=300):
     workers = [feedback(density) for _ in range(WORKERS)]
     with torch.no_grad():
         before = loss_of(everything).item()
-    # Momentum correction has the momentum in the workers.
+    # With momentum correction, the workers keep the momentum.
     in_worker = workers[0] is not None and workers[0].feedback == "momentum"
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0 if in_worker else 0.9)
     for _ in range(steps):

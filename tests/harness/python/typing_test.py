@@ -61,13 +61,13 @@ USE = """
 
 
 def bound_signature(function):
-    """The parameters that pybind11 writes at the head of a docstring, as a function's arguments."""
+    """The signature that pybind11 writes at the head of a docstring, as ast.arguments."""
     head = function.__doc__.partition("\n")[0]
     return ast.parse(f"def {head}: ...").body[0].args
 
 
 def parameters(arguments):
-    """{name: (whether by keyword only, its default's source or None)}, but for self."""
+    """{name: (whether it is keyword-only, its default's source or None)}, without self."""
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
     found = {}
@@ -82,7 +82,7 @@ def parameters(arguments):
 class Stubs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        """{name: node} of what the stubs declare, and {class: {name: nodes}}."""
+        """Reads the stubs' declarations: {function: nodes}, {class: {member: nodes}}, {class: bases}."""
         tree = ast.parse((PACKAGE / "_core.pyi").read_text())
         cls.functions, cls.classes, cls.bases = {}, {}, {}
         for node in tree.body:
@@ -141,7 +141,7 @@ class Stubs(unittest.TestCase):
                     self.assertEqual(list(declared), list(expected))
                 for key, (keyword, default) in expected.items():
                     self.assertEqual({each[0] for each in declared[key]}, {keyword}, key)
-                    # One of several overloads may ask for what another one leaves out.
+                    # One of several overloads may require an argument that is optional in another.
                     values = {each[1] for each in declared[key]}
                     self.assertIn(default, values, key)
                     self.assertLessEqual(values, {default, None}, key)

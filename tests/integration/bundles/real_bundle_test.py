@@ -15,7 +15,7 @@ for folder in (".", "../bench/store", "../chaos"):
 import forgery  # noqa: E402  (found by the path above)
 import trial_test  # noqa: E402  (found by the path above)
 
-# Kinds of trials whose records have different keys, or keys of other values.
+# Trials of kinds whose records differ in their keys, or in the keys' values.
 SETTINGS = """
 id = "t"
 [defaults]
@@ -115,7 +115,7 @@ class RealBundleTest(trial_test.Trials):
         return json.loads(done.stdout) if done.stdout.startswith("{") else None
 
     def test_no_key_of_a_trial_is_another_unnoticed(self):
-        """With the hashes and the table that agree with it."""
+        """Changes each key in a bundle whose hashes and table agree with the change."""
         self.run_trial(mode="emulated", method="wfbp", more='kind = "throughput"\ntransport = "threads"\n'
                        "link = { gbps = 10, alpha_us = 100 }\n")
         members = forgery.unpacked(self.export())

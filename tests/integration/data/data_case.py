@@ -9,7 +9,7 @@ import unittest
 
 
 class DataCase(unittest.TestCase):
-    """home: a folder that goes; home/data: SPARFUSE_DATA; home/source: what a test prepares."""
+    """home: a temporary folder; home/data: SPARFUSE_DATA; home/source: the data that a test prepares."""
 
     program = ""  # the path of sparfuse
 

@@ -27,17 +27,17 @@ CLASSES = ("bird", "cat", "cow", "dog")
 
 
 def picture(rng, width, height):
-    """Smooth colours with noise."""
+    """An image of random smooth colours."""
     small = numpy.array([rng.randrange(256) for _ in range(4 * 4 * 3)], numpy.uint8).reshape(4, 4, 3)
     return Image.fromarray(small).resize((width, height), Image.BICUBIC)
 
 
 def encoded(image, number):
-    """One of the forms that files of images have."""
+    """The image in one of seven forms of files, chosen by `number`."""
     file = io.BytesIO()
     form = number % 7
     if form == 0:
-        image.save(file, "PNG")  # under a name of a JPEG
+        image.save(file, "PNG")  # a PNG under a JPEG's name
     elif form == 1:
         image.convert("L").save(file, "JPEG")
     elif form == 2:
@@ -52,7 +52,7 @@ def encoded(image, number):
 
 
 def make_folder(top, per_class=16, side=None, splits=("train", "val")):
-    """An ImageFolder with some of all forms. Returns its files."""
+    """Makes an ImageFolder with files of all forms; returns these."""
     rng = random.Random(1)
     files = {}
     for split in splits:
@@ -75,7 +75,7 @@ class Data(DataCase):
         return json.loads((self.data / name / "meta.json").read_text())
 
     def refused(self, source, *parts, name="bad", more=()):
-        """The error of preparing `source`, which leaves nothing behind under its name."""
+        """Checks that preparing `source` fails with `parts` in the error and leaves nothing under the name."""
         done = self.prepare(name, source, *more, check=1)
         for part in parts:
             self.assertIn(part, done.stderr)
@@ -153,7 +153,7 @@ class Data(DataCase):
         self.refused(self.source, "y.cls = 'bird'", "expected a class number")
 
     def cifar(self, classes):
-        """{(split, i): (label, pixels)} of 40 images."""
+        """40 images in the form of CIFAR, as {(split, i): (label, pixels)}."""
         rng = random.Random(3)
         return {(split, i): (rng.randrange(classes), rng.randbytes(3072))
                 for split, count in (("train", 30), ("test", 10)) for i in range(count)}
@@ -178,11 +178,11 @@ class Data(DataCase):
         self.prepare("b", binary)
         self.assertEqual(self.meta("p")["id"], self.meta("b")["id"])
         self.assertEqual(self.meta("p")["content"]["shape"], [3, 32, 32])
-        # Of the right name and the wrong content.
+        # The name is right, and the content is wrong.
         self.refused(pickles, "train 30, expected 50,000", "--accept", name="cifar100")
         done = self.prepare("cifar100", pickles, "--accept")
         self.assertIn("warning: cifar100: train 30, expected 50,000", done.stdout)
-        # Only the coarse labels; and a pickle that would run something.
+        # A pickle with the coarse labels alone, and one that would run a command.
         (pickles / "train").write_bytes(pickle.dumps({b"data": table[b"data"],
                                                       b"coarse_labels": table[b"coarse_labels"]}, 2))
         self.refused(pickles, "expected data and fine_labels")
@@ -284,7 +284,7 @@ class Data(DataCase):
         run.wait()
         self.assertFalse((self.data / "killed").exists())
         self.assertIn("another `sparfuse data prepare` writes it", two.stderr)
-        # Behind a checkpoint, what was half written is written again.
+        # A half-written record after a checkpoint is written again.
         with open(folder / "test.records", "ab") as file:
             file.write(b"half a record")
         listed = self.run_program("data", "list", check=0).stdout

@@ -22,7 +22,7 @@ from PIL import Image
 DataCase.program = sys.argv.pop(1)
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
-# Runs the preparation in this process, after `change`, a piece of Python.
+# Runs the preparation in its own process, after `change`, a piece of Python.
 DRIVER = """\
 import errno, os, pathlib, signal, sys
 from sparfuse_data import __main__, writing
@@ -30,7 +30,7 @@ add, count = writing.RecordsWriter.add, 0
 {change}
 sys.exit(__main__.main(["prepare", "set", "--from", sys.argv[1], "--out", sys.argv[2]]))
 """
-# A checkpoint every 4 kB; at record 100 the change's end.
+# Makes a checkpoint every 4 kB, and runs `end`, a piece of Python, at record 100.
 BROKEN_OFF = """\
 writing.CHECKPOINT_BYTES = 4096
 def broken(self, record, label=None):
@@ -94,7 +94,7 @@ class Faults(DataCase):
                               capture_output=True, text=True, timeout=300, env=environment)
 
     def goes_on(self):
-        """The next run goes on within the split and ends with what an unbroken one makes."""
+        """Checks that the next run continues within the split, and ends with the data of an unbroken run."""
         self.assertFalse((self.data / "set").exists())
         done = self.prepare("set")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -131,7 +131,7 @@ class Faults(DataCase):
         place = self.source / "train" / "cat"
         colours = Image.open(io.BytesIO(jpeg(self.rng, 24, 20)))
         exif = Image.Exif()
-        exif[0x0112] = 6  # turned
+        exif[0x0112] = 6  # orientation: turned
         grey = numpy.arange(480, dtype=numpy.uint16).reshape(20, 24) * 100
         odd = {"rgba": saved(colours.convert("RGBA"), "PNG"), "16-bit": saved(Image.fromarray(grey), "PNG"),
                "grey": saved(colours.convert("L"), "PNG"), "cmyk": saved(colours.convert("CMYK"), "JPEG"),

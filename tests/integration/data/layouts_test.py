@@ -34,7 +34,7 @@ def jpeg(seed, width=20, height=14):
 
 
 def images():
-    """{split: [(class number, file name, bytes)]}"""
+    """Small images as {split: [(class number, file name, bytes)]}."""
     made = {"train": [], "val": []}
     for number, name in enumerate(CLASSES):
         for i in range(6):
@@ -64,7 +64,7 @@ def example(features):
     entries = b""
     for name, value in features.items():
         numbers = isinstance(value, int)
-        # Numbers are packed by some writers and not by others.
+        # Some writers pack numbers, others do not.
         inner = (field(1, varint(value)) if value % 2 else b"\x08" + varint(value)) if numbers else \
             field(1, value)
         entries += field(1, field(1, name.encode()) + field(2, field(3 if numbers else 1, inner)))
@@ -241,7 +241,7 @@ class Layouts(DataCase):
         self.flat()
         kit = self.home / "ILSVRC2012_devkit_t12" / "data"
         kit.mkdir(parents=True)
-        own = {0: 3, 1: 1, 2: 2}  # its number of each class, which is not the order of WNIDs
+        own = {0: 3, 1: 1, 2: 2}  # {our class: the kit's number}, not in the order of WNIDs
         kind = [("ILSVRC2012_ID", object), ("WNID", object), ("num_children", object)]
         synsets = numpy.array([(own[i], name, 0) for i, name in enumerate(CLASSES)] +
                               [(1001, "n00000001", 3)], dtype=kind)

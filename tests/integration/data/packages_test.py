@@ -23,7 +23,7 @@ def word_of(number):
 
 class Packages(DataCase):
     def write_wordnet(self, senses):
-        """senses of each part: (words, gloss)."""
+        """Writes WordNet's files. senses: [(words, gloss)], the same for each part of speech."""
         for part in PARTS:
             lines = ["  1 This software is provided as it is  \n"]
             for number, (words, gloss) in enumerate(senses):
@@ -41,8 +41,8 @@ class Packages(DataCase):
     def test_questions_of_wordnet_have_their_word_as_answer(self):
         senses = [([word_of(i)], f'the meaning {word_of(i + 5000)}; "he met {word_of(i)} there"')
                   for i in range(300)]
-        senses += [([word_of(400)], f'{word_of(400)} itself; "{word_of(400)} is here"'),  # gives it away
-                   ([word_of(401)], f'a thing; "{word_of(401)} and {word_of(401)}"'),  # twice
+        senses += [([word_of(400)], f'{word_of(400)} itself; "{word_of(400)} is here"'),  # the gloss has the answer
+                   ([word_of(401)], f'a thing; "{word_of(401)} and {word_of(401)}"'),  # the example has it twice
                    ([word_of(402)], "without an example"),
                    (["two_words(a)", word_of(403)], 'more; "these two words, once"')]
         self.write_wordnet(senses)
@@ -51,7 +51,7 @@ class Packages(DataCase):
         counts = {name: split["questions"] for name, split in meta["content"]["splits"].items()}
         self.assertGreater(counts["train"], 4 * 240)
         self.assertGreater(counts["test"], 0)
-        self.assertLess(sum(counts.values()), 4 * 301)  # the rest is for choosing rates
+        self.assertLess(sum(counts.values()), 4 * 301)  # the other questions are for choosing rates
         key = json.loads((self.data / "questions" / "test.json").read_text())
         meanings = {f"{part}-{number:08d}": words for part in PARTS
                     for number, (words, _) in enumerate(senses)}
@@ -62,7 +62,7 @@ class Packages(DataCase):
             text = key["contexts"][question["context"]]["text"]
             self.assertEqual(text.count(answer), 1)
             self.assertEqual(text.count(". "), 7)  # eight examples
-        # No word answers in both splits, whatever its part of speech.
+        # No word is an answer in both splits, in any part of speech.
         counted = sum(any(q["id"] == f"noun-{i:08d}" for q in key["questions"]) for i in range(304))
         self.assertEqual(counts["test"], 4 * counted)
 
@@ -86,7 +86,7 @@ class Packages(DataCase):
         entries = ["00-database-info\n   This notice is no text.\n\n"]
         for i in range(2000):
             body = " ".join(random.choices(words, k=40))
-            for number in (1, 2):  # two entries of a headword are of one split
+            for number in (1, 2):  # both entries of a headword go to one split
                 entries.append(f"Head{i} \\Head\\, n.\n   1. {body}\n      x{number}.\n\n   2. Again; {i}.\n\n")
         packed = gzip.compress("".join(entries).encode())
         (self.source / "gcide.dict.dz").write_bytes(packed)

@@ -17,21 +17,21 @@ from data_case import DataCase
 
 DataCase.program = sys.argv.pop(1)
 TRIALS_RUN = len(sys.argv) < 2 or sys.argv.pop(1) != "OFF"
-WINDOW, STRIDE, QUESTION = 37, 9, 8  # of bert-small
+WINDOW, STRIDE, QUESTION = 37, 9, 8  # pieces, as in bert-small
 WORDS = ["the", "a", "an", "river", "stone", "of", "bright", "An", "The", "ünder", "naïve", "東京",
          "can't", "U.S.", "“quoted”", "—", "100", "half-done", "Ωmega", "re_done", "straße", "theory",
          "another", "a\u0301b", "(the)", "the.", "ΟΔΟΣ"]
 
 
 def vocabulary():
-    """Whole words, and all characters as first and further pieces."""
+    """A vocabulary of some whole words, and of all characters as first and further pieces."""
     plain = ["river", "stone", "bright", "the", "an", "theory", "quoted", "100", "half", "done"]
     letters = sorted(set("abcdefghijklmnopqrstuvwxyz0123456789_ωοδςσ“”—.'()-?ß"))
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *plain, *letters, *("##" + c for c in letters)]
 
 
 def made_squad(count, seed, per_context=4, length=30):
-    """SQuAD's JSON and {id: answers}; answers at both ends, of several forms."""
+    """(SQuAD's JSON, {question's id: answers}), with answers of several forms, also at both ends."""
     rng = random.Random(seed)
     paragraphs, answers_of = [], {}
     for number in range(count // per_context):
@@ -102,7 +102,7 @@ class Squad(DataCase):
         shutil.rmtree(self.data / "bad.partial", ignore_errors=True)
 
     def windows(self, name, split):
-        """[(pieces, best, length, question's length, first, last, question, skipped)]"""
+        """Yields (pieces, best, length, question's length, first, last, question, skipped) of each window."""
         data = (self.data / name / f"{split}.records").read_bytes()
         size = 3 * WINDOW + 24
         self.assertEqual(len(data) % size, 0)
@@ -133,13 +133,13 @@ class Squad(DataCase):
                 if marks[i]:
                     self.assertTrue(asked + 2 <= i < length - 1)
                     best[number, skipped + i - asked - 2] += 1
-            if skipped:  # behind the one before, as far as the stride says
+            if skipped:  # a stride after the window before
                 self.assertEqual(skipped - previous[number], min(STRIDE, WINDOW - asked - 3))
             previous[number] = skipped
             if (first, last) == (0, 0):
                 continue
             answers += 1
-            # Whole pieces of the answer: its letters, but for accents and unknown ones.
+            # The window has whole pieces of the answer: its letters without accents, unless one is unknown.
             found = "".join(word.removeprefix("##") for word in words[first:last + 1])
             if "[UNK]" not in found:
                 text = questions[number][1]["answers"][0]["text"].lower()
@@ -150,7 +150,7 @@ class Squad(DataCase):
         for number, places in covered.items():
             self.assertEqual(places, set(range(len(places))))  # no piece of a context is left out
             for place in places:
-                self.assertEqual(best[number, place], 1)  # and each is best in one window
+                self.assertEqual(best[number, place], 1)  # and each piece is best in one window
 
     def test_other_forms_of_questions_are_refused_by_id(self):
         def first():
@@ -206,7 +206,7 @@ class Squad(DataCase):
         self.prepare("set")
         self.assertEqual(self.score({n: a[0] for n, a in self.answers.items()})["exact_match"], 100)
         rng = random.Random(4)
-        for _ in range(12):  # of 80 each
+        for _ in range(12):  # 80 answers each time
             given = {name: " ".join(rng.choice([*WORDS, *several[-1].split(), "", "  ", "!"])
                                     for _ in range(rng.randrange(5)))
                      for name, several in self.answers.items()}
@@ -257,7 +257,7 @@ method = ["dense", "wfbp"]
             self.assertAlmostEqual(found["f1"], 100 * metrics["final_metric"]["value"], 9)
             self.assertAlmostEqual(found["exact_match"],
                                    100 * metrics["final_exact_match"]["value"], 9)
-        # Who has the trials and not the data sees what they say.
+        # A user with the trials and without the data sees the same numbers.
         shown = self.run_program("--results", results, "table", experiment, check=0).stdout
         self.assertIn(" f1", shown)
         (self.data / "set").rename(self.data / "elsewhere")

@@ -24,7 +24,7 @@ WORKLOAD = "gpt-small"  # GPT-2's names: 3 layers of width 96, 63 tokens
 
 
 def shapes():
-    """The tensors of the workload's files, as Hugging Face names them."""
+    """{name: shape} of the tensors in the workload's files, with Hugging Face's names."""
     made = {"wte.weight": (63, 96), "wpe.weight": (64, 96), "ln_f.weight": (96,), "ln_f.bias": (96,)}
     for i in range(3):
         for name, shape in (("ln_1", (96,)), ("ln_2", (96,))):
@@ -65,7 +65,7 @@ class Storage:
 
 
 def fake_torch():
-    """Modules that give pickles the names of PyTorch's."""
+    """Fake modules that give pickles PyTorch's names."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
 
     def rebuild(*_):
@@ -146,7 +146,7 @@ class Weights(unittest.TestCase):
         return path
 
     def prepared(self, name, data):
-        """The safetensors file that is made of a file of this content."""
+        """Prepares a file of this content; returns (the safetensors file made from it, its name)."""
         self.number += 1
         made = f"made{self.number}"
         self.run_program("prepare", made, "--from", self.file(name, data), check=0)
@@ -172,7 +172,7 @@ class Weights(unittest.TestCase):
     def test_headers_whose_length_begins_as_other_files_do_are_read(self):
         data = safetensors(made_tensors())
         length = int.from_bytes(data[:8], "little")
-        for begin in (b"\x80", b"PK", b"<"):  # of pickles, zip files and pages
+        for begin in (b"\x80", b"PK", b"<"):  # first bytes of pickles, zip files and HTML pages
             step = 256 ** len(begin)
             longer = length + (int.from_bytes(begin, "little") - length) % step
             padded = longer.to_bytes(8, "little") + data[8:8 + length].ljust(longer) + data[8 + length:]

@@ -150,7 +150,7 @@ class OwnFilesTest(unittest.TestCase):
         self.assertRegex(said, r"main +1 cell\(s\) excluded: not yet")
         (excluded,) = json.loads(self.call("--own", self.own, "plan", "my/own", "--json"))["excluded"]
         self.assertEqual((excluded["cell"]["workers"], excluded["reason"]), (4, "not yet"))
-        # A method that is defined with topk only, among other sparsifiers.
+        # An axis of sparsifiers, among them one for which the method is not defined.
         self.write("methods/other.toml", METHOD.replace('"mine"', '"other"', 1))
         both = EXPERIMENT.replace('"dense", "mine"', '"dense", "wfbp"').replace(
             '[[axis]]\nworkers', '[[axis]]\nsparsifier = ["topk", "dgc"]\n[[axis]]\nworkers').split("[[exclude]]")[0]

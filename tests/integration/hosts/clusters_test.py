@@ -24,9 +24,9 @@ SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[3]
 SLURM = Path(__file__).with_name("slurm_nodes.py").resolve()
 UNAVAILABLE = 77
-SLOW = 100  # Mbit/s
+SLOW = 100  # Mbit/s of the slow network's link
 RATES = {"fast": None, "slow": SLOW}
-WHOLE, HALF = 200, 100  # Mbit/s
+WHOLE, HALF = 200, 100  # Mbit/s of two links
 WHY_NOT = namespaces.why_not()
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -48,7 +48,7 @@ class ClustersTest(unittest.TestCase):
                               "net0", "--fingerprint")
             finally:
                 hosts.remove()
-        # Nodes see neither the program nor its libraries and results.
+        # Nodes see neither the program nor its libraries nor its results.
         hidden = [word for folder in (ROOT, Path(SPARFUSE).parent) for word in ("--hide", folder)]
         cls.run_there("slurm", lambda *words: [sys.executable, SLURM, *hidden, "salloc", "--quiet", "-N2",
                                                "--ntasks-per-node=1", *words], {}, "--launch", "srun", "--ship")
@@ -76,7 +76,7 @@ class ClustersTest(unittest.TestCase):
         return done.stdout + done.stderr
 
     def merge(self):
-        """Into one store; the systems that it lists, without this machine's own."""
+        """Merges the bundles into one store; returns the systems that it lists, without this machine's own."""
         self.call("merge", *self.bundles.values())
         said = self.call("compare", code=2)
         return re.findall(r"(?m)^  ([0-9a-f]{12}@[0-9a-f]{8})  .*several hosts, of another results folder$", said)
@@ -92,12 +92,12 @@ class ClustersTest(unittest.TestCase):
                           for side in ("first", "second")}, ratios)
         pair = self.call("compare", self.bundles["fast"], self.bundles["slow"], "--keep-disturbed")
         self.assertIn("1 not comparable (1: other regime: the reference exposes communication of", pair)
-        # So it is in the table of a bundle of all.
+        # The table of a bundle of all systems keeps them apart, too.
         together = self.folder / "together.sparfuse"
         self.call("export", "clusters", "--out", together)
         table = json.loads(self.call("verify", together, "--json"))["table"]
         self.assertEqual({row["system"] for row in table}, set(systems))
-        # A table is of one of them.
+        # A table shows one system.
         self.assertIn(f"trials left out: {6 * (len(systems) - 1)} of other machines",
                       self.call("table", self.file, "--keep-disturbed"))
 
@@ -128,10 +128,10 @@ class ClustersTest(unittest.TestCase):
         self.assertIn("fingerprint: bandwidth between nodes", said[said.index("What is not the same"):])
 
     def test_trials_record_the_nodes_that_they_ran_on(self):
-        for name in self.bundles:  # of setUpClass
+        for name in self.bundles:  # setUpClass has made them
             for path in (self.folder / name).rglob("trial.json"):
                 trial = json.loads(path.read_text())
-                node, = trial["launch"]["nodes"]  # both are this machine
+                node, = trial["launch"]["nodes"]  # both nodes are this machine
                 self.assertEqual(node.pop("count"), 2)
                 self.assertEqual(trial["system"], {"nodes": [node]})
                 self.assertEqual(sorted(node), ["cores", "cpu_model", "gpus", "memory_gib", "network"])

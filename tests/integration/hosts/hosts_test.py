@@ -25,7 +25,7 @@ import trial_test  # noqa: E402  (found by the path above)
 
 SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[3]
-SLOW = 200  # Mbit/s
+SLOW = 200  # Mbit/s of a slow link
 WHY_NOT = namespaces.why_not()
 
 
@@ -48,7 +48,7 @@ class HostsTest(unittest.TestCase):
         return hosts
 
     def command(self, hosts, *arguments, results="results"):
-        """A verb on the first of the hosts, with None on this machine; and its environment."""
+        """(command, environment) of a verb on the first of the hosts; on this machine if hosts is None."""
         command = [SPARFUSE, "--results", str(self.folder / results), *map(str, arguments)]
         environment = {"SPARFUSE_DATA": str(ROOT / "results" / "data"), **os.environ}
         if not hosts:
@@ -75,7 +75,7 @@ class HostsTest(unittest.TestCase):
         network = trial["launch"]["network"]
         self.assertEqual((network["interface"], network["hosts"]), (None, hosts.names))
         for host, carried, others in zip(hosts.names, network["bytes"], network["others"]):
-            # Open MPI stripes over both: what one host sent on a link the other received.
+            # Open MPI uses both links; the bytes that one host sends on a link, the other receives.
             self.assertLessEqual({"net0", "net1"}, set(carried))
             self.assertEqual(len(others), 1)
             self.assertIn(f"warning: {host}: beside the busiest interface also {others[0]} had traffic", said)
@@ -88,7 +88,7 @@ class HostsTest(unittest.TestCase):
         network = trial["launch"]["network"]
         self.assertEqual((network["interface"], network["others"]), ("net0", [[], []]))
         self.assertEqual(trial["launch"]["binding"]["interface"], ["net0", "net0"])
-        # Every step sends and receives all gradients once: the counters have at least that.
+        # Every step sends and receives all gradients once, and the counters have at least these bytes.
         steps = 2 + 6
         payload = steps * trial["metrics"]["sent_bytes"]["value"]
         for carried in network["bytes"]:
@@ -160,7 +160,7 @@ class HostsTest(unittest.TestCase):
         self.assertEqual([len(set(hashes[i:i + 2])) for i in (0, 2, 4)], [1, 1, 1])
         systems = dict.fromkeys(hashes)
         self.assertEqual(len(systems), 3)
-        # Tables, comparisons, pages and plans keep them apart as runs do.
+        # Tables, comparisons, pages and plans keep the systems apart, like runs.
         said = self.call(None, "table", self.file, "--keep-disturbed")
         self.assertIn("trials left out: 4 of other machines", said)
         listed = re.findall(r"(?m)^  ([0-9a-f]{12})  (nodes of )?", self.call(None, "compare", code=2))
@@ -175,7 +175,7 @@ class HostsTest(unittest.TestCase):
         data = json.loads(self.call(None, "site", "--json", "--keep-disturbed"))
         self.assertEqual(sorted((system["key"], system["hosts"]) for system in data["systems"]),
                          sorted((each[:12], 2 if i else 1) for i, each in enumerate(systems)))
-        # By the newest trials, which are of the far one.
+        # The plan goes by the newest trials, those of the far system.
         plan = json.loads(self.call(None, "plan", self.file, "--hostfile", far.hostfile, "--json"))
         self.assertEqual((plan["present"], plan["missing"]), (2, []))
 
@@ -216,7 +216,7 @@ class HostsTest(unittest.TestCase):
         self.assertEqual((clocks["offset_seconds"][0], clocks["uncertainty_seconds"][0]), (0, 0))
         self.assertAlmostEqual(clocks["offset_seconds"][1], -ahead, delta=clocks["uncertainty_seconds"][1])
         self.assertLess(clocks["uncertainty_seconds"][1], 0.1)
-        # It is one oscillator.
+        # Both hosts share one oscillator, and so there is no drift.
         self.assertLessEqual(abs(clocks["drift_ppm"][1]), clocks["drift_uncertainty_ppm"][1])
         if (directory / "trace.json").exists():
             trace = json.loads((directory / "trace.json").read_text())
@@ -274,7 +274,7 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(both.read_text(), f"{far} slots=2\n{near} slots=2\n")
 
     def test_a_host_that_never_answers_is_left_out(self):
-        """Nobody says a word of it: each host is tried alone."""
+        """No message names the host, and so each host is tried alone."""
         hosts = self.hosts([None])
         near, far = hosts.names
         hosts.reach(silent=far)
@@ -302,14 +302,14 @@ class HostsTest(unittest.TestCase):
         self.assertNotIn("CUDA_VISIBLE_DEVICES", variables)
 
     def away(self, hosts, more=""):
-        """The second host sees neither the tree nor the program nor results; it has a /tmp of its own, and
+        """Hides the tree, the program and results from the second host, which gets a /tmp of its own, and
         LibTorch in its Python."""
         libraries = subprocess.run(["ldd", Path(SPARFUSE).parent / "worker" / "sparfuse-worker"], text=True,
                                    capture_output=True, check=True).stdout
         torch = next(Path(line.split()[2]) for line in libraries.splitlines() if "libtorch_cpu" in line)
         own = Path(tempfile.mkdtemp(prefix="sparfuse-node-", dir="/var/tmp"))
         self.addCleanup(shutil.rmtree, own, ignore_errors=True)
-        agent = own / hosts.agent.relative_to("/tmp")  # which its Open MPI looks for, too
+        agent = own / hosts.agent.relative_to("/tmp")  # the host's Open MPI looks for it, too
         agent.parent.mkdir()
         agent.write_text("#!/bin/false\n")
         agent.chmod(0o755)
@@ -360,7 +360,7 @@ class HostsTest(unittest.TestCase):
         return said["ranks"], problems
 
     def worker(self, hosts, action):
-        """A worker that is another one on the second host."""
+        """(the real worker, a worker that runs `action` first on the second host)."""
         worker = self.folder / "worker"
         own = Path(SPARFUSE).parent / "worker" / "sparfuse-worker"
         worker.write_text(f'#!/bin/sh\n[ "$(hostname)" = {hosts.names[1]} ] && {action}\nexec {own} "$@"\n')
@@ -374,7 +374,7 @@ class HostsTest(unittest.TestCase):
         self.assertEqual([rank["host"] for rank in ranks], hosts.names)
         for rank in ranks:
             self.assertEqual(rank["interfaces"], ["net0", "net1"])
-            self.assertLess(abs(rank["clock_ahead_seconds"]), 0.1)  # one clock
+            self.assertLess(abs(rank["clock_ahead_seconds"]), 0.1)  # both hosts share a clock
             self.assertIn("Open MPI", rank["mpi"])
         table = self.call(hosts, "doctor", "--launch", "mpirun", "--hostfile", hosts.hostfile)
         self.assertRegex(table, rf"(?m)^{hosts.names[1]} +[0-9a-f]{{12}} ")
@@ -397,7 +397,7 @@ class HostsTest(unittest.TestCase):
         self.assertEqual(problems, [("results", f"{hosts.names[1]} does not see {self.folder}/results or cannot write "
                                      "there: expected --results FOLDER with one that all hosts share, or --ship")])
 
-        # Another build of one library, which finds ranks as well.
+        # Another build of a library, with which ranks still find one another.
         library = self.folder / "libraries" / "libmpi.so.40"
         library.parent.mkdir()
         linked = subprocess.run(["ldd", own], text=True, capture_output=True, check=True).stdout

@@ -9,7 +9,7 @@ import program  # noqa: E402  (found by the path above)
 
 
 def read_trial(path):
-    """The trial.json at `path`, with the names of private.json in the place of host0, host1, ..."""
+    """The trial.json at `path`, with private.json's host names in place of host0, host1, ..."""
     trial = program.read_trial(path)
     private = path.with_name("private.json")
     names = {}

@@ -10,18 +10,18 @@ import shutil
 import subprocess
 from pathlib import Path
 
-# As ssh: AGENT HOST COMMAND...; of this machine's environment nothing is there but what a login sets.
+# Like ssh: AGENT HOST COMMAND...; the command's environment has only variables that a login sets.
 AGENT = """#!/bin/sh
 host="$1"; shift
 {refuse}exec env -i PATH="$PATH" HOME="$HOME" ip netns exec "$host" unshare --uts --mount {clock} sh -c \
   '{enter}; {mounts}eval "$*"' "$host" "$@"
 """
-# On a host whose processor has another name, the kernel seems to say so.
+# If a host's processor has another name, /proc/cpuinfo shows that name there.
 ENTER = 'hostname "$0"; if [ -e {folder}/$0.cpuinfo ]; then mount --bind {folder}/$0.cpuinfo /proc/cpuinfo; fi'
 
 
 def why_not():
-    """What two hosts need and this machine lacks, or None."""
+    """The reason why this machine cannot have two hosts, or None."""
     for program in ("ip", "tc", "mpirun", "unshare"):
         if not shutil.which(program):
             return f"no {program} on this machine"
@@ -41,9 +41,9 @@ def why_not():
 class Hosts:
     """Two hosts, "NAMEa" and "NAMEb", and links "net0", "net1", ... between them, each a network of its own.
 
-    links: of each link its Mbit/s, or None for as fast as the machine is. clock: by how many seconds the
-    second host's monotonic clock is ahead, in a time namespace of its own; None: they share one.
-    processors: how each host calls its processor; None: as this machine does.
+    links: the Mbit/s of each link, or None for a link as fast as the machine. clock: the seconds by which
+    the second host's monotonic clock is ahead, in a time namespace of its own; None: hosts share a clock.
+    processors: the name of each host's processor; None: this machine's name.
     """
 
     def __init__(self, name, folder, links, clock=None, processors=(None, None)):
@@ -67,8 +67,8 @@ class Hosts:
             raise
 
     def reach(self, but=None, silent=None, mounts=""):
-        """What the agent reaches from now on: every host, or all but one; one of them may take the call and
-        never answer. mounts: commands of the shell that change what of this machine's files hosts see."""
+        """Sets the hosts that the agent reaches from now on: all hosts but `but`. The host `silent` takes the
+        call and never answers. mounts: shell commands that change which of this machine's files hosts see."""
         refuse = f'if [ "$host" = {but} ]; then echo "$host: no route to host" >&2; exit 255; fi\n' if but else ""
         if silent:
             refuse += f'if [ "$host" = {silent} ]; then exec sleep 1000; fi\n'
@@ -94,7 +94,7 @@ class Hosts:
                 self.shape(number, rate)
 
     def shape(self, number, rate):
-        """Lets a link have so many Mbit/s from now on."""
+        """Limits link `number` to `rate` Mbit/s from now on."""
         for host in self.names:
             self._do("tc", "-n", host, "qdisc", "replace", "dev", f"net{number}", "root", "tbf",
                      "rate", f"{rate}mbit", "burst", "64k", "latency", "100ms")
@@ -111,6 +111,6 @@ class Hosts:
         return {"OMPI_MCA_plm_rsh_agent": str(self.agent), "OMPI_MCA_plm": "rsh"}
 
     def command(self, *arguments):
-        """A command as a user of the first host types it."""
+        """A command that runs as if a user of the first host typed it."""
         return ["ip", "netns", "exec", self.names[0], "unshare", "--uts", "--mount", "sh", "-c",
                 f'{self.enter}; exec "$@"', self.names[0], *map(str, arguments)]

@@ -31,8 +31,8 @@ PACKAGES = ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "m
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 UNAVAILABLE = 77
 
-# Two daemons of one machine, told apart by their ports; accounting, cgroups and prologs are a
-# site's own affair. The PMIx plugin keeps files in TmpFS by the job's number alone.
+# Two daemons on one machine differ in their ports. Accounting, cgroups and prologs are left to sites. The
+# PMIx plugin names files in TmpFS by the job's number alone.
 CONFIG = """
 ClusterName=two
 SlurmctldHost=localhost
@@ -72,7 +72,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscrib
 
 
 class Unavailable(Exception):
-    """Says why there is no Slurm here."""
+    """There is no Slurm here; the message says why."""
 
 
 def call(*command, **options):
@@ -80,7 +80,7 @@ def call(*command, **options):
 
 
 def unpacked_packages():
-    """The folder with the packages' files, fetched once a machine; None where they are installed."""
+    """The folder with the packages' files, fetched once per machine; None if they are installed."""
     if shutil.which("slurmctld") and shutil.which("slurmd") and shutil.which("munged"):
         return None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparfuse" / "slurm"
@@ -99,7 +99,7 @@ def unpacked_packages():
         for name in ("slurmctld", "slurmd", "slurmstepd"):
             (Path(folder) / "root/usr/sbin" / name).symlink_to(f"{name}-wlm")
         cache.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # another one was faster
+        with contextlib.suppress(OSError):  # another process was faster
             (Path(folder) / "root").rename(cache / "root")
     return cache / "root"
 
@@ -113,10 +113,10 @@ def hide(folder):
 
 
 def own_namespace(hidden, kept):
-    """From here on this process has mounts of its own, in which `hidden` are empty and `kept` are not."""
+    """Gives this process mounts of its own, in which folders of `hidden` are empty and those of `kept` stay."""
     open_folders = {folder: os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in kept}
     for folder in hidden:
-        if Path(folder).is_dir():  # and not beneath one that is hidden by now
+        if Path(folder).is_dir():  # not if it lies beneath a folder that is hidden already
             hide(folder)
     for folder, descriptor in open_folders.items():
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def own_namespace(hidden, kept):
 
 
 def free_ports(count):
-    """Of this machine: others may have a Slurm there, too."""
+    """Free ports of this machine, on which others may run a Slurm, too."""
     with contextlib.ExitStack() as kept:
         sockets = [kept.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -134,14 +134,14 @@ def free_ports(count):
 
 
 class SlurmNodes:
-    """The daemons and where they keep their things."""
+    """The daemons of a Slurm of two nodes, and the folder of their files."""
 
     def __init__(self, folder, hidden, shared, settings):
-        self.settings = settings  # "MpiDefault=pmix"
+        self.settings = settings  # lines such as "MpiDefault=pmix"
         self.folder = Path(folder)
         self.hidden = [*hidden, "/tmp", "/dev/shm"]
         self.kept = [str(folder), *shared]
-        self.daemons = {}  # by name
+        self.daemons = {}  # {name: process}
         self.config = self.folder / "slurm.conf"
 
     def start(self):
@@ -192,7 +192,8 @@ class SlurmNodes:
             time.sleep(0.1)
 
     def call(self, command):
-        """Runs it; returns its exit status."""
+        """Runs a command, and meanwhile starts a killed node again if its pid file is gone; returns the
+        command's exit status."""
         caller = subprocess.Popen(command)
         while caller.poll() is None:
             for node in NODES:
@@ -229,10 +230,10 @@ def main():
         os.execvp(asked.command[0], asked.command)
     if os.geteuid() != 0:
         raise Unavailable("nodes of their own need root")
-    # Told to end, it takes down what it brought up.
+    # On SIGTERM it takes down the daemons that it brought up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if not asked.unshared:
-        # Processes of its own too, so that nothing is left.
+        # A namespace of processes, too, so that no process is left.
         packages = unpacked_packages()
         folder = tempfile.mkdtemp(prefix="sparfuse-slurm-", dir="/var/tmp")
         try:
@@ -243,7 +244,7 @@ def main():
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     folder, packages = asked.unshared.split(":")
-    os.chmod(folder, 0o755)  # munge looks whether everybody may reach its socket
+    os.chmod(folder, 0o755)  # munge checks that everybody may reach its socket
     if packages:
         mount("-t", "overlay", "overlay", "-o", f"lowerdir={packages}/usr:/usr", "/usr")
     for shared in asked.share:

@@ -22,13 +22,13 @@ import small_experiment
 
 SPARFUSE = None
 ROOT = Path(__file__).resolve().parents[3]
-SLACK = 3  # seconds: the nodes share the cores of this machine with whatever else it does
+SLACK = 3  # seconds: the nodes share this machine's cores with all its other work
 SLURM = Path(__file__).with_name("slurm_nodes.py").resolve()
 NODES = Path(os.environ.get("SLURM_NODES_FOLDER", "/"))
 
 
 def ranks():
-    """(node, process id) of every rank that is there, by rank."""
+    """{rank: (node, process id)} of the running ranks."""
     found = {}
     for entry in sorted(Path("/proc").iterdir(), key=lambda entry: (len(entry.name), entry.name)):
         if not entry.name.isdigit():
@@ -39,7 +39,7 @@ def ranks():
             variables = dict(v.split(b"=", 1) for v in (entry / "environ").read_bytes().split(b"\0") if b"=" in v)
         except OSError:
             continue
-        # A rank's guardian has its command line; it is its child.
+        # A rank's guardian is a child of the rank and has the same command line.
         if b"SLURM_PROCID" in variables and int(variables[b"SLURM_PROCID"]) not in found:
             found[int(variables[b"SLURM_PROCID"])] = (variables[b"SLURMD_NODENAME"].decode(), int(entry.name))
     return found
@@ -54,7 +54,7 @@ def wait_for(what, ready, seconds=30):
 
 
 class Nodes(unittest.TestCase):
-    """Runs on them in a folder that is thrown away."""
+    """Runs tests on the nodes in a temporary folder."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix="t-", dir=os.environ["SLURM_TEST_SHARED"]))
@@ -66,7 +66,7 @@ class Nodes(unittest.TestCase):
         self.file.write_text(small_experiment.text(workers=4, ranks_per_node=2, steps=steps, **experiment))
 
     def command(self, verb, *arguments):
-        # Others work on the machine of a test.
+        # Others work on the test's machine.
         keep = ["--keep-disturbed"] if verb == "run" else []
         return [SPARFUSE, "--results", str(self.results), verb, *map(str, arguments), *keep]
 
@@ -102,7 +102,7 @@ class Nodes(unittest.TestCase):
         return controller
 
     def end(self, controller, within, code=1, left=()):
-        """Waits for its end, in time and with no rank left but `left`; returns the trial."""
+        """Checks that the run ends in time, with no rank left but `left`; returns the trial."""
         began = time.monotonic()
         output, _ = controller.communicate(timeout=40)
         self.assertLess(time.monotonic() - began, within, output)
@@ -160,7 +160,7 @@ class SlurmTest(Nodes):
         self.assertEqual(trial["status"], "timeout")
 
     def test_a_node_without_slurmd_ends_its_ranks_itself(self):
-        """Its stopped rank gets no signal from anywhere else."""
+        """The node's stopped rank gets no signal from elsewhere."""
         controller = self.begin(deadline=4, timeout=15)
         began = time.monotonic()
         daemon = NODES / "n2.pid"
@@ -199,8 +199,9 @@ class SlurmTest(Nodes):
                 json.loads(self.call(self.command("status", self.file, "--json")))["submitted"]}
 
     def test_blocks_are_submitted_followed_and_submitted_again(self):
-        """What is over, queued or running is not submitted twice; a job that is cancelled loses a trial at most."""
-        self.write(steps=20, blocks=3, threads=2)  # more of them than this machine has cores
+        """Tests that no block which is done, queued or running is submitted twice, and that a cancelled job
+        loses at most one trial."""
+        self.write(steps=20, blocks=3, threads=2)  # more threads than this machine has cores
         submit = [*self.command("run", self.file, "--submit", "--oversubscribe", "--sbatch-options", "--time=5")]
         self.assertIn("block(s) 0-2 are job", self.call(submit))
         job = subprocess.run(["scontrol", "show", "job"], text=True, capture_output=True, check=True).stdout
@@ -222,7 +223,7 @@ class SlurmTest(Nodes):
 
 
 class PmixTest(Nodes):
-    """Slurm starts ranks by PMIx also where nobody says so."""
+    """Tests a Slurm that starts ranks by PMIx by default."""
 
     def test_trials_run_and_the_channel_does_too(self):
         self.write()
@@ -231,7 +232,7 @@ class PmixTest(Nodes):
 
 
 class AwayTest(Nodes):
-    """No folder of the program, its results, its libraries or its data is there on the nodes."""
+    """Tests nodes that see no folder of the program, its results, its libraries or its data."""
 
     def test_nodes_without_a_shared_folder_get_what_they_need(self):
         self.write(methods=("dense", "safusion-inter"))
@@ -261,7 +262,7 @@ class AwayTest(Nodes):
 def run_in(shared, tests, hidden, *options):
     """Runs a class of tests on nodes that do not see the hidden folders; returns the exit status."""
     environment = {**os.environ, "SLURM_TEST_SHARED": shared, "SLURM_TEST_CLASS": tests}
-    # Nodes have a /tmp of their own, in which a checkout of this test may lie.
+    # Nodes have a /tmp of their own, and so a checkout of this test in /tmp must be shared.
     seen = [shared] + [str(folder) for folder in (ROOT, (ROOT / ".venv").resolve(), Path(SPARFUSE).parent)
                        if folder.is_relative_to("/tmp") and folder.is_dir()]
     share = [] if hidden else [word for folder in seen for word in ("--share", folder)]

@@ -3,7 +3,7 @@
 
 def text(name="t", *, methods=("dense",), workers=2, ranks_per_node=1, threads=1, steps=6, deadline=20, blocks=1,
          timeout=100, transport="mpi"):
-    """A file's text; `deadline` of an exchange and `timeout` of a trial are in seconds."""
+    """The text of an experiment file. Seconds: `deadline` of an exchange, `timeout` of a trial."""
     return f"""
 id = "{name}"
 [defaults]

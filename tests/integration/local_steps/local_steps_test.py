@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import trial_test
 
 THREADS = 'transport = "threads"\n'
-# Method, its options, the steps at which it sends: 4 a window, of two fragments every second one.
+# (method, its options, the steps at which it sends). A window has 4 steps; of two fragments, one is due
+# every second step.
 METHODS = (
     ("local-sgd", "every = 4", [4, 8, 12]),
     ("diloco", "every = 4", [4, 8, 12]),
@@ -49,18 +50,18 @@ class LocalStepsTest(trial_test.Trials):
                 checks = {"anchors_equal": True, "loss_finite": True}
                 self.assertEqual(trial["checks"], checks | ({"mass_conserved": True} if method == "sparseloco" else {}))
                 steps = self.rank_zero(trial)
-                self.assertEqual(steps["measured"].tolist(), [False] * 4 + [True] * 8)  # 2 are a window
+                self.assertEqual(steps["measured"].tolist(), [False] * 4 + [True] * 8)  # 2 become a window
                 counted = (steps["step"][steps["messages_sent"] > 0] + 1).tolist()
                 self.assertEqual(counted, dates)
                 self.assertTrue(((steps["exchanges"] > 0) == (steps["messages_sent"] > 0)).all())
                 metrics = {name: metric["value"] for name, metric in trial["metrics"].items()}
                 elements = sum(tensor["numel"] for tensor in self.outcome()["layout"])
-                if method != "sparseloco":  # a ring of two ranks sends as much as there is
+                if method != "sparseloco":  # in a ring of two ranks, each sends as many bytes as the model has
                     self.assertEqual(metrics["window_bytes"], 4 * elements)
                 self.assertGreater(metrics["replica_divergence"], 0)
                 self.assertGreater(metrics["outer_seconds"], 0)
                 self.assertAlmostEqual(metrics["window_seconds"], 4 * metrics["step_seconds"])
-                # Anchor and what is sent; DiLoCo's keep a momentum, too.
+                # A method keeps the anchor and the payload; DiLoCo's methods keep a momentum, too.
                 arrays = 3 if "diloco" in method else 2
                 self.assertEqual(metrics["method_memory_bytes"], 4 * arrays * elements)
             shutil.rmtree(self.results)
@@ -79,7 +80,7 @@ class LocalStepsTest(trial_test.Trials):
             more = with_options("every = 3", f'transport = "{transport}"\n')
             trial = self.run_trial(method="diloco", steps=6, more=more)
             steps = self.series(trial, "steps.npy")
-            windows = steps["step_seconds"].reshape(2, 3, 3).sum(axis=2)[:, 1:]  # the first is the warm-up
+            windows = steps["step_seconds"].reshape(2, 3, 3).sum(axis=2)[:, 1:]  # without the warm-up
             self.assertAlmostEqual(trial["metrics"]["window_seconds"]["value"], float(np.median(windows.max(axis=0))))
             done = subprocess.run(self.command("check"), text=True, capture_output=True, timeout=60, check=False)
             self.assertNotIn("diloco", done.stdout + done.stderr)
@@ -104,7 +105,7 @@ class LocalStepsTest(trial_test.Trials):
             found[evaluate] = self.series(trial, "evaluations.npy")
         steps = found["anchor"]["step"].tolist()
         self.assertEqual(steps, [4, 8, 12])
-        # Behind a date all three are the anchor.
+        # After a synchronisation, all three are the anchor.
         for evaluate in ("average", "own"):
             np.testing.assert_allclose(found[evaluate]["loss"], found["anchor"]["loss"], rtol=1e-5)
 
@@ -121,7 +122,7 @@ class LocalStepsTest(trial_test.Trials):
             losses.setdefault("trained", trained)
             self.assertEqual(trained, losses["trained"])  # evaluating changes nothing
         self.assertEqual(len({tuple(losses[evaluate]) for evaluate in ("anchor", "average", "own")}), 3)
-        # The anchor is where all began until the first date.
+        # Until the first synchronisation, the anchor has the initial parameters.
         self.assertEqual(losses["anchor"][0], losses["anchor"][1])
 
     def test_turns_are_whole_windows(self):

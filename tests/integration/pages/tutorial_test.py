@@ -20,14 +20,14 @@ FIRST, SECOND = ROOT / "docs/tutorial/README.md", ROOT / "docs/tutorial/live.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"# ([\w.]+\.(?:py|toml))\n")
 NUMBER = re.compile(r"\s*\d[\d .]*")
-# Within numbers.
+# Spaces within numbers.
 SPACES = str.maketrans(dict.fromkeys("\N{NO-BREAK SPACE}\N{THIN SPACE}\N{NARROW NO-BREAK SPACE}", " "))
-# `check` builds the laws before it runs them; the test takes those that are built.
+# `check` builds the programs of laws before it runs them; the test takes built ones.
 LAWS = {"planner": ("part-conformance", "planner"), "sparsifier": ("sparsifier-conformance",)}
 
 
 def as_pattern(lines, numbers):
-    """A pattern of all that is printed."""
+    """A pattern of the whole output: "..." stands for any lines; with `numbers`, numbers may be others."""
     pieces = []
     for line in lines:
         if line == "...":
@@ -39,7 +39,7 @@ def as_pattern(lines, numbers):
 
 
 def calls(block):
-    """(command, lines that it prints) of a block whose first line is a command."""
+    """Yields (command, lines that it prints) for a block whose first line is a command."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *printed = part.splitlines()
         yield command, [line.rstrip() for line in printed]
@@ -53,7 +53,7 @@ class Tutorial(ProgramTest):
         missing = [name for name in needed if not (self.built / name).exists()]
         if missing:
             self.skipTest(f"{', '.join(missing)} not built")
-        # The reader's ./sparfuse.
+        # Makes the reader's ./sparfuse.
         words = map(shlex.quote, map(str, [self.program, "--root", ROOT, "--results", self.results]))
         script = self.folder / "sparfuse"
         script.write_text(f"#!/bin/sh\nexec {' '.join(words)} \"$@\"\n")
@@ -70,7 +70,7 @@ class Tutorial(ProgramTest):
         return done.stdout.replace(f"{self.folder}/", "").translate(SPACES)
 
     def read(self, page, numbers=False):
-        """Does all that the page says; numbers: those of tables may be others."""
+        """Follows a page; returns the number of typed commands. numbers: printed numbers may be others."""
         typed = 0
         for language, block in BLOCK.findall(page.read_text()):
             named = NAMED.match(block)
@@ -84,7 +84,7 @@ class Tutorial(ProgramTest):
                         self.assertIsNotNone(re.fullmatch(as_pattern(expected, numbers), printed),
                                              f"{command} printed\n{printed}")
             else:
-                # What nobody can type here: how the program is fetched and built.
+                # The commands that fetch and build the program cannot run here.
                 self.assertIn("git clone", block, f"{page.name}: a block of {language or 'text'} that nothing tests")
         return typed
 

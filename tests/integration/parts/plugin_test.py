@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from program import ROOT, ProgramTest, read_trial
 from python_parts_test import LIVE, METHOD, MODELLED, made_up_profile
 
-# Copies of built-in parts, each with a name of its own.
+# A plugin with copies of built-in parts, each under a name of its own.
 KINDS = """
 #include <sparfuse/plugin.hpp>
 
@@ -75,7 +75,7 @@ SPARFUSE_PLUGIN(.strategies = kStrategies, .planners = kPlanners, .sparsifiers =
                 .collectives = kCollectives, .feedback = kFeedback, .quantizers = kQuantizers)
 """
 
-# Its one part has a name that is taken.
+# A plugin whose only part has a name that is taken.
 TAKEN = """
 #include <sparfuse/plugin.hpp>
 namespace {
@@ -157,7 +157,7 @@ class PluginTest(ProgramTest):
         return {trial["config"]["method"]: trial for trial in trials}
 
     def write_methods(self):
-        """A method of built-in parts, and one of their copies."""
+        """Writes a method of built-in parts, and a method of their copies."""
         built_in = {"strategy": "ahead", "planner": "by-count", "options": "{ tensors_per_unit = 3 }",
                     "feedback": "residual", "collective": "sparse-allgather"}
         own = built_in | {"strategy": "own-ahead", "planner": "own-count", "feedback": "own-residual",
@@ -220,7 +220,7 @@ class PluginTest(ProgramTest):
             if not laws.exists():
                 self.skipTest(f"{laws} is not built")
             command = [laws] + [kind] * (kind != "sparsifier") + [f"library:{self.kinds}/kinds.so:{name}"]
-            if kind == "sparsifier":  # a copy calls itself as the original does
+            if kind == "sparsifier":  # a copy describes itself by the original's name
                 command.append("--gtest_filter=-*DescribesItself*")
             done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout[-3000:] + done.stderr)

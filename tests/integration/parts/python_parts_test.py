@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs/python-parts.md").read_text()
 
 
 def copies():
-    """The classes of parts_test.py, which copy built-in parts."""
+    """The text of parts_test.py's classes, which copy built-in parts."""
     path = ROOT / "tests/harness/python/parts_test.py"
     return re.search(r'COPIES = """\n(.*?)"""', path.read_text(), re.DOTALL)[1].replace("\\\\0", "\\0").replace(
         "assert given.workers == 3 and", "assert")
@@ -57,7 +57,7 @@ link = {{ gbps = 1, alpha_us = 100 }}
 method = [{methods}]
 """
 
-# Eight tensors, whose gradients and selections take their times, on a link that takes its own.
+# Elements of eight tensors; gradients, selections and messages take different times.
 SIZES = [640, 64, 36864, 64, 9000, 3, 128, 4097]
 
 
@@ -190,7 +190,7 @@ class Parts(ProgramTest):
         self.assertEqual(len(list(self.results.rglob("trial.json"))), 2)
 
     def test_a_model_without_the_page_s_laws_holds_them(self):
-        """`sparfuse check`, as the page has it; it builds the program with the laws."""
+        """Runs the laws as in the page's `sparfuse check`, which would build their program first."""
         laws = Path(self.program).with_name("part-conformance")
         if not laws.exists():
             self.skipTest(f"{laws} is not built")
@@ -254,7 +254,7 @@ class Wild:
 
 
 class Live(Parts):
-    """With a worker."""
+    """Tests parts in live trials, with a worker."""
 
     def test_live_they_are_the_originals_bit_for_bit(self):
         copied = {**self.COPIES, "feedback_copy": {"feedback": "python:mine.py:Residual"}}

@@ -56,7 +56,7 @@ class TcpTrialTest(trial_test.Trials):
         self.assertEqual(self.ranks(), {})
 
     def launch_by(self, script, code):
-        """Runs the trial with a launcher of the test's own."""
+        """Runs the trial with the shell script `script` as its launcher."""
         shutil.rmtree(self.results, ignore_errors=True)
         (self.folder / "ranks.sh").write_text(script)
         template = self.folder / "ranks.toml"

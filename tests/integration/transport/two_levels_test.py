@@ -21,12 +21,13 @@ METHODS = {
     "dense": {}, "wfbp": {}, "hitopkcomm": {}, "cupcake-hierarchical": {},
     "espresso 9": {"option": 9}, "hipress": {"compress_from": 1},
 }
-# 4 selects from shards of the nodes' sums, 9 before these sums and again between nodes, 12 once more on the way back.
+# Option 4 selects from shards of the nodes' sums. Option 9 selects before these sums and again between
+# nodes, option 12 once more on the way back.
 EVERY_METHOD = {
     **METHODS,
     "espresso 4": {"option": 4}, "espresso 12": {"option": 12}, "hipress-ring": {"compress_from": 1},
 }
-# An exact count: what is sent is then what the model says, to the byte.
+# With an exact count of elements, the bytes sent equal the modelled ones.
 EXPERIMENT = """
 id = "t"
 [defaults]
@@ -67,7 +68,7 @@ class TwoLevelsTest(trial_test.Trials):
                                                options=options))
 
     def predicted(self, workload, gbps, retry=False):
-        """By method: the live trial and the modelled one; of several live ones the one that was disturbed least."""
+        """{method: (live trial, modelled trial)}; of several live trials, the least disturbed one."""
         self.write_two_levels(workload, gbps)
         if retry:
             command = [trial_test.SPARFUSE, "--results", self.results, "run", self.file, "--retry-disturbed"]
@@ -98,8 +99,8 @@ class TwoLevelsTest(trial_test.Trials):
         return statistics.median(map(abs, errors.values()))
 
     def close(self, workload, gbps, most):
-        """Trials of which the model is as close as that: what other work disturbs is repeated, and then left out. Where
-        none is disturbed it may have been the profile, which is measured once: all of it again."""
+        """Checks that the model's median error is at most `most`; returns the trials. Disturbed trials run
+        again, and are then left out. If none is disturbed, the profile may have been: all is measured again."""
         pairs = self.predicted(workload, gbps)
         self.check_counts(pairs)
         error = self.median_error(pairs)
@@ -142,7 +143,7 @@ class TwoLevelsTest(trial_test.Trials):
             self.assertIn("emulated", self.sparfuse(*verb, "--keep-disturbed"))
 
     def test_what_is_modelled_is_what_ranks_that_compute_do(self):
-        # Four ranks on two cores: docs/validation.md has what the model misses of this goal.
+        # Four ranks on two cores: docs/validation.md tells how far the model misses this goal.
         self.close("digits-resnet", 0.5, 0.25)
 
     def test_ranks_as_threads_share_a_card_too(self):
@@ -160,7 +161,7 @@ class TwoLevelsTest(trial_test.Trials):
         self.assertEqual(self.holders_of_links(), [])
 
     def holders_of_links(self):
-        """Processes that map the memory of links, of trials in this folder."""
+        """Processes of trials in this folder that map the memory of links."""
         found = []
         for maps in Path("/proc").glob("[0-9]*/maps"):
             try:

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = None
 NAMESPACE = ["unshare", "--mount", "--map-root-user"]
-# Of this machine's own, what no other program of a test needs.
+# Libraries of this machine that no other program of a test needs.
 HIDDEN = "libmpi.so.40 libopen-rte.so.40 libopen-pal.so.40 libpmix.so.2 libfmt.so.9 libsqlite3.so.0"
 
 EXPERIMENT = """
@@ -54,7 +54,7 @@ def make(out, *arguments):
 
 
 def torch_folder():
-    """LibTorch's package, as the build was told of it."""
+    """The folder of LibTorch's package, from the build's cache."""
     for line in (BUILD / "CMakeCache.txt").read_text().splitlines():
         if line.startswith("SPARFUSE_TORCH_DIR:"):
             return Path(line.partition("=")[2])
@@ -75,7 +75,7 @@ class ArchiveTest(unittest.TestCase):
         (cls.folder / "site").mkdir()
 
     def run_there(self, *arguments, code=0, torch=True):
-        """Calls the archive's `run` with the system's Python, from where there is nothing of ours."""
+        """Calls the archive's `run` with the system's Python, where all files of the tree are hidden."""
         site = self.folder / "site"
         hide = f"""
             set -e
@@ -134,7 +134,7 @@ class ArchiveTest(unittest.TestCase):
         self.addCleanup(left.unlink)
         left.write_text("")
         alone = self.folder / "alone.tar.xz"
-        make(alone)  # fails where it is too big
+        make(alone)  # fails if it is too big
         with tarfile.open(alone) as tar:
             names = tar.getnames()
         self.assertIn("sparfuse-bundle/scripts/launchers/pbs.toml", names)

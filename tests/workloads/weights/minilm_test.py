@@ -32,7 +32,7 @@ TOLERANCE = 1e-4
 
 
 def found(name):
-    """A file of the package, or a skipped test."""
+    """The path of the package's file `name`; skips the test if there is none."""
     folder = os.environ.get("SPARFUSE_MINILM", "")
     path = pathlib.Path(folder) / name
     if not folder or not path.is_file():
@@ -47,7 +47,7 @@ def pieces_of(cutter, text):
 
 
 class Tokens(unittest.TestCase):
-    # The pieces of these sentences alone: the longest that fits is then the same as of all.
+    # The vocabulary has only these sentences' pieces: the longest piece that fits is then still the same.
     def test_word_pieces_are_those_of_the_tokenizer(self):
         self.assertEqual(len(SENTENCES), 32)
         pieces = FIXTURE["pieces"] | {"[PAD]": 0, "[UNK]": 100}
@@ -64,7 +64,7 @@ class Tokens(unittest.TestCase):
 
 class Outputs(unittest.TestCase):
     def outputs(self, weights):
-        """[sentence][token][value], of one batch of windows that are padded."""
+        """The outputs as [sentence][token][value], from one batch of padded windows."""
         longest = max(len(sentence["tokens"]) for sentence in SENTENCES)
         rows = [s["tokens"] + [0] * (longest - len(s["tokens"])) for s in SENTENCES]
         there = [[1] * len(s["tokens"]) + [0] * (longest - len(s["tokens"])) for s in SENTENCES]

@@ -7,12 +7,13 @@ from sparfuse_report import marks, style, tables, wording
 from sparfuse_report import published as papers
 from sparfuse_report.drawn import Drawn, caption
 
-LEAST_SCALE = 5.0  # percent
-STEP_WIDTH = 0.92  # of a group of bars
+LEAST_SCALE = 5.0  # percent, the least height of the axis of gains
+STEP_WIDTH = 0.92  # width of a group of bars
 
 
 def _variants(figure, chosen, styles):
-    """In the order of `methods`, else in the figures' own: from the least to the whole system."""
+    """The variants in the order of `methods`, else in the figures' own order: from the least part of a
+    system to the whole."""
     present = styles.sort(cell.method for cell in chosen)
     wanted = figure.get("methods")
     wanted = [wanted] if isinstance(wanted, str) else wanted or present
@@ -20,7 +21,7 @@ def _variants(figure, chosen, styles):
 
 
 class _Steps:
-    """A panel's cells by variant and place, and the gain of each variant over the one before."""
+    """A panel's cells by variant and place, and each variant's gain over the variant before it."""
 
     def __init__(self, inside, variants, x, metric):
         self.inside, self.variants, self.x, self.metric = inside, variants, x, metric
@@ -38,7 +39,7 @@ class _Steps:
         return cell.ratio(self.metric, over) if cell else None
 
     def gains(self, step):
-        """{place: ratio} of variant `step` over the one before it."""
+        """{place: ratio} of variant `step` over the variant before it."""
         found = {}
         for place in self.places:
             ratio = self.ratio(self.variants[step], self.variants[step - 1], place)
@@ -48,7 +49,7 @@ class _Steps:
 
 
 def _published_gains(published, rows, variants, step, x):
-    """{place: gain} of a step in a paper's figure."""
+    """{place: (row, ratio)} of a step's gains in a paper's figure."""
     found = {}
     for row in rows:
         if published.ours(row.method) != variants[step] or row.value is None:
@@ -65,7 +66,7 @@ def _published_gains(published, rows, variants, step, x):
 
 
 def _stated_gain(published, workload, variants, step):
-    """The row of a gain "up to" in the text of a paper; None without one."""
+    """The row of a step's gain of "up to" so much in a paper's text; None without one."""
     wanted = [variants[step], variants[step - 1]]
     for row in published.stated(workload):
         gain = row.gain()
@@ -80,7 +81,7 @@ def _percent(ratio):
 
 
 def _sequence(axes, steps, styles, found):
-    """Bars of every variant over the first, the gain of each over the one before written above."""
+    """Draws each variant over the first as a bar; above it, its gain over the variant before."""
     variants = steps.variants
     width = STEP_WIDTH / len(variants)
     top = 1.0
@@ -119,7 +120,7 @@ def _sequence(axes, steps, styles, found):
 
 
 def _largest(axes, steps, styles, found, published, rows):
-    """The largest gain of each step over the places, the paper's beside it."""
+    """Draws each step's largest gain over all places, and the paper's gain beside it."""
     ends = [0.0]
     for step in range(1, len(steps.variants)):
         variant, gains = steps.variants[step], steps.gains(step)
@@ -139,7 +140,7 @@ def _largest(axes, steps, styles, found, published, rows):
             ends.append(stated.value)
     marks.level(axes, 0.0)
     low, high = min(ends), max(ends)
-    # Gains of less than a percent would look like something on an axis of their own.
+    # On an axis of their own, gains of less than a percent would look large.
     high = max(high, LEAST_SCALE)
     room = (high - low) * 0.12
     axes.set_ylim(low - (room if low < 0 else 0), high + room)

@@ -7,8 +7,8 @@ from sparfuse_report import marks, style, tables, wording
 from sparfuse_report import published as papers
 from sparfuse_report.drawn import Drawn, caption
 
-TALLEST = 1.6  # where an axis of ratios ends at the latest
-NARROW = 6  # bars in a panel that fits beside another
+TALLEST = 1.6  # the highest end of an axis of ratios
+NARROW = 6  # bars in a panel that fits beside another panel
 
 
 def _reference(part, figure):
@@ -26,7 +26,7 @@ def _group_words(workload, inside, metric):
 
 
 def normalised_bars(experiment, part, figure, styles):
-    """`y` (the final metric) of each method divided by the reference's, seed by seed."""
+    """Draws `y` (the final metric) of each method divided by the reference's, seed by seed."""
     metric, reference = selection.metric_of(figure, "final_metric"), _reference(part, figure)
     chosen = selection.shown_with(part, figure, metric, but=reference)
     printed, found = papers.Published(figure), marks.Marks()
@@ -100,7 +100,7 @@ def normalised_bars(experiment, part, figure, styles):
 
 
 def _row(printed, cell):
-    """The published ratio of this method on this workload; None without one."""
+    """The row of the published ratio of the cell's method on its workload; None without one."""
     rows = (row for row in printed.of(cell.workload) if printed.ours(row.method) == cell.method)
     return next((row for row in rows if row.value is not None), None)
 

@@ -8,13 +8,13 @@ from sparfuse_report.drawn import Drawn, caption
 
 
 def _pairs(part, figure):
-    """[(cell, pair)] of what the harness found: harness/report/agreement.hpp."""
+    """[(cell, pair)] of the pairs that the harness found (harness/report/agreement.hpp)."""
     given = figure.get("agreement") or {"pairs": []}
     return [(part.cells[pair["cell"]], pair) for pair in given["pairs"]]
 
 
 def predictions(part, figure):
-    """What the model and formulas say of the published numbers beside the part's cells."""
+    """The predictions of the model and of formulas for the published numbers beside the part's cells."""
     y = selection.metric_of(figure)
     found = []
     for cell, pair in _pairs(part, figure):

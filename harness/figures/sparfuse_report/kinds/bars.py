@@ -10,7 +10,7 @@ from sparfuse_report import published as papers
 from sparfuse_report import style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
 
-BREAKDOWN = (  # metric, the kind of work whose look it has, words
+BREAKDOWN = (  # metric, the kind of work that gives its look, words
     ("forward_seconds", "forward", "forward"),
     ("backward_seconds", "backward", "backward"),
     ("sparsify_seconds", "sparsify", "sparsification"),
@@ -20,13 +20,13 @@ BREAKDOWN = (  # metric, the kind of work whose look it has, words
     ("outer_seconds", "outer", "outer step"),
     ("other_seconds", "other", "other"),
 )
-PUBLISHED_PARTS = {  # a paper's word (SAFusion, Fig. 15) -> kind of work, our metric
+PUBLISHED_PARTS = {  # {a paper's word (SAFusion, Fig. 15): (kind of work, our metric)}
     "Forward": ("forward", "forward_seconds"),
     "Backward": ("backward", "backward_seconds"),
     "Sparsification": ("sparsify", "sparsify_seconds"),
     "NOCT": ("exposed_communication", "exposed_communication_seconds"),
 }
-PALE = {"alpha": 0.45, "linewidth": 0.4}  # published parts
+PALE = {"alpha": 0.45, "linewidth": 0.4}  # the look of published parts
 
 
 def _by_method(part, figure, metric):
@@ -57,7 +57,7 @@ def _write_why(axes, x, place, cell):
 
 
 def _published_parts(rows, name_of):
-    """{method: {component: Row}} of a breakdown's published numbers."""
+    """The published numbers of a breakdown as {method: {component: Row}}."""
     parts = {}
     for row in rows:
         component = row.metric.removeprefix("time/iter:")
@@ -67,7 +67,7 @@ def _published_parts(rows, name_of):
 
 
 def breakdown(experiment, part, figure, styles):
-    """Where the time of a step goes, stacked, one bar a method; a paper's parts under ours."""
+    """Draws the parts of a step's time, stacked in one bar for each method; a paper's parts under ours."""
     chosen, panels = _by_method(part, figure, "step_seconds")
     printed = papers.Published(figure)
     rows_of, elsewhere = papers.spread(printed, panels, None)
@@ -127,7 +127,7 @@ def breakdown(experiment, part, figure, styles):
 
 
 def _our_parts(axes, place, height, cell, scale, seen):
-    """One of our bars; returns where it ends."""
+    """Draws one of our bars; returns its end."""
     left = 0.0
     for metric, kind, _ in BREAKDOWN:
         value = (cell.mean(metric) or 0.0) * scale
@@ -165,7 +165,7 @@ def _their_parts(axes, place, theirs, scale, seen, calibrated):
 
 
 def _milliseconds(seconds):
-    """Of a table's column: one unit whatever the size."""
+    """The words of a table's column, which has one unit for all sizes."""
     return wording.NONE if seconds is None else f"{wording.number(1e3 * seconds)}{wording.THIN}ms"
 
 
@@ -188,7 +188,7 @@ def _table_rows(name, cell, theirs, paper, inputs):
 
 
 def bytes_per_step(experiment, part, figure, styles):
-    """Payload and sent bytes per step and rank, on a declared logarithmic axis."""
+    """Draws payload and sent bytes per step and rank, on a declared logarithmic axis."""
     chosen, panels = _by_method(part, figure, "payload_bytes")
     names = styles.sort(cell.label for cell in chosen)
     made, places = _rows_of_panels(panels, 3, 0.24, names)

@@ -6,12 +6,12 @@ from sparfuse_report import cells as selection
 from sparfuse_report import imported, style, wording
 from sparfuse_report.drawn import Drawn, caption
 
-BAND_FROM = 5  # seeds: below, every seed is a line of its own
+BAND_FROM = 5  # seeds; if there are fewer, every seed is a line of its own
 OUTLINE = {"markeredgecolor": style.INK, "markeredgewidth": 0.5}
 
 
 def _curves(cells):
-    """{config hash: [(step, seconds, metric)]} of the cells that have evaluations."""
+    """{config hash: [(step, seconds, metric)]} for the cells that have evaluations."""
     curves = {}
     for cell in cells:
         for _, trial in sorted(cell.trials.items()):
@@ -23,8 +23,8 @@ def _curves(cells):
 
 
 def _band(axes, lines, look):
-    """The median of many seeds, and how far they reach. No seed is extended past its end: the band
-    stops where the first one stopped."""
+    """Draws the median of many seeds, and the band between the lowest and the highest. No seed is
+    extended past its end: the band ends with the first seed that ends."""
     stop, start = min(x[-1] for x, _ in lines), max(x[0] for x, _ in lines)
     at = np.linspace(start, stop, 200)
     stacked = np.array([np.interp(at, x, y) for x, y in lines])
@@ -35,7 +35,7 @@ def _band(axes, lines, look):
 
 
 def _mark_reached(axes, lines, target, look):
-    """Marks the ends of lines that came to the target; returns whether any did."""
+    """Marks the ends of the lines that reached the target; returns whether any did."""
     reached = False
     for x, y in lines:
         rising = y[-1] >= y[0]
@@ -55,7 +55,7 @@ def _write_targets(axes, targets, named):
 
 
 def _imported_curves(axes_row, result, look):
-    """What others evaluated, over time where they say it, and over steps."""
+    """Draws the evaluations of an imported result over time, if it has times, and over steps."""
     for trial in result.trials:
         series = trial.series("evaluations.npy")
         if series is None:
@@ -66,7 +66,7 @@ def _imported_curves(axes_row, result, look):
 
 
 def convergence(experiment, part, figure, styles):
-    """The evaluated metric against training time (left) and against steps (right)."""
+    """Draws the evaluated metric against training time (left) and against steps (right)."""
     chosen = part.shown(figure)
     panels = selection.panels(chosen, ["label"])
     curves = _curves(chosen)

@@ -6,7 +6,8 @@ from sparfuse_report.drawn import Drawn, caption
 
 
 def _choose(part, figure):
-    """Of the panels a figure leaves, the one where most methods kept spans; the first of equals."""
+    """(cells, [(cell, trial)] with spans) of the panel in which most methods kept spans; of equal
+    panels, the first."""
     best = None
     for _, inside in selection.panels(part.shown(figure), ["label"]):
         kept = [(cell, trial) for cell in inside if (trial := timeline.typical_trial(cell))]

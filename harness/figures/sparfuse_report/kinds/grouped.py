@@ -22,13 +22,13 @@ from sparfuse_report import (
 )
 from sparfuse_report.drawn import Drawn, caption
 
-TALLEST = 1.6  # times the highest bar: where the axis ends at the latest
-CROWDED = 14  # bars in a panel: more do not fit beside two others
+TALLEST = 1.6  # the highest end of the axis, as a multiple of the highest bar
+CROWDED = 14  # bars in a panel; one with more does not fit beside two others
 
 
 @dataclass
 class Bar:
-    """One slot: our number, the paper's, or both; `name` is the series'."""
+    """One slot with our number, the paper's, or both; `name` names the series."""
 
     place: object
     name: str
@@ -37,9 +37,9 @@ class Bar:
     low: float | None = None
     high: float | None = None
     dots: list = field(default_factory=list)
-    why: str = "no value"  # where there is no number
-    printed: list = field(default_factory=list)  # (Row, height)
-    imported: list = field(default_factory=list)  # heights
+    why: str = "no value"  # the words if there is no number
+    printed: list = field(default_factory=list)  # published numbers: (Row, height)
+    imported: list = field(default_factory=list)  # heights of imported results
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Panel:
     fields: dict
     cells: list
     rows: list
-    places: dict = field(default_factory=dict)  # place -> the words of its tick
+    places: dict = field(default_factory=dict)  # {place: words of its tick}
     bars: list = field(default_factory=list)
 
     def bar(self, place, name):
@@ -55,15 +55,15 @@ class Panel:
 
 
 def _place(x, value):
-    """What cells and published rows of one group have in common."""
+    """The value that cells and published rows of one group have in common."""
     if x == "link":
         return value.get("gbps") if isinstance(value, dict) else value
     return papers.plain(value) if x == "sparsifier" else value
 
 
 def _namer(found, x, series):
-    """What a cell's bar is called. With labels, methods that no panel has two of at a place go by
-    their name alone: as published numbers do, which then stand over them."""
+    """A function that gives the name of a cell's bar. With labels, a method has its name alone if no
+    panel has two of its cells at a place. Published numbers use such names, and so stand over it."""
     several = set()
     for _, cells in found:
         count = collections.Counter((cell.method, _place(x, cell.get(x))) for cell in cells)
@@ -99,7 +99,7 @@ def _our_bars(part, panel, x, name_of, y, normalise):
 
 
 def _imported_marks(panels, beside, y):
-    """Absolute numbers of others over the bars of their settings."""
+    """Puts imported absolute numbers over the bars of their settings."""
     values = [bar.value for panel in panels for bar in panel.bars if bar.value is not None]
     most = imported.BEYOND * max(values, default=1.0)
     for panel in panels:
@@ -109,7 +109,7 @@ def _imported_marks(panels, beside, y):
 
 
 def _published_bars(panel, published, x, normalise):
-    """Puts every row of the panel over its bar, or over one of its own."""
+    """Puts every published row of the panel over its bar, or on a bar of its own."""
 
     def add(place, name, row, height):
         bar = panel.bar(place, name)
@@ -130,7 +130,7 @@ def _published_bars(panel, published, x, normalise):
             height /= base[0]
         panel.places.setdefault(place, wording.tick(x, place))
         add(place, published.name(row.method), row, height)
-    if all(isinstance(place, (int, float)) for place in panel.places):  # theirs between ours
+    if all(isinstance(place, (int, float)) for place in panel.places):  # published places between ours
         panel.places = dict(sorted(panel.places.items()))
     workloads = {cell.workload for cell in panel.cells}
     for row in published.stated(workloads.pop()) if len(workloads) == 1 else []:
@@ -152,7 +152,7 @@ def _series_looks(styles, cells, series, name_of):
 
 
 class _Drawing:
-    """The looks that all panels of one figure share, and what of them was used."""
+    """Draws the bars of one figure's panels with shared looks, and remembers the marks it used."""
 
     def __init__(self, looks, order, strangers, normalise, paper, inputs):
         self.looks, self.order, self.strangers = looks, order, strangers
@@ -200,7 +200,7 @@ class _Drawing:
 
 
 def _tops(panels):
-    """(highest number, highest whisker) of what stands in the panels."""
+    """(highest number, highest whisker) in the panels."""
     values, ends = [], []
     for bar in (bar for panel in panels for bar in panel.bars):
         printed = [height for _, height in bar.printed]
@@ -211,7 +211,7 @@ def _tops(panels):
 
 
 def _whose_whiskers(cells, over):
-    """What the ends of whiskers stand for."""
+    """The words for the meaning of whiskers' ends."""
     declared = [bool(wording.declared_cluster(cell.config)) for cell in cells]
     ranges = f"what the ranges of the cluster's inputs leave of the ratio to {over}"
     blocks = f"95 % t interval of the paired log-ratio to {over} over blocks"
@@ -219,7 +219,8 @@ def _whose_whiskers(cells, over):
 
 
 def _predictions(panels, published, x, normalise, inputs):
-    """What the model, formulas and trivial predictors say of the published ratios to `normalise`."""
+    """The predictions of the model, formulas and trivial predictors for published ratios to
+    `normalise`."""
 
     def fitted(row):
         return papers.is_calibration(row, published.paper, inputs)
@@ -232,7 +233,7 @@ def _predictions(panels, published, x, normalise, inputs):
             if published.ours(row.method) == normalise
         }
         first = next(iter(panel.places), None)
-        held = {}  # published ratios at the first place, by series
+        held = {}  # {series: published ratio at the first place}
         for bar in panel.bars:
             figures = [(row, height) for row, height in bar.printed if not row.stated]
             if not figures or bar.cell is None or bar.value is None:
@@ -252,7 +253,7 @@ def _predictions(panels, published, x, normalise, inputs):
 
 
 def _axes_of(figure):
-    """x, y and what the bars of a place differ in."""
+    """(x, y, the key in which the bars of a place differ)."""
     x, series = figure.get("x", "workers"), figure.get("series", "method")
     x = "link" if x == "link_gbps" else x
     if series == "method" and not x.startswith(("method_options", "sparsifier")):
@@ -261,7 +262,8 @@ def _axes_of(figure):
 
 
 def _panels(part, figure, published, chosen):
-    """(panels with their bars, what a cell's bar is called, published rows that no panel has)."""
+    """(panels with their bars, the function that names a cell's bar, published rows of settings that
+    no panel has)."""
     x, y, series = _axes_of(figure)
     normalise = figure.get("normalise")
     found = selection.panels(chosen, [x, series])
@@ -278,8 +280,8 @@ def _panels(part, figure, published, chosen):
 
 
 def predictions(part, figure):
-    """What the model, formulas and trivial predictors say of the ratios that the figure shows beside
-    published ones of the modelled machines; else none."""
+    """The predictions of the model, formulas and trivial predictors for the ratios that the figure
+    shows beside published ones. Empty unless the cells model the paper's machines."""
     normalise, published = figure.get("normalise"), papers.Published(figure)
     x, y, _ = _axes_of(figure)
     chosen = selection.shown_with(part, figure, y)
@@ -290,15 +292,15 @@ def predictions(part, figure):
 
 
 def grouped_bars(experiment, part, figure, styles):
-    """`y` grouped by `x`, one bar for each value of `series`; with `normalise` as ratio to that
-    method within each group, which is what numbers of unlike hardware can be compared by."""
+    """Draws `y` grouped by `x`, one bar for each value of `series`. With `normalise`, bars are ratios
+    to that method within each group; only such ratios compare between unlike hardware."""
     x, y, series = _axes_of(figure)
     normalise, published = figure.get("normalise"), papers.Published(figure)
     chosen = selection.shown_with(part, figure, y)
     panels, name_of, elsewhere = _panels(part, figure, published, chosen)
     looks, order = _series_looks(styles, chosen, series, name_of)
     beside = imported.Beside(part)
-    if not normalise:  # no ratio has others' numbers below it
+    if not normalise:  # nothing is divided by imported numbers
         _imported_marks(panels, beside, y)
     named = [bar.name for panel in panels for bar in panel.bars]
     strangers = list(dict.fromkeys(name for name in named if name not in order))
@@ -327,7 +329,7 @@ def grouped_bars(experiment, part, figure, styles):
             style.thousands(axes.yaxis)
             style.panel_title(axes, *selection.panel_words(fields, panel.cells, (x,)))
             axes.set_xlabel(wording.axis(x))
-        # Two blocks can leave whiskers of several bars' height: they are cut, the caption says so.
+        # Two blocks can give whiskers as high as several bars: they are cut, and the caption says so.
         top, highest = max(largest * 1.15, whisker * 1.04), largest * TALLEST
         cut = cut or top > highest
         axes_row[0].set_ylim(0, min(top, highest) * scale)
@@ -369,7 +371,7 @@ def grouped_bars(experiment, part, figure, styles):
 
 
 def _skill(part, figure):
-    """A table of the ratios' predictors, where there are some."""
+    """[the table of the ratios' predictors], or [] if there are none."""
     found = predictions(part, figure)
     if not found:
         return []
@@ -381,14 +383,14 @@ def _skill(part, figure):
 
 
 def _table(panels, draw, published, x, y, normalise, elsewhere):
-    """Ours, the paper's, and how far apart."""
+    """The table of our numbers, the paper's, and the distance between them."""
     columns = ["method", wording.axis(x).lower(), "ours", "published"]
     if normalise:
         columns += [f"ours / {normalise}", f"published / {normalise}"]
     apart = "of the ratios: ours / published − 1" if normalise else "ours / published − 1"
     columns += [apart, "n", "published in"]
     table = tables.Table(columns)
-    renamed = {}  # units of the paper's that stand in ours, and what ours are
+    renamed = {}  # {the paper's unit: our unit that stands for it}
     for panel in panels:
         rows = []
         units = {bar.cell.unit(y) for bar in panel.bars if bar.cell and bar.cell.interval(y)}
@@ -402,7 +404,7 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             texts = [height for row, height in bar.printed if row.stated]
             row, height = figures[0] if figures else (None, None)
             unit = row and row.unit.split("(")[0].strip()
-            if row and len(units) == 1 and unit not in units:  # the figure has both on one axis
+            if row and len(units) == 1 and unit not in units:  # the figure shows both on one axis
                 (renamed[unit],) = units
                 unit = renamed[unit]
             theirs = row and f"{wording.number(row.value)} {unit}".strip()

@@ -23,7 +23,7 @@ class Pair:
 
 
 class Check:
-    """What the harness found where both engines ran: `fields` is spec.json's `prediction`."""
+    """The comparison of cells that both engines ran; `fields` is `prediction` of spec.json."""
 
     def __init__(self, live, predicted, fields):
         self.pairs = [
@@ -108,7 +108,7 @@ def prediction(experiment, part, figure, styles):
 
 
 def error_words(result):
-    """ "median error 8.1 % (n = 12 cells), 41 % oversubscribed (n = 6 cells)"."""
+    """The words for median errors, as "median error 8.1 % (n = 12 cells), oversubscribed 41.0 % (n = 6 cells)"."""
     words = []
     for crowded, name in ((False, "median error"), (True, "oversubscribed")):
         error = result.median_error(crowded)

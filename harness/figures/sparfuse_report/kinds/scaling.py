@@ -7,7 +7,7 @@ from sparfuse_report import imported, style, wording
 from sparfuse_report.drawn import Drawn, caption
 
 LONGEST_LABEL = 26  # characters of a vertical axis in one line
-DODGE = 0.5  # octaves of workers over which the timed points of one x are set apart
+DODGE = 0.5  # octaves of workers over which the timed points of one x are spread
 OPEN = {"linewidth": 1.2, "markersize": 4.2, "markerfacecolor": "white"}
 FILLED = {"linestyle": "", "markeredgecolor": style.INK, "markeredgewidth": 0.6}
 RING = {"marker": "o", "markersize": 8, "linestyle": "", "markerfacecolor": "none",
@@ -27,7 +27,7 @@ class _Drawing:
         self.points, self.crowded, self.whiskers = [], False, False
 
     def method(self, upper, lower, name, cells, scale):
-        """The modelled line of a method, and what was timed and imported of its cells."""
+        """Draws a method's modelled line, and the timed and imported points of its cells."""
         look, part, y = self.styles[name], self.part, self.y
         line = sorted((cell for cell in cells if cell.interval(y)), key=lambda cell: cell.workers)
         heights = [(cell.workers, cell.interval(y).value * scale) for cell in line]
@@ -52,7 +52,7 @@ class _Drawing:
         self.points.append(point)
         self.crowded = self.crowded or point.oversubscribed
         look, ratio = self.styles[name], point.part.ratio(point, self.y)
-        # Set apart sideways: methods of equal speed would hide one another.
+        # Points are spread sideways: methods of equal speed would hide one another.
         turn = self.names.index(name) / max(len(self.names) - 1, 1) - 0.5
         at = point.workers * 2 ** (DODGE * turn)
         places = [(upper, point.interval(self.y).value * scale)]
@@ -89,7 +89,7 @@ class _Drawing:
         return handles + self.beside.handles(points=True)
 
     def words(self):
-        """Of the caption."""
+        """The sentences of the caption."""
         seen = " and ".join(sorted({cell.mode for cell in self.points}))
         return (
             "Open markers on broken lines: modelled.",
@@ -107,7 +107,7 @@ class _Drawing:
 
 
 def _frame(upper, lower, y, unit, log, workers, reference):
-    """Scales and labels of a panel and of the ratios under it."""
+    """Sets scales and labels of a panel and of the ratios under it."""
     for axes in filter(None, (upper, lower)):
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator(workers))
@@ -132,15 +132,15 @@ def _frame(upper, lower, y, unit, log, workers, reference):
 
 
 def scaling(experiment, part, figure, styles):
-    """A modelled metric over workers, with emulated and measured cells of equal configuration;
-    under it, where the part has a reference, the same as ratio to the reference."""
+    """Draws a modelled metric over workers, with emulated and measured cells of equal configuration.
+    If the part has a reference, draws the ratios to it underneath."""
     y = selection.metric_of(figure)
     chosen = [cell for cell in part.shown(figure) if cell.mode == "modelled"]
     if not any(cell.values(y) for cell in chosen):
         raise selection.NoData(f"no modelled trial of part '{part.id}' counts that has '{y}'")
     panels = selection.panels(chosen, ["workers", "label"])
     draw = _Drawing(part, y, styles.sort(cell.label for cell in chosen), styles)
-    high = 2 if any(part.ratio(cell, y) for cell in chosen) else 1  # rows of a panel
+    high = 2 if any(part.ratio(cell, y) for cell in chosen) else 1  # rows of axes in a panel
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     made, grid = style.figure(rows * high, columns, 2.15, sharex="col")
@@ -157,7 +157,7 @@ def scaling(experiment, part, figure, styles):
         scale, unit = wording.unit_scale(unit, largest)
         for name in draw.names:
             draw.method(upper, lower, name, [cell for cell in inside if cell.label == name], scale)
-        log = figure.get("log_y", True)  # throughput grows with the workers: so does a linear axis
+        log = figure.get("log_y", True)  # log by default: throughput grows with workers
         _frame(upper, lower, y, unit, log, sorted({cell.workers for cell in inside}), part.reference)
         style.panel_title(upper, *selection.panel_words(fields, inside, ("workers",)))
     title = (

@@ -8,18 +8,18 @@ from sparfuse_report import cells as selection
 from sparfuse_report import style, tables, wording
 from sparfuse_report.drawn import Drawn, caption
 
-LESS, MORE = "#a9c4dd", "#2f4b66"  # a factor below 1, above 1
+LESS, MORE = "#a9c4dd", "#2f4b66"  # colours of a factor below 1 and above 1
 EDGE = {"edgecolor": style.INK, "linewidth": 0.5}
 DECLARED = {"color": style.INK, "linewidth": 1.2}
 AS_REFERENCE = {"color": style.ALARM, "linewidth": 1.0, "linestyle": (0, (2, 1.5))}
 
 
 def _changes(cell):
-    """(words, factor) of what is changed; None for the declared values."""
+    """(words, factor) of the changed inputs; None for the declared values."""
     changed = {name: factor for name, factor in (cell.get("inputs") or {}).items() if factor != 1}
     if not changed:
         return None
-    # Several at once have no single factor: their geometric mean says to which side they belong.
+    # Several changes have no single factor: their geometric mean tells the side to which they belong.
     logs = [math.log(factor) for factor in changed.values()]
     words = ", ".join(name.replace("_", " ") for name in sorted(changed))
     return words, math.exp(sum(logs) / len(logs))
@@ -39,7 +39,7 @@ class _Setting:
         return ", ".join(word for word in selection.panel_words(self.fields, self.cells) if word)
 
     def short(self):
-        """What fits over a narrow panel; the caption has the rest."""
+        """A title short enough for a narrow panel; the caption has the rest."""
         workers = selection.common(self.cells, "workers")
         many = f", {selection.field_words('workers', workers)}" if workers else ""
         return f"{self.cells[0].workload}{many}"
@@ -49,7 +49,7 @@ class _Setting:
         return cell.ratio(self.metric, self.reference) if cell else None
 
     def swing(self, name, methods):
-        """How far, in logarithms, the input moves the ratio of any method."""
+        """The largest move of any method's ratio by the input, in logarithms."""
         moved = [
             abs(math.log(varied.value / declared.value))
             for change in self.changes
@@ -60,7 +60,7 @@ class _Setting:
         return max(moved, default=0.0)
 
     def turned(self, change):
-        """[(method, other)]: those that overtake `other` where `change` holds and not else."""
+        """[(method, other)] of the methods that are faster than `other` only under `change`."""
         declared, varied = self.by_change.get(None, {}), self.by_change[change]
 
         def faster(cells, one, other):
@@ -77,8 +77,8 @@ class _Setting:
 
 
 def sensitivity(experiment, part, figure, styles):
-    """A tornado for each method and setting: each input's bar ends where its factors move the ratio
-    to the reference."""
+    """Draws a tornado for each method and setting: an input's bar ends at the ratio to the reference
+    to which its factors lead."""
     metric = selection.metric_of(figure)
     chosen = part.shown(figure)
     reference = figure.get("reference") or part.reference
@@ -101,7 +101,7 @@ def sensitivity(experiment, part, figure, styles):
     many = max(len({change[0] for change in one.changes}) for one in settings)
     made, grid = style.figure(len(settings) * rows, columns, 0.75 + 0.19 * many, sharex="row")
     for position, one in enumerate(settings):
-        names = {change[0] for change in one.changes}  # of equal effect by name
+        names = {change[0] for change in one.changes}  # sorted by effect, then by name
         names = sorted(names, key=lambda name: (one.swing(name, methods), name))
         axes_of = grid[position * rows : (position + 1) * rows].ravel()
         for axes in axes_of[len(methods) :]:
@@ -142,7 +142,7 @@ def _tornado(axes, one, method, names, with_names):
                 for change in one.changes
                 if change[0] == name and (ratio := one.ratio(change, method))
             ]
-            for length, factor in sorted(moved, key=lambda pair: -abs(pair[0])):  # none hides another
+            for length, factor in sorted(moved, key=lambda pair: -abs(pair[0])):  # longest first: none is hidden
                 colour = LESS if factor < 1 else MORE
                 axes.barh(place, length, 0.66, left=declared.value, facecolor=colour, zorder=3, **EDGE)
         axes.axvline(declared.value, zorder=4, **DECLARED)

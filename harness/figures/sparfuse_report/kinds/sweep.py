@@ -9,13 +9,13 @@ from sparfuse_report.drawn import Drawn, caption
 
 LEFT, RIGHT = "#1f4fa3", "#b3362b"
 BROKEN, SOLID = (4, 1.4), (None, None)
-THIN = {"linewidth": 0.8, "alpha": 0.75}  # published lines
-FRACTION = 1.02  # where an axis of fractions ends
-RATE = "missing_rate"  # of the sparsified tensors, those of which nothing was sent in a step
+THIN = {"linewidth": 0.8, "alpha": 0.75}  # look of published lines
+FRACTION = 1.02  # end of an axis of fractions
+RATE = "missing_rate"  # fraction of the sparsified tensors that sent no element in a step
 
 
 def _points(cells, x, metric):
-    """[(x, mean, low, high)], the interval that of a mean over blocks."""
+    """[(x, mean, low, high)], with the interval of the mean over blocks."""
     points = []
     for cell in sorted(cells, key=lambda cell: cell.get(x)):
         if mean := cell.average(metric):
@@ -48,7 +48,7 @@ def _is_fraction(unit):
 
 
 def dual_line(experiment, part, figure, styles):
-    """Final metric (left) and missing rate (right) over `x`, a panel for each setting."""
+    """Draws the final metric (left) and the missing rate (right) over `x`, a panel for each setting."""
     x = figure.get("x")
     if not x:
         raise selection.SpecError(f"part '{part.id}': a dual_line needs x = a key of its cells")

@@ -8,7 +8,7 @@ from sparfuse_report.drawn import Drawn, caption
 
 
 def _points(found, position, what):
-    """[(target, median, all runs came to it)] of a cell."""
+    """[(target, median, whether all runs reached it)] of a cell."""
     points = []
     for row in found["rows"]:
         if row["cell"] == position and row[what]:
@@ -18,7 +18,10 @@ def _points(found, position, what):
 
 
 def time_to_target(experiment, part, figure, styles):
-    """What the harness found (harness/report/time_to_target.hpp), a line a method."""
+    """Draws the epochs and seconds to targets that the harness found, a line for each method.
+
+    harness/report/time_to_target.hpp finds them.
+    """
     found = figure.get("time_to_target") or {"rows": [], "tables": []}
     if not found["rows"]:
         raise selection.NoData(f"no trial of part '{part.id}' counts that has evaluations")

@@ -6,7 +6,7 @@ from sparfuse_report import published as papers
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
 
-# kind of a span, the lane that tells it from others, our words, a paper's (SAFusion, Fig. 7)
+# kind of a span, the lane that tells it from others, our words, the words of SAFusion, Fig. 7
 PARTS = (
     ("pack", None, "copying into the buffer", "TensorFusion"),
     ("wait", "align", "waiting for the buffer's close", "SynchronizationWaiting"),
@@ -16,7 +16,7 @@ LOOKS = {"pack": "pack", "wait": "negotiate", "exchange": "exchange"}
 
 
 def _seconds(spans):
-    """{kind: seconds of a step and rank} over the sampled steps."""
+    """{kind: mean seconds per step and rank} over the sampled steps."""
     lengths = spans["end_seconds"] - spans["begin_seconds"]
     steps = len(set(zip(spans["step"].tolist(), spans["rank"].tolist())))
     kinds, lanes = spans["kind"], spans["lane"]
@@ -27,7 +27,7 @@ def _seconds(spans):
 
 
 def _of_cell(cell):
-    """The mean over the blocks that kept spans; None where none did."""
+    """{kind: seconds}, the mean over the blocks that kept spans; None if none did."""
     found = [
         _seconds(spans)
         for trial in cell.trials.values()
@@ -37,7 +37,7 @@ def _of_cell(cell):
 
 
 def _stack(axes, place, parts, scale):
-    """One bar, and in it the share of waiting."""
+    """Draws one bar, and writes the share of waiting in it."""
     bottom = 0.0
     for kind, look in LOOKS.items():
         axes.bar(place, parts[kind] * scale, 0.62, bottom=bottom, **style.work(look))
@@ -57,7 +57,7 @@ def _frame(axes, labels, head, rest):
 
 
 def waiting(experiment, part, figure, styles):
-    """Ours in a panel for each method and setting; a paper's numbers in a panel of their own."""
+    """Draws a panel for each method and setting of ours, and a panel for a paper's numbers."""
     chosen = part.shown(figure)
     times = {cell.hash: found for cell in chosen if (found := _of_cell(cell))}
     if not times:

@@ -10,7 +10,7 @@ FINE = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.5, 1.7)
 
 
 class Scale:
-    """Of all values and, where they are not far longer than these, of all intervals."""
+    """A scale over all values, and over all intervals that are not far longer than the values' range."""
 
     def __init__(self, ratios):
         ratios = [ratio for ratio in ratios if ratio]
@@ -46,7 +46,7 @@ class Scale:
         return _svg(marks)
 
     def drawn(self, *ratios, kind=""):
-        """One ratio, or one above the other in the looks `first` and `second`."""
+        """The drawing of one ratio, or of two above each other in the looks `first` and `second`."""
         if not any(ratios):
             return ""
         looks = ("first", "second") if len(ratios) > 1 else (kind,)
@@ -57,7 +57,7 @@ class Scale:
         return _svg("".join(marks))
 
     def strip(self, ratios):
-        """All of them on one line."""
+        """The drawing of all ratios on one line."""
         middle = HEIGHT / 2
         marks = [f"<path class='one' d='M{self.at(1)} 0V{HEIGHT}'/>"]
         marks += [f"<circle class='dot' cx='{self.at(each.value)}' cy='{middle:g}' r='2.5'/>" for each in ratios]
@@ -84,7 +84,7 @@ def _heights(count):
 
 
 def _svg(marks):
-    """Of numbers alone: nothing that a trial says is in it."""
+    """An SVG of marks. They are made of numbers alone, without any text from trials."""
     return Markup(
         f"<svg class='forest' viewBox='0 0 {WIDTH} {HEIGHT}' width='{WIDTH}' height='{HEIGHT}' "
         f"aria-hidden='true'>{marks}</svg>"

@@ -47,7 +47,7 @@ def _modes(store, of):
 
 
 def _several(what, of):
-    """A column that counts what a row's cells are of: "methods"."""
+    """A column with the number of different `what`, such as "methods", among a row's cells."""
     return number(what, lambda row: len({getattr(cell, what.removesuffix("s")) for cell in of(row)}))
 
 
@@ -68,8 +68,8 @@ def _systems(store):
 
 
 def _spans(store, cells_of, metric):
-    """A column a mode of what ratios of a metric rows have. Modes are apart: none is in another's
-    order or drawing."""
+    """A column for each mode, with the ratios of a metric in each row. Modes stay apart: none is in the
+    order or drawing of another."""
     columns = []
     for mode in store.modes:
         have = {
@@ -143,7 +143,7 @@ def _experiments(store):
 
 
 def _pairs(store):
-    """How often two systems agree; None where no two have anything in common."""
+    """A table of how often two systems agree; None if no two systems have a cell in common."""
 
     def verdicts(word):
         return number(word, lambda pair: sum(cell["verdict"] in WORDS[word] for cell in pair["cells"]))

@@ -20,7 +20,7 @@ LOOKS = {"first": "place-first", "second": "place-second", "agree": "good"}
 
 
 class Compared:
-    """A cell of two systems."""
+    """A cell of an experiment with its numbers on two systems."""
 
     def __init__(self, store, pair, fields):
         first, second = pair["systems"]
@@ -74,7 +74,7 @@ def _groups(store, pair, rows):
 
 
 def _ratio(store, pair, place):
-    """Of a system; where the reference moved in blocks of it, in how many."""
+    """The column of one system's ratios, with the number of blocks in which the reference moved."""
     moved_in = f"{('first', 'second')[place]}_moved"
 
     def lines(row):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from sparfuse_report.cells import Interval
 from sparfuse_report.page import anchor_of
 
-MODES = ("measured", "emulated", "modelled", "imported")  # in the order of their tables
+MODES = ("measured", "emulated", "modelled", "imported")  # the order of tables on a page
 
 
 def file_name(name):
-    """Safe in every file system, and no two names have one: other characters than small letters,
-    digits and hyphens become hyphens, and digits of the name's hash say that they did."""
+    """A file name that is safe in every file system and unique to `name`. Characters other than small
+    letters, digits and hyphens become hyphens; digits of the name's hash then make it unique."""
     slug = anchor_of(name)[:60]
     if slug and slug == name:
         return slug
@@ -20,7 +20,7 @@ def file_name(name):
 
 @dataclass(frozen=True)
 class Link:
-    """A page of the site, by its folder and the name of what it is about."""
+    """A page of the site, by its folder and its subject's name."""
 
     folder: str
     name: str
@@ -52,15 +52,15 @@ class Cell:
         return anchor_of("c", self.part, self.reference[:12], self.system) if self.reference else ""
 
     def words(self, common=()):
-        """What tells the cell from others of its workload and workers: "link 1 Gbit/s"; common: (key,
-        text) that is said elsewhere."""
+        """The words that tell the cell from others of its workload and workers, as "link 1 Gbit/s".
+        Pairs (key, text) of `common` are left out."""
         said = (f"{key} {text}" for key, text in self.setting if (key, text) not in common)
         return ", ".join(said)
 
 
 def common_setting(cells):
-    """[(key, text)] of the keys that have one value in all cells that have them, of several cells in
-    two at least: dense ones have no sparsifier."""
+    """[(key, text)] of the keys with one value in all cells that have the key. If there are several
+    cells, at least two must have it. Not all need it, since dense cells have no sparsifier."""
     values = {}
     for cell in cells:
         for key, text in cell.setting:
@@ -97,7 +97,7 @@ class Store:
         ]
 
     def cell(self, system, experiment, part, config_hash):
-        """The one of that identity; else None."""
+        """The cell of that identity; None if there is none."""
         return self._by_identity.get((system, experiment, part, config_hash))
 
     def runs_of(self, **wanted):
@@ -119,6 +119,6 @@ class Store:
         return Link("experiments", name, name)
 
     def pair(self, pair):
-        """The page of two systems; its name is of both keys."""
+        """The page of two systems; its name joins both keys."""
         first, second = (self.systems[key]["name"] for key in pair["systems"])
         return Link("pairs", " ".join(pair["systems"]), f"{first} and {second}")

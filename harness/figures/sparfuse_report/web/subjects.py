@@ -4,11 +4,11 @@ everywhere."""
 from sparfuse_report import compare, report, wording
 from sparfuse_report.web import table
 
-MOST_SETTINGS = 12  # of a figure, which has a panel for each
+MOST_SETTINGS = 12  # settings of a figure, which has a panel for each
 
 
 def _subject(store, cells, kind, anchored=False):
-    """What all of these pages show."""
+    """The content that all pages of subjects share."""
     return {
         "first_section": ("what", "What it is"),
         "kind": f"{kind}s",
@@ -55,7 +55,7 @@ def _hosts(key, system):
 
 
 def _network(described):
-    """As somebody described it; "" where there is none between nodes."""
+    """The network as somebody described it; "" if there is none between nodes."""
     network = described["content"].get("network", {})
     if network.get("kind") in (None, "none"):
         return ""
@@ -132,7 +132,7 @@ def experiment(store, name):
 
 
 def _several(store, name):
-    """A slope graph a part, of three systems or more."""
+    """A slope graph for each part that three or more systems ran."""
     found = [each for each in store.several if each["cells"][0]["experiment"] == name]
     shown = []
     for experiment, part, cells in compare.parts_of(found[0]) if found else ():

@@ -13,12 +13,12 @@ from sparfuse_report.web.store import common_setting
 @dataclass
 class Column:
     title: str
-    shown: Callable  # of a row: what its cell shows, in the form that `look` takes
-    value: Callable | None = None  # of a row: its number, or None; without it, text sorts
-    look: str = "text"  # how sortable.html writes it: text, link, lines, modes or trials
-    kind: str = ""  # class of its cells
-    scale: Scale | None = None  # drawn under the title
-    lacking: str = wording.NONE  # of a cell that shows nothing
+    shown: Callable  # gives the content of a row's cell, in the form that `look` takes
+    value: Callable | None = None  # gives a row's number, or None; without it, the text sorts
+    look: str = "text"  # the form that sortable.html writes: text, link, lines, modes or trials
+    kind: str = ""  # CSS class of the cells
+    scale: Scale | None = None  # the scale drawn under the title
+    lacking: str = wording.NONE  # the text of an empty cell
 
     @property
     def key(self):
@@ -34,8 +34,8 @@ class Table:
     name: str  # its anchor on the page
     columns: list
     rows: list
-    kind: str = ""  # class of its rows
-    anchored: bool = False  # rows have anchors, so that other pages lead to them
+    kind: str = ""  # CSS class of its rows
+    anchored: bool = False  # whether rows have anchors, to which other pages lead
 
 
 @dataclass
@@ -57,7 +57,7 @@ def number(title, of):
 
 
 def look_of(mode):
-    """The class of what is of a mode; one that nobody here knows looks like what is imported."""
+    """The CSS class of a mode; an unknown mode looks like "imported"."""
     return mode if mode in wording.MODE_MEANS else "imported"
 
 
@@ -70,7 +70,7 @@ def value_of(interval):
 
 
 def _subjects(store, without, of=lambda row: row):
-    """The columns of parts of a cell that have pages of their own."""
+    """The columns of a cell's method, system and workload, which have pages of their own."""
     return [
         links(what, lambda row, what=what: getattr(store, what)(getattr(of(row), what)))
         for what in ("method", "system", "workload")
@@ -85,7 +85,7 @@ def _ratio(cell):
 
 
 class Blocks:
-    """How many blocks the number of a cell is of, and their trials."""
+    """The number of blocks behind a cell's number, and their trials."""
 
     def __init__(self, store, cell):
         n = _blocks(cell) or 0
@@ -105,7 +105,7 @@ def _blocks(cell):
 
 
 def _columns(store, cells, without, kind, common):
-    """Those columns in which a page's cells can differ."""
+    """The columns in which a page's cells can differ."""
     scale = Scale([cell.ratio for cell in cells])
     columns = [*_subjects(store, without), number("workers", lambda cell: cell.workers)]
     if any(cell.words(common) for cell in cells):
@@ -136,7 +136,7 @@ def _absolute(cell):
 
 
 def groups(store, cells, without=(), anchored=False):
-    """A Group a mode and metric."""
+    """A Group for each mode and metric."""
     return [
         _group(store, [cell for cell in cells if (cell.mode, cell.metric) == (mode, metric)], without, anchored)
         for mode in store.modes
@@ -147,7 +147,7 @@ def groups(store, cells, without=(), anchored=False):
 def _group(store, cells, without, anchored):
     mode, metric, common = cells[0].mode, cells[0].metric, common_setting(cells)
     columns = _columns(store, cells, without, look_of(mode), common)
-    # By what they are: neither the order nor a colour says that one method is better.
+    # Sorted by setting and name: neither the order nor a colour says that one method is better.
     cells = sorted(
         cells,
         key=lambda cell: (cell.workload, cell.workers, cell.words(), cell.method, cell.system),
@@ -157,7 +157,7 @@ def _group(store, cells, without, anchored):
 
 
 def failures(store, cells, without):
-    """Trials that did not count; None where there are none."""
+    """A table of the trials that did not count; None if there are none."""
     rows = [(cell, failed) for cell in cells for failed in cell.failed]
     columns = [
         *_subjects(store, without, lambda row: row[0]),
@@ -173,7 +173,7 @@ def failures(store, cells, without):
 
 
 def ran(store, runs, *what):
-    """What ran, in columns of these titles."""
+    """A table of the runs, with the columns of the given titles."""
     known = {
         "last trial (UTC)": Column("last trial (UTC)", lambda run: run["last_utc"][:16].replace("T", " ")),
         "experiment": links("experiment", lambda run: store.experiment(run["experiment"])),
@@ -186,7 +186,7 @@ def ran(store, runs, *what):
 
 
 def span(cells):
-    """ "0.61x to 1.42x (8)" of the ratios of cells; "" of none."""
+    """The span and number of the cells' ratios, as "0.61x to 1.42x (8)"; "" without ratios."""
     ratios = sorted((cell.ratio for cell in cells if cell.ratio), key=value_of)
     if not ratios:
         return ""
@@ -195,7 +195,7 @@ def span(cells):
 
 
 def dates(runs):
-    """ "2026-01-31" or "2026-01-31 to 2026-02-03" """
+    """The dates of runs, as "2026-01-31" or "2026-01-31 to 2026-02-03"."""
     first = min(run["first_utc"] for run in runs)[:10]
     last = max(run["last_utc"] for run in runs)[:10]
     return first if first == last else f"{first} to {last}"

@@ -71,18 +71,18 @@ def distribute(
 
     method     a name of `sparfuse list methods`, the path of a method.toml, or a dict of its keys
     density, sparsifier, feedback, dense_tensors, seed, and options of the method
-               as sparfuse.Method takes them
+               as in sparfuse.Method
     group      a process group; by default all ranks
-    nonfinite  what a NaN or an infinity in a gradient does, of whatever rank: "raise" raises
+    nonfinite  the effect of a NaN or an infinity in a gradient of any rank: "raise" raises
                NumericError on all ranks, "propagate" makes all averages NaN
-    deadline_seconds  how long a rank waits for another one
-    threads    that the method computes with; by default torch.get_num_threads()
-    undo       keep a copy of what was not sent, to go back to where a step does not count: one with
-               a NaN, or whose backward() raised. Costs a copy of the gradient's size a step.
+    deadline_seconds  the longest time that a rank waits for another one
+    threads    the number of threads of the method; by default torch.get_num_threads()
+    undo       keeps a copy of the residuals, to restore them after a step that does not count: one
+               with a NaN, or whose backward() raised. Costs a copy of the gradient's size a step.
 
-    All ranks call it with the same arguments, after init_process_group. Parameters and buffers
-    become those of rank 0; buffers are each rank's own afterwards. Returns the same model: names of
-    state_dict() stay as they were. It has a method no_sync() then.
+    All ranks call it with the same arguments, after init_process_group. Parameters and buffers take
+    the values of rank 0; later, buffers are each rank's own. Returns the same model, with a new
+    method no_sync(); the names in its state_dict() stay the same.
 
     >>> import tempfile, torch, sparfuse.torch as sf
     >>> store = torch.distributed.FileStore(tempfile.mktemp(), 1)
@@ -144,21 +144,21 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
 
 
 def no_sync(model: torch.nn.Module | None = None) -> Any:
-    """A context in which backward() adds this rank's gradients up and sends nothing.
+    """A context in which backward() adds up this rank's gradients and sends nothing.
 
-    The first backward() after it sends the sum; divide the loss by the number of micro-batches, as
-    with DistributedDataParallel.
+    The first backward() after the context sends the sum. Divide the loss by the number of
+    micro-batches, as with DistributedDataParallel.
     """
     return _of(model, "no_sync").no_sync()
 
 
 def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim.Optimizer:
-    """Refuses steps of the optimizer on gradients that are not averages; serves loss scaling.
+    """Makes the optimizer refuse steps on gradients that are not averages; supports loss scaling.
 
-    scaler  the GradScaler of the loop. Gradients are divided by its scale before what was not sent
-            is added, and multiplied with it after. Where one is not finite on any rank they are NaN
-            on all: the scaler skips the step and halves its scale everywhere, and what was not sent
-            is as it was, bit for bit.
+    scaler  the GradScaler of the loop. Gradients are divided by its scale before the residual is
+            added, and multiplied with it after. If one gradient is not finite on any rank, all are
+            NaN on all ranks. Then the scaler skips the step and halves its scale everywhere, and
+            residuals stay unchanged, bit for bit.
 
     Returns the same optimizer.
     """
@@ -177,7 +177,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
         averaged = set()
         for model in models:
             if model not in _models:
-                continue  # detached
+                continue  # the model is detached
             refusal = model.refusal_of_step()
             if refusal:
                 raise _core.Error(f"optimizer.step: {refusal}")
@@ -196,7 +196,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
 
 
 def detach(model: torch.nn.Module) -> None:
-    """Ends what distribute began: hooks, threads and connections go, the model stays."""
+    """Removes the hooks, threads and connections that distribute made; the model stays."""
     distributed = _of(model, "detach")
     model.__dict__.pop("_sparfuse", None)
     model.__dict__.pop("no_sync", None)
@@ -205,16 +205,16 @@ def detach(model: torch.nn.Module) -> None:
 
 
 def report(model: torch.nn.Module | None = None) -> Report:
-    """What the last step and all steps sent, and cost; a dict that prints as a table.
+    """The bytes and the times of the last step and of all steps; a dict that prints as a table.
 
-    sent_bytes, received_bytes  what the transport handed over and took, forwards included
-    payload_bytes               what this rank contributed
-    density                     of the elements, those that this rank sent
-    exposed_seconds             that backward() waited for other ranks
-    python_seconds              spent in parts of the method that are written in Python
-    residual_norm               of what was not sent yet
-    steps, plan, method         the plan as tensors of each unit
-    total                       of all steps: a dict of the first ones
+    sent_bytes, received_bytes  bytes that the transport sent and received, forwards included
+    payload_bytes               bytes of this rank's own payload
+    density                     the fraction of the elements that this rank sent
+    exposed_seconds             time that backward() waited for other ranks
+    python_seconds              time in parts of the method that are written in Python
+    residual_norm               norm of the residual, which is not sent yet
+    steps, plan, method         number of steps, tensors of each unit, and the method's name
+    total                       a dict of bytes and seconds, summed over all steps
     """
     return report_of(_of(model, "report"))
 
@@ -223,7 +223,11 @@ def report(model: torch.nn.Module | None = None) -> Report:
 def trace(
     path: Any, *, model: torch.nn.Module | None = None, ranks: Sequence[int] = (0,), steps: int = 1
 ) -> Iterator[None]:
-    """Writes what the next steps did, and when, for Perfetto or chrome://tracing."""
+    """Writes the spans of the next steps to a file for Perfetto or chrome://tracing.
+
+    ranks  the ranks that write a file, which has the rank in its name if there are several
+    steps  the number of steps to write
+    """
     with trace_of(_of(model, "trace"), path, ranks, steps, dist.get_rank()):
         yield
 
@@ -231,13 +235,13 @@ def trace(
 def compress_replicas(
     model: torch.nn.Module, group: Any, method: Any = "wfbp", **options: Any
 ) -> torch.nn.Module:
-    """Averages the shards' gradients of a model over its replicas, by any method.
+    """Averages the gradients of a model's shards over its replicas, by any method.
 
-    model   after fully_shard on a mesh of one dimension, the ranks that share one replica
-    group   of the ranks that have the same shard of other replicas
+    model   a model after fully_shard on a mesh of one dimension: the ranks that share one replica
+    group   the process group of the ranks that have the same shard of other replicas
 
-    Each parameter group is exchanged by itself, as a unit, when torch has reduced it over shards;
-    backward waits for it. All ranks of `group` call it with the same arguments.
+    Each parameter group is exchanged as a unit of its own when torch has reduced it over shards;
+    backward waits for the exchange. All ranks of `group` call it with the same arguments.
     """
     return compress(model, group, method, options)
 
@@ -253,16 +257,17 @@ def advise(
     density: float = 0.01,
     repeats: int = 5,
 ) -> Advice:
-    """Which methods would make the steps of a training short, before it begins; no process group.
+    """Estimates before a training which methods would make its steps short; needs no process group.
 
-    Times forward, backward and selections on this machine, and models a step of each method with
-    so many ranks on the link, "1Gbit/s:100us".
+    Times forward, backward and selections on this machine. Then models a step of each method with
+    world_size ranks on the link, such as "1Gbit/s:100us" (speed, and start-up time of a message).
 
-    example_inputs  what the model is called with, a tuple of several
-    loss            of what the model returns; by default the mean square of its first tensor
-    methods         names, or dicts of parts; by default all that can be modelled
+    example_inputs  the model's input, or a tuple of several
+    loss            takes the model's output; by default the mean square of its first tensor
+    methods         names, or dicts of parts; by default all methods that can be modelled
 
-    Returns an Advice: it prints as a table with bands, has rows, and best, a method's name.
+    Returns an Advice, which prints as a table with bands. Its `rows` are dicts, the fastest method
+    first; its `best` is the name of that method.
 
     >>> import torch, sparfuse.torch as sf
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
@@ -276,9 +281,9 @@ def advise(
 
 
 def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
-    """What this rank has not sent yet, by parameter: tensors and numbers only.
+    """The state that this rank keeps between steps, such as residuals: tensors and numbers only.
 
-    Save one of each rank beside the model and the optimizer; torch.load(weights_only=True) reads it.
+    Save each rank's state beside the model and the optimizer; torch.load(weights_only=True) reads it.
     """
     return _state.state_of(_of(model, "state_dict"))
 
@@ -289,10 +294,11 @@ def load_state_dict(
     *,
     change: str = "mean",
 ) -> None:
-    """Goes on from what state_dict returned: of this rank, or a list of all ranks.
+    """Restores the state that state_dict returned: this rank's, or a list of all ranks' states.
 
-    change  of another number of ranks than then, which needs the list: "mean" gives every rank the
-            mean of what was not sent, so that as much is still to be applied; "reset" drops it.
+    change  the rule if the number of ranks has changed, which needs the list. "mean" gives every
+            rank the mean of the residuals, which keeps the mean that is still to be applied;
+            "reset" drops them.
     """
     _state.load_state(_of(model, "load_state_dict"), state, change)
 

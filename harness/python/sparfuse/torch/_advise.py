@@ -15,11 +15,11 @@ import sparfuse
 from sparfuse import _core
 from sparfuse._method import Method, list_methods
 
-_SIZES = (10_000, 1_000_000)  # of selections that are timed
+_SIZES = (10_000, 1_000_000)  # elements of the selections that are timed
 
 
 class _Modelled(Method):
-    """A Method whose steps are modelled."""
+    """A Method whose steps are modelled, not run."""
 
     def __init__(self, forward: float, selection: list[tuple[int, float]], *arguments: Any, **keywords: Any) -> None:
         self._given = {"forward_seconds": forward, "selection": selection}
@@ -32,7 +32,7 @@ class _Modelled(Method):
 
 
 class Advice:
-    """Prints as a table; rows, the fastest first, and best, the name of the first one's method."""
+    """The modelled methods. Prints as a table; `rows` has the fastest first, `best` is its name."""
 
     def __init__(self, rows: list[dict[str, Any]], text: str) -> None:
         self.rows = rows
@@ -52,7 +52,7 @@ def _read_link(link: str) -> dict[str, float]:
 
 
 class _Timed:
-    """What forward and each gradient of backward take, in the order in which gradients come."""
+    """Times forward and each gradient of backward, in the order in which gradients come."""
 
     def __init__(self, model: torch.nn.Module, inputs: Any, loss: Callable[..., Any] | None, repeats: int) -> None:
         model = copy.deepcopy(model)
@@ -76,7 +76,7 @@ class _Timed:
             middle = time.perf_counter()
             came.clear()
             value.backward()
-            if repeat == 0:  # the first one allocates
+            if repeat == 0:  # the first pass allocates memory, and is not timed
                 self.order = list(dict.fromkeys(name for name, _ in came))
                 continue
             at = {name: when for name, when in came}
@@ -105,7 +105,7 @@ def _quantile(values: list[float], quantile: float) -> float:
 
 
 def _time_selection(sparsifier: str, density: float, repeats: int) -> list[list[float]]:
-    """[sizes][repeats] seconds of a selection with feedback."""
+    """Seconds of a selection with feedback, as [size][repeat]."""
     seconds: list[list[float]] = []
     for size in _SIZES:
         feedback = sparfuse.ErrorFeedback(sparfuse.Sparsifier(sparsifier, density=density))

@@ -11,18 +11,18 @@ _engine = torch.autograd.Variable._execution_engine  # type: ignore[attr-defined
 
 
 def current_task() -> int:
-    """A number of the backward pass that this thread runs; nested ones have their own."""
+    """The number of the backward pass that this thread runs; a nested pass has its own number."""
     return torch._C._current_graph_task_id()
 
 
 def at_end_of_backward(call: Callable[[], None]) -> None:
-    """Calls it before backward() returns, on the thread that called backward(), which raises what
-    it raises. Only inside of a backward pass; the pass owns `call`, and drops it if it fails."""
+    """Calls `call` before backward() returns, on the thread of backward(), which passes on its
+    errors. Works only inside a backward pass. The pass owns `call`, and drops it if the pass fails."""
     _engine.queue_callback(call)
 
 
 def nesting() -> int:
-    """How many backward passes of this thread are within one another."""
+    """The number of backward passes of this thread that are nested in one another."""
     depth = 0
     frame: Any = sys._getframe()
     while frame is not None:
@@ -32,6 +32,6 @@ def nesting() -> int:
 
 
 def is_compiled() -> bool:
-    """Whether compiled autograd runs backward passes, which calls nobody at their end."""
+    """Whether compiled autograd runs backward passes; it calls no callbacks at their end."""
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
     return bool(getattr(compiled, "compiled_autograd_enabled", False))

@@ -12,7 +12,7 @@ from sparfuse.torch import _staging, _start
 
 
 class HookState:
-    """What the hook knows from bucket to bucket."""
+    """The state that the hook keeps between buckets."""
 
     def __init__(self, method: Any, model: Any, group: Any, options: dict[str, Any]) -> None:
         self.method = method
@@ -64,7 +64,7 @@ class HookState:
             self.rank.announce(place, plain.data_ptr(), plain.numel())
 
     def _finish(self) -> None:
-        if self.rank is None:  # the first step tells the layout
+        if self.rank is None:  # only the first step shows the layout
             names = [(f"parameter {i}", p) for i, (p, _) in enumerate(self._given)]
             self._start(names)
             self.rank.begin(1.0, self.rank.keeps_something)
@@ -98,11 +98,11 @@ def comm_hook(
     group: Any = None,
     **options: Any,
 ) -> tuple[HookState, Any]:
-    """For DistributedDataParallel: ddp.register_comm_hook(*sf.comm_hook("safusion", ddp)).
+    """A hook for DistributedDataParallel: ddp.register_comm_hook(*sf.comm_hook("safusion", ddp)).
 
-    Buckets only say what is ready: units, their order and what is kept from step to step are the
-    method's, by parameter. Without `model` the first step tells the layout, and parameters are
-    called "parameter 0", ...
+    DDP's buckets only announce gradients that are ready. The method decides the units and their
+    order, and keeps its state by parameter. Without `model`, the layout is taken from the first
+    step, and parameters are called "parameter 0", ...
     """
     given = {"density": density, **options}
     return HookState(method, model, group, given), _hook

@@ -13,7 +13,7 @@ from sparfuse.torch import _staging, _start
 
 
 class _Round:
-    """What is exchanged: by how much each parameter has moved since all ranks were alike."""
+    """Exchanges each parameter's move since all ranks were last equal, at the anchor."""
 
     def __init__(self, rank: Any, parameters: list[torch.Tensor], outer: Any) -> None:
         self.rank = rank
@@ -58,11 +58,12 @@ def local_steps(
     group: Any = None,
     **options: Any,
 ) -> Iterator[torch.nn.Module]:
-    """Within it each rank trains alone; after every `every` steps of `inner` one exchange.
+    """A context in which each rank trains alone; ranks exchange after every `every` steps of `inner`.
 
-    By how much the parameters have moved is averaged as a gradient is, by any method, and `outer`
-    (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the average from where all
-    ranks were alike. `fragments`, `delay` and `mix` are not there yet.
+    An exchange averages the moves of the parameters since the last one, as a gradient, by any
+    method. Then `outer` (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the
+    average, from the parameters that ranks had in common after the last exchange. `fragments`,
+    `delay` and `mix` do not work yet: values other than the defaults raise UnsupportedError.
     """
     if every < 1 or fragments < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
         raise _core.ConfigError(

@@ -14,7 +14,7 @@ from sparfuse import _core
 from sparfuse.torch import _autograd, _staging
 
 _numbers = itertools.count()
-_open: dict[int, list[DistributedModel]] = {}  # by backward pass: those that it gave gradients
+_open: dict[int, list[DistributedModel]] = {}  # {backward pass: models that it gave gradients}
 
 _IN_SEGMENTS = (
     "a checkpointed segment runs its backward pass within another one that has not reached a "
@@ -24,7 +24,7 @@ _IN_SEGMENTS = (
 
 
 class _End:
-    """What a backward pass calls at its end; one that fails drops it instead."""
+    """The callback at the end of a backward pass; a pass that fails drops it instead."""
 
     def __init__(self, model: DistributedModel, task: int) -> None:
         self._model = model
@@ -35,9 +35,9 @@ class _End:
 
 
 class DistributedModel:
-    """The hooks on a module's parameters, and the rank that they feed.
+    """The hooks on a module's parameters, and the rank that gets their gradients.
 
-    A copy of the module has none of it: copies and pickles of this object are None.
+    A copy of the module is not distributed: copies and pickles of this object are None.
     """
 
     def __init__(
@@ -57,21 +57,21 @@ class DistributedModel:
         self.scaler: Any = None
         self.nonfinite = nonfinite
         self.totals: dict[str, float] = {}
-        self.local = False  # gradients are sums of this rank alone
+        self.local = False  # whether gradients are sums of this rank alone
         self.ids = frozenset(map(id, self.parameters))
         self._all = list(module.parameters())
         self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._keep = undo and self.rank.keeps_something
         self._no_sync = 0
         self._task = -1
-        self._end: Any = None  # weak reference to the end of the backward pass at hand
+        self._end: Any = None  # weak reference to the _End of the current backward pass
         self._sync = False
         self._grads: dict[int, torch.Tensor] = {}
         self._staged: list[torch.Tensor] = []
         self._refusal = ""
         self._averaged: tuple[torch.Tensor, int] | None = None
         self._not_cleared = False
-        self._uncleared_in = -1  # a pass, perhaps of torch.autograd.grad, which accumulates nothing
+        self._uncleared_in = -1  # the pass that saw old averages; torch.autograd.grad's accumulates nothing
         self._handles: list[Any] = []
         self._tracing: Any = None
 
@@ -93,7 +93,7 @@ class DistributedModel:
         return hook
 
     def _look_before(self, gradient: torch.Tensor) -> None:
-        """Before a gradient is accumulated: whether the averages of the last pass are still there."""
+        """Notes, before a gradient is accumulated, whether grad still holds the last averages."""
         grad = self.parameters[self._smallest].grad
         if self._averaged is None or grad is None or grad is not self._averaged[0]:
             return
@@ -146,7 +146,7 @@ class DistributedModel:
         return ""
 
     def _begin(self) -> None:
-        if self._task in _open or self.rank.in_step:  # it failed midway
+        if self._task in _open or self.rank.in_step:  # the last pass failed midway
             _open.pop(self._task, None)
             self._drop()
             if self.rank.in_step:
@@ -186,11 +186,11 @@ class DistributedModel:
 
     def _backward_ended(self, task: int) -> None:
         if self._end is None:
-            return  # the end of another model of this pass has announced it
+            return  # another model's end of this pass has announced this model
         self._accumulated()
-        self._end = None  # also where an error's traceback keeps it
+        self._end = None  # even if an error's traceback keeps the object alive
         models = _open.pop(task, [])
-        # All are announced before any is waited for, in one order: ranks may end them in another.
+        # Announces all models before it waits for any, in one order: ranks may end passes in another.
         models.sort(key=lambda model: model.number)
         errors = []
         for step in (DistributedModel._announce_rest, DistributedModel._finish):
@@ -255,7 +255,7 @@ class DistributedModel:
             if name in names:
                 return f'"{name}" was replaced by another parameter after sf.distribute{again}'
             return f'"{name}" came after sf.distribute{again}'
-        self._all = now  # only parameters that are not trained came or went
+        self._all = now  # only untrained parameters were added or removed
         return ""
 
     def _finish(self) -> None:
@@ -311,7 +311,7 @@ class DistributedModel:
             self._no_sync -= 1
 
     def refusal_of_step(self) -> str:
-        """Why the gradients are not averages at present; empty if they are."""
+        """The reason why the gradients are not averages now; empty if they are."""
         if not self.rank.usable:
             return "a step of its method failed, and gradients are this rank's alone"
         if self.rank.in_step:
@@ -343,4 +343,4 @@ class DistributedModel:
 
 
 def _nothing() -> None:
-    """What a pickled model has in the place of its rank."""
+    """Makes the None that a copied or pickled model has instead of a DistributedModel."""

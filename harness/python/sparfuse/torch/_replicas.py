@@ -13,7 +13,7 @@ from sparfuse.torch import _staging, _start
 
 
 class _Group:
-    """The flat gradient of one parameter group, averaged over replicas before anything else."""
+    """Averages the flat gradient of one parameter group over replicas, before any other use."""
 
     def __init__(self, name: str, method: Any, group: Any, options: dict[str, Any]) -> None:
         self.name = name
@@ -24,7 +24,7 @@ class _Group:
 
     @torch.no_grad()
     def __call__(self, gradient: torch.Tensor) -> None:
-        if self.rank is None:  # the first step tells the size
+        if self.rank is None:  # only the first step shows the size
             layout: Any = [(self.name, gradient)]
             self.rank = _start.start_rank(self.method, layout, self.group, self.options)._ranks
             atexit.register(self.close)

@@ -9,13 +9,13 @@ import torch
 
 
 class SignSGD(torch.optim.Optimizer):
-    """Moves parameters by the sign of their gradient: the update that method "demo" belongs to.
+    """Moves parameters by the sign of their gradient, which is the update of method "demo".
 
     params        as for any optimizer of torch
-    lr            of every step: p = (1 - lr * weight_decay) * p - lr * sign(p.grad)
-    weight_decay  decoupled from the gradient
+    lr            learning rate; a step is p = (1 - lr * weight_decay) * p - lr * sign(p.grad)
+    weight_decay  weight decay, decoupled from the gradient
 
-    It has no state: the momentum is the method's. Recipes of experiments call it "sign".
+    The optimizer has no state: the method keeps the momentum. Recipes of experiments call it "sign".
 
     >>> import torch, sparfuse.torch as sf
     >>> p = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
@@ -33,7 +33,7 @@ class SignSGD(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """One update of all parameters that have a gradient; returns what the closure does."""
+        """Updates all parameters that have a gradient; returns the closure's result, or None."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -9,12 +9,12 @@ import torch
 
 
 def plain(gradient: torch.Tensor) -> torch.Tensor:
-    """float32 in row-major order: the same tensor where it is that."""
+    """The gradient as float32 in row-major order; the same memory if it has that form already."""
     return gradient.detach().to(torch.float32).contiguous()
 
 
 def write_averages(rank: Any, gradients: Iterable[tuple[int, torch.Tensor]]) -> None:
-    """Each tensor, with its place in the layout, becomes its average."""
+    """Writes each tensor's average into it; each comes with its place in the layout."""
     pointers, others = [], []
     for place, gradient in gradients:
         to = gradient

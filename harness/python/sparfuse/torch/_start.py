@@ -18,7 +18,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class _MethodOfRank(Method):
-    """A Method of which one rank is in this process."""
+    """A Method with one rank in this process."""
 
     def __init__(self, place: dict[str, Any], *arguments: Any, **keywords: Any) -> None:
         self._place = place
@@ -29,7 +29,7 @@ class _MethodOfRank(Method):
 
 
 class _Planned(Method):
-    """A Method of which there is nothing but the plan."""
+    """A Method that makes its plan alone, without ranks."""
 
     def _make(self, **settings: Any) -> Any:
         for key in ("threads", "deadline_seconds", "verify"):
@@ -38,7 +38,7 @@ class _Planned(Method):
 
 
 def refusal_of(name: str, parameter: torch.Tensor) -> str:
-    """Why a parameter cannot be distributed; empty if it can."""
+    """The reason why a parameter cannot be distributed; empty if it can."""
     if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
         return f'"{name}" has no shape yet; run one forward pass before sf.distribute'
     if type(parameter).__name__ == "DTensor" or hasattr(parameter, "device_mesh"):
@@ -74,7 +74,7 @@ def refusal_of_model(model: torch.nn.Module) -> str:
 
 
 def trained(named: Any) -> list[tuple[str, torch.nn.Parameter]]:
-    """In the order in which backward passes make gradients, about: the last layer first."""
+    """The trained parameters, the last layer first: about the order of their gradients in backward."""
     return [(name, p) for name, p in named if p.requires_grad and _has_elements(p)][::-1]
 
 
@@ -102,7 +102,7 @@ def _shown(value: Any) -> str:
 
 
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
-    """What differs first of what ranks said: what it is, and both values."""
+    """The first difference between two ranks' settings: its name, and both values."""
     for key in ("sparfuse", "torch", "method", "options", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
@@ -138,7 +138,10 @@ def _agree(mine: dict[str, Any], group: Any) -> list[dict[str, Any]]:
 
 
 def _listener(hosts: list[str], own: str) -> Any:
-    """Where the group's own sockets are: GLOO_SOCKET_IFNAME, else towards the ranks' meeting."""
+    """A listener on the interface GLOO_SOCKET_IFNAME, else on the one that leads to MASTER_ADDR.
+
+    If MASTER_ADDR is this machine's loopback or unknown, on the one that leads to another rank's host.
+    """
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
     toward = os.environ.get("MASTER_ADDR", "")
     others = [host for host in hosts if host != own]
@@ -152,14 +155,14 @@ def _listener(hosts: list[str], own: str) -> Any:
 
 
 def _one_by_one(value: Any) -> Any:
-    """As it compares and prints on every rank."""
+    """The value in a form that compares and prints alike on every rank."""
     if isinstance(value, Mapping):
         return {str(k): _one_by_one(v) for k, v in value.items()}
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
 def _contents(*given: Any) -> dict[str, str]:
-    """The parts in files that a method and its options name, with hashes of the files."""
+    """{part in a file: hash of the file} for the parts that a method and its options name."""
     found: dict[str, str] = {}
     for value in given:
         if isinstance(value, Mapping):
@@ -170,7 +173,7 @@ def _contents(*given: Any) -> dict[str, str]:
                 with open(path, "rb") as file:
                     text = file.read()
             except OSError:
-                continue  # whoever makes the method says so
+                continue  # the constructor of the method reports the missing file
             digest = hashlib.sha256(text).hexdigest()[:12]
             found[f"{os.path.basename(path)}:{name}"] = digest
     return found
@@ -183,7 +186,7 @@ def start_rank(
     options: dict[str, Any],
     refusal: str = "",
 ) -> Method:
-    """This process's rank of the method, connected to all others. Every rank raises what one does."""
+    """This process's rank of the method, connected to all others. If one rank raises, all do."""
     require_group()
     for name, parameter in layout:
         refusal = refusal or refusal_of(name, parameter)
@@ -234,7 +237,7 @@ def start_rank(
 
 
 def broadcast_state(model: torch.nn.Module, group: Any) -> None:
-    """Parameters and buffers become rank 0's."""
+    """Gives parameters and buffers the values of rank 0."""
     if dist.get_world_size(group) == 1:
         return
     source = dist.get_global_rank(group, 0) if group is not None else 0

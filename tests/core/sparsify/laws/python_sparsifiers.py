@@ -5,14 +5,15 @@ import numpy
 
 
 class TopK:
-    """Of equal magnitudes the first, as the built-in one."""
+    """Selects the largest magnitudes, of equal ones the first, like the built-in sparsifier."""
 
     def select(self, g, k):
         return numpy.argsort(-numpy.abs(g), kind="stable")[:k]
 
 
 class Threshold:
-    """What lies so many standard deviations off zero, at most 2k of it; the largest where nothing does."""
+    """Selects elements at least `deviations` standard deviations off zero, at most 2k of them; if there is
+    none, the largest."""
 
     exact_count = False
 
@@ -26,7 +27,7 @@ class Threshold:
 
 
 class Random:
-    """Obeys them: the constructor's seed is the trial's."""
+    """Selects at random, and obeys the laws: the constructor's seed is the trial's."""
 
     def __init__(self, seed):
         self.random = numpy.random.default_rng(seed)
@@ -46,7 +47,7 @@ class Twice(TopK):
 
 
 class AllTies:
-    """Where elements are equal, more than a slot holds."""
+    """Selects all ties: if elements are equal, more than a slot holds."""
 
     exact_count = False
 
@@ -66,7 +67,7 @@ class RandomWithoutSeed(Random):
 
 
 class Needy(Random):
-    """Cannot be made: nobody names how many."""
+    """Cannot be constructed: no caller gives `how_many`."""
 
     def __init__(self, how_many, seed):
         super().__init__(seed)
