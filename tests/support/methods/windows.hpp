@@ -17,7 +17,7 @@
 
 namespace sparfuse::testing {
 
-// An option whose value is an integer.
+// The value of an integer option.
 inline std::int64_t Whole(int value) { return value; }
 
 using Floats = std::vector<float>;
@@ -59,13 +59,13 @@ struct Windows {
   std::function<Inner()> inner = [] { return Sgd(0.1f); };
   std::function<Floats(int rank)> start;
   int steps = 8;
-  // Before step t, from 1, on each rank.
+  // Runs before step t (from 1) on each rank.
   std::function<void(LiveEngine&, int t)> before = [](LiveEngine&, int) {};
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 
-  // Of each rank's engine, in the place of what `tensors`, `planner` and `strategy` say.
+  // Makes each rank's configuration; if set, it replaces `tensors`, `planner` and `strategy`.
   std::function<LiveConfig()> configure = {};
-  bool verify = false;  // selections, in each step
+  bool verify = false;  // checks the selections of each step
 
   GradientLayout Layout() const { return LayoutOf(tensors); }
   Options Resolved() const {
@@ -97,11 +97,11 @@ struct Windows {
   }
 };
 
-// Of one rank; [steps], behind each step, flat.
+// The history of one rank: [steps], the state after each step, flat.
 struct WindowHistory {
   std::vector<Floats> parameters, anchors, outer;
   std::vector<StepRecord> records;
-  Floats finished, finished_anchor;  // behind FinishWindows
+  Floats finished, finished_anchor;  // after FinishWindows
   StepRecord finish;
   std::size_t memory = 0;
   std::uint64_t mass_checks = 0, mass_violations = 0;
