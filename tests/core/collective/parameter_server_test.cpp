@@ -68,8 +68,8 @@ TEST(ParameterServer, ManyPartitionsAddUpAndCountAsPlanned) {
   }
 }
 
-// 8 floats on two nodes of two: half of them to the other rank of the node; of the 4 that it adds
-// up each rank sends 2 to the other node, where they come back from; then the half itself.
+// 8 floats on two nodes of two ranks. A rank sends half of them to the other rank of its node. Of
+// the 4 floats that it sums, it sends 2 to the other node and gets 2 back. Then it sends its half.
 TEST(ParameterServer, OnePartitionByHand) {
   const RoundPlan plan = RoundsOf({}, 8, {4, 2});
   ASSERT_EQ(plan.rounds.size(), 4u);

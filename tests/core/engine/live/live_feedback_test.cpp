@@ -1,5 +1,5 @@
-// Tests what becomes of the part that is not sent, in the engine that sends: momentum, tensors
-// without feedback, whole tensors, other plans and densities between steps, collectives that drop.
+// Tests the elements that are not sent, in the live engine: momentum, tensors without feedback,
+// whole tensors, changes of plan and density between steps, and collectives that drop.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -55,7 +55,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     ASSERT_GE(state.device.received.size(), sums.size());
     ASSERT_EQ(state.device.payloads.size(), 1u);
     EXPECT_EQ(state.device.payloads[0].count, kElements);
-    const std::byte* const received = state.device.received.data();  // emulated device memory is host memory
+    const std::byte* const received = state.device.received.data();  // emulated: host memory
     EXPECT_EQ(std::vector<std::byte>(received, received + sums.size()), sums);
   });
 }
