@@ -362,7 +362,8 @@ TEST(Forged, EveryKeyIsRefusedCountedOrNamed) {
   }
 }
 
-// A number of each column, in the first row and the last: another one, NaN and a negative one.
+// Forges a number of each column, in the first and last row: another number, NaN, and a negative
+// one.
 TEST(Forged, EveryNumberOfASeriesIsRefusedOrCounted) {
   Forger forger;
   std::size_t refused = 0, counted = 0;
