@@ -1,5 +1,5 @@
-// Tests every registered collective on every number of ranks: nothing is lost, all ranks get equal
-// bits, and the counted traffic of the run equals the rounds of the recorded sizes.
+// Tests every registered collective on every number of ranks. Nothing is lost, all ranks get equal
+// bits, and the counted traffic equals the rounds of the recorded sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

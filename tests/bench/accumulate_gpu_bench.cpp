@@ -1,6 +1,6 @@
-// Times the work of a step on a CUDA card besides selecting, each against its limit kernel:
-// decompression and merging against one memset of the output, momentum against the three streams of
-// an addition, the norm against one read.
+// Times the work of a step on a CUDA card besides selecting, each against its limit kernel.
+// Decompression and merging are compared with one memset of the output, momentum with the three
+// streams of an addition, and the norm with one read.
 #include "core/coding/payload_coding.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"

@@ -1,6 +1,6 @@
-// Times the transports: ping-pong latency and ring all-reduce throughput, over threads, over an
-// emulated link of 1 Gbit/s and over TCP of this host, against two threads with a plain socket.
-// `gbps` is one rank's sending rate, in 10^9 bit/s.
+// Times the transports: ping-pong latency and ring all-reduce throughput. They run over threads,
+// over an emulated link of 1 Gbit/s, and over TCP of this host; two threads with a plain socket are
+// the reference. `gbps` is one rank's sending rate, in 10^9 bit/s.
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
 

@@ -52,7 +52,7 @@ inline std::vector<std::string> SparsifierNames() {
 // The subjects of the laws: core's sparsifiers, unless the program sets others before it starts
 // googletest.
 struct Subjects {
-  bool chosen = false;  // by the program: each is tested on every device
+  bool chosen = false;  // set by the program: each is tested on every device
   std::vector<std::string> names = SparsifierNames();
   // Finds the descriptor of one of `names`, or of a made sparsifier's own name.
   std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;
@@ -291,7 +291,7 @@ class Selection {
   SelectCounters counters_;
   std::unique_ptr<SparsifierState> state_;
   std::vector<float> residual_;
-  Buffer<float> updated_;  // or empty
+  Buffer<float> updated_;  // empty unless SelectApart was called
   std::size_t capacity_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;

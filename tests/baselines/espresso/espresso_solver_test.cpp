@@ -1,5 +1,5 @@
-// Tests Espresso's planner against plans of its published form: of VGG16's published times, by the
-// number of tensors with each option in other models, and with one option for all tensors.
+// Tests Espresso's planner against its published form: the plan of VGG16's published times, the
+// number of tensors with each option in other models, and plans with one option for all tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -190,7 +190,7 @@ TEST(EspressoSolver, SettingsOutOfRangeAreRefused) {
                     testing::ErrorOf([&] { Vgg16Options(setting); }));
 }
 
-// Of tensors of 10, 1000 and 1001 elements.
+// The options of tensors of 10, 1000 and 1001 elements.
 std::vector<int> Paths(const Options& options) {
   const GradientLayout layout = testing::LayoutOf({10, 1000, 1001});
   const Plan plan = testing::PlanOf(
@@ -211,7 +211,7 @@ TEST(EspressoPlanner, GivesAllTensorsOneOption) {
   }
 }
 
-// As the published runtime does with its threshold.
+// The published runtime does this with its threshold.
 TEST(EspressoPlanner, SendsSmallTensorsUncompressed) {
   EXPECT_EQ(Paths({{"option", std::int64_t{9}}, {"compress_from", 1001.0}}),
             (std::vector<int>{kWhole, kWhole, kGatherSelected}));

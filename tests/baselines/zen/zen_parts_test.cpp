@@ -105,7 +105,7 @@ TEST(ZenLists, AreSharedByRangesAndOutgrown) {
   EXPECT_EQ(shared->Covering(10), lists);
   EXPECT_EQ(shared->Covering(1000), lists);
   EXPECT_EQ(shared->Covering(1001)->elements(), 1001u);
-  EXPECT_EQ(lists->elements(), 1000u);  // for ranges that still hold them
+  EXPECT_EQ(lists->elements(), 1000u);  // earlier ranges still hold them
 }
 
 TEST(ZenRanges, AreContiguousAndOfEqualSize) {

@@ -1,6 +1,6 @@
 // Tests the sparsifiers that estimate a threshold, written out: GaussianK and its corrections,
-// MSTopK against its algorithm, which counts all of x in every iteration, RedSync's trimmed search,
-// and the fixed threshold.
+// RedSync's trimmed search, and the fixed threshold. MSTopK is tested against its algorithm, which
+// counts all of x in every iteration.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -403,7 +403,7 @@ TEST_F(Comparing, OfAThousandEqualsAtMostOneInTwentyDiffers) {
   for (const std::size_t side : {0, 1}) {
     for (int workers = 1; workers <= kCells; ++workers) {
       for (int block = 0; block < 4; ++block) {
-        const double moved = std::exp(4 * normal(random));  // of the whole block
+        const double moved = std::exp(4 * normal(random));  // shared by the whole block
         Add(side, "dense", block, 100 * moved, workers);
         Add(side, "wfbp", block, 150 * moved * std::exp(normal(random)), workers);
       }

@@ -111,7 +111,7 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
   EXPECT_EQ(launch.trials, 6u);
   EXPECT_EQ(launch.start_seconds, 2.5);
   EXPECT_EQ(launch.rounds, (std::vector<double>{0.25, 0.5}));
-  EXPECT_TRUE(launches.at(trial["trial_id"]).id.empty());  // as from an earlier version
+  EXPECT_TRUE(launches.at(trial["trial_id"]).id.empty());  // like a row of an earlier version
   for (const auto& [key, wrong] : {std::pair<const char*, json>("rounds", {0.25, 0}),
                                    {"rounds", "fast"},
                                    {"launch", {{"id", 1}, {"trials", 6}}},

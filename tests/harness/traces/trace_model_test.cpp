@@ -1,5 +1,5 @@
-// Tests how a trace is combined with a model's table and a cluster: joins, corrections, the block
-// in the cluster's file, and a modelled step that is written as a trace and read again.
+// Tests how a trace is combined with a model's table and a cluster: joins, corrections, and the
+// block in the cluster's file. Also writes a modelled step as a trace and reads it again.
 #include "harness/traces/trace_model.hpp"
 
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@ namespace sparfuse::testing {
 
 struct NamedPart {
   std::string kind;  // "planner", "strategy", ...
-  std::string name;  // for FindPlanner and its like; empty: all registered parts are tested
+  std::string name;  // its name; empty: all registered parts are tested
 };
 
 inline NamedPart& ThePart() {

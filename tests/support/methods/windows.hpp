@@ -53,8 +53,8 @@ inline Inner AdamW(double rate, double beta1, double beta2, double epsilon, doub
 struct Windows {
   int workers = 2;
   std::vector<std::size_t> tensors = {4};
-  Options planner = {};   // of "fragments"
-  Options strategy = {};  // of "local-steps"
+  Options planner = {};   // of planner "fragments"
+  Options strategy = {};  // of strategy "local-steps"
   std::function<Floats(int rank, const Floats& w, int t)> gradient;
   std::function<Inner()> inner = [] { return Sgd(0.1f); };
   std::function<Floats(int rank)> start;

@@ -1,6 +1,6 @@
 // Checks an engine's requirements for every workload: the times and arguments of hooks, equal bits
-// from equal inputs, results that do not depend on the cut into micro-steps and ranks, and the
-// inputs of Update.
+// from equal inputs, and the inputs of Update. Results must not depend on the cut into micro-steps
+// and ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>

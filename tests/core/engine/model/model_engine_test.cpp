@@ -110,9 +110,9 @@ double StepSeconds(const char* strategy, const char* planner, const Options& pla
   return step.records.front().step_seconds;
 }
 
-// The step times come from an independent simulation of the same recursions: end of a unit's
-// communication = max(end of the unit before, ready) + its time, and decompression in issue order
-// after backward.
+// The step times come from an independent simulation of the same recursions. The end of a unit's
+// communication is max(end of the unit before, ready) + its time. Decompression follows in issue
+// order after backward.
 TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
   EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);

@@ -115,7 +115,7 @@ class ComparedSides {
                    const ProfileOutcomes& outcomes, double methods_take = 1) {
     for (int block = 0; block < kBlocks; ++block) {
       for (const Cell& cell : cells) {
-        const double noise = 1 + 0.001 * block;  // of the whole block
+        const double noise = 1 + 0.001 * block;  // shared by the whole block
         const double times = cell.config.method == "dense" ? 1 : methods_take;
         Add(side, cell, block, noise * times * StepSeconds(cell, outcomes));
       }

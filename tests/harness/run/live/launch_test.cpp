@@ -64,7 +64,7 @@ TEST(Rounds, AreSummedUpByTheMedianOfTheirMeasuredSteps) {
   std::vector<LoggedStep> other = one;
   other[2].record.step_seconds = 6;
   other[4].record.step_seconds = 4;
-  EXPECT_EQ(RoundSeconds({one, other}), (std::vector<double>{4, 5}));  // of 6, 1, 4; of 5
+  EXPECT_EQ(RoundSeconds({one, other}), (std::vector<double>{4, 5}));  // medians of 6, 1, 4; of 5
   EXPECT_TRUE(RoundSeconds({{step(true, 0, 1)}}).empty());
 }
 
