@@ -344,7 +344,7 @@ TEST(OwnedParts, MayTravelWholeByAQuantizer) {
 }
 
 // Counts 5 % of the elements of three units of 651, 9067 and 4225 elements, but at least one of
-// each part. All ranks select alike. The owners' selections from sums do not count again.
+// each part, whichever rank selects them. The owners' selections from sums do not count again.
 TEST(Chains, CountWhatIsSelectedAtFirst) {
   struct Counted {
     Case of_case;

@@ -259,8 +259,9 @@ TEST(Feedback, WarmsTheDensityUp) {
   EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
 }
 
-// The gradient is 4, 2 and 1 in every step, and the 4 is sent first. If the residual is halved, the
-// other elements never exceed twice their value. Without decay, the third step reaches 2 + 2 + 2.
+// The gradient is 4, 2 and 1 in every step, and one element is sent. With a halved residual, the
+// other sums stay below twice their value, so the 4 is always sent. Without decay, 2 + 2 + 2 exceeds
+// 4 in the third step.
 TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
   constexpr std::size_t kTensor = 5;
   constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
