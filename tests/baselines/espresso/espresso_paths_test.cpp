@@ -85,20 +85,20 @@ TEST(EspressoPaths, LoseNothingWhereAShardIsZero) {
 // root:
 TEST(EspressoPaths, BytesByHand) {
   const std::vector<std::uint64_t> expected = {
-      6000,                     // 3/4 of 4000 bytes, twice
-      3000,                     // 3/4 of 2000 bytes, twice
-      2000 + 0 + 400 + 2000,    // a half within the node; as the root, its second selection
-      2000 + 200 + 200 + 2000,  // a quarter to its owner, its own quarter to the other node
-      2000 + 400 + 2000,        //
-      1000 + 200 + 200 + 2000,  // the first payload as halves
-      400 + 0 + 400 + 400,      // a shard to its owner; as root, to the other node; the result
-      400 + 200 + 200 + 400,    // the results are two quarters
-      0 + 800 + 1600,           // all of its node's, then both nodes' to the other rank
-      400 + 400 + 800,          // the results are two shards
-      3 * 800,                  // its own shard and all others' but the next rank's
-      3 * 200 + 3 * 200,        //
-      400 + 400 + 400,          //
-      1000 + 500 + 500 + 1000,  // a half, a quarter, and back
+      6000,                       // 3/4 of 4000 bytes, twice
+      3000,                       // 3/4 of 2000 bytes, twice
+      2000 + 0 + 400 + 2000,      // a half within the node; as the root, its second selection
+      2000 + 200 + 200 + 2000,    // a quarter to its owner, its own quarter to the other node
+      2000 + 400 + 2000,          //
+      1000 + 200 + 200 + 2000,    // the first payload as halves
+      400 + 0 + 400 + 400,        // a shard to its owner; as root, to the other node; the result
+      400 + 200 + 200 + 400,      // the results are two quarters
+      0 + 800 + 1600,             // all of its node's, then both nodes' to the other rank
+      400 + 400 + 800,            // the results are two shards
+      3 * 800,                    // its own shard and all others' but the next rank's
+      3 * 200 + 3 * 200,          //
+      400 + 400 + 400,            //
+      1000 + 500 + 500 + 1000,    // a half, a quarter, and back
       2000 + 1000 + 1000 + 2000,  //
   };
   for (int option = 0; option < kEspressoOptions; ++option) {

@@ -260,8 +260,8 @@ TEST(Feedback, WarmsTheDensityUp) {
 }
 
 // The gradient is 4, 2 and 1 in every step, and one element is sent. With a halved residual, the
-// other sums stay below twice their value, so the 4 is always sent. Without decay, 2 + 2 + 2 exceeds
-// 4 in the third step.
+// other sums stay below twice their value, so the 4 is always sent. Without decay, 2 + 2 + 2
+// exceeds 4 in the third step.
 TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
   constexpr std::size_t kTensor = 5;
   constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
