@@ -1,5 +1,5 @@
-// Tests every registered collective on every number of ranks: nothing is lost, all ranks get equal
-// bits, and the counted traffic of the real run is what its rounds say of the recorded sizes.
+// Tests every registered collective on every number of ranks. Nothing is lost, all ranks get equal
+// bits, and the counted traffic equals the rounds of the recorded sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ std::vector<DenseOutcome> RunDense(const Collective& collective, int ranks, int 
   return outcomes;
 }
 
-// --- what ranks send ---
+// --- payloads of the ranks ---
 
 // Integers, so that sums are exact in any order; none is 0.
 float ValueOf(std::mt19937& random) {
@@ -67,7 +67,7 @@ Sent Make(std::string name, std::size_t elements, const std::vector<std::size_t>
     SparseVector own;
     while (own.size() < counts[rank]) {
       auto index = static_cast<std::uint32_t>(random() % elements);
-      // Half of what is chosen lies in the first tenth: regions are not alike.
+      // Half of the indices lie in the first tenth, so that regions differ.
       if (random() % 2 == 0) index = static_cast<std::uint32_t>(index / 10);
       if (support == Support::kDisjoint) {
         const auto ranks = static_cast<std::uint32_t>(counts.size());
@@ -116,7 +116,7 @@ std::ostream& operator<<(std::ostream& out, const Case& each) {
   return out << each.collective << " " << each.variant << " on " << each.ranks << " ranks";
 }
 
-// Options beside the defaults with which the laws are tested.
+// The options, besides the defaults, that the laws are tested with.
 std::vector<std::pair<std::string, Options>> VariantsOf(const CollectiveDescriptor& descriptor) {
   std::vector<std::pair<std::string, Options>> variants = {{"", {}}};
   for (const OptionSpec& option : descriptor.options) {
@@ -149,7 +149,7 @@ std::vector<Case> AllCases() {
         for (const int per_node : {1, 2}) {
           if (kThreadSanitized && ranks > 4) continue;
           if (per_node == 2 && (ranks > 6 || (!variant.empty() && variant != "levels"))) continue;
-          if (per_node == 1 && variant == "levels") continue;  // as one level
+          if (per_node == 1 && variant == "levels") continue;  // the same as one level
           cases.push_back({std::string(each.name), options, variant, ranks, per_node});
         }
       }
@@ -171,8 +171,8 @@ void ExpectCounted(const RoundPlan& plan, std::span<const Traffic> counted,
     busiest_bytes =
         std::max({busiest_bytes, counted[rank].bytes_sent, counted[rank].bytes_received});
   }
-  // A round takes as long as its busiest rank: the rounds bound what any rank moves.
-  // (Of a round over both link classes, what it moves within nodes may be counted apart.)
+  // A round takes as long as its busiest rank: the rounds bound every rank's bytes. A round over
+  // both link classes may count its bytes within nodes separately.
   std::uint64_t round_bytes = 0;
   for (const Round& round : plan.rounds) {
     round_bytes += round.bytes + round.within_bytes;
@@ -194,7 +194,7 @@ void ExpectKept(const Collective& collective, const Sent& sent,
   const CollectiveTraits& traits = collective.traits();
   std::vector<double> sum(sent.elements);
   for (const SparseVector& own : sent.by_rank) {
-    if (traits.selects) break;  // what is sent was not taken out of a residual before
+    if (traits.selects) break;  // payloads were not taken from a residual before
     for (const auto& [index, value] : own) sum[index] += value;
   }
   if (!traits.drops && !traits.selects) {
@@ -233,8 +233,8 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
         counted.push_back(outcome.traffic);
         ASSERT_EQ(outcome.sum, outcomes[0].sum);
       }
-      // Blocks of eight or four bits round what a rank sends, and the sum again, once more in two
-      // levels: of largest values 999.
+      // Blocks of eight or four bits round each rank's payload and then the sum, with two levels
+      // once more. The largest value is 999.
       const bool exact = collective->traits().mass == Conservation::kExact;
       const int encodings = variant == "levels" ? 3 : 2;
       const double most = static_cast<double>(ranks * (ranks + 1) / 2) * 999;
@@ -253,7 +253,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
   }
   for (const Sent& sent : Cases(ranks, collective->traits())) {
     SCOPED_TRACE(sent.name);
-    // Three times, as what a collective remembers may change what it does.
+    // Runs three steps, since a collective's state may change its behaviour.
     const auto steps = RunExchanges(*collective, {sent, sent, sent}, per_node);
     for (std::size_t step = 0; step < steps.size(); ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
@@ -274,7 +274,7 @@ TEST_P(CollectiveRounds, SumsAndCountsAsPlanned) {
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         EXPECT_EQ(outcomes[rank].served, plan.served.empty() ? 0 : plan.served[rank]) << rank;
       }
-      // What a model expects has the form of what a run notes.
+      // The model's expectation has the form of a run's record.
       ExchangeSizes expected = recorded;
       expected.seen.clear();
       collective->Expect({}, topology, expected);
@@ -297,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(All, CollectiveRounds, ::testing::ValuesIn(AllCases()),
                                   std::to_string(each.ranks_per_node);
                          });
 
-// A thousand ranks take a model milliseconds, and what is sent arrives.
+// A model of a thousand ranks takes milliseconds, and all sent bytes arrive.
 TEST(Collectives, RoundsOfAThousandRanks) {
   for (const CollectiveDescriptor& each : Collectives()) {
     const Topology topology{1024, 8};

@@ -1,5 +1,5 @@
-// Tests that plans may change between steps under collectives that remember something of a range: a
-// threshold, boundaries of regions, how much to send.
+// Tests that plans may change between steps under collectives with a state of each range: a
+// threshold, boundaries of regions, or the number of elements to send.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ LiveConfig Configure(const std::string& collective) {
   return config;
 }
 
-// Those that sum the largest of each rank.
+// The collectives that sum the largest elements of each rank.
 std::vector<std::string> SummingCollectives() {
   std::vector<std::string> names;
   for (const CollectiveDescriptor& each : Collectives()) {

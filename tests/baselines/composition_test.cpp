@@ -1,4 +1,4 @@
-// Tests what methods may be composed of: the options of what they send, and their refusals.
+// Tests the compositions of methods: the options of their payloads, and their refusals.
 #include "baselines/composition.hpp"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Compose, LetsTopkReuseItsThresholdWhereCountsMayDiffer) {
   EXPECT_EQ(Compose(Behind()).threshold_period, 1);
   MethodParts parts = Behind();
   parts.sending = {{"threshold_period", std::int64_t{0}}};
-  EXPECT_EQ(Compose(parts).threshold_period, 1);  // exact unless asked for
+  EXPECT_EQ(Compose(parts).threshold_period, 1);  // exact unless a period is set
   parts.sending = {{"threshold_period", std::int64_t{32}}};
   EXPECT_EQ(Compose(parts).threshold_period, 32);
   parts.collective = "gtopk";
@@ -88,7 +88,7 @@ TEST(Compose, LetsTopkReuseItsThresholdWhereCountsMayDiffer) {
   EXPECT_NO_THROW(Compose(parts));
 }
 
-// Owners add up what they get, index by index, or whole parts that a quantizer codes.
+// Owners sum their payloads: either index by index, or whole parts that a quantizer codes.
 TEST(Compose, GivesOwnersWhatTheyCanAddUp) {
   MethodParts parts = Behind();
   parts.strategy = "owned-parts";
@@ -122,7 +122,7 @@ TEST(Compose, KnowsThatOwnersWithoutAResidualLose) {
   EXPECT_TRUE(loses());
 }
 
-// Strategies that send units in several steps, with planners that look at times.
+// Strategies that send units in several steps, with planners that use times.
 MethodParts InSteps(const std::string& strategy) {
   MethodParts parts = Behind();
   parts.strategy = strategy;
@@ -160,7 +160,7 @@ TEST(Compose, NamesTheStrategiesThatSendTheUnitsOfAPlan) {
   }
 }
 
-// Shards of a node's sum meet their like on every other node: as many ranks on each.
+// Shards of a node's sum meet the same shards of other nodes: all nodes need as many ranks.
 TEST(CheckTopology, RefusesRaggedNodesWhereRanksMeetTheirLike) {
   for (const std::string strategy : {"behind", "node-shards", "owned-parts", "espresso"}) {
     const bool shards = strategy == "node-shards" || strategy == "espresso";

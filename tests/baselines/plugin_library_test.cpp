@@ -1,5 +1,5 @@
-// Tests what is refused as a plugin before anything of it is loaded; tests/integration/parts has
-// plugins.
+// Tests which plugins are refused before any of their code is loaded; the plugins of tests are in
+// tests/integration/parts.
 #include "baselines/plugin_library.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is at the section of the same name in a plugin; this program is no plugin of these headers.
+// The content of a plugin's section of this name; this program has other headers than a plugin.
 [[gnu::section(".sparfuse_abi"), gnu::used]] constexpr char kAbi[] = "headers of another time";
 
 class PluginLibrary : public ::testing::Test {

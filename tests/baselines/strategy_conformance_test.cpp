@@ -1,6 +1,6 @@
 // Tests every strategy with every planner, live over ranks that are threads, on the host and on the
-// emulated device; the part of the method conformance that needs core and baselines alone, so that
-// sanitizers see the engine's threads.
+// emulated device. This is the part of the method conformance that needs only core and baselines,
+// so that sanitizers see the engine's threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +89,7 @@ std::vector<Pair> PairsThatFit() {
   if (IsNamed("strategy")) names = {ThePart().name};
   for (const std::string& name : names) {
     const StrategyDescriptor& strategy = FindStrategy(name);
-    // Of those that exchange parameters tests/core/localsteps has the laws.
+    // The laws of strategies that exchange parameters are in tests/core/localsteps.
     if (strategy.local_steps != nullptr || strategy.delays) continue;
     for (const PlannerDescriptor& planner : Planners()) {
       if (planner.name == kGivenPlanner && !strategy.dense_units) continue;

@@ -1,5 +1,5 @@
-// Times decompression of P ranks' payloads beside one memset of the output, and beside what one
-// writes without thinking of the cache: clear all, add rank by rank, scale all.
+// Times decompression of P ranks' payloads against one memset of the output, and against the naive
+// form that ignores the cache: clear all, add rank by rank, scale all.
 #include "core/payload/accumulate.hpp"
 #include "tests/bench/kernel_bench.hpp"
 #include "tests/bench/random_payloads.hpp"

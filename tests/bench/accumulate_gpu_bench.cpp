@@ -1,6 +1,6 @@
-// Times what a step does on a CUDA card beside selecting, each beside its limit kernel:
-// decompression and merging beside one memset of the output, momentum beside the three streams of
-// an addition, the norm beside one read.
+// Times the work of a step on a CUDA card besides selecting, each against its limit kernel.
+// Decompression and merging are compared with one memset of the output, momentum with the three
+// streams of an addition, and the norm with one read.
 #include "core/coding/payload_coding.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
@@ -34,7 +34,7 @@ class PayloadsOnCard {
   std::vector<Buffer<float>> values_;
 };
 
-// Beside the limit of this kind.
+// Compares `work` with the limit of this kind.
 template <class Work>
 void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, GpuLimit kind,
              const Work& work) {
@@ -45,7 +45,8 @@ void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, Gpu
   TimeInTurns(state, stream, n, limit, work);
 }
 
-// touched: of an output that is zero but for what the last step, with other payloads, left.
+// touched: the output is zero except for the elements that the last step wrote, with other
+// payloads.
 void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, double density,
                 bool touched) {
   const gpu::GpuStream own(kCard);
@@ -64,7 +65,7 @@ void Accumulate(::benchmark::State& state, std::size_t n, std::size_t ranks, dou
   });
 }
 
-// The slots of 64 tensors of equal size.
+// Merges the slots of 64 tensors of equal size.
 void Merge(::benchmark::State& state, std::size_t n, double density) {
   constexpr std::size_t kParts = 64;
   const gpu::GpuStream own(kCard);
@@ -93,7 +94,7 @@ void Merge(::benchmark::State& state, std::size_t n, double density) {
   });
 }
 
-// Halves and gaps, there and back.
+// Encodes and decodes halves and gaps.
 void Code(::benchmark::State& state, std::size_t n, double density) {
   const gpu::GpuStream own(kCard);
   const Stream& stream = own.view();

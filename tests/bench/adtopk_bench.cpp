@@ -1,4 +1,4 @@
-// Times all-dimension top-k beside one read of the tensor: rows, and convolution kernels' fibres.
+// Times all-dimension top-k against one read of the tensor: rows, and convolution kernels' fibres.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {
@@ -18,7 +18,7 @@ std::size_t Elements(const Shape& shape) {
   return n;
 }
 
-// What the fibres cost if each is selected from by itself, as written on paper.
+// The cost of the fibres if each is selected from separately, by the definition.
 void NthElementOfRows(::benchmark::State& state, std::size_t n, std::size_t length,
                       double density) {
   const Floats& x = Data("gaussian", n);

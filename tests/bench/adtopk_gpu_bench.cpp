@@ -1,4 +1,4 @@
-// Times all-dimension top-k on a CUDA card beside one read of the tensor: rows, the fibres of
+// Times all-dimension top-k on a CUDA card against one read of the tensor: rows, the fibres of
 // convolution kernels, and columns.
 #include "tests/bench/gpu_bench.hpp"
 

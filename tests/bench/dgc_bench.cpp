@@ -1,4 +1,4 @@
-// Times DGC beside one read of the tensor, and with feedback beside residual += gradient.
+// Times DGC against one read of the tensor, and with feedback against residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 int main(int argc, char** argv) {

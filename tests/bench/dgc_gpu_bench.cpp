@@ -1,4 +1,4 @@
-// Times DGC on a CUDA card beside one read of the tensor and torch.topk.
+// Times DGC on a CUDA card against one read of the tensor and torch.topk.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

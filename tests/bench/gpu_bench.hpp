@@ -1,11 +1,11 @@
-// Holds what the benchmarks of kernels on a CUDA card share: the card's time of a kernel, the limit
-// kernels, and selections.
+// Holds the common parts of kernel benchmarks on a CUDA card: the card's time of a kernel, the
+// limit kernels, and selections.
 //
-// Names, sizes, densities and data are those of kernel_bench.hpp, and so is how to read them: as
-// multiples of the limit measured in the same run. Times are the card's, between two events around
-// a few launches of the same work (kAtOnce), so that what the host takes to launch the next is
-// hidden where the card is busy for longer; it is not where n is small, which is what a step sees
-// too. `x limit` is a selection's time over that of its limit kernel, the two in turns.
+// Names, sizes, densities and data are those of kernel_bench.hpp, and results are read the same
+// way: as multiples of the limit measured in the same run. Times are the card's, between two events
+// around a few launches of the same work (kAtOnce). This hides the host's launch time if the card
+// is busy for longer; with small n it does not, and a step sees this time, too. `x limit` is a
+// selection's time over its limit kernel's, the two measured in turns.
 #pragma once
 
 #include <cstdio>
@@ -25,12 +25,12 @@ namespace sparfuse::bench {
 inline constexpr Device kCard{DeviceKind::kCuda, 0};
 inline constexpr int kAtOnce = 4;
 
-// Sizes of the default run: a card takes no longer for all of them than a host for a million.
+// Sizes of the default run: a card processes all of them as fast as a host processes a million.
 inline std::vector<std::size_t> GpuSizes() { return {100'000, 1'000'000, 25'600'000, kHuge}; }
 
 class GpuTimer {
  public:
-  // Of one of kAtOnce calls.
+  // The time of one of kAtOnce calls.
   template <class Work>
   double SecondsOf(const Stream& stream, const Work& work) {
     begin_.Record(stream);
@@ -54,7 +54,7 @@ inline Buffer<float> OnCard(const Stream& stream, const Floats& x) {
 
 enum class GpuLimit { kSumAbs, kAdd, kMemset };
 
-// Launches a limit kernel over n elements. residual: for kAdd and kMemset, what is written.
+// Launches a limit kernel over n elements. residual: the output of kAdd and kMemset.
 class LimitOnCard {
  public:
   LimitOnCard(GpuLimit limit, const Buffer<float>& x, const Buffer<float>& residual)
@@ -117,7 +117,7 @@ inline void RegisterGpuLimits() {
   }
 }
 
-// Times `work` and the limit in turns; `x limit` is the ratio of what both take.
+// Times `work` and the limit in turns; `x limit` is the ratio of their times.
 template <class Work>
 void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
                  const LimitOnCard& limit, const Work& work) {
@@ -134,7 +134,7 @@ void TimeInTurns(::benchmark::State& state, const Stream& stream, std::size_t n,
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * sizeof(float)));
 }
 
-// Selects from the same tensor again and again; cold without the state of the step before.
+// Selects from the same tensor repeatedly; a cold start has no state of the step before.
 inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifier,
                          const Options& options, std::size_t n, double density,
                          const std::string& data, Start start,
@@ -164,7 +164,7 @@ inline void SelectOnCard(::benchmark::State& state, const std::string& sparsifie
   };
   // A residual takes a while to settle: at first the k-th magnitude grows from step to step.
   for (int warm_up = 0; warm_up < (start == Start::kFeedback ? 50 : 4); ++warm_up) run();
-  gpu::FillAsync(stream, report.data(), 0, sizeof(SlotReport));  // its counters add up from here
+  gpu::FillAsync(stream, report.data(), 0, sizeof(SlotReport));  // the counters add up from here
 
   const Buffer<float> added(start == Start::kFeedback ? n : 0, kCard);
   const LimitOnCard limit(start == Start::kFeedback ? GpuLimit::kAdd : GpuLimit::kSumAbs, x, added);
@@ -199,7 +199,7 @@ inline void RegisterGpuSelections(const std::string& label, const std::string& s
   }
 }
 
-// torch.topk on the card, where LibTorch is built in.
+// torch.topk on the card, if LibTorch is built in.
 inline void RegisterTorchOnCard() {
 #if defined(SPARFUSE_BENCH_TORCH) && defined(SPARFUSE_CUDA)
   for (const std::size_t n : GpuSizes()) {
@@ -222,7 +222,7 @@ inline void RegisterTorchOnCard() {
 #endif
 }
 
-// As Main; where no card can be used it says why and returns 2.
+// Like Main; if no card can be used, it prints the reason and returns 2.
 inline int GpuMain(int argc, char** argv) {
   const std::string why = WhyNoCuda();
   if (!why.empty()) {

@@ -1,5 +1,5 @@
-// Holds the kernels that no selection on a card can beat: one read of the tensor, and the three
-// streams of error feedback. As fast as they can be made, with nothing else in them.
+// Holds the limit kernels that no selection on a card can beat: one read of the tensor, and the
+// three streams of error feedback. They are as fast as possible and do nothing else.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Holds what the kernel benchmarks share: data, the limit kernels, and counters.
+// Holds the common parts of the kernel benchmarks: data, the limit kernels, and counters.
 //
-// Read a kernel's time as a multiple of its limit, one streaming pass over the same tensor measured
-// in the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15): times
-// do not carry over to another machine, ratios do.
+// Read a kernel's time as a multiple of its limit, which is one streaming pass over the same tensor
+// in the same run (--benchmark_enable_random_interleaving=true --benchmark_repetitions=15). Times
+// do not carry over to another machine, but ratios do.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -30,7 +30,7 @@
 
 namespace sparfuse::bench {
 
-// 64-byte aligned, as LibTorch's tensors and the engine's buffers are.
+// 64-byte aligned, like LibTorch's tensors and the engine's buffers.
 template <class T>
 struct Aligned {
   using value_type = T;
@@ -45,8 +45,8 @@ struct Aligned {
 };
 using Floats = std::vector<float, Aligned<float>>;
 
-// Sizes of the default run; a run with SPARFUSE_BENCH_LARGE=1 adds 25.6 and 110 million, past most
-// caches and past all.
+// Sizes of the default run. A run with SPARFUSE_BENCH_LARGE=1 adds 25.6 and 110 million, which
+// exceed most caches and all caches.
 inline constexpr std::size_t kHuge = 110'000'000;
 inline std::vector<std::size_t> Sizes() {
   std::vector<std::size_t> sizes = {100'000, 1'000'000};
@@ -62,8 +62,8 @@ inline int Threads() {
   return threads == nullptr ? 1 : std::max(1, std::atoi(threads));
 }
 
-// Gaussian values from the sum of four uniform ones would have no tail: Box-Muller, with a
-// generator that makes 25 million of them in seconds.
+// Box-Muller: Gaussian values from the sum of four uniform ones would have no tail. The generator
+// makes 25 million values in seconds.
 inline Floats Gaussian(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Floats x(n + 1);
@@ -79,7 +79,7 @@ inline Floats Gaussian(std::size_t n, std::uint64_t seed) {
   return x;
 }
 
-// turn: another tensor of the same kind, as the next step's gradient is.
+// turn: selects another tensor of the same kind, like the next step's gradient.
 inline const Floats& Data(const std::string& name, std::size_t n, std::size_t turn = 0) {
   static std::map<std::tuple<std::string, std::size_t, std::size_t>, Floats> cache;
   auto [it, fresh] = cache.try_emplace({name, n, turn});
@@ -89,7 +89,7 @@ inline const Floats& Data(const std::string& name, std::size_t n, std::size_t tu
     x.assign(n, 0.25f);
     return x;
   }
-  if (name == "ulps" || name == "staircase") {  // neighbours in magnitude; few of them, each often
+  if (name == "ulps" || name == "staircase") {  // neighbours in magnitude; few, each repeated often
     for (std::size_t i = 0; i < n; ++i) {
       const auto step =
           static_cast<std::uint32_t>(name == "ulps" ? i * 2654435761u % n : i * 64 / n);
@@ -104,7 +104,7 @@ inline const Floats& Data(const std::string& name, std::size_t n, std::size_t tu
     if (name == "reversed") std::reverse(x.begin(), x.end());
   } else if (name == "two") {
     for (float& each : x) each = each < 0 ? 0.5f : 1.0f;
-  } else if (name == "clustered") {  // all that is large lies together
+  } else if (name == "clustered") {  // all large values lie together
     for (std::size_t i = 0; i < n; ++i) x[i] *= i / (n / 50 + 1) == 20 ? 1.0f : 1e-3f;
   } else if (name == "outlier") {
     x[n / 3] = 1e38f;
@@ -130,7 +130,7 @@ inline std::vector<std::string> DataNames(std::size_t n) {
   return {"gaussian", "layers", "equal", "sparse"};
 }
 
-// Kinds of data that selections have been slow on, here or elsewhere.
+// Kinds of data on which selections have been slow, here or elsewhere.
 inline const std::vector<std::string>& HardDataNames() {
   static const std::vector<std::string> names = {"sorted", "reversed",  "two",     "clustered",
                                                  "ulps",   "staircase", "outlier", "denormal"};
@@ -145,9 +145,9 @@ inline const std::vector<std::string>& HardDataNames() {
 #define SPARFUSE_BENCH_AVX2
 #endif
 
-// 32 partial sums, so that the additions of one vector do not wait for those of the one before.
-// More of them, or wider vectors, take up to twice as long once the tensor is past the caches: a
-// limit that a kernel beats is none.
+// 32 partial sums, so that the additions of one vector do not wait for the previous ones. More sums
+// or wider vectors take up to twice as long if the tensor exceeds the caches; a limit that a kernel
+// beats is no limit.
 SPARFUSE_BENCH_AVX2 inline float SumAbsOnce(const float* x, std::size_t n) {
   float sums[32] = {};
   for (std::size_t i = 0; i + 32 <= n; i += 32) {
@@ -162,7 +162,7 @@ SPARFUSE_BENCH_ALL_ISAS inline void AddOnce(const float* x, std::size_t n, float
   for (std::size_t i = 0; i < n; ++i) residual[i] += x[i];
 }
 
-// Of k elements drawn at random from n.
+// A payload of k elements drawn at random from n.
 struct Payload {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
@@ -208,9 +208,9 @@ inline void AddResidual(::benchmark::State& state, std::size_t n, std::size_t tu
 
 enum class Start { kCold, kWarm, kFeedback };
 
-// Selects from `turns` tensors in turn, again and again: from one, whose selection is the same in
-// every step, or from several, as a training step selects from a gradient that it has not seen.
-// Cold: without the state of the step before.
+// Selects repeatedly from `turns` tensors in turn. With one tensor, the selection is the same in
+// every step. With several, each gradient is new, as in a training step. A cold start has no state
+// of the step before.
 inline void Select(::benchmark::State& state, const std::string& sparsifier, const Options& options,
                    std::size_t n, double density, const std::string& data, Start start,
                    const std::vector<std::int64_t>& shape = {}, std::size_t turns = 1) {
@@ -273,7 +273,7 @@ inline void RegisterLimits() {
   for (const std::size_t n : Sizes()) RegisterLimits(n);
 }
 
-// torch.topk as a peer, where LibTorch is built in: of n elements as rows of `length`.
+// torch.topk as a peer, if LibTorch is built in: n elements as rows of `length`.
 inline void RegisterTorch([[maybe_unused]] const std::string& name, [[maybe_unused]] std::size_t n,
                           [[maybe_unused]] std::size_t length, [[maybe_unused]] double density) {
 #ifdef SPARFUSE_BENCH_TORCH
@@ -307,7 +307,7 @@ inline void RegisterSelections(const std::string& label, const std::string& spar
   }
 }
 
-// The limits, and what LibTorch takes for a selection of as many elements.
+// The limits, and LibTorch's time for a selection of as many elements.
 inline void RegisterLimitsAndTorch() {
   RegisterLimits();
   for (const std::size_t n : Sizes()) {

@@ -1,6 +1,6 @@
-// Times the quantizers, PowerSGD and the coding of sparse payloads, beside memcpy of the same bytes
-// and the limits of a pass over the tensor. Rows of encode have the limit/add with error feedback
-// (variant feedback), else limit/sum_abs.
+// Times the quantizers, PowerSGD and the coding of sparse payloads, against memcpy of the same
+// bytes and the limits of a pass over the tensor. Rows of encode are compared with limit/add with
+// error feedback (variant feedback), otherwise with limit/sum_abs.
 #include "baselines/powersgd/powersgd.hpp"
 #include "core/coding/payload_coding.hpp"
 #include "core/coding/quantizers/quantizer.hpp"
@@ -65,7 +65,7 @@ void Decode(::benchmark::State& state, const Quantizer& quantizer, std::size_t n
 
 enum class Step { kP, kQ, kReconstruct };
 
-// A matrix of a thousand columns. The residual stays what it is: steps are repeated alone.
+// A matrix of a thousand columns. The residual stays unchanged: only single parts of a step repeat.
 void LowRank(::benchmark::State& state, std::size_t n, int rank, Step step) {
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(n / 1000), 1000};
   PowerSgd power(shape, rank, 1);

@@ -1,4 +1,4 @@
-// Times quantizers on a CUDA card with error feedback, beside the three streams of an addition.
+// Times quantizers on a CUDA card with error feedback, against the three streams of an addition.
 #include "core/coding/quantizers/quantizer.hpp"
 #include "tests/bench/gpu_bench.hpp"
 
@@ -20,7 +20,7 @@ const std::vector<Named>& Forms() {
   return forms;
 }
 
-// Beside the addition.
+// Compares `work` with the addition.
 template <class Work>
 void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, const Work& work) {
   const Buffer<float> x(n, kCard);
@@ -30,7 +30,7 @@ void Compare(::benchmark::State& state, const Stream& stream, std::size_t n, con
   TimeInTurns(state, stream, n, limit, work);
 }
 
-// What quantizers are given beside their tensor.
+// The arguments of quantizers besides their tensor.
 struct Surroundings {
   DeviceContext Context() { return {own.view(), &workspace, nullptr, &host}; }
 

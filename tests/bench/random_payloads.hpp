@@ -1,4 +1,4 @@
-// Makes sparse payloads of several ranks, with elements chosen at random.
+// Makes sparse payloads of several ranks, with randomly chosen elements.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Times random-k beside one read of the tensor, and with feedback beside residual += gradient.
+// Times random-k against one read of the tensor, and with feedback against residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 int main(int argc, char** argv) {

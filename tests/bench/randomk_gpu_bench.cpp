@@ -1,4 +1,4 @@
-// Times random-k on a CUDA card beside one read of the tensor.
+// Times random-k on a CUDA card against one read of the tensor.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
-// Times DeepReduce's coding of selections, beside the limits of a pass over the tensor, a filter
-// that is looked up as one would write it, and top-k's selection.
+// Times DeepReduce's coding of selections, against the limits of a pass over the tensor, a naive
+// filter query, and top-k's selection.
 #include "core/base/random_stream.hpp"
 #include "core/coding/selection_coding.hpp"
 #include "tests/bench/kernel_bench.hpp"
@@ -57,7 +57,7 @@ void Query(::benchmark::State& state, std::size_t n, double density) {
   SetBytes(state, n);
 }
 
-// The formula as it stands, an index after the other, until a bit is not set.
+// The formula taken literally: one index after the other, until a bit is not set.
 void QueryOneByOne(::benchmark::State& state, std::size_t n, double density) {
   const Payload& drawn = MakePayload(n, density);
   const BloomShape shape = BloomShapeOf(drawn.indices.size(), n, 0);
@@ -92,7 +92,7 @@ void Encode(::benchmark::State& state, const PayloadCoding& coding, std::size_t 
   Payload slot_memory;
   std::size_t written = 0;
   for (auto _ : state) {
-    slot_memory = drawn;  // is revised
+    slot_memory = drawn;  // the encoder revises it
     Slot slot{{slot_memory.indices.data(), count, {}},
               {slot_memory.values.data(), count, {}},
               count,

@@ -1,21 +1,20 @@
-// Times one exchange step of a gradient: what a rank waits for between backward and the optimizer.
+// Times one exchange step of a gradient: the time that a rank waits between backward and optimizer.
 //
 //   step_bench [--gbps X]... [--elements N] [--density D] [--repetitions N]
-//   mpirun -np P step_bench --gbps X ...     over MPI, on the network that is there
+//   mpirun -np P step_bench --gbps X ...     over MPI, on the existing network
 //
-// Without mpirun two ranks are threads of this process, and their link is emulated at X Gbit/s.
-// Under it X says how fast the network is, for the table, and MPI's own all-reduce is a row too.
-// Steps, each with one thread a rank and the gradient as one tensor or as 16 that are sent one by
-// one:
+// Without mpirun, two ranks are threads of this process, and their link is emulated at X Gbit/s.
+// With mpirun, X states the network's rate for the table, and MPI's own all-reduce is another row.
+// Each rank has one thread. The gradient is one tensor, or 16 tensors sent one by one. Steps:
 //
 //   sparse    top-k with error feedback, all-gather, decompression and average: a LiveEngine's step
 //   dense     checked copy, all-reduce and average: the same engine's
 //   powersgd  rank 4 with error feedback on a matrix of as many elements: the steps of PowerSgd
 //             with two all-reduces of its factors between them
 //
-// A repetition runs every step once, in an order of its own. Prints Markdown: the least and the
-// median time (a repetition's is that of its slowest rank), the fastest dense step's time over a
-// step's, and a step's over PowerSGD's; the last two of the least and of the median times.
+// A repetition runs every step once, in its own order. Prints Markdown: the minimum and the median
+// time (a repetition's time is its slowest rank's), the fastest dense step's time over a step's,
+// and a step's over PowerSGD's. Both ratios are given for minimum and median times.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -71,7 +70,7 @@ struct Step {
   std::function<void()> run;
 };
 
-// The gradient as `tensors` of equal size, each a unit of its own.
+// The gradient as `tensors` tensors of equal size, each its own unit.
 std::shared_ptr<LiveEngine> MakeEngine(const Settings& settings, std::size_t tensors, bool sparse,
                                        PayloadCoding coding, const char* dense, ProgressLoop& loop,
                                        ThreadPool& pool) {
@@ -115,7 +114,7 @@ Step EngineStep(std::string name, std::shared_ptr<LiveEngine> engine, const Floa
   return {std::move(name), warm_up, run};
 }
 
-// The two sides of the matrix with `elements` elements that is nearest to a square.
+// The sides of the most nearly square matrix with `elements` elements.
 std::vector<std::int64_t> MatrixOf(std::size_t elements) {
   auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(elements)));
   while (static_cast<std::int64_t>(elements) % rows != 0) --rows;
@@ -224,7 +223,7 @@ Times Measure(const Settings& settings, bool native, ProgressLoop& loop) {
       times[step.name].push_back(static_cast<double>(taken) * 1e-9);
     }
   }
-  barrier();  // nobody leaves before everybody has its times
+  barrier();  // no rank leaves before all ranks have their times
   return times;
 }
 

@@ -1,5 +1,5 @@
-// Times the threshold sparsifiers beside one read of the tensor, and with feedback beside residual
-// += gradient.
+// Times the threshold sparsifiers against one read of the tensor, and with feedback against
+// residual += gradient.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {
@@ -11,8 +11,8 @@ struct Variant {
   Options options;
 };
 
-// Stages fixed, so that every step of the run is the same work; sidco adapts to three on Gaussian
-// data and to one on Laplace data.
+// Fixed stages, so that every step of the run does the same work; sidco adapts to three stages on
+// Gaussian data and to one on Laplace data.
 const std::vector<Variant>& Variants() {
   static const std::vector<Variant> variants = {
       {"gaussiank", "gaussiank", {}},

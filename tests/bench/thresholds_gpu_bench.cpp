@@ -1,5 +1,5 @@
-// Times the threshold sparsifiers on a CUDA card beside one read of the tensor, and with feedback
-// beside residual += gradient. Variants as in thresholds_bench.cpp.
+// Times the threshold sparsifiers on a CUDA card against one read of the tensor, and with feedback
+// against residual += gradient. The variants are those of thresholds_bench.cpp.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

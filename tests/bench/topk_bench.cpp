@@ -1,4 +1,4 @@
-// Times exact top-k beside one read of the tensor and std::nth_element.
+// Times exact top-k against one read of the tensor and std::nth_element.
 
 #include "tests/bench/kernel_bench.hpp"
 

@@ -1,4 +1,4 @@
-// Times exact top-k on a CUDA card beside one read of the tensor and torch.topk.
+// Times exact top-k on a CUDA card against one read of the tensor and torch.topk.
 #include "tests/bench/gpu_bench.hpp"
 
 int main(int argc, char** argv) {

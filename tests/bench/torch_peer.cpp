@@ -12,7 +12,7 @@ namespace sparfuse::bench {
 std::function<void()> TorchTopK(const float* x, std::size_t rows, std::size_t length, std::size_t k,
                                 int threads) {
   at::set_num_threads(threads);
-  // from_blob takes memory that may be written; topk and gather only read it.
+  // from_blob takes writable memory; topk and gather only read it.
   const at::Tensor tensor = at::from_blob(
       const_cast<float*>(x), {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(length)});
   return [tensor, k] {

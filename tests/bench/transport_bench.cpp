@@ -1,6 +1,6 @@
-// Times the transports: ping-pong latency and ring all-reduce throughput, over threads, over an
-// emulated link of 1 Gbit/s and over TCP of this host, beside two threads with a socket and nothing
-// else. `gbps` is what one rank sends, in 10^9 bit/s.
+// Times the transports: ping-pong latency and ring all-reduce throughput. They run over threads,
+// over an emulated link of 1 Gbit/s, and over TCP of this host; two threads with a plain socket are
+// the reference. `gbps` is one rank's sending rate, in 10^9 bit/s.
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
 
@@ -65,7 +65,7 @@ void CountOneWay(benchmark::State& state) {
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-// What TCP takes by itself: two threads, blocking.
+// The time of TCP alone: two blocking threads.
 void BarePingPong(benchmark::State& state) {
   const Socket listener(::socket(AF_INET, SOCK_STREAM, 0));
   HostAddress address = ParseHost("127.0.0.1", 0);

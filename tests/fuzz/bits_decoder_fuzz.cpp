@@ -1,7 +1,7 @@
-// Feeds arbitrary bytes to the decoders of what has no header of its own: selections by chunks,
-// exponents of floats, and blocks with a scale. The first three bytes say which one, and of how
-// many values; the rest is what is decoded. Selections that are accepted must be what their encoder
-// writes, and floats come back from what is accepted and encoded again.
+// Feeds arbitrary bytes to the decoders of formats without a header: selections by chunks,
+// exponents of floats, and blocks with a scale. The first three bytes give the decoder and the
+// number of values; the rest is the input. Accepted selections must equal their encoder's output,
+// and accepted floats must come back when they are encoded again.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const unsigned form = data[0];
   const std::size_t n = std::size_t{data[1]} + 256 * std::size_t{data[2]} + 1;
   const auto given = std::as_bytes(std::span(data, size)).subspan(3);
-  // A buffer of exactly this size: what reads past it is seen by the address sanitizer.
+  // A buffer of exactly this size, so that the address sanitizer sees reads past it.
   const std::vector<std::byte> bytes(given.begin(), given.end());
   if (form < 128) {
     DecodeOneSelection(form, n, bytes);

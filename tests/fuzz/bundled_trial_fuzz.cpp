@@ -1,5 +1,6 @@
-// Feeds arbitrary JSON as a trial to what makes trials of bundles: what leaves is a trial, leaves
-// again with the same bytes, and makes a table. The same bytes are the header and rows of a series.
+// Feeds arbitrary JSON as a trial to the export of bundles. An exported trial is a valid trial,
+// exports again to the same bytes, and makes a table. The same bytes also serve as the header and
+// rows of a series.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace {
 
-// What is no series is named; of what is one, every number is there.
+// An invalid series gets an error; every number of a valid one can be read.
 void ReadAsSeries(const std::string& text) {
   using namespace sparfuse;
   using namespace sparfuse::harness;
@@ -42,7 +43,7 @@ void ReadAsSeries(const std::string& text) {
   }
 }
 
-// Of a trial with this trial.json, whose other files say parts of the same.
+// The files of a trial with this trial.json; the other files repeat parts of it.
 std::map<std::string, std::string> FilesOf(const std::string& text) {
   const nlohmann::json trial = nlohmann::json::parse(text, nullptr, false);
   nlohmann::json config = nlohmann::json::object(), outcome = nlohmann::json::object();

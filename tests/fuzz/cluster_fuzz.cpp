@@ -1,4 +1,4 @@
-// Feeds arbitrary text to the reader of declared clusters, and a profile to what it accepts.
+// Feeds arbitrary text to the reader of declared clusters, and makes a profile of accepted ones.
 #include "harness/clusters/cluster_calibration.hpp"
 #include "harness/clusters/declared_cluster.hpp"
 #include "tests/fuzz/fuzz.hpp"

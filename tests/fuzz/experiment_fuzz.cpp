@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the reader of experiment files. What is accepted has cells, and each
-// comes back from the JSON that is stored.
+// Feeds arbitrary text to the reader of experiment files. An accepted file has cells, and each cell
+// comes back from its stored JSON.
 #include "harness/experiment/experiment.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tests/support/tree/source_directory.hpp"

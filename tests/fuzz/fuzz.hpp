@@ -1,5 +1,5 @@
-// Holds what the fuzz targets share. A target throws, or ends by a signal or a sanitizer, where it
-// finds something.
+// Holds the common parts of the fuzz targets. If a target finds a fault, it throws, or ends by a
+// signal or a sanitizer.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ inline std::string_view Text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// Runs `read`; whether it accepted its input. The only exception that it may throw is an Error of
-// one of `kinds` with a message.
+// Runs `read` and returns whether it accepted its input. It may only throw an Error of one of
+// `kinds` with a message.
 template <class Read, class... Kinds>
 bool Accepts(const Read& read, Kinds... kinds) {
   try {

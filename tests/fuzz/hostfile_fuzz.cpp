@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the reader of hostfiles; of what it accepts, what mpirun is given has the
-// same hosts.
+// Feeds arbitrary text to the reader of hostfiles. For an accepted file, mpirun's arguments have
+// the same hosts.
 #include <fstream>
 
 #include "harness/run/live/launch/hostfile.hpp"

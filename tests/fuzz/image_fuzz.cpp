@@ -1,5 +1,5 @@
-// Feeds arbitrary bytes to the decoder of images: it gives all pixels of one, or refuses it as
-// data.
+// Feeds arbitrary bytes to the decoder of images: it returns all pixels of an image, or a data
+// error.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the readers of others' tables and logs, and of the maps that explain
-// them.
+// Feeds arbitrary text to the readers of other programs' tables and logs, and of the maps that
+// explain them.
 
 #include "harness/imports/imports.hpp"
 #include "tests/fuzz/fuzz.hpp"

@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the readers of logs that others measured links with, and to what looks
-// for imported blocks in a cluster's file.
+// Feeds arbitrary text to the readers of other programs' link measurements, and to the search for
+// imported blocks in a cluster's file.
 #include <cmath>
 
 #include "harness/clusters/imported/imported_links.hpp"

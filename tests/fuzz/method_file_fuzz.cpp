@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the reader of methods' files, and what it accepts to the check against
-// the parts that it names.
+// Feeds arbitrary text to the reader of method files, and checks accepted methods against the parts
+// that they name.
 #include "harness/catalog/catalog.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -1,5 +1,5 @@
-// Feeds arbitrary text to the reader of model tables. What is accepted has tensors that can be laid
-// out, work, and times for all of them or for none.
+// Feeds arbitrary text to the reader of model tables. An accepted table has tensors that can be
+// laid out, work, and times for all of them or for none.
 #include "harness/catalog/model_table.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

@@ -1,6 +1,6 @@
 // Feeds arbitrary bytes to the decoder of sparse payloads: the first four are the length of the
-// range less one, the rest is the payload. What is accepted must be what its encoder writes, byte
-// for byte.
+// range less one, the rest is the payload. An accepted payload must equal its encoder's output,
+// byte for byte.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(&last, data, sizeof last);
   const std::size_t n = std::size_t{last} + 1;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(sizeof last);
-  // Room for fewer elements than the longest payload of this size, so that this is met as well.
+  // Room for fewer elements than the longest payload of this size, so that this limit is tested,
+  // too.
   std::vector<std::uint32_t> indices(size / 5);
   std::vector<float> values(size / 5);
   SparsePayload payload;

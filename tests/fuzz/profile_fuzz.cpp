@@ -1,5 +1,5 @@
-// Feeds arbitrary JSON to what reads a file of profiles: the reader, the costs and the times that
-// the model takes of it, and draws within its errors.
+// Feeds arbitrary JSON to the users of a profile file: the reader, the model's costs and times, and
+// draws within its errors.
 #include "harness/clusters/profile_data.hpp"
 #include "harness/clusters/profile_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -9,7 +9,7 @@ namespace {
 using namespace sparfuse;
 using namespace sparfuse::harness;
 
-// As a modelled trial takes it.
+// Uses a profile like a modelled trial does.
 void Use(const Profile& profile) {
   const GradientLayout layout = MakeLayout(TensorsOf(profile), {}, "the profile");
   const BackwardProfile backward = BackwardOf(profile, layout);

@@ -1,5 +1,5 @@
-// Feeds arbitrary bytes to the reader of safetensors files. Tensors of what is accepted lie within
-// it, tile it, and have the size of their shape.
+// Feeds arbitrary bytes to the reader of safetensors files. The tensors of an accepted file lie
+// within it, tile it, and have the size of their shape.
 #include <cstddef>
 #include <cstdint>
 #include <span>

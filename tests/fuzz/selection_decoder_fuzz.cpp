@@ -1,6 +1,5 @@
 // Feeds arbitrary bytes to the decoder of coded selections: the first two are the length of the
-// range less one, the rest is what is decoded. What is accepted lies within the range and the
-// bytes.
+// range less one, the rest is the input. An accepted selection lies within the range and the bytes.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(&last, data, sizeof last);
   const std::size_t n = std::size_t{last} + 1;
   const auto given = std::as_bytes(std::span(data, size)).subspan(sizeof last);
-  // A buffer of exactly this size: what reads past it is seen by the address sanitizer.
+  // A buffer of exactly this size, so that the address sanitizer sees reads past it.
   const std::vector<std::byte> bytes(given.begin(), given.end());
   constexpr std::size_t kRoom = 300;
   std::vector<std::uint32_t> indices(kRoom);
@@ -40,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Require(i == 0 || payload.indices[i - 1] < payload.indices[i], "increasing indices");
     Require(std::isfinite(payload.values[i]), "finite values");
   }
-  // What it has is all that it depends on.
+  // The result depends on the used bytes alone.
   std::vector<std::uint32_t> again_indices(kRoom);
   std::vector<float> again_values(kRoom);
   const auto again =

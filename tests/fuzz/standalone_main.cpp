@@ -3,7 +3,7 @@
 //   payload_decoder_fuzz CORPUS_FOLDER [--iterations N] [--seconds S] [--seed S]
 //
 // It ends after N mutations or S seconds. Equal seeds try equal inputs. On a failure it prints the
-// input in hex and ends with status 1 (or as the sanitizer ends it).
+// input in hex and ends with status 1, or with the sanitizer's status.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -31,7 +31,7 @@ namespace {
 
 using Input = std::vector<std::uint8_t>;
 
-const Input* current = nullptr;  // for what is printed when the target crashes
+const Input* current = nullptr;  // printed if the target crashes
 
 void PrintCurrent() {
   std::fprintf(stderr, "input of %zu bytes: ", current->size());
@@ -47,7 +47,7 @@ void OnSignal(int signal) {
 
 void Run(const Input& input) {
   current = &input;
-  // A block of exactly this size, so that a read past it is seen.
+  // A block of exactly this size, so that a read past it is detected.
   const auto copy = std::make_unique<std::uint8_t[]>(input.size());
   std::copy(input.begin(), input.end(), copy.get());
   try {
@@ -89,7 +89,7 @@ class Mutator {
     static constexpr std::uint32_t kEdges[] = {
         0,      1,      2,       0x7f,       0x80,       0xff,       0x7c00,    0x7fff,
         0xfffe, 0xffff, 0x10000, 0x7f800000, 0x7fffffff, 0x80000000, 0xffffffff};
-    // What readers of text have to refuse or to count.
+    // Tokens that readers of text must refuse or count.
     static constexpr std::string_view kTokens[] = {"0",
                                                    "-1",
                                                    "1e308",
@@ -137,7 +137,7 @@ class Mutator {
         input.erase(here,
                     here + static_cast<std::ptrdiff_t>(std::min(1 + Below(8), input.size() - at)));
         break;
-      case 5: {  // a number at one of its edges, or one beside, in two or four bytes
+      case 5: {  // an edge of a number or its neighbour, in two or four bytes
         const std::uint32_t number =
             kEdges[Below(std::size(kEdges))] + static_cast<std::uint32_t>(Below(3)) - 1;
         const std::size_t width = Below(2) == 0 ? 2 : 4;

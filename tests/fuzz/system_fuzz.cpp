@@ -1,4 +1,4 @@
-// Feeds arbitrary text to the reader of systems' files, and to what it accepts its own nodes.
+// Feeds arbitrary text to the reader of systems' files, and an accepted system's nodes back to it.
 #include "harness/systems/system_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
 

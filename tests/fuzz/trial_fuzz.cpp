@@ -1,5 +1,5 @@
-// Feeds arbitrary JSON to what reads a trial.json: the store's check, the index, the configuration,
-// and the judgement of an outcome.
+// Feeds arbitrary JSON to the readers of a trial.json: the store's check, the index, the
+// configuration, and the judgement of an outcome.
 #include <nlohmann/json.hpp>
 
 #include "harness/files/durable_file.hpp"

@@ -1,4 +1,4 @@
-// Feeds arbitrary bytes to what reads the log of a trial that failed.
+// Feeds arbitrary bytes to the readers of a failed trial's log.
 #include <algorithm>
 
 #include "harness/run/live/launch/trial_log.hpp"

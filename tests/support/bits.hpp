@@ -1,4 +1,4 @@
-// Holds the bits of floats, those that are no numbers, and bytes, for tests of equal results.
+// Compares floats by their bits, NaNs included, and bytes, for tests that expect equal results.
 #pragma once
 
 #include <bit>

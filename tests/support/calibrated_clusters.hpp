@@ -1,4 +1,4 @@
-// What an experiment on a declared cluster must say of its calibration.
+// Writes the calibration line that an experiment on a declared cluster needs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,8 @@
 
 namespace sparfuse::testing {
 
-// "calibration = [...]" with a line's end: all published numbers behind the cluster.
+// The line "calibration = [...]
+// ", which names all published numbers behind the cluster.
 inline std::string CalibrationLine(const harness::ProfileFolders& profiles,
                                    const std::string& cluster) {
   std::set<std::string> names;

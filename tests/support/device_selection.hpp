@@ -1,4 +1,4 @@
-// Selects on the devices that tests run on, beside the same selections on the host.
+// Runs selections on the devices under test and compares them with the same selections on the host.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace sparfuse::testing {
 
-// The emulated device always; the card where there is one.
+// The emulated device always; a card if the machine has one.
 class OnDevices : public ::testing::TestWithParam<DeviceKind> {
  protected:
   void SetUp() override {
@@ -46,12 +46,12 @@ std::vector<T> ToHost(const Stream& stream, const T* data, std::size_t size) {
   return host;
 }
 
-// As Selection, on a device. Run is Give, Launch and Take.
+// Like Selection, but on a device. Run calls Give, Launch and Take.
 class DeviceSelection {
  public:
-  // capacity: of the slot; 0: what the sparsifier's descriptor says.
-  // misaligned: elements between an aligned address and the gradient, and the residual.
-  // shape: of n elements; {} is one dimension.
+  // capacity: of the slot; 0 means the count that the sparsifier's descriptor gives.
+  // misaligned: elements by which the gradient and the residual begin behind an aligned address.
+  // shape: the shape of the n elements; {} is one dimension.
   DeviceSelection(const Sparsifier& sparsifier, Device device, std::size_t n, double density,
                   bool feedback, std::size_t capacity = 0, std::size_t misaligned_gradient = 0,
                   std::size_t misaligned_residual = 0, std::vector<std::int64_t> shape = {})
@@ -77,7 +77,7 @@ class DeviceSelection {
     SetOnlyIf(1);
   }
 
-  // Of a sparsifier that nothing else needs.
+  // Owns the sparsifier, if nothing else needs it.
   DeviceSelection(std::unique_ptr<const Sparsifier> sparsifier, Device device, std::size_t n,
                   double density, bool feedback, std::size_t capacity = 0,
                   std::size_t misaligned_gradient = 0, std::size_t misaligned_residual = 0,
@@ -92,7 +92,7 @@ class DeviceSelection {
     gpu::Synchronize(stream());
   }
 
-  // The gradient, an untouched slot and an empty report.
+  // Fills the gradient, and resets the slot and the report.
   void Give(const std::vector<float>& gradient) {
     CopyGradient(stream(), gradient.data());
     gpu::FillAsync(stream(), indices_.data(), 0xee, indices_.size() * sizeof(std::uint32_t));
@@ -104,9 +104,9 @@ class DeviceSelection {
     gpu::CopyAsync(stream, gradient_.data() + gradient_shift_, gradient, n_ * sizeof(float));
   }
 
-  enum class Predicate { kNone, kGiven };  // what SetOnlyIf says
+  enum class Predicate { kNone, kGiven };  // how SetOnlyIf set the predicate
 
-  // Returns at once where the sparsifier selects on the device.
+  // Returns at once if the sparsifier selects on the device.
   void Launch(std::uint64_t step, std::uint32_t id = 7, Predicate predicate = Predicate::kNone) {
     const SelectContext host{&pool_, &host_workspace_, &host_counters_, {}};
     const SelectSource source{{gradient_.data() + gradient_shift_, n_, stream()},
@@ -118,7 +118,7 @@ class DeviceSelection {
                                InfoOf(step, id), state_.get(), slot);
   }
 
-  // What was selected. Throws what TakeReport does.
+  // The selected elements. Throws the errors of TakeReport.
   Selected Take(std::uint64_t step, std::uint32_t id = 7) {
     report_of_run_ = ToHost(stream(), report_.data(), 1)[0];
     const std::size_t count = TakeReport(report_of_run_, InfoOf(step, id), &counters_);
@@ -136,7 +136,7 @@ class DeviceSelection {
     return Take(step, id);
   }
 
-  // Nothing of the slot was written from here on.
+  // Whether no element of the slot from `count` on was written.
   bool UntouchedFrom(std::size_t count) {
     const auto indices = ToHost(stream(), indices_.data() + count, indices_.size() - count);
     return std::all_of(indices.begin(), indices.end(),
@@ -152,7 +152,7 @@ class DeviceSelection {
     gpu::Synchronize(stream());
   }
 
-  // What the sparsifier says that it keeps.
+  // The number of elements that the sparsifier says it keeps.
   std::size_t Count() const { return sparsifier_.Count(n_, shape_, density_); }
   const Stream& stream() const { return stream_.view(); }
   const SelectCounters& counters() const { return counters_; }
@@ -165,7 +165,7 @@ class DeviceSelection {
   }
 
   static constexpr std::size_t kGuard = 64;
-  std::unique_ptr<const Sparsifier> owned_;  // or another's
+  std::unique_ptr<const Sparsifier> owned_;  // or null if another owns it
   const Sparsifier& sparsifier_;
   std::size_t n_;
   double density_;
@@ -189,7 +189,7 @@ class DeviceSelection {
   SlotReport report_of_run_;
 };
 
-// One step on both, from equal residuals: the same is sent, and the same is left.
+// Runs one step on both, from equal residuals, and expects equal payloads and equal residuals.
 inline void ExpectStepAsOnHost(Selection& host, DeviceSelection& device,
                                const std::vector<float>& gradient, std::uint64_t step) {
   SCOPED_TRACE("step " + std::to_string(step));

@@ -1,4 +1,4 @@
-// Defines a collective that drops, as small as it can be.
+// Defines a minimal collective that drops elements.
 #pragma once
 
 #include <algorithm>
@@ -33,8 +33,8 @@ struct Elements {
   }
 };
 
-// All ranks gather all payloads and apply the kSurvivors largest sums; what a rank sent of the
-// others goes back to it. Its result is one payload of sums, the same on all ranks.
+// All ranks gather all payloads and apply the kSurvivors largest sums. A rank's other elements go
+// back to it. The result is one payload of sums, the same on all ranks.
 class GlobalTopK final : public Collective {
  public:
   Task Run(Communicator& communicator, ExchangeBuffers& buffers, int tag) const override {

@@ -1,4 +1,5 @@
-// Makes mistakes in texts and catches what a call throws, for tests of errors that a person reads.
+// Puts mistakes into texts and catches the errors of a call, for tests of messages that a person
+// reads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ std::string ErrorOf(const auto& call, FailureKind kind = FailureKind::kConfig) {
   return "no error";
 }
 
-// `text` with `now` in place of the first `old`, which has to be there.
+// `text` with its first `old`, which must exist, replaced by `now`.
 inline std::string Replaced(std::string text, const std::string& old, const std::string& now) {
   const auto at = text.find(old);
   EXPECT_NE(at, std::string::npos) << old;
@@ -37,7 +38,7 @@ inline void ExpectIn(const std::string& part, const std::string& text) {
   EXPECT_NE(std::string(text).find(part), std::string::npos) \
       << "in: " << (text) << "\nexpected: " << (part)
 
-// `call` throws an Error of this kind that says each of `parts`.
+// Expects that `call` throws an Error of this kind whose text contains each of `parts`.
 void ExpectError(FailureKind kind, std::initializer_list<std::string> parts, const auto& call,
                  std::source_location where = std::source_location::current()) {
   const ::testing::ScopedTrace trace(where.file_name(), static_cast<int>(where.line()),

@@ -1,4 +1,4 @@
-// Runs collectives on made-up payloads, a thread a rank.
+// Runs collectives on made-up payloads, one thread a rank.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +32,15 @@ inline std::vector<std::byte> PayloadOf(const SparseVector& elements) {
   return payload;
 }
 
-// What all ranks send of `elements` elements.
+// The payloads of all ranks, selected from `elements` elements each.
 struct Sent {
   std::string name;
   std::size_t elements = 0;
   std::size_t kept = 0;
   std::vector<SparseVector> by_rank;
-  // For collectives that select; empty: what by_rank says.
+  // The accumulated gradients, for collectives that select; if empty, the values of by_rank.
   std::vector<std::vector<float>> accumulated = {};
-  std::vector<ExchangedTensor> tensors = {};  // for collectives that look at them
+  std::vector<ExchangedTensor> tensors = {};  // for collectives that read them
 
   std::size_t ranks() const { return by_rank.size(); }
   std::size_t most() const {
@@ -50,19 +50,19 @@ struct Sent {
   }
 };
 
-// What an exchange came to on one rank.
+// The results of an exchange on one rank.
 struct Outcome {
-  std::vector<float> applied;   // [elements] what Apply would add, not divided
-  std::vector<float> returned;  // [elements] by which this rank's residual has grown
+  std::vector<float> applied;   // [elements] sums that Apply would add, not divided
+  std::vector<float> returned;  // [elements] growth of this rank's residual
   std::size_t summed = 0;       // elements of payloads
   bool dense = false;
-  bool increasing = true;  // indices of each payload
+  bool increasing = true;  // whether the indices of each payload increase
   std::vector<std::uint64_t> seen;
   std::uint64_t served = 0;
   Traffic traffic;
 };
 
-// Scatters; false where the indices do not increase.
+// Scatters the payload; returns false if its indices do not increase.
 inline bool AddTo(std::vector<float>& dense, std::span<const std::byte> payload) {
   const SparsePayload view = ViewSparsePayload(payload);
   bool increasing = true;
@@ -73,8 +73,8 @@ inline bool AddTo(std::vector<float>& dense, std::span<const std::byte> payload)
   return increasing;
 }
 
-// steps[s]: what is sent in step s of one range, by which the collective keeps its state. Returns
-// [step][rank].
+// steps[s] holds the payloads of step s of one range; the collective keeps the state of a range.
+// Returns [step][rank].
 inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collective,
                                                       const std::vector<Sent>& steps,
                                                       int ranks_per_node = 1) {
@@ -142,7 +142,7 @@ inline std::vector<std::vector<Outcome>> RunExchanges(const Collective& collecti
   return outcomes;
 }
 
-// The sizes that a run with these payloads has recorded.
+// The sizes that a run with these payloads records.
 inline ExchangeSizes RecordedSizes(const Collective& collective, const Sent& sent,
                                    std::uint64_t step, const std::vector<Outcome>& outcomes) {
   ExchangeSizes sizes{{sent.elements, sent.kept, step, sent.tensors}, {}, {}};

@@ -1,4 +1,4 @@
-// Parses experiments that a test writes out, and says what is wrong with them.
+// Parses experiments that a test writes as text, and returns the errors in them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline std::string WithLine(const std::string& line5, const std::string& more = 
          "\n[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n[[axis]]\nworkers = [2, 4]\n" + more;
 }
 
-// Line 7 is `line7`.
+// An experiment whose line 7 is `line7`.
 inline std::string WfbpWith(const std::string& line7) {
   return "id = \"t\"\n[defaults]\nmode = \"measured\"\nworkload = \"digits-resnet\"\n"
          "method = \"wfbp\"\nworkers = 2\n" +

@@ -1,4 +1,4 @@
-// Defines a transport around another one, for tests that change what one of its members does.
+// Defines a transport around another one, for tests that change the behaviour of one member.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace sparfuse::testing {
 
-// Has no collectives of its own. Split is left to those who derive from it, that all groups change.
+// Has no collectives of its own. Derived classes define Split, so that they also change all groups.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}

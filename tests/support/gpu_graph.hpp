@@ -1,4 +1,4 @@
-// Records work of one stream and replays it: how tests show that a step could be a CUDA graph.
+// Records the work of one stream and replays it, to show that a step could be a CUDA graph.
 #pragma once
 
 #include <functional>
@@ -46,11 +46,11 @@ inline cudaGraphExec_t Capture(const Stream& stream, const std::function<void()>
 }  // namespace internal
 #endif
 
-// What `record` calls must not wait for the device, copy from memory that is not pinned, or
+// The work of `record` must not wait for the device, copy from memory that is not pinned, or
 // allocate.
 class GpuGraph {
  public:
-  // Precondition: not a default stream.
+  // Precondition: the stream is not a default stream.
   GpuGraph(const Stream& stream, const std::function<void()>& record) {
 #ifdef SPARFUSE_CUDA
     if (stream.device.kind == DeviceKind::kCuda) {

@@ -1,4 +1,4 @@
-// Holds a small catalog and a folder that is deleted, for the harness's tests.
+// Holds a small catalog, and a folder that is deleted after a test, for the harness's tests.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Runs steps of a LiveEngine over ranks that are threads, with gradients that the test makes up.
+// Runs steps of a LiveEngine over ranks that are threads, with gradients that a test makes up.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,10 +28,10 @@ namespace sparfuse::testing {
 inline constexpr std::chrono::milliseconds kLiveDeadline{120000};
 inline constexpr int kLiveSteps = 4;
 
-// Sizes that are one element, odd, and larger than a block of the kernels.
+// Some sizes are a single element, some are odd, some are larger than a block of the kernels.
 inline const std::vector<std::size_t> kTensorSizes = {10, 1, 640, 64, 9000, 3, 128, 4097};
 
-// Small integers, so that sums are exact whatever their order.
+// Small integers, so that sums are exact in any order.
 inline std::vector<float> IntegerGradient(int rank, int step, std::size_t tensor) {
   std::mt19937 generator(
       static_cast<unsigned>(1000003 * rank + 1009 * step + static_cast<int>(tensor)));
@@ -53,12 +53,13 @@ using Gradients = std::function<std::vector<float>(int rank, int step, std::size
 
 inline constexpr Device kEmulated{DeviceKind::kEmulated, 0};
 
-// For tests that run on the host and on the emulated device.
+// The name of a device, for tests that run on the host and on the emulated device.
 inline std::string NameOf(Device device) {
   return device.kind == DeviceKind::kHost ? "host" : "emulated";
 }
 
-// A gradient where the engine wants it, written in the order of its compute stream as by backward.
+// A gradient in the memory that the engine asks for. Like backward, it writes in the order of the
+// engine's compute stream.
 class AnnouncedGradient {
  public:
   AnnouncedGradient(const LiveEngine& engine, std::vector<float> values)
@@ -71,7 +72,7 @@ class AnnouncedGradient {
     if (stream_.device.kind == DeviceKind::kHost) return values_;
     return {on_device_.data(), on_device_.size()};
   }
-  // Others may have the memory, in the order of the compute stream.
+  // Hands the memory to others, in the order of the compute stream.
   void Spoil() {
     if (stream_.device.kind == DeviceKind::kHost) return;
     gpu::FillAsync(stream_, on_device_.data(), 0xff, on_device_.size() * sizeof(float));
@@ -83,7 +84,7 @@ class AnnouncedGradient {
   Buffer<float> on_device_;
 };
 
-// Of all tensors, flat.
+// The averaged gradients of all tensors, flat.
 inline std::vector<float> AveragedOf(const LiveEngine& engine) {
   std::vector<float> flat(engine.layout().numel());
   const Stream stream = engine.compute_stream();
@@ -119,7 +120,7 @@ inline LiveConfig DenseLive(Plan plan, const Topology& topology, Device device =
   return config;
 }
 
-// The same units sent as their plan says, of which top-k selects, with a residual.
+// The same units, sent as their plan says, with top-k and a residual.
 inline LiveConfig SparseLive(Plan plan, const Topology& topology, Device device = {}) {
   LiveConfig config = DenseLive(std::move(plan), topology, device);
   config.strategy = std::make_unique<UnitStrategy>();
@@ -134,9 +135,10 @@ inline std::unique_ptr<Communicator> Unwrapped(std::unique_ptr<Communicator> wor
   return world;
 }
 
-// `configure` makes each rank's engine; its layout has kTensorSizes. `without_gradient` is never
-// announced. `before_step` may change the engine between steps. `wrap` as RunRanks'. Steps are
-// counted from `first_step` on. No wait for others may be longer than `wait`.
+// `configure` makes each rank's engine, whose layout has kTensorSizes. The gradient of tensor
+// `without_gradient` is never announced. `before_step` may change the engine between steps. `wrap`
+// is the argument of RunRanks. Steps are counted from `first_step` on. No wait for other ranks may
+// exceed `wait`.
 inline std::vector<RankResult> RunLive(
     const std::function<LiveConfig()>& configure, int workers, const Gradients& gradient_of,
     std::size_t without_gradient = 999,
@@ -146,7 +148,7 @@ inline std::vector<RankResult> RunLive(
   std::vector<RankResult> results(static_cast<std::size_t>(workers));
   const auto body = [&](ProgressLoop& loop) {
     ThreadPool pool(1);
-    std::deque<AnnouncedGradient> gradients;  // outlives the streams that an error leaves at work
+    std::deque<AnnouncedGradient> gradients;  // outlives the streams that still work after an error
     LiveConfig config = configure();
     const bool delays = config.delays;
     LiveEngine engine(std::move(config), loop, pool);
@@ -180,7 +182,7 @@ inline std::vector<RankResult> RunLive(
   return results;
 }
 
-// Counts of a model's step are those of the last live one.
+// Expects that the model's step counts the same as the last live step.
 inline void ExpectCountedAsModelled(const ModelStep& modelled,
                                     const std::vector<RankResult>& live) {
   for (std::size_t rank = 0; rank < live.size(); ++rank) {
@@ -189,8 +191,9 @@ inline void ExpectCountedAsModelled(const ModelStep& modelled,
   }
 }
 
-// sum over ranks of residuals + P * applied - sum of gradients, over all steps: zeros when nothing
-// is lost. Exact on integer gradients but for the division by P, which rounding undoes.
+// sum over ranks of residuals + P * applied - sum of gradients, over all steps. The result is zeros
+// if nothing is lost. It is exact on integer gradients except for the division by P, which rounding
+// undoes.
 inline std::vector<double> LostMass(const std::vector<RankResult>& results,
                                     const Gradients& gradient_of = IntegerGradient) {
   const int workers = static_cast<int>(results.size());
@@ -213,7 +216,8 @@ inline std::vector<double> LostMass(const std::vector<RankResult>& results,
   return lost;
 }
 
-// Nothing is lost, replicas are equal, and the engine's own check of mass says so, too.
+// Expects that nothing is lost, that replicas are equal, and that the engine's own mass check
+// agrees.
 inline void ExpectSound(const std::vector<RankResult>& results,
                         const Gradients& gradient_of = IntegerGradient) {
   EXPECT_EQ(LostMass(results, gradient_of), std::vector<double>(results[0].residual.size(), 0.0));

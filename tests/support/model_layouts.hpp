@@ -1,5 +1,5 @@
-// Lays out the models that the papers train: every parameter with its shape, last one first, as the
-// authors' planners see them.
+// Lays out the models that the papers train. Each layout lists every parameter with its shape, last
+// parameter first, as the authors' planners see them.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace sparfuse::testing {
 
-// Parameters in the order in which a model declares them; its layout is the reverse.
+// The parameters in the order of a model's declaration; its layout is the reverse.
 class ModelParameters {
  public:
   void Add(std::string name, std::vector<std::int64_t> shape) {
     parameters_.emplace_back(std::move(name), std::move(shape));
   }
-  // A linear layer or a normalisation: weight, then a bias of its first dimension.
+  // A linear layer or a normalisation: the weight, then a bias as long as its first dimension.
   void AddWithBias(const std::string& name, std::vector<std::int64_t> shape) {
     const std::int64_t outputs = shape.front();
     Add(name + ".weight", std::move(shape));
@@ -38,8 +38,8 @@ class ModelParameters {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters_;
 };
 
-// ResNet with bottleneck blocks, `blocks` in each of its four stages, `stem` the width of its first
-// kernel.
+// ResNet with bottleneck blocks: `blocks` gives the number for each of its four stages, `stem` the
+// width of its first kernel.
 inline GradientLayout BottleneckResNet(const std::vector<int>& blocks, std::int64_t stem,
                                        std::int64_t classes) {
   ModelParameters model;
@@ -75,8 +75,8 @@ inline GradientLayout ResNet50ImageNet() { return BottleneckResNet({3, 4, 6, 3},
 inline GradientLayout ResNet101ImageNet() { return BottleneckResNet({3, 4, 23, 3}, 7, 1000); }
 inline GradientLayout ResNet152ImageNet() { return BottleneckResNet({3, 8, 36, 3}, 7, 1000); }
 
-// VGG with batch normalisation for 32 x 32 images of 100 classes, `convolutions` in each of its
-// five stages.
+// VGG with batch normalisation for 32 x 32 images of 100 classes; `convolutions` gives the number
+// for each of its five stages.
 inline GradientLayout VggCifar(const std::vector<int>& convolutions) {
   ModelParameters model;
   const std::vector<std::int64_t> widths = {64, 128, 256, 512, 512};
@@ -129,7 +129,7 @@ inline GradientLayout TransformerWikiText2() {
   return model.InReadyOrder();
 }
 
-// BERT-base with the head for question answering. Its pooler never has a gradient.
+// BERT-base with the question-answering head. Its pooler never gets a gradient.
 inline GradientLayout BertBase(bool with_pooler) {
   ModelParameters model;
   model.Add("embeddings.word_embeddings.weight", {30528, 768});

@@ -1,5 +1,5 @@
-// Takes one step of a workload's model on a small batch, and checks whether its gradients come as
-// its layer table says.
+// Runs one step of a workload's model on a small batch, and checks its gradients against its layer
+// table.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,8 +18,7 @@
 
 namespace sparfuse::workloads::testing {
 
-// The most memory that this process has held since the last call, in GB; 0 where Linux does not
-// say.
+// The largest memory of this process since the last call, in GB; 0 if Linux does not tell.
 inline double PeakGigabytes() {
   double kilobytes = 0;
   std::ifstream status("/proc/self/status");
@@ -30,14 +29,14 @@ inline double PeakGigabytes() {
   return kilobytes * 1024 / 1e9;
 }
 
-// Names, shapes and the order of the gradients are exactly the table's, and every gradient is a
-// number that is not 0 everywhere. Prints what the step took.
+// Expects that the gradients' names, shapes and order are exactly the table's, and that every
+// gradient is finite and not 0 everywhere. Prints the memory and time of the step.
 inline void ExpectAStepAsTheTableSays(const std::string& name, std::size_t batch, int threads) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  malloc_trim(0);  // what the last model left
+  malloc_trim(0);  // frees the last model's memory
   PeakGigabytes();
   auto start = Clock::now();
   WorkloadConfig config;

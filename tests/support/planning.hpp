@@ -1,5 +1,5 @@
-// Makes layouts, plans of registered planners, and models of steps, with a made-up profile for
-// those that look at one.
+// Makes layouts, plans of registered planners, and models of steps. Planners that read a profile
+// get a made-up one.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline GradientLayout LayoutOf(const std::vector<std::size_t>& sizes) {
   return layout;
 }
 
-// Matrices of eight columns where the numbers of elements allow.
+// Matrices of eight columns, if the number of elements allows it.
 inline GradientLayout MatricesOf(const std::vector<std::size_t>& sizes) {
   GradientLayout layout;
   for (const std::size_t n : sizes) {
@@ -35,15 +35,15 @@ inline GradientLayout MatricesOf(const std::vector<std::size_t>& sizes) {
   return layout;
 }
 
-// 1 ms a tensor.
+// A backward of 1 ms a tensor.
 inline BackwardProfile EvenBackward(std::size_t tensors) {
   return {0, 0.01, std::vector<double>(tensors, 0.001), 0.0005, 0.001};
 }
 
-// 1 Gbit/s and 100 us a message.
+// Links of 1 Gbit/s and 100 us a message.
 inline CostModel EvenCost() { return DeclaredCost(1, 1e-4); }
 
-// What a planner with a profile looks at: all but its options.
+// The complete input of a planner with a profile, except its options.
 inline PlanInput InputOf(const GradientLayout& layout, const Topology& topology, double density,
                          Sparsified sparsified, const BackwardProfile& backward,
                          const CostModel& cost, std::string_view sparsifier = "topk") {
@@ -66,7 +66,7 @@ inline Plan PlanOf(std::string_view planner, const PlanInput& input, const Optio
   return plan;
 }
 
-// Steps of a method that sends what top-k selects, and whose computation takes nothing.
+// Steps of a method that sends top-k selections and whose computation takes no time.
 inline ModelConfig ModelOf(GradientLayout layout, Plan plan, const Topology& topology) {
   ModelConfig model;
   model.layout = std::move(layout);

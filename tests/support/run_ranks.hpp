@@ -1,4 +1,4 @@
-// Runs a function on every rank of a world, each rank with its own communication thread; makes
+// Runs a function on every rank of a world, each rank with its own communication thread. Also makes
 // worlds of transport `tcp` whose ranks are in this process.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace sparfuse::testing {
 
-// A rank that waits for longer hangs.
+// A rank that waits longer than this hangs.
 inline constexpr std::chrono::milliseconds kDeadline{60'000};
 
 // Calls body(loop) on a thread of each rank. A loop lives until every rank's body has returned, so
@@ -48,7 +48,7 @@ inline void RunRanksOver(
   }
 }
 
-// Over threads.
+// Runs the ranks over transport `threads`.
 inline void RunRanks(
     int ranks, int ranks_per_node, std::chrono::milliseconds deadline,
     const std::function<void(ProgressLoop&)>& body,

@@ -1,9 +1,9 @@
-// Tells under which sanitizer a test runs.
+// Tells which sanitizer a test runs under.
 #pragma once
 
 namespace sparfuse::testing {
 
-// Sanitizers make tests ten times slower; races and stray accesses show in smaller shapes as well.
+// Sanitizers make tests ten times slower; smaller shapes also show races and stray accesses.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadSanitized = true;
 #else

@@ -1,5 +1,5 @@
-// Holds what the tests of sparsifiers share: test data by name, one selection with its memory, and
-// top-k as one would write it on paper.
+// Holds the common parts of the sparsifiers' tests: test data by name, one selection with its
+// memory, and top-k by its definition.
 #pragma once
 
 #include <algorithm>
@@ -26,18 +26,18 @@
 
 namespace sparfuse::testing {
 
-// Large enough for several threads, and no multiple of anything.
+// Large enough for several threads, and not a multiple of any block size.
 inline constexpr std::size_t kLargeShape = (std::size_t{1} << (kSanitized ? 18 : 20)) + 7;
 
-// Whether to test also what takes long and seldom tells more: published forms, whose kernels are
-// those of the canonical ones, each instruction set, and each sparsifier on the emulated device.
-// scripts/test --ci does.
+// Whether to run also the slow tests that seldom find more: published forms, whose kernels are the
+// canonical ones; each instruction set; each sparsifier on the emulated device. scripts/test --ci
+// does.
 inline bool TestsEverything() {
   static const bool everything = std::getenv("SPARFUSE_TEST_EVERYTHING") != nullptr;
   return everything && !kThreadSanitized;
 }
 
-// "dgc@saf", as a published implementation runs it.
+// Whether the name is a published implementation's form, such as "dgc@saf".
 inline bool IsPublished(std::string_view name) { return name.find('@') != std::string_view::npos; }
 
 inline std::vector<std::string> SparsifierNames() {
@@ -49,16 +49,16 @@ inline std::vector<std::string> SparsifierNames() {
   return names;
 }
 
-// What the laws are tested on: core's sparsifiers, unless the program says otherwise before it
-// starts googletest.
+// The subjects of the laws: core's sparsifiers, unless the program sets others before it starts
+// googletest.
 struct Subjects {
-  bool chosen = false;  // by the program: each is tested on every device
+  bool chosen = false;  // set by the program: each is tested on every device
   std::vector<std::string> names = SparsifierNames();
-  // The descriptor of one of `names`, or of what a made sparsifier calls itself.
+  // Finds the descriptor of one of `names`, or of a made sparsifier's own name.
   std::function<const SparsifierDescriptor&(const std::string&)> find = FindSparsifier;
-  std::vector<Isa> isas = SupportedIsas();  // on which their kernels can run
+  std::vector<Isa> isas = SupportedIsas();  // instruction sets that their kernels can run on
   bool on_host = true;
-  // Beside the host. Tests of a device that is absent are skipped.
+  // The devices besides the host. Tests of an absent device are skipped.
   std::vector<DeviceKind> devices = {DeviceKind::kEmulated, DeviceKind::kCuda};
 };
 
@@ -82,15 +82,15 @@ inline const std::vector<std::string>& DataNames() {
   return names;
 }
 
-// Beside these, what is made to mislead a sample or the threshold of the step before.
+// Adds data that is made to mislead a sample or the threshold of the step before.
 inline const std::vector<std::string>& AdversarialNames() {
   static const std::vector<std::string> names = {"one-ulp-apart", "staircase", "outlier",
                                                  "both-zeros"};
   return names;
 }
 
-// n elements of `name`, drawn from `seed`. One element is `draw(i)`; the choice is made once, not
-// for each of a million.
+// n elements of the data set `name`, drawn from `seed`. `draw(i)` is one element; the data set is
+// chosen once, not for each of a million elements.
 inline std::vector<float> DrawData(const std::string& name, std::size_t n, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
@@ -157,8 +157,8 @@ inline std::size_t NumelOf(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
-// The same as DrawData. Every method, instruction set and pool meets the same data, whose drawing
-// would take longer than what is tested, so that they are kept.
+// The result of DrawData, cached. Every method, instruction set and pool uses the same data, and
+// drawing it would take longer than the test.
 inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {
   constexpr std::size_t kMostKept = std::size_t{1} << 25;  // elements
   static std::mutex mutex;
@@ -182,7 +182,7 @@ struct Selected {
   std::vector<float> values;
 };
 
-// Positions of magnitudes above t.
+// The indices of magnitudes above t.
 inline std::vector<std::uint32_t> Above(const std::vector<float>& x, double t) {
   std::vector<std::uint32_t> indices;
   for (std::uint32_t i = 0; i < x.size(); ++i) {
@@ -191,7 +191,7 @@ inline std::vector<std::uint32_t> Above(const std::vector<float>& x, double t) {
   return indices;
 }
 
-// The k first by (|x| descending, index ascending), sorted by index.
+// The first k elements by (|x| descending, index ascending), sorted by index.
 inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) {
   std::vector<std::uint32_t> order(x.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -210,11 +210,11 @@ inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) 
   return selected;
 }
 
-// Runs selections of one tensor: owns the pool, the workspace, the state, the residual and a slot
+// Runs selections of one tensor. Owns the pool, the workspace, the state, the residual, and a slot
 // with guards behind it.
 class Selection {
  public:
-  // shape: of n elements; {} is one dimension.
+  // shape: the shape of the n elements; {} is one dimension.
   Selection(const Sparsifier& sparsifier, std::size_t n, double density, int threads, bool feedback,
             std::vector<std::int64_t> shape = {})
       : sparsifier_(sparsifier),
@@ -229,14 +229,14 @@ class Selection {
         indices_(capacity_ + kGuard, kGuardIndex),
         values_(capacity_ + kGuard, kGuardValue) {}
 
-  // Of a sparsifier that nothing else needs.
+  // Owns the sparsifier, if nothing else needs it.
   Selection(std::unique_ptr<const Sparsifier> sparsifier, std::size_t n, double density,
             int threads, bool feedback, std::vector<std::int64_t> shape = {})
       : Selection(*sparsifier, n, density, threads, feedback, std::move(shape)) {
     owned_ = std::move(sparsifier);
   }
 
-  // From now on the residual goes to other memory first (SelectSource::updated).
+  // From now on the new residual goes to separate memory first (SelectSource::updated).
   void SelectApart() { updated_ = Buffer<float>(residual_.size()); }
 
   Selected Run(const std::vector<float>& gradient, std::uint64_t step, std::uint32_t id = 7) {
@@ -256,14 +256,14 @@ class Selection {
     return selected;
   }
 
-  // What the next step selects from: the gradient, and what is left of those before.
+  // The input of the next selection: the gradient plus the residual.
   std::vector<float> WithResidual(const std::vector<float>& gradient) const {
     std::vector<float> x = gradient;
     for (std::size_t i = 0; i < residual_.size(); ++i) x[i] += residual_[i];
     return x;
   }
 
-  // Nothing was written behind the slot.
+  // Whether nothing was written behind the slot.
   bool GuardsIntact() const {
     return std::all_of(indices_.begin() + static_cast<long>(capacity_), indices_.end(),
                        [](std::uint32_t i) { return i == kGuardIndex; }) &&
@@ -272,7 +272,7 @@ class Selection {
   }
 
   std::size_t capacity() const { return capacity_; }
-  // What the sparsifier says that it keeps.
+  // The number of elements that the sparsifier says it keeps.
   std::size_t Count() const { return sparsifier_.Count(n_, shape_, density_); }
   std::vector<float>& residual() { return residual_; }
   const SelectCounters& counters() const { return counters_; }
@@ -281,7 +281,7 @@ class Selection {
   static constexpr std::size_t kGuard = 64;
   static constexpr std::uint32_t kGuardIndex = 0xdeadbeef;
   static constexpr float kGuardValue = -12345.0f;
-  std::unique_ptr<const Sparsifier> owned_;  // or another's
+  std::unique_ptr<const Sparsifier> owned_;  // or null if another owns it
   const Sparsifier& sparsifier_;
   std::size_t n_;
   double density_;
@@ -291,7 +291,7 @@ class Selection {
   SelectCounters counters_;
   std::unique_ptr<SparsifierState> state_;
   std::vector<float> residual_;
-  Buffer<float> updated_;  // or empty
+  Buffer<float> updated_;  // empty unless SelectApart was called
   std::size_t capacity_;
   std::vector<std::uint32_t> indices_;
   std::vector<float> values_;
@@ -303,7 +303,7 @@ inline std::unique_ptr<Sparsifier> MakeSparsifier(const std::string& name, Optio
   return descriptor.make(ResolveOptions("sparsifier " + name, descriptor.options, given), seed);
 }
 
-// One selection on a thread, without a residual, into a slot of this capacity.
+// One selection on one thread, without a residual, into a slot of this capacity.
 inline Selected SelectInto(const Sparsifier& sparsifier, const std::vector<float>& x,
                            double density, const TensorInfo& info, std::size_t capacity,
                            SelectCounters& counters, SparsifierState* state = nullptr) {

@@ -1,4 +1,4 @@
-// Computes statistics as one would write them on paper.
+// Computes statistics by their definitions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace sparfuse::testing {
 
 inline std::uint32_t Key(float x) { return Bits(x) & kAbsMask; }
 
-// Of `wanted`, in double precision, one element after the other.
+// Computes the statistics of `wanted` in double precision, element by element.
 inline Statistics MeasureByDefinition(const std::vector<float>& x, const Statistics& wanted) {
   Statistics s = wanted;
   s.n = x.size();

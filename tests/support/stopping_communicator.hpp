@@ -1,4 +1,4 @@
-// Stops a rank after any of the messages that it sends, and collects what the others say.
+// Stops a rank after any of its messages, and collects the errors of the other ranks.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,11 @@
 
 namespace sparfuse::testing {
 
-// A rank that stops: of what it sends the first messages arrive, and nothing comes in afterwards.
+// A rank that stops: its first messages arrive, later ones do not, and from then on it receives
+// nothing.
 class Stopping final : public ForwardingCommunicator {
  public:
-  using Messages = std::shared_ptr<std::atomic<int>>;  // left to it; of all its groups
+  using Messages = std::shared_ptr<std::atomic<int>>;  // messages left, shared by its groups
   Stopping(std::unique_ptr<Communicator> inner, Messages left)
       : ForwardingCommunicator(std::move(inner)), left_(std::move(left)) {}
 
@@ -53,15 +54,15 @@ class Stopping final : public ForwardingCommunicator {
   Messages left_;
 };
 
-// A run of ranks, the first of which ends with an error that says what it waits for.
+// A run of ranks whose first rank ends with an error that names the rank it waits for.
 struct StoppedRun {
   int stopped;   // rank, not the first
-  int messages;  // that it sends in a step, as long as it does not stop
+  int messages;  // number that it sends in a step if it does not stop
   std::function<void(const Wrap&, std::chrono::milliseconds wait)> run;
 };
 
-// What the first rank says in the end, of each run and number of messages that arrive. Some runs
-// are under way at once, since they wait; all at once would keep one another from answering.
+// The final error of the first rank, for each run and each number of messages that arrive. Some
+// runs wait at the same time; if all ran at once, they would keep one another from answering.
 inline std::vector<std::string> SaidWhereARankStops(const std::vector<StoppedRun>& runs) {
   constexpr std::chrono::milliseconds kWait{kSanitized ? 6000 : 3000};
   constexpr std::size_t kAtOnce = 24;
@@ -95,8 +96,8 @@ inline std::vector<std::string> SaidWhereARankStops(const std::vector<StoppedRun
   return said;
 }
 
-// Whichever of its messages is a rank's last, the others do not wait for it for ever, and say whose
-// fault it is.
+// Expects that the other ranks do not wait forever, whichever message is the rank's last, and that
+// their errors name the stopped rank.
 inline void ExpectTheStoppedRankIsNamed(const std::vector<StoppedRun>& runs) {
   const auto said = SaidWhereARankStops(runs);
   std::size_t i = 0;

@@ -1,5 +1,5 @@
-// Models whose sizes and times of backward are given, for solvers of published planners, and all
-// ways of cutting a small one.
+// Holds models with given sizes and backward times, for solvers of published planners, and visits
+// all partitions of a small model.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct TimedTensors {
   GradientLayout Layout() const { return LayoutOf(elements); }
 };
 
-// 200 tensors whose l-th of the forward pass has 64 (1 + (37 l mod 101)^2) elements and takes
-// 50 (1 + l mod 7) us: 43,012,800 elements, 39.7 ms.
+// 200 tensors. Tensor l of the forward pass has 64 (1 + (37 l mod 101)^2) elements and takes 50 (1
+// + l mod 7) us. In total: 43,012,800 elements, 39.7 ms.
 inline TimedTensors Synthetic() {
   TimedTensors tensors;
   for (std::size_t l = 200; l-- > 0;) {
@@ -56,7 +56,7 @@ inline TimedTensors MeasuredVgg16() {
   return tensors;
 }
 
-// Five tensors of the specification's small examples.
+// The five tensors of the specification's small examples.
 inline TimedTensors FiveTensors() {
   TimedTensors tensors;
   tensors.Add(1000000, 0.003);
@@ -67,7 +67,7 @@ inline TimedTensors FiveTensors() {
   return tensors;
 }
 
-// Up to `most` tensors of 1 to 1,000 elements, each up to a second of backward.
+// At most `most` tensors of 1 to 1,000 elements, each with up to a second of backward.
 inline TimedTensors RandomTensors(std::size_t most, std::mt19937& random) {
   std::uniform_real_distribution<double> uniform;
   TimedTensors tensors;
@@ -78,7 +78,7 @@ inline TimedTensors RandomTensors(std::size_t most, std::mt19937& random) {
   return tensors;
 }
 
-// A profile with a declared link of 1 Gbit/s and 100 us, 1 us and 1 ns an element for local work.
+// A profile with a declared link of 1 Gbit/s and 100 us; local work takes 1 us and 1 ns an element.
 struct TimedProfile {
   GradientLayout layout;
   BackwardProfile backward;
@@ -103,7 +103,7 @@ inline std::size_t Sum(const Lengths& lengths) {
 
 inline Lengths Singles(std::size_t tensors) { return Lengths(tensors, 1); }
 
-// Calls `visit` with each of the 2^(tensors - 1) ways.
+// Calls `visit` with each of the 2^(tensors - 1) partitions.
 inline void ForEveryPartition(std::size_t tensors,
                               const std::function<void(const Lengths&)>& visit) {
   for (std::size_t cuts = 0; cuts < std::size_t{1} << (tensors - 1); ++cuts) {

@@ -1,4 +1,4 @@
-// Holds what the tests of transports share.
+// Holds the common parts of the transports' tests.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ std::span<std::byte> Room(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// The failure of `body` as text, with its kind in front; "none".
+// The failure of `body` as text, with its kind in front; "none" if it returns.
 inline std::string FailureOf(const std::function<void()>& body) {
   try {
     body();
@@ -33,7 +33,7 @@ inline std::string FailureOf(const std::function<void()>& body) {
   return "none";
 }
 
-// That of an all-reduce of a thousand elements over the loop's ranks.
+// The failure of an all-reduce of a thousand elements over the loop's ranks.
 inline std::string FailureOfAllReduce(ProgressLoop& loop) {
   std::vector<float> data(1000);
   ExchangeBuffers buffers;
@@ -45,7 +45,7 @@ inline std::string FailureOfAllReduce(ProgressLoop& loop) {
   });
 }
 
-// Elements of each rank, where they differ.
+// The elements of each rank, for cases in which they differ.
 inline std::vector<std::vector<std::size_t>> UnequalSizes(std::size_t ranks) {
   std::vector<std::size_t> growing(ranks);
   std::iota(growing.begin(), growing.end(), std::size_t{0});

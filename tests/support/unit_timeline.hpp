@@ -1,5 +1,5 @@
-// Computes when the units of a model with given times are sent: what the solvers of published
-// planners assume, written once more.
+// Computes when the units of a model with given times are sent, as the solvers of published
+// planners assume, in an independent implementation.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 namespace sparfuse::testing {
 
 struct UnitTimeline {
-  double end = 0;         // of the last exchange, since backward began
-  double selections = 0;  // all of them together
+  double end = 0;         // of the last exchange, counted from the begin of backward
+  double selections = 0;  // seconds of all selections together
   double exchanges = 0;
 };
 
-// Where units are selected.
+// The lane on which units are selected.
 enum class SelectionLane : std::uint8_t {
-  kBackward,  // in turn with backward, which waits
+  kBackward,  // in line with backward, which waits
   kOwn,       // beside it
 };
 
-// One selection at a time, each when its unit's gradients are there; one exchange at a time, each
-// when its unit is selected.
+// Selections run one at a time, each when its unit's gradients are ready. Exchanges run one at a
+// time, each when its unit is selected.
 inline UnitTimeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
                                const SecondsOfElements& select, const SecondsOfElements& exchange,
                                SelectionLane lane = SelectionLane::kBackward) {

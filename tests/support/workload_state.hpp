@@ -1,4 +1,4 @@
-// Makes small configurations of the workloads, trains them by steps and compares their state.
+// Makes small configurations of the workloads, trains them step by step and compares their state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline WorkloadConfig SmallConfig(const Stream& stream = {},
   return config;
 }
 
-// One update by this workload's own gradient on the batch of `step`; the loss before it.
+// One update by this workload's own gradient on the batch of `step`. Returns the loss before it.
 inline float TrainOnce(TrainingWorkload& workload, std::uint64_t step, std::uint64_t update) {
   workload.SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t) {
     workload.SetGradient(parameter, gradient);
@@ -39,7 +39,7 @@ inline float TrainOnce(TrainingWorkload& workload, std::uint64_t step, std::uint
   return loss;
 }
 
-// An error that is thrown where a gradient is ready comes out of Backward.
+// Expects that an error thrown in a gradient hook comes out of Backward.
 inline void ExpectAnErrorInAHookLeavesBackward(TrainingWorkload& workload) {
   workload.SetGradientHook(
       [](std::size_t, const float*, std::size_t) { SPARFUSE_THROW(kComm, "lost a peer"); });
@@ -70,7 +70,7 @@ inline bool SameBits(const State& a, const State& b) {
   return true;
 }
 
-// Of what belongs together, relative to the length of `a`.
+// The Euclidean distance of `a` and `b`, relative to the length of `a`.
 inline double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, length = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -80,7 +80,7 @@ inline double Distance(const std::vector<float>& a, const std::vector<float>& b)
   return std::sqrt(difference / length);
 }
 
-// Of workloads that have real data.
+// The names of the workloads that have real data.
 inline std::vector<std::string> WorkloadNames() {
   std::vector<std::string> names;
   for (const WorkloadDescriptor& workload : Workloads()) {

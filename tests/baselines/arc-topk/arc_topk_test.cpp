@@ -1,5 +1,5 @@
 // Tests ARC-Top-K: rows, sketches that agree with exact norms, both memories against plain code,
-// and what is sent.
+// and the sent rows and bytes.
 #include "baselines/arc-topk/arc_topk.hpp"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(ArcTopK, LargestRowsAreByNormAndTheFirstOfEqual) {
 constexpr std::size_t kRows = 40, kLength = 6, kN = kRows * kLength;
 const Shape kShape = {kRows, kLength};
 
-// Of `kept` elements of one matrix.
+// The payloads of one matrix of which `kept` elements are sent.
 Sent Of(const Ranks& x, std::size_t kept) {
   Sent sent{"", kN, kept, std::vector<SparseVector>(x.size()), x};
   sent.tensors = {{3, 0, kN, kShape}};
@@ -78,7 +78,8 @@ std::set<std::size_t> AppliedRows(const Outcome& outcome) {
   return rows;
 }
 
-// Rows 3, 17 and 39 are large in the sum over ranks, row 5 in each rank's own but not in the sum.
+// Rows 3, 17 and 39 are large in the sum over ranks; row 5 is large on each rank, but not in the
+// sum.
 TEST(ArcTopK, ChoosesTheRowsThatAreLargeInTheSum) {
   Ranks x = {Noise(kN, 1), Noise(kN, 2)};
   for (auto& own : x) {
@@ -106,12 +107,12 @@ TEST(ArcTopK, ChoosesTheRowsThatAreLargeInTheSum) {
   }
 }
 
-// Rows are chosen anew in every step: columns are drawn from the step.
+// Rows are chosen anew in every step, since the sketch's columns are drawn from the step.
 TEST(ArcTopK, EachStepHasASketchOfItsOwn) {
   const Ranks x = {Noise(kN, 1)};
   Ranks doubled = x;
   for (std::size_t i = 0; i < kLength; ++i) doubled[0][7 * kLength + i] *= 1.5f;
-  // A row that is half as large again as the others is among the first half in most steps.
+  // A row 1.5 times as large as the others is among the first half in most steps.
   std::vector<Sent> steps(60, Of(doubled, kN / 2));
   const auto outcomes = RunExchanges(*MakeArcRows(), steps);
   std::set<std::set<std::size_t>> choices;
@@ -134,7 +135,8 @@ TEST(ArcTopK, SendsTheSketchAndTheRowsAndSaysSo) {
   const auto outcomes = RunExchanges(*collective, {sent})[0];
   const RoundPlan plan =
       collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes), {kWorld, 1});
-  // Two rings, of 40 x 4 floats and of 8 rows of 6 with two words: each sends 3/4 of them twice.
+  // Two rings: one of 40 x 4 floats, one of 8 rows of 6 floats with two words. Each sends 3/4 of
+  // them twice.
   const std::size_t floats = kRows * 4 + 8 * kLength;
   std::uint64_t all = 0;
   for (std::size_t rank = 0; rank < kWorld; ++rank) {
@@ -152,7 +154,8 @@ TEST(ArcTopK, WhatIsSentWholeHasNoSketch) {
   EXPECT_EQ(outcomes[0].traffic.bytes_sent, (kN + 2) * sizeof(float));
 }
 
-// h <- (1 - eta) h + eta g, of which the difference to what ranks have been told goes out.
+// h <- (1 - eta) h + eta g; each rank sends the difference between h and the h that the others
+// know.
 TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
   constexpr float kEta = 0.25f;
   constexpr std::size_t kWorld = 3, kSteps = 6;
@@ -187,14 +190,14 @@ TEST(ArcTopK, AveragesAreToldByTheirDifferences) {
       EXPECT_NEAR(outcomes[step][2].applied[i], sum[i], 1e-5) << i;
     }
     EXPECT_EQ(outcomes[step][2].applied, outcomes[step][0].applied);
-    // Nothing is left to be added to the next gradient.
+    // Nothing remains to be added to the next gradient.
     for (std::size_t i = 0; i < kN; ++i) {
       EXPECT_EQ(steps[step].accumulated[1][i] + outcomes[step][1].returned[i], 0);
     }
   }
 }
 
-// Of other densities: the same sketch, other rows.
+// The ranks use different densities: the same sketch, but different rows.
 TEST(ArcTopK, RanksThatSendOtherRowsAreFoundOut) {
   Ranks x = {Noise(kN, 1), Noise(kN, 2)};
   const auto collective = MakeArcRows();

@@ -1,5 +1,5 @@
-// Tests Cupcake's boundary against every boundary, its golden times, and its planner against the
-// solver.
+// Tests Cupcake's boundary against every other boundary, its golden times, and its planner against
+// the solver.
 #include "baselines/cupcake/cupcake.hpp"
 
 #include <gtest/gtest.h>
@@ -37,15 +37,15 @@ double EndOf(const TimedTensors& tensors, const Lengths& units, const SecondsOfE
   return TimelineOf(tensors, units, select, exchange, selection).end;
 }
 
-// Eight ranks, 50 us and 0.8 ns a byte, 8 bytes an element: the timelines of the specification,
-// with forward (half of backward) ahead and decompression of each unit behind backward.
+// Eight ranks, 50 us and 0.8 ns a byte, 8 bytes an element: the timelines of the specification.
+// Forward takes half of backward, before it; decompression of each unit follows backward.
 double GoldenStepSeconds(const TimedTensors& tensors, const Lengths& units, double density) {
   constexpr double kRanks = 8;
   double backward = 0;
   for (const double seconds : tensors.backward_seconds) backward += 0.5 * seconds;
   double selected = 0;
   double sent = 0;
-  std::vector<std::pair<double, double>> summed;  // when a unit is there, what it takes to average
+  std::vector<std::pair<double, double>> summed;  // arrival of a unit, seconds of its average
   std::size_t t = 0;
   for (const std::size_t length : units) {
     double elements = 0;
@@ -110,7 +110,7 @@ TEST(CupcakeSolver, TakesTheBestOfOneUnitAndEveryBoundary) {
   EXPECT_LT(whole, 900);
 }
 
-// The paper's F: selections and communication that backward does not hide, on top of backward.
+// The paper's F: the selections and communication that backward does not hide, beyond backward.
 TEST(CupcakeSolver, MinimisesThePapersF) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 100; ++trial) {
@@ -135,22 +135,22 @@ TEST(CupcakeSolver, MinimisesThePapersF) {
 }
 
 TEST(CupcakeSolver, CutsOnlyWhereThatHidesSomething) {
-  TimedTensors together;  // all gradients at once: a second message only adds to what is sent
+  TimedTensors together;  // all gradients at once: a second message only takes more time
   for (int t = 0; t < 6; ++t) together.Add(100, t == 0 ? 1.0 : 0.0);
   TimedTensors apart;
   for (int t = 0; t < 6; ++t) apart.Add(100, 1.0);
   for (const auto selection :
        {CupcakeSelection::kBesideBackward, CupcakeSelection::kWithinBackward}) {
     EXPECT_EQ(CupcakeUnits(together.view(), Line(0, 0), Line(0.1, 0.01), selection), Lengths{6});
-    // A message that costs nothing but its start cannot be cut.
+    // A message whose only cost is its start-up is not cut.
     EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(100, 0), selection), Lengths{6});
-    // Five of six tensors are sent in 1 s, which is what the last one's backward takes.
+    // Five of six tensors are sent in 1 s, as long as the last one's backward takes.
     EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(0, 0.002), selection), (Lengths{5, 1}));
     EXPECT_EQ(CupcakeUnits(apart.view(), Line(0, 0), Line(0, 0), selection), Lengths{6});
   }
 }
 
-// A message that takes longer to start ends no earlier.
+// With longer start-up times, the end is not earlier.
 TEST(CupcakeSolver, EndsNoEarlierWhereExchangesTakeLonger) {
   const TimedTensors tensors = Synthetic();
   const SecondsOfElements select = Line(3e-5, 1e-10);
@@ -224,7 +224,7 @@ TEST(CupcakePlanner, AsksTheSolverWithTheTimesOfMergedSizes) {
   EXPECT_GT(differ, 0);
 }
 
-// Only what is selected from as a whole has a lane to be selected from on.
+// Only a unit that is selected as a whole can be selected on a lane of its own.
 TEST(CupcakePlanner, LeavesOtherUnitsOnTheLaneOfBackward) {
   const TimedProfile profile(FiveTensors());
   for (const Sparsified how : {Sparsified::kNever, Sparsified::kAhead}) {

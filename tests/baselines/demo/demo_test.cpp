@@ -1,5 +1,5 @@
-// Tests DeMo: its transform against the definition in double precision, tiles, and as a collective
-// a step by hand, what it sends, mass, and payloads that no rank can have written.
+// Tests DeMo: its transform against the definition in double precision, and its tiles. As a
+// collective: a step by hand, its bytes, mass, and malformed payloads.
 #include "baselines/demo/demo.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ double Norm(std::span<const float> x) {
   return std::sqrt(squares);
 }
 
-// The definition, of one row.
+// The definition of the transform for one row.
 std::vector<double> DctOf(std::span<const double> x) {
   const auto n = static_cast<double>(x.size());
   std::vector<double> out(x.size());
@@ -38,7 +38,7 @@ std::vector<double> DctOf(std::span<const double> x) {
   return out;
 }
 
-// Rows, then columns.
+// Transforms rows, then columns.
 std::vector<double> TileDct(std::vector<double> tile, std::size_t height, std::size_t width) {
   for (std::size_t i = 0; i < height; ++i) {
     const auto row = DctOf(std::span(tile).subspan(i * width, width));
@@ -135,7 +135,7 @@ TEST(ChunkedDct, GoldenNumbers) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(got[i], four[i], 2e-6);
 }
 
-// Most coefficients being zero, some of it is passed over: the same comes out.
+// Most coefficients are zero and partly skipped; the result must not change.
 TEST(ChunkedDct, AFewCoefficientsComeBackAsTheSumOfTheirWaves) {
   const Shape shape = {64, 64};
   const ChunkedDct dct(shape, 4096, 64, TileRule::kShort);
@@ -163,7 +163,7 @@ TEST(ChunkedDct, TilesAreShorterAtTheEndOrDivideTheDimension) {
     EXPECT_EQ(divides.whole, extent / size);
     EXPECT_EQ(divides.rest, 0u);
   }
-  // 2 x 3 tiles, of which the last column has 64 x 2, and the last row 6 x 64 and 6 x 2.
+  // 2 x 3 tiles; the last column has tiles of 64 x 2, and the last row tiles of 6 x 64 and 6 x 2.
   const Shape shape = {70, 130};
   const ChunkedDct dct(shape, 70 * 130, 64, TileRule::kShort);
   EXPECT_EQ(dct.tiles(), 6u);
@@ -188,7 +188,7 @@ Sent Accumulated(const std::vector<std::vector<float>>& x) {
 }
 
 TEST(Demo, AStepByHand) {
-  // Momenta 0 and gradients at half their size.
+  // The momenta are 0 and the gradients half their size.
   const std::vector<std::vector<float>> x = {{0.5f, 1, 1.5f, 2}, {2, -1, 0, 1}};
   const std::vector<std::vector<double>> left = {{-0.75, -0.25, 0.25, 0.75}, {1, 0, 1, 0}};
   const std::vector<double> q = {2.25, 0.25, 0.25, 2.25};
@@ -196,7 +196,7 @@ TEST(Demo, AStepByHand) {
     SCOPED_TRACE(combine);
     const auto collective = MakeDemo({{"k", std::int64_t{1}}, {"combine", std::string(combine)}});
     const auto outcomes = RunExchanges(*collective, {Accumulated(x)})[0];
-    // A sum over ranks: it is divided by two.
+    // A sum over ranks, which is divided by two.
     const double times = std::string(combine) == "ranks" ? 1 : 2;
     for (std::size_t rank = 0; rank < 2; ++rank) {
       for (std::size_t i = 0; i < 4; ++i) {
@@ -207,7 +207,7 @@ TEST(Demo, AStepByHand) {
   }
 }
 
-// Of a coefficient that all have sent, both are the same mean.
+// If all ranks send a coefficient, both means are equal.
 TEST(Demo, AMeanOverAllSendersIsThatOverRanks) {
   const std::vector<std::vector<float>> x = {{3, 3, 3, 3}, {1, 1, 1, 1}};
   for (const char* combine : {"ranks", "senders"}) {
@@ -261,7 +261,7 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   }
 }
 
-// With all coefficients of every tile the result is the sum.
+// With all coefficients of every tile, the result is the sum.
 TEST(Demo, SendsAllOfATileOfFewerThanK) {
   const std::vector<std::vector<float>> x = {Noise(40, 1), Noise(40, 2)};
   const auto outcomes = RunExchanges(*MakeDemo({{"k", std::int64_t{64}}}), {Accumulated(x)})[0];

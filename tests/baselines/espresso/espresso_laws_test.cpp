@@ -47,8 +47,8 @@ TEST_P(EspressoOption, RanksThatFollowDoAsWhenTheyAreSimulated) {
   }
 }
 
-// Of more elements than the plan's density makes room for: as many as the first steps of a warm-up
-// keep; and of matrices, of which each row sends something.
+// Selections exceed the room that the plan's density makes: the first steps of a warm-up keep more
+// elements, and every row of a matrix sends at least one.
 TEST_P(EspressoOption, HasRoomForWhatIsSelected) {
   Setting setting = Which();
   setting.density = 0.001;
@@ -59,7 +59,7 @@ TEST_P(EspressoOption, HasRoomForWhatIsSelected) {
   ExpectSound(Trained(setting));
 }
 
-// gtest's.
+// Called by googletest.
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<int, Topology>>& info) {
   const Topology& where = std::get<1>(info.param);
   return std::to_string(std::get<0>(info.param)) + "_on_" + std::to_string(where.ranks) + "_" +

@@ -1,4 +1,4 @@
-// Tests what single options of Espresso come to: by hand, beside flat methods, and with other
+// Tests the results of single options of Espresso: by hand, beside flat methods, and with other
 // sparsifiers.
 #include "baselines/espresso/espresso_paths.hpp"
 
@@ -17,8 +17,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-// What the options are on nodes of one rank, whatever is selected: no other element, and no other
-// value.
+// On nodes of one rank, the options equal flat methods: the same elements and the same values.
 TEST(EspressoPaths, OnNodesOfOneRankAreFlatMethods) {
   const auto expect_equal = [](const std::vector<int>& options, const Setting& flat) {
     const auto expected = Trained(flat);
@@ -41,13 +40,13 @@ TEST(EspressoPaths, OnNodesOfOneRankAreFlatMethods) {
         {3, 5, 7, 11},
         {.option = kAllToAllOfAll, .topology = topology, .partitions = ranks, .strategy = owners});
     expect_equal({2, 6}, {.option = kRootBetween, .topology = topology, .strategy = owners});
-    // Integers of up to 400 are halves, too.
+    // Integers of up to 400 are also exact as halves.
     expect_equal({0, 1, 13, 14}, {.option = kWhole, .topology = topology, .strategy = behind});
   }
 }
 
-// Whatever selects, its copies on other ranks select the same (option 12): random numbers, and
-// thresholds of earlier steps.
+// Copies of a selection on other ranks select the same elements (option 12), with any sparsifier:
+// random numbers, and thresholds of earlier steps.
 TEST(EspressoPaths, LoseNothingWhateverSelects) {
   for (const int option : {2, 6, 8, 9, 11, 12}) {
     for (const auto& [sparsifier, period] : {std::pair{"dgc", 1}, std::pair{"dgc", 3},
@@ -61,8 +60,8 @@ TEST(EspressoPaths, LoseNothingWhateverSelects) {
   }
 }
 
-// A tensor of which the second half is zero on all ranks, so that one of its shards has nothing to
-// send: top-k sends its zeros, thresholds nothing.
+// The second half of a tensor is zero on all ranks, so that one of its shards has nothing to send.
+// Top-k sends its zeros, thresholds send nothing.
 TEST(EspressoPaths, LoseNothingWhereAShardIsZero) {
   const auto halved = [](int rank, int step, std::size_t tensor) {
     auto gradient = testing::IntegerGradient(rank, step, tensor);
@@ -81,24 +80,25 @@ TEST(EspressoPaths, LoseNothingWhereAShardIsZero) {
   }
 }
 
-// Two nodes of two ranks, 1000 elements at 10 %: shards of 500, of which 50 travel, in 400 bytes;
-// quarters of 250, of which 25 do. What rank 0 sends, which is its node's first and a root:
+// Two nodes of two ranks, 1000 elements at 10 %. Shards of 500 send 50 elements in 400 bytes;
+// quarters of 250 send 25. The numbers are the bytes sent by rank 0, its node's first rank and a
+// root:
 TEST(EspressoPaths, BytesByHand) {
   const std::vector<std::uint64_t> expected = {
-      6000,                     // 3/4 of 4000 bytes, twice
-      3000,                     // of 2000
-      2000 + 0 + 400 + 2000,    // a half within the node, as the root all of what it selects again
-      2000 + 200 + 200 + 2000,  // a quarter to its owner, its own to the other
-      2000 + 400 + 2000,        //
-      1000 + 200 + 200 + 2000,  // the first in halves
-      400 + 0 + 400 + 400,      // a shard to its owner, as root to the other; what came of it
-      400 + 200 + 200 + 400,    // what came are two quarters
-      0 + 800 + 1600,           // all of its node's, then both nodes' to the other
-      400 + 400 + 800,          // what came are two shards
-      3 * 800,                  // of all others but the next one, and its own
-      3 * 200 + 3 * 200,        //
-      400 + 400 + 400,          //
-      1000 + 500 + 500 + 1000,  // a half, a quarter and back
+      6000,                       // 3/4 of 4000 bytes, twice
+      3000,                       // 3/4 of 2000 bytes, twice
+      2000 + 0 + 400 + 2000,      // a half within the node; as the root, its second selection
+      2000 + 200 + 200 + 2000,    // a quarter to its owner, its own quarter to the other node
+      2000 + 400 + 2000,          //
+      1000 + 200 + 200 + 2000,    // the first payload as halves
+      400 + 0 + 400 + 400,        // a shard to its owner; as root, to the other node; the result
+      400 + 200 + 200 + 400,      // the results are two quarters
+      0 + 800 + 1600,             // all of its node's, then both nodes' to the other rank
+      400 + 400 + 800,            // the results are two shards
+      3 * 800,                    // its own shard and all others' but the next rank's
+      3 * 200 + 3 * 200,          //
+      400 + 400 + 400,            //
+      1000 + 500 + 500 + 1000,    // a half, a quarter, and back
       2000 + 1000 + 1000 + 2000,  //
   };
   for (int option = 0; option < kEspressoOptions; ++option) {
@@ -108,7 +108,7 @@ TEST(EspressoPaths, BytesByHand) {
   }
 }
 
-// Integers of up to 99,700, which halves round or cut off to other integers.
+// Integers of up to 99,700, which halves round or saturate to other integers.
 TEST(EspressoPaths, KeepWhatHalvesTake) {
   const auto wide = [](int rank, int step, std::size_t tensor) {
     auto gradient = testing::IntegerGradient(rank, step, tensor);
@@ -126,7 +126,7 @@ TEST(EspressoPaths, KeepWhatHalvesTake) {
   }
 }
 
-// Residuals that are halved from step to step, of which the first step alone leaves something.
+// Residuals are halved each step, and only the first step leaves any.
 TEST(EspressoPaths, LetWhatHalvesTakeDecayOnceAStep) {
   const auto first_alone = [](int rank, int step, std::size_t tensor) {
     auto gradient = testing::IntegerGradient(rank, step, tensor);
@@ -161,7 +161,7 @@ TEST(EspressoPaths, LetWhatHalvesTakeDecayOnceAStep) {
   }
 }
 
-// Sent on as it came, and selected from again.
+// Payloads are forwarded as they arrived, and selected from again.
 TEST(EspressoPaths, HaveRoomForWhatIsSelectedOnADevice) {
   for (const int option : {kFirstOfNode, kGatherSelected, kSelectedTwice}) {
     ExpectSound(Trained({.option = option,
@@ -172,7 +172,7 @@ TEST(EspressoPaths, HaveRoomForWhatIsSelectedOnADevice) {
   }
 }
 
-// Rank 3 is a root, and owns the last part on its node and between nodes; rank 2 is its node's
+// Rank 3 is a root, and it owns the last part on its node and between nodes. Rank 2 is its node's
 // first.
 TEST(EspressoPaths, NameARankThatStopsInAnyOfTheirSteps) {
   std::vector<testing::StoppedRun> runs;
@@ -189,24 +189,24 @@ TEST(EspressoPaths, NameARankThatStopsInAnyOfTheirSteps) {
   testing::ExpectTheStoppedRankIsNamed(runs);
 }
 
-// Roots of the two shards are on different nodes: what rank 0 does for the first, rank 3 does for
+// The roots of the two shards are on different nodes: rank 0 works for the first shard, rank 3 for
 // the second.
 TEST(EspressoPaths, RootsAreSpreadOverNodes) {
   const ModelStep step =
       Modelled({.option = kRootBetween, .topology = {4, 2}, .density = 0.1, .sizes = {1000}});
-  // Besides the sums within nodes, 2000 bytes out and 2000 back: the selection to the root, or what
-  // the root has selected again to the other node.
+  // The sums within nodes take 2000 bytes out and 2000 back. Besides these, a rank sends its
+  // selection to the root, or the root sends its second selection to the other node.
   const std::uint64_t within = 4000;
   for (const StepRecord& record : step.records) EXPECT_EQ(record.sent_bytes, within + 400);
-  // Of payloads, besides 4000 bytes for each sum within nodes, the root has two.
+  // The root has two payloads, besides 4000 bytes for each sum within nodes.
   EXPECT_EQ(step.records[0].payload_bytes, 8000u + 800);
   EXPECT_EQ(step.records[1].payload_bytes, 8000u + 400);
   EXPECT_EQ(step.records[2].payload_bytes, 8000u + 400);
   EXPECT_EQ(step.records[3].payload_bytes, 8000u + 800);
 }
 
-// Two nodes of two ranks, 1000 elements at 10 %: whatever the option, 100 of them are selected at
-// first; from a node's sum by its two ranks, 50 each. What is sent dense counts whole.
+// Two nodes of two ranks, 1000 elements at 10 %. Each option first selects 100 elements; the two
+// ranks of a node select 50 each from its sum. Dense payloads count whole.
 TEST(EspressoPaths, CountWhatIsSelectedAtFirst) {
   for (int option = 0; option < kEspressoOptions; ++option) {
     const Setting setting{.option = option, .topology = {4, 2}, .density = 0.1, .sizes = {1000}};

@@ -18,7 +18,7 @@
 
 namespace sparfuse::baselines {
 
-// A run of the strategy, or of another one with the same units.
+// A run of the strategy, or of another strategy with the same units.
 struct Setting {
   int option = 0;
   Topology topology = {};
@@ -27,11 +27,11 @@ struct Setting {
   Lane lane = Lane::kSide;
   std::vector<std::size_t> sizes = testing::kTensorSizes;
   std::string_view sparsifier = "topk";
-  double begins_with = 1;   // times the density, in the first step
+  double begins_with = 1;   // factor on the density in the first step
   double decay = 1;         // of residuals
   std::size_t tensors = 1;  // of a unit
   int threshold_period = 1;
-  std::uint16_t partitions = 1;  // of a unit, where another strategy makes them
+  std::uint16_t partitions = 1;  // of a unit, for other strategies
   std::unique_ptr<Strategy> (*strategy)() = [] {
     return std::unique_ptr<Strategy>(new EspressoPaths);
   };
@@ -70,7 +70,7 @@ inline std::vector<testing::RankResult> Trained(
       wrap, 0, wait);
 }
 
-// spread: of selected counts. simulated: ranks that do not follow others, at least.
+// spread: of selected counts. simulated: the least number of ranks that are simulated.
 inline ModelStep Modelled(const Setting& setting, double spread = 0, int simulated = 0) {
   ModelConfig model =
       testing::EvenModelOf(testing::MatricesOf(setting.sizes), PlanOf(setting), setting.topology);

@@ -1,5 +1,5 @@
-// Tests Espresso's planner by plans that its published form makes: of VGG16's published times, by
-// how many tensors of other models it sends in which way, and of one option for all tensors.
+// Tests Espresso's planner against its published form: the plan of VGG16's published times, the
+// number of tensors with each option in other models, and plans with one option for all tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace sparfuse::baselines {
 namespace {
 
-// Of VGG16 in ready order, whose times are Espresso's profile.
+// The options of VGG16's tensors in ready order, with the times of Espresso's profile.
 std::vector<int> Vgg16Options(const EspressoSetting& setting) {
   return EspressoOptions(testing::MeasuredVgg16().view(), setting);
 }
@@ -35,7 +35,7 @@ TEST(EspressoSolver, MakesThePublishedPlanWithItsDefect) {
                               0, 4, 0, 1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0}));
 }
 
-// Seven plans end at 85,622.8 us: this is the first of them in the order in which they are tried.
+// Seven plans end at 85,622.8 us: the expected one is tried first.
 TEST(EspressoSolver, MakesThePublishedPlanOfRealGaps) {
   EXPECT_EQ(Vgg16Options(kPublished),
             (std::vector<int>{0, 4, 0, 5, 0, 9, 0, 1, 0, 1, 0, 1, 0, 5, 0, 4,
@@ -48,7 +48,7 @@ TEST(EspressoSolver, WithoutProcessorsAndLevelsThereAreFewerOptions) {
   for (const int option : Vgg16Options(setting)) {
     EXPECT_TRUE(option == kWhole || option == kHalves || option == kGatherBetween) << option;
   }
-  // Large gradients of signs are scattered first, where there are more than three nodes.
+  // With more than three nodes, large gradients of signs are scattered first.
   setting.compressor = EspressoCompressor::kEfSignSgd;
   EXPECT_EQ(Vgg16Options(setting)[5], kAllToAllBetween);
   setting.nodes = 3;
@@ -57,7 +57,7 @@ TEST(EspressoSolver, WithoutProcessorsAndLevelsThereAreFewerOptions) {
   EXPECT_EQ(Vgg16Options(setting)[5], kRootEncoded);
 }
 
-// How many tensors are sent by which option, of gradients that are `gap_us` apart.
+// The number of tensors with each option, for gradients that are `gap_us` apart.
 std::map<int, int> HistogramOf(const std::vector<std::size_t>& elements, double gap_us,
                                EspressoCompressor compressor, bool two_level) {
   EspressoSetting setting = kPublished;
@@ -74,8 +74,8 @@ void Append(std::vector<std::size_t>& elements, std::initializer_list<std::size_
   elements.insert(elements.end(), more);
 }
 
-// Published counts of options, of models whose sizes follow from their definition. Their gaps are
-// known by their sum alone: even ones stand in, and others that add up to as much give the same.
+// Published counts of options, for models whose sizes follow from their definition. Only the sum of
+// their gaps is known: even gaps stand in, and others with the same sum give the same counts.
 TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedGpt2) {
   std::vector<std::size_t> elements{768, 768};
   for (int block = 0; block < 12; ++block) {
@@ -99,7 +99,7 @@ TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedBertBase) {
     return HistogramOf(elements, 66335.0 / 198, EspressoCompressor::kRandomK, false);
   };
   EXPECT_EQ(options(), (std::map<int, int>{{0, 125}, {1, 49}, {4, 1}, {5, 24}}));
-  // With the pooler, which the profile has not.
+  // With the pooler, which the profile does not contain.
   elements.insert(elements.begin() + 2, {768, 589824});
   EXPECT_EQ(options(), (std::map<int, int>{{0, 126}, {1, 50}, {4, 1}, {5, 24}}));
 }
@@ -111,7 +111,7 @@ TEST(EspressoSolver, SendsAsManyTensorsInEachWayAsPublishedLstm) {
             (std::map<int, int>{{0, 5}, {5, 1}, {6, 4}}));
 }
 
-// Of tensors that are all there at once.
+// The options of tensors that are all ready at once.
 std::vector<int> OptionsAtOnce(const std::vector<std::size_t>& elements,
                                const EspressoSetting& setting) {
   return EspressoOptions({elements, std::vector<double>(elements.size())}, setting);
@@ -152,7 +152,7 @@ TEST(EspressoSolver, ProcessorsTakeTensorsBelow32Mi) {
             (std::vector<int>{kGatherBetween, kGatherBetween, kGatherBetween}));
 }
 
-// One bit costs more to encode than it saves between two nodes.
+// Between two nodes, encoding one bit costs more than it saves.
 TEST(EspressoSolver, CompressorsHaveTheirOwnTimes) {
   EspressoSetting setting = kPublished;
   setting.nodes = 2;
@@ -190,7 +190,7 @@ TEST(EspressoSolver, SettingsOutOfRangeAreRefused) {
                     testing::ErrorOf([&] { Vgg16Options(setting); }));
 }
 
-// Of tensors of 10, 1000 and 1001 elements.
+// The options of tensors of 10, 1000 and 1001 elements.
 std::vector<int> Paths(const Options& options) {
   const GradientLayout layout = testing::LayoutOf({10, 1000, 1001});
   const Plan plan = testing::PlanOf(
@@ -211,7 +211,7 @@ TEST(EspressoPlanner, GivesAllTensorsOneOption) {
   }
 }
 
-// As the published runtime does with its threshold.
+// The published runtime does this with its threshold.
 TEST(EspressoPlanner, SendsSmallTensorsUncompressed) {
   EXPECT_EQ(Paths({{"option", std::int64_t{9}}, {"compress_from", 1001.0}}),
             (std::vector<int>{kWhole, kWhole, kGatherSelected}));

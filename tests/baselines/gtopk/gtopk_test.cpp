@@ -42,8 +42,8 @@ std::vector<SparseVector> Returned(const std::vector<Outcome>& outcomes) {
 
 // --- by hand ---
 
-// Ranks 0 and 1 come to {0: 5, 2: 4} and drop 3 at 1; ranks 2 and 3 come to {1: 10, 5: 6}, which is
-// the result. The 3 is the published code's loss.
+// Ranks 0 and 1 sum to {0: 5, 2: 4} and drop 3 at 1. Ranks 2 and 3 sum to {1: 10, 5: 6}, which is
+// the result. The published code loses the 3.
 const Sent kFour = {
     "four", 6, 2, {{{0, 5}, {1, 3}}, {{2, 4}, {3, 1}}, {{1, 9}, {4, 2}}, {{1, 1}, {5, 6}}}};
 
@@ -63,7 +63,7 @@ TEST(Gtopk, CompatLosesIt) {
             (std::vector<SparseVector>{{{0, 5}}, {{2, 4}, {3, 1}}, {{4, 2}}, {}}));
 }
 
-// Rank 0 drops 3, then 5 at index 7, which ranks 4 to 7 bring into the result.
+// Rank 0 drops 3, then 5 at index 7; ranks 4 to 7 bring this index into the result.
 TEST(Gtopk, AddsUpWhatARankHasDroppedOfAnIndex) {
   const Sent sent = {
       "eight",
@@ -75,7 +75,7 @@ TEST(Gtopk, AddsUpWhatARankHasDroppedOfAnIndex) {
   EXPECT_EQ(NonZeros(outcomes[0].returned), (SparseVector{{0, 10}, {7, 8}}));
 }
 
-// Rank 2 has no partner in the first round and goes on to the second.
+// Rank 2 has no partner in the first round and continues in the second.
 TEST(Gtopk, GoesOnWithoutAPartner) {
   const Sent sent = {"three", 4, 1, {{{0, 1}}, {{1, 2}}, {{3, -4}}}};
   const std::vector<Outcome> outcomes = RunOnce(sent);
@@ -103,7 +103,7 @@ Sent Random(std::size_t ranks, std::size_t elements, std::size_t k, std::mt19937
   return sent;
 }
 
-// What is missing of the sum of what ranks have sent.
+// The part of the sent sum that is missing in the results.
 double LostOf(const Sent& sent, const std::vector<Outcome>& outcomes) {
   double lost = 0;
   for (std::size_t rank = 0; rank < sent.ranks(); ++rank) {
@@ -134,7 +134,7 @@ TEST(Gtopk, SaysWhatItConserves) {
   EXPECT_TRUE(MakeGtopk()->traits().equal_counts);
 }
 
-// Rank 0 of 8 receives and sends three messages of k elements, a leaf one each way.
+// Rank 0 of 8 receives and sends three messages of k elements; a leaf receives and sends one.
 TEST(Gtopk, SendsKElementsUpAndDownTheTree) {
   std::mt19937 random(2);
   const Sent sent = Random(8, 1000, 30, random);
@@ -154,7 +154,7 @@ TEST(Gtopk, ShowsAnOverflowOnAllRanks) {
 
 // --- rounds ---
 
-// Four ranks on two nodes: messages between nodes are those of ranks 0 and 2.
+// Four ranks on two nodes: ranks 0 and 2 send the messages between nodes.
 TEST(Gtopk, RoundsByHand) {
   const RoundPlan plan = MakeGtopk()->Rounds(SizesOf({80, 80, 80, 80}), {4, 2});
   ASSERT_EQ(plan.rounds.size(), 4u);
@@ -167,12 +167,12 @@ TEST(Gtopk, RoundsByHand) {
     EXPECT_EQ(round.node_bytes, links[i] == LinkClass::kInterNode ? 80u : 0u) << i;
     EXPECT_EQ(round[Work::kSelect], i < 2 ? 20u : 0u) << i;
   }
-  // Own and result, and what two rounds have dropped.
+  // Its own payload, the result, and the dropped elements of two rounds.
   EXPECT_EQ(plan.rounds[3][Work::kMerge], 40u);
   EXPECT_EQ(plan.sums, 10u);
 }
 
-// Bytes of the critical path for each element of a model, published with 8 and with 16 bytes.
+// Bytes on the critical path an element of the model, published for 8 and for 16 bytes an entry.
 TEST(Gtopk, SendsThePublishedBytes) {
   const struct {
     double density;
@@ -195,8 +195,8 @@ TEST(Gtopk, SendsThePublishedBytes) {
   }
 }
 
-// The published seconds of a step: each of three merges selects among 2 k elements, which takes
-// 30 us + 0.1 ns an element, and k elements of 8 bytes cross a bus of 12 GB/s twice.
+// The published seconds of a step. Each of three merges selects among 2 k elements, at 30 us + 0.1
+// ns an element. k elements of 8 bytes cross a bus of 12 GB/s twice.
 TEST(Gtopk, TakesThePublishedSeconds) {
   const auto seconds = [](const testing::TimedTensors& tensors, double density, const char* wire) {
     CostModel cost;
@@ -217,7 +217,7 @@ TEST(Gtopk, TakesThePublishedSeconds) {
 
 // --- errors ---
 
-// Rank 1 sends one element where rank 0 has two.
+// Rank 1 sends one element, rank 0 two.
 TEST(Gtopk, NamesTheRankWhoseCountDiffers) {
   const auto exchange = [](ProgressLoop& loop) {
     const std::vector<float> own(4);

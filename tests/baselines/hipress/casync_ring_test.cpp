@@ -34,9 +34,9 @@ std::vector<Outcome> ExchangeOf(const Vectors& vectors, std::size_t kept) {
   return RunExchanges(*Made(), {sent}).front();
 }
 
-// Partitions {0, 1} and {2, 3}, one element kept of each. Rank 0 sends the 5 at 0, rank 1 the 4 at
-// 3. Rank 1 then has 5 - 4 and 1 in partition 0, and keeps the first of two equal ones; rank 0 has
-// 2 and 6 + 4.
+// Partitions {0, 1} and {2, 3}, with one kept element each. Rank 0 sends the 5 at 0, rank 1 the 4
+// at 3. Then rank 1 holds 5 - 4 and 1 in partition 0, and keeps the first of the equal values. Rank
+// 0 holds 2 and 6 + 4 in partition 1.
 TEST(CasyncRing, ByHand) {
   const auto outcomes = ExchangeOf({{5, 3, 2, 6}, {-4, 1, 1, 4}}, 2);
   for (const Outcome& outcome : outcomes) {
@@ -49,7 +49,7 @@ TEST(CasyncRing, ByHand) {
   EXPECT_EQ(outcomes[1].returned, (std::vector<float>{4, 0, 0, -4}));
 }
 
-// The same, a partition after the other, on dense vectors.
+// The same algorithm on dense vectors, one partition after the other.
 struct Dense {
   std::vector<float> applied;
   Vectors left;
@@ -100,7 +100,7 @@ TEST(CasyncRing, DoesWhatTheAlgorithmDoesOnDenseVectors) {
           }
         }
         if (kept < elements) continue;
-        for (std::size_t i = 0; i < elements; ++i) {  // all of it: the dense sum
+        for (std::size_t i = 0; i < elements; ++i) {  // all elements kept: the dense sum
           float sum = 0;
           for (const auto& vector : vectors) sum += vector[i];
           ASSERT_EQ(expected.applied[i], sum);
@@ -110,7 +110,7 @@ TEST(CasyncRing, DoesWhatTheAlgorithmDoesOnDenseVectors) {
   }
 }
 
-// 6 elements in partitions of 2, of which one each is kept; 2 steps of 8 bytes, twice.
+// 6 elements in partitions of 2, each with one kept element; 2 steps of 8 bytes, twice.
 TEST(CasyncRing, RoundsByHand) {
   const RoundPlan plan = Made()->Rounds({{6, 3, 0, {}}, {0, 0, 0}, {}}, {3, 3});
   ASSERT_EQ(plan.rounds.size(), 2u);
@@ -124,7 +124,8 @@ TEST(CasyncRing, RoundsByHand) {
   EXPECT_EQ(plan.per_rank[1], (Traffic{4, 4, 32, 32}));
 }
 
-// Two ranks' sum overflows on one of them: no rank is left waiting, and each has it in its payload.
+// The sum of two ranks overflows on one of them: no rank waits forever, and the infinity is in
+// every rank's result.
 TEST(CasyncRing, TakesAnOverflowAround) {
   const float huge = std::numeric_limits<float>::max();
   for (const Outcome& outcome : ExchangeOf({{huge, 1, 1}, {huge, 1, 1}, {1, 1, 1}}, 3)) {
@@ -147,7 +148,7 @@ std::vector<RankResult> Trained(const char* collective, int ranks,
       ranks, IntegerGradient, 999, {}, wrap, 0, wait);
 }
 
-// One rank has one partition, of which it sends what it selects.
+// One rank has one partition, and sends its selection.
 TEST(CasyncRing, OfOneRankIsFlat) {
   const auto ring = Trained("casync-ring", 1);
   const auto flat = Trained("sparse-allgather", 1);
@@ -162,7 +163,7 @@ TEST(CasyncRing, NamesARankThatStopsInAnyOfItsSteps) {
                                 }}});
 }
 
-// --- what its planner says ---
+// --- its planner ---
 
 TEST(SecopaPlanner, OfARing) {
   GradientLayout layout;

@@ -1,4 +1,4 @@
-// Tests SeCoPa by the plan that is published with it (VGG19, PS, 4 nodes), and by its formulas.
+// Tests SeCoPa against its published plan (VGG19, PS, 4 nodes), and by its formulas.
 #include "baselines/hipress/secopa.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Tests MG-WFBP's solver against golden plans, all partitions of small layouts and the timeline
-// that it assumes, and its planner against the solver.
+// Tests MG-WFBP's solver against golden plans, all partitions of small layouts and its assumed
+// timeline. Also tests its planner against the solver.
 #include "baselines/mg-wfbp/mg_wfbp.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using baselines::AllReduceCost;
 using baselines::MgWfbpUnits;
 
-// One all-reduce at a time, each when its unit is ready.
+// All-reduces run one at a time, each when its unit is ready.
 UnitTimeline TimelineOf(const TimedTensors& tensors, const Lengths& units,
                         const AllReduceCost& cost) {
   return TimelineOf(
@@ -110,7 +110,7 @@ TEST(MgWfbpSolver, EndsEarliestOfAllPartitionsWhereThePaperIsRight) {
               EarliestEnd(two, {alpha, beta}) * (1 + 1e-12));
 
     const TimedTensors within = RandomTensors(9, random);
-    double wait = 0;  // for all gradients behind the first
+    double wait = 0;  // for all gradients after the first
     for (std::size_t t = 1; t < within.size(); ++t) wait += within.backward_seconds[t];
     const AllReduceCost slow_to_start{1.01 * wait + 1e-9, beta};
     const Lengths units = MgWfbpUnits(within.view(), slow_to_start);
@@ -119,8 +119,8 @@ TEST(MgWfbpSolver, EndsEarliestOfAllPartitionsWhereThePaperIsRight) {
   }
 }
 
-// The paper calls its merging optimal. Waits for 1.91, 1.28 and 1.82 s, each below the start-up
-// time of 2 s, are 5.01 s together, and a second message takes 2 s.
+// The paper calls its merging optimal. Waits of 1.91, 1.28 and 1.82 s, each below the start-up time
+// of 2 s, add up to 5.01 s; a second message takes 2 s.
 TEST(MgWfbpSolver, WaitsTooLongWhereWaitsAddUp) {
   TimedTensors tensors;
   for (const auto& [elements, seconds] :
@@ -131,7 +131,7 @@ TEST(MgWfbpSolver, WaitsTooLongWhereWaitsAddUp) {
   EXPECT_EQ(MgWfbpUnits(tensors.view(), cost), Lengths{4});
   EXPECT_GT(End(tensors, {4}, cost), 1.2 * EarliestEnd(tensors, cost));
 
-  // e(j), the earliest end of messages that hold the first j tensors of the synthetic model.
+  // e(j): the earliest end of messages with the first j tensors of the synthetic model.
   const TimedTensors model = Synthetic();
   std::vector<std::size_t> elements = {0};
   std::vector<double> ready = {0};
@@ -185,7 +185,7 @@ TEST(MgWfbpSolver, RefusesWhatMakesNoSense) {
   refused({{3}, {1}}, {1, std::numeric_limits<double>::infinity()}, "seconds_per_byte = inf");
 }
 
-// A ring of four: 6 start-up times and 3/2 of the bytes. Sizes are multiples of 4, so that its
+// A ring of four: 6 start-up times and 3/2 of the bytes. Sizes are multiples of 4, so that the
 // chunks are equal and the fitted line is exact.
 TEST(MgWfbpPlanner, FitsTheProfileSAllReduce) {
   std::mt19937 random(4);

@@ -1,4 +1,4 @@
-// What the tests of Ok-Topk share.
+// Holds the common parts of Ok-Topk's tests.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, and
-// balanced blocks.
+// Tests the parts of Ok-Topk's all-reduce by hand: votes on regions, split and reduce, and balanced
+// blocks.
 #include "baselines/oktopk/oktopk_parts.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using Counts = std::vector<std::uint64_t>;
 
 constexpr int kTag = 32;
 
-// Runs `task` on every rank and returns the traffic of each.
+// Runs `task` on every rank and returns each rank's traffic.
 std::vector<Traffic> OnRanks(std::size_t ranks, const std::function<Task(Communicator&)>& task) {
   std::vector<Traffic> traffic(ranks);
   RunRanks(static_cast<int>(ranks), 1, kExchangeDeadline, [&](ProgressLoop& loop) {
@@ -48,8 +48,8 @@ TEST(OkTopkRegions, AreVotedForByEqualPartsOfTheSelection) {
   const Indices indices = {2, 5, 7, 11, 13, 20};
   EXPECT_EQ(baselines::RegionVotes(indices, 24, 1), Votes{});
   EXPECT_EQ(baselines::RegionVotes(indices, 24, 3), (Votes{7, 13}));
-  EXPECT_EQ(baselines::RegionVotes(indices, 24, 4), (Votes{5, 7, 11}));  // every one
-  // Fewer than ranks: equal parts of the range.
+  EXPECT_EQ(baselines::RegionVotes(indices, 24, 4), (Votes{5, 7, 11}));  // all of them
+  // There are fewer indices than ranks: the range is cut into equal parts.
   EXPECT_EQ(baselines::RegionVotes(indices, 24, 8), (Votes{3, 6, 9, 12, 15, 18, 21}));
   EXPECT_EQ(baselines::RegionVotes({}, 10, 4), (Votes{2, 5, 7}));
   EXPECT_EQ(baselines::RegionVotes({}, 2, 4), (Votes{0, 1, 1}));
@@ -67,7 +67,7 @@ std::vector<std::vector<std::size_t>> Vote(const std::vector<Indices>& selected,
 }
 
 TEST(OkTopkRegions, BeginAtTheMeanVoteRoundedDown) {
-  // Votes (3, 5), (4, 8) and, with fewer elements than ranks, (6, 13).
+  // Votes (3, 5), (4, 8), and (6, 13) of a rank with fewer elements than ranks.
   for (const auto& boundaries : Vote({{1, 3, 5}, {0, 4, 8}, {7}}, 20)) {
     EXPECT_EQ(boundaries, (std::vector<std::size_t>{0, 4, 8, 20}));
   }
@@ -137,7 +137,7 @@ Split SplitAndReduce(const std::vector<SparseVector>& sent,
   return split;
 }
 
-// What a rank keeps is not sent: 8 (S - s_r) bytes in P - 1 messages, whatever the buckets.
+// A rank does not send its own region: 8 (S - s_r) bytes in P - 1 messages, for any buckets.
 TEST(OkTopkSplit, SendsWhatLiesInOtherRegions) {
   std::mt19937 random(2);
   for (std::size_t ranks = 1; ranks <= 9; ++ranks) {
@@ -209,7 +209,7 @@ TEST(OkTopkBlocks, CutTheRanksElementsIntoEqualParts) {
   using Expected = std::vector<Piece>;
   EXPECT_EQ(Pieces({7, 0, 2}), (Expected{{0, 0, 0, 3}, {0, 1, 3, 3}, {0, 2, 6, 1}, {2, 2, 7, 2}}));
   EXPECT_EQ(Pieces({0, 2, 0, 0}), (Expected{{1, 0, 0, 1}, {1, 1, 1, 1}}));
-  EXPECT_EQ(Pieces({3, 2, 2}), (Expected{{0, 0, 0, 3}, {1, 1, 3, 2}, {2, 2, 5, 2}}));  // as it is
+  EXPECT_EQ(Pieces({3, 2, 2}), (Expected{{0, 0, 0, 3}, {1, 1, 3, 2}, {2, 2, 5, 2}}));  // unchanged
   EXPECT_EQ(Pieces({0, 0}), Expected{});
   EXPECT_EQ(Pieces({5}), (Expected{{0, 0, 0, 5}}));
 }
@@ -259,7 +259,7 @@ TEST(OkTopkBlocks, AreMovedInOneRoundOfTheBusiestRank) {
   plan = EmptyPlan(3);
   baselines::AddMoveRounds(Counts{3, 3, 2}, {3, 1}, plan);
   EXPECT_TRUE(plan.rounds.empty());
-  // Of three ranks, two on the first node: 3 elements stay there.
+  // Three ranks, two of them on the first node: 3 elements stay there.
   plan = EmptyPlan(3);
   baselines::AddMoveRounds(Counts{7, 0, 2}, {3, 2}, plan);
   EXPECT_EQ(plan.rounds[0].node_bytes, 1 * kBytes);

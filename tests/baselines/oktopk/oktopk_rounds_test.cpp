@@ -1,5 +1,5 @@
-// Tests what a model expects of Ok-Topk's all-reduce: golden times and volumes, rounds by hand, and
-// sizes against those of a run.
+// Tests a model's expectations of Ok-Topk's all-reduce: golden times and volumes, rounds by hand,
+// and sizes against a run's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,8 @@ RoundPlan Modelled(std::size_t elements, std::size_t k, int ranks, std::uint64_t
       ExpectedSizes(*collective, {elements, k, step}, bytes, overlap, topology), topology);
 }
 
-// Of the published cost in a step between: 2 k 8 (P - 1) / P bytes; 8 bytes a rank for the counts.
+// The published volume of a threshold step: 2 k 8 (P - 1) / P bytes, and 8 bytes a rank for the
+// counts.
 TEST(OkTopkRounds, SendTheGoldenVolumes) {
   const struct {
     double density;
@@ -45,10 +46,10 @@ TEST(OkTopkRounds, SendTheGoldenVolumes) {
   }
 }
 
-// The specification's step: selection and its copy to the host, the exchange, copies of the own
-// region and of the result to the card, and their sum. Copies are no part of an exchange here; and
-// of the 3 (P - 1) + 2 log2 P start-ups, one after another, the model knows those that follow one
-// another: a bucket of messages has one, and no counts or separate indices are sent before.
+// The specification's step: the selection and its copy to the host, the exchange, the copies of the
+// own region and of the result to the card, and their sum. Copies are no part of an exchange here.
+// The specification counts 3 (P - 1) + 2 log2 P start-ups in a row, the model fewer: a bucket of
+// messages has one start-up, and no counts or separate indices are sent before.
 double GoldenStepSeconds(const TimedTensors& tensors, double density) {
   constexpr double kCopied = 12e9;  // bytes a second
   constexpr int kRanks = kGoldenRanks;
@@ -83,7 +84,7 @@ TEST(OkTopkRounds, ReproduceTheGoldenTimes) {
   EXPECT_NEAR(GoldenStepSeconds(vgg16, 0.1), 0.3226, 5.1e-5);
 }
 
-// All sums are gathered, of which as many are not 0 as the overlap says: 4 ranks of density 0.1.
+// All sums are gathered. The overlap gives the number of non-zero sums: 4 ranks of density 0.1.
 TEST(OkTopkRounds, GatherTheUnionInExactSteps) {
   const std::uint64_t all = 34'390;  // 1 - 0.9^4 of 100,000
   const RoundPlan plan = Modelled(100'000, 10'000, 4, 32);
@@ -94,7 +95,7 @@ TEST(OkTopkRounds, GatherTheUnionInExactSteps) {
   EXPECT_EQ(plan.rounds.back()[Work::kSelect], all);
   EXPECT_EQ(plan.rounds.back()[Work::kMerge], 20'000u);
   EXPECT_EQ(Modelled(100'000, 10'000, 4, 0).rounds.size(), plan.rounds.size() + 2);  // the vote
-  // Ranks that select the same have k sums, as in other steps.
+  // Ranks that select the same elements have k sums, as in other steps.
   const auto bytes = [](const RoundPlan& of) { return of.per_rank[0].bytes_sent; };
   EXPECT_EQ(bytes(Modelled(100'000, 10'000, 4, 32, {.theta = 1})),
             bytes(Modelled(100'000, 10'000, 4, 1, {.theta = 1})));
@@ -113,9 +114,9 @@ TEST(OkTopkRounds, TakeLongerWhereSumsLieUnevenlyUnlessBalanced) {
   const auto uneven = busiest(Modelled(1'000'000, 10'000, 16, 1, skewed, off));
   EXPECT_GT(uneven, gathered + 10'000 * kBytes / 4);
   const RoundPlan balanced = Modelled(1'000'000, 10'000, 16, 1, skewed, on);
-  EXPECT_GT(busiest(balanced), gathered);  // what is moved
+  EXPECT_GT(busiest(balanced), gathered);  // the moved blocks
   EXPECT_LE(busiest(balanced), gathered + 10'000 * kBytes);
-  // Three to one, in all: 2 k w (P - 1) / P where even, w k more to balance.
+  // Three to one in all: 2 k w (P - 1) / P if even, and w k more for balancing.
   EXPECT_LE(busiest(balanced), 3 * 10'000 * kBytes + 8 * 15);
 }
 
@@ -126,16 +127,16 @@ TEST(OkTopkRounds, CountWhatLeavesANode) {
   const RoundPlan plan = collective->Rounds(
       ExpectedSizes(*collective, {100'000, 1200, 1}, bytes, {}, topology), topology);
   ASSERT_EQ(plan.rounds.size(), 1u + 1 + 2 + 2 + 1);
-  // 900 elements a rank, two thirds of them to the other node, from two ranks.
+  // A rank sends 900 elements, two thirds of them to the other node; a node has two ranks.
   EXPECT_EQ(plan.rounds[0].messages, 3u);
   EXPECT_EQ(plan.rounds[0].bytes, 900 * kBytes);
   EXPECT_EQ(plan.rounds[0].node_bytes, 1200 * kBytes);
-  // A rank has 1200 elements to add, of a region of 25,000; of those all ranks have selected
-  // 1 - 0.988^4 of 100,000, and k are gathered.
+  // A rank adds 1200 elements in a region of 25,000. All ranks together have selected 1 - 0.988^4
+  // of 100,000 elements, and k of them are gathered.
   EXPECT_EQ(plan.rounds[1].messages, 0u);
   EXPECT_EQ(plan.rounds[1].work, (WorkByKind{25'000, 1200, 1179, 0, 0}));
-  // To the rank before, of which every second is on the other node; then two blocks to the next
-  // but one.
+  // The first step sends to the rank before, every second one on the other node. The second step
+  // sends two blocks to the rank two places away.
   EXPECT_EQ(plan.rounds[4].bytes, 300 * kBytes);
   EXPECT_EQ(plan.rounds[4].node_bytes, 300 * kBytes);
   EXPECT_EQ(plan.rounds[5].bytes, 600 * kBytes);
@@ -144,7 +145,7 @@ TEST(OkTopkRounds, CountWhatLeavesANode) {
   for (const Round& round : plan.rounds) EXPECT_EQ(round.link, LinkClass::kInterNode);
 }
 
-// Ranks select at random, independently: nothing but their numbers is expected.
+// Ranks select independently at random; only their numbers of elements are expected.
 TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
   constexpr std::size_t kRanks = 8;
   std::mt19937 random(17);
@@ -165,7 +166,7 @@ TEST(OkTopkRounds, ExpectWhatRandomSelectionsAreMeasuredToBe) {
       EXPECT_EQ(expected.seen[rank][0], recorded.seen[rank][0]);
       for (std::size_t word = 1; word < recorded.seen[rank].size(); ++word) {
         const auto measured = static_cast<double>(recorded.seen[rank][word]);
-        // Few are in a region: counts of independent elements vary by their root.
+        // A region holds few elements: counts of independent elements vary by their square root.
         EXPECT_NEAR(static_cast<double>(expected.seen[rank][word]), measured,
                     0.05 * measured + 4 * std::sqrt(measured))
             << "rank " << rank << ", word " << word;

@@ -1,4 +1,4 @@
-// Tests Ok-Topk's all-reduce by hand and over many steps, and what becomes of sums that are not
+// Tests Ok-Topk's all-reduce by hand and over many steps, and its handling of sums that are not
 // finite.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// What the last of `steps` came to, by rank.
+// The outcomes of the last of `steps`, by rank.
 std::vector<Outcome> LastOf(const std::vector<Sent>& steps) {
   return RunExchanges(*OkTopk(), steps).back();
 }
@@ -48,13 +48,13 @@ TEST(OkTopk, AppliesTheKLargestSumsAndReturnsTheOthers) {
 }
 
 TEST(OkTopk, AppliesWhatReachesTheThresholdInStepsBetween) {
-  // The threshold is 5 after the first step. One of two reaches it: it falls to 4.9603.
+  // The threshold is 5 after the first step. One sum reaches it instead of two: it falls to 4.9603.
   const Sent second = {"", 8, 2, {{{0, 3}, {1, 4}}, {{0, 3}, {6, 4.9f}}}};
   const Sent third = {"", 8, 2, {{{0, 4.97f}}, {{6, 4.95f}}}};
   const auto steps = RunExchanges(*OkTopk(), {kFirst, second, third});
   for (const Outcome& outcome : steps[1]) {
     EXPECT_EQ(NonZeros(outcome.applied), (SparseVector{{0, 6}}));
-    // One element of the other region from rank 1 alone; a count; one sum of rank 0.
+    // Rank 1 alone sends an element of the other region; then a count; then one sum of rank 0.
     EXPECT_EQ(outcome.traffic.messages_sent, 3u);
   }
   EXPECT_EQ(steps[1][0].traffic.bytes_sent, 0 + 8 + kBytes);
@@ -65,7 +65,7 @@ TEST(OkTopk, AppliesWhatReachesTheThresholdInStepsBetween) {
 }
 
 TEST(OkTopk, RaisesTheThresholdWhereManyReachIt) {
-  // Three of two reach 5, which becomes 5.04.
+  // Three sums instead of two reach 5, and the threshold becomes 5.04.
   const Sent second = {"", 8, 2, {{{0, 6}, {1, 6}}, {{6, 6}}}};
   const Sent third = {"", 8, 2, {{{0, 5.03f}, {1, 5.05f}}, {}}};
   const auto steps = RunExchanges(*OkTopk(), {kFirst, second, third});
@@ -84,7 +84,7 @@ TEST(OkTopk, ReturnsWhatCancels) {
   const Sent cancels = {"", 9, 3, {{{1, 2}, {4, 3}}, {{1, -2}, {4, 1}}}};
   const auto steps = RunExchanges(*OkTopk(), {cancels, cancels});
   for (const auto& outcomes : steps) {
-    EXPECT_EQ(outcomes[0].summed, 1u);  // fewer than k: the next step looks at all sums, too
+    EXPECT_EQ(outcomes[0].summed, 1u);  // fewer than k: the next step scans all sums, too
     EXPECT_EQ(outcomes[0].seen[0] & 2, 2u);
     EXPECT_EQ(NonZeros(outcomes[0].returned), (SparseVector{{1, 2}}));
     EXPECT_EQ(NonZeros(outcomes[1].returned), (SparseVector{{1, -2}}));
@@ -92,7 +92,7 @@ TEST(OkTopk, ReturnsWhatCancels) {
 }
 
 TEST(OkTopk, AddsInRankOrder) {
-  // In another order 1 would be lost, or 2 and 1 not.
+  // In another order the 1, or both the 1 and the 2, would be lost.
   const Sent sent = {"", 4, 1, {{{2, 1e8f}}, {{2, -1e8f}}, {{2, 1}}, {{2, 2}}}};
   for (const Outcome& outcome : LastOf({sent})) {
     EXPECT_EQ(NonZeros(outcome.applied), (SparseVector{{2, 3}}));
@@ -140,8 +140,8 @@ struct Trained {
 };
 using Gradient = std::function<std::vector<float>(std::size_t rank, std::size_t step)>;
 
-// What a trial does with a residual: every rank sends the k largest of residual + gradient, and
-// what it sends and what returns change the residual. Returns [step][rank].
+// Trains with a residual, like a trial: every rank sends the k largest elements of residual +
+// gradient. The sent and the returned elements change the residual. Returns [step][rank].
 std::vector<std::vector<Trained>> Train(const Collective& collective, std::size_t ranks,
                                         std::size_t elements, std::size_t k, std::size_t steps,
                                         const Gradient& gradient_of) {
@@ -193,7 +193,7 @@ std::mt19937 RandomOf(std::size_t rank, std::size_t step) {
   return std::mt19937(static_cast<unsigned>(7919 * step + rank + 1));
 }
 
-// 70 steps cross both periods. Integers: sums are exact in any order.
+// 70 steps cross both periods. The values are integers, so that sums are exact in any order.
 TEST(OkTopk, KeepsMassOverManyStepsOnAnyNumberOfRanks) {
   constexpr std::size_t kElements = 300;
   constexpr std::size_t kSteps = 70;
@@ -249,7 +249,7 @@ TEST(OkTopk, GivesTheExactTopKWhereRanksAgree) {
         own[static_cast<std::uint32_t>(random() % kElements)] =
             static_cast<float>(1 + random() % 100'000);
       }
-      // Later steps reach the threshold of the first with the same magnitudes elsewhere.
+      // Later steps reach the first step's threshold with the same magnitudes at other indices.
       if (step > 0) {
         std::vector<float> magnitudes;
         for (const auto& [index, value] : steps[0].by_rank[0]) magnitudes.push_back(value);
@@ -277,8 +277,8 @@ TEST(OkTopk, GivesTheExactTopKWhereRanksAgree) {
   }
 }
 
-// Gradients of which ranks share most, and which drift. Before residuals have grown the threshold
-// of the first step is too low, and rises by 0.8 % a step.
+// Ranks share most of their gradients, which drift. Before residuals have grown, the first step's
+// threshold is too low, and it rises by 0.8 % a step.
 TEST(OkTopk, StaysInItsBandOnceResidualsHaveGrown) {
   constexpr std::size_t kElements = 5000;
   constexpr std::size_t kKept = 500;
@@ -326,7 +326,7 @@ TEST(OkTopk, GivesEqualBitsWithAndWithoutBalance) {
     for (SparseVector& own : sent.by_rank) {
       while (own.size() < 50) {
         const auto index = static_cast<std::uint32_t>(random() % kElements);
-        // After the vote what is large lies in the first fortieth.
+        // After the vote, the large values lie in the first fortieth.
         const float factor = step > 0 && index < kElements / 40 ? 100.0f : 1.0f;
         if (factor == 1.0f && step > 0 && random() % 20 > 0) continue;
         own[index] = factor * (static_cast<float>(random() % 10'000) - 5000.5f) / 7.0f;
@@ -353,10 +353,10 @@ TEST(OkTopk, GivesEqualBitsWithAndWithoutBalance) {
     };
     EXPECT_EQ(messages(never), messages(direct));
     if (step == 0) {
-      EXPECT_EQ(messages(balanced), messages(direct));  // all sums are gathered as they lie
+      EXPECT_EQ(messages(balanced), messages(direct));  // all sums are gathered in place
       continue;
     }
-    EXPECT_GT(most * kRanks, 4 * direct[step][0].summed);  // the case that is balanced by itself
+    EXPECT_GT(most * kRanks, 4 * direct[step][0].summed);  // a case that the default balances
     EXPECT_GT(messages(balanced), messages(direct));
     EXPECT_EQ(messages(chosen), messages(balanced));
   }

@@ -1,4 +1,4 @@
-// Tests OMGS-SGD's solver against golden plans and the timeline that it assumes, and its planner
+// Tests OMGS-SGD's solver against golden plans and its assumed timeline. Also tests its planner
 // against the solver.
 #include "baselines/omgs/omgs.hpp"
 
@@ -19,7 +19,7 @@ using baselines::OmgsAllGathers;
 using baselines::OmgsFirstPair;
 using baselines::OmgsUnits;
 
-constexpr double kTopkSeconds = 2.18896957e-10;  // published, of a P102-100
+constexpr double kTopkSeconds = 2.18896957e-10;  // published for a P102-100
 
 double Select(std::size_t elements) {
   return baselines::OmgsSelectionSeconds(kTopkSeconds, elements);
@@ -49,7 +49,7 @@ void ExpectGolden(const Golden& golden) {
       OmgsUnits(golden.tensors.view(), Select, golden.exchange, OmgsFirstPair::kMerged);
   ASSERT_EQ(published.size(), golden.published_units);
   EXPECT_EQ(first(published, golden.published_begins.size()), golden.published_begins);
-  // In its own model the first tensor is sent by itself.
+  // In its own model the first tensor is sent alone.
   --published.front();
   published.insert(published.begin(), 1);
   EXPECT_NEAR(TimelineOf(golden.tensors, published, Select, golden.exchange).end,
@@ -124,8 +124,8 @@ TEST(OmgsSolver, GivesEveryTensorAUnit) {
   }
 }
 
-// A start-up time that exceeds all the rest is paid once. One that is free is no reason to wait,
-// only a link that is busy is.
+// A start-up time that exceeds all other times is paid once. If start-ups are free, a unit waits
+// only while the link is busy.
 TEST(OmgsSolver, MergesForStartUpTimes) {
   std::mt19937 random(2);
   const auto no_selection = [](std::size_t) { return 0.0; };
@@ -142,7 +142,7 @@ TEST(OmgsSolver, MergesForStartUpTimes) {
   }
 }
 
-// A pair that waits longer than it saves is merged by the published code alone.
+// Only the published code merges a pair that waits longer than it saves.
 TEST(OmgsSolver, MergesTheFirstPairOnlyWhereItPays) {
   TimedTensors tensors;
   for (int t = 0; t < 4; ++t) tensors.Add(10, 1.0);

@@ -1,5 +1,5 @@
-// Tests OmniReduce: what it sums, what travels by formula, what a model expects of it, and its
-// streams without a transport, of messages by hand and of malformed ones.
+// Tests OmniReduce: its sums, its traffic by formula, the model's expectations, and its streams
+// without a transport, on messages by hand and on malformed ones.
 #include "baselines/omnireduce/omnireduce.hpp"
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ std::unique_ptr<Collective> MakeOmnireduce(std::int64_t block, std::int64_t slot
                         {{"block", block}, {"slots", slots}, {"bundle", bundle}});
 }
 
-// Shard 0 is of blocks 0 and 1, shard 1 of block 2. Rank 0 sends block 2 and, of shard 0, the sums
-// of blocks 0 and 1; rank 1 sends block 1 and the sum of block 2.
+// Shard 0 has blocks 0 and 1, shard 1 has block 2. Rank 0 sends block 2, and the sums of blocks 0
+// and 1 of its shard. Rank 1 sends block 1 and the sum of block 2.
 TEST(OmniReduce, TwoRanksAndThreeBlocksByHand) {
   const Sent sent{"", 6, 3, {{{1, 10}, {4, 40}}, {{2, -2}, {3, 3}, {4, -40}}}};
   const auto collective = MakeOmnireduce(2, 1, 8);
@@ -48,7 +48,7 @@ TEST(OmniReduce, TwoRanksAndThreeBlocksByHand) {
   }
 }
 
-// Every rank sends `many` blocks of whole elements, or with `loose` as many single elements.
+// Every rank sends `many` blocks of whole elements, or `many` single elements if `loose`.
 Sent Draw(std::size_t elements, std::size_t block, std::size_t ranks, std::size_t many, bool loose,
           unsigned seed) {
   std::mt19937 random(seed);
@@ -97,8 +97,8 @@ const std::vector<Shape> kShapes = {
     {20'000, 256, 4, 4, 16, 5, false}, {300, 256, 4, 1, 6, 1, true},
     {50, 1, 8, 1, 2, 50, false}};
 
-// Only blocks that a rank needs travel, each once to its aggregator and once from there to every
-// other rank, in messages of sums that are full but for the last one of a stream.
+// Only blocks that a rank needs travel: each once to its aggregator, and once from there to every
+// other rank. Messages of sums are full except for the last one of a stream.
 TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::to_string(shape.elements) + " by " + std::to_string(shape.block));
@@ -152,8 +152,8 @@ TEST(OmniReduce, BytesAreThoseOfTheNeededBlocks) {
   }
 }
 
-// Over several steps in which what is sent changes: equal to the all-gather's sum, and with it to
-// what all ranks sent; nothing comes back.
+// Over several steps with changing payloads, the result equals the all-gather's sum, which is the
+// sum of all payloads. Nothing is returned.
 TEST(OmniReduce, GivesWhatAllGatherGives) {
   const auto gather = CoreCollective("sparse-allgather");
   for (const Shape& shape : kShapes) {
@@ -201,7 +201,7 @@ TEST(OmniReduce, OverflowIsSeenByAllRanks) {
   }
 }
 
-// With a thread for its work a rank does the same, whichever streams it works on.
+// With a work thread a rank gives the same results, whichever streams the thread works on.
 TEST(OmniReduce, WorksBesideTheCommunicationThread) {
   const Sent sent = Draw(4000, 8, 4, 120, false, 9);
   const auto collective = MakeOmnireduce(8, 4, 3);
@@ -238,11 +238,11 @@ TEST(OmniReduce, RefusesOptionsOutOfRange) {
   EXPECT_THROW((void)MakeOmnireduce(256, 9, 1), Error) << "tags are for eight streams";
 }
 
-// --- what a model expects ---
+// --- the model's expectations ---
 
 struct Volume {
-  double own = 0;     // blocks that ranks send / those that they could
-  double united = 0;  // blocks that they get / those that they could
+  double own = 0;     // sent blocks / blocks that ranks could send
+  double united = 0;  // received blocks / blocks that ranks could receive
   std::uint64_t messages = 0;
   std::uint64_t repeats = 0;
   std::uint64_t sums = 0;
@@ -297,8 +297,8 @@ Both Compare(const Sent& sent, const Shape& shape, const OverlapModel& overlap) 
   return both;
 }
 
-// Elements that are selected one by one at density 0.1 %: 22.6 % of the blocks of 256 are a rank's,
-// 87.1 % those of 8 and 98.3 % those of 16; at 1 % 92.4 % are a rank's, and all of 8.
+// Elements selected independently at density 0.1 %. One rank needs 22.6 % of the blocks of 256, 8
+// ranks 87.1 %, 16 ranks 98.3 %. At 1 % one rank needs 92.4 %, and 8 ranks need all.
 TEST(OmniReduceModel, UnstructuredSelectionsNeedNearlyAllBlocks) {
   constexpr std::size_t kBlocks = 4000;
   const auto draw = [](std::size_t ranks, double density) {
@@ -319,8 +319,8 @@ TEST(OmniReduceModel, UnstructuredSelectionsNeedNearlyAllBlocks) {
   EXPECT_NEAR(dense.run.united, 1.0, 0.01);
 }
 
-// Whole blocks at density 1 %: 1 % of them are a rank's, and 1 - 0.99^8 = 7.7 % those of 8. A model
-// that takes elements to lie one by one would ask for nearly all.
+// Whole blocks at density 1 %: one rank needs 1 % of them, 8 ranks 1 - 0.99^8 = 7.7 %. A model of
+// independent elements would need nearly all blocks.
 TEST(OmniReduceModel, BlocksThatAreSelectedTogetherAreFew) {
   for (const std::size_t bundle : {4, 256}) {
     const Shape shape{256 * 8000, 256, 4, bundle, 8, 80, false};
@@ -333,7 +333,7 @@ TEST(OmniReduceModel, BlocksThatAreSelectedTogetherAreFew) {
   }
 }
 
-// What all ranks select alike is sent once each, and its sums are no more.
+// If all ranks select the same, each sends it once, and the sums are no more elements.
 TEST(OmniReduceModel, RanksThatSelectTheSameNeedNoMoreTogether) {
   const Shape shape{16 * 10'000, 16, 1, 8, 4, 1000, false};
   Sent sent = Draw(shape.elements, shape.block, 1, shape.many, false, 4);
@@ -358,7 +358,7 @@ TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
   for (std::size_t r = 0; r < 2; ++r) {
     EXPECT_EQ(alone[r].node_bytes, 0u);
     EXPECT_EQ(alone[r].bytes, four[r].bytes);
-    // Of what each of four ranks sends to seven others, four sevenths leave the node.
+    // Each of four ranks sends to seven others, and four sevenths of its bytes leave the node.
     EXPECT_NEAR(static_cast<double>(four[r].node_bytes),
                 static_cast<double>(four[r].bytes) * 4 * 4 / 7,
                 0.05 * static_cast<double>(four[r].node_bytes));
@@ -369,7 +369,7 @@ TEST(OmniReduceModel, RanksOfANodeShareItsNetwork) {
 
 float Number(std::uint32_t block) { return std::bit_cast<float>(block); }
 
-// Words as bits: block numbers are not floats that compare.
+// Words as bits, since block numbers are not comparable as floats.
 std::vector<std::uint32_t> Bits(std::span<const float> words) {
   std::vector<std::uint32_t> bits;
   for (const float word : words) bits.push_back(std::bit_cast<std::uint32_t>(word));
@@ -382,7 +382,7 @@ struct Elements {
   SparsePayload view() const { return {indices, values}; }
 };
 
-// Two workers of one stream of three blocks of two elements; the last one has a single element.
+// Two workers of one stream of three blocks of two elements; the last block has a single element.
 class TwoWorkers {
  public:
   explicit TwoWorkers(std::size_t bundle)
@@ -391,8 +391,8 @@ class TwoWorkers {
         room_(2 * kCut.MessageWords(kCut.all(), bundle)),
         aggregator_(kCut, kCut.all(), bundle, 2, room_) {}
 
-  // Every worker that may send does; what each said (empty: nothing), then the sums, which all
-  // take.
+  // Every worker that may send does. Returns each worker's message (empty: none), then the message
+  // of sums, which all workers take.
   std::vector<std::vector<std::uint32_t>> Step() {
     std::vector<std::vector<std::uint32_t>> said;
     for (std::size_t rank = 0; rank < 2; ++rank) {
@@ -432,15 +432,15 @@ class TwoWorkers {
   WorkerStream second_;
   std::vector<float> room_;
   AggregatorStream aggregator_;
-  // For the four sums that are not 0, and no more.
+  // Room for exactly the four non-zero sums.
   std::vector<std::uint32_t> indices_ = std::vector<std::uint32_t>(4);
   std::vector<float> values_ = std::vector<float>(4);
   SumRoom sums_{indices_, values_};
 };
 
-// A block at a time: both send their first one. Block 0 is summed, as nobody can still send it, and
-// block 1 asked for, which is there; the first worker's block 0 is given out and it may go on, the
-// second one waits for its block 1.
+// One block at a time: both workers send their first block. Block 0 is summed, since no worker can
+// still send it, and block 1 is requested, which has arrived. The sum of block 0 is sent out; the
+// first worker may continue, the second waits for its block 1.
 TEST(OmniReduceStream, GoesThroughThreeBlocksOneAtATime) {
   TwoWorkers stream(1);
   auto said = stream.Step();
@@ -509,7 +509,7 @@ TEST(OmniReduceStream, RefusesMalformedMessages) {
   EXPECT_TRUE(refuses({Number(7)})) << "asks for no block";
 }
 
-// A malformed sum of more elements than the ranks can have sent.
+// A malformed message has more sums than the ranks can have sent.
 TEST(OmniReduceStream, RefusesMoreSumsThanThereIsRoomFor) {
   const BlockCut cut{4, 2};
   const BlockIndex index(cut, {});
@@ -539,7 +539,8 @@ TEST(OmniReduceStream, BlocksAreDealtOutToShardsAndStreams) {
   EXPECT_EQ(next, 11u);
   EXPECT_EQ(all.Part(20, 10).size(), 1u);
   EXPECT_EQ(all.Part(20, 11).size(), 0u);
-  // 10,000 elements are 40 blocks of 256; two of each rank's for each of 4 shards fill a stream.
+  // 10,000 elements are 40 blocks of 256. A stream is filled by two blocks of each rank for each of
+  // 4 shards.
   EXPECT_EQ(OmniReduceStreams(10'000, 256, 2, 8, 4), 5u);
   EXPECT_EQ(OmniReduceStreams(10'000, 256, 2, 4, 4), 4u);
   EXPECT_EQ(OmniReduceStreams(10'000, 256, 256, 4, 4), 1u);

@@ -1,5 +1,5 @@
-// Tests PowerSGD: what it approximates, mass over ranks, columns that depend on one another, and as
-// a collective its steps by hand and what it sends.
+// Tests PowerSGD: its approximation, mass over ranks, and linearly dependent columns. As a
+// collective: its steps by hand and its bytes.
 #include "baselines/powersgd/powersgd.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ double SquaredNorm(std::span<const float> x) {
   return sum;
 }
 
-// The ranks of a world, as an engine drives them.
+// The ranks of a world, driven as by an engine.
 class World {
  public:
   World(const Shape& shape, int rank, int ranks, int threads = 1, bool feedback = true)
@@ -43,7 +43,7 @@ class World {
     }
   }
 
-  // gradients[r]: of rank r. Returns what every rank applies.
+  // gradients[r]: the gradient of rank r. Returns the sum that every rank applies.
   const std::vector<float>& Step(const std::vector<std::vector<float>>& gradients) {
     const TensorInfo info{3, "fc.weight", {}, step_++};
     ForRanks(gradients,
@@ -171,8 +171,8 @@ TEST(PowerSgd, ReproducesAMatrixOfItsRankInOneStep) {
 }
 
 // Vogels et al., section 3: with a warm start the steps are a power iteration, which finds the best
-// approximation of the rank (Eckart & Young: its squared error is the tail of the squared singular
-// values).
+// approximation of the rank. By Eckart & Young, its squared error is the tail of the squared
+// singular values.
 TEST(PowerSgd, WarmStartFindsTheBestApproximationOfAFixedMatrix) {
   constexpr std::size_t kRows = 24, kCols = 70;
   constexpr int kRank = 3;
@@ -214,7 +214,7 @@ TEST(PowerSgd, ConservesMassOverRanks) {
   for (std::size_t i = 0; i < n; ++i) {
     double left = 0;
     for (std::size_t r = 0; r < kRanks; ++r) left += static_cast<double>(world.residual(r)[i]);
-    // Thirty additions of numbers up to ten or so, each rounded to 2^-24 of it.
+    // Thirty additions of numbers up to about ten, each rounded to 2^-24 of its value.
     ASSERT_NEAR(left + taken_out[i], put_in[i], 5e-5) << i;
   }
 }
@@ -250,7 +250,7 @@ TEST(PowerSgd, ADependentColumnBecomesZero) {
   EXPECT_EQ(SquaredNorm(state.p().subspan(50)), 0);
 }
 
-// A zero gradient leaves Q zero, from which no power iteration returns by itself.
+// A zero gradient makes Q zero; no power iteration recovers from that by itself.
 TEST(PowerSgd, ComesBackFromAZeroMatrix) {
   const Shape shape = {40, 50};
   const std::vector<float> zeros(2000, 0.0f);
@@ -355,7 +355,7 @@ std::unique_ptr<Collective> Factors() {
   return MakeCollective(FindCollective("powersgd-factors"), {{"rank", std::int64_t{kRank}}});
 }
 
-// One matrix on several ranks: what is applied of it, a rank's share.
+// One matrix on several ranks. Step returns one rank's share of the applied matrix.
 class ByHand {
  public:
   ByHand(const ExchangedTensor& tensor, std::size_t ranks) : tensor_(tensor) {
@@ -443,8 +443,7 @@ TEST(PowerSgdFactors, ResidualsAndWhatIsAppliedAreWhatHadAccumulated) {
   }
 }
 
-// 4 r (rows + cols) bytes of each matrix, and 4 an element of the vector, each twice (P - 1) / P
-// times.
+// Each matrix sends 4 r (rows + cols) bytes and the vector 4 an element, each 2 (P - 1) / P times.
 TEST(PowerSgdFactors, SendFactorsAlone) {
   const Sent sent = Accumulated(5, 7);
   const auto collective = Factors();
@@ -459,7 +458,7 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
   EXPECT_EQ(bytes, 2 * 4 * 4u * (kRank * (8 + 30) + 5 + kRank * (20 + 12)));
 }
 
-// By hand, for factors of rank r: x Q, x' P and P Q' are r multiplications an element each; two
+// By hand, for factors of rank r: x Q, x' P and P Q' take r multiplications an element each. Two
 // Gram-Schmidt passes over P's columns take r (2 r + 1) a row; vectors take none. Each all-reduce
 // is a ring of 2 (P - 1) steps whose chunks together are the factors.
 TEST(PowerSgdFactors, RoundsAreProductsOrthogonalisationAndTwoAllReduces) {

@@ -1,5 +1,5 @@
-// Tests both of SparCML's all-reduces by hand on few ranks and against their published costs, sums
-// that change their form, and that blocks of any sizes arrive on any number of ranks.
+// Tests both of SparCML's all-reduces by hand on few ranks and against their published costs. Also
+// tests sums that change their form, and gathers of blocks of any sizes on any number of ranks.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -60,7 +60,7 @@ TEST(RecursiveDoubling, SendsUnionsOfTwiceAsManyRanks) {
   }
 }
 
-// Of four elements, two with indices take as much as all without.
+// Of four elements, two with indices take as many bytes as all four without.
 TEST(RecursiveDoubling, GoesOnDense) {
   const auto outcomes = RunOnce(kDoubling, {"", 4, 1, kFour});
   for (const Outcome& outcome : outcomes) {
@@ -75,7 +75,7 @@ TEST(RecursiveDoubling, GoesOnDense) {
   }
 }
 
-// Ranks 0 and 1 come to three of six elements, which is dense; ranks 2 and 3 to one.
+// Ranks 0 and 1 sum to three of six elements, which is dense; ranks 2 and 3 sum to one element.
 TEST(RecursiveDoubling, AddsADenseSumToASparseOne) {
   const auto outcomes =
       RunOnce(kDoubling, {"", 6, 2, {{{0, 1}, {1, 1}}, {{2, 1}}, {{0, 5}}, {{0, 6}}}});
@@ -87,7 +87,7 @@ TEST(RecursiveDoubling, AddsADenseSumToASparseOne) {
   }
 }
 
-// Rank 2 of three sends its payload to rank 0 and gets the sum from it.
+// Rank 2 of three sends its payload to rank 0 and receives the sum from it.
 TEST(RecursiveDoubling, FoldsRanksBeyondAPowerOfTwo) {
   const Sent sent = {"", 9, 1, {{{0, 1}}, {{1, 2}}, {{2, 3}}}};
   const auto outcomes = RunOnce(kDoubling, sent);
@@ -99,7 +99,7 @@ TEST(RecursiveDoubling, FoldsRanksBeyondAPowerOfTwo) {
   EXPECT_EQ(outcomes[2].applied, (std::vector<float>{1, 2, 3, 0, 0, 0, 0, 0, 0}));
 }
 
-// Two nodes of two: in the second round both ranks of a node send to the other one.
+// Two nodes of two: in the second round both ranks of a node send to the other node.
 TEST(RecursiveDoubling, RoundsByHand) {
   const ExchangeSizes sizes{{100, 1, 0},
                             {80, 80, 80, 80},
@@ -118,7 +118,7 @@ TEST(RecursiveDoubling, RoundsByHand) {
 
 // --- split all-gather by hand ---
 
-// Regions of ten elements on four ranks: 2, 2, 2 and the rest.
+// The regions of ten elements on four ranks: 2, 2, 2 and the remainder.
 const Sent kTen = {"", 10, 2, {{{0, 1}, {9, 2}}, {{0, 3}, {5, 1}}, {{6, 1}, {9, 1}}, {{1, 7}}}};
 
 TEST(SplitAllgather, OwnersAddTheirRegions) {
@@ -127,13 +127,13 @@ TEST(SplitAllgather, OwnersAddTheirRegions) {
     EXPECT_EQ(outcome.applied, (std::vector<float>{4, 7, 0, 0, 0, 1, 1, 0, 0, 3}));
     EXPECT_TRUE(outcome.dense);  // five of ten
   }
-  // Sent to other owners, got from other ranks, summed.
+  // Elements sent to other owners, received from other ranks, summed.
   EXPECT_EQ(outcomes[0].seen, (Words{1, 2, 2}));
   EXPECT_EQ(outcomes[1].seen, (Words{2, 0, 0}));
   EXPECT_EQ(outcomes[2].seen, (Words{2, 1, 1}));
   EXPECT_EQ(outcomes[3].seen, (Words{1, 3, 2}));
-  // Slices, counts (two rounds, of one and two words), regions. What rank 3 sends rank 1 in second
-  // rounds, its own and rank 0's, is in two pieces.
+  // Slices, counts (two rounds, of one and two words), regions. In the second round, rank 3 sends
+  // rank 1 its own region and rank 0's, in two pieces.
   EXPECT_EQ(outcomes[0].traffic, (Traffic{3 + 2 + 2, 3 + 2 + 2, 8 + 24 + 24, 16 + 24 + 32}));
   EXPECT_EQ(outcomes[1].traffic, (Traffic{3 + 2 + 2, 3 + 3 + 3, 16 + 24 + 24, 0 + 24 + 32}));
 }
@@ -155,16 +155,16 @@ TEST(SplitAllgather, SwitchesAsPublished) {
   EXPECT_FALSE(RunOnce(kSplit, sent, "published")[0].dense);
 }
 
-// 1e8 + 1 = 1e8 in floats: any other order would leave the 1.
+// 1e8 + 1 = 1e8 in floats: any other order would keep the 1.
 TEST(SplitAllgather, AddsInRankOrder) {
   const Sent sent = {"", 90, 1, {{{0, 1e8f}}, {{0, 1}}, {{0, -1e8f}}}};
   for (const Outcome& outcome : RunOnce(kSplit, sent)) {
     EXPECT_EQ(outcome.applied[0], 0.0f);
-    EXPECT_EQ(outcome.summed, 1u);  // a sum of 0 is one
+    EXPECT_EQ(outcome.summed, 1u);  // a sum of 0 counts as an element
   }
 }
 
-// Six messages to the other ranks, 4 / 6 of them to another node.
+// Six messages to other ranks, 4 / 6 of them to another node.
 TEST(SplitAllgather, SplitRoundByHand) {
   const ExchangeSizes sizes{
       {70, 6, 0},
@@ -208,7 +208,7 @@ TEST(Sparcml, ShowsAnOverflowOnAllRanks) {
   }
 }
 
-// --- what a model expects ---
+// --- the model's expectations ---
 
 double RelativeError(std::uint64_t expected, std::uint64_t recorded) {
   return std::fabs(static_cast<double>(expected) / static_cast<double>(recorded) - 1);
@@ -235,7 +235,7 @@ TEST(Sparcml, ExpectsWhatIndependentRanksCameTo) {
   }
 }
 
-// All ranks select the same, on a number of them that folds: nothing grows.
+// All ranks select the same elements, and their number folds: no sum grows.
 TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
   std::mt19937 random(5);
   Sent sent = Random(1, 5000, 70, random);
@@ -248,7 +248,7 @@ TEST(RecursiveDoubling, ExpectsIdenticalSelectionsExactly) {
   EXPECT_EQ(expected.seen, recorded.seen);
 }
 
-// A region that has more than its share is what everybody waits for.
+// All ranks wait for a region that has more than its share.
 TEST(SplitAllgather, ExpectsTheFullestRegion) {
   const auto bytes = [](double skew) {
     const auto collective = MakeSparcml(kSplit);
@@ -280,8 +280,8 @@ double BytesOfAnElement(const char* name, const char* dense_switch, double densi
   return bytes / kElements;
 }
 
-// Bytes of a rank for each element of a model, with independent selections. The last one is
-// without the switch; with it the last round sends 4 bytes an element instead of 4.556.
+// A rank's bytes an element of the model, with independent selections. The last number is without
+// the switch. With the switch, the last round sends 4 bytes an element instead of 4.556.
 TEST(Sparcml, SendsThePublishedBytes) {
   const struct {
     double density;
@@ -307,7 +307,7 @@ TEST(Sparcml, RefusesAnUnknownSwitch) {
   EXPECT_THROW(MakeSparcml(kSplit, "third"), Error);
 }
 
-// A sum with the memory that it needs.
+// A sum together with its memory.
 struct Made {
   Made(std::size_t elements, DenseSwitch rule, const SparseVector& of)
       : own(PayloadOf(of)), sum(elements, rule, room) {
@@ -332,11 +332,11 @@ struct Made {
   PartialSum sum;
 };
 
-// Of six elements, three take as much with indices as all without.
+// Of six elements, three with indices take as many bytes as all six without.
 TEST(PartialSum, BecomesDenseWhereThatTakesNoMore) {
   Made made(6, DenseSwitch::kBytes, {{1, 1}});
   EXPECT_FALSE(made.sum.dense());
-  EXPECT_EQ(made.sum.message().data(), made.own.data());  // nothing is copied
+  EXPECT_EQ(made.sum.message().data(), made.own.data());  // no copy is made
   made.sum.Add(PayloadOf({{1, 2}, {4, 5}}));
   EXPECT_FALSE(made.sum.dense());
   EXPECT_EQ(made.elements(), (SparseVector{{1, 3}, {4, 5}}));
@@ -358,7 +358,7 @@ TEST(PartialSum, StaysSparseWhereItMay) {
   EXPECT_EQ(made.elements(), (SparseVector{{0, 2}, {1, 2}}));
 }
 
-// Sums that round, and zeros of either sign; every pair of forms.
+// Sums that round, zeros of either sign, and every pair of forms.
 TEST(PartialSum, GivesPartnersEqualBits) {
   std::mt19937 random(1);
   for (const std::size_t count : {3, 40, 60}) {
@@ -425,7 +425,7 @@ TEST(BlockGather, BringsBlocksWhereTheyBelong) {
   }
 }
 
-// Rank 1 has another idea of the blocks.
+// Rank 1 assumes other block sizes.
 TEST(BlockGather, NamesTheRankWhoseBlockHasAnotherSize) {
   const auto gather = [](ProgressLoop& loop) {
     std::vector<std::byte> data(8);

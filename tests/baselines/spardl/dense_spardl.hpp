@@ -1,4 +1,4 @@
-// Does what SparDL does on dense vectors, and makes up what ranks of it have.
+// Runs SparDL's algorithm on dense vectors, and makes up vectors of the ranks.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,8 @@ struct Form {
   }
 };
 
-// Of vectors: what has accumulated, or, where it is not 0, what has been selected.
+// The payloads of vectors: accumulated gradients, or, in the eager form, the non-zero elements as
+// selections.
 inline Sent SentOf(const Form& form, const Vectors& vectors, std::size_t kept) {
   Sent sent{"", vectors.front().size(), kept, std::vector<SparseVector>(vectors.size()), {}};
   if (form.lazy) {
@@ -47,7 +48,7 @@ inline Sent SentOf(const Form& form, const Vectors& vectors, std::size_t kept) {
   return sent;
 }
 
-// Integers up to `most`, a part of them 0.
+// Integers up to `most`, a share `zeros` of them 0.
 inline Vectors Integers(std::size_t ranks, std::size_t elements, int most, double zeros,
                         std::mt19937& random) {
   Vectors vectors(ranks, std::vector<float>(elements));
@@ -63,10 +64,10 @@ inline Vectors Integers(std::size_t ranks, std::size_t elements, int most, doubl
 
 struct Dense {
   std::vector<float> applied;
-  Vectors left;  // residuals; eager: what is returned
+  Vectors left;  // residuals; eager: returned elements
 };
 
-// The `most` largest of a block, which leave `from`.
+// Takes the `most` largest elements of a block out of `from`.
 inline SparseVector Take(const baselines::SpardlBlocks& blocks, std::size_t block, std::size_t most,
                          bool zeros, std::vector<float>& from) {
   std::vector<std::uint32_t> order;

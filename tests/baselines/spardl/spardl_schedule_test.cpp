@@ -1,5 +1,5 @@
-// Tests SparDL's schedule, its adapted count, and what messages, bytes and seconds follow from them
-// against the numbers of the specification.
+// Tests SparDL's schedule and adapted count, and the resulting messages, bytes and seconds against
+// the numbers of the specification.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,7 +47,7 @@ TEST(SpardlBlocks, CutTheRangeAndKeepTheirShare) {
   EXPECT_EQ(dense.kept(2), 2u);
   EXPECT_EQ(dense.kept(3), 1u);
   EXPECT_EQ(dense.KeptOf(2, 3), 2u + 1 + 2);
-  const SpardlBlocks few({.elements = 2, .kept = 1}, 5);  // empty ones keep nothing
+  const SpardlBlocks few({.elements = 2, .kept = 1}, 5);  // empty blocks keep nothing
   EXPECT_EQ(few.size(1), 1u);
   EXPECT_EQ(few.size(2), 0u);
   EXPECT_EQ(few.kept(1), 1u);
@@ -89,7 +89,7 @@ TEST(SpardlSchedule, HasTheSpecifiedGapsAndSizes) {
   EXPECT_EQ(PairsOf(SpardlScatterSteps(14)), (GapsAndBlocks{{8, 6}, {4, 4}, {2, 2}, {1, 1}}));
 }
 
-// What a rank holds of a block: how often each rank's part is in it. It gives a block away once.
+// A rank's content of a block: how often each rank's part is in it. It gives a block away once.
 TEST(SpardlSchedule, SumsEveryBlockOnceOnItsOwner) {
   for (std::size_t ranks = 2; ranks <= 64; ++ranks) {
     SCOPED_TRACE(ranks);
@@ -153,9 +153,9 @@ TEST(SpardlCount, MovesFasterInOneDirectionAndTurnsByHalf) {
   SpardlCount count;  // k_b = 1000, 4 teams: from 250 on, by (1000 - 250) / 100
   EXPECT_EQ(count.Next(1000, 4), 250u);
   count.Learn(900, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 257u);  // the first step that way
+  EXPECT_EQ(count.Next(1000, 4), 257u);  // the first step up
   count.Learn(900, 1000, 4);
-  EXPECT_EQ(count.Next(1000, 4), 271u);  // the second: 14
+  EXPECT_EQ(count.Next(1000, 4), 271u);  // the second step: 14
   count.Learn(950, 1000, 4);
   EXPECT_EQ(count.Next(1000, 4), 285u);
   count.Learn(990, 1000, 4);
@@ -164,7 +164,7 @@ TEST(SpardlCount, MovesFasterInOneDirectionAndTurnsByHalf) {
   EXPECT_EQ(count.Next(1000, 4), 299u);  // back by 14
   count.Learn(1001, 1000, 4);
   EXPECT_EQ(count.Next(1000, 4), 285u);
-  count.Learn(1000, 1000, 4);            // k_b is not too many
+  count.Learn(1000, 1000, 4);            // k_b itself is not too many
   EXPECT_EQ(count.Next(1000, 4), 292u);  // 7
   count.Learn(1001, 1000, 4);
   EXPECT_EQ(count.Next(1000, 4), 289u);  // trunc(-3.5)
@@ -215,8 +215,8 @@ std::uint64_t BytesOf(const RoundPlan& plan) {
   return bytes;
 }
 
-// 2 ceil(log2 P) steps and 2 w k (P - 1) / P bytes a rank; the published code's reduce-scatter in
-// P - 1 exchanges of one block.
+// 2 ceil(log2 P) steps and 2 w k (P - 1) / P bytes a rank. The published code's reduce-scatter
+// makes P - 1 exchanges of one block.
 TEST(SpardlRounds, AreThoseOfThePaper) {
   for (int ranks = 1; ranks <= 64; ++ranks) {
     const auto p = static_cast<std::uint64_t>(ranks);
@@ -237,7 +237,7 @@ TEST(SpardlRounds, AreThoseOfThePaper) {
   }
 }
 
-// Teams: 2 w k (P - d) / P, and among them log2(d) w k d / P, or (d - 1) w h.
+// Teams send 2 w k (P - d) / P inside, and log2(d) w k d / P or (d - 1) w h among them.
 TEST(SpardlRounds, OfTeamsAreThoseOfThePaper) {
   for (const auto& [ranks, teams] : {std::pair{8, 2}, {8, 4}, {8, 8}, {12, 2}, {64, 16}}) {
     const auto p = static_cast<std::uint64_t>(ranks);
@@ -260,7 +260,7 @@ TEST(SpardlRounds, OfTeamsAreThoseOfThePaper) {
   }
 }
 
-// Bytes a rank for each element of the model; the specification rounds to three digits.
+// A rank's bytes an element of the model; the specification rounds to three digits.
 TEST(SpardlRounds, HaveTheSpecifiedBytesPerElement) {
   const struct {
     double density;
@@ -276,9 +276,9 @@ TEST(SpardlRounds, HaveTheSpecifiedBytesPerElement) {
   }
 }
 
-// Eight ranks, 50 us and 0.8 ns a byte, 12 GB/s to the host and back, 8 bytes an element: nothing
-// overlaps. Each cut takes h(m) = 30 us + 0.1 ns an element, and each block that travels while it
-// is reduced passes to the host and back.
+// Eight ranks, 50 us and 0.8 ns a byte, 12 GB/s to the host and back, 8 bytes an element; nothing
+// overlaps. Each cut takes h(m) = 30 us + 0.1 ns an element. Each block that travels during the
+// reduction passes to the host and back.
 double GoldenExchangeSeconds(std::size_t elements, double density) {
   const ExchangeShape shape{
       .elements = elements,
@@ -308,8 +308,8 @@ TEST(SpardlRounds, ReproduceTheGoldenTimes) {
   EXPECT_NEAR(GoldenStepSeconds(Synthetic(), 0.1), 0.120547, 5.1e-7);
   EXPECT_NEAR(GoldenStepSeconds(MeasuredVgg16(), 0.01), 0.1604, 5.1e-5);
   EXPECT_NEAR(GoldenStepSeconds(MeasuredVgg16(), 0.1), 0.3230, 5.1e-5);
-  // Of the other models the elements are known, not the times of backward: what a tenth adds to a
-  // hundredth, both rounded to 0.1 ms.
+  // For the other models the elements are known, but not the times of backward. The test compares
+  // the seconds that density 0.1 adds to density 0.01, both rounded to 0.1 ms.
   const struct {
     std::size_t elements;
     double hundredth, tenth;
@@ -336,8 +336,8 @@ TEST(SpardlRounds, OfSerialBlocksTakeLongerOnSevenRanksThanOnSix) {
   EXPECT_GT(seconds(6, true), seconds(6, false));
 }
 
-// Four ranks a node, two nodes, one team: gaps 4, 2, 1 of the reduce-scatter, then 1, 2, 4. In a
-// step all four, two or one rank of a node sends to the other one.
+// Four ranks a node, two nodes, one team: the reduce-scatter has gaps 4, 2, 1, then the gather 1,
+// 2, 4. In a step, four, two or one rank of a node sends to the other node.
 TEST(SpardlRounds, KnowWhatLeavesANode) {
   const auto collective = MakeCollective(FindCollective("spardl"));
   const Topology topology{8, 4};
@@ -352,7 +352,7 @@ TEST(SpardlRounds, KnowWhatLeavesANode) {
     EXPECT_EQ(plan.rounds[i].node_bytes, leaving[i] * block) << i;
   }
   EXPECT_EQ(plan.rounds[6].messages, 0u);
-  // In teams of a node only what teams compare leaves it.
+  // If a node is a team, only the lists that teams compare leave it.
   const auto teams = MakeCollective(FindCollective("spardl"), {{"teams", std::int64_t{2}}});
   const RoundPlan by_node = teams->Rounds(
       ExpectedSizes(*teams, shape, std::vector<std::uint64_t>(8), {}, topology), topology);
@@ -361,7 +361,7 @@ TEST(SpardlRounds, KnowWhatLeavesANode) {
   }
 }
 
-// The cuts pass over all elements once, which is charged as additions, and look at candidates where
+// The cuts scan all elements once, which is charged as additions, and they look at candidates if
 // something has arrived.
 TEST(SpardlRounds, CountTheCuts) {
   const auto work = [](const RoundPlan& plan, Work kind) {
@@ -371,14 +371,14 @@ TEST(SpardlRounds, CountTheCuts) {
   };
   const ExchangeShape shape{.elements = 8000, .kept = 80};
   EXPECT_EQ(work(PlanOf(shape, 8), Work::kAdd), 8000u);
-  // Blocks 0 to 3 places on have 3, 2, 1 and 1 bundles: (2 a + 1) k_b candidates.
+  // The blocks 0 to 3 places away have 3, 2, 1 and 1 bundles: (2 a + 1) k_b candidates.
   EXPECT_EQ(work(PlanOf(shape, 8), Work::kSelect), (7u + 5 + 3 + 3) * 10);
   const RoundPlan alone = PlanOf(shape, 1);
   ASSERT_EQ(alone.rounds.size(), 1u);
   EXPECT_EQ(alone.rounds[0].messages, 0u);
   EXPECT_EQ(work(alone, Work::kAdd), 8000u);
   EXPECT_EQ(work(alone, Work::kSelect), 0u);
-  // Payloads of a hundredth are looked at alone.
+  // The eager form scans payloads of a hundredth alone.
   EXPECT_EQ(work(PlanOf(shape, 8, {{"cut", std::string("eager")}}), Work::kAdd), 0u);
 }
 

@@ -20,8 +20,8 @@ std::vector<Outcome> ExchangeOf(const Form& form, const Vectors& vectors, std::s
 
 // --- by hand ---
 
-// Blocks {0, 1} and {2, 3}, one element kept of each. Rank 0 gives 6 at 3 away, rank 1 -4 at 0.
-// Rank 1's block 1 then has 1 and 4 + 6 at 2 and 3, rank 0's block 0 has 5 - 4 and 3 at 0 and 1.
+// Blocks {0, 1} and {2, 3}, with one kept element each. Rank 0 sends its 6 at 3, rank 1 its -4 at
+// 0. Then rank 1's block 1 has 1 and 4 + 6 at 2 and 3; rank 0's block 0 has 5 - 4 and 3 at 0 and 1.
 TEST(Spardl, CutsWhatHasAccumulatedAndArrived) {
   const auto outcomes = ExchangeOf({}, {{5, 3, 2, 6}, {-4, 1, 1, 4}}, 2);
   for (const Outcome& outcome : outcomes) {
@@ -30,12 +30,13 @@ TEST(Spardl, CutsWhatHasAccumulatedAndArrived) {
     EXPECT_EQ(outcome.traffic.bytes_sent, 2 * kSparseElementBytes);
     EXPECT_TRUE(outcome.seen.empty());
   }
-  // Of rank 1's -4 at 0, which lost, nothing has left it; at 1, which won, it keeps its 1.
+  // Index 0 lost, so that rank 1's -4 there stays in its residual. Index 1 won, and rank 1 keeps
+  // its 1 there.
   EXPECT_EQ(outcomes[0].returned, (std::vector<float>{0, -3, 0, -6}));
   EXPECT_EQ(outcomes[1].returned, (std::vector<float>{0, 0, 0, -4}));
 }
 
-// The same with what a top-2 of each rank has selected: rank 1 had no 1 at 1, nor rank 0 its 3.
+// The same with each rank's top-2 selection: without rank 1's 1 at index 1 and rank 0's 3.
 TEST(Spardl, CutsPayloadsOnRequest) {
   const auto outcomes = ExchangeOf({.lazy = false}, {{5, 0, 0, 6}, {-4, 0, 0, 4}}, 2);
   for (const Outcome& outcome : outcomes) {
@@ -45,8 +46,8 @@ TEST(Spardl, CutsPayloadsOnRequest) {
   }
 }
 
-// One block a team of one; both cut it to one element. Rank 0's 7 and rank 1's 8 have k_b = 2
-// places.
+// Each team of one has one block and cuts it to one element. Rank 0's 7 and rank 1's 8 fit in k_b =
+// 2 places.
 TEST(Spardl, TeamsCompareTheirBlocks) {
   const auto outcomes = ExchangeOf({.teams = 2}, {{7, 2, 1}, {1, 3, 8}}, 2);
   for (const Outcome& outcome : outcomes) {
@@ -57,8 +58,8 @@ TEST(Spardl, TeamsCompareTheirBlocks) {
   EXPECT_EQ(outcomes[1].returned, (std::vector<float>{0, 0, -8}));
 }
 
-// Ranks 0 and 1 have 7, 11 and 4 at 0, 1 and 2 together and drop the 4. With the others' 20 at 0
-// and 18 at 2, index 2 is applied and index 1 is not: the 4 stays with rank 0, the 11 where it was.
+// Ranks 0 and 1 together have 7, 11 and 4 at 0, 1 and 2, and drop the 4. With the others' 20 at 0
+// and 18 at 2, index 2 is applied and index 1 is not. The 4 stays with rank 0, the 11 where it was.
 TEST(Spardl, DoublingTeamsLeaveWhatTheyDropWithTheFirst) {
   const auto outcomes = ExchangeOf({.teams = 4, .doubling = true},
                                    {{7, 5, 0, 0}, {0, 6, 4, 0}, {20, 0, 9, 0}, {0, 0, 9, 0}}, 2);
@@ -118,8 +119,8 @@ TEST(Spardl, DoesWhatTheAlgorithmDoesOnDenseVectors) {
 
 // --- laws ---
 
-// What is applied and what is left make up what there was, whatever the values; the messages and
-// bytes are those of the rounds; and ranks agree. Over steps between which h moves.
+// Applied and remaining values add up to the input, for any values. Messages and bytes equal those
+// of the rounds, and ranks agree. h changes between the steps.
 TEST(Spardl, LosesNothingInTeamsAndCountsItsMessages) {
   std::mt19937 random(2);
   for (const auto& [ranks, teams] : std::vector<std::pair<std::size_t, std::size_t>>{
@@ -163,8 +164,8 @@ TEST(Spardl, LosesNothingInTeamsAndCountsItsMessages) {
   }
 }
 
-// Each rank has 5 in every block; two have more at one place of it, 9 and 6. A rank that cuts a
-// block adds its own 5 to those that came by, so that all four arrive.
+// Each rank has 5 in every block. Two ranks have more at one place of a block, 9 and 6. A rank that
+// cuts a block adds its own 5 to the received ones, so that all four arrive.
 TEST(Spardl, AddsToWhatComesByWhatItWouldNotSendItself) {
   Vectors vectors(4, std::vector<float>(16));
   std::vector<float> expected(16);
@@ -200,8 +201,8 @@ TEST(Spardl, ANaNReachesAllRanks) {
   }
 }
 
-// h settles where teams' lists have k_b = 2000 indices together, from k_b / 4 on: for independent
-// lists at a q of the block with 1 - (1 - q)^4 = 0.1, for equal ones at k_b.
+// h starts at k_b / 4 and settles when the teams' lists have k_b = 2000 indices together. For
+// independent lists it is a share q of the block with 1 - (1 - q)^4 = 0.1, for equal lists k_b.
 TEST(Spardl, IsExpectedWhereItSettles) {
   constexpr std::size_t kElements = 40'000;
   constexpr std::size_t kKept = 4000;
@@ -219,7 +220,7 @@ TEST(Spardl, IsExpectedWhereItSettles) {
     const ExchangeSizes expected =
         ExpectedSizes(*collective, {kElements, kKept, 0}, std::vector<std::uint64_t>(8),
                       {.theta = equal ? 1.0 : 0.0}, {8, 1});
-    // Words: a block, one list, two lists, what is applied.
+    // Words: a block, one list, two lists, the applied sums.
     const std::vector<std::uint64_t>& words = expected.seen.front();
     const double settled = equal ? 2000 : 20'000 * (1 - std::pow(0.9, 0.25));
     EXPECT_NEAR(static_cast<double>(words[1]), settled, 1);
@@ -233,7 +234,7 @@ TEST(Spardl, IsExpectedWhereItSettles) {
   }
 }
 
-// What the eager form cuts: unions of selections that have little in common.
+// The eager form cuts unions of selections that have little in common.
 TEST(Spardl, ExpectsWhatPayloadsComeTo) {
   std::mt19937 random(4);
   const Form form{.lazy = false};
@@ -253,7 +254,7 @@ TEST(Spardl, ExpectsWhatPayloadsComeTo) {
               0.05 * static_cast<double>(*counted.sums));
 }
 
-// --- what is refused ---
+// --- refusals ---
 
 TEST(Spardl, RefusesTeamsThatDoNotDivide) {
   const CollectiveDescriptor& descriptor = FindCollective("spardl");

@@ -1,5 +1,5 @@
-// Tests Zen's hash, lists, splits and bitmaps against their definitions and the numbers that the
-// paper's data structure comes to.
+// Tests Zen's hash, lists, splits and bitmaps against their definitions and the published numbers
+// of the data structure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ Indices RandomIndices(std::size_t n, std::size_t k, unsigned seed) {
   return {drawn.begin(), drawn.end()};
 }
 
-// Supports of about k indices that hashes may meet: by chance, runs as of embedding rows, strides
-// as of columns.
+// Supports of about k indices that hashes may meet: random ones, runs like embedding rows, strides
+// like columns.
 std::vector<Indices> Supports(std::size_t k) {
   std::vector<Indices> supports = {RandomIndices(100 * k, k, 1)};
   for (const std::uint32_t stride : {1u, 2u, 7u, 64u, 1000u, 4096u, 65536u}) {
@@ -52,7 +52,7 @@ std::vector<Indices> Supports(std::size_t k) {
 }
 
 TEST(ZenHash, NeverChanges) {
-  // Stored trials are of it: another hash is another revision of the collective.
+  // Stored trials depend on the hash: another hash needs another revision of the collective.
   EXPECT_EQ(baselines::IndexHash(0), 2984689915u);
   EXPECT_EQ(baselines::IndexHash(123'456'789), 3618588349u);
   EXPECT_EQ(ServerOf(123'456'789, 8), 6u);
@@ -78,7 +78,7 @@ TEST(ZenHash, BalancesWhateverIsSelected) {
 TEST(ZenLists, HaveEveryElementOnceInOrder) {
   for (const std::size_t servers : {2, 3, 7, 8, 64}) {
     const HashLists lists(20'011, servers);
-    for (const std::size_t n : {0, 1, 5, 100, 4096, 20'011}) {  // begins of the longer ones
+    for (const std::size_t n : {0, 1, 5, 100, 4096, 20'011}) {  // prefixes of the longer lists
       const Servers found(n, servers, std::make_shared<HashLists>(lists));
       std::vector<Indices> expected(servers);
       for (std::uint32_t i = 0; i < n; ++i) {
@@ -105,7 +105,7 @@ TEST(ZenLists, AreSharedByRangesAndOutgrown) {
   EXPECT_EQ(shared->Covering(10), lists);
   EXPECT_EQ(shared->Covering(1000), lists);
   EXPECT_EQ(shared->Covering(1001)->elements(), 1001u);
-  EXPECT_EQ(lists->elements(), 1000u);  // of who holds them still
+  EXPECT_EQ(lists->elements(), 1000u);  // earlier ranges still hold them
 }
 
 TEST(ZenRanges, AreContiguousAndOfEqualSize) {
@@ -193,7 +193,7 @@ TEST(ZenSplits, AreTheSameBothWaysAndLoseNothing) {
   Parts counted;
   Parts hashed;
   std::vector<std::uint32_t> slots;
-  for (const std::size_t k : {0, 1, 2, 40, 5000}) {  // and back: memory is used again
+  for (const std::size_t k : {0, 1, 2, 40, 5000}) {  // the memory is reused
     for (const std::uint32_t count : {1u, 2u, 5u, 32u}) {
       for (const bool one_part : {false, true}) {
         const Payload from = PayloadOf(RandomIndices(1'000'000, k, 3));
@@ -254,8 +254,9 @@ TEST(ZenHierarchicalHashing, DoublesSerialRegionsThatOverflow) {
   Parts parts;
   std::vector<std::uint32_t> slots;
   const Payload from = PayloadOf(RandomIndices(100'000, 900, 5));
-  const Indices part_of(900, 2);  // all in one part of four
-  // 450 slots, at most all taken: 450 or more are left, and 45 2^i hold them for i = 4.
+  const Indices part_of(900, 2);  // all in part 2 of four
+  // Of 450 slots at most all are taken: 450 or more elements are left, and 45 2^i holds them for i
+  // = 4.
   const HashingReport report =
       SplitByHashing(from.view(), part_of, 4, HashRegions::For(900, 4), slots, parts);
   EXPECT_GE(report.serial, 450u);
@@ -274,7 +275,7 @@ TEST(ZenHierarchicalHashing, TakesItsConstantsAsOptions) {
       SplitByHashing(from.view(), PartsOf(from.indices, 4), 4, regions, slots, parts);
   EXPECT_EQ(report.found[1], 0u);
   EXPECT_GT(report.serial, 0u);
-  // A quarter of the slots is taken in the end: one element of eight meets another, about.
+  // In the end a quarter of the slots is taken: about one element of eight collides.
   EXPECT_NEAR(static_cast<double>(report.serial), 1000 * (1 - 4 * (1 - std::exp(-0.25))), 40);
 }
 

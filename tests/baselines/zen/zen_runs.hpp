@@ -1,4 +1,4 @@
-// Makes Zen with options, and what ranks send in its tests.
+// Makes Zen with options, and payloads of ranks for its tests.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline Options Choice(const char* option, const char* value) {
   return {{option, std::string(value)}};
 }
 
-// Integers, whose sums are exact; supports that overlap.
+// Integers, whose sums are exact; the supports of ranks overlap.
 inline Sent RandomSent(std::size_t ranks, std::size_t elements, std::size_t count, unsigned seed) {
   std::mt19937 random(seed);
   Sent sent{"random", elements, count, {}};

@@ -1,5 +1,5 @@
-// Tests Zen's exchange against sums and bytes worked out by hand, also with node-first aggregation,
-// and what a model expects of it against the specification's bytes and against runs.
+// Tests Zen's exchange against sums and bytes worked out by hand, also with node-first aggregation.
+// Also tests the model's expectations against the specification's bytes and against runs.
 #include "baselines/zen/zen.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using baselines::ServerOf;
 using baselines::ZenSizes;
 using Bytes = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
-// In the order of ranks: bytes sent and received.
+// Sent and received bytes, by rank.
 Bytes BytesOf(const std::vector<Outcome>& outcomes) {
   Bytes bytes;
   for (const Outcome& each : outcomes)
@@ -33,7 +33,7 @@ const Sent kByHand{"by_hand", 8, 2, {{{0, 1.0f}, {5, 2.0f}}, {{0, 3.0f}, {6, -2.
 
 TEST(Zen, SumsContiguousRangesAsByHand) {
   // Rank 0 serves 0 to 3 and has 0 -> 4; rank 1 serves 4 to 7 and has 5 -> 2, 6 -> -2. Each sends
-  // the other one element of 8 bytes, then a head of 8 and a bitmap of 1 byte, then values.
+  // the other one element of 8 bytes, then a head of 8 bytes and a bitmap of 1 byte, then values.
   const auto zen = MakeZen(Choice("balance", "ranges"));
   const auto outcomes = RunExchanges(*zen, {kByHand})[0];
   for (const Outcome& each : outcomes) {
@@ -53,14 +53,14 @@ TEST(Zen, SendsIndicesWhereTheyAreSmallerOrAskedFor) {
   auto outcomes = RunExchanges(*MakeZen(options), {kByHand})[0];
   EXPECT_EQ(BytesOf(outcomes), (Bytes{{8 + 8 + 8, 8 + 8 + 16}, {8 + 8 + 16, 8 + 8 + 8}}));
   EXPECT_EQ(outcomes[0].applied, (std::vector<float>{4, 0, 0, 0, 0, 2, -2, 0}));
-  // Of 800 elements a bitmap takes 50 bytes at each server: more than one or two indices.
+  // A bitmap of 800 elements takes 50 bytes at each server: more than one or two indices.
   Sent wide = kByHand;
   wide.elements = 800;
   wide.by_rank = {{{0, 1.0f}, {500, 2.0f}}, {{0, 3.0f}, {600, -2.0f}}};
   outcomes = RunExchanges(*MakeZen(Choice("balance", "ranges")), {wide})[0];
   EXPECT_EQ(BytesOf(outcomes), (Bytes{{8 + 8 + 8, 8 + 8 + 16}, {8 + 8 + 16, 8 + 8 + 8}}));
   EXPECT_EQ(outcomes[0].seen.back(), 0u);
-  // Each server chooses for itself: 13 elements of 400 at the first.
+  // Each server chooses its own form: the first has 13 of 400 elements.
   for (std::uint32_t i = 0; i < 13; ++i) wide.by_rank[0][i] = 1.0f;
   outcomes = RunExchanges(*MakeZen(Choice("balance", "ranges")), {wide})[0];
   EXPECT_EQ(outcomes[0].seen.back(), 50u);
@@ -90,7 +90,7 @@ TEST(Zen, GivesEachServerWhatItsHashSays) {
   }
 }
 
-// The all-gather adds payloads in the order of ranks, too.
+// Like the all-gather, it adds payloads in the order of ranks.
 TEST(Zen, AddsInRankOrderBitForBit) {
   for (const bool node_first : {false, true}) {
     Sent sent = RandomSent(6, 300, 120, 2);
@@ -197,7 +197,7 @@ TEST(ZenNodeFirst, SendsLessBetweenNodes) {
       EXPECT_TRUE(round.link == LinkClass::kInterNode || round.node_bytes == 0);
     }
   }
-  // Each of four ranks of a node pulls what the other node has, or one for all.
+  // Each of four ranks of a node pulls the other node's sums, or one rank pulls them for all.
   EXPECT_LT(between[1], between[0] / 2);
 }
 
@@ -212,7 +212,7 @@ TEST(ZenNodeFirst, IsRefusedOnRaggedNodes) {
   EXPECT_SAYS(refused(true, {5, 2}), "needs as many ranks on every node");
 }
 
-// Four ranks, two a node; numbers that are not alike.
+// Four ranks, two a node, with unequal numbers.
 TEST(ZenRounds, CountWhatLeavesANode) {
   const auto words = [](std::uint64_t out, std::uint64_t in, std::uint64_t off_out,
                         std::uint64_t off_in, std::uint64_t summed) {
@@ -234,11 +234,11 @@ TEST(ZenRounds, CountWhatLeavesANode) {
   const Round& push = plan.rounds[0];
   EXPECT_EQ(push.messages, 3u);
   EXPECT_EQ(push.bytes, 13u * 8);
-  EXPECT_EQ(push.node_bytes, 13u * 8);  // into node 0; 11 leave it
+  EXPECT_EQ(push.node_bytes, 13u * 8);  // into node 0; 11 elements leave it
   EXPECT_EQ(push[Work::kHash], 20u);
   EXPECT_EQ(push[Work::kAdd], 250u);        // a server's list
   EXPECT_EQ(push[Work::kMerge], 10u + 12);  // rank 0; the others 19, 19, 20
-  // Heads of 8 bytes and 8 a sum: 40, 32, 24, 16 bytes of a server.
+  // Heads of 8 bytes and 8 bytes a sum: 40, 32, 24 and 16 bytes of a server.
   const Round& pull = plan.rounds[1];
   EXPECT_EQ(pull.messages, 6u);
   EXPECT_EQ(pull.bytes, 3u * 40);
@@ -249,9 +249,9 @@ TEST(ZenRounds, CountWhatLeavesANode) {
   EXPECT_EQ(plan.served, (std::vector<std::uint64_t>{22, 19, 19, 20}));
 }
 
-// --- what a model expects ---
+// --- the model's expectations ---
 
-// Bytes that a rank receives on average, by element.
+// The bytes that a rank receives on average, by element.
 double ReceivedByElement(const RoundPlan& plan, std::size_t elements) {
   double bytes = 0;
   for (const Traffic& rank : plan.per_rank) bytes += static_cast<double>(rank.bytes_received);
@@ -282,7 +282,7 @@ TEST(ZenExpected, BytesAreThoseOfTheSpecification) {
           kElements);
     };
     EXPECT_NEAR(received(Choice("index_form", "bitmap"), {}), bytes, bytes * 0.0035) << density;
-    // The closed form, to the headers: (P - 1) / P (8 k + 4 gamma k + n / 8).
+    // The closed form, apart from the headers: (P - 1) / P (8 k + 4 gamma k + n / 8).
     const double p = ranks;
     const double sums = OverlapModel{}.Union(density, static_cast<std::size_t>(ranks));
     EXPECT_NEAR(received(Choice("index_form", "bitmap"), {}),
@@ -291,7 +291,7 @@ TEST(ZenExpected, BytesAreThoseOfTheSpecification) {
     EXPECT_NEAR(received(Choice("index_form", "coo"), {}), indices, 2e-5);
     EXPECT_NEAR(received({}, {}), std::min(indices, (p - 1) / p * (8 * density + 4 * sums + 0.125)),
                 2e-5);
-    // Where all select the same, servers have as many sums as a rank has elements.
+    // If all ranks select the same, the servers have as many sums as a rank has elements.
     EXPECT_NEAR(received(Choice("index_form", "coo"), {.theta = 1}), (p - 1) / p * 16 * density,
                 2e-5);
   }
@@ -318,7 +318,7 @@ TEST(ZenExpected, BytesAreThoseOfARun) {
               0.005 * static_cast<double>(*run.sums));
 }
 
-// A quarter of what is selected lies in the first eighth: twice the mean.
+// A quarter of the selected elements lies in the first eighth: twice the mean.
 TEST(ZenExpected, SkewIsWhatRangesHaveAndAHashHasNot) {
   constexpr std::size_t kElements = 80'000;
   std::mt19937 random(6);
@@ -331,7 +331,7 @@ TEST(ZenExpected, SkewIsWhatRangesHaveAndAHashHasNot) {
     }
     sent.by_rank.push_back(std::move(own));
   }
-  double skew = 0;  // for which a model has such a largest region
+  double skew = 0;  // with which a model has such a largest region
   while (OverlapModel{0, skew}.LargestRegion(8) < 2) skew += 0.001;
   const auto largest_in = [&](const char* balance, bool model) {
     const auto zen = MakeZen(Choice("balance", balance));

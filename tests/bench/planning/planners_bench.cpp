@@ -1,8 +1,8 @@
 // Times every registered planner on layouts of 1,000 to 100,000 tensors.
 //
-// Sizes are spread as models' are, from biases to matrices. Two profiles: `hidden`, in which
-// exchanges take less than backward, and `exposed`, in which they take more. The counter `units` is
-// of the plan.
+// Sizes are spread like those of models, from biases to matrices. There are two profiles: in
+// `hidden`, exchanges take less time than backward, and in `exposed`, more. The counter `units` is
+// the number of units of the plan.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -43,7 +43,7 @@ struct Case {
   Options options;
 };
 
-// Every planner as it is, and those whose options have them look at more.
+// Every planner with its defaults, and some with options that make them search more.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const PlannerDescriptor& planner : Planners()) {

@@ -1,6 +1,6 @@
-// Times selections as training steps call them: six gradients in turn, so that what a selection
-// keeps from the step before fits the next one only as well as it does in training, and a residual
-// is of other elements each time. The limits go through the same six.
+// Times selections as training steps call them: six gradients in turn. The state of the step before
+// fits the next gradient only as well as in training, and the residual has other elements each
+// time. The limits use the same six gradients.
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {
@@ -10,7 +10,7 @@ constexpr std::size_t kTurns = 6;
 
 void RegisterAll() {
   for (const std::size_t n : Sizes()) {
-    if (n == kHuge) continue;  // six of them do not fit into most machines
+    if (n == kHuge) continue;  // six of them exceed most machines' memory
     RegisterLimits(n, kTurns);
     for (const char* sparsifier :
          {"topk", "redsync", "randomk", "mstopk", "block-topk", "gaussiank", "dgc", "sidco"}) {

@@ -1,4 +1,4 @@
-// Tests ADTopk's plans: the published cuts, what is left dense and what is reduced.
+// Tests ADTopk's plans: the published cuts, the tensors left dense, and the tensors reduced.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -28,7 +28,7 @@ Plan PlanOf(const PlanInput& input, const Options& options) {
   return PlanOf("adtopk", input, options);
 }
 
-// Everything that a profiled plan looks at. What is not set costs nothing.
+// All inputs of a profiled plan. Inputs that are not set cost nothing.
 struct Profile {
   GradientLayout layout;
   CostModel cost;
@@ -67,7 +67,7 @@ Options AuthorsOptions(const char* model, std::int64_t tensors_per_unit) {
           {"tensors_per_unit", tensors_per_unit}};
 }
 
-// With units of one tensor, as published, nothing is ever left dense.
+// With units of one tensor, as published, no tensor is ever left dense.
 TEST(AdtopkPlanner, AuthorsUnitsOfOneTensorLeaveNoneDense) {
   const std::vector<std::pair<const char*, GradientLayout>> models = {{"resnet50", ResNet50Cifar()},
                                                                       {"vgg16", Vgg16Cifar()},
@@ -106,10 +106,10 @@ TEST(AdtopkPlanner, ExchangesWaitForTheirTensorsAndForTheLink) {
     const StepTimes times = After(before, unit);
     return std::pair(times.computed, times.link_free);
   };
-  // Idle link: both exchanges begin when their tensors are ready.
+  // The link is idle: both exchanges begin when their tensors are ready.
   EXPECT_EQ(after({10, 5}, {.until_reducible = 2, .compute = 6, .reduce = 1, .gather = 3}),
             std::pair(16.0, 19.0));
-  // The all-reduce ends after the rest is ready: the all-gather waits for it.
+  // The all-reduce ends after the other tensors are ready: the all-gather waits for it.
   EXPECT_EQ(after({10, 5}, {.until_reducible = 2, .compute = 6, .reduce = 7, .gather = 3}),
             std::pair(16.0, 22.0));
   // An earlier unit occupies the link.
@@ -121,7 +121,7 @@ TEST(AdtopkPlanner, ExchangesWaitForTheirTensorsAndForTheLink) {
   EXPECT_EQ(after({40, 30}, {.until_reducible = 6, .compute = 6, .reduce = 2, .gather = {}}),
             std::pair(46.0, 48.0));
   EXPECT_EQ(after({40, 30}, {}), std::pair(40.0, 30.0));
-  // One that takes no time still waits for its tensors.
+  // An exchange that takes no time still waits for its tensors.
   EXPECT_EQ(after({40, 30}, {.until_reducible = 0, .compute = 6, .reduce = {}, .gather = 0}),
             std::pair(46.0, 46.0));
 }
@@ -168,7 +168,8 @@ TEST(AdtopkPlanner, ReducesTheBestSubset) {
   EXPECT_GT(some, 20u);
 }
 
-// Section 3.3: 8 bytes of P - 1 payloads against 4 bytes twice round the ring.
+// Section 3.3: P - 1 payloads of 8 bytes an element, against 4 bytes an element twice round the
+// ring.
 TEST(AdtopkPlanner, SendsWholeAboveOneElementInP) {
   for (const int ranks : {2, 4, 8, 16}) {
     for (const double share : {0.9, 1.1}) {
@@ -182,7 +183,7 @@ TEST(AdtopkPlanner, SendsWholeAboveOneElementInP) {
   }
 }
 
-// A stem of three channels keeps a third of them, whatever the density.
+// A stem kernel of three channels keeps a third of its elements at any density.
 TEST(AdtopkPlanner, CountsByFibres) {
   Profile profile(LayoutOf({{64, 3, 7, 7}}));
   profile.density = 0.01;
@@ -195,27 +196,28 @@ TEST(AdtopkPlanner, CountsByFibres) {
 
 // ---- Profiled plans -----------------------------------------------------------------------------
 
-// Both units are 32 and 1024 elements at density 1/4, of which either cut sends 264. Dense, the 32
-// save 1 us of selection, which only counts where the link is idle when the unit is ready.
+// Both units have tensors of 32 and 1024 elements at density 1/4; with either cut a unit sends 264
+// entries. Sending the 32 dense saves 1 us of selection. The saving only counts if the link is idle
+// when the unit is ready.
 TEST(AdtopkPlanner, CutsWhereTheLinkIsIdle) {
   Profile profile(LayoutOf({{32}, {1024}, {32}, {1024}}));
   const Options options = {
       {"partial", true}, {"dense_below", std::int64_t{0}}, {"tensors_per_unit", std::int64_t{2}}};
   using Tensors = std::vector<std::size_t>;
-  // An exchange takes 7 * 264 * 8 ns = 14.8 us, selections 1 us each.
+  // An exchange takes 7 * 264 * 8 ns = 14.8 us, each selection 1 us.
   EXPECT_EQ(DenseTensors(PlanOf(profile.Input(), options)), (Tensors{0}));
   profile.backward.backward_seconds[2] = 50e-6;
   const Plan plan = PlanOf(profile.Input(), options);
   EXPECT_EQ(DenseTensors(plan), (Tensors{0, 2}));
-  EXPECT_EQ(plan.tensors[1].density, 232.0 / 1024.0);  // pays for the 32
-  // Where selection is free there is nothing to save.
+  EXPECT_EQ(plan.tensors[1].density, 232.0 / 1024.0);  // compensates for the 32 dense elements
+  // If selection takes no time, a dense tensor saves nothing.
   profile.cost.selection["topk"].Add(0.1, PiecewiseLinear({{1, 0}}));
   EXPECT_TRUE(DenseTensors(PlanOf(profile.Input(), options)).empty());
 }
 
 TEST(AdtopkPlanner, DenseBelowOverridesTheBudget) {
-  // Budget 0.01 * 111000 = 1110 elements, of which the 1,000 leave 110; with the 10,000 nothing is
-  // left and a tenth of the density remains.
+  // The budget is 0.01 * 111000 = 1110 elements. The dense 1,000 leave 110 of it. The dense 10,000
+  // exceed it, and a tenth of the density remains.
   Profile profile(LayoutOf({{1000}, {10000}, {100000}}));
   profile.density = 0.01;
   const auto plan_with = [&](std::int64_t dense_below, const char* form) {
@@ -234,7 +236,7 @@ TEST(AdtopkPlanner, DenseBelowOverridesTheBudget) {
     EXPECT_EQ(DenseTensors(plan_with(10001, form)), (Tensors{0, 1})) << form;
   }
   EXPECT_EQ(plan_with(10001, "fixed").tensors[2].density, 0.001);
-  // Without partial sparsification it says nothing.
+  // Without partial sparsification the option has no effect.
   EXPECT_TRUE(DenseTensors(PlanOf(profile.Input(), {{"form", "fixed"}})).empty());
 }
 
@@ -262,8 +264,8 @@ TEST(AdtopkPlanner, HybridReducesWhatIsDense) {
   }
 }
 
-// 1,000 dense elements in the payload of 8 ranks: 7 * 8,000 bytes; reduced: 14 * 500 bytes and 14
-// more start-ups.
+// The payloads of 8 ranks carry 1,000 dense elements: 7 * 8,000 bytes. An all-reduce sends 14 * 500
+// bytes and starts up 14 times more.
 TEST(AdtopkPlanner, LatencyDecidesWhetherToReduce) {
   Profile profile(LayoutOf({{1000}, {400, 500}}));
   profile.density = 0.01;

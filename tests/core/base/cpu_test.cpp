@@ -1,4 +1,4 @@
-// Tests which instruction set the kernels run on.
+// Tests the choice of the kernels' instruction set.
 #include "core/base/cpu.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Tests users' regular expressions: what is found, what is refused and why, and that none takes
-// long.
+// Tests users' regular expressions: matches, refusals with their reasons, and bounded run time.
 #include "core/base/expression.hpp"
 
 #include <gtest/gtest.h>
@@ -25,9 +24,9 @@ TEST(Expression, IsFoundAnywhereAndTellsItsGroups) {
   ASSERT_TRUE(expression.Find("-- ab step=12 rest", groups));
   ASSERT_EQ(groups.size(), 4u);
   EXPECT_EQ(groups[0], "ab step=12");
-  EXPECT_EQ(groups[1], "b");  // of a group that repeats, the last
+  EXPECT_EQ(groups[1], "b");  // the last repetition of a group
   EXPECT_EQ(groups[2], "12");
-  EXPECT_EQ(groups[3].data(), nullptr);  // it has nothing
+  EXPECT_EQ(groups[3].data(), nullptr);  // the group matched nothing
   EXPECT_FALSE(expression.Find("step=12", groups));
   EXPECT_TRUE(expression.FoundIn("a step=0"));
   EXPECT_FALSE(expression.FoundIn(""));
@@ -39,7 +38,7 @@ TEST(Expression, TakesTheFirstAlternativeAndBytesAsTheyAre) {
   ASSERT_TRUE(Expression("(a|ab)(c|bcd)?", "here").Find("abcd", groups));
   EXPECT_EQ(groups[0], "abcd");
   EXPECT_EQ(groups[1], "a");
-  // No text is invalid: a byte of Latin-1 is a character, two of UTF-8 are two.
+  // No text is invalid: one Latin-1 byte is a character, the two bytes of a UTF-8 one are two.
   EXPECT_TRUE(Expression("^.$", "here").FoundIn("\xe9"));
   EXPECT_TRUE(Expression("^..$", "here").FoundIn("\u00e9"));
   EXPECT_TRUE(Expression("\u00b1 [0-9]", "here").FoundIn("1 \u00b1 2"));

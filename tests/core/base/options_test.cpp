@@ -1,4 +1,4 @@
-// Tests how options get their values, and what errors say of those that do not fit.
+// Tests how options get their values, and the errors for values that do not fit.
 #include "core/base/options.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the thread pool: chunks, exceptions, callers at once, sizes.
+// Tests the thread pool: chunks, exceptions, concurrent callers, sizes.
 #include "core/base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -87,8 +87,8 @@ TEST(ThreadPool, SizesBeyondReasonAreRefusedWithTheNumber) {
   }
 }
 
-// Leaves address space for some threads' stacks. Threads that were started and are not joined would
-// end the process.
+// Leaves address space for only some threads' stacks. A started thread that is not joined would end
+// the process.
 [[noreturn]] void MakeAPoolThatCannotStart() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

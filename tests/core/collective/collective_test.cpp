@@ -1,5 +1,5 @@
-// Tests core's collectives by hand, and those for control; what holds for every registered one is
-// in tests/baselines/collective_conformance_test.cpp.
+// Tests core's collectives and the control collectives by hand. The laws of every registered
+// collective are tested in tests/baselines/collective_conformance_test.cpp.
 #include "core/collective/collective.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTag = 32;
 
-// Payload of `rank`: `count` elements at every third place from `rank` on, integers as values.
+// The payload of `rank`: `count` elements at every third index from `rank` on, with integer values.
 std::vector<std::byte> MakePayload(int rank, std::size_t count) {
   std::vector<std::byte> payload(count * kSparseElementBytes);
   for (std::size_t i = 0; i < count; ++i) {
@@ -58,7 +58,8 @@ TEST(Collectives, RoundsOfAThousandRanksAreCompressed) {
   }
 }
 
-// 5 elements on 2 ranks: chunks of 3 and 2, two steps of the larger; rank 0 sends chunks 0 and 1.
+// 5 elements on 2 ranks: chunks of 3 and 2, two steps of the larger chunk. Rank 0 sends chunks 0
+// and 1.
 TEST(Collectives, RingRoundsByHand) {
   const RoundPlan plan =
       CoreCollective("ring-allreduce")->Rounds(SizesOf({20, 20}), Topology{2, 1});
@@ -114,7 +115,7 @@ TEST(Collectives, SharedIndicesSendValuesAlone) {
   const RoundPlan plan = CoreCollective("shared-indices-allreduce")
                              ->Rounds({{1000, 100, 0}, bytes, {}}, Topology{4, 1});
   EXPECT_EQ(plan.sums, 100u);
-  // 102 words in chunks of 26, 26, 25, 25; a rank sends six chunks.
+  // 102 words in chunks of 26, 26, 25 and 25; a rank sends six chunks.
   EXPECT_EQ(plan.per_rank[0].bytes_sent, (2 * 102 - 26 - 25) * sizeof(float));
 }
 

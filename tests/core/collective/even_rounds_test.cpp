@@ -1,5 +1,5 @@
-// Compares the rounds of equal payloads with those that collectives say of any payloads, and tests
-// that exchanges grow as a cost model says.
+// Compares the rounds of equal payloads with the rounds that collectives plan for any payloads.
+// Also tests that exchanges grow as a cost model says.
 #include "core/collective/even_rounds.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(EvenRounds, AreThoseOfEqualPayloads) {
       }
     }
   }
-  EXPECT_GE(compared, 3u * 7 * 2 * 6);  // of the ring's, the backend's and the all-gather
+  EXPECT_GE(compared, 3u * 7 * 2 * 6);  // for the ring, the backend's collective and the all-gather
 }
 
 TEST(EvenRounds, GrowAsTheCostModelSays) {

@@ -1,4 +1,4 @@
-// Tests by hand what a round is made of.
+// Tests the sums of a round by hand.
 #include <gtest/gtest.h>
 
 #include "core/collective/rounds.hpp"
@@ -6,15 +6,15 @@
 namespace sparfuse {
 namespace {
 
-// Ranks 0 to 2 on one node, 3 and 4 on another: 30 bytes leave the first, 5 the second.
+// Ranks 0 to 2 are on one node, 3 and 4 on another: 30 bytes leave the first node, 5 the second.
 TEST(MessageRounds, AddsUpWhatRanksAndNodesSend) {
   RoundPlan plan;
   plan.per_rank.resize(5);
   const std::vector<RankMessage> messages = {{0, 3, 10}, {1, 4, 20}, {0, 2, 7}, {4, 0, 5}};
   const Round& round = AddRound(messages, {5, 3}, plan);
   EXPECT_EQ(round.repeat, 1u);
-  EXPECT_EQ(round.messages, 2u);  // rank 0
-  EXPECT_EQ(round.bytes, 20u);    // rank 1 out, rank 4 in
+  EXPECT_EQ(round.messages, 2u);  // of rank 0
+  EXPECT_EQ(round.bytes, 20u);    // out of rank 1, into rank 4
   EXPECT_EQ(round.node_bytes, 30u);
   EXPECT_EQ(round.link, LinkClass::kInterNode);
   const std::vector<Traffic> expected = {

@@ -1,5 +1,5 @@
-// Tests the model of what ranks select in common: its limits, a sum over the distribution that it
-// stands for, and the fit.
+// Tests the model of the overlap of ranks' selections: its limits, a sum over the distribution that
+// it stands for, and the fit.
 #include "core/collective/overlap.hpp"
 
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ TEST(Overlap, FitGivesWhatWasMeasured) {
   EXPECT_EQ(FitTheta(0.01, 4, 0.01), 1);
 }
 
-// The published shares of OmniReduce's blocks of 256 at density 0.1 %: 22.6 % own, 87.1 and 98.3 %
-// of 8 and 16 ranks; 92.4 % own at 1 %.
+// The published shares of OmniReduce's blocks of 256 that are non-zero. At density 0.1 %: 22.6 %
+// for one rank, 87.1 % for 8 ranks, 98.3 % for 16. At 1 %: 92.4 % for one rank.
 TEST(Overlap, BlocksOfUnstructuredSelectionsAreSoonAllAskedFor) {
   const OverlapModel independent;
   EXPECT_NEAR(independent.BlockUnion(0.001, 256, 1), 0.226, 5e-4);
@@ -68,8 +68,8 @@ TEST(Overlap, BlocksOfUnstructuredSelectionsAreSoonAllAskedFor) {
   EXPECT_NEAR(independent.BlockUnion(0.01, 256, 1), 0.924, 5e-4);
 }
 
-// Blocks of 256 that are selected whole: as many of them are asked for as of the elements. Blocks
-// of 64 have four chances in one of 256, those of 512 lie in two each.
+// Groups of 256 elements are selected whole, so the share of blocks of 256 equals the share of
+// elements. Groups of 64 give a block of 256 four chances; a group of 512 covers two blocks.
 TEST(Overlap, WhatIsSelectedTogetherAsksForFewBlocks) {
   for (const double theta : {0.0, 0.3}) {
     OverlapModel blocks{.theta = theta, .together = 256};

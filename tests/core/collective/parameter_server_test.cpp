@@ -1,5 +1,6 @@
 // Tests the exchange through parameter servers: its rounds by hand, and runs of many partitions
-// against them. What holds for every collective is in tests/baselines/collective_conformance_test.
+// against these rounds. The laws of every collective are in
+// tests/baselines/collective_conformance_test.
 #include "core/collective/servers/parameter_server.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ RoundPlan RoundsOf(const Options& options, std::size_t elements, const Topology&
       topology);
 }
 
-// Each share of a partition of another size than the others, down to nothing.
+// The shares of a partition differ in size, down to no elements.
 TEST(ParameterServer, ManyPartitionsAddUpAndCountAsPlanned) {
   for (const Topology& topology :
        std::vector<Topology>{{1, 1}, {2, 1}, {3, 1}, {4, 2}, {6, 3}, {8, 4}, {4, 4}, {6, 2}}) {
@@ -67,8 +68,8 @@ TEST(ParameterServer, ManyPartitionsAddUpAndCountAsPlanned) {
   }
 }
 
-// 8 floats on two nodes of two: half of them to the other rank of the node; of the 4 that it adds
-// up each rank sends 2 to the other node, where they come back from; then the half itself.
+// 8 floats on two nodes of two ranks. A rank sends half of them to the other rank of its node. Of
+// the 4 floats that it sums, it sends 2 to the other node and gets 2 back. Then it sends its half.
 TEST(ParameterServer, OnePartitionByHand) {
   const RoundPlan plan = RoundsOf({}, 8, {4, 2});
   ASSERT_EQ(plan.rounds.size(), 4u);
@@ -89,8 +90,8 @@ TEST(ParameterServer, OnePartitionByHand) {
   EXPECT_EQ(plan.per_rank[2], (Traffic{4, 4, 48, 48}));
 }
 
-// Three partitions of 4 floats on two ranks: halves are pushed; while the next ones are, they come
-// back.
+// Three partitions of 4 floats on two ranks: the halves of one partition are pulled while the
+// halves of the next are pushed.
 TEST(ParameterServer, PullsOfOnePartitionGoBesidePushesOfTheNext) {
   const RoundPlan plan = RoundsOf(With(16, true), 12, {2, 1});
   ASSERT_EQ(plan.rounds.size(), 3u);
@@ -99,10 +100,10 @@ TEST(ParameterServer, PullsOfOnePartitionGoBesidePushesOfTheNext) {
   EXPECT_EQ(plan.rounds[1].messages, 2u);
   EXPECT_EQ(plan.rounds[1].bytes, 2 * 16u);
   EXPECT_EQ(plan.rounds[2].bytes, 8u);
-  EXPECT_EQ(plan.per_rank[0].bytes_sent, 48u);  // as a ring: 2 * 12 * 1/2 floats
+  EXPECT_EQ(plan.per_rank[0].bytes_sent, 48u);  // as in a ring: 2 * 12 * 1/2 floats
 }
 
-// Out of a node of eight goes as much as out of a rank on its own, not eight times as much.
+// A node of eight ranks sends as much as a lone rank, not eight times as much.
 TEST(ParameterServer, RanksOfANodeAddUpBeforeTheyPush) {
   const auto over_cards = [](bool node_first) {
     std::uint64_t bytes = 0;
@@ -115,9 +116,9 @@ TEST(ParameterServer, RanksOfANodeAddUpBeforeTheyPush) {
   EXPECT_EQ(over_cards(false), 8u * over_cards(true));
 }
 
-// Servers of their own: a node pushes all that it has and pulls as much, at once but for the first
-// and last partition, since the network has both directions; of two servers for four nodes each has
-// twice what a node has.
+// Servers on hosts of their own: a node pushes and pulls its whole gradient. Both run at once,
+// except for the first and last partition, since the network has both directions. With two servers
+// for four nodes, each server carries twice a node's bytes.
 TEST(ParameterServer, DedicatedServersByHand) {
   const auto seconds = [](std::int64_t servers, std::int64_t partition_bytes) {
     Options options = With(partition_bytes, true);
@@ -130,7 +131,7 @@ TEST(ParameterServer, DedicatedServersByHand) {
   EXPECT_NEAR(seconds(0, 4'000'000), 8e-3, 1e-9);
   EXPECT_NEAR(seconds(4, 400'000), 4.4e-3, 1e-9);
   EXPECT_NEAR(seconds(2, 400'000), 8.8e-3, 1e-9);
-  EXPECT_NEAR(seconds(8, 400'000), 4.4e-3, 1e-9);  // the workers' own cards
+  EXPECT_NEAR(seconds(8, 400'000), 4.4e-3, 1e-9);  // limited by the workers' own cards
 }
 
 TEST(ParameterServer, ModelsOfManyRanksAreQuick) {

@@ -1,4 +1,4 @@
-// Tests the halves of the ring: what each leaves with a rank, and what it sends.
+// Tests the halves of the ring: the shard that each half leaves with a rank, and its payload.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -66,7 +66,7 @@ TEST(RingHalves, LeaveEveryShardWhereItBelongsAndSendWhatTheirRoundsSay) {
   }
 }
 
-// 5 elements on 2 ranks: shards of 3 and 2; rank 0 sends the second and adds 3 elements to its own.
+// 5 elements on 2 ranks: shards of 3 and 2. Rank 0 sends the second and adds 3 elements to its own.
 TEST(RingHalves, RoundsByHand) {
   const RoundPlan plan = RingReduceScatter().Rounds(SizesOf({20, 20}), {2, 2});
   ASSERT_EQ(plan.rounds.size(), 1u);

@@ -1,5 +1,5 @@
-// Tests the rounds of an all-gather in two levels: by hand, and against the algorithm played with
-// names of payloads.
+// Tests the rounds of a two-level all-gather: by hand, and against a simulation of the algorithm
+// that passes on names of payloads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 namespace sparfuse {
 namespace {
 
-// What happened when ranks passed on sets of payloads, and what the rounds must therefore say.
+// The result of passing on sets of payloads between ranks, with the sums that the rounds must have.
 struct Played {
-  std::vector<std::set<int>> has;  // [ranks] whose payloads
+  std::vector<std::set<int>> has;  // [ranks] the origins of a rank's payloads
   std::vector<Traffic> per_rank;
   std::vector<std::uint64_t> into_node;
-  std::uint64_t bytes[2] = {};   // by level: sum over steps of the busiest rank's
-  std::uint64_t node_bytes = 0;  // between nodes: of the busiest node's
+  std::uint64_t bytes[2] = {};   // by level: the busiest rank's, summed over steps
+  std::uint64_t node_bytes = 0;  // between nodes: the busiest node's
 };
 
 std::uint64_t BytesOf(const std::set<int>& payloads, const std::vector<std::uint64_t>& bytes) {
@@ -31,7 +31,7 @@ std::uint64_t BytesOf(const std::set<int>& payloads, const std::vector<std::uint
   return sum;
 }
 
-// A step: every rank sends what it last got to the next one of its ring.
+// One step: every rank sends its last received payloads to the next rank of its ring.
 void Step(const Topology& topology, const std::vector<std::uint64_t>& bytes, bool between,
           std::vector<std::set<int>>& last, Played& played) {
   const int local = topology.ranks_per_node;
@@ -100,7 +100,7 @@ TEST(TwoLevelAllGather, AllRanksEndWithAllAndNodesGetNothingTwice) {
       EXPECT_EQ(rounds_of[0], played.bytes[0]);
       EXPECT_EQ(rounds_of[1], played.bytes[1]);
       EXPECT_EQ(node_bytes, played.node_bytes);
-      // The least: what a node's ranks do not have among them.
+      // The minimum: a node receives only the payloads that its own ranks lack.
       for (int node = 0; node < topology.nodes(); ++node) {
         const auto first = bytes.begin() + node * topology.ranks_per_node;
         EXPECT_EQ(
@@ -111,8 +111,8 @@ TEST(TwoLevelAllGather, AllRanksEndWithAllAndNodesGetNothingTwice) {
   }
 }
 
-// Two nodes of two: 10 and 20 against 30 and 40 change nodes at once, 30 and 70 over their cards;
-// then columns of 40 and 60 change ranks.
+// Two nodes of two. Payloads of 10 and 20 cross against 30 and 40 at once: 30 and 70 bytes over the
+// nodes' cards. Then ranks exchange columns of 40 and 60 bytes.
 TEST(TwoLevelAllGather, TwoNodesOfTwoByHand) {
   const std::vector<std::uint64_t> bytes = {10, 20, 30, 40};
   const RoundPlan plan = TwoLevelAllGatherRounds(bytes, {4, 2});
@@ -126,9 +126,9 @@ TEST(TwoLevelAllGather, TwoNodesOfTwoByHand) {
   EXPECT_EQ(plan.per_rank[3], (Traffic{2, 2, 40 + 60, 20 + 40}));
 }
 
-// Four nodes of eight with 1 MB each: three steps of 8 MB over every card, seven of 4 MB within
-// nodes. At 1 GB/s between nodes and 2 within that is 24 + 14 ms, and 3 * 10 + 7 * 1 us; it is also
-// what the closed form of core/cost has.
+// Four nodes of eight ranks with 1 MB each: three steps of 8 MB over every card, seven of 4 MB
+// within nodes. At 1 GB/s between nodes and 2 GB/s within, that is 24 + 14 ms, and 3 * 10 + 7 * 1
+// us. The closed form of core/cost gives the same.
 TEST(TwoLevelAllGather, FourNodesOfEightByHand) {
   const Topology topology{32, 8};
   const std::vector<std::uint64_t> bytes(32, 1'000'000);
@@ -156,7 +156,7 @@ TEST(TwoLevelAllGather, RefusesNodesThatAreNotFull) {
   });
 }
 
-// What stands for a library's all-gather, and nothing else, follows the cluster.
+// Only a collective that stands for a library's all-gather follows the cluster.
 TEST(TwoLevelAllGather, IsOfWhatStandsForALibrary) {
   const ExchangeSizes sizes = SizesOf(std::vector<std::uint64_t>(8, 800));
   const Topology topology{8, 4};

@@ -1,4 +1,4 @@
-// Tests what NCCL's tuner foresees: against its own logs, by hand, and by laws.
+// Tests the estimates of NCCL's tuner: against its own logs, by hand, and by laws.
 #include "core/cost/collective_choice.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ CollectiveLinks Links(double within_rate, double between_rate, int cards) {
   return {.hops = {{{within_rate, 0}, {between_rate, 0}}}, .cards_per_node = cards};
 }
 
-// Eight cards of 400 Gb/s a node.
+// Nodes with eight network cards of 400 Gb/s.
 NcclMachine NcclH100() {
   return {.links = Links(450e9, 50e9, 8),
           .within = NcclHop::kNvlink,
@@ -31,7 +31,7 @@ NcclMachine NcclH100() {
           .ll128 = true};
 }
 
-// Cards on a bus without peer access, one network card of 10 Gb/s.
+// GPUs on a bus without peer access, and one network card of 10 Gb/s.
 NcclMachine Turing() {
   return {.links = Links(6e9, 1.25e9, 1), .within = NcclHop::kPcie, .channels = 2};
 }
@@ -48,12 +48,12 @@ ByName EstimatesOf(NcclCollective collective, const NcclMachine& machine, const 
   return by_name;
 }
 
-// NVIDIA/nccl#754: an all-gather of "33.3/ 0.8", "52.0/ 0.0", "105.6/ 3.2" us and GB/s, which are
-// the latencies of 16 ranks on four nodes without NVLink. A ring of 3 GB/s gives 3 * 16/15.
+// NVIDIA/nccl#754 logs an all-gather of "33.3/ 0.8", "52.0/ 0.0", "105.6/ 3.2" us and GB/s. These
+// are the latencies of 16 ranks on four nodes without NVLink. A ring of 3 GB/s gives 3 * 16/15.
 TEST(NcclEstimates, AreThoseOfALogOfAnAllGather) {
   NcclMachine machine = Turing();
   machine.links = Links(3e9, 3e9, 1);
-  machine.ll128 = true;  // its latency is printed where it is not allowed, too
+  machine.ll128 = true;  // NCCL prints its latency even if it is not allowed
   const double bytes = 1e6;
   const ByName ring = EstimatesOf(kAllGather, machine, {16, 4}, bytes, kNccl2_8);
   EXPECT_NEAR(ring.at("ring/ll").startup_seconds, 33.3e-6, 1e-10);
@@ -63,8 +63,8 @@ TEST(NcclEstimates, AreThoseOfALogOfAnAllGather) {
   EXPECT_NEAR(bytes / ring.at("ring/simple").transfer_seconds(), 3.2e9, 1e3);
 }
 
-// NVIDIA/nccl#1453: "16 Bytes -> Algo 0 proto 0 time 25.201847" (tree, LL; microseconds) on three
-// nodes of eight H100, of NCCL 2.22.3. The digits behind 25.2 us are those of a simple tree.
+// NVIDIA/nccl#1453 logs "16 Bytes -> Algo 0 proto 0 time 25.201847" (tree, LL; microseconds) on
+// three nodes of eight H100 with NCCL 2.22.3. A simple tree explains the digits behind 25.2 us.
 TEST(NcclEstimates, AreThoseOfALogOfATree) {
   NcclMachine machine = NcclH100();
   machine.simple_tree = true;
@@ -73,7 +73,7 @@ TEST(NcclEstimates, AreThoseOfALogOfATree) {
   EXPECT_NEAR(chosen.cost.seconds(), 25.201847e-6, 5e-12);
 }
 
-// 8.4 us, 14 hops of 3.4 us; 175 MB at 450 GB/s. A tree has 14 hops of 28 us, and 414 GB/s.
+// A ring: 8.4 us, 14 hops of 3.4 us, 175 MB at 450 GB/s. A tree: 14 hops of 28 us, 414 GB/s.
 TEST(NcclEstimates, OfANodeOfH100) {
   const ByName all = EstimatesOf(kAllReduce, NcclH100(), {8, 8}, 1e8, kNccl2_20);
   EXPECT_NEAR(all.at("ring/simple").seconds(), 56e-6 + 175e6 / 450e9, 1e-12);
@@ -84,8 +84,8 @@ TEST(NcclEstimates, OfANodeOfH100) {
   EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), {8, 8}, 1e8, kNccl2_20).name(), "ring/simple");
 }
 
-// A hop within a node takes as long as posting three times, not its own 3.4 us, on a processor
-// where that is longer: 222 hops within nodes, 32 between them.
+// 222 hops within nodes, 32 between them. On a processor where three postings take longer than the
+// 3.4 us of a hop within a node, the hop takes as long as the postings.
 TEST(NcclEstimates, OfSixteenNodesOfH100) {
   const Topology topology{128, 8};
   const double bytes = 1e10;
@@ -99,15 +99,16 @@ TEST(NcclEstimates, OfSixteenNodesOfH100) {
   EXPECT_NEAR(ring(NcclProcessor::kAmd).startup_seconds, 1.4 * (8.4 + 222 * 6 + 32 * 14) * 1e-6,
               1e-12);
   EXPECT_NEAR(cost.transfer_seconds(), 2 * 127.0 / 128 * bytes / 400e9, 1e-12);
-  // Eight cards are slower than NVLink: they are busy all the time, and NVLink for 400/450 of it.
+  // Eight network cards are slower than NVLink: they are always busy, and NVLink 400/450 of the
+  // time.
   EXPECT_DOUBLE_EQ(cost.link_seconds[kBetween], cost.transfer_seconds());
   EXPECT_DOUBLE_EQ(cost.link_seconds[kWithin], cost.transfer_seconds() * 400 / 450);
   EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), topology, bytes, kNccl2_20).name(), "ring/simple");
   EXPECT_EQ(NcclChoice(kAllReduce, NcclH100(), topology, 8, kNccl2_20).name(), "tree/ll");
 }
 
-// Eight nodes of four: 62 hops, 14 or 16 of them between nodes. With 2.8 from 128 KiB on, with 2.20
-// from 4 KiB on, the plateau.
+// Eight nodes of four: 62 hops, 14 or 16 of them between nodes. The plateau begins at 128 KiB with
+// NCCL 2.8 and at 4 KiB with 2.20.
 TEST(NcclEstimates, OfEightNodesWithoutNvlink) {
   const Topology topology{32, 4};
   const auto startup_us = [&](const NcclConstants& constants, double bytes) {
@@ -125,8 +126,8 @@ TEST(NcclEstimates, OfEightNodesWithoutNvlink) {
   EXPECT_NEAR(small.at("ring/ll").startup_seconds, (3.6 + 48 * 1.8 + 14 * 2.7) * 1e-6, 1e-12);
 }
 
-// A rank a node: LL128 has 0.7 of a ring's rate, and a tree is a simple one. Two nodes have two
-// hops in all, both between them.
+// One rank a node: LL128 has 0.7 of a ring's rate, and the tree is a simple tree. Two nodes have
+// two hops in all, both between nodes.
 TEST(NcclEstimates, OfLoneRanks) {
   const double bytes = 1 << 30;
   const ByName two = EstimatesOf(kAllReduce, NcclH100(), {2, 1}, bytes, kNccl2_20);
@@ -139,8 +140,8 @@ TEST(NcclEstimates, OfLoneRanks) {
   EXPECT_EQ(two.at("ring/simple").link_seconds[kWithin], 0);
 }
 
-// In one node LL gathers at a third of a ring's rate, not a quarter, and a tree has 7/9 of its rate
-// with LL128, not 120/128.
+// In one node, LL gathers at a third of a ring's rate, not a quarter. A tree with LL128 has 7/9 of
+// its rate, not 120/128.
 TEST(NcclEstimates, OfOneNodeAndOfTwoWithoutAFasterLimit) {
   NcclMachine machine = NcclH100();
   machine.links = Links(90e9, 90e9, 1);
@@ -157,7 +158,7 @@ TEST(NcclEstimates, OfOneNodeAndOfTwoWithoutAFasterLimit) {
   EXPECT_NEAR(rate(kAllReduce, {16, 8}, "tree/ll128", 2), 90e9 * 0.92 * 120 / 128, 1);
 }
 
-// At 256 KiB and 512 KiB a tree with Simple has half its rate, at 1 GiB the whole of it.
+// A tree with Simple has half its rate at 256 KiB and 512 KiB, and its full rate at 1 GiB.
 TEST(NcclEstimates, TreeHasAPartOfItsRateBySize) {
   for (const auto& [bytes, part] : std::vector<std::pair<double, double>>{
            {64, 0.9}, {262144, 0.5}, {524288, 0.5}, {4194304, 0.7}, {1 << 30, 1.0}}) {
@@ -191,7 +192,7 @@ TEST(NcclEstimates, OneRankOrNoBytesTakeNoTime) {
   }
 }
 
-// With several nodes, one, a rank a node, and a last node with fewer.
+// Several nodes, one node, one rank a node, and a last node with fewer ranks.
 std::vector<Topology> Topologies() { return {{2, 2}, {8, 8}, {2, 1}, {6, 1}, {22, 8}, {256, 8}}; }
 
 TEST(NcclChoice, IsTheFastestAndTakesNoLessTimeForMoreBytes) {
@@ -245,7 +246,7 @@ TEST(NcclChoice, TakesNoMoreTimeWithFasterLinks) {
   }
 }
 
-// With start-up times of a network that are a caller's own.
+// The caller sets the start-up times of the network.
 TEST(NcclChoice, FollowsTheConstantsGiven) {
   NcclConstants slow = kNccl2_8;
   slow.hop_us[static_cast<std::size_t>(NcclHop::kNetwork)] = {{{40, 40, 40}, {40, 40, 40}}};
@@ -254,14 +255,14 @@ TEST(NcclChoice, FollowsTheConstantsGiven) {
   EXPECT_NEAR(chosen.cost.startup_seconds, (4.4 + 2 * (3 * 1.8 + 3 * 40)) * 1e-6, 1e-12);
 }
 
-// Start-up times of links in microseconds, within nodes and between them.
+// Sets start-up times of links in microseconds, within nodes and between them.
 NcclMachine WithStartups(NcclMachine machine, double within_us, double between_us) {
   machine.links[LinkClass::kIntraNode].startup_seconds = within_us * 1e-6;
   machine.links[LinkClass::kInterNode].startup_seconds = between_us * 1e-6;
   return machine;
 }
 
-// A ring's step with LL128: 1.9 us over NVLink and 2.5 over PCIe, 4 between nodes.
+// A ring's step with LL128 takes 1.9 us over NVLink, 2.5 us over PCIe and 4 us between nodes.
 TEST(NcclCost, IsTheTunersOnLinksLikeItsOwn) {
   for (const NcclMachine& machine :
        {WithStartups(NcclH100(), 1.9, 4), WithStartups(Turing(), 2.5, 4)}) {
@@ -277,8 +278,8 @@ TEST(NcclCost, IsTheTunersOnLinksLikeItsOwn) {
   }
 }
 
-// Hops of the network take 36 us more than the tuner thinks, those within nodes 2 us: a tree with
-// LL crosses 6 and 6 of them, a ring with Simple 14 and 48, on the plateau 1.9 times.
+// Hops of the network take 36 us more than the tuner assumes, hops within nodes 2 us more. A tree
+// with LL crosses 6 of each. A ring with Simple crosses 14 and 48, on the plateau times 1.9.
 TEST(NcclCost, ChoiceStaysAndItsHopsTakeWhatTheLinksTake) {
   const Topology topology{32, 4};
   const NcclMachine machine = WithStartups(Turing(), 4.5, 40);
@@ -290,7 +291,7 @@ TEST(NcclCost, ChoiceStaysAndItsHopsTakeWhatTheLinksTake) {
     EXPECT_NEAR(cost.startup_seconds - chosen.cost.startup_seconds, further_us * 1e-6, 1e-12);
     EXPECT_EQ(cost.link_seconds, chosen.cost.link_seconds);
   }
-  // No hop takes less than nothing: 6 hops of LL's tree are left 5 - 4 us each.
+  // No hop takes negative time: each of the 6 hops of LL's tree keeps 5 - 4 us.
   EXPECT_NEAR(
       NcclCost(kAllReduce, WithStartups(Turing(), 0, 0), topology, 8, kNccl2_8).startup_seconds,
       (4.4 + 6 * 1) * 1e-6, 1e-15);

@@ -1,4 +1,4 @@
-// Tests the closed formulas of dense collectives: by hand, by their limits, against each other.
+// Tests the closed formulas of dense collectives: by hand, by their limits, and against each other.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace sparfuse {
 namespace {
 
-// 1 us and 10^10 bytes a second within nodes, 10 us and 10^9 between them.
+// 1 us and 10^10 bytes a second within nodes, 10 us and 10^9 bytes a second between them.
 CollectiveLinks SimpleLinks(int cards = 1) {
   return {.hops = {{{1e10, 1e-6}, {1e9, 1e-5}}}, .cards_per_node = cards};
 }
 
-// A node of H100 with a card of 400 Gb/s each: NVLink at 450 GB/s a direction.
+// A node of H100s with one network card of 400 Gb/s each: NVLink at 450 GB/s a direction.
 CollectiveLinks H100() { return {.hops = {{{450e9, 3.4e-6}, {50e9, 14e-6}}}, .cards_per_node = 8}; }
 
 struct Named {
@@ -27,7 +27,7 @@ struct Named {
   CollectiveCost (*cost)(const CollectiveLinks&, const Topology&, double);
 };
 
-// Every formula, rings with one and with many.
+// All formulas, with one ring and with many.
 const std::vector<Named>& All() {
   static const std::vector<Named> all{
       {"one ring", [](const CollectiveLinks& links, const Topology& topology,
@@ -52,7 +52,7 @@ void ExpectCost(const CollectiveCost& cost, double startup_seconds, double withi
   EXPECT_NEAR(cost.seconds(), seconds, 1e-12);
 }
 
-// Half a buffer each way, twice: 2 us, 1 MB at 10 GB/s.
+// Half a buffer each way, twice: 2 us, and 1 MB at 10 GB/s.
 TEST(CollectiveCosts, OfTwoRanksInANode) {
   const Topology topology{2, 2};
   ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 1e6, 1), 2e-6, 1e-4, 0, 1.02e-4);
@@ -62,8 +62,8 @@ TEST(CollectiveCosts, OfTwoRanksInANode) {
   ExpectCost(TwoLevelAllGatherCost(SimpleLinks(), topology, 1e6), 1e-6, 5e-5, 0, 5.1e-5);
 }
 
-// Chunks of 1 MB. The ring's hops are within, between, within, between; a chunk crosses six of
-// them, of which 6 MB go over each.
+// Chunks of 1 MB. The ring's hops are within, between, within, between. A chunk crosses six of
+// them, and 6 MB cross each hop.
 TEST(CollectiveCosts, OfTwoNodesOfTwoRanks) {
   const Topology topology{4, 2};
   ExpectCost(RingAllReduceCost(SimpleLinks(), topology, 4e6, 1), 33e-6, 6e-4, 6e-3, 6.033e-3);
@@ -82,8 +82,8 @@ TEST(CollectiveCosts, OfFourRanksInANode) {
   ExpectCost(RingAllGatherCost(SimpleLinks(), topology, 4e6, 1), 3e-6, 3e-4, 0, 3.03e-4);
 }
 
-// A tree over nodes 0, 1, ...: node 0 has one child, beneath which nodes lie in order, the one that
-// is divisible by the highest power of two on top.
+// A tree over nodes 0, 1, .... Node 0 has one child. Beneath it the nodes lie in order; the top one
+// is divisible by the highest power of two.
 class Tree {
  public:
   explicit Tree(int nodes) : neighbours_(static_cast<std::size_t>(nodes), 0) {
@@ -111,8 +111,8 @@ class Tree {
   int depth_ = 0;
 };
 
-// The second tree has the first one's nodes in reverse or, where their number is odd, one further.
-// A node sends half a buffer to each neighbour in each tree.
+// The second tree has the first one's nodes in reverse order or, if their number is odd, shifted by
+// one. A node sends half a buffer to each neighbour in each tree.
 TEST(CollectiveCosts, TreesOfNodesAreAsDeepAndAsBusyAsTheFormulaSays) {
   for (int nodes = 2; nodes <= 40; ++nodes) {
     const Tree tree(nodes);
@@ -127,7 +127,8 @@ TEST(CollectiveCosts, TreesOfNodesAreAsDeepAndAsBusyAsTheFormulaSays) {
   }
 }
 
-// Every rank hands on in a step what came in the step before, after the hop's start-up time.
+// The start-up time of ring steps: in each step a rank passes on the chunk received in the step
+// before, after the hop's start-up time.
 double StartupOfSteps(const CollectiveLinks& links, const Topology& topology, int steps) {
   std::vector<double> ready(static_cast<std::size_t>(topology.ranks), 0.0);
   for (int step = 0; step < steps; ++step) {
@@ -162,17 +163,17 @@ TEST(CollectiveCosts, HugeBuffersRunAtTheSlowestHop) {
   const double bytes = 1e12;
   const double seconds = RingAllReduceCost(SimpleLinks(), {32, 4}, bytes, 1).seconds();
   EXPECT_NEAR(seconds, 2 * 31.0 / 32 * bytes / 1e9, 1e-6 * seconds);
-  // With twelve cards a node the hops within nodes are slower.
+  // With twelve cards a node, the hops within nodes are the slower ones.
   const double within = RingAllReduceCost(SimpleLinks(12), {32, 4}, bytes, 12).seconds();
   EXPECT_NEAR(within, 2 * 31.0 / 32 * bytes / 1e10, 1e-4 * within);
 }
 
-// nccl-tests' bus bandwidth of an all-reduce: 2(P-1)/P bytes over seconds.
+// nccl-tests define the bus bandwidth of an all-reduce as 2(P-1)/P bytes over seconds.
 TEST(CollectiveCosts, OfH100) {
   // One node, 100 MB: 14 hops of 3.4 us, 175 MB at 450 GB/s.
   ExpectCost(RingAllReduceCost(H100(), {8, 8}, 1e8, 8), 47.6e-6, 175e6 / 450e9, 0,
              47.6e-6 + 175e6 / 450e9);
-  // 16 nodes: eight cards of 50 GB/s carry 400 GB/s, one ring a single card's rate.
+  // 16 nodes: eight cards of 50 GB/s carry 400 GB/s; a single ring has one card's rate.
   const Topology topology{128, 8};
   const double bytes = 1e11;
   const double moved = 2 * 127.0 / 128 * bytes;
@@ -210,7 +211,7 @@ TEST(CollectiveCosts, TimeFollowsBytesRatesAndCards) {
   }
 }
 
-// What has one level only is a ring in that level.
+// A collective of two levels is a ring if one level is empty.
 TEST(CollectiveCosts, TwoLevelsOfWhichOneIsEmptyAreARing) {
   for (const Topology topology : {Topology{6, 1}, Topology{6, 6}}) {
     EXPECT_DOUBLE_EQ(TwoLevelAllReduceCost(SimpleLinks(2), topology, 1e7).seconds(),
@@ -220,8 +221,8 @@ TEST(CollectiveCosts, TwoLevelsOfWhichOneIsEmptyAreARing) {
   }
 }
 
-// Two levels have fewer hops in a row, and move bytes within nodes besides: they gain where
-// start-up times count, that is with many nodes and few bytes.
+// Two levels have fewer hops in a row but move additional bytes within nodes. They gain if start-up
+// times dominate: with many nodes and few bytes.
 TEST(CollectiveCosts, TwoLevelsGainOnManyNodesAndLoseOnManyBytes) {
   const CollectiveLinks links{.hops = {{{1e10, 3e-6}, {1e10, 1e-5}}}, .cards_per_node = 1};
   const auto gain = [&](int nodes, double bytes) {
@@ -253,7 +254,7 @@ TEST(CollectiveCosts, RefusesWhatIsOutOfRange) {
   CollectiveLinks links = SimpleLinks();
   links[LinkClass::kInterNode].bytes_per_second = 0;
   EXPECT_SAYS(message(links, {4, 2}, 1), "bytes_per_second of inter_node is 0");
-  EXPECT_EQ(message(links, {4, 4}, 1), "no error");  // no hop of that class
+  EXPECT_EQ(message(links, {4, 4}, 1), "no error");  // there is no hop of that class
   links = SimpleLinks();
   links[LinkClass::kIntraNode].startup_seconds = -1;
   EXPECT_SAYS(message(links, {4, 2}, 1), "startup_seconds of intra_node is -1");

@@ -1,5 +1,5 @@
-// Tests what a cost model makes of the rounds of a collective, and the constants of a link that are
-// fitted to measured times.
+// Tests the seconds that a cost model charges for a collective's rounds, and the fit of a link's
+// constants to measured times.
 #include "core/cost/cost_model.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Points = std::vector<TimedTransfer>;
 
-// 1 ms a message and 1 us a byte; 1 us an element added, 10 us one looked at.
+// 1 ms a message and 1 us a byte; 1 us an element added, 10 us an element scanned.
 CostModel Simple() {
   CostModel cost;
   cost.links = {LinkCost::FromAlphaBeta(1e-3, 1e-6), LinkCost::FromAlphaBeta(1e-3, 1e-6)};
@@ -39,7 +39,7 @@ TEST(CostModel, ChargesMessagesBytesAndWorkOfRounds) {
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 3e-4);
 }
 
-// Of five repetitions two cross between nodes; what goes within nodes takes 3 us a byte.
+// Two of five repetitions cross between nodes; a byte within nodes takes up to 3 us.
 TEST(CostModel, GoesAroundARingAtTheSlowestHop) {
   CostModel cost = Simple();
   const Round around{.repeat = 5, .bytes = 600, .within_bytes = 600, .within_starts = 3};
@@ -73,7 +73,7 @@ TEST(CostModel, ChargesFurtherMessagesOfARound) {
   EXPECT_DOUBLE_EQ(phases.cpu_seconds, 7 * 1e-4 + 2 * 3 * 7e-6);
 }
 
-// 3 ms within a node at half a core, 6 ms between nodes at a tenth; and a ring around both.
+// 3 ms within a node at half a core, 6 ms between nodes at a tenth; then a ring around both.
 TEST(CostModel, ChargesProcessorsByTheClassOfTheLink) {
   CostModel cost;
   cost.exchange_cpu_seconds = 1e-5;
@@ -130,8 +130,8 @@ TEST(FitAlphaBeta, FindsAnExactLine) {
   EXPECT_NEAR(fit.r_squared, 1, 1e-12);
 }
 
-// Weights 1, 1, 1/4: W = 9/4, Wx = 3/2, Wy = 5/2, Wxx = 2, Wxy = 2, determinant 9/4; hence alpha =
-// 8/9, beta = 1/3, relative residuals 1/9, -2/9, 2/9 whose squares add up to 1/9.
+// Weights 1, 1, 1/4: W = 9/4, Wx = 3/2, Wy = 5/2, Wxx = 2, Wxy = 2, determinant 9/4. Hence alpha =
+// 8/9, beta = 1/3, and relative residuals 1/9, -2/9, 2/9, whose squares add up to 1/9.
 TEST(FitAlphaBeta, WeighsRelativeErrors) {
   const AlphaBeta fit = FitAlphaBeta(Points{{0, 1}, {1, 1}, {2, 2}});
   EXPECT_DOUBLE_EQ(fit.alpha_seconds, 8.0 / 9);
@@ -147,8 +147,8 @@ TEST(FitAlphaBeta, WeighsRelativeErrors) {
   EXPECT_NEAR(fit.r_squared, 0.5, 1e-15);
 }
 
-// Times that vary by 5 %: both constants lie within four standard errors of the truth, which for 40
-// points a correct fit misses about once in 10,000 fits, and the errors are of the noise's size.
+// Times vary by 5 %. Both constants lie within four standard errors of the truth; for 40 points a
+// correct fit misses this about once in 10,000 fits. The errors have the size of the noise.
 TEST(FitAlphaBeta, StandardErrorsCoverNoise) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 50; ++trial) {

@@ -1,4 +1,4 @@
-// Names the hops of CollectiveLinks by their place.
+// Names the hops of CollectiveLinks by their index.
 #pragma once
 
 #include <cstddef>

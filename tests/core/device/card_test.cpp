@@ -1,4 +1,4 @@
-// Tests what is said of CUDA cards that cannot be used.
+// Tests the messages about CUDA cards that cannot be used.
 #include "core/device/card.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(Card, TheReasonForNoneHasBothVersions) {
             "driver");
   EXPECT_EQ(Why(13010, kNoDevice, 0, ""), "CUDA_VISIBLE_DEVICES= leaves none (as CUDA says)");
   EXPECT_EQ(Why(13010, kNoDevice, 0), "the driver reports none (as CUDA says)");
-  // Another failure is not the variable's, which schedulers always set.
+  // Other failures are not blamed on the variable, which schedulers always set.
   EXPECT_EQ(Why(13010, kSystemNotReady, 0, "0,1"),
             "the driver reports none (as CUDA says); the driver is not ready: between cards of an "
             "NVSwitch it waits for nvidia-fabricmanager");

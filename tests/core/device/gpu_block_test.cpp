@@ -1,5 +1,5 @@
-// Checks what a block promises to kernels (kernel.hpp), on the emulated device; and that the
-// emulated device shows what a kernel does wrong.
+// Checks the promises that a block makes to kernels (kernel.hpp) on the emulated device. Also
+// checks that the emulated device detects a kernel's mistakes.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -71,7 +71,8 @@ TEST(GpuBlock, CollectivesSeeTheirBlockOrWarp) {
   }
 }
 
-// Sums of all blocks before, by waiting for the one before (decoupled look-back at its simplest).
+// The sum of all earlier blocks. Each block waits for the block before it (decoupled look-back in
+// its simplest form).
 struct ChainedSum {
   static constexpr const char* kName = "ChainedSum";
   static constexpr int kThreads = 32;

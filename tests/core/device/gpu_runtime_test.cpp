@@ -1,5 +1,5 @@
-// Tests streams, events, graphs, memory and errors of devices: what needs a device that can be held
-// up or made to fail, on the emulated one alone.
+// Tests streams, events, graphs, memory and errors of devices. Tests that need a device that can be
+// held up or made to fail run on the emulated one alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct AddOne {
 SPARFUSE_KERNEL_OF_A_TEST(AddOne)
 namespace {
 
-// Each test with a fault of its own.
+// Each test sets a fault of its own.
 class GpuFaults : public ::testing::Test {
  protected:
   void TearDown() override { InjectFault(""); }
@@ -195,7 +195,7 @@ TEST_P(GpuRuntime, AGraphReplaysWhatItRecorded) {
 
 TEST_P(GpuRuntime, AGraphRefusesToWaitWhileItRecords) {
   EXPECT_THROW(testing::GpuGraph(stream(), [&] { Synchronize(stream()); }), Error);
-  Synchronize(stream());  // the stream is as it was
+  Synchronize(stream());  // the stream still works
 }
 
 TEST(GpuMemory, WithoutRoomTheErrorNamesTheAllocation) {

@@ -1,4 +1,4 @@
-// Tests that products of matrices on a card are those of loops, and that they need a card.
+// Tests that matrix products on a card equal those of plain loops, and that they need a card.
 #include "core/base/error.hpp"
 #include "core/device/matrix_product.hpp"
 #include "tests/support/devices/device_arrays.hpp"

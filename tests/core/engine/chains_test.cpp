@@ -38,16 +38,16 @@ struct Case {
   Device device = {};
   std::size_t tensors = 3;  // of a unit
   std::string_view sparsifier = "topk";
-  double begins_with = 1;  // times the density, in the first step
+  double begins_with = 1;  // factor on the density in the first step
 };
 
-// gtest's.
+// Called by googletest.
 void PrintTo(const Case& of_case, std::ostream* out) {
   *out << static_cast<int>(of_case.chain) << ", " << of_case.topology.ranks << " ranks, "
        << of_case.topology.ranks_per_node << " a node, " << of_case.partitions << " partitions";
 }
 
-// Shards cut through matrices.
+// A layout of matrices, which the shards cut through.
 GradientLayout Layout() { return MatricesOf(kTensorSizes); }
 
 Plan PlanFor(const Case& of_case) {
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(OwnedParts, Chains,
                                                     {Chain::kOwnedParts, {5, 4}, 2}},
                                                    3)));
 
-// One that owns no part, and one that owns the last.
+// The stopped rank owns no part in one case, and the last part in another.
 TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
   std::vector<StoppedRun> runs;
   for (const Case& of_case : {Case{Chain::kNodeShards, {4, 2}}, Case{Chain::kOwnedParts, {4, 1}, 3},
@@ -168,8 +168,8 @@ TEST(Chains, NameARankThatStopsInAnyOfTheirSteps) {
   ExpectTheStoppedRankIsNamed(runs);
 }
 
-// Of more elements than the plan's density makes room for: as many as the first steps of a warm-up
-// keep; and of matrices, of which each row sends something.
+// Selections exceed the room that the plan's density makes: the first steps of a warm-up keep more
+// elements, and every row of a matrix sends at least one.
 TEST(Chains, HaveRoomForWhatIsSelected) {
   for (const Chain chain : {Chain::kNodeShards, Chain::kOwnedParts}) {
     for (const std::uint16_t partitions : {std::uint16_t{1}, std::uint16_t{3}}) {
@@ -188,8 +188,8 @@ TEST(Chains, HaveRoomForWhatIsSelected) {
   }
 }
 
-// The second half of every tensor is zero on all ranks: parts and shards that have nothing to send.
-// Top-k sends their zeros, a threshold nothing.
+// The second half of every tensor is zero on all ranks, so that some parts and shards have nothing
+// to send. Top-k sends their zeros, a threshold sends nothing.
 TEST(Chains, LoseNothingWhereAPartIsZero) {
   const auto halved = [](int rank, int step, std::size_t tensor) {
     auto gradient = IntegerGradient(rank, step, tensor);
@@ -211,8 +211,8 @@ TEST(Chains, LoseNothingWhereAPartIsZero) {
   }
 }
 
-// On one node what is applied are the largest elements of each shard of the dense sum and of what
-// was left of it before.
+// On one node, the applied elements are the largest ones of each shard. A shard holds the dense sum
+// plus its residual.
 TEST(NodeShards, OfOneNodeSelectFromTheDenseSum) {
   const Case of_case{Chain::kNodeShards, {4, 4}};
   const auto results = RunCase(of_case);
@@ -249,12 +249,12 @@ TEST(OwnedParts, OfOneRankSelectsTwiceTheSame) {
   EXPECT_EQ(parts[0].residual, flat[0].residual);
 }
 
-// A residual takes what a rank does not send of its own; of what owners do not send of their sums
-// nothing is left. Whether a selection has lost something is asked of those with a residual.
+// A rank's residual takes the unsent elements of its own gradient. The unsent elements of the
+// owners' sums are lost. The mass check covers only selections that have a residual.
 TEST(OwnedParts, WithoutAResidualOwnersForgetWhatTheyDoNotSend) {
   const auto kept = RunCase({Chain::kOwnedParts, {3, 1}, 2});
   const auto lost = RunCase({Chain::kForgetfulOwners, {3, 1}, 2});
-  EXPECT_EQ(lost[0].averaged[0], kept[0].averaged[0]);  // owners have nothing yet
+  EXPECT_EQ(lost[0].averaged[0], kept[0].averaged[0]);  // owners have no residual yet
   EXPECT_NE(lost[0].averaged[1], kept[0].averaged[1]);
   EXPECT_NE(LostMass(lost), std::vector<double>(lost[0].residual.size(), 0.0));
   for (const RankResult& rank : lost) {
@@ -266,7 +266,7 @@ TEST(OwnedParts, WithoutAResidualOwnersForgetWhatTheyDoNotSend) {
   }
 }
 
-// What a quantizer leaves of x, without a residual.
+// The decoded values of x after encoding it without a residual.
 std::vector<float> Coded(const Quantizer& quantizer, std::span<const float> x) {
   ThreadPool pool(1);
   Workspace workspace;
@@ -279,7 +279,7 @@ std::vector<float> Coded(const Quantizer& quantizer, std::span<const float> x) {
   return decoded;
 }
 
-// Parts of density 1: what ranks send of them is coded, and what owners send of the sums again.
+// Parts of density 1: the ranks' payloads are quantized, and so are the owners' sums.
 TEST(OwnedParts, MayTravelWholeByAQuantizer) {
   const Case cases[] = {{Chain::kOwnedParts, {3, 1}, 2, 1},
                         {Chain::kOwnedParts, {4, 2}, 4, 1},
@@ -311,7 +311,7 @@ TEST(OwnedParts, MayTravelWholeByAQuantizer) {
           EXPECT_EQ(rank.averaged, results[0].averaged);
           EXPECT_EQ(rank.mass_violations, 0u);
         }
-        // In the first step, without residuals.
+        // The first step has no residuals.
         const GradientLayout layout = Layout();
         std::vector<std::vector<float>> flat;
         for (int rank = 0; rank < of_case.topology.ranks; ++rank) {
@@ -343,8 +343,8 @@ TEST(OwnedParts, MayTravelWholeByAQuantizer) {
   }
 }
 
-// 5 % of a unit's elements, but of each part at least one, whoever selects them: three units of
-// 651, 9067 and 4225 elements. What owners select of sums does not count again.
+// Counts 5 % of the elements of three units of 651, 9067 and 4225 elements, but at least one of
+// each part, whichever rank selects them. The owners' selections from sums do not count again.
 TEST(Chains, CountWhatIsSelectedAtFirst) {
   struct Counted {
     Case of_case;
@@ -352,11 +352,11 @@ TEST(Chains, CountWhatIsSelectedAtFirst) {
   };
   for (const auto& [of_case, selected] :
        {Counted{{Chain::kNone, {4, 1}}, 32 + 453 + 211},
-        // Halves of 326 and 325, 4534 and 4533, 2113 and 2112, for both ranks of the node.
+        // Halves of 326 and 325, 4534 and 4533, 2113 and 2112 elements, for both ranks of the node.
         Counted{{Chain::kNodeShards, {4, 2}}, 2 * (16 + 226 + 105)},
         Counted{{Chain::kNodeShards, {4, 1}}, 32 + 453 + 211},
         Counted{{Chain::kOwnedParts, {3, 1}, 1}, 32 + 453 + 211},
-        // Each part by itself: 2 * 16, 2 * 226, 2 * 105.
+        // Each part separately: 2 * 16, 2 * 226, 2 * 105.
         Counted{{Chain::kOwnedParts, {3, 1}, 2}, 32 + 452 + 210}}) {
     for (const RankResult& rank : RunCase(of_case)) {
       for (const StepRecord& record : rank.records) EXPECT_EQ(record.selected, selected);
@@ -392,22 +392,22 @@ TEST(NodeShards, OneRankANodeIsBehind) {
   }
 }
 
-// Two nodes of two ranks, one unit of 1000 elements at 10 %: shards of 500, of which 50 travel.
-// Within a node 1000 floats are halved among two ranks (2000 bytes each way), twice; between nodes
-// 50 elements of 8 bytes.
+// Two nodes of two ranks, one unit of 1000 elements at 10 %: shards of 500, each of which sends 50.
+// Within a node, two ranks halve 1000 floats (2000 bytes each way), twice. Between nodes travel 50
+// elements of 8 bytes.
 TEST(NodeShards, TimeByHand) {
   ModelConfig model =
       EvenModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kBehind, 0.1}}}, {4, 2});
   model.make_strategy = [] { return StrategyOf(Chain::kNodeShards); };
   model.backward = {0, 0, {0}, 0, 0};
   const ModelStep step = SimulateStep(model, 0, 0);
-  // The two ranks of a node share its card: their payloads go out one behind the other.
+  // The two ranks of a node share its card, so that their payloads leave one after the other.
   const double byte = 8e-9, start = 1e-4;
   const double within = 2 * (start + 2000 * byte), between = start + 2 * 400 * byte;
   EXPECT_NEAR(step.records[0].exposed_communication_seconds, within + between, 1e-6);
 }
 
-// Shards that are sent whole are decoded by their quantizer, others by the sparsifier.
+// The quantizer decodes shards that are sent whole, the sparsifier decodes the others.
 TEST(NodeShards, DecodeByWhatEncodedThem) {
   const auto decompress = [](double density) {
     ModelConfig model =

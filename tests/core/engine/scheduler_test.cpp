@@ -1,5 +1,5 @@
-// Tests what the scheduler makes of requests: parts, payload bytes, order, and the collective that
-// each pattern takes.
+// Tests how the scheduler turns requests into operations: parts, payload bytes, order, and the
+// collective of each pattern.
 #include "core/engine/scheduler.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace sparfuse {
 namespace {
 
-// Starts what it is asked for, and ends it when a test says so.
+// Records the operations that it starts; a test ends them.
 class Recorder final : public StepScheduler {
  public:
   explicit Recorder(Topology topology = {4, 2}, int rank = 1)
@@ -98,7 +98,7 @@ TEST(Scheduler, AStepEndsWithItsLastElement) {
   EXPECT_TRUE(step.complete);
 }
 
-// On rank 1, local rank 1 of nodes of two.
+// This is rank 1, local rank 1 of a node of two.
 TEST(Scheduler, PartsGoRoundFromTheirFirstOwner) {
   const Recorder step;
   EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 0}}), 1u);
@@ -107,7 +107,7 @@ TEST(Scheduler, PartsGoRoundFromTheirFirstOwner) {
   EXPECT_EQ(step.PartOf({.pattern = ToOwners{{}, 1}, .channel = Channel::kInterNode}), 1u);
 }
 
-// A copy of this rank's own selection is none.
+// A copy of this rank's own selection is not a copy.
 TEST(Scheduler, OnlyAnotherRanksSelectionIsACopy) {
   Recorder step;
   EXPECT_FALSE(step.op(step.Sparsify({.range = {0, 60}, .copy_of = 1}))
@@ -141,7 +141,7 @@ TEST(Exchange, EachPatternHasItsCollective) {
     EXPECT_EQ(exchange.sparse(), pattern.index() >= 4) << pattern.index();
     EXPECT_EQ(exchange.selections().size(), exchange.sparse() ? 1u : 0u) << pattern.index();
   }
-  // Payloads that are forwarded must come as they were: a collective that sums would change them.
+  // Forwarded payloads must arrive unchanged: a collective that sums would change them.
   EXPECT_EQ(&CollectiveOf({.pattern = SharedSum{forwarded}}, dense, sparse), gather.get());
 }
 

@@ -1,4 +1,4 @@
-// Tests that norms, clipping, momentum and returned elements on a device are the host's.
+// Tests that norms, clipping, momentum and returned elements on a device equal the host's.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -44,7 +44,7 @@ TEST_P(FeedbackDevice, SquaresAddUpToTheHostsBits) {
   }
 }
 
-// Tiles beyond 256 share the numbers that are added last.
+// Tiles beyond 256 share the partial sums that are added last.
 TEST(SumSquares, DoesNotDependOnThePool) {
   const std::vector<float> x = Random(300 * 8192 + 17, 4);
   ThreadPool one(1);
@@ -102,7 +102,7 @@ TEST_P(FeedbackDevice, AdvancesVelocitiesAsTheHostDoes) {
   }
 }
 
-// The factor is what the stream has computed by then, also where a graph replays both.
+// The stream's latest factor is used, also if a graph replays both operations.
 TEST_P(FeedbackDevice, ClippingAndAdvancingAreCaptured) {
   const MomentumOptions options{0.5, false, true};
   const DeviceArray<float> gradient(stream(), std::vector<float>{3, 4});
@@ -123,7 +123,7 @@ TEST_P(FeedbackDevice, ClippingAndAdvancingAreCaptured) {
 
 TEST_P(FeedbackDevice, MasksWhatTheReportCounts) {
   constexpr std::size_t kN = 9000;
-  std::vector<std::uint32_t> indices(kN, 1);  // behind the count: not to be looked at
+  std::vector<std::uint32_t> indices(kN, 1);  // behind the count: must not be read
   for (std::uint32_t i = 0; i < 4000; ++i) indices[i] = 2 * i;
   const DeviceArray<std::uint32_t> on_device(stream(), indices);
   SlotReport counted;

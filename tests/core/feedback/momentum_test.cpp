@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::size_t kN = 5000;
 
-// One tensor of n elements that lies behind another in the flat gradient, as the paper's algorithm
-// has it, in plain loops.
+// The paper's algorithm in plain loops, for one tensor of n elements that lies behind another in
+// the flat gradient.
 struct ByDefinition {
   MomentumOptions options;
   std::vector<float> u = std::vector<float>(kN);
   std::vector<float> v = std::vector<float>(kN);
 
-  // Returns what v grew by.
+  // Returns the growth of v.
   std::vector<float> Add(const std::vector<float>& g) {
     const auto m = static_cast<float>(options.momentum);
     std::vector<float> growth(g.size());
@@ -40,7 +40,7 @@ struct ByDefinition {
   }
 };
 
-// Section 3.2, equations 5 to 7 and the masks of algorithm 4; and that nothing is lost.
+// Section 3.2, equations 5 to 7 and the masks of algorithm 4; also checks that nothing is lost.
 TEST(Momentum, IsThePapersAlgorithmBitForBit) {
   const auto topk = MakeSparsifier("topk");
   for (const bool nesterov : {false, true}) {
@@ -118,13 +118,13 @@ TEST(Clipping, ScalesToTheNormAndLeavesSmallerGradientsAlone) {
   EXPECT_THROW(ClipFactor(gradient, 0.0, pool), Error);
 }
 
-// Table 1 of the paper at its density: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 %.
+// Table 1 of the paper, down to its density: 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 %.
 TEST(Warmup, ComesDownToTheDensityByAFactor) {
   for (std::size_t epoch = 0; epoch < 6; ++epoch) {
     const double expected[] = {0.25, 0.0625, 0.015625, 0.00390625, 0.001, 0.001};
     EXPECT_DOUBLE_EQ(WarmupDensity(epoch, 0.001, {4, 0.25, {}}), expected[epoch]) << epoch;
   }
-  // By default the density is reached in equal steps of the logarithm.
+  // By default the logarithm of the density falls in equal steps.
   for (std::size_t epoch = 0; epoch < 4; ++epoch) {
     EXPECT_NEAR(WarmupDensity(epoch, 0.001, {2, {}, {}}), std::max(std::pow(0.1, epoch + 1), 0.001),
                 1e-12);

@@ -18,7 +18,7 @@ GradientLayout Layout() { return testing::LayoutOf({3, 5, 2}); }
 
 std::vector<float> Values(std::span<const float> values) { return {values.begin(), values.end()}; }
 
-// The emulated device's memory is the host's.
+// The memory of the emulated device is host memory.
 void Fill(DeviceSpan<float> at, float value) { std::fill_n(at.data, at.size, value); }
 
 TEST(PlacedStore, IsAResidualStoreOnTheHost) {

@@ -1,5 +1,5 @@
-// Tests what a collective gives back: nothing is lost between residuals, what is applied and
-// what comes back.
+// Tests the elements that a collective returns: nothing is lost between residuals, applied sums and
+// returned elements.
 #include "core/feedback/returned.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr Range kExchanged = {40, 823};
 
 // One rank's view of the run, per step.
 struct Trace {
-  std::vector<std::vector<float>> inputs;     // [kNumel] what the residual grew by
+  std::vector<std::vector<float>> inputs;     // [kNumel] growth of the residual
   std::vector<std::vector<float>> residuals;  // [kNumel] after the step
   std::vector<std::vector<float>> applied;    // [kNumel] P * applied
   std::size_t returned = 0;
@@ -53,7 +53,7 @@ void RunOneRank(ProgressLoop& loop, bool with_momentum, Trace& trace) {
   Workspace workspace;
   SelectCounters counters;
   ResidualStore residuals(kNumel);
-  // Halves and integers: every sum of the run is exact in a float.
+  // Halves and integers, so that every sum of the run is exact in a float.
   MomentumCorrection momentum(kNumel, {.momentum = 0.5});
   for (int step = 0; step < kSteps; ++step) {
     const std::vector<float> gradient = IntegerGradient(loop.rank(), step);

@@ -1,5 +1,5 @@
-// Tests dense_fallback: predictions by hand and beside the ModelEngine, and that what it plans is
-// never slower than the same units sent dense.
+// Tests dense_fallback: predictions by hand and beside the ModelEngine. Also tests that its plans
+// are never slower than the same units sent dense.
 #include "core/fusion/dense_fallback.hpp"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kDensity = 0.01;
 
-// What a server core takes: a selection 3e-10 s an element and 20 us, a copy 2e-10, an average
-// 1e-10.
+// The costs of a server core: a selection takes 20 us and 3e-10 s an element, a copy 2e-10 s an
+// element, an average 1e-10 s an element.
 CostModel CostsAt(double gbps) {
   CostModel cost;
   cost.selection["topk"].Add(kDensity, PiecewiseLinear({{0, 2e-5}, {1e8, 2e-5 + 3e-2}}));
@@ -36,7 +36,7 @@ CostModel CostsAt(double gbps) {
   return cost;
 }
 
-// A model, its profile and a method of two parts: everything that a plan is made from.
+// A model, its profile and a method of two parts: the complete input of a plan.
 struct Case {
   GradientLayout layout;
   Topology topology{4, 1};
@@ -79,8 +79,8 @@ std::vector<bool> DenseUnits(const Plan& plan) {
   return dense;
 }
 
-// Two ranks, and milliseconds: copying, averaging and decompressing an element takes 1, selecting
-// from it `selecting`, and 8 bytes on the link 1, without latency.
+// Two ranks; times in milliseconds. Copying, averaging and decompressing an element takes 1 us
+// each, selecting from it `selecting` us, and 8 bytes on the link 1 us, without latency.
 Case ByHand(const std::vector<std::size_t>& sizes, double selecting) {
   Case made(LayoutOf(sizes), 0.001, 1, "ahead");
   made.topology = {2, 1};
@@ -98,19 +98,19 @@ Case ByHand(const std::vector<std::size_t>& sizes, double selecting) {
 TEST(DenseFallback, PredictsByHand) {
   const Case made = ByHand({1000, 2000}, 3);
   Plan plan = made.PlanOf("layer-wise", "ahead");
-  // Backward and selection: 1 + 3 and 2 + 6; the gathers end behind them; averages of 1 and 2. Of
-  // the second, 20 elements of 8 bytes travel after that.
+  // Backward and selection take 1 + 3 and 2 + 6, and the gathers end behind them. The averages take
+  // 1 and 2. 20 elements of 8 bytes of the second unit travel after its selection.
   EXPECT_NEAR(PredictedSeconds(plan, made.Input(), made.Form()), 12 + 1 + 2, 1e-9);
-  // The second dense: 1 + 3, then 2 + 2 until it is packed; its sum, two rounds of 4,000 bytes,
-  // takes 1, in which the first is averaged; 2 for its average.
+  // The second unit dense: 1 + 3, then 2 + 2 until it is packed. Its sum, two rounds of 4,000
+  // bytes, takes 1; meanwhile the first unit is averaged. Its own average takes 2.
   plan.units[1] = {1, 2, Sparsified::kNever, 1.0};
   EXPECT_NEAR(PredictedSeconds(plan, made.Input(), made.Form()), 8 + 1 + 2, 1e-9);
   EXPECT_EQ(WithDenseFallback(made.PlanOf("layer-wise", "ahead"), made.Input(), made.Form()),
             made.PlanOf("layer-wise", "dense-units"));
 }
 
-// Milliseconds: 1 and 2 of backward and of copying; selections of 3 and 6 beside it, half as long
-// again there, from 2 to 6.5 and from there to 15.5; averages of 1 and 2.
+// Milliseconds: backward and copying take 1 and 2. Beside it, selections of 3 and 6 take half as
+// long again: from 2 to 6.5 and from there to 15.5. The averages take 1 and 2.
 TEST(DenseFallback, PredictsTheSideLaneByHand) {
   Case made = ByHand({1000, 2000}, 3);
   made.strategy = "behind";
@@ -126,8 +126,8 @@ TEST(DenseFallback, PredictsTheSideLaneByHand) {
   }
 }
 
-// Taken alone the first unit takes less time sparse; beside the backward of the second its
-// all-reduce costs nothing and its selection delays everything.
+// Alone, the first unit is faster sparse. Beside the backward of the second unit, its all-reduce
+// costs nothing, but its selection delays everything.
 TEST(DenseFallback, LooksAtTheWholeStep) {
   Case made = ByHand({1000, 10}, 1.2);
   made.backward.backward_seconds[1] = 10;
@@ -158,7 +158,7 @@ TEST(DenseFallback, PredictsWhatTheModelEngineComputes) {
   }
 }
 
-// From slow links, where selection pays, to links that are faster than selection.
+// From slow links, on which selection pays, to links that are faster than selection.
 TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
   bool slower_without = false;
   bool all_sparse = false;
@@ -186,8 +186,8 @@ TEST(DenseFallback, IsNeverSlowerThanDenseInTheModel) {
       }
     }
   }
-  EXPECT_TRUE(slower_without);  // there was something to mend
-  EXPECT_TRUE(all_sparse);      // and nothing that was mended needlessly
+  EXPECT_TRUE(slower_without);  // some plans needed the fallback
+  EXPECT_TRUE(all_sparse);      // some plans needed none
   EXPECT_TRUE(mixed);
 }
 

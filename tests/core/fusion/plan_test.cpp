@@ -1,4 +1,4 @@
-// Tests the planners that no paper owns, plans, layouts, and the curves of costs.
+// Tests the planners without a paper, plans, layouts, and the curves of costs.
 #include "core/fusion/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Plan PlanOf(const char* name, const GradientLayout& layout, const Options& optio
 TEST(GradientLayout, CopiesStayAsTheyAre) {
   GradientLayout layout = LayoutOf({10, 20});
   const GradientLayout copy = layout;
-  EXPECT_EQ(&copy.tensor(1), &layout.tensor(1));  // as long as none is changed
+  EXPECT_EQ(&copy.tensor(1), &layout.tensor(1));  // until one of them changes
   layout.Add("third", {5}, 5, true);
   GradientLayout apart = layout;
   layout.Add("fourth", {7}, 7);
@@ -48,19 +48,19 @@ TEST(Planners, CutAsTheirNamesSay) {
   EXPECT_EQ(PlanOf("by-count", layout, {{"units", std::int64_t{3}}}).UnitSizes(), "3,3,1");
   EXPECT_EQ(PlanOf("by-count", layout, {{"tensors_per_unit", std::int64_t{2}}}).UnitSizes(),
             "2,2,2,1");
-  // 200 bytes are 50 floats: 10 + 20 fit, 30 does not; 100 is larger than a unit and stays alone.
+  // 200 bytes are 50 floats: 10 + 20 fit, 30 more do not. 100 exceeds a unit and stays alone.
   EXPECT_EQ(PlanOf("by-bytes", layout, {{"threshold_bytes", 200.0}}).UnitSizes(), "2,2,1,2");
 }
 
-// Sizes as PyTorch's compute_bucket_assignment_by_size gives them for limits of (first, cap) bytes.
+// The sizes of PyTorch's compute_bucket_assignment_by_size for limits of (first, cap) bytes.
 TEST(Planners, DdpClosesABucketWithTheTensorThatReachesItsSize) {
   const GradientLayout layout = LayoutOf({10, 20, 30, 5, 100, 1, 1});
   const auto plan = [&](double first, double cap) {
     return PlanOf("ddp-buckets", layout, {{"first_bucket_bytes", first}, {"bucket_bytes", cap}})
         .UnitSizes();
   };
-  EXPECT_EQ(plan(40, 200), "1,2,2,2");  // 40; 80 + 120; 20 + 400; what is left
-  EXPECT_EQ(plan(41, 120), "2,1,2,2");  // 40 + 80; 120; 20 + 400; what is left
+  EXPECT_EQ(plan(40, 200), "1,2,2,2");  // 40; 80 + 120; 20 + 400; the remainder
+  EXPECT_EQ(plan(41, 120), "2,1,2,2");  // 40 + 80; 120; 20 + 400; the remainder
   EXPECT_EQ(plan(1, 1), "1,1,1,1,1,1,1");
   EXPECT_EQ(plan(668, 1), "7");  // all 167 floats
   EXPECT_EQ(plan(1e6, 1e6), "7");
@@ -72,7 +72,7 @@ TEST(Planners, AFusionDegreeIsThePartOfTheTensorsThatIsOneUnit) {
     return PlanOf("fusion-degree", layout, {{"degree", degree}}).UnitSizes();
   };
   EXPECT_EQ(plan(0), "1,1,1,1,1,1,1");
-  EXPECT_EQ(plan(0.1), "1,1,1,1,1,1,1");  // 0.7 of a tensor: one, which is a unit either way
+  EXPECT_EQ(plan(0.1), "1,1,1,1,1,1,1");  // 0.7 of a tensor: a unit of one tensor
   EXPECT_EQ(plan(0.3), "2,1,1,1,1,1");    // 2.1
   EXPECT_EQ(plan(0.5), "4,1,1,1");        // 3.5
   EXPECT_EQ(plan(0.9), "6,1");            // 6.3
@@ -120,7 +120,7 @@ TEST(Plan, HashTellsPlansApart) {
   const GradientLayout layout = LayoutOf({10, 20, 30});
   EXPECT_EQ(PlanOf("layer-wise", layout).Hash(), PlanOf("layer-wise", layout).Hash());
   EXPECT_NE(PlanOf("layer-wise", layout).Hash(), PlanOf("whole-model", layout).Hash());
-  // By each member of a unit alone, however its neighbours are packed beside it.
+  // Each member of a unit alone changes the hash, however its neighbours are packed beside it.
   const Unit unit{0, 3, Sparsified::kBehind, 0.1, Lane::kCompute, 1, 0};
   const auto with = [unit](auto change) {
     Unit changed = unit;

@@ -1,4 +1,4 @@
-// Tests updates that take the gradients of the step before, live and modelled, over ranks that are
+// Tests updates with the gradients of the step before, live and modelled, over ranks that are
 // threads.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// With one unit, and with several, of which the last may go on into the next step.
+// One unit, and several units, the last of which may continue into the next step.
 const std::vector<std::string> kPlanners = {"whole-model", "layer-wise"};
 
 GradientLayout Layout() {
@@ -80,8 +80,8 @@ TEST(DelayedGradients, AreModelledWithTheBytesThatTheySend) {
   }
 }
 
-// An exchange has a whole step: nothing of it is exposed where it is shorter than one, and a step
-// lasts as long as it does where it is longer.
+// An exchange has a whole step. If it is shorter than a step, it is fully hidden; if it is longer,
+// a step lasts as long as the exchange.
 TEST(DelayedGradients, HideAnExchangeBehindAStep) {
   ModelConfig model = Modelled("whole-model", {2, 1});
   const auto steady = [&] { return SimulateSteps(model, 0, 5, 2).back().records[0]; };

@@ -1,5 +1,5 @@
-// Compares parameters, anchors and outer state of local steps with histories that were computed in
-// double precision from the papers' equations, and with torchft's recorded ones.
+// Compares parameters, anchors and outer state of local steps with reference histories. Some are
+// computed in double precision from the papers' equations, others are recorded by torchft.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ void ExpectClose(const Floats& got, const std::vector<double>& expected, const s
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], kClose) << what;
 }
 
-// Two ranks, rank r's gradient A_r (w - C_r).
+// Two ranks; the gradient of rank r is A_r (w - C_r).
 Windows Quadratic(Options strategy) {
   Windows windows;
   windows.strategy = std::move(strategy);
@@ -160,8 +160,9 @@ TEST(LocalSteps, AverageInTheShadowOfTraining) {
   ExpectClose(ranks[0].anchors[7], {1.528283425, -.0558476125, -.5382236555, .7754066979}, "mean");
 }
 
-// Histories that torchft's tests record (diloco_regression_test): two layers of one element, a
-// fragment each, gradient 2, inner rate 1, outer SGD of rate 2, windows of six steps.
+// Histories that torchft's tests record (diloco_regression_test): two layers of one element, one
+// fragment each. The gradient is 2, the inner rate 1, the outer optimizer SGD of rate 2, the window
+// six steps.
 struct Recorded {
   int delay;
   double mix;
@@ -209,7 +210,7 @@ TEST(LocalSteps, AreTorchftsBitForBit) {
       second.resize(recorded.second.size());
       EXPECT_EQ(first, recorded.first);
       EXPECT_EQ(second, recorded.second);
-      // They record an anchor of the fragment that was synchronised: the first at 3 and 9, the
+      // torchft records the anchor of the fragment that was synchronised: the first at 3 and 9, the
       // second at 6 and 12.
       EXPECT_EQ((std::vector<float>{rank.anchors[2][0], rank.anchors[5][1], rank.anchors[8][0],
                                     rank.anchors[11][1]}),

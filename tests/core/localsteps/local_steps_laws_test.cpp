@@ -1,4 +1,4 @@
-// Tests what must hold of local steps whatever the numbers, and what a model says of them.
+// Tests the laws of local steps that hold for any numbers, and their model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 std::string Text(const char* value) { return value; }
 
-// Eight tensors, of one element and of several; gradients and parameters that float32 holds exactly
-// for a few steps of rate 1/8: sixteenths and small integers.
+// Eight tensors of one or several elements. float32 holds the gradients and parameters exactly for
+// a few steps of rate 1/8: sixteenths and small integers.
 Windows Dyadic(Options strategy, int workers = 2) {
   Windows windows;
   windows.workers = workers;
@@ -50,7 +50,7 @@ Windows WithSameBatches(Windows windows) {
   return windows;
 }
 
-// What one rank makes of its own gradients.
+// The parameters of a rank that trains on its own gradients alone.
 Floats Alone(const Windows& windows, int rank) {
   Floats w = windows.start(rank);
   const Inner inner = windows.inner();
@@ -61,7 +61,7 @@ Floats Alone(const Windows& windows, int rank) {
   return w;
 }
 
-// L1: a window of one step of SGD on differences, with rate 1, is dense SGD.
+// L1: a window of one step with outer SGD of rate 1 is dense SGD.
 TEST(LocalStepsLaws, WindowsOfOneStepAreDenseTraining) {
   for (const int workers : {1, 2, 4}) {
     const Windows windows = Dyadic({{"every", Whole(1)}, {"outer", Text("sgd")}}, workers);
@@ -79,7 +79,7 @@ TEST(LocalStepsLaws, WindowsOfOneStepAreDenseTraining) {
   }
 }
 
-// L2: nothing is changed by an average over one rank.
+// L2: an average over one rank changes nothing.
 TEST(LocalStepsLaws, OneRankTrainsAsAlone) {
   for (const int every : {1, 2, 3}) {
     Windows windows = Dyadic({{"every", Whole(every)}}, 1);
@@ -112,7 +112,7 @@ TEST(LocalStepsLaws, NesterovWithoutMomentumIsSgd) {
   }
 }
 
-// L4: ranks that ignore the anchor train alone, and the anchor moves all the same.
+// L4: ranks that ignore the anchor train as if alone, and the anchor still moves.
 TEST(LocalStepsLaws, MixOfOneIgnoresTheAnchor) {
   Windows windows = Dyadic(
       {{"every", Whole(2)}, {"mix", 1.0}, {"outer", Text("nesterov")}, {"outer_momentum", .9}});
@@ -124,7 +124,7 @@ TEST(LocalStepsLaws, MixOfOneIgnoresTheAnchor) {
   }
 }
 
-// L6: what all ranks share is equal on all; with a mix, what they train is not.
+// L6: shared state is equal on all ranks; with a mix, the trained parameters differ.
 TEST(LocalStepsLaws, AnchorsAreEqualAndMixedParametersDiffer) {
   for (const int workers : {2, 3, 5}) {
     for (const double mix : {0.0, .5}) {
@@ -143,7 +143,7 @@ TEST(LocalStepsLaws, AnchorsAreEqualAndMixedParametersDiffer) {
         EXPECT_EQ(rank.outer, ranks[0].outer);
       }
       EXPECT_NE(ranks[1].parameters[11], ranks[0].parameters[11]);
-      // Where nothing is mixed, the fragment that has just come is the anchor on all ranks.
+      // Without a mix, the fragment just received equals the anchor on all ranks.
       std::size_t equal = 0;
       for (std::size_t i = 0; i < 77; ++i) {
         equal += ranks[1].parameters[11][i] == ranks[1].anchors[11][i];
@@ -166,7 +166,7 @@ TEST(LocalStepsLaws, ARunIsRepeatedBitForBit) {
   windows.inner = [] { return Sgd(.1f, .9f); };
   const auto first = Train(windows);
   windows.before = [](LiveEngine& engine, int t) {
-    if (t % 3 == 0) {  // an evaluation of the anchor, also with an exchange under way
+    if (t % 3 == 0) {  // evaluates the anchor, also during an exchange
       engine.SwapAnchor();
       engine.SwapAnchor();
     }
@@ -198,7 +198,7 @@ TEST(LocalStepsLaws, StepsBetweenDatesSendNothing) {
   }
 }
 
-// What is under way at the end is received.
+// Finish receives an exchange that is still under way.
 TEST(LocalStepsLaws, FinishReceivesWhatIsUnderWay) {
   Windows windows = Dyadic({{"every", Whole(4)}, {"delay", Whole(2)}, {"outer", Text("sgd")}});
   windows.steps = 7;
@@ -223,7 +223,8 @@ TEST(LocalStepsLaws, TheFirstWindowMayBeLong) {
   }
 }
 
-// A rank that is late waits for nobody and is waited for; one that fails is an error of the others.
+// A late rank neither waits nor breaks the run; the others wait for it. A failed rank is an error
+// on the others.
 TEST(LocalStepsLaws, ARankMayBeLateByAWindow) {
   Windows windows = Dyadic({{"every", Whole(4)}});
   windows.steps = 8;
@@ -236,7 +237,7 @@ TEST(LocalStepsLaws, ARankMayBeLateByAWindow) {
 }
 
 TEST(LocalStepsLaws, ARankThatFailsEndsTheOthers) {
-  for (const int at : {2, 4, 5}) {  // before the send, with it under way, before its receipt
+  for (const int at : {2, 4, 5}) {  // before the send, during the exchange, before its receipt
     Windows windows = Dyadic({{"every", Whole(6)}, {"delay", Whole(2)}});
     windows.deadline = std::chrono::milliseconds(500);
     windows.steps = 12;
@@ -338,7 +339,7 @@ ModelConfig Modelled(const Windows& windows) {
   return model;
 }
 
-// L9: the model counts in each step what is sent live.
+// L9: the model counts the same payloads in each step as the live run.
 TEST(ModelledLocalSteps, CountWhatIsSent) {
   for (const int workers : {1, 2, 3}) {
     for (const int delay : {0, 1, 4}) {
@@ -375,20 +376,20 @@ TEST(ModelledLocalSteps, HideAnExchangeBehindTheStepsOfItsDelay) {
   windows.tensors = {250'000};
   const auto blocking = SimulateWindow(Modelled(windows), 0);
   ASSERT_EQ(blocking.size(), 8u);
-  // A ring of two ranks sends 1 MB at 1 Gbit/s: 8 ms and start-up, and nothing hides it.
+  // A ring of two ranks sends 1 MB at 1 Gbit/s: 8 ms plus start-up, none of it hidden.
   EXPECT_NEAR(Exposed(blocking), 0.008 + 2e-4, 2e-4);
   windows.strategy["delay"] = Whole(1);  // a step takes 13 ms and more
   const auto hidden = SimulateWindow(Modelled(windows), 0);
   EXPECT_EQ(Exposed(hidden), 0);
   EXPECT_NEAR(Seconds(blocking) - Seconds(hidden), Exposed(blocking), 1e-9);
-  // Longer windows have less of it a step.
+  // Longer windows have less communication a step.
   windows.strategy = {{"every", Whole(32)}};
   const auto seldom = SimulateWindow(Modelled(windows), 0);
   EXPECT_NEAR(Exposed(seldom), Exposed(blocking), 1e-9);
   EXPECT_LT(Seconds(seldom) / 32, Seconds(blocking) / 8);
 }
 
-// Each step is without communication what a step of one rank is.
+// Without communication, each step lasts as long as a step of one rank.
 TEST(ModelledLocalSteps, AreComputationBetweenDates) {
   Windows windows = Dyadic({{"every", Whole(8)}});
   const auto steps = SimulateWindow(Modelled(windows), 2);

@@ -1,4 +1,4 @@
-// Tests that payloads are summed up and merged on a device with the host's bits.
+// Tests that payloads are summed and merged on a device with the host's bits.
 #include "core/payload/accumulate_device.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ HostPayload RandomPayload(std::size_t n, double density, std::mt19937& random) {
   return payload;
 }
 
-// Payloads on a device, those with an odd number behind a count word that is below the bound.
+// Payloads on a device. Each payload with an odd number has a count word below its bound.
 class OnDevicePayloads {
  public:
   OnDevicePayloads(const Stream& stream, const std::vector<HostPayload>& payloads) {
@@ -101,8 +101,8 @@ TEST_P(AccumulateDevice, SumsWithTheHostsBits) {
   }
 }
 
-// Three steps over an output that is zero at first: what the last step touched is cleared, and what
-// no step touches is not written.
+// Steps over an output that is zero at first. Each step clears the elements that the last step
+// touched, and writes no others.
 TEST_P(AccumulateDevice, WritesOnlyWhatIsTouched) {
   constexpr std::size_t kN = 20'000;
   for (const std::size_t ranks : {2, 40}) {
@@ -129,7 +129,7 @@ TEST_P(AccumulateDevice, WritesOnlyWhatIsTouched) {
       EXPECT_EQ(fault.ToHost()[0], 0u);
     }
   }
-  // An output that does not hold what the bits say shows that nothing else is written.
+  // The output contradicts the bits, which shows that no other element is written.
   const DeviceArray<float> out(stream(), std::vector<float>(kN, kNan));
   const DeviceArray<std::uint32_t> touched(stream(), TouchedWords(kN));
   const DeviceArray<std::uint64_t> fault(stream(), 1);
@@ -210,7 +210,7 @@ TEST_P(AccumulateDevice, NotesTheFirstElementThatIsNotFinite) {
   }
 }
 
-// Slots with these selections, each with room for twice as many.
+// Slots with these selections, each with room for twice as many elements.
 class Slots {
  public:
   Slots(const Stream& stream, const std::vector<HostPayload>& selections) {
@@ -305,7 +305,7 @@ TEST_P(AccumulateDevice, CountsTensorsOfWhichNothingIsSelected) {
   EXPECT_EQ(count({100, 9000}, {5, 100, 200, 15'000, 20'000}), 3u);
   EXPECT_EQ(count({0, 100, 8999, 19'999, 20'009}, {5, 100, 200, 15'000, 20'000}), 0u);
 
-  // One tensor.
+  // A single tensor.
   const DeviceArray<std::uint32_t> one(stream(), std::vector<std::uint32_t>{0, 5});
   const DeviceArray<float> left(stream(), std::vector<float>{0, 0, 0, 0, 1});
   for (const bool selects : {false, true}) {

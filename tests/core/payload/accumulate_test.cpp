@@ -1,4 +1,4 @@
-// Tests the sum of ranks' payloads, and the passes over dense ones.
+// Tests the sum of ranks' payloads, and the passes over dense payloads.
 #include "core/payload/accumulate.hpp"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::vector<OwnedPayload> RandomPayloads(std::size_t n, std::size_t ranks, doubl
   std::vector<OwnedPayload> payloads(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     for (std::size_t i = 0; i < n; ++i) {
-      if (r % 3 == 2 || !kept(random)) continue;  // every third rank has nothing to send
+      if (r % 3 == 2 || !kept(random)) continue;  // every third rank sends nothing
       payloads[r].indices.push_back(static_cast<std::uint32_t>(i));
       payloads[r].values.push_back(normal(random));
     }
@@ -47,7 +47,7 @@ TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
     for (const std::size_t ranks : {0, 1, 2, 5, 65, 130}) {
       if (n > 10'000 && ranks > 5) continue;
       if (n > 1'000'000 && ranks > 2) continue;
-      // Few elements a block, or many: the ways to scale and to clear differ.
+      // With few elements a block or many, scaling and clearing work differently.
       const auto payloads = RandomPayloads(n, ranks, ranks > 5 ? 0.5 : ranks == 1 ? 0.01 : 0.06);
       const float scale = 1.0f / 3.0f;
       std::vector<float> expected(n, 0.0f);
@@ -67,8 +67,8 @@ TEST(AccumulateSparse, AddsInRankOrderAndScalesWhateverThePool) {
   }
 }
 
-// An output past the caches is written line by line, wherever it begins and on every instruction
-// set.
+// A large output is written line by line past the caches, wherever it begins and on every
+// instruction set.
 TEST(AccumulateSparse, StreamsFromAnyElementOn) {
   constexpr std::size_t kN = 4'200'003;
   const auto payloads = RandomPayloads(kN, 2, 0.03);

@@ -1,4 +1,4 @@
-// Tests sums of sparse payloads by hand, and against maps of random ones.
+// Tests sums of sparse payloads by hand, and against maps of random payloads.
 #include "core/payload/sums.hpp"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,8 @@ TEST(SparseSums, KthMagnitude) {
   EXPECT_EQ(KthMagnitude(values, 5), 0.0f);
 }
 
-// Many that share their upper bits, zeros of either sign, denormals, and what is not finite.
+// Many values with equal upper bits, zeros of either sign, denormals, and values that are not
+// finite.
 TEST(SparseSums, KthMagnitudeIsThatOfSortedOnes) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

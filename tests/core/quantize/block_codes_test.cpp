@@ -95,7 +95,7 @@ TEST(BlockCodes, RefuseWhatEncodingCannotMake) {
   ExpectError(FailureKind::kComm, {"scale"}, [&] { DecodeBlocks(form, bytes, out, "test"); });
 }
 
-// Error of one encoding: half a step.
+// The error of one encoding is at most half a step.
 TEST(BlockCodes, LoseAtMostHalfAStep) {
   Values x(1000);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i * i));
@@ -137,7 +137,7 @@ std::vector<Values> Reduced(const char* name, std::vector<Values> data, std::int
   return data;
 }
 
-// Blocks of 32 where the shards have four elements: one scale a shard.
+// The shards have four elements, fewer than the blocks of 32: one scale a shard.
 TEST(BlockAllReduce, SumsWhatCodesSay) {
   const std::vector<Values> data = {{1, -2, .5f, 3, .1f, -.6f, 2, .25f},
                                     {.3f, 1, -1.5f, 2, -.2f, .4f, -1, .75f}};

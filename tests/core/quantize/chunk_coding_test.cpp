@@ -1,5 +1,4 @@
-// Tests the coding of chunks against bytes and levels that were computed by hand, and on selections
-// drawn at random.
+// Tests the coding of chunks against bytes and levels computed by hand, and on random selections.
 #include "core/coding/chunk_coding.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +26,7 @@ PayloadCoding Chunks(ValueCoding values, std::uint32_t chunk = 4096, double dens
   return coding;
 }
 
-// values become what is decoded.
+// Replaces values by the decoded ones.
 Bytes EncodeChunks(const PayloadCoding& coding, const Indices& indices, Floats& values,
                    std::size_t n, std::span<float> residual = {}) {
   Bytes bytes(ChunkCodedBytes(coding, indices.size(), n), std::byte{0xa5});
@@ -72,7 +71,7 @@ TEST(ChunkCoding, HasTheSpecifiedCodes) {
   EXPECT_EQ(DecodeChunks(coding, bytes, 6).values, sent);
 }
 
-// Equal values, a single one, and values so far apart that their squares are more than floats hold.
+// Equal values, a single value, and values whose squares exceed the range of floats.
 TEST(ChunkCoding, HasLevelsForAnyValues) {
   for (const Floats& values : std::vector<Floats>{
            {2}, {-1, -1, -1}, {0, 0}, {3e38f, -3e38f, 1}, {1e-30f, 0}, {1, 1, 1, 1e30f}}) {
@@ -101,7 +100,7 @@ TEST(ChunkCoding, TakesFourteenBitsAnElement) {
   EXPECT_EQ(ChunkCodedBytes(Chunks(ValueCoding::kCodes4), 0, 5), 4u);
 }
 
-// What a sparsifier keeps of chunks, and what another one keeps with other counts.
+// Selections of a sparsifier that works by chunk, and selections with other counts.
 TEST(ChunkCoding, WhatIsEncodedIsDecoded) {
   std::mt19937_64 random(1);
   for (int draw = 0; draw < (kSanitized ? 30 : 200); ++draw) {
@@ -135,7 +134,7 @@ TEST(ChunkCoding, WhatIsEncodedIsDecoded) {
           EXPECT_EQ(sent[i], given[i]);
         }
       }
-      // Cut short, every length is refused.
+      // A payload that is cut short is refused.
       Indices room(n);
       Floats values_room(n);
       EXPECT_THROW(
@@ -158,11 +157,11 @@ TEST(ChunkCoding, IsReadNoOtherWayThanItIsWritten) {
     return ErrorOf([&] { DecodeChunks(coding, bad, 13, indices, floats); }, FailureKind::kComm);
   };
   EXPECT_SAYS(why(0, 6), "index 1 of chunk 0 is 6");     // not ascending
-  EXPECT_SAYS(why(0, 9), "index 0 of chunk 0 is 9");     // not of the chunk
-  EXPECT_SAYS(why(3, 5), "index 0 of chunk 1 is 5");     // not of the last, shorter one
-  EXPECT_SAYS(why(4, 0x10), "bits behind the indices");  // of the last byte of indices
+  EXPECT_SAYS(why(0, 9), "index 0 of chunk 0 is 9");     // outside the chunk
+  EXPECT_SAYS(why(3, 5), "index 0 of chunk 1 is 5");     // outside the last, shorter chunk
+  EXPECT_SAYS(why(4, 0x10), "bits behind the indices");  // in the last byte of the indices
   EXPECT_SAYS(why(5, 0xc0), "bits behind the codes");
-  EXPECT_EQ(why(21, 0x41), "no error");  // a level, which may be any number
+  EXPECT_EQ(why(21, 0x41), "no error");  // a level may be any number
   EXPECT_SAYS(why(23, 1), "what pads it");
   EXPECT_SAYS(why(0, 1, 2), "3 elements; expected at most 2");
   Bytes infinite = good;

@@ -1,5 +1,5 @@
-// Tests the lossless coding of exponents against bytes that were computed by hand, and on values of
-// all kinds.
+// Tests the lossless coding of exponents against bytes computed by hand, and on values of all
+// kinds.
 #include "core/coding/exponent_coding.hpp"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST(ExponentCoding, ReturnsEveryBitPattern) {
   ExpectReturned({0, -0.0f, INFINITY, -INFINITY, NAN, 1e-45f, 3.4e38f});
 }
 
-// Of every width, with the values that are the last to be coded and the first to be escaped.
+// Every width, with the last values to be coded and the first to be escaped.
 TEST(ExponentCoding, EscapesWhatIsFarFromTheLargest) {
   for (int width = 1; width <= 8; ++width) {
     Floats values;

@@ -1,4 +1,4 @@
-// Tests that payloads are coded on a device in the host's bytes, and damaged ones found out.
+// Tests that a device codes payloads into the host's bytes, and detects damaged ones.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -38,7 +38,7 @@ class PayloadCodingDevice : public OnDevices {
     return found;
   }
 
-  // Nothing where it is found corrupt.
+  // Returns nothing if the payload is found corrupt.
   std::optional<Elements> Decode(PayloadCoding coding, const std::vector<std::byte>& bytes,
                                  std::size_t n, std::size_t capacity) {
     const DeviceArray<std::byte> coded(stream(), bytes, 4);
@@ -83,7 +83,7 @@ std::vector<std::byte> HostEncode(PayloadCoding coding, const std::vector<std::u
   return bytes;
 }
 
-// Gaps of every kind: short, long, and those whose halves look like escapes.
+// Gaps of every kind: short, long, and gaps whose halves look like escapes.
 std::vector<std::uint32_t> Indices(std::size_t count, std::uint32_t kind, std::mt19937& random) {
   static constexpr std::uint32_t kSpecial[] = {1,      2,      65534,  65535,   65536,
                                                131071, 131070, 131072, 0x1fffe, 70'000};
@@ -131,7 +131,7 @@ TEST_P(PayloadCodingDevice, EncodesAndDecodesTheHostsBytes) {
   }
 }
 
-// More tiles of words than are strung together at a time.
+// More tiles of words than one pass joins.
 TEST_P(PayloadCodingDevice, DecodesLongPayloads) {
   std::mt19937 random(2);
   constexpr std::size_t kCount = 540'000;
@@ -153,7 +153,8 @@ TEST_P(PayloadCodingDevice, NeedsTheRoomOfTheBound) {
                Error);
 }
 
-// Whatever arrives: a fault where the host throws, and the host's elements where it does not.
+// Any payload: the device reports a fault if the host throws; otherwise it gives the host's
+// elements.
 TEST_P(PayloadCodingDevice, FindsWrongWhatTheHostFindsWrong) {
   std::mt19937 random(3);
   std::size_t wrong = 0;
@@ -167,7 +168,7 @@ TEST_P(PayloadCodingDevice, FindsWrongWhatTheHostFindsWrong) {
     std::vector<std::byte> bytes = HostEncode(coding, indices, std::vector<float>(count, 0.5f), kN);
     for (std::size_t change = random() % 3; change > 0; --change) {
       const std::size_t at = random() % bytes.size();
-      if (at == 3) continue;  // the coding: the device is told
+      if (at == 3) continue;  // the coding, which the device knows
       static constexpr int kBytes[] = {0, 1, 0x7c, 0x7f, 0x80, 0xff};
       bytes[at] = static_cast<std::byte>(kBytes[random() % std::size(kBytes)]);
     }

@@ -1,4 +1,4 @@
-// Checks what holds of every payload in every coding, on payloads drawn at random.
+// Checks laws of all payloads in all codings, on random payloads.
 #include <gtest/gtest.h>
 
 #include "core/coding/payload_coding.hpp"
@@ -17,8 +17,8 @@ struct Drawn {
   Selected payload;
 };
 
-// Densities from all to a few elements of 2^32, in clusters and evenly; values of every exponent
-// that a half takes.
+// Densities from all elements to a few of 2^32, clustered and even. Values cover every exponent
+// that a half can hold.
 Drawn Draw(std::mt19937_64& random) {
   Drawn drawn;
   drawn.n = std::size_t{1} << random() % 33;
@@ -45,11 +45,11 @@ std::vector<std::byte> Encode(PayloadCoding coding, const Selected& payload, std
   EXPECT_TRUE(std::all_of(bytes.begin() + static_cast<long>(size), bytes.end(), [](std::byte b) {
     return b == std::byte{0xa5};
   })) << "wrote past the end";
-  // A buffer of exactly this size: what reads past it is seen by the address sanitizer.
+  // A buffer of exactly this size, so that the address sanitizer sees reads past it.
   return {bytes.begin(), bytes.begin() + static_cast<long>(size)};
 }
 
-// Empty if refused.
+// Returns false if the payload is refused.
 bool Decode(std::span<const std::byte> bytes, std::size_t n, Selected* decoded) {
   std::vector<std::uint32_t> indices(bytes.size());
   std::vector<float> values(bytes.size());
@@ -104,7 +104,7 @@ TEST(PayloadCoding, NoPrefixAndNoExtensionIsAPayload) {
   }
 }
 
-// Whatever happens to a payload, it is refused, or it is the one encoding of what it decodes to.
+// A damaged payload is either refused, or it is the one encoding of its decoded elements.
 TEST(PayloadCoding, ADamagedPayloadIsRefusedOrAnother) {
   std::mt19937_64 random(3);
   int refused = 0;

@@ -1,4 +1,4 @@
-// Tests the coded payload's format, its rounding, and what is found wrong in damaged ones.
+// Tests the coded payload's format, its rounding, and the errors found in damaged payloads.
 #include "core/coding/payload_coding.hpp"
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ TEST(PayloadCoding, GapsAroundTheEscapeSurvive) {
   }
 }
 
-// What is sent plus what is kept is what was selected, and what is sent is what is decoded.
+// Sent plus kept values equal the selected values, and the decoded values equal the sent ones.
 TEST(PayloadCoding, RoundingGoesToTheResidual) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
@@ -135,7 +135,7 @@ TEST(PayloadCoding, RefusesGapsThatRunBackwards) {
   EXPECT_THROW(Encode(kDelta, {5, 3}, {1.0f, 1.0f}, 100), Error);
 }
 
-// Each malformed payload is named for what is wrong with it.
+// The error of each malformed payload names its fault.
 TEST(PayloadCoding, SaysWhatIsWrong) {
   struct Case {
     std::vector<int> bytes;
@@ -179,7 +179,7 @@ TEST(PayloadCoding, SaysWhatIsWrong) {
   }
 }
 
-// Long payloads take the quick path of the decoder; faults inside it are found all the same.
+// Long payloads take the decoder's fast path, which must find faults too.
 TEST(PayloadCoding, FindsFaultsInTheMiddleOfLongPayloads) {
   constexpr std::size_t kN = 40'000;
   std::vector<std::uint32_t> indices;

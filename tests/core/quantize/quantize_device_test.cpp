@@ -11,8 +11,8 @@
 namespace sparfuse {
 namespace {
 
-// "normal"; "tiny" and "huge", whose squares leave single precision; "mixed" blocks of all of them
-// and zeros; "signed zeros".
+// "normal"; "tiny" and "huge", whose squares leave single precision; "mixed", with blocks of all of
+// these and zeros; "signed zeros".
 std::vector<float> Data(const std::string& kind, std::size_t n) {
   std::mt19937 random(static_cast<std::uint32_t>(n));
   std::normal_distribution<float> normal;
@@ -167,7 +167,7 @@ TEST_P(QuantizeDevice, ChecksItsArguments) {
   encode(x.read(), 20);
   EXPECT_THROW(encode(x.read(), 16), Error);
   EXPECT_THROW(encode({x.data(), 0, stream()}, 0), Error);
-  EXPECT_THROW(encode({x.data(), 10, {}}, 20), Error);  // on the host
+  EXPECT_THROW(encode({x.data(), 10, {}}, 20), Error);  // memory on the host
   gpu::Synchronize(stream());
 }
 
@@ -230,7 +230,7 @@ TEST_P(QuantizeDevice, NotesCorruptPayloads) {
 TEST_P(QuantizeDevice, NotesTheFirstCorruptElement) {
   constexpr std::size_t kElements = 5003;
   constexpr std::uint32_t kNone = 0xffffffffu;
-  // Where the second payload has a word of ones, and the first element that it spoils.
+  // The byte of a word of ones in the second payload, and the first element that the word spoils.
   const struct {
     Form form;
     std::size_t byte;

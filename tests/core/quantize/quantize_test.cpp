@@ -30,7 +30,7 @@ struct Encoded {
   std::vector<float> residual;  // empty without error feedback
 };
 
-// residual: what it holds before; empty without error feedback.
+// residual: its values before encoding; empty without error feedback.
 Encoded Encode(const Quantizer& quantizer, const std::vector<float>& gradient,
                std::vector<float> residual, std::uint64_t step = 0, int rank = 0, int threads = 1) {
   ThreadPool pool(threads);
@@ -101,7 +101,7 @@ class QuantizerLaws : public ::testing::TestWithParam<Variant> {
   const std::unique_ptr<Quantizer> quantizer_ = Make();
 };
 
-// What is sent and what is kept add up to what was there, to the rounding of one subtraction.
+// Sent and kept values add up to the input, within the rounding of one subtraction.
 TEST_P(QuantizerLaws, KeepsWhatItDoesNotSend) {
   for (const std::size_t n : kShapes) {
     for (const std::string& data : DataNames()) {
@@ -117,7 +117,7 @@ TEST_P(QuantizerLaws, KeepsWhatItDoesNotSend) {
             << data << " n=" << n << " i=" << i;
         ASSERT_FALSE(std::signbit(sent[i]) != std::signbit(x) && sent[i] != 0 && x != 0);
       }
-      // A residual says only what is encoded, not how.
+      // A residual affects the encoded values, not the way of encoding.
       std::vector<float> x(n);
       for (std::size_t i = 0; i < n; ++i) x[i] = gradient[i] + old[i];
       ASSERT_EQ(Encode(*quantizer_, x, {}).bytes, encoded.bytes) << data << " n=" << n;
@@ -180,7 +180,7 @@ TEST_P(QuantizerLaws, LosesNoMoreThanItSays) {
         const Encoded encoded = Encode(*quantizer_, x, std::vector<float>(n, 0.0f), step);
         lost += SquaredNorm(encoded.residual) / kDraws;
       }
-      // A single element has no average to fall back on: 20 draws of it may all go one way.
+      // For a single element, the errors of 20 draws may all go one way and do not average out.
       EXPECT_LE(lost, (n == 1 ? 2 : 1.05) * quantizer_->ErrorBound(n) * squares + 1e-12 * squares)
           << data << " n=" << n;
     }
@@ -258,7 +258,7 @@ TEST_P(QuantizerLaws, RefusesPayloadsOfAnotherLength) {
   }
 }
 
-// A payload of nothing but ones is a scale, a norm and a half that is not a number.
+// A payload of all ones has a scale, a norm and a half that are no numbers.
 TEST_P(QuantizerLaws, RefusesPayloadsThatAreNotFinite) {
   std::vector<std::byte> bytes(quantizer_->EncodedBytes(100), std::byte{0xff});
   ExpectError(FailureKind::kComm, {}, [&] { Decode(*quantizer_, bytes, 100); });
@@ -281,8 +281,8 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizerLaws, ::testing::ValuesIn(Variants()),
                            return name;
                          });
 
-// What was applied over T steps is the sum of the gradients but for one residual, which does not
-// grow.
+// The values applied over T steps equal the sum of the gradients except for one residual, which
+// does not grow.
 TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
   constexpr std::size_t kN = 3000;
   constexpr int kSteps = 200;
@@ -290,7 +290,7 @@ TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
   std::size_t tried = 0;
   for (const Variant& variant : Variants()) {
     const auto quantizer = MakeQuantizer(variant.name, variant.options);
-    if (quantizer->ErrorBound(kN) > 1) continue;  // not for error feedback
+    if (quantizer->ErrorBound(kN) > 1) continue;  // unfit for error feedback
     ++tried;
     std::vector<double> applied(kN, 0.0);
     std::vector<float> residual(kN, 0.0f);
@@ -304,7 +304,7 @@ TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
     }
     at_end = SquaredNorm(residual);
     for (std::size_t i = 0; i < kN; ++i) {
-      // Every step rounds once; magnitudes stay below a hundred.
+      // Each step rounds once; magnitudes stay below a hundred.
       ASSERT_NEAR(applied[i] + residual[i], kSteps * static_cast<double>(gradient[i]), 1e-2);
     }
     EXPECT_LE(at_end, 4 * at_half + 1e-9) << variant.name;
@@ -312,7 +312,7 @@ TEST(Quantizers, ErrorFeedbackAppliesEverythingInTheEnd) {
   EXPECT_EQ(tried, Quantizers().size() + BlockQuantizers().size() + 2);
 }
 
-// Why ErrorBound matters: with four levels for 3000 elements the residual grows for ever.
+// Shows why ErrorBound matters: with four levels for 3000 elements the residual grows forever.
 TEST(Quantizers, ErrorFeedbackDivergesWhereTheErrorIsLargerThanTheVector) {
   constexpr std::size_t kN = 3000;
   const auto quantizer =
@@ -365,8 +365,8 @@ TEST(Fp16, DecodesEveryCode) {
   }
 }
 
-// Between neighbouring halves a < b: up to the middle to a, past it to b, in the middle to the
-// even.
+// Between neighbouring halves a < b: values below the middle round to a, above it to b, and the
+// middle to the even one.
 TEST(Fp16, RoundsToTheNearestAndTiesToEven) {
   std::vector<float> x;
   std::vector<std::uint16_t> expected;
@@ -405,12 +405,12 @@ TEST(Fp16, SaturatesAndSendsTheRestLater) {
     sent.push_back(Decode(*fp16, encoded.bytes, 1)[0]);
     residual = encoded.residual;
   }
-  // 18992 is no half of these magnitudes: 16 apart, it is; so nothing is left after three steps.
+  // Halves of this magnitude are 16 apart, and 18992 is one: nothing is left after three steps.
   EXPECT_EQ(sent, (std::vector<float>{65504, 65504, 18992, 0}));
   EXPECT_EQ(residual[0], 0.0f);
 }
 
-// A float minus the nearest half is a float: the two add up to it without rounding.
+// A float minus its nearest half is a float, so that the two add up without rounding.
 TEST(Fp16, ConservesEveryFloatBelowTwoToThe29) {
   const auto fp16 = MakeQuantizer("fp16");
   std::vector<float> x;
@@ -434,8 +434,8 @@ TEST(Fp16, ConservesEveryFloatBelowTwoToThe29) {
 
 // --- qsgd
 
-// Alistarh et al., section 3.1: level l or l + 1 of q for |x| / norm in [l / q, (l + 1) / q], the
-// upper one with probability q |x| / norm - l.
+// Alistarh et al., section 3.1: if |x| / norm is in [l / q, (l + 1) / q], it rounds to level l or l
+// + 1 of q. The upper level has probability q |x| / norm - l.
 TEST(Qsgd, RoundsByItsDefinition) {
   constexpr std::size_t kN = 1000;
   constexpr float kLevels = 5;

@@ -1,5 +1,5 @@
-// Compares EarliestBuffers with the recurrence that it solves, written out: the same buffers, ties
-// and roundings included.
+// Compares EarliestBuffers with the recurrence that it solves, written out: the buffers are the
+// same, including ties and roundings.
 #include "core/safusion/earliest_buffers.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ std::vector<std::size_t> PlainBuffers(const std::vector<double>& ready,
 
 struct Problem {
   std::vector<double> ready = {0};
-  std::vector<double> sizes = {0};  // of all tensors before
+  std::vector<double> sizes = {0};  // of all earlier tensors
   PiecewiseLinear curve;
 
   double Exchange(std::size_t first, std::size_t last) const {
@@ -66,7 +66,7 @@ struct Problem {
   }
 };
 
-// whole: numbers are small integers, so that many partitions end at the same time.
+// whole: the numbers are small integers, so that many partitions end at the same time.
 Problem RandomProblem(std::size_t tensors, bool whole, std::size_t kinks, std::mt19937& random) {
   std::uniform_real_distribution<double> uniform;
   const auto number = [&](double most) {
@@ -79,7 +79,7 @@ Problem RandomProblem(std::size_t tensors, bool whole, std::size_t kinks, std::m
     problem.sizes.push_back(problem.sizes.back() + 1 + (whole ? 0 : std::exp(4 * uniform(random))));
   }
   std::vector<std::pair<double, double>> points = {{0, number(9)}};
-  for (std::size_t k = 0; k < kinks; ++k) {  // it may fall in between
+  for (std::size_t k = 0; k < kinks; ++k) {  // the curve may fall in between
     points.emplace_back(static_cast<double>(k + 1) * problem.sizes.back() / 9,
                         std::max(0.0, points.back().second + number(9) - 2));
   }
@@ -109,7 +109,7 @@ TEST(EarliestBuffers, AreThoseOfTheRecurrence) {
   EXPECT_GT(several, 60u);
 }
 
-// What a bound of too little would pass over: the exchange of all is the shortest.
+// A bound that is too low would miss this: the exchange of all tensors is the shortest.
 TEST(EarliestBuffers, LookBehindACurveThatFalls) {
   const std::vector<double> ready = {0, 1, 2, 3, 4};
   const SecondsOfTensors exchange = [](std::size_t first, std::size_t last) {
@@ -119,7 +119,7 @@ TEST(EarliestBuffers, LookBehindACurveThatFalls) {
             std::vector<std::size_t>{4});
 }
 
-// As the planner asks: times of a profile, on links of one rate and on measured curves.
+// The planner's calls: times of a profile, on links of one rate and on measured curves.
 TEST(EarliestBuffers, AreThoseOfTheRecurrenceByTheTimesOfAProfile) {
   std::mt19937 random(2);
   std::uniform_real_distribution<double> uniform;
@@ -133,7 +133,7 @@ TEST(EarliestBuffers, AreThoseOfTheRecurrenceByTheTimesOfAProfile) {
       backward.backward_seconds.push_back(1e-5 + 4e-10 * static_cast<double>(numel));
     }
     CostModel cost = DeclaredCost(std::exp(7 * uniform(random) - 3), 2e-5);
-    if (trial % 3 == 0) {  // a measured one, which falls between two sizes
+    if (trial % 3 == 0) {  // a measured curve that falls between two sizes
       cost.links.fill({PiecewiseLinear({{0, 3e-5}, {64, 2.5e-5}, {4096, 4e-5}, {1e6, 2e-3}}), 0});
     }
     if (trial % 3 == 1) cost.all_gather = AllGatherBy::kTwoLevel;

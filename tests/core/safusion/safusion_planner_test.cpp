@@ -1,4 +1,4 @@
-// Tests SAFusion's plans: the published code's, the paper's, and those from a profile.
+// Tests SAFusion's plans: the published code's, the paper's, and the plans from a profile.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kDensity = 0.5;
 
-// Two ranks, so that an exchange is one round. A payload of e elements takes
-// startup + e * seconds_per_element.
+// Two ranks, so that an exchange is one round. A payload of e elements takes startup + e *
+// seconds_per_element.
 struct Profile {
   GradientLayout layout;
   BackwardProfile backward;
@@ -28,7 +28,7 @@ struct Profile {
     cost.selection["topk"].Add(kDensity, PiecewiseLinear({{0, select}}));
     cost.links.fill({PiecewiseLinear({{0, startup}, {8, startup + seconds_per_element}}), 0});
   }
-  // A tensor of which `kept` elements travel.
+  // Adds a tensor that sends `kept` elements.
   void Add(std::size_t kept, double backward_seconds, bool dense = false) {
     const std::size_t numel = dense ? kept : 2 * kept;
     layout.Add("t" + std::to_string(layout.tensors()), {static_cast<std::int64_t>(numel)}, numel,
@@ -60,7 +60,7 @@ Profile RandomProfile(std::size_t tensors, std::mt19937& random) {
 
 Options Form(const char* form) { return {{"form", std::string(form)}}; }
 
-// When the last exchange of the plan ends: a rank computes on one thread and exchanges on another.
+// The end of the plan's last exchange. A rank computes on one thread and exchanges on another.
 double EndSeconds(const Plan& plan, const PlanInput& input, double slowness = 1) {
   const PlanTimes times(input, "test");
   double ready = 0;
@@ -158,7 +158,7 @@ TEST(AuthorsPlanner, ReproducesTheGoldenPlans) {
   }
 }
 
-// A model without published times computes for nothing: two tensors save more than they take.
+// A model without published times computes in no time: two tensors save more time than they take.
 TEST(AuthorsPlanner, PlansAnyLayout) {
   std::mt19937 random(1);
   for (std::size_t tensors = 1; tensors <= 60; ++tensors) {
@@ -182,15 +182,15 @@ TEST(AuthorsPlanner, PlansAnyLayout) {
 
 // One element a tensor, one second of backward, 2 s + 1 s an element on the wire.
 // Eq. 2: 2 + 4 is not below 2 * 3, but 3 + 5 < 3 * 3: three tensors, sent in 5 s.
-// Eq. 1: five more take 5 s of backward and are sent in 7 s; seven more cover those.
+// Eq. 1: five more take 5 s of backward and are sent in 7 s; seven more cover these 7 s.
 TEST(PaperPlanner, GrowsABufferUntilItCoversTheOneBefore) {
   EXPECT_EQ(PlanOf("safusion", Alike(15, 1, 1, 2, 0).Input(), Form("paper")).UnitSizes(), "3,5,7");
-  // A second of selection for each tensor as well: three cover 5 s, and are sent in 5 s.
+  // A second of selection for each tensor in addition: three cover 5 s and are sent in 5 s.
   EXPECT_EQ(PlanOf("safusion", Alike(9, 1, 1, 2, 1).Input(), Form("paper")).UnitSizes(), "3,3,3");
 }
 
-// As above, and two tensors more: after 5 + 7 + 9 s of communication and 14 s of computation the
-// third buffer is still being sent, so it and the fourth are one.
+// Two more tensors than above. After 5 + 7 + 9 s of communication and 14 s of computation, the
+// third buffer is still being sent; so it is merged with the fourth.
 TEST(PaperPlanner, MergesTheTailThatIsNotCovered) {
   EXPECT_EQ(PlanOf("safusion", Alike(17, 1, 1, 2, 0).Input(), Form("paper")).UnitSizes(), "3,5,9");
 }
@@ -212,7 +212,7 @@ TEST(PaperPlanner, CountsWhatDenseTensorsSend) {
   EXPECT_EQ(PlanOf("safusion", profile.Input(), Form("paper")).UnitSizes(), "3,5,13");
 }
 
-// Two tensors in one exchange are sent before the third is ready, and it alone is exposed: 30 + 3
+// Two tensors in one exchange are sent before the third is ready. Only the third is exposed: 30 + 3
 // s.
 TEST(ProfiledPlanner, HidesAllButTheLastExchange) {
   const Profile profile = Alike(3, 1, 10, 2, 0);
@@ -224,8 +224,8 @@ TEST(ProfiledPlanner, HidesAllButTheLastExchange) {
   EXPECT_DOUBLE_EQ(EndSeconds(paper, profile.Input()), 35);
 }
 
-// 10 elements a tensor, sent in 1 s + 1 s an element: the wire is busy throughout, so it begins as
-// soon as it can and starts up only once more: 1 + 11 + 31 s.
+// 10 elements a tensor, sent in 1 s + 1 s an element. The wire is always busy, so the first
+// exchange begins as soon as it can, and there is only one more start-up: 1 + 11 + 31 s.
 TEST(ProfiledPlanner, BeginsEarlyWhereTheWireIsBusy) {
   const Profile profile = Alike(4, 10, 1, 1, 0);
   const Plan plan = PlanOf("safusion", profile.Input(), {{"tolerance", 0.0}});

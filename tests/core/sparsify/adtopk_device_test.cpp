@@ -1,4 +1,4 @@
-// Tests that all-dimension top-k on a device selects what the host selects, bit for bit.
+// Tests that all-dimension top-k on a device selects the host's elements, bit for bit.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -47,7 +47,7 @@ TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
                                                {1, 3000, 2, 2}}) {
     ExpectAsOnHost(shape, "1", 0.05, "gaussian", true);
   }
-  // Slices that are larger than a tile: by columns, and transposed.
+  // Slices larger than a tile, by columns and transposed.
   ExpectAsOnHost({150, 61}, "0", 0.05, "gaussian", true);
   ExpectAsOnHost({600, 18}, "0", 0.1, "few-values", false);
   ExpectAsOnHost({20, 500}, "0", 0.5, "few-values", true);
@@ -55,7 +55,8 @@ TEST_P(AdTopKOnDevice, SelectsInStridedFibres) {
   ExpectAsOnHost({1100, 9}, "longest", 0.02, "few-values", false);
 }
 
-// Few maxima to take a bound from, or none: more than one for each lane, or for each of 64.
+// A bound has few maxima or none: a fibre keeps more than one element for each lane, or for each of
+// 64.
 TEST_P(AdTopKOnDevice, SelectsManyOfEachFibre) {
   for (const auto& [shape, density] : std::vector<std::pair<Shape, double>>{{{5, 100}, 0.4},
                                                                             {{4, 768}, 0.05},
@@ -70,7 +71,7 @@ TEST_P(AdTopKOnDevice, SelectsManyOfEachFibre) {
   ExpectAsOnHost({8, 30}, "1", 1.0, "gaussian", true);
 }
 
-// What is equal goes to the lower index, across lanes, words, warps and segments.
+// Ties go to the lower index, across lanes, words, warps and segments.
 TEST_P(AdTopKOnDevice, BreaksTiesByIndex) {
   for (const std::string data : {"zeros", "equal", "few-values", "alternating", "sparse",
                                  "denormal", "layers", "ascending"}) {
@@ -89,7 +90,7 @@ TEST_P(AdTopKOnDevice, TakesAddressesThatAreNotAligned) {
   }
 }
 
-// One row of a million, and one dimension, which is the exact top-k of all.
+// One dimension is a single fibre: the exact top-k of all elements.
 TEST_P(AdTopKOnDevice, TakesOneDimensionAsOneFibre) {
   ExpectAsOnHost({20'000}, "1", 0.01, "gaussian", true);
 }
@@ -120,15 +121,15 @@ TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
               [&] { selection.Run(std::vector<float>(100, 1.0f), 0); });
 }
 
-// Both forms that take turns, step by step with the host.
+// The two forms that alternate selections, compared with the host step by step.
 class AdTopKPhasesOnDevice : public OnDevices {
  protected:
   void ExpectAsOnHost(const std::string& name, const Options& options, const Shape& shape,
                       std::uint64_t steps,
                       const std::function<std::vector<float>(std::uint64_t)>& gradient) {
     const std::size_t n = ElementsOf(shape);
-    const auto on_host = MakeSparsifier(name, options);    // tau is one for all of a sparsifier,
-    const auto on_device = MakeSparsifier(name, options);  // as published
+    const auto on_host = MakeSparsifier(name, options);
+    const auto on_device = MakeSparsifier(name, options);  // one tau for all tensors, as published
     Selection host(*on_host, n, 0.02, 1, true, shape);
     DeviceSelection selection(*on_device, device(), n, 0.02, true, 0, 0, 0, shape);
     for (std::uint64_t step = 0; step < steps; ++step) {
@@ -145,7 +146,7 @@ TEST_P(AdTopKPhasesOnDevice, InterleavesAsTheHostDoes) {
   ExpectAsOnHost("adtopk-interleaved", {}, {40, 100}, 5, gradient);
 }
 
-// A warm-up, thresholds that hold, one that fails (a jump of the scale), and refreshes after it.
+// A warm-up, thresholds that hold, one that fails after a jump of the scale, and later refreshes.
 TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
   const auto gradient = [](std::uint64_t step) {
     auto x = MakeData("gaussian", 4000, static_cast<std::uint32_t>(step));
@@ -160,7 +161,7 @@ TEST_P(AdTopKPhasesOnDevice, KeepsAThresholdAsTheHostDoes) {
   ExpectAsOnHost("adtopk-threshold", {{"warmup", std::int64_t{2}}}, {40, 100}, 40, gradient);
 }
 
-// Nearly the same gradient all the time: the threshold is steady, and at last not needed.
+// The gradient hardly changes: the threshold is steady, and in the end it is not needed.
 TEST_P(AdTopKPhasesOnDevice, EndsInAllDimensionAsTheHostDoes) {
   const auto gradient = [](std::uint64_t step) {
     auto x = MakeData("laplace", 4000, 1);

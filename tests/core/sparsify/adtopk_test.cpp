@@ -1,4 +1,4 @@
-// Tests all-dimension top-k by its definition, and its forms in turns with others.
+// Tests all-dimension top-k by its definition, and its forms that alternate with other selections.
 #include "core/sparsify/adtopk/adtopk.hpp"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_P(AdTopKByDefinition, HoldsForEveryShapeAxisDensityAndPool) {
         continue;
       }
       for (const std::string axis : {"1", "0", "longest"}) {
-        if (axis == "longest" && n > 5000) continue;  // one of the other two, and much time
+        if (axis == "longest" && n > 5000) continue;  // equals another axis, and is slow
         const auto adtopk = MakeSparsifier("adtopk", {{"axis", axis}});
         const std::size_t at = axis == "longest" ? (shape[0] > shape[1] ? 0 : 1)
                                : axis == "0"     ? 0
@@ -138,7 +138,7 @@ TEST(AdTopK, OfOneDimensionIsExactTopK) {
   }
 }
 
-// A slot must hold more than topk's would: a stem kernel sends a third of itself.
+// A slot must hold more than topk's slot would: a stem kernel sends a third of its elements.
 TEST(AdTopK, SaysHowMuchRoomItNeeds) {
   const Shape stem = {64, 3, 7, 7};
   const auto adtopk = MakeSparsifier("adtopk");
@@ -180,7 +180,7 @@ TEST(AdTopK, NamesTheElementThatIsNotFinite) {
   }
 }
 
-// Bounds come from the fibre before: a scale that jumps makes them fail, and nothing else.
+// Bounds come from the fibre before: a jump of the scale makes bounds fail, and nothing else.
 TEST(AdTopK, SurvivesFibresOfVeryDifferentScale) {
   const auto adtopk = MakeSparsifier("adtopk");
   for (const Isa isa : SupportedIsas()) {
@@ -220,7 +220,7 @@ TEST(AdTopK, LooksOnceAtMostBlocks) {
   }
 }
 
-// One step of a named tensor whose memory is kept by the caller.
+// Steps of one named tensor, with its state.
 class Stream {
  public:
   Stream(const std::string& sparsifier, std::string name, Shape shape, double density,
@@ -243,7 +243,7 @@ class Stream {
                       state_.get());
   }
 
-  // Which of the two selections a step made; neither: 'T'.
+  // The selection of a step: 'A' all-dimension, 'G' global top-k, 'T' neither.
   char Phase(const std::vector<float>& x, std::uint64_t step) {
     const Selected selected = Run(x, step);
     if (selected.indices == FibresByDefinition(x, shape_, 1, density_).indices) return 'A';
@@ -357,8 +357,8 @@ TEST(AdTopKThreshold, IsExactWhileItWarmsUp) {
   EXPECT_EQ(Phases(stream, shape, 8), "AGAGAGAG");
 }
 
-// After the warm-up a phase compares with the threshold that the last exact one left, and keeps
-// negative values as well as positive ones.
+// After the warm-up, a threshold phase compares with the threshold of the last exact phase, and
+// keeps negative values as well as positive ones.
 TEST(AdTopKThreshold, ReusesTheThreshold) {
   const Shape shape = {40, 500};
   constexpr std::size_t kN = 20'000;
@@ -381,14 +381,15 @@ TEST(AdTopKThreshold, ReusesTheThreshold) {
   EXPECT_EQ(estimated.indices, expected);
   EXPECT_NE(expected.size(), 200u);
   EXPECT_GT(negative, 50u);
-  // Four times the scale: far more than 2K reach it, and the exact selection takes its place.
+  // At four times the scale, far more than 2K elements reach the threshold: the exact selection
+  // runs instead.
   auto larger = x(4);
   EXPECT_EQ(stream.Phase(larger, 4), 'A');
   for (float& v : larger) v *= 4;
   std::uint64_t fallbacks = stream.counters().fallbacks;
   EXPECT_EQ(stream.Phase(larger, 5), 'G');
   EXPECT_EQ(stream.counters().fallbacks, fallbacks + 1);
-  // A hundredth of it: next to none.
+  // At a hundredth of the scale, hardly any elements reach it.
   for (float& v : larger) v *= 0.01f;
   EXPECT_EQ(stream.Phase(larger, 6), 'A');
   fallbacks = stream.counters().fallbacks;
@@ -396,8 +397,8 @@ TEST(AdTopKThreshold, ReusesTheThreshold) {
   EXPECT_EQ(stream.counters().fallbacks, fallbacks + 1);
 }
 
-// A gradient that grows by 0.3 % a threshold phase: more than K elements reach a threshold that is
-// older than that, so that the exact phases show. The threshold is steady and tau grows by 2.
+// The gradient grows by 0.3 % a threshold phase, so that more than K elements reach an older
+// threshold; this shows which phases are exact. The threshold is steady, and tau grows by 2.
 TEST(AdTopKThreshold, RefreshesTheMoreRarelyTheSteadierTheThresholdIs) {
   const Shape shape = {40, 500};
   constexpr std::size_t kN = 20'000;
@@ -412,7 +413,7 @@ TEST(AdTopKThreshold, RefreshesTheMoreRarelyTheSteadierTheThresholdIs) {
   EXPECT_EQ(exact, (std::vector<std::uint64_t>{0, 5, 12, 21, 32, 45}));
 }
 
-// One that changes by more than two tenths a period shortens it again.
+// A threshold that changes by more than two tenths a period shortens the period again.
 TEST(AdTopKThreshold, RefreshesOftenWhereTheThresholdMoves) {
   const Shape shape = {40, 500};
   Stream stream("adtopk-threshold", "layer1.weight", shape, 0.01,
@@ -424,7 +425,8 @@ TEST(AdTopKThreshold, RefreshesOftenWhereTheThresholdMoves) {
     stream.Run(x, 2 * t);
     if (stream.Phase(x, 2 * t + 1) == 'G') exact.push_back(t);
   }
-  // d is 12 % of the new threshold at t = 9: tau = 8, where d is 10.6 %: 7, where it is 9.2 %: 8.
+  // d is 12 % of the new threshold at t = 9: tau = 8; then d is 10.6 %: tau = 7; then 9.2 %: tau =
+  // 8.
   EXPECT_EQ(exact, (std::vector<std::uint64_t>{0, 9, 17, 24}));
 }
 
@@ -437,9 +439,9 @@ TEST(AdTopKThreshold, KeepsToAllDimensionInTheLastQuarterOnceSteady) {
   EXPECT_NE(phases[25], 'A');
 }
 
-// The published rule, with its flaws: one tau for all tensors, which becomes even at the first
-// refresh and, as threshold phases fall on odd steps, is never a divisor again; and no negative
-// value is ever sent between refreshes.
+// The published rule, with its flaws. All tensors share one tau, which becomes even at the first
+// refresh. Threshold phases fall on odd steps, so that tau never divides them again. Between
+// refreshes no negative value is ever sent.
 TEST(AdTopKThreshold, AsPublishedFreezesItsThreshold) {
   const Shape shape = {40, 500};
   constexpr std::size_t kN = 20'000;
@@ -460,7 +462,8 @@ TEST(AdTopKThreshold, AsPublishedFreezesItsThreshold) {
     const auto exact = LargestByDefinition(x, 200);
     if (t <= 15) {
       ASSERT_EQ(selected.indices, exact.indices) << t;
-      // At 15 only the first tensor refreshes: the second sees the tau that the first has raised.
+      // At 15 only the first tensor refreshes: the second one reads the tau that the first has
+      // raised.
       ASSERT_EQ(other.indices == exact.indices, t < 15) << t;
       frozen = 1e9f;
       for (const float v : selected.values) frozen = std::min(frozen, std::abs(v));
@@ -475,7 +478,7 @@ TEST(AdTopKThreshold, AsPublishedFreezesItsThreshold) {
   }
 }
 
-// Training steps that are never set make every steady tensor all-dimension after the first refresh.
+// If the training steps are not set, every steady tensor is all-dimension after the first refresh.
 TEST(AdTopKThreshold, AsPublishedWithoutTrainingStepsEndsInAllDimension) {
   const Shape shape = {40, 500};
   Stream stream("adtopk-threshold", "a.weight", shape, 0.01,

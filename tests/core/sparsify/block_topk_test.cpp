@@ -1,4 +1,4 @@
-// Tests block top-k by its definition, on integers, of which sums of squares are exact.
+// Tests block top-k by its definition, on integers, whose sums of squares are exact.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -17,7 +17,7 @@ std::vector<std::uint32_t> IndicesOf(std::int64_t block, const std::vector<float
   return selection.Run(x, 0).indices;
 }
 
-// Blocks in the order of their energies; from the first of them, elements until there are `count`.
+// Takes elements from the blocks in the order of their energies until there are `count`.
 std::vector<std::uint32_t> ByDefinition(const std::vector<float>& x, std::size_t block,
                                         double density) {
   const std::size_t n = x.size();
@@ -39,8 +39,8 @@ std::vector<std::uint32_t> ByDefinition(const std::vector<float>& x, std::size_t
   return indices;
 }
 
-// Energies 5, 4, 16, 2 of blocks of two. k = 1, 2: one block; k = 3: two, of which the second has
-// one large element and the first two.
+// Blocks of two with energies 5, 4, 16, 2. k = 1, 2 keeps one block. k = 3 keeps two: the one with
+// a single large element, and the first.
 TEST(BlockTopK, KeepsWholeBlocksThatReachTheCount) {
   const std::vector<float> x = {1, 2, -2, 0, 0, 4, 1, -1};
   EXPECT_EQ(IndicesOf(2, x, 1.0 / 8), (std::vector<std::uint32_t>{4, 5}));
@@ -54,8 +54,8 @@ TEST(BlockTopK, TiesGoToTheLowerBlock) {
   EXPECT_EQ(IndicesOf(3, std::vector<float>(9, 0.0f), 0.1), (std::vector<std::uint32_t>{0, 1, 2}));
 }
 
-// Seven elements in blocks of three: the last one has a single element. It is the largest; two
-// elements of the next largest block fill up the count of three.
+// Seven elements in blocks of three: the last block has a single element, which is the largest. Two
+// elements of the next largest block complete the count of three.
 TEST(BlockTopK, TheNextBlockFillsUpForTheShorterLast) {
   const std::vector<float> x = {1, 1, 1, 0, 3, 0, -9};
   EXPECT_EQ(BlockTopKCount(7, 3, 0.01), 3u);
@@ -71,7 +71,7 @@ TEST(BlockTopK, CountsBlocks) {
   EXPECT_EQ(BlockTopKCount(300, 256, 0.9), 300u);
 }
 
-// With blocks of one element it is top-k.
+// With blocks of one element it equals top-k.
 TEST(BlockTopK, HoldsByDefinitionForEveryBlockDensityAndPool) {
   std::mt19937 random(3);
   for (const std::size_t n : {1, 255, 1025, 20'000, 300'007}) {
@@ -101,7 +101,7 @@ TEST(BlockTopK, HoldsByDefinitionForEveryBlockDensityAndPool) {
   }
 }
 
-// m of B blocks promise m / B, and the descriptor's number holds for every block.
+// m of B blocks guarantee m / B; the descriptor's contraction holds for every block size.
 TEST(BlockTopK, PromisesNoMoreThanAnyBlockKeeps) {
   const auto contraction = FindSparsifier("block-topk").contraction;
   for (const std::int64_t n : {1, 2, 100, 257, 1000}) {

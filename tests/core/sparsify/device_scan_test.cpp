@@ -1,5 +1,5 @@
-// Checks what sparsifiers on devices are built on: collecting, measuring, and sending by device
-// words.
+// Checks the building blocks of sparsifiers on devices: collecting, measuring, and sending by
+// device words.
 #include "core/sparsify/scan_device/device_scan.hpp"
 
 #include <gtest/gtest.h>
@@ -33,13 +33,13 @@ Selected Reaching(const std::vector<float>& x, std::uint32_t key, std::size_t li
   return selected;
 }
 
-// Sets words of a control, as a sparsifier's kernel would.
+// Sets the words of a control, as a sparsifier's kernel would.
 struct SetWords {
   static constexpr const char* kName = "SetWords";
   static constexpr int kThreads = 32;
   using Shared = gpu::NoShared;
   ScanControl* control;
-  std::uint32_t lo;  // kNoKey: as it is
+  std::uint32_t lo;  // kNoKey: unchanged
   std::uint32_t key;
   std::uint32_t least;
   std::uint32_t most;
@@ -93,7 +93,7 @@ SPARFUSE_KERNEL_OF_A_TEST(SetWords)
 SPARFUSE_KERNEL_OF_A_TEST(CopySample)
 namespace {
 
-// A scan of x, and what it sends.
+// A scan of x, and its sent elements.
 class Scan {
  public:
   Scan(const std::vector<float>& x, std::size_t k, std::size_t capacity)
@@ -167,7 +167,7 @@ TEST(DeviceScan, PlansFollowFromSizeAndAddress) {
   const ScanPlan shifted = PlanScan({x + 3, nullptr, kScanChunk, false});
   EXPECT_EQ(shifted.shift, 3u);
   EXPECT_EQ(shifted.chunks, 2u);
-  // What is written is what is aligned.
+  // The written array decides the alignment.
   EXPECT_EQ(PlanScan({x + 3, x + 1, 10, true}).shift, 1u);
   const ScanPlan large = PlanScan({x, nullptr, 110'000'000, false});
   EXPECT_LE(large.spans, kMostSpans);
@@ -201,7 +201,7 @@ TEST(DeviceScan, CandidatesAreCountedExactlyWhetherTheyFitOrNot) {
     std::size_t in_bins = 0;
     for (const std::uint32_t bin : control.bins) in_bins += bin;
     EXPECT_EQ(in_bins, reaching);
-    // The 10 largest either way: by the exact passes where they are not stored.
+    // Sends the 10 largest in either case; if they are not stored, by the exact passes.
     Send(scan.context(), prepared, scan.slot());
     EXPECT_EQ(scan.Sent().indices, LargestByDefinition(x, 10).indices);
     EXPECT_EQ(scan.Report().fallbacks, capacity < reaching ? 1u : 0u);
@@ -209,7 +209,7 @@ TEST(DeviceScan, CandidatesAreCountedExactlyWhetherTheyFitOrNot) {
   }
 }
 
-// SendReaching of what reaches 2 among candidates that reach `lo`.
+// SendReaching with the key of 2, among candidates that reach `lo`.
 void ExpectReaching(float lo, std::uint32_t least, std::uint32_t most, std::uint32_t first,
                     std::size_t capacity, bool as_they_are, std::uint32_t fallbacks,
                     std::uint32_t overflows) {
@@ -247,7 +247,7 @@ TEST(DeviceScan, SendsTheLargestWhereThatIsTooFewOrTooMany) {
   ExpectReaching(1.5f, count + 1, 5000, 0, 5000, false, 0, 0);
   ExpectReaching(1.5f, 1, count - 1, 0, 5000, false, 0, 0);
   ExpectReaching(1.5f, 1, 5000, 0, count - 1, false, 0, 1);  // more than the slot holds
-  ExpectReaching(2.5f, 1, 5000, 0, 5000, false, 1, 0);       // a key below lo, too few candidates
+  ExpectReaching(2.5f, 1, 5000, 0, 5000, false, 1, 0);       // a key below lo: too few candidates
 }
 
 TEST(DeviceScan, SendsTheLargestWhereNothingReachesTheKey) {

@@ -39,14 +39,14 @@ TEST_P(DgcOnDevice, LargerTensorsOfEveryKind) {
   for (const std::string& data : kSanitized ? few : DataNames()) {
     ExpectSteps(device(), {}, data, 20'011, 0.01, true, 1);
   }
-  // More equal elements than candidates have room for.
+  // There are more equal elements than candidates fit.
   ExpectSteps(device(), {}, "equal", 70'001, 0.002, true, 1);
   ExpectSteps(device(), {}, "sparse", 70'001, 0.02, true, 1);
   ExpectSteps(device(), {{"max_iterations", std::int64_t{0}}}, "equal", 70'001, 0.002, false, 1);
   ExpectSteps(device(), {{"strided", false}}, "equal", 70'001, 0.002, true, 1);
   ExpectSteps(device(), {{"strided", false}}, "sparse", 70'001, 0.02, true, 1);
   ExpectSteps(device(), {}, "laplace", 20'011, 0.2, true, 1);
-  ExpectSteps(device(), {}, "gaussian", 17'000, 0.0001, true, 1);  // all are sampled
+  ExpectSteps(device(), {}, "gaussian", 17'000, 0.0001, true, 1);  // all elements are sampled
   ExpectSteps(device(), {}, "gaussian", 17'000, 1.0, true, 1);
 }
 
@@ -73,7 +73,7 @@ TEST_P(DgcOnDevice, EveryOption) {
   }
 }
 
-// A bound of the step before that is far too high, or too low, leaves candidates that do not tell.
+// A bound of the last step that is far too high or too low leaves useless candidates.
 TEST_P(DgcOnDevice, WhateverTheStepBeforeWas) {
   for (const float last_scale : {1.0f, 0.1f, 20.0f}) {
     if (kSanitized && last_scale == 1) continue;

@@ -29,7 +29,7 @@ Selected AtLeast(const std::vector<float>& x, float threshold) {
   return selected;
 }
 
-// The published rule. The sample starts where the sparsifier's own stream says.
+// The published rule. The sample starts at an index of the sparsifier's own random stream.
 Selected DgcByDefinition(const std::vector<float>& x, double density, const Rule& rule,
                          std::uint64_t step) {
   const std::size_t n = x.size();
@@ -147,7 +147,7 @@ TEST(Dgc, ExactTrimKeepsTheLargestInsteadOfTheFirst) {
     const auto a = by_position.Run(x, step).indices;
     const auto b = by_size.Run(x, step).indices;
     ASSERT_EQ(a.size(), b.size());
-    // Whatever was kept by size is the top of x: the threshold's survivors are an upper set.
+    // The elements kept by size are the top of x: the threshold's survivors are an upper set.
     EXPECT_EQ(b, LargestByDefinition(x, b.size()).indices);
     trimmed += a != b;
   }
@@ -155,7 +155,7 @@ TEST(Dgc, ExactTrimKeepsTheLargestInsteadOfTheFirst) {
 }
 
 TEST(Dgc, NeverSendsNothingOfSomething) {
-  // With the threshold raised by a hundred the selection is empty, and lowered by 0.9999 stays so.
+  // Raised by a hundred, the threshold selects nothing, and lowered by 0.9999 it still does.
   const auto dgc =
       MakeSparsifier("dgc", {{"resample", false}, {"upper_bound", 100.0}, {"lower_bound", 0.9999}});
   constexpr std::size_t kN = 60'000;
@@ -179,7 +179,7 @@ TEST(Dgc, ASpikeThatTheSampleMissesIsSent) {
 }
 
 TEST(Dgc, OverflowOfTheSlotBecomesExactTopK) {
-  // Without corrections everything above the sample's threshold is kept: ties keep all.
+  // Without corrections, every element that reaches the sample's threshold is kept: ties keep all.
   constexpr std::size_t kN = 60'000;
   std::vector<float> x(kN, 1.0f);
   x[kN - 1] = 2.0f;
@@ -189,7 +189,7 @@ TEST(Dgc, OverflowOfTheSlotBecomesExactTopK) {
   EXPECT_EQ(selection.counters().overflows, 1u);
 }
 
-// Every sampled element is 1 and all others are 0: the sample tells of a crowd that is not there.
+// Every sampled element is 1 and all others are 0: the sample suggests a crowd that does not exist.
 // The stride is 97, so that 4,123 or 4,124 elements are 1, between 0.8 K and 1.3 K.
 TEST(Dgc, ASampleThatTellsOfACrowdInVainChangesNothing) {
   const auto dgc = MakeSparsifier("dgc", {}, kSeed);
@@ -208,8 +208,8 @@ TEST(Dgc, ASampleThatTellsOfACrowdInVainChangesNothing) {
   }
 }
 
-// The descriptor's selection model is what this loop measures. Other seeds move the mean by less
-// than 0.01 and sigma by less than 0.005.
+// The loop measures the parameters of the descriptor's selection model. Other seeds move the mean
+// by less than 0.01 and sigma by less than 0.005.
 TEST(Dgc, SelectionModelHolds) {
   const SelectionModel model = FindSparsifier("dgc").selection_model;
   const auto dgc = MakeSparsifier("dgc");

@@ -1,4 +1,4 @@
-// Tests that all that is not 0 is sent, whatever the density says.
+// Tests that every element that is not 0 is sent, at any density.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -20,7 +20,7 @@ TEST(Nonzeros, SendsAllThatIsNotZero) {
             if (x[i] != 0.0f) expected.push_back(i);
           }
           Selection selection(*nonzeros, n, density, threads, false);
-          if (n == 1) continue;  // of one element the density is 1
+          if (n == 1) continue;  // the density of one element is 1
           EXPECT_EQ(selection.Run(x, 0).indices, expected)
               << data << " n=" << n << " threads=" << threads << " density=" << density;
           EXPECT_EQ(selection.counters().overflows, 0u);

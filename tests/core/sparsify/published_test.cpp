@@ -1,5 +1,4 @@
-// Tests the published forms: small cases worked by hand, the counts that they are known for, and
-// what the descriptors say of them.
+// Tests the published forms: small cases worked by hand, their known counts, and their descriptors.
 #include "core/sparsify/published/published.hpp"
 
 #include <gtest/gtest.h>
@@ -29,8 +28,8 @@ std::size_t Count(const std::string& name, const std::vector<float>& x, double d
   return Select(name, x, density, options, step).selected.indices.size();
 }
 
-// Magnitudes 1, 2, ..., n of both signs: the mean is 0 for even n, the deviation follows from a sum
-// of squares, and a threshold t has n - ceil(t) + 1 elements at least as large.
+// Magnitudes 1, 2, ..., n of both signs. The mean is 0 for even n, and the deviation follows from a
+// sum of squares. n - ceil(t) + 1 elements reach a threshold t.
 std::vector<float> Ramp(int n) {
   std::vector<float> x;
   for (int i = 1; i <= n / 2; ++i) {
@@ -53,7 +52,7 @@ TEST(Published, GaussianSsfSendsWhatReachesTheNormalQuantile) {
 }
 
 // Density 0.4: 52 > 48 -> 29.741, 42; below 0.8 * 100 * 40, so down -> 23.793, 54 -> 28.551, 44 ->
-// 22.841, 56 -> 27.409: 46 are left (28 ... 50). With the bound as meant it would stop at 42.
+// 22.841, 56 -> 27.409: 46 are left (28 ... 50). With the intended bound it would stop at 42.
 TEST(Published, GaussianSafNeverComesToRest) {
   EXPECT_EQ(Count("gaussiank@saf", Ramp(kRamp), 0.4), 46u);
 }
@@ -71,7 +70,7 @@ TEST(Published, GaussianOkTopkMovesInOneDirection) {
 }
 
 // Density 0.1, k = 10: 4 < 6.67 -> 24.219, 52 > 13.3 -> 36.328, 28 -> 54.49, 0 -> 27.246, 46: the
-// fifth count ends it.
+// fifth count ends the search.
 TEST(Published, GaussianAdtopkSwings) {
   EXPECT_EQ(Count("gaussiank@adtopk", Ramp(kRamp), 0.1), 46u);
 }
@@ -82,23 +81,24 @@ TEST(Published, GaussianSidcoFitsTheMagnitudes) {
   EXPECT_EQ(Count("gaussiank@sidco", Ramp(kRamp), 0.1), 26u);
 }
 
-// Of equal elements the deviation is 0 and the threshold their value.
+// The deviation of equal elements is 0 and the threshold is their value.
 TEST(Published, GaussianOfEqualElements) {
   const std::vector<float> x(1000, 0.1f);
   EXPECT_EQ(Count("gaussiank@ssf", x, 0.01), 1000u);
-  // All, none, all, none, all, none: what is empty becomes an exact top-k.
+  // All, none, all, none, all, none: an empty selection becomes an exact top-k.
   const Result saf = Select("gaussiank@saf", x, 0.01);
   EXPECT_EQ(saf.selected.indices, LargestByDefinition(x, 10).indices);
   EXPECT_EQ(saf.counters.fallbacks, 1u);
-  // None are above it, one step down all are; with k = 1 no step is asked for.
+  // None are above the threshold, one step down all are; with k = 1 no step is taken.
   EXPECT_EQ(Count("gaussiank@oktopk", x, 0.01), 1000u);
   EXPECT_EQ(Count("gaussiank@oktopk", x, 0.001), 1u);
 }
 
 // ---- DGC
 
-// All k = 4,000 samples count, so the threshold is the smallest of them. Of distinct values all but
-// about n / k = 10 reach it, times 1.69 on a uniform distribution all but some 17.
+// All k = 4,000 samples count, so that the threshold is the smallest of them. All but about
+// n / k = 10 of distinct values reach it. Of a uniform distribution, all but some 17 reach 1.69
+// times the threshold.
 TEST(Published, DgcWfbpSendsNearlyEverything) {
   std::vector<float> x(40'000);
   std::iota(x.begin(), x.end(), 1.0f);
@@ -107,11 +107,12 @@ TEST(Published, DgcWfbpSendsNearlyEverything) {
   EXPECT_LT(count, 40'000u);
 }
 
-// Half the elements are 1, half 0.5; k = 0.25 n. Every sample of hundreds has a 1 at its 25 % place
-// whatever is drawn: n / 2 = 2 k elements reach it. 2 > 1.3: 1.3 has none, 0.91 has them again.
+// Half the elements are 1, half 0.5; k = 0.25 n. Any sample of hundreds has a 1 at its 25 % place:
+// n / 2 = 2 k elements reach it. 2 > 1.3: none reach 1.3, and n / 2 reach 0.91 again.
 // Ten corrections: 1.3, 0.91, 1.183, 0.8281, 1.0765, 0.7536, 0.9796, 1.2735, 0.8915, 1.1589: none.
-// Two: 0.91. By 1.2 and 0.8: 1.2, 0.96, 1.152, 0.9216, 1.1059, 0.8847, 1.0617, 0.8493, 1.0192,
-// 0.8153: the half.
+// Two: 0.91.
+// By 1.2 and 0.8: 1.2, 0.96, 1.152, 0.9216, 1.1059, 0.8847, 1.0617, 0.8493, 1.0192, 0.8153: the
+// half.
 TEST(Published, DgcCorrectionsAlternate) {
   std::vector<float> x(8000, 0.5f);
   for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -1;
@@ -123,14 +124,14 @@ TEST(Published, DgcCorrectionsAlternate) {
   EXPECT_EQ(Count("dgc@ssf", x, 0.25), 4000u);
 }
 
-// Nothing is above the largest value, of which every sample has some.
+// No element exceeds the largest value, and every sample contains some of that value.
 TEST(Published, DgcSidcoComparesStrictlyAndTrims) {
   std::vector<float> x(8000, 0.5f);
   for (std::size_t i = 0; i < x.size(); i += 2) x[i] = -1;
   EXPECT_EQ(Select("dgc@sidco", x, 0.25).counters.fallbacks, 1u);
-  // The 75 % place is a 0.5, above which the 1s are: 4000 of k = 6000, and nothing corrects that.
+  // The 75 % place is a 0.5, and the 1s exceed it: 4000 of k = 6000, which no correction changes.
   EXPECT_EQ(Count("dgc@sidco", x, 0.75), 4000u);
-  // Too many never stay: more than 4k/3 become k = ceil(n * density), the largest.
+  // Too many never stay: above 4k/3, the k = ceil(n * density) largest are taken.
   const auto y = MakeData("gaussian", 50'000, 1);
   int trimmed = 0;
   for (std::uint64_t step = 0; step < 50; ++step) {
@@ -157,7 +158,7 @@ TEST(Published, DgcPoolTruncatesByPositionOrDraws) {
     const Selected selected = Select("dgc@pool", x, 0.01, {}, step).selected;
     float smallest = 1e9f;
     for (const float value : selected.values) smallest = std::min(smallest, std::abs(value));
-    if (smallest < 0.5f) {  // a threshold never falls that far
+    if (smallest < 0.5f) {  // a threshold never falls below 0.5
       ++drawn;
       EXPECT_LE(selected.indices.size(), k);
       EXPECT_GT(selected.indices.size(), k - 20);
@@ -165,7 +166,7 @@ TEST(Published, DgcPoolTruncatesByPositionOrDraws) {
     }
     ++truncated;
     ASSERT_EQ(selected.indices.size(), k);
-    // Up to the last index nothing as large was passed over.
+    // No element as large was skipped before the last index.
     std::size_t reach = 0;
     for (std::size_t i = 0; i <= selected.indices.back(); ++i) reach += std::abs(x[i]) >= smallest;
     EXPECT_EQ(reach, k);
@@ -176,18 +177,19 @@ TEST(Published, DgcPoolTruncatesByPositionOrDraws) {
 
 // ---- RedSync
 
-// Magnitudes 1 ... 50 twice: mean 25.5, maximum 50. k = 40: the middle, 37.75, has 26, more than
-// k / 2: up. 0.75 of the way, 43.875, has 14, less than k / 2: down. 0.625: 40.8125 has 20: that
-// stays, though a lower threshold would have been nearer.
-// k = 20: 37.75 has 26, between k and 2k: stop.
+// Magnitudes 1 ... 50 twice: mean 25.5, maximum 50.
+// k = 40: 26 reach the middle, 37.75, which is more than k / 2: up. 14 reach 43.875, 0.75 of the
+// way, which is less than k / 2: down. 20 reach 40.8125, 0.625 of the way: the search stops, though
+// a lower threshold would have been nearer.
+// k = 20: 26 reach 37.75, between k and 2k: stop.
 TEST(Published, RedSyncSearchesThreeTimes) {
   EXPECT_EQ(Count("redsync@saf", Ramp(kRamp), 0.4), 20u);
   EXPECT_EQ(Count("redsync@saf", Ramp(kRamp), 0.2), 26u);
   EXPECT_EQ(Count("redsync@ssf", Ramp(kRamp), 0.2), 26u);
 }
 
-// k = 20: 0.8 of the way, 45.1, has 10; 40.2 has 20: stop. k = 60: 35.3 30, 30.4 40, 25.5 50,
-// 20.6 60: stop. 95: 15.7 70, 10.8 80, 5.9 90, 1.0 98: stop.
+// k = 20: 10 reach 45.1, 0.8 of the way; 20 reach 40.2: stop. k = 60: 35.3 30, 30.4 40, 25.5 50,
+// 20.6 60: stop. k = 95: 15.7 70, 10.8 80, 5.9 90, 1.0 98: stop.
 TEST(Published, RedSyncTrimmedStepsDown) {
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.2), 20u);
   EXPECT_EQ(Count("redsynctrim@sidco", Ramp(kRamp), 0.21), 30u);
@@ -226,17 +228,17 @@ TEST(Published, SidcoLaterStages) {
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.1, {{"stages", std::int64_t{2}}}), 16u);
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.1, {{"stages", std::int64_t{3}}}), 16u);
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.02, {{"stages", std::int64_t{0}}}), 4u);
-  // By stages of 0.1 there are two as well: 36 + 7 ln 10 = 52.1 leaves nothing to the second.
+  // With stages of 0.1 there are two as well: 36 + 7 ln 10 = 52.1 leaves no elements to the second.
   EXPECT_EQ(
       Select("sidco@repo", Ramp(kRamp), 0.02, {{"stages", std::int64_t{0}}, {"stage_density", 0.1}})
           .counters.fallbacks,
       1u);
-  // Asked for more than the first stage's 0.25 the automatic number of stages is one.
+  // At a density above the first stage's 0.25, the automatic number of stages is one.
   EXPECT_EQ(Count("sidco@repo", Ramp(kRamp), 0.4, {{"stages", std::int64_t{0}}}),
             Count("sidco@repo", Ramp(kRamp), 0.4));
 }
 
-// On data that is what is fitted, each fit finds its density: 100,000 quantiles in place of draws.
+// On data of its own distribution, each fit finds its density: 100,000 quantiles instead of draws.
 TEST(Published, SidcoFitsFindTheDensityOfTheirOwnData) {
   constexpr std::size_t kN = 100'000;
   const auto quantiles = [](auto inverse) {
@@ -258,7 +260,7 @@ TEST(Published, SidcoFitsFindTheDensityOfTheirOwnData) {
     within(exponential, {{"fit", "exponential"}}, 0.01);
     within(exponential, {{"fit", "exponential"}, {"stages", std::int64_t{2}}}, 0.01);
     within(exponential, {{"fit", "pareto"}}, 0.01);
-    // Of shape 1, which the estimate misses by 1.5 %.
+    // Shape 1, which the estimate misses by 1.5 %.
     within(exponential, {{"fit", "gamma"}}, 0.08);
     within(exponential, {{"fit", "gamma"}, {"approximate_gamma", true}}, 0.08);
     within(pareto, {{"fit", "pareto"}}, 0.03);
@@ -266,13 +268,13 @@ TEST(Published, SidcoFitsFindTheDensityOfTheirOwnData) {
 }
 
 // A gamma distribution of shape 2: survival (1 + x) exp(-x). Its estimate in closed form is within
-// 1.5 % of the shape. The asymptotic quantile has -ln(density) - ln Gamma(2) = -ln(density) alone
-// for x, where 1 + x is missing: at 0.01 4.605 in place of 6.638, of which 5.6 % are above.
+// 1.5 % of the shape. The asymptotic quantile of x is -ln(density) - ln Gamma(2) = -ln(density),
+// without the 1 + x. At 0.01 it is 4.605 instead of 6.638, and 5.6 % exceed it.
 TEST(Published, SidcoGammaQuantiles) {
   constexpr std::size_t kN = 100'000;
   std::vector<float> x(kN);
   double at = 0;
-  for (std::size_t i = 0; i < kN; ++i) {  // the survival falls by 1 / n from one to the next
+  for (std::size_t i = 0; i < kN; ++i) {  // the survival falls by 1 / n each time
     const double survival = 1 - (static_cast<double>(i) + 0.5) / kN;
     for (int newton = 0; newton < 50; ++newton) {
       const double error = std::log1p(at) - at - std::log(survival);
@@ -298,8 +300,8 @@ TEST(Published, SidcoWithoutASpreadFallsBack) {
   }
 }
 
-// One stage sends far too few of Gaussian data. The mean of five selections adds a stage, for the
-// tensors that come after, whatever they are.
+// One stage sends far too few elements of Gaussian data. The mean of five selections adds a stage,
+// for all tensors that follow.
 TEST(Published, SidcoAdaptsTheStagesOfAllTensorsTogether) {
   const auto x = MakeData("gaussian", 50'000, 1);
   const auto adapted = MakeSparsifier("sidco@repo", {{"stages", std::int64_t{-1}}});
@@ -310,7 +312,8 @@ TEST(Published, SidcoAdaptsTheStagesOfAllTensorsTogether) {
   }
   EXPECT_EQ(other.Run(x, 5).indices.size(),
             Count("sidco@repo", x, 0.01, {{"stages", std::int64_t{2}}}));
-  // Of t-distributed data with very heavy tails more stages send less, and modes -2 and -3 turn.
+  // On t-distributed data with very heavy tails, more stages send less, and modes -2 and -3
+  // reverse.
   for (const std::int64_t mode : {-1, -2, -3}) {
     Selection selection(MakeSparsifier("sidco@repo", {{"stages", mode}}), x.size(), 0.01, 1, false);
     std::size_t count = 0;
@@ -326,7 +329,7 @@ TEST(Published, ThresholdWfbpLeavesTheKth) {
             (std::vector<std::uint32_t>{0, 4}));
   EXPECT_EQ(Select("threshold@wfbp", {3, -3, 2, 1, 5}, 0.6).selected.indices,
             (std::vector<std::uint32_t>{4}));
-  // k = 1: none is above the largest.
+  // k = 1: no element exceeds the largest.
   const Result one = Select("threshold@wfbp", {4, -3, 2, 1, 5}, 0.2);
   EXPECT_EQ(one.selected.indices, (std::vector<std::uint32_t>{4}));
   EXPECT_EQ(one.counters.fallbacks, 1u);
@@ -353,8 +356,8 @@ TEST(Published, RandomKFollowsTheBytesOfTheName) {
   EXPECT_NE(select("ab", 3), select("ab", 4));
 }
 
-// Of k draws with replacement from n about k^2 / 2n repeat: 10,000 * 0.1 / 2, less a few that were
-// drawn more than twice: n (1 - exp(-0.1)) = 9,516 differ.
+// k draws with replacement from n repeat about k^2 / 2n times: 10,000 * 0.1 / 2, less a few that
+// were drawn more than twice. n (1 - exp(-0.1)) = 9,516 differ.
 TEST(Published, RandomKWithReplacementCollapses) {
   const std::vector<float> x(100'000, 1.0f);
   double sum = 0;
@@ -364,7 +367,7 @@ TEST(Published, RandomKWithReplacementCollapses) {
   EXPECT_NEAR(sum / 100, 9516, 10);
 }
 
-// ---- What they are known for: counts at density 0.01, n = 65,536
+// ---- Known counts at density 0.01, n = 65,536
 
 struct Known {
   const char* name;
@@ -406,8 +409,8 @@ TEST(Published, DeliverTheDensitiesTheyAreKnownFor) {
   }
 }
 
-// Mean and deviation of count / k, and the mean part of the k largest that is among the selected,
-// of 100 seeds on one Gaussian tensor; standard errors are a tenth of the deviation.
+// The mean and deviation of count / k, and the mean share of the k largest that is selected, over
+// 100 seeds on one Gaussian tensor. Standard errors are a tenth of the deviation.
 TEST(Published, SamplesSpreadAsTheyAreKnownTo) {
   constexpr std::size_t kN = 65'536;
   constexpr int kSeeds = 100;
@@ -474,7 +477,7 @@ TEST(Published, NamesTellTheOrigin) {
   }
 }
 
-// Every one-element tensor and every constant is sent, at least in part, by every form.
+// Every form sends at least one element of a one-element tensor and of a constant tensor.
 TEST(Published, NeverSendNothing) {
   for (const SparsifierDescriptor& form : Forms()) {
     const std::string name(form.name);

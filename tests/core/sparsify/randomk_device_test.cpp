@@ -1,4 +1,4 @@
-// Tests that random-k on a device draws the positions of the host, bit for bit.
+// Tests that random-k on a device draws the host's positions, bit for bit.
 #include <gtest/gtest.h>
 
 #include "core/sparsify/scan_device/position_bitmap_device.hpp"
@@ -32,7 +32,7 @@ TEST_P(RandomKOnDevice, SelectsWhatTheHostSelects) {
   }
 }
 
-// More draws than one block does: rounds of many blocks first.
+// More draws than one block makes: rounds of many blocks come first.
 TEST_P(RandomKOnDevice, DrawsInRoundsWhatTheHostDrawsOneByOne) {
   constexpr std::size_t kN = 60'000;
   const auto randomk = MakeSparsifier("randomk");
@@ -53,7 +53,7 @@ TEST_P(RandomKOnDevice, NamesTheFirstElementThatIsNotFinite) {
   }
 }
 
-// Set by hand: what goes, what stays, and x as it was left.
+// A bitmap set by hand: the sent elements, the residual, and x as it was left.
 TEST_P(RandomKOnDevice, TakesTheBitsThatAreSetOfAnXThatIsDone) {
   constexpr std::size_t kN = 8192 + 40;
   const gpu::GpuStream stream(device());

@@ -1,4 +1,4 @@
-// Tests random-k: draws that the data do not change, every element and set equally likely.
+// Tests random-k: the data do not change the draws, and every element and set is equally likely.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -24,12 +24,12 @@ TEST(RandomK, SeedTensorAndStepEachChangeTheDraw) {
   EXPECT_NE(base, Indices(4, 2, 3, 10'000, 0.05));
   EXPECT_NE(base, Indices(1, 4, 3, 10'000, 0.05));
   EXPECT_NE(base, Indices(1, 2, 4, 10'000, 0.05));
-  // No shift of one key's stream is another's: the reference's "name plus step" collides so.
+  // No key's stream is a shift of another's; the reference's "name plus step" collides this way.
   EXPECT_NE(Indices(1, 3, 2, 10'000, 0.05), Indices(1, 2, 3, 10'000, 0.05));
 }
 
-// Every element is equally likely: over many steps the number of times that each was sent is
-// binomial. 4,000 draws of 200 elements; 6 standard deviations are a chance of 1 in 10^9 each.
+// Every element is equally likely: over many steps, the number of times that an element is sent is
+// binomial. 4,000 draws of 200 elements; 6 standard deviations have a chance of 1 in 10^9 each.
 void ExpectUniform(double density) {
   constexpr std::size_t kN = 200;
   constexpr int kDraws = 4000;
@@ -47,7 +47,7 @@ void ExpectUniform(double density) {
   const double p = static_cast<double>(KeptCount(kN, density)) / kN;
   const double sigma = std::sqrt(kDraws * p * (1 - p));
   for (std::size_t i = 0; i < kN; ++i) EXPECT_NEAR(sent[i], kDraws * p, 6 * sigma) << i;
-  // Pairs: given that element 0 is sent, each other is sent with (k - 1) / (n - 1).
+  // Pairs: if element 0 is sent, each other element is sent with probability (k - 1) / (n - 1).
   const double pair = (p * kN - 1) / (kN - 1);
   const double pair_sigma = std::sqrt(sent[0] * pair * (1 - pair));
   for (std::size_t i = 1; i < kN; ++i) {
@@ -66,7 +66,7 @@ TEST(RandomK, LooksForWhatIsNotFiniteInWhatItSends) {
     Selection plain(*sparsifier, 10'000, 0.01, 1, false);
     auto gradient = MakeData("gaussian", 10'000, 1);
     const auto indices = plain.Run(gradient, 3).indices;
-    gradient[indices[50] + 1] = kNan;  // seldom sent too: not with this seed
+    gradient[indices[50] + 1] = kNan;  // not sent with this seed
     ASSERT_NE(indices[51], indices[50] + 1);
     if (unsent) {
       ExpectError(FailureKind::kNumeric, {"step 3"}, [&] { plain.Run(gradient, 3); });
@@ -87,7 +87,7 @@ TEST(RandomK, SmallTensorsMeetAllTheirSets) {
   EXPECT_EQ(seen.size(), 10u);  // 5 choose 2
 }
 
-// The stream is part of what results are keyed by: a change of it must raise the revision.
+// Results are keyed by the stream: a change of the stream must raise the revision.
 TEST(RandomK, TheStreamOfRevision1) {
   ASSERT_EQ(FindSparsifier("randomk").revision, 1);
   EXPECT_EQ(Indices(1, 2, 3, 1000, 0.005), (std::vector<std::uint32_t>{130, 275, 437, 921, 954}));

@@ -1,5 +1,5 @@
-// Tests that a threshold that is reused on a device selects what it selects on the host, and lets
-// the inner sparsifier select in the same steps.
+// Tests that a reused threshold selects the host's elements on a device, and calls the inner
+// sparsifier in the same steps.
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
@@ -35,10 +35,10 @@ std::unique_ptr<Sparsifier> Reused(const std::string& inner, int period, bool st
   return ReuseThreshold(std::move(sparsifier), period);
 }
 
-// A factor for each step: too few reach the threshold after 0.3, too many after 4, none after 0.
+// The factor of each step: too few reach the threshold after 0.3, too many after 4, none after 0.
 constexpr float kFactors[] = {1, 1.02f, 0.3f, 0.31f, 4, 4, 0, 1, 1.1f, 0.9f};
 
-// Steps with ids of their own, from equal residuals.
+// Steps from equal residuals, each with its own id.
 void ExpectAsOnHost(Device device, const Sparsifier& sparsifier, const std::string& data,
                     std::size_t n, double density, bool feedback, std::size_t capacity = 0) {
   SCOPED_TRACE(std::string(sparsifier.name()) + " " + data + " n=" + std::to_string(n));
@@ -54,7 +54,7 @@ void ExpectAsOnHost(Device device, const Sparsifier& sparsifier, const std::stri
     ASSERT_EQ(selection.counters().selections, step + 1);
     ASSERT_EQ(selection.counters().overflows, host.counters().overflows);
   }
-  EXPECT_GT(host.counters().fallbacks, 2u);  // the guard was at work
+  EXPECT_GT(host.counters().fallbacks, 2u);  // the guard was active
 }
 
 TEST_P(ReusedThresholdOnDevice, SelectsAsOnTheHost) {
@@ -69,7 +69,7 @@ TEST_P(ReusedThresholdOnDevice, SelectsAsOnTheHost) {
   ExpectAsOnHost(device(), *threshold, "laplace", 3001, 0.02, true);
 }
 
-// Of the estimate's count the guard does not know what the slot holds.
+// The guard knows the estimate's count, but not the slot's capacity.
 TEST_P(ReusedThresholdOnDevice, AnOverflowLetsTheInnerOneSelect) {
   const auto topk = Reused("topk", 10);
   constexpr std::size_t kN = 3001;
@@ -77,7 +77,7 @@ TEST_P(ReusedThresholdOnDevice, AnOverflowLetsTheInnerOneSelect) {
   DeviceSelection selection(*topk, device(), kN, 0.1, true, k + 10);
   const auto gradient = MakeData("gaussian", kN, 1);
   EXPECT_EQ(selection.Run(gradient, 0).indices.size(), k);
-  // With what was left the first time, some twice as many reach the threshold.
+  // With the residual of the first step, about twice as many elements reach the threshold.
   EXPECT_EQ(selection.Run(gradient, 1).indices.size(), k);
   EXPECT_EQ(selection.counters().overflows, 1u);
   EXPECT_EQ(selection.counters().fallbacks, 0u);

@@ -1,4 +1,4 @@
-// Tests a reused threshold: what is sent between estimates, what brings the next estimate forward.
+// Tests a reused threshold: the payloads between estimates, and the causes of an early estimate.
 #include "core/sparsify/reused_threshold/reused_threshold.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ std::unique_ptr<Sparsifier> Reuse(const std::string& name, int period) {
   return ReuseThreshold(MakeSparsifier(name), period);
 }
 
-// Selections of one tensor at any density, from a slot of any capacity.
+// Selections of one tensor at any density, into a slot of any capacity.
 class Course {
  public:
   Course(const Sparsifier& sparsifier, std::size_t n, std::size_t capacity)
@@ -49,7 +49,7 @@ class Course {
   std::uint64_t step_ = 0;
 };
 
-// Exact top-k that says in which steps it was called, and keeps nothing of zeros.
+// Exact top-k that records the steps of its calls, and keeps nothing of zeros.
 class CountingTopK final : public Sparsifier {
  public:
   struct Calls final : SparsifierState {
@@ -69,7 +69,7 @@ class CountingTopK final : public Sparsifier {
     if (std::all_of(values, values + slot.count, [](float v) { return v == 0; })) slot.count = 0;
   }
 
-  mutable std::vector<int> calls;  // how often the state had been used, at each call
+  mutable std::vector<int> calls;  // the uses of the state so far, at each call
 
  private:
   std::vector<std::uint64_t>& steps_;
@@ -93,7 +93,7 @@ TEST(ReusedThreshold, SendsWhatReachesTheSmallestMagnitudeOfTheLastEstimate) {
   EXPECT_EQ(course.counters().selections, 5u);
 }
 
-// The rule as one would write it on paper, with error feedback.
+// The rule by its definition, with error feedback.
 TEST(ReusedThreshold, EqualsItsDefinition) {
   constexpr int kPeriod = 4;
   const auto reused = Reuse("topk", kPeriod);
@@ -108,7 +108,7 @@ TEST(ReusedThreshold, EqualsItsDefinition) {
         std::uint64_t reuses = 0;
         std::vector<float> residual(n, 0.0f);
         for (int step = 0; step < 11; ++step) {
-          // Jumps by 3 in steps 5 and 7, which are none of the period's.
+          // Jumps by 3 in steps 5 and 7, which are not steps of the period.
           const auto gradient = Times(MakeData("gaussian", n, static_cast<std::uint32_t>(step)),
                                       step == 5 || step == 6 ? 3.0f : 1.0f);
           std::vector<float> x(n);
@@ -138,7 +138,7 @@ TEST(ReusedThreshold, EqualsItsDefinition) {
           ASSERT_EQ(Bits(selection.residual()), Bits(residual)) << "n=" << n << " step " << step;
           ASSERT_TRUE(selection.GuardsIntact());
         }
-        EXPECT_GT(estimates, 3u) << "n=" << n;  // some beside steps 0, 4 and 8
+        EXPECT_GT(estimates, 3u) << "n=" << n;  // some of them outside steps 0, 4 and 8
         EXPECT_GT(reuses, 1u) << "n=" << n;
         EXPECT_EQ(selection.counters().selections, 11u);
       }
@@ -206,7 +206,7 @@ TEST(ReusedThreshold, EstimatesAgainInTheStepInWhichTheGradientDrifts) {
     EXPECT_EQ(course.counters().fallbacks, 1u);
     EXPECT_EQ(course.counters().overflows, 0u);
     EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2})) << factor;
-    // The new threshold serves from then on, up to the step that the period names.
+    // The new threshold holds from then on, up to the period's next step.
     for (int step = 3; step < 9; ++step) course.Run(drifted, 0.01);
     EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2, 8})) << factor;
     EXPECT_EQ(course.counters().selections, 9u);
@@ -227,7 +227,7 @@ TEST(ReusedThreshold, AnOverflowIsCountedAndEstimatesAgain) {
   EXPECT_EQ(steps, (std::vector<std::uint64_t>{0, 2}));
 }
 
-// A published form that sends seven times K is not called in every step for it.
+// A published form that sends seven times K is not called in every step because of that.
 TEST(ReusedThreshold, MeasuresTheDriftOfAFormThatMissesItsCountAgainstItsOwn) {
   const std::size_t n = 100'000;
   const auto x = MakeData("gaussian", n, 1);
@@ -267,7 +267,7 @@ TEST(ReusedThreshold, EveryTensorThatIsNotZeroSendsSomething) {
     for (const std::size_t n : {1u, 2u, 33u, 9000u}) {
       Selection selection(*reused, n, 0.01, 2, false);
       std::uint64_t step = 0;
-      // Constants side by side, so that all or none of them reach a threshold.
+      // Constant data side by side, so that all or none of the elements reach a threshold.
       for (const char* data : {"zeros", "zeros", "equal", "equal", "spike", "gaussian", "zeros",
                                "zeros", "denormal", "alternating", "zeros", "sparse"}) {
         const auto x = MakeData(data, n, 5);
@@ -310,7 +310,7 @@ TEST(ReusedThreshold, RefusesAnEmptyTensorAndWhatIsNotFinite) {
   ExpectError(FailureKind::kConfig, {}, [&] { course.Run({}, 0.1); });
 }
 
-// Sent + new residual = gradient + old residual, bit for bit, whatever is decorated.
+// Sent + new residual = gradient + old residual, bit for bit, for every inner sparsifier.
 TEST(ReusedThreshold, ConservesMassOver20Steps) {
   for (const std::string& name : SparsifierNames()) {
     const auto reused = Reuse(name, 5);
@@ -371,7 +371,7 @@ TEST(ThresholdPeriod, IsRefusedWhereThereIsNoThresholdToReuse) {
       EXPECT_FALSE(sparsifier.reusable_threshold) << sparsifier.name;
     }
     if (sparsifier.reusable_threshold) {
-      // An exact count stays exact unless a period is asked for.
+      // An exact count stays exact unless a period is set.
       EXPECT_EQ(ThresholdPeriod(sparsifier, 0), sparsifier.exact_count ? 1 : 32) << sparsifier.name;
       EXPECT_EQ(ThresholdPeriod(sparsifier, 7), 7) << sparsifier.name;
     } else {

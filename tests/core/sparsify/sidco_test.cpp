@@ -54,8 +54,8 @@ double FirstThreshold(const std::string& fit, const std::vector<double>& a, doub
   return fit == "pareto" ? ParetoThreshold(a, ratio) : GammaThreshold(a, ratio);
 }
 
-// The threshold that a fraction `ratio` of what exceeds t is to exceed. All magnitudes exceed a
-// negative one, and start at zero.
+// The threshold that a share `ratio` of the elements above t should exceed. All magnitudes exceed a
+// negative t, and then start at zero.
 double NextThreshold(const std::string& fit, const std::vector<double>& a, double t, double ratio) {
   if (t < 0) return FirstThreshold(fit == "gamma" ? "pareto" : fit, a, ratio);
   std::vector<double> excess;
@@ -71,7 +71,7 @@ Options Fixed(const std::string& fit, std::int64_t stages) {
   return {{"fit", fit}, {"stages", stages}, {"adaptive", false}};
 }
 
-// Densities fall from 1/4 (or the target, if that is more) to the target by the same factor.
+// Densities fall from 1/4 (or the target, if that is larger) to the target by a constant factor.
 TEST(Sidco, PaperFormFitsStageUponStage) {
   for (const std::string& fit : kFits) {
     for (const std::int64_t stages : {1, 2, 3, 5}) {
@@ -91,7 +91,7 @@ TEST(Sidco, PaperFormFitsStageUponStage) {
           if (expected.empty()) expected = LargestByDefinition(x, KeptCount(kN, density)).indices;
           Selection selection(*sidco, kN, density, 2, false);
           const auto selected = selection.Run(x, 0).indices;
-          // The threshold agrees to 1e-6, so one in a million elements may lie between.
+          // The threshold agrees to 1e-6, so that one element in a million may lie between.
           std::vector<std::uint32_t> difference;
           std::set_symmetric_difference(selected.begin(), selected.end(), expected.begin(),
                                         expected.end(), std::back_inserter(difference));
@@ -104,8 +104,8 @@ TEST(Sidco, PaperFormFitsStageUponStage) {
   }
 }
 
-// Magnitudes 1, 2, 3 and 6 have mean 3: a quarter of an exponential distribution with that mean is
-// above 3 ln 4 = 4.16. (Density 0.3 of four elements is k = 1.)
+// Magnitudes 1, 2, 3 and 6 have mean 3: a quarter of an exponential distribution with that mean
+// exceeds 3 ln 4 = 4.16. (Density 0.3 of four elements is k = 1.)
 TEST(Sidco, SingleStageIsTheMeanTimesTheLogarithm) {
   const std::vector<float> x = {1, -6, 3, -2};
   for (const char* name : {"sidco", "sidco-exp", "sidco@paper"}) {
@@ -114,8 +114,8 @@ TEST(Sidco, SingleStageIsTheMeanTimesTheLogarithm) {
   }
 }
 
-// Of a large tensor the first step's stages come from a sample: still close to k, the largest, and
-// exact where a sample shows nothing.
+// The first step's stages of a large tensor come from a sample. The count is still close to k, the
+// largest elements are sent, and the result is exact if a sample shows nothing.
 TEST(Sidco, TakesFirstStagesOfALargeTensorFromASample) {
   constexpr std::size_t kN = 300'000;
   constexpr std::size_t kK = 3000;
@@ -140,8 +140,8 @@ TEST(Sidco, TakesFirstStagesOfALargeTensorFromASample) {
   }
 }
 
-// The canonical form measures tails above the last step's thresholds, and takes the fraction that
-// survived instead of the one that was meant to.
+// The canonical form measures tails above the last step's thresholds. It uses the share that
+// survived instead of the intended share.
 TEST(Sidco, CorrectsTheEstimateOfItsRememberedStages) {
   int kept = 0;
   int corrected = 0;
@@ -163,7 +163,7 @@ TEST(Sidco, CorrectsTheEstimateOfItsRememberedStages) {
           const auto gradient = MakeData(data, kN, static_cast<std::uint32_t>(step));
           const std::vector<float> x = selection.WithResidual(gradient);
           const auto a = Magnitudes(x);
-          if (step == 0) {  // nothing is remembered yet: the paper's stages give the boundaries
+          if (step == 0) {  // nothing is remembered yet: boundaries are the paper's
             for (std::int64_t stage = 0; stage + 1 < stages; ++stage) {
               boundaries.push_back(
                   stage == 0 ? FirstThreshold(fit, a, target(0))
@@ -192,8 +192,8 @@ TEST(Sidco, CorrectsTheEstimateOfItsRememberedStages) {
   EXPECT_GT(corrected, 10);
 }
 
-// Gaussian tails are lighter than exponential: one stage selects 4 % of what it should, two stages
-// 60 %; every five steps a stage is added until the count is within 20 %.
+// Gaussian tails are lighter than exponential ones: one stage selects 4 % of the target, two stages
+// 60 %. Every five steps a stage is added until the count is within 20 %.
 TEST(Sidco, StagesAdaptToTheTensor) {
   constexpr std::size_t kN = 100'000;
   const auto adaptive = MakeSparsifier("sidco@paper");
@@ -204,7 +204,7 @@ TEST(Sidco, StagesAdaptToTheTensor) {
     const auto x = MakeData(data, kN, static_cast<std::uint32_t>(step));
     return static_cast<double>(selection.Run(x, step).indices.size()) / 1000;
   };
-  // Turn by turn: what one tensor learns is its own.
+  // The tensors alternate; each one learns its own number of stages.
   for (std::uint64_t step = 0; step < 15; ++step) {
     const double light = ratio(gaussian, "gaussian", step);
     EXPECT_NEAR(ratio(laplace, "laplace", step), 1, 0.15) << step;
@@ -233,7 +233,7 @@ TEST(Sidco, FirstRatioMovesTheFirstStage) {
   }
 }
 
-// Constant magnitudes: the first stage survives nothing, so the second one has nothing to fit.
+// Constant magnitudes: no element survives the first stage, so that the second has nothing to fit.
 TEST(Sidco, AStageWithoutSurvivorsBecomesAnExactTopK) {
   constexpr std::size_t kN = 10'000;
   const std::vector<float> x(kN, -0.5f);

@@ -1,5 +1,5 @@
-// Compares what is measured on a device with sums in double precision one element after the other;
-// and thresholds computed from it, beside the host's.
+// Compares measurements on a device with sums in double precision, element by element; also
+// compares thresholds computed from them with the host's.
 #include <gtest/gtest.h>
 
 #include "core/device/emulated/emulated_launch.hpp"
@@ -35,8 +35,8 @@ namespace {
 
 gpu::TailKeys Tails() { return {3, {0, Key(0.25f), Key(2.0f)}}; }
 
-// With a residual of half of x: the sum is exact. On the emulated device only: its statistics go
-// straight to the host.
+// The residual is half of x, so that the sum is exact. Runs on the emulated device only, whose
+// statistics go straight to the host.
 template <bool kAll>
 Statistics MeasureOnDevice(const std::vector<float>& x, bool feedback, std::size_t shift) {
   const std::size_t n = x.size();
@@ -72,7 +72,7 @@ Statistics MeasureByDefinition(const std::vector<float>& x) {
 }
 
 void ExpectMomentsClose(const Statistics& s, const Statistics& exact) {
-  constexpr double kTolerance = 1e-12;  // double precision in another order
+  constexpr double kTolerance = 1e-12;  // double precision, added in another order
   EXPECT_EQ(s.n, exact.n);
   EXPECT_EQ(s.max_key, exact.max_key);
   EXPECT_NEAR(s.sum, exact.sum, kTolerance * exact.sum_abs);
@@ -101,7 +101,7 @@ TEST(StatisticsOnDevice, AgreeWithDoublePrecision) {
   for (const std::string& data : testing::DataNames()) {
     for (const std::size_t n : {1, 255, 4097, 20'011}) {
       for (const float scale : {1.0f, 1e-30f, 1e30f}) {
-        // No new path, much time.
+        // No new path, and slow.
         if (n > 10'000 && (scale != 1 || data != "gaussian")) continue;
         if (scale != 1 && data != "gaussian" && data != "layers") continue;
         auto x = MakeData(data, n, 5);

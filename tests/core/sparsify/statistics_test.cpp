@@ -9,7 +9,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// Everything that a selection on the host needs.
+// All inputs of a selection on the host.
 struct Bench {
   explicit Bench(int threads) : pool(threads) {}
   SelectContext context() { return {&pool, &workspace, &counters, {}}; }
@@ -39,7 +39,7 @@ void ExpectClose(const Statistics& s, const Statistics& exact) {
   EXPECT_NEAR(s.sum, exact.sum, kTolerance * exact.sum_abs);
   EXPECT_NEAR(s.sum_abs, exact.sum_abs, kTolerance * exact.sum_abs);
   EXPECT_NEAR(s.sum_squares, exact.sum_squares, kTolerance * exact.sum_squares);
-  // An error of the product of mantissas is one of the logarithm itself.
+  // The product of mantissas has the error of the logarithm itself.
   EXPECT_NEAR(s.sum_log, exact.sum_log,
               kTolerance * (std::abs(exact.sum_log) + static_cast<double>(exact.log_count)));
   for (std::size_t t = 0; t < s.tail_count; ++t) {
@@ -66,7 +66,7 @@ TEST(Statistics, AgreeWithDoublePrecisionAndWithEachOther) {
   for (const std::string& data : DataNames()) {
     for (const std::size_t n : {1, 15, 16, 17, 255, 257, 4097, 300'007}) {
       for (const float scale : {1.0f, 1e-30f, 1e30f}) {
-        if (n > 10'000 && scale != 1) continue;  // no new path, much time
+        if (n > 10'000 && scale != 1) continue;  // no new path, slow
         auto x = MakeData(data, n, 5);
         for (float& v : x) v *= scale;
         SCOPED_TRACE(data + " n=" + std::to_string(n) + " scale=" + std::to_string(scale));
@@ -88,7 +88,7 @@ TEST(Statistics, AgreeWithDoublePrecisionAndWithEachOther) {
   }
 }
 
-// 2^30 added to itself a few times is exact in single precision; 3e38 is not even finite.
+// 2^30 added to itself a few times is exact in single precision; the sum of 3e38 is not finite.
 TEST(Statistics, SumsOfTheLargestFloatsStayFinite) {
   const std::vector<float> x(1000, 3e38f);
   Bench bench(1);
@@ -187,7 +187,7 @@ TEST(SampleVariance, IsUnbiasedAndNeverNegative) {
 
 class Taking : public ::testing::Test {
  protected:
-  // What of {3, -1, 0, 2, -2, 1} reaches `key`, into a slot of `capacity`.
+  // The elements of {3, -1, 0, 2, -2, 1} that reach `key`, in a slot of `capacity`.
   std::vector<std::uint32_t> Take(std::uint32_t key, std::size_t capacity, std::size_t k) {
     Slot slot{{indices_, capacity, {}}, {values_, capacity, {}}, capacity, 0};
     SelectInput input{x_, nullptr, std::size(x_), false};

@@ -1,5 +1,5 @@
-// Tests that sparsifiers that estimate a threshold select on a device what they select on the host,
-// but for elements at the threshold where that is computed from sums.
+// Tests that sparsifiers that estimate a threshold select the host's elements on a device. Elements
+// at a threshold that is computed from sums may differ.
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
@@ -9,7 +9,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// Where they differ, elements are within 1e-5 of the smallest magnitude that the host sends.
+// Elements that differ are within 1e-5 of the smallest magnitude that the host sends.
 void ExpectSameMask(const std::vector<float>& x, const Selected& device, const Selected& host) {
   float boundary = kInfinity;
   for (const float v : host.values) boundary = std::min(boundary, std::abs(v));
@@ -23,7 +23,7 @@ void ExpectSameMask(const std::vector<float>& x, const Selected& device, const S
   }
 }
 
-// What is sent is x itself in index order, and with a residual nothing is lost.
+// The sent elements are elements of x in index order, and with a residual nothing is lost.
 void ExpectSentIsX(const std::vector<float>& x, const Selected& sent,
                    const std::vector<float>& residual) {
   std::vector<float> left = x;
@@ -48,7 +48,7 @@ constexpr Shape kOthers[] = {{1, 0.5, true, 1},         {2, 0.5, false, 1},
                              {5000, 0.3, false, 1},     {20'011, 0.01, true, 3},
                              {20'480, 0.001, false, 1}, {3000, 1.0, true, 1}};
 
-// Steps on a device beside those on the host, from the same residual in each.
+// Steps on a device and on the host, each from the same residual.
 void ExpectAsOnHost(Device device, const std::string& name, const Options& options,
                     const std::string& data, const Shape& shape) {
   SCOPED_TRACE(name + " " + data + " n=" + std::to_string(shape.n) +
@@ -73,7 +73,7 @@ void ExpectAsOnHost(Device device, const std::string& name, const Options& optio
   }
 }
 
-// Large shapes once: an emulated device takes its time.
+// Large shapes run once, since an emulated device is slow.
 void ExpectAsOnHostForAll(Device device, const std::string& name, const Options& options = {}) {
   for (const std::string& data : DataNames()) {
     for (const Shape& shape : kSmall) ExpectAsOnHost(device, name, options, data, shape);
@@ -130,8 +130,8 @@ TEST_P(ThresholdsOnDevice, SidcoPaper) {
   }
 }
 
-// Where the estimate is close enough to k not to be corrected, and dense enough for an error of
-// 1e-4 to show.
+// The estimate is so close to k that it is not corrected, and so dense that an error of 1e-4 would
+// show.
 TEST_P(ThresholdsOnDevice, SendsWhatTheEstimateSelects) {
   struct Case {
     const char* name;
@@ -157,7 +157,7 @@ TEST_P(ThresholdsOnDevice, SendsWhatTheEstimateSelects) {
   }
 }
 
-// A bound of the step before, which too few elements reach, changes nothing but time.
+// The last step's bound, which too few elements reach, costs only time.
 TEST_P(ThresholdsOnDevice, AWarmStartThatFailsChangesNothing) {
   for (const char* name : {"gaussiank", "sidco"}) {
     SCOPED_TRACE(name);
@@ -218,7 +218,7 @@ TEST_P(ThresholdsOnDevice, NothingChangesWhereTheSelectionIsNotWanted) {
     EXPECT_TRUE(selection.Run(MakeData("ascending", 3000, 1), 1).indices.empty());
     EXPECT_EQ(selection.report().fallbacks, 0u);
     EXPECT_EQ(Bits(selection.Residual()), Bits(residual));
-    // The next step is as if that had not been: nothing is remembered of it.
+    // The next step ignores that step: nothing of it is remembered.
     selection.SetOnlyIf(1);
     EXPECT_EQ(selection.Run(second, 2).indices, other.Run(second, 2).indices);
     EXPECT_EQ(Bits(selection.Residual()), Bits(other.Residual()));
@@ -257,7 +257,7 @@ TEST_P(ThresholdsOnDevice, EqualRunsSelectEqually) {
   }
 }
 
-// Counters tell an estimate that was corrected from one that is no number, or was none.
+// Counters distinguish a corrected estimate from one that is no number or missing.
 TEST_P(ThresholdsOnDevice, OnlyWhatFailsIsCounted) {
   DeviceSelection corrected(MakeSparsifier("gaussiank"), device(), 5000, 0.01, false);
   EXPECT_EQ(corrected.Run(MakeData("laplace", 5000, 1), 0).indices.size(), 50u);

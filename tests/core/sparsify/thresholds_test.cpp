@@ -1,6 +1,6 @@
 // Tests the sparsifiers that estimate a threshold, written out: GaussianK and its corrections,
-// MSTopK against its algorithm, which counts all of x in every iteration, RedSync's trimmed search,
-// and the fixed threshold.
+// RedSync's trimmed search, and the fixed threshold. MSTopK is tested against its algorithm, which
+// counts all of x in every iteration.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -38,7 +38,7 @@ void ForSelections(const std::string& name, const Density& d, Expect expect) {
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
     for (const std::size_t n : {2, 100, 9000, 200'003}) {
-      // The large shape once: no new path, much time.
+      // The large shape runs once: no new path, and slow.
       if (n > 10'000 && (d.density != 0.01 || isa != SupportedIsas().back())) continue;
       for (const char* data : {"gaussian", "laplace", "layers", "ascending", "few-values"}) {
         Selection selection(*sparsifier, n, d.density, 2, true);
@@ -71,7 +71,8 @@ TEST(GaussianK, KeepsTheEstimateWithinTwoPercentAndElseTheLargest) {
   EXPECT_GT(corrected, 20);
 }
 
-// Fewer than 2k/3 halve the threshold and more than 4k/3 raise it by half; three selections.
+// Fewer than 2k/3 elements halve the threshold, more than 4k/3 raise it by half; at most three
+// selections.
 TEST(GaussianK, PaperFormTakesThreeSelectionsAtMost) {
   int halved = 0;
   int raised = 0;
@@ -101,8 +102,8 @@ TEST(GaussianK, PaperFormTakesThreeSelectionsAtMost) {
   EXPECT_GT(raised, 20);
 }
 
-// {4, -4, 0, ..., 0} with 100 elements: mean 0, deviation sqrt(32 / 99) = 0.569. At density 0.02
-// z = 2.326 and t = 1.32: the two are sent, as k = 2 asks.
+// {4, -4, 0, ..., 0} with 100 elements: mean 0, deviation sqrt(32 / 99) = 0.569. At density 0.02, z
+// = 2.326 and t = 1.32: both are sent, which is k = 2.
 TEST(GaussianK, SendsWhatTheEstimateSelects) {
   std::vector<float> x(100, 0.0f);
   x[17] = 4.0f;
@@ -114,8 +115,8 @@ TEST(GaussianK, SendsWhatTheEstimateSelects) {
   }
 }
 
-// A mean far from zero puts the estimate above everything negative; the paper's form halves it
-// until everything is above.
+// A mean far from zero puts the estimate above all negative values; the paper's form halves it
+// until every element is above.
 TEST(GaussianK, AShiftedMeanMisleadsThePaperFormOnly) {
   constexpr std::size_t kN = 20'000;
   auto x = MakeData("gaussian", kN, 1);
@@ -208,8 +209,8 @@ TEST(MsTopK, FollowsTheAlgorithm) {
   }
 }
 
-// 0.1 (mean) to 1 (max): the first middle is 0.55 and four elements reach it, one more than k; the
-// second one 0.775, and two do. So 1 and 0.8 are sent, and one of 0.6 and 0.7.
+// From 0.1 (mean) to 1 (max). Four elements reach the first middle, 0.55: one more than k. Two
+// reach the second, 0.775. So 1 and 0.8 are sent, and one of 0.6 and 0.7.
 TEST(MsTopK, FillsUpFromInsideTheBracket) {
   std::vector<float> x(31, 0.0f);
   x[3] = 0.7f;
@@ -249,8 +250,9 @@ TEST(MsTopK, TooManyInTheBracketBecomeAnExactTopK) {
   EXPECT_EQ(selection.counters().fallbacks, 1u);
 }
 
-// 30 + k elements of many magnitudes among zeros, which are too many to collect: the algorithm is
-// followed where the bracket lies above them. Three halvings leave more in it than are sent.
+// 30 + k elements of many magnitudes among zeros, which are too many to collect. The algorithm is
+// followed as long as the bracket lies above them. After three halvings the bracket holds more
+// elements than are sent.
 TEST(MsTopK, FollowsTheAlgorithmAboveACrowd) {
   constexpr std::size_t kN = 300'007;
   std::vector<float> x(kN, 0.0f);
@@ -266,7 +268,7 @@ TEST(RedSync, SendsTheLargestOfTheTrimmedSet) {
   for (const std::string& data : DataNames()) {
     for (const std::size_t n : {2, 33, 9000, 300'007}) {
       for (const double density : {0.001, 0.01, 0.3}) {
-        if (n > 10'000 && density != 0.01) continue;  // no new path, much time
+        if (n > 10'000 && density != 0.01) continue;  // no new path, slow
         Selection selection(*redsync, n, density, 2, true);
         for (std::uint64_t step = 0; step < 5; ++step) {
           const auto gradient = MakeData(data, n, static_cast<std::uint32_t>(step));
@@ -280,7 +282,8 @@ TEST(RedSync, SendsTheLargestOfTheTrimmedSet) {
   }
 }
 
-// With mean M and maximum X, the first of M + r (X - M), r = 0.8, 0.6, ..., that k elements exceed.
+// With mean M and maximum X, trims at the first M + r (X - M), r = 0.8, 0.6, ..., that k elements
+// exceed.
 TEST(RedSync, TrimsAtTheFirstThresholdThatKExceed) {
   constexpr std::size_t kN = 20'000;
   const auto redsync = MakeSparsifier("redsync");
@@ -316,7 +319,7 @@ TEST(RedSync, EndsItsSearchAtTheMean) {
   Selection equal(*redsync, kN, 0.01, 1, false);
   EXPECT_EQ(equal.Run(constant, 0).indices, LargestByDefinition(constant, 100).indices);
   EXPECT_EQ(equal.counters().fallbacks, 1u);
-  // One outlier above a constant: one element exceeds the mean, and k = 100 are wanted.
+  // One outlier above a constant: one element exceeds the mean, but k is 100.
   constant[777] = 1e6f;
   Selection outlier(*redsync, kN, 0.01, 1, false);
   EXPECT_EQ(outlier.Run(constant, 0).indices, LargestByDefinition(constant, 100).indices);

@@ -1,4 +1,4 @@
-// Tests that exact top-k selects on a device what it selects on the host, bit for bit.
+// Tests that exact top-k selects the host's elements on a device, bit for bit.
 #include <gtest/gtest.h>
 
 #include "tests/support/device_selection.hpp"
@@ -11,7 +11,7 @@ namespace {
 class TopKOnDevice : public OnDevices {};
 SPARFUSE_ON_DEVICES(TopKOnDevice);
 
-// Some steps with a residual of its own, beside the definition.
+// Compares some steps, with their own residual, with the definition.
 void ExpectSteps(Device device, const std::string& data, std::size_t n, double density,
                  bool feedback, int steps, std::size_t gradient_shift = 0,
                  std::size_t residual_shift = 0) {
@@ -54,7 +54,7 @@ TEST_P(TopKOnDevice, LargerTensorsOfEveryKind) {
   for (const std::string& data : DataNames()) {
     ExpectSteps(device(), data, 20'011, 0.01, true, 2);
   }
-  // Where most elements are equal, more than candidates have room for.
+  // Most elements are equal, more than candidates fit.
   ExpectSteps(device(), "equal", 70'001, 0.001, true, 1);
   ExpectSteps(device(), "spike", 70'001, 0.001, false, 1);
   ExpectSteps(device(), "sparse", 70'001, 0.02, true, 1);
@@ -136,7 +136,7 @@ TEST_P(TopKOnDevice, SelectsNothingWhereItIsNotWanted) {
   for (const std::size_t n : {500u, 70'000u}) {
     for (const double density : {0.001, 1.0}) {
       DeviceSelection selection(*topk, device(), n, density, true);
-      const std::vector<float> equal(n, 1.0f);  // the exact passes are wanted, for 70,000
+      const std::vector<float> equal(n, 1.0f);  // for 70,000, this needs the exact passes
       selection.Run(equal, 0);
       const auto residual = selection.Residual();
       selection.SetOnlyIf(0);

@@ -137,7 +137,7 @@ TEST(TopK, RefusesMemoryOnADevice) {
   });
 }
 
-// Past 2^24 a float can no longer count: an index or a count that passed through one would show.
+// Past 2^24 a float cannot count: an index or a count that passed through a float would show.
 TEST(TopK, IsExactPast16777216Elements) {
   constexpr std::size_t kN = (std::size_t{1} << 24) + 1;
   std::vector<float> gradient(kN);

@@ -20,7 +20,7 @@ Plan PlanOf(const PlanInput& input, const Options& options) {
   return PlanOf("ssfusion", input, options);
 }
 
-// Everything that a profiled plan looks at, in round numbers.
+// The complete input of a profiled plan, in round numbers.
 struct Profile {
   GradientLayout layout;
   CostModel cost;
@@ -55,7 +55,7 @@ std::vector<std::size_t> Cuts(const GradientLayout& layout, std::size_t per_unit
   return cuts;
 }
 
-// {{size, times}, ...} written out.
+// Expands {{size, times}, ...} into a list of sizes.
 std::vector<std::size_t> Runs(const std::vector<std::pair<std::size_t, std::size_t>>& runs) {
   std::vector<std::size_t> list;
   for (const auto& [value, times] : runs) list.insert(list.end(), times, value);
@@ -95,18 +95,18 @@ TEST(Ssfusion, AuthorsCutsAreThePublishedOnes) {
   EXPECT_EQ(First(Cuts(TransformerWikiText2(), 0, "transformer", 0.1), 7),
             (std::vector<std::size_t>{33278, 0, 400, 1200, 0, 400, 1200}));
 
-  // The pooler has no gradient and is in no unit, but was counted: ten tensors a unit, not nine.
+  // The pooler has no gradient and is in no unit, but it was counted: ten tensors a unit, not nine.
   EXPECT_EQ(Cuts(BertBase(false), 10, "bert_base", 0.1),
             (std::vector<std::size_t>{3072, 768,  3072, 3072, 768, 3072, 768,  3072, 3072, 768,
                                       3072, 3072, 768,  3072, 768, 3072, 3072, 768,  3072, 1536}));
 }
 
-// What a plan sends and where it selects.
+// The totals of a plan: its units, its payload and the places of its selections.
 struct Totals {
   std::size_t units = 0;
   std::size_t sparse = 0;
   std::size_t offloaded = 0;
-  double density = 0;  // of the model's elements that are sent
+  double density = 0;  // sent share of the model's elements
 };
 
 Totals TotalsOf(const Plan& plan, const GradientLayout& layout) {
@@ -174,8 +174,8 @@ TEST(Ssfusion, AuthorsPlansAreThePublishedOnes) {
   EXPECT_EQ(TotalsOf(plan, bert).offloaded, 0u);
 }
 
-// Biases and norms dense, every weight matrix sparse; the two large ResNets leave some of their
-// small convolutions dense.
+// Biases and norms are dense, and every weight matrix is sparse. The two large ResNets leave some
+// of their small convolutions dense.
 TEST(Ssfusion, AuthorsCutsAreBelowEveryWeightMatrix) {
   const std::vector<std::pair<const char*, GradientLayout>> models = {
       {"resnet50", ResNet50Cifar()},
@@ -201,13 +201,13 @@ TEST(Ssfusion, AuthorsCutsAreBelowEveryWeightMatrix) {
 
 TEST(Ssfusion, TheBudgetBoundsTheCut) {
   using Sizes = std::vector<std::size_t>;
-  // Budget 0.1 * 1150 = 115: 50 and then 60 are paid in full, 1040 is not.
+  // The budget is 0.1 * 1150 = 115: it covers 50 and then 60 in full, but not 1040.
   EXPECT_EQ(LargestCut(Sizes{1040, 60, 50}, 0.1), 1039u);
   EXPECT_EQ(AdmissibleCuts(Sizes{1040, 60, 50}, 0.1), (Sizes{0, 50, 60}));
-  // Budget 111: after 50, 61 are left for the second 61, which is not below that.
+  // The budget is 111: after 50, 61 are left. The tensor of 61 is not below that.
   EXPECT_EQ(LargestCut(Sizes{50, 61, 999}, 0.1), 60u);
   EXPECT_EQ(AdmissibleCuts(Sizes{50, 61, 999}, 0.1), (Sizes{0, 50}));
-  // The smallest size is past the budget already, and the budget is at least one element.
+  // The smallest size exceeds the budget already, and the budget is at least one element.
   EXPECT_EQ(AdmissibleCuts(Sizes{100, 100}, 0.1), (Sizes{0}));
   EXPECT_EQ(LargestCut(Sizes{1, 2}, 0.1), 0u);
   EXPECT_EQ(LargestCut(Sizes{}, 0.1), 0u);
@@ -219,7 +219,7 @@ TEST(Ssfusion, TheRestPaysForWhatIsDense) {
   EXPECT_DOUBLE_EQ(DensityAboveCut(sizes, 100, 0.2, 0.0), 100.0 / 900.0);
   EXPECT_DOUBLE_EQ(DensityAboveCut(sizes, 100, 0.1, 0.01), 0.01);
   EXPECT_DOUBLE_EQ(DensityAboveCut(sizes, 100, 0.05, 0.005), 0.005);
-  // With nothing dense the density is what was asked for, to the last bit.
+  // If no tensor is dense, the density is exactly the requested one.
   EXPECT_EQ(DensityAboveCut(std::vector<std::size_t>{3, 7, 11}, 0, 0.01, 0.0), 0.01);
 }
 
@@ -227,17 +227,19 @@ TEST(Ssfusion, OffloadsWhereTheHostIsIdleAndDoesNotDelay) {
   const auto sparse = [](double backward, double device, double host) {
     return OffloadTensor{false, backward, device, host};
   };
-  // The host has the first from 1 to 4, so that the second, ready at 2, is selected until 3. The
-  // dense one is ready at 5, the fourth at 6: the host is idle and has it until 9.
+  // The host selects from the first tensor from 1 to 4; so the device selects from the second,
+  // ready at 2, until 3. The dense tensor is ready at 5, the fourth at 6: the host is idle and
+  // selects from it until 9.
   const std::vector<OffloadTensor> unit = {
       sparse(1, 1, 3), sparse(1, 1, 3), {true, 2, 0, 0}, sparse(1, 1, 3), sparse(5, 1, 1)};
-  // The fifth would be the host's from 11 to 12, with everything else done at 11: back it goes.
+  // The host would select from the fifth from 11 to 12, but everything else is done at 11: the
+  // device selects from it instead.
   EXPECT_EQ(OffloadedTensors(unit), (std::vector<bool>{true, false, false, true, false}));
-  // A dense tensor at the end leaves the host the time.
+  // A dense tensor at the end gives the host the time.
   std::vector<OffloadTensor> longer = unit;
   longer.push_back({true, 1, 0, 0});
   EXPECT_EQ(OffloadedTensors(longer), (std::vector<bool>{true, false, false, true, true, false}));
-  // A tensor alone is never offloaded: nothing hides it.
+  // A unit of one tensor is never offloaded, since nothing hides the host's selection.
   EXPECT_EQ(OffloadedTensors(std::vector{sparse(1, 1, 1)}), std::vector<bool>{false});
   EXPECT_EQ(OffloadedTensors({}), std::vector<bool>{});
 }
@@ -254,7 +256,7 @@ TEST(Ssfusion, PartitionIsTheLeastOfAll) {
       tensor.payload_bytes = tensor.dense ? 8 * tensor.elements : 8 + tensor.elements / 10 * 8;
     }
     const double start_up = static_cast<double>(random() % 20000);
-    const double step = random() % 3 == 0 ? 30000 : 0;  // a second round past 4,000 elements
+    const double step = random() % 3 == 0 ? 30000 : 0;  // a second round above 4,000 elements
     const auto reduce = [&](std::size_t n) {
       EXPECT_GT(n, 0u);
       return start_up + static_cast<double>(n) + (n > 4000 ? step : 0);
@@ -325,7 +327,7 @@ TEST(Ssfusion, ProfiledPlansHoldForRandomLayouts) {
           sent += static_cast<double>(KeptCount(tensor.numel, how.density));
           ++tensors;
         }
-        // The budget holds, but for the element that each tensor sends at least.
+        // The budget holds, except for the one element that each tensor sends at least.
         if (std::string(ratio) == "budget") {
           EXPECT_LE(sent, profile.density * sparsifiable + static_cast<double>(tensors));
         }
@@ -336,7 +338,7 @@ TEST(Ssfusion, ProfiledPlansHoldForRandomLayouts) {
   EXPECT_GT(reduced, 0u);
 }
 
-// No other cut of the budget rule ends a unit earlier.
+// No other cut within the budget ends a unit earlier.
 TEST(Ssfusion, ProfiledCutCostsLeast) {
   const Profile profile(LayoutOf({40, 64, 200000, 90, 128, 70000}));
   const PlanInput input = profile.Input();
@@ -361,7 +363,7 @@ TEST(Ssfusion, ProfiledCutCostsLeast) {
     if (plan.tensors[t].density >= 1) chosen = std::max(chosen, sizes[t]);
   }
   for (const std::size_t cut : cuts) EXPECT_LE(seconds(chosen), seconds(cut)) << cut;
-  EXPECT_EQ(chosen, 128u);  // 30 us of selection each are worth more than 322 entries of budget
+  EXPECT_EQ(chosen, 128u);  // selections of 30 us cost more than 322 entries of budget
 }
 
 TEST(Ssfusion, DenseSelectionIsLeftAloneWhereItIsFree) {
@@ -374,8 +376,8 @@ TEST(Ssfusion, DenseSelectionIsLeftAloneWhereItIsFree) {
 }
 
 TEST(Ssfusion, LatencyDecidesWhetherToReduce) {
-  // 1,000 dense elements in the payload of 8 ranks: 7 * 8,000 bytes; reduced: 14 * 500 bytes and 14
-  // more start-ups.
+  // The payloads of 8 ranks carry 1,000 dense elements: 7 * 8,000 bytes. An all-reduce sends 14 *
+  // 500 bytes and starts up 14 times more.
   Profile profile(LayoutOf({1000, 200000}));
   profile.cost.seconds_per_entry = 0;
   const Options options = {{"tensors_per_unit", std::int64_t{2}}, {"interleave", true}};
@@ -398,11 +400,11 @@ TEST(Ssfusion, WhatTheExperimentKeepsDenseStaysSo) {
   const Options options = {{"tensors_per_unit", std::int64_t{2}}};
   const Plan plan = PlanOf(profile.Input(), options);
   EXPECT_EQ(plan.tensors[0].density, 1.0);
-  EXPECT_EQ(plan.tensors[1].density, 0.1);  // the budget is that of what may be sparsified
+  EXPECT_EQ(plan.tensors[1].density, 0.1);  // the budget counts only sparsifiable tensors
 }
 
 TEST(Ssfusion, EveryTensorKeepsAnElement) {
-  // 0.1 * 111 = 11.1: 1 and 10 dense leave 0.1 elements for the 100.
+  // 0.1 * 111 = 11.1: the dense 1 and 10 leave 0.1 elements for the 100.
   Profile profile(LayoutOf({1, 10, 100}));
   const Plan plan = PlanOf(profile.Input(), {{"tensors_per_unit", std::int64_t{3}}});
   EXPECT_EQ(plan.tensors[1].density, 1.0);

@@ -1,5 +1,5 @@
-// Tests what every transport in host memory does whose ranks may be in one process: order, counts,
-// splits, ranks lost or stalled, collectives and the ProgressLoop over it.
+// Tests the laws of every transport in host memory whose ranks may be in one process: order,
+// counts, splits, lost or stalled ranks, collectives, and the ProgressLoop over it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
                          [](const auto& instance) { return instance.param.name; });
 
 TEST_P(Conformance, MessagesWithEqualTagKeepTheirOrder) {
-  // Below and above what a transport may send before the receive is posted.
+  // Below and above the size that a transport may send before the receive is posted.
   for (const std::size_t numbers : {1, 300'000}) {
     auto world = Make(2, 1);
     std::vector<std::vector<int>> sent;
@@ -178,7 +178,7 @@ TEST_P(Conformance, SplitNumbersByKeyAndKeepsMessagesApart) {
       const auto across = own.Split(rank % 2, rank, kDeadline);
       EXPECT_EQ(across->rank(), rank / 2);
       EXPECT_EQ(across->topology(), (Topology{3, 1}));
-      // The same peer and tag on two communicators: posted in the opposite order.
+      // The same peer and tag on two communicators, posted in the opposite order.
       if (rank == 0) {
         const int one = 1;
         const int two = 2;
@@ -251,7 +251,7 @@ TEST_P(Conformance, ManyTasksAtOnceOnManyTags) {
   });
 }
 
-// Whatever its size, and as the model counts it.
+// Sums any number of elements, and counts the messages that the model plans.
 TEST_P(Conformance, RingSumsAndCountsAsPlannedAlsoWhereItIsShaped) {
   for (const bool shaped : {false, true}) {
     const auto wrap = [&](std::unique_ptr<Communicator> world) {
@@ -310,7 +310,7 @@ TEST_P(Conformance, SparseAllGatherWithUnequalCounts) {
   }
 }
 
-// One rank's communication thread stands still, as that of a stopped process does.
+// One rank's communication thread stands still, like the thread of a stopped process.
 TEST_P(Conformance, StalledRankIsNamedByAll) {
   constexpr milliseconds kShort{2000};
   std::array<std::string, 4> failures;
@@ -356,7 +356,7 @@ TEST_P(Conformance, LostRankEndsTasksWithoutWaitingForTheDeadline) {
                   });
   loops[2].reset();
   EXPECT_EQ(failure.get_future().get(), "comm: rank 2 is lost");
-  // Past the deadline it would be a timeout.
+  // After the deadline the error would be a timeout.
 }
 
 }  // namespace

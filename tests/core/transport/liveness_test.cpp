@@ -1,4 +1,4 @@
-// Tests which rank a stalled exchange is said to wait for.
+// Tests which rank the error of a stalled exchange names.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,7 +12,7 @@
 namespace sparfuse {
 namespace {
 
-// Ranks that are driven by hand: nobody's turn depends on a clock. Rank r waits for waits_for[r].
+// Ranks driven by hand: no rank's turn depends on a clock. Rank r waits for waits_for[r].
 class Ranks {
  public:
   explicit Ranks(std::vector<int> waits_for) : waits_for_(std::move(waits_for)) {
@@ -20,7 +20,7 @@ class Ranks {
       ranks_.emplace_back(std::move(world));
     }
   }
-  // What `rank` finds when all but `silent` look at their messages.
+  // The finding of `rank` if all ranks but `silent` look at their messages.
   std::string Find(std::size_t rank, std::size_t silent = kNone) {
     const auto pinged = std::chrono::steady_clock::now();
     ranks_[rank].PingAll(waits_for_[rank]);
@@ -53,7 +53,7 @@ TEST(Liveness, NamesARankThatDoesNotAnswerWhoeverIsWaitedFor) {
   for (const std::size_t rank : {0u, 1u, 3u}) {
     EXPECT_EQ(ranks.Find(rank, 2), "rank 2 does not answer") << rank;
   }
-  EXPECT_EQ(ranks.Find(0), "rank 1 answers but did not send");  // all wait: its own predecessor
+  EXPECT_EQ(ranks.Find(0), "rank 1 answers but did not send");  // all wait: the rank before it
 }
 
 TEST(Liveness, NamesWhoTookNoPartInANativeCollective) {

@@ -1,4 +1,4 @@
-// Tests loops of many ranks that few threads serve, and messages between ranks that share memory.
+// Tests loops of many ranks on few threads, and messages between ranks that share memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Each rank has a thread of its own, its loop one of `servers` threads.
+// Each rank has its own thread; one of `servers` threads serves its loop.
 void RunServed(int ranks, int ranks_per_node, int servers, milliseconds deadline,
                const std::function<void(ProgressLoop&)>& body) {
   SharedProgress progress(ranks, servers);
@@ -49,7 +49,7 @@ TEST(SharedProgress, ManyRanksSumOnFewThreads) {
   }
 }
 
-// What one thread serves may not block for others that it serves, too.
+// A loop must not block other loops that its thread serves.
 TEST(SharedProgress, SplitsWithoutBlocking) {
   static constexpr int kRanks = 6;
   RunServed(kRanks, 2, 2, kDeadline, [](ProgressLoop& loop) {
@@ -82,7 +82,7 @@ TEST(SharedProgress, TheRankThatAllWaitForIsNamed) {
   }
 }
 
-// A rank that gave up first is not what holds up those that wait for it.
+// A rank that gave up first is not blamed by the ranks that wait for it.
 TEST(SharedProgress, ARankThatGaveUpIsNotNamed) {
   SharedProgress progress(3, 1);
   std::vector<std::unique_ptr<ProgressLoop>> loops;
@@ -151,7 +151,7 @@ TEST(SharedMemory, MeetsMessagesThatAreCopied) {
   EXPECT_TRUE(std::ranges::equal(received.bytes, copied));
 }
 
-// With an owner payloads are not copied: they come out as they do with room for them.
+// Payloads with an owner are not copied; the results are the same as with room for copies.
 TEST(SharedMemory, GathersWithoutRoom) {
   static constexpr int kRanks = 5;
   RunServed(kRanks, 1, 2, kDeadline, [](ProgressLoop& loop) {

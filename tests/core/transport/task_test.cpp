@@ -1,4 +1,4 @@
-// Tests coroutines of communication: order, errors, and what they leave when destroyed.
+// Tests coroutines of communication: order, errors, and the state that they leave when destroyed.
 #include "core/transport/task.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 struct Gate {
   bool open = false;
   bool lost = false;
-  int alive = 0;  // requests that exist
+  int alive = 0;  // number of existing requests
 };
 
 class GateRequest final : public Request {
@@ -35,7 +35,7 @@ std::unique_ptr<Request> Wait(Gate& gate, std::size_t bytes = 0) {
   return std::make_unique<GateRequest>(gate, bytes);
 }
 
-// Counts the objects of coroutine frames.
+// Counts the objects in coroutine frames.
 struct Local {
   explicit Local(int& of) : count(of) { ++count; }
   ~Local() { --count; }
@@ -189,7 +189,7 @@ TEST(Task, ChainsThatNeverWaitDoNotGrowTheStack) {
   PendingRequests pending;
   Task task = ManyNothings(1'000'000);
   EXPECT_TRUE(task.Resume(pending));
-  // 10'000 frames live on the heap; only their destruction would recurse, and they end one by one.
+  // 10'000 frames live on the heap. Only their destruction would recurse, but they end one by one.
   Task deep = Deep(10'000);
   EXPECT_TRUE(deep.Resume(pending));
   Task empty;

@@ -1,5 +1,5 @@
-// Tests what only transport `tcp` does: addresses, strangers, ranks that do not come, processes
-// that die. What all transports do is in conformance_test.cpp.
+// Tests the features of transport `tcp` alone: addresses, strangers, missing ranks, dying
+// processes. The laws of all transports are in conformance_test.cpp.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -93,7 +93,7 @@ TEST(TcpTransport, StrangersAreTurnedAway) {
   const auto receive = worlds[1]->Irecv(0, 0, Room(received));
   while (!receive->Test()) worlds[1]->Idle(milliseconds(1));
   EXPECT_EQ(received, 5);
-  // Later nobody listens.
+  // Later no socket listens.
   Socket late(::socket(AF_INET, SOCK_STREAM, 0));
   HostAddress address = ParseHost("127.0.0.1", port);
   EXPECT_NE(::connect(late.get(), reinterpret_cast<sockaddr*>(&address.storage), address.length),
@@ -111,7 +111,7 @@ TEST(TcpTransport, RankThatDoesNotComeIsNamedWithBothAddresses) {
   EXPECT_SAYS(failure, "timeout: tcp: no connection between rank 0 at 127.0.0.1:" +
                            std::to_string(PortOf(addresses[0])) + " and rank 1 at 127.0.0.1:" +
                            std::to_string(PortOf(addresses[1])) + " within 50 ms");
-  // Its port is closed.
+  // The port of rank 0 is closed.
   const std::string gone = FailureOf([&] {
     (void)MakeTcpWorld(std::move(listeners[1]), std::span(addresses).first(2), 1, 1, kDeadline);
   });
@@ -136,8 +136,8 @@ TEST(TcpTransport, AnswerOfAnotherWorldIsRefused) {
   first.join();
 }
 
-// The kernel closes the connections of a process that is killed: all ranks know it at once,
-// whomever they wait for.
+// The kernel closes the connections of a killed process. All ranks notice it at once, whichever
+// rank they wait for.
 TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
   std::vector<TcpListener> listeners(3);
   std::vector<std::string> addresses;
@@ -163,7 +163,7 @@ TEST(TcpTransport, KilledProcessIsNamedByWhoWaitsForAnotherRank) {
               while (!receive->Test()) worlds[0]->Idle(kDeadline);
             }),
             "comm: rank 2 is lost");
-  // A rank that leaves for it says for whom.
+  // A rank that leaves because of a lost rank tells the others which one.
   listeners.clear();
   waitpid(child, nullptr, 0);
   worlds[0].reset();

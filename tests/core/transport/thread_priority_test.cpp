@@ -1,4 +1,4 @@
-// Tests that a thread's raised priority is not handed on to threads that it makes.
+// Tests that threads do not inherit the raised priority of the thread that creates them.
 #include <gtest/gtest.h>
 #include <sched.h>
 

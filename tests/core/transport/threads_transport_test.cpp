@@ -1,5 +1,5 @@
-// Tests what only transport `threads` does, and the ProgressLoop over it: requests taken back,
-// errors of tasks, ranks that do not come. What all transports do is in conformance_test.cpp.
+// Tests the features of transport `threads` alone, and the ProgressLoop over it: withdrawn
+// requests, errors of tasks, missing ranks. The laws of all transports are in conformance_test.cpp.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -83,13 +83,13 @@ TEST(ProgressLoop, DropsUnfinishedTasksWhenDestroyed) {
         },
         [&](std::exception_ptr) { ++calls; });
     started.get_future().wait();
-    loops[0].reset();  // before the other one: its loss must not become a call
+    loops[0].reset();  // before the other, whose loss must cause no call
   }
   EXPECT_EQ(calls, 0);
 }
 
-// One rank's loop never starts the collective. Who is named then is Liveness's matter: on a busy
-// machine a rank may not get its turn in time to answer.
+// One rank's loop never starts the collective. Liveness decides which rank the error names: on a
+// busy machine a rank may not get its turn in time to answer.
 TEST(ProgressLoop, RankThatNeverArrivesEndsTheTasksOfAllAtTheirDeadline) {
   constexpr milliseconds kShort{2000};
   std::array<std::string, 4> failures;

@@ -1,4 +1,4 @@
-// Tests what `advise` answers, and which inputs make two clusters differ.
+// Tests the answers of `advise`, and the inputs that make two clusters differ.
 #include "harness/advise/advice.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-// Four nodes of two cards; every input is known but those that a test opens.
+// Four nodes of two cards; every input is exact except those that a test opens.
 constexpr const char* kCluster = R"(
 title    = "Four nodes of two"
 source   = "test"
@@ -48,7 +48,7 @@ selection_ns_an_element  = { value = 0.1, low = 0.1, high = 0.1, kind = "declare
 topk = 1.0
 )";
 
-// exchange_host_us between `low` and `high`.
+// The cluster with exchange_host_us between `low` and `high`.
 std::string WithHost(double value, double low, double high) {
   return testing::Replaced(
       kCluster,
@@ -131,7 +131,7 @@ TEST_F(Advising, TheOpenInputDecides) {
     EXPECT_FALSE(first.measure.empty());
     EXPECT_GT(ranking.deciding->variance_together, 0);
   }
-  // At an end it is what a file says that declares that end.
+  // At an end of the range, the result equals that of a file that declares this end.
   Write("low", WithHost(10, 10, 10));
   const Advice low = Answer(Ask("low", {"wfbp", "dense"}));
   const Ranking& ranking = advice.rankings.front();
@@ -160,8 +160,8 @@ TEST_F(Advising, OfSeveralOpenInputsTheOneThatMattersComesFirst) {
 }
 
 TEST_F(Advising, WideRangesLeaveMethodsUndecided) {
-  // wfbp exchanges each tensor by itself: how long the host takes for an exchange decides whether
-  // that pays.
+  // wfbp exchanges each tensor separately: the host's time for an exchange decides whether that
+  // pays.
   const auto undecided = [&](const std::string& cluster, double value, double low, double high) {
     Write(cluster, WithHost(value, low, high));
     const Advice advice = Answer(Ask(cluster, {"wfbp", "dense"}));
@@ -169,7 +169,7 @@ TEST_F(Advising, WideRangesLeaveMethodsUndecided) {
     EXPECT_FALSE(ranking.methods.front().undecided);
     return ranking.methods.back().undecided;
   };
-  double turns = 0;  // where the order does
+  double turns = 0;  // the value at which the order changes
   std::string before;
   for (const double host : {1.0, 10.0, 30.0, 100.0, 300.0, 1000.0}) {
     const std::string name = "at" + std::to_string(static_cast<int>(host));
@@ -223,8 +223,8 @@ TEST_F(Advising, PhasePointsHaveTheWinnersOfTheRanking) {
   }
 }
 
-// On links that take no time to start, what synchronises behind the update is what its bytes say:
-// 8 B / c * U / (1 - U); what synchronises seldom needs less.
+// If start-ups take no time, a method that synchronises behind the update needs the rate of its
+// bytes: 8 B / c * U / (1 - U). A method that synchronises seldom needs less.
 TEST_F(Advising, UtilisationsNeedTheRatesThatBytesSayWhereNothingElseTakesTime) {
   const auto instant = [](const std::string& input, double value) {
     return input + " = { value = " + std::to_string(value) + ", low = " + std::to_string(value) +
@@ -253,7 +253,7 @@ TEST_F(Advising, UtilisationsNeedTheRatesThatBytesSayWhereNothingElseTakesTime) 
       EXPECT_NEAR(*each.gbps[u] / each.naive_gbps[u], 1, 0.02) << method << " " << u;
     }
   }
-  // As often as 500 steps and as 32, the same bytes.
+  // Both methods send the same bytes, every 500 and every 32 steps.
   EXPECT_EQ(rates["diloco"].window_steps, 500);
   EXPECT_NEAR(*rates["local-sgd"].gbps[2] / *rates["diloco"].gbps[2], 500.0 / 32, 0.3);
   // Dense sends this model in one exchange behind backward, every step.
@@ -298,7 +298,7 @@ TEST(CardMemory, CountsWhatWeightsAndOutputsTake) {
                                      {}};
   const CardMemory memory = MemoryOf(layers, 0.001, 10);
   EXPECT_NEAR(memory.filled_gbytes, 1e-9 * (16 * 152 + 10 * 8 * 800), 1e-12);
-  EXPECT_EQ(memory.larger_batch, 64);  // 0.41 of the 1 MB; 128 fill 0.82
+  EXPECT_EQ(memory.larger_batch, 64);  // 0.41 of the 1 MB; 128 fills 0.82
   EXPECT_TRUE(memory.mostly_empty());
   EXPECT_NE(NoteOn(memory, 10).find("--batch 64"), std::string::npos) << NoteOn(memory, 10);
   EXPECT_EQ(NoteOn(MemoryOf(layers, 0.001, 64), 64), "");
@@ -342,7 +342,7 @@ TEST(InputEffects, VarianceIsThatOfUniformDrawsOnEitherSide) {
   EXPECT_DOUBLE_EQ(VarianceBetweenEnds(-3, 3), 3);  // uniform over [-3, 3]
   EXPECT_DOUBLE_EQ(VarianceBetweenEnds(0, 0), 0);
   EXPECT_DOUBLE_EQ(VarianceBetweenEnds(0, 4), 16.0 / 6 - 1);
-  // Both ends move it the same way.
+  // Both ends move the result the same way.
   EXPECT_DOUBLE_EQ(VarianceBetweenEnds(4, 4), 32.0 / 6 - 4);
 }
 
@@ -421,7 +421,7 @@ TEST(ClusterDifference, TheLargestComesFirstAndAnInputThatIsNotStatedHasItsDefau
 
 TEST(ClusterDifference, RanksANodeAreAnInput) {
   DeclaredCluster cluster = Cluster();
-  cluster.all_reduce = AllReduceBy::kTwoLevel;  // a ring goes at the network's rate either way
+  cluster.all_reduce = AllReduceBy::kTwoLevel;  // a ring runs at the network's rate anyway
   const auto found = ExchangedInputs(cluster, cluster, Cell(), 1);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].what, "ranks_per_node");

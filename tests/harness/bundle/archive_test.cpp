@@ -1,4 +1,4 @@
-// Tests archives: the bytes follow from the members, and no byte beside them can be another.
+// Tests archives: the members determine every byte, and a change of any other byte is detected.
 #include "harness/bundle/archive.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 using Members = std::vector<std::pair<std::string, std::string>>;
 
-// Contents of all lengths around a block, and a name that needs a header of its own.
+// Contents of all lengths around a block, and a name that needs its own header.
 Members SomeMembers() {
   Members members = {{"manifest.json", "{}\n"}};
   for (const std::size_t size : {0, 1, 511, 512, 513, 2000})
@@ -78,7 +78,7 @@ TEST(Archive, NoByteBesideContentsCanBeAnother) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     std::ofstream(file, std::ios::binary) << bad;
-    try {  // a name of two headers may have become another one, which manifests do not know
+    try {  // the name may be another, unknown to manifests
       EXPECT_NE(ReadAll(file).back().first, SomeMembers().back().first) << "byte " << at;
     } catch (const Error&) {
     }

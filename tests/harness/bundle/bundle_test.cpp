@@ -1,5 +1,5 @@
-// Tests bundles: merging is a union of sets, whatever order, repetition, kill or hand comes
-// between.
+// Tests bundles: merging is a union of sets, in any order, with repetitions and kills, and through
+// any third store.
 #include "harness/bundle/bundle.hpp"
 
 #include <fmt/format.h>
@@ -83,8 +83,8 @@ TEST(Merge, IsAUnionOfSets) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-// Of stores whose systems are equal or not, launches over hosts and
-// annotations: whoever takes these subsets in whatever order has the same.
+// Stores with equal and unequal systems, with launches over hosts and annotations. A store that
+// takes these subsets has the same files in any order.
 TEST(Merge, IsAUnionOfWhateverSubsets) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     SCOPED_TRACE(seed);
@@ -107,7 +107,7 @@ TEST(Merge, IsAUnionOfWhateverSubsets) {
         if (draw() % 3 == 0) store.store().Annotate(lock, row.trial_id, "node-b was full");
       }
     }
-    // Subsets that overlap, also of what was merged before.
+    // Subsets that overlap, also of stores that have merged before.
     std::vector<fs::path> bundles;
     std::vector<std::unique_ptr<Computer>> between;
     for (int i = 0; i < 6; ++i) {
@@ -133,7 +133,7 @@ TEST(Merge, IsAUnionOfWhateverSubsets) {
       if (first.empty()) first = taken.Files();
       EXPECT_EQ(taken.Files(), first);
       ExpectGood(taken.Bundled());
-      // At home it adds nothing that was not there.
+      // Merged back into its origin, it changes none of the store's own files.
       for (Computer& store : stores) {
         const auto own = store.Files();
         const MergeSummary home = store.Take(taken.Bundled());
@@ -188,7 +188,8 @@ TEST(Merge, AnnotationsGoWithTheirTrials) {
   ExpectGood(b.Bundled());
 }
 
-// Who exports knows other names than who merges: what they removed is the same trial.
+// Exporters and importers know different private names; trials with different names removed are the
+// same trial.
 TEST(Merge, OtherNamesThatWereRemovedAreNoOtherBytes) {
   Computer a(2), b(4);
   a.Run(0, 1.5, [](const fs::path&, json& trial) {
@@ -214,8 +215,8 @@ TEST(Merge, OtherNamesThatWereRemovedAreNoOtherBytes) {
   EXPECT_EQ(b.Rows()[0].annotations, std::vector<std::string>{"USER: backup, by bob"});
 }
 
-// Hosts of all its trials, and all who used it, are the store's: no word of one trial has those of
-// another.
+// The private names of a store are the hosts of all its trials and all its users. No trial's text
+// keeps a name of another trial.
 TEST(Merge, NamesAreThoseOfTheStore) {
   Computer a(2, "0a1b2c3d");
   const auto with = [](std::vector<std::string> hosts, std::vector<std::string> users) {
@@ -270,7 +271,7 @@ TEST(Merge, GoesOnAfterAKill) {
   whole.Take(file);
   const auto files = whole.Files();
   const std::string killed = whole.Rows()[1].trial_id;
-  // The files of a trial in the order in which they are written, the last one never.
+  // The files of a trial in the order of writing, without the last one.
   for (const std::vector<std::string>& written : {std::vector<std::string>{},
                                                   {"config.json.tmp"},
                                                   {"config.json"},
@@ -385,7 +386,7 @@ TEST(Bundle, AThroughputIsOfTheCataloguesUnits) {
   EXPECT_NE(problems[0].find("makes 2 units a sample"), std::string::npos) << problems[0];
 }
 
-// One bad trial turns nothing off: the table is held to the others.
+// One bad trial disables no check: the table is checked against the other trials.
 TEST(Bundle, AnUnreadableTrialDoesNotHideAForgedTable) {
   Computer a(2, "0a1b2c3d"), c(4, "1a1b2c3d"), b(2);
   a.Run(0, 1.5);
@@ -462,7 +463,7 @@ TEST(Export, ATrialThatListsASeriesWithoutItStays) {
   }
 }
 
-// A store that was edited by hand says so, too, without reading series again.
+// A store that was edited by hand is marked too, without reading its series again.
 TEST(Store, MarksTrialsWhoseNumbersAreNotOfTheirSeries) {
   Computer a(2, "0a1b2c3d");
   a.Run(0, 1.5, [](const fs::path& directory, json& trial) {
@@ -586,7 +587,7 @@ TEST(Bundle, ATrialLiesWhereItSaysAndInNoTrialOfTheStore) {
   other.Run(0, 3.5);
   const std::string own = b.Rows()[0].trial_id;  // e/p/NAME
   const auto before = b.Files();
-  // What was named by hand: whole, with all hashes.
+  // Renames a trial by hand, complete and with all hashes.
   const auto named = [&](const std::string& id, const std::string& part) {
     const Bundle bundle(a.Bundled());
     BundledTrial trial = bundle.Trial(bundle.content().trials.begin()->first);
@@ -606,7 +607,7 @@ TEST(Bundle, ATrialLiesWhereItSaysAndInNoTrialOfTheStore) {
     EXPECT_EQ(b.Take(named(id, part)).refused.size(), 1u) << id;
     EXPECT_EQ(b.Files(), before) << id;
   }
-  // A file of the user's in the way of one keeps no other out.
+  // A user's file in the place of one trial does not keep other trials out.
   std::ofstream(b.store().Directory("e") / "q") << "mine";
   EXPECT_EQ(b.Take(named("e/q/y", "q")).refused.size(), 1u);
   EXPECT_EQ(b.Take(other.Bundled()).added.size(), 1u);
@@ -628,7 +629,7 @@ TEST(Bundle, OfTheFutureIsRefusedWithBothVersions) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 
-// Every version that was ever written, as it was written then.
+// Every version ever released, with the bytes of its time.
 TEST(Bundle, EveryVersionStaysReadable) {
   const fs::path frozen = testing::SourceDirectory() / "tests/harness/bundle/frozen";
   for (int version = 1; version <= kBundleVersion; ++version) {

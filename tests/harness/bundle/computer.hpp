@@ -1,4 +1,4 @@
-// A store on a machine of a test's own, its bundles, and forged ones whose hashes all agree.
+// Makes a store on a test's own machine, its bundles, and forged bundles whose hashes all agree.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,10 +27,10 @@ namespace sparfuse::harness {
 
 inline const SourceState kWrittenBy{std::string(40, 'a'), false};
 
-// Two ranks, two measured steps: 0.2 s and 0.4 s of the slower rank. A hundredth is selected.
+// Two ranks and two measured steps: 0.2 s and 0.4 s on the slower rank. 1 % is selected.
 inline void WriteTwoStepsOf(double elements, const std::filesystem::path& directory,
                             nlohmann::json& trial) {
-  // No two trials have the same steps.
+  // The loss differs, so that no two trials have the same steps.
   const std::string of = trial.value("origin", "") + trial["trial_id"].get<std::string>();
   const double loss = 1 + 1e-9 * static_cast<double>(std::hash<std::string>()(of) % 1'000'000);
   StepLog log(2);
@@ -58,7 +58,7 @@ inline void WriteTwoSteps(const std::filesystem::path& directory, nlohmann::json
   WriteTwoStepsOf(1000, directory, trial);
 }
 
-// The outcome that a run makes this trial of.
+// The outcome from which a run makes this trial.
 inline nlohmann::json OutcomeOfTrial(const nlohmann::json& trial) {
   nlohmann::json outcome;
   for (const char* key : {"status", "metrics", "checks", "series", "machine", "software", "quiet",
@@ -68,7 +68,7 @@ inline nlohmann::json OutcomeOfTrial(const nlohmann::json& trial) {
   return outcome;
 }
 
-// A store on a machine of so many cores, by default with an origin that no other one has.
+// A store on a machine of `cores` cores, by default with an origin of its own.
 class Computer {
  public:
   explicit Computer(int cores, std::string origin = "")
@@ -78,7 +78,7 @@ class Computer {
   }
 
   const Store& store() const { return store_; }
-  // change: of trial.json before it is written.
+  // change: edits trial.json before it is written.
   void Run(int block, double seconds,
            const std::function<void(const std::filesystem::path&, nlohmann::json&)>& change = {}) {
     const StoreLock lock(store_.results());
@@ -153,7 +153,7 @@ class Computer {
   }
 
  private:
-  // As runs name trials: with the hash of the configuration.
+  // Renames a trial like a run does: with the hash of its configuration.
   void Rename(nlohmann::json& trial, int block) const {
     const std::string own = trial["trial_id"];
     const nlohmann::json& config = trial["config"];
@@ -173,18 +173,18 @@ class Computer {
   const Store store_;
 };
 
-// Whether every trial is there under the id of bundles and the table is as before.
+// Expects that every trial is present under its bundle id and that the table matches.
 inline void ExpectGood(const std::filesystem::path& file) {
   EXPECT_EQ(Verify(Bundle(file)).problems, std::vector<std::string>());
 }
 
-// Writes a bundle of one trial, with all hashes, and with the table that its trial makes.
+// Writes a bundle of one trial, with all hashes and the table of that trial.
 inline std::filesystem::path Forged(const std::filesystem::path& beside, const std::string& id,
                                     const BundledTrial& trial) {
   std::vector<TrialRow> rows;
   try {
     rows.push_back(RowOf(TrialOf(nlohmann::json::parse(trial.files.at("trial.json")))));
-  } catch (const Error&) {  // a trial that nobody can read is in no table
+  } catch (const Error&) {  // no table has an unreadable trial
   }
   const std::string table = WrittenJson(TableOfTrials(rows, kBundleVersion));
   BundleContent content;
@@ -199,7 +199,7 @@ inline std::filesystem::path Forged(const std::filesystem::path& beside, const s
   return forged;
 }
 
-// A bundle with the first trial of `file` in other words.
+// A bundle with the first trial of `file`, edited.
 inline std::filesystem::path Forged(const std::filesystem::path& file,
                                     const std::function<void(nlohmann::json&)>& edit) {
   const Bundle bundle(file);

@@ -1,6 +1,5 @@
-// Tests that a forged bundle whose hashes all agree is refused: whatever key of a trial, and
-// whatever number of its series, is another one. What nothing in a bundle contradicts is named by
-// `verify`.
+// Tests that a forged bundle whose hashes all agree is refused, whichever key of a trial or number
+// of its series was changed. `verify` names the values that nothing in a bundle contradicts.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kWorkload = "lstm-small";
 
-// Two hosts of a node each, as ranks record them.
+// The record of two ranks, each on a node of its own.
 json LaunchJson(const std::string& id) {
   const json node = {{"cpu_model", "made up"}, {"cores", 2}, {"memory_gib", 8},
                      {"gpus", json::array()},  {"count", 2}, {"network", json::array()}};
@@ -138,7 +137,7 @@ void WriteTwoSpans(const fs::path& directory, json& trial) {
   trial["series"]["spans.npy"] = ToJson(series).at("spans.npy");
 }
 
-// A trial that ran, with all that trials record and that can be held to something.
+// A finished trial with all records that can be checked against something.
 void WriteEverything(const fs::path& directory, json& trial) {
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(kWorkload);
   const workloads::LayerTable& layers = workloads::LayersOf(kWorkload);
@@ -195,7 +194,7 @@ void WriteEverything(const fs::path& directory, json& trial) {
   WriteFileDurably(directory / "outcome.json", WrittenJson(outcome));
 }
 
-// Another number in the place of one in a series.
+// Replaces a number of a series by another one.
 void ForgeSeries(std::string& bytes, const SeriesHeader& header, const SeriesColumn& column,
                  std::uint64_t row, std::optional<double> value = {}) {
   char* at = bytes.data() + header.begin + row * header.row_bytes + column.offset;
@@ -210,7 +209,7 @@ void ForgeSeries(std::string& bytes, const SeriesHeader& header, const SeriesCol
   }
 }
 
-// A bundle of one trial, and what becomes of it when something of it is forged.
+// A bundle of one trial, and the fate of its forged versions.
 class Forger {
  public:
   Forger() {
@@ -225,9 +224,9 @@ class Forger {
 
   const BundledTrial& good() const { return good_; }
 
-  // A trial of which a key has another value in trial.json, in config.json and in outcome.json,
-  // where they have it, with its hashes made again, and for a configuration its name. The keys of
-  // outcome.json alone begin with "outcome.json".
+  // The trial with another value of a key in those of trial.json, config.json and outcome.json that
+  // have it. Its hashes, and for a configuration its name, are made again. Keys of outcome.json
+  // alone begin with "outcome.json".
   BundledTrial With(const json::json_pointer& at, const std::function<void(json&)>& forge) const {
     BundledTrial forged = good_;
     const auto edit = [&](const char* file, const json::json_pointer& pointer) {
@@ -268,13 +267,14 @@ class Forger {
     return Forged(bundle_, json::parse(forged.files.at("config.json"))["trial_id"], forged);
   }
 
-  // Whether it is refused, by `verify` as by `merge`; what is not is named as not checked.
+  // Whether `verify` and `merge` refuse the trial. A value that they accept must be named as not
+  // checked.
   // what: "metrics.loss.value" or "steps.npy: loss".
   bool IsRefused(const std::string& what, const BundledTrial& forged) {
     const fs::path with = Written(forged);
     const Verification verified = Verify(Bundle(with));
     if (!verified.problems.empty()) {
-      // A merge makes files durable: one of many does.
+      // A merge syncs files to disk, which is slow: only one of many runs.
       if (refused_++ % 32 == 0) {
         const MergeSummary merged = b_.Take(with);
         EXPECT_TRUE(merged.added.empty());
@@ -296,7 +296,7 @@ class Forger {
     return false;
   }
 
-  // Keys of KeysThatNothingTells that were forged unnoticed.
+  // The keys of KeysThatNothingTells that were forged without notice.
   const std::set<std::string>& met() const { return met_; }
 
   static constexpr const char* kOfOutcome = "/outcome.json";
@@ -310,14 +310,14 @@ class Forger {
   std::size_t refused_ = 0;
 };
 
-// "metrics.loss.value" of a pointer to it.
+// The name of a pointer, such as "metrics.loss.value".
 std::string Dotted(const json::json_pointer& pointer) {
   std::string text = pointer.to_string().substr(1);
   std::ranges::replace(text, '/', '.');
   return text;
 }
 
-// Another value of the same type.
+// Replaces the value by another of the same type.
 void Forge(json& value) {
   if (value.is_boolean()) {
     value = !value.get<bool>();
@@ -333,11 +333,11 @@ void Forge(json& value) {
         text.size() >= 8 && text.find_first_not_of("0123456789abcdef") == text.npos;
     value = is_hash ? text.substr(1) + text.substr(0, 1) : text + "x";
   } else {
-    value = 1;  // null, and what is empty
+    value = 1;  // null, or an empty value
   }
 }
 
-// Every key of a trial's records with another value, found by walking what they say.
+// Forges every key of a trial's records, found by walking them.
 TEST(Forged, EveryKeyIsRefusedCountedOrNamed) {
   Forger forger;
   json records = json::parse(forger.good().files.at("trial.json"));
@@ -355,14 +355,15 @@ TEST(Forged, EveryKeyIsRefusedCountedOrNamed) {
     refused += forger.IsRefused(Dotted(pointer), forger.With(pointer, Forge));
   }
   EXPECT_GT(refused, 150u);
-  // A list that named what is checked would be wrong, too. This trial's hosts are several.
+  // The list must not name checked keys either. The hosts of this trial are several.
   for (const std::string& key : KeysThatNothingTells()) {
     const bool is_of_one_host = key.starts_with("system.") || key.starts_with("launch.nodes.");
     EXPECT_TRUE(key.starts_with("config.") || is_of_one_host || forger.met().contains(key)) << key;
   }
 }
 
-// A number of each column, in the first row and the last: another one, NaN and a negative one.
+// Forges a number of each column, in the first and last row: another number, NaN, and a negative
+// one.
 TEST(Forged, EveryNumberOfASeriesIsRefusedOrCounted) {
   Forger forger;
   std::size_t refused = 0, counted = 0;
@@ -389,7 +390,7 @@ TEST(Forged, EveryNumberOfASeriesIsRefusedOrCounted) {
   EXPECT_GE(counted, 3u);
 }
 
-// With the trial's list of it, or without.
+// With and without the file's entry in the trial's list.
 TEST(Forged, AFileThatIsTakenOutIsMissed) {
   const Forger forger;
   for (const std::string file : {"steps.npy", "evaluations.npy", "outcome.json"}) {
@@ -413,7 +414,7 @@ TEST(Forged, AFileThatIsTakenOutIsMissed) {
   }
 }
 
-// Copies of a trial would make an interval narrow.
+// Copies of a trial would make an interval too narrow.
 TEST(Forged, OneTrialIsNotTwo) {
   Computer a(2);
   for (int block = 0; block < 2; ++block) {
@@ -428,7 +429,7 @@ TEST(Forged, OneTrialIsNotTwo) {
   EXPECT_NE(verified.refused.begin()->second.find("to the last bit"), std::string::npos);
 }
 
-// One of two that began together says another start.
+// Of two trials that began together, one states another start.
 TEST(Forged, TrialsOfOneLaunchSayTheSameOfIt) {
   for (const bool is_forged : {false, true}) {
     Computer a(2);
@@ -451,7 +452,7 @@ TEST(Forged, TrialsOfOneLaunchSayTheSameOfIt) {
   }
 }
 
-// Every number of every series of a trial, another: whatever hashes agree.
+// Forges numbers of a trial's metrics and series, whatever hashes agree.
 TEST(Forged, NothingThatVerifyRefusesIsMerged) {
   Computer a(2, "0a1b2c3d");
   a.Run(0, 1.5, WriteEverything);

@@ -1,5 +1,6 @@
-// Tests that a bundle of today has the bytes that are frozen: of a store that is made here with all
-// that leaves. SPARFUSE_FREEZE=1 in the environment writes them, for a version that never left.
+// Tests that a bundle of today has the frozen bytes, for a store made here with everything that a
+// bundle can contain. SPARFUSE_FREEZE=1 in the environment writes these bytes, for a version that
+// was never released.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 
 const SourceState kWrittenBy{std::string(40, 'c'), false};
 
-// What runs on two hosts record of them.
+// The launch record of a run on two hosts.
 json LaunchOfTwoHosts(const std::string& id) {
   return {{"id", id},
           {"trials", 1},

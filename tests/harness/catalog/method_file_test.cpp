@@ -1,4 +1,4 @@
-// Tests files of methods, within the tree and beside an experiment.
+// Tests method files, in the tree and beside an experiment.
 #include "harness/catalog/method_file.hpp"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST(MethodFile, PayloadsAreCodedByTheFileOrTheExperiment) {
   EXPECT_THROW(CheckMethod(catalog, dense), Error);
 }
 
-// A method's file beside the experiment's.
+// A method's file beside the experiment's file.
 class OutsideMethodTest : public ::testing::Test {
  protected:
   Experiment ParseBeside(const std::string& method) const {

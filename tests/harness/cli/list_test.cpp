@@ -1,4 +1,4 @@
-// Tests what `sparfuse list` knows, and the steps and bytes of collectives that it prints.
+// Tests the listings of `sparfuse list`, and the steps and bytes of collectives that it prints.
 #include "harness/cli/list/list.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class List : public ::testing::Test {
 TEST_F(List, EveryEntryHasANameOfItsOwnAndASummary) {
   for (const std::string& what : Listings()) {
     const json entries = Listing(program_, {what});
-    if (what == "parts") continue;  // whatever this machine's folders and packages name
+    if (what == "parts") continue;  // depends on this machine's folders and packages
     ASSERT_FALSE(entries.empty()) << what;
     std::set<std::string> names;
     for (const json& entry : entries) {

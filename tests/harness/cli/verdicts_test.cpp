@@ -1,4 +1,4 @@
-// Tests what a paper's page lists as not run, and what --strict lets pass.
+// Tests the list of cells not run on a paper's page, and the verdicts of --strict.
 #include <gtest/gtest.h>
 
 #include "harness/catalog/revisions.hpp"
@@ -8,7 +8,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// A measured part and a modelled one, of one cell and one claim each.
+// A measured part and a modelled one, each with one cell and one claim.
 constexpr const char* kFile = R"(
 id = "p/e"
 [[not_run]]

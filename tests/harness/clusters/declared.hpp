@@ -1,4 +1,4 @@
-// Reads clusters that tests declare, whose cards are among the project's profiles.
+// Reads clusters that tests declare and whose cards are in the project's profiles.
 #pragma once
 
 #include <filesystem>

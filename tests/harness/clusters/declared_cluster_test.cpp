@@ -1,4 +1,4 @@
-// Tests declared clusters: what is calibrated on which bars, and the mistakes of files.
+// Tests declared clusters: their calibration, its bars, and the mistakes in files.
 #include "harness/clusters/declared_cluster.hpp"
 
 #include <fmt/format.h>
@@ -145,7 +145,7 @@ TEST(DeclaredCluster, FactorsScaleTheInputsOfTheirGroupAlone) {
   const json slower = profile({{"host_overhead", 2}});
   EXPECT_DOUBLE_EQ(slower.at("exchange_host_seconds"),
                    2 * base.at("exchange_host_seconds").get<double>());
-  // Of the passes, the host's time of the update alone.
+  // Of the passes, only the host's time in the update changes.
   json passes = slower.at("backward");
   EXPECT_NEAR(passes.at("update_seconds").get<double>() -
                   base.at("backward").at("update_seconds").get<double>(),
@@ -200,8 +200,8 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   EXPECT_NEAR(seconds(streams, {}), start + to_host + read, 1e-9);
   EXPECT_NEAR(seconds(with("[\"topk\", \"sign\"]", host), {}, "sign"),
               start + to_host + 3e-6 + 2e-3, 1e-9);
-  // Processors that select as fast as is declared, in every coder that does not say; and no faster
-  // than memory is read.
+  // A host selection rate applies to every coder that does not state its own, but a selection is
+  // not faster than reading memory.
   const auto select = [&](double ns) {
     return Parse(LocalWith("[[reference]]",
                            fmt::format("host_selection_ns_an_element = {{ value = {}, kind = "
@@ -215,7 +215,7 @@ TEST(DeclaredCluster, TheHostSelectsAsACoderSaysOrAsItsMemoryIsRead) {
   }
 }
 
-// A later table counts for the directions that it states, and each direction is drawn by itself.
+// A later table replaces the directions that it states, and each direction is drawn separately.
 TEST(DeclaredCluster, ACoderIsStatedDirectionByDirection) {
   const auto coder = [](const std::string& lines) {
     return "[[coder]]\nnames = [\"sign\", \"topk\"]\n" + lines +
@@ -251,7 +251,7 @@ TEST(DeclaredCluster, ACoderIsStatedDirectionByDirection) {
               "expected one of encode_*, host_encode_* and decode_* at least");
 }
 
-// Without the input, of 0 and of 12 us a message, of both classes of links.
+// Without the input, with 0 and with 12 us a message, on both classes of links.
 TEST(DeclaredCluster, FurtherMessagesOfARoundCostWhatIsDeclared) {
   const std::string line = "message_us               = { value = 0,";
   const auto profile = [](const DeclaredCluster& cluster, std::map<std::string, double> inputs) {
@@ -292,8 +292,8 @@ TEST(DeclaredCluster, AnotherClusterTakesCalibrationOverAndScalesIt) {
               local.Value("selection_ns_an_element") * local.Value("memory_gbytes_per_s"), 1e-9);
 }
 
-// What BERT-large's bars say of computation stays; what its exchanges take of the host is what
-// ResNet-152's bars gave, here and on the cluster that takes it over.
+// BERT-large keeps the computation from its own bars. The host's times of its exchanges come from
+// ResNet-152's bars, here and on the cluster that takes over the calibration.
 TEST(DeclaredCluster, ItsNameLeavesAWorkloadsReferencesOut) {
   const std::string rest = " without bert-large-squad";
   const DeclaredCluster& all = LoadDeclaredCluster(kProfiles, "safusion-local");
@@ -361,7 +361,7 @@ TEST(DeclaredCluster, WhatCalibrationMustMeetIsDrawnToo) {
   const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-local");
   const std::string bar = "reference/resnet152-imagenet/wfbp/8/exposed communication";
   EXPECT_EQ(std::ranges::count(open, bar), 1);
-  // References that calibrate nothing decide nothing.
+  // References that calibrate nothing are not open inputs.
   for (const std::string& name : OpenInputs(kProfiles, "hkbu-rdma")) {
     if (!name.starts_with("reference/")) continue;
     EXPECT_EQ(std::ranges::count(OpenInputs(kProfiles, "hkbu-ipoib"), name), 1) << name;
@@ -372,7 +372,7 @@ TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
   const DeclaredCluster& cloud = LoadDeclaredCluster(kProfiles, "safusion-cloud");
   const std::vector<std::string> open = OpenInputs(kProfiles, "safusion-cloud");
   EXPECT_GT(std::ranges::count(open, "inter_node_us"), 0);
-  EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // is solved for
+  EXPECT_EQ(std::ranges::count(open, "exchange_host_us"), 0);  // solved for
   for (const std::string input : {"kernel_us", "inter_node_us"}) {
     ASSERT_EQ(std::ranges::count(open, input), 1) << input;
     const DeclaredCluster moved = ClusterAtEnd(kProfiles, "safusion-cloud", input, RangeEnd::kHigh);
@@ -382,7 +382,7 @@ TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
       EXPECT_DOUBLE_EQ(now, each.name == input ? each.high : each.value) << each.name;
     }
   }
-  // The less backward hides, the less what is solved for may take of the exposed communication.
+  // The less backward hides, the smaller is the solved share of the exposed communication.
   const auto solved = [&](RangeEnd end) {
     return ClusterAtEnd(kProfiles, "safusion-cloud", "payload_overlap", end)
         .Value("exchange_host_us", "bert");
@@ -390,7 +390,7 @@ TEST(DeclaredCluster, OneInputAtAnEndLeavesTheOthersAndIsCalibratedAgain) {
   EXPECT_GT(solved(RangeEnd::kHigh), solved(RangeEnd::kLow));
 }
 
-// Data-sheet values alone: nothing of another cluster.
+// Data-sheet values only: nothing is taken from another cluster.
 constexpr const char* kAlone = R"(
 title    = "Two nodes of eight"
 source   = "test"
@@ -436,7 +436,7 @@ TEST(DeclaredCluster, StandsAlone) {
   EXPECT_NEAR(profile.at("backward").at("forward_seconds").get<double>(),
               2 * 4 * layers.macs() / 300e12, 1e-12);
   EXPECT_NEAR(profile.at("links").at("inter_node").at("seconds_per_byte").get<double>(), 1 / 400e9,
-              1e-18);  // of the node's eight cards
+              1e-18);  // over the node's eight cards
   const double update = profile.at("backward").at("update_seconds");
   config.workers = 1;
   EXPECT_NEAR(
@@ -460,7 +460,8 @@ TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
               [&] { Parse(calibrate + text + StepOf(16, "step_ms = 100")); });
 }
 
-// A step of top-k on 16 cards as a multiple of one at another density: the rate of the links.
+// A step of top-k on 16 cards, as a multiple of a step at another density, determines the rate of
+// the links.
 TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   const std::string head =
       "[selection_costs]\ntopk = 1\n[[reference]]\nworkload = \"resnet50-imagenet\"\n"
@@ -496,8 +497,8 @@ TEST(DeclaredCluster, AReferenceMayBeARatioOfTwoSteps) {
   EXPECT_SAYS(error("ratio = 300\nover = { density = 0.01 }\n"), "300 times measured");
 }
 
-// So little of the host's time goes on beside the network unseen: nothing says which way to go,
-// until another beginning is tried.
+// The host's time is so short that the network hides it: its slope gives no direction, until the
+// calibration tries another start.
 TEST(DeclaredCluster, CalibrationBeginsElsewhereWhereItsBeginningLeadsNowhere) {
   const std::string text = "calibrate = [\"exchange_host_us\"]\n" +
                            AloneWith("exchange_host_us         = { value = 20",
@@ -509,17 +510,17 @@ TEST(DeclaredCluster, CalibrationBeginsElsewhereWhereItsBeginningLeadsNowhere) {
   EXPECT_GT(met.Value("exchange_host_us"), 1000);
 }
 
-// A rate on which no reference depends, and one that would have to leave its range.
+// A rate on which no reference depends, and a rate that would have to leave its range.
 TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   const std::string text = std::string(kAlone) + kCompute;
   const auto remark = [&](const std::string& input, const std::string& more) {
     return Parse("calibrate = [\"" + input + "\"]\n" + text + more).Find(input)->remark;
   };
   EXPECT_EQ(remark("exchange_host_us", StepOf(16, "step_ms = 250")), "");
-  // All within a node: nothing crosses to another.
+  // All ranks are in one node: no message crosses to another.
   EXPECT_SAYS(remark("inter_node_us", StepOf(8, "step_ms = 170")), "its slope is 0");
   EXPECT_SAYS(remark("network_cards", StepOf(16, "step_ms = 165")), "the end of what it may be");
-  // A time that would have to be less than nothing comes near to it and stays there.
+  // A time that would have to be negative approaches 0 and stays there.
   const DeclaredCluster least = Parse("calibrate = [\"exchange_host_us\"]\n" +
                                       Replaced(text, "exchange_host_us         = { value = 20",
                                                "exchange_host_us         = { value = 2000") +
@@ -538,15 +539,15 @@ TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {
     return CostOn(cluster, config).AllReducePhases({}, false, 1'000'000).alone();
   };
   EXPECT_NEAR(seconds(), 1100e-6, 1e-9);
-  // A cell's factors are on what the curve says, too: 100 us of start-up and 1 ms of bytes; and a
-  // link of another rate has no curve.
+  // A cell's factors also scale the curve: 100 us of start-up and 1 ms for the bytes. A link of
+  // another rate has no curve.
   config.inputs = {{"latency", 3}, {"bandwidth", 0.5}};
   EXPECT_NEAR(seconds(), 2300e-6, 1e-9);
   config.inputs = {};
   config.link = LinkShape{10, 30, 0};
   EXPECT_TRUE(CostOn(cluster, config).all_reduce.empty());
   config.link.reset();
-  config.workers = 8;  // within a node: by its links
+  config.workers = 8;  // within a node: its links decide
   EXPECT_TRUE(CostOn(cluster, config).all_reduce.empty());
   ExpectError(FailureKind::kConfig, {"expected as many"},
               [&] { Parse(kAlone + Replaced(curve, "[100, 1100, 60100]", "[1, 2]")); });
@@ -564,7 +565,7 @@ TEST(DeclaredCluster, GathersAsItsFileSays) {
               "all_gather = \"tree\": expected one of ring, two-level");
 }
 
-// kAlone with a line of it left out.
+// kAlone without one of its lines.
 std::string AloneWithout(const std::string& key) {
   std::string text = kAlone;
   const auto at = text.find("\n" + key + " ");
@@ -575,10 +576,10 @@ std::string AloneWithout(const std::string& key) {
 TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
   const std::string horovod = "stack = \"horovod-nccl\"\nall_reduce = \"ring\"\n";
   const DeclaredCluster own = Parse(horovod + kAlone);
-  EXPECT_EQ(own.Value("exchange_host_us"), 20);  // the file's
+  EXPECT_EQ(own.Value("exchange_host_us"), 20);  // the file's value
   EXPECT_EQ(own.Value("exchange_host_us_a_rank"), 10);
   EXPECT_SAYS(own.Find("overlap")->source, "stack horovod-nccl: ");
-  EXPECT_EQ(own.all_reduce, AllReduceBy::kRing);  // the file's, again
+  EXPECT_EQ(own.all_reduce, AllReduceBy::kRing);  // the file's value again
   const DeclaredCluster taken = Parse(horovod + AloneWithout("exchange_host_us"));
   EXPECT_EQ(taken.Value("exchange_host_us"), 1000);
   EXPECT_LT(taken.Find("exchange_host_us")->low, 1000);
@@ -587,7 +588,7 @@ TEST(ClusterStacks, StandForWhatAFileDoesNotState) {
   EXPECT_LT(staged.Value("overlap"), 0.5);
 }
 
-// What was solved for on measured steps is known better than what a stack takes in general.
+// Values solved for on measured steps are more accurate than a stack's general values.
 TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
   std::string text = TextOf(kResults / "profiles" / "safusion-cloud.toml");
   const DeclaredCluster cloud =
@@ -598,10 +599,10 @@ TEST(ClusterStacks, ComeAfterTheCalibrationOfAReferenceCluster) {
   EXPECT_EQ(cloud.Value("compute_slowdown"), 1.05);
 }
 
-// Horovod's one thread gathers sparse payloads one after another and learns their counts first;
-// what is negotiated for large dense buffers goes on beside them, as the published rows of Horovod
-// 0.19 (results/published/ddl-benchmarks.csv) and of BytePS want it. GRACE over torch.distributed
-// awaits each collective before the next; the others launch from hooks.
+// Horovod's single thread gathers sparse payloads one after another and learns their counts first.
+// Negotiation for large dense buffers goes on beside them, as the published rows of Horovod 0.19
+// (results/published/ddl-benchmarks.csv) and BytePS require. GRACE over torch.distributed awaits
+// each collective before the next; the other stacks launch from hooks.
 TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
   std::set<std::string> in_line;
   for (const std::string& name : kProfiles.Names(".toml", kStacksFolder)) {
@@ -614,7 +615,7 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
     const DeclaredCluster& cluster = LoadDeclaredCluster(kProfiles, name);
     EXPECT_EQ(cluster.host == HostBy::kInLine, name.starts_with("safusion-")) << name;
   }
-  // The file's own comes first, and beside is no key of a profile.
+  // The file's own value has priority, and "beside" is no key of a profile.
   const std::string stack = "stack = \"horovod-sparse\"\n";
   const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
   const json own = ToJson(ProfileOn(Parse(stack + "host = \"beside\"\n" + kAlone), config));
@@ -633,8 +634,8 @@ TEST(ClusterStacks, SayWhetherTheHostIsInLineWithTheNetwork) {
               "host = \"inline\": expected one of beside, in-line");
 }
 
-// Of libraries of compressors, payloads are gathered behind backward and dense buffers beside it;
-// of the other stacks what is not stated is as `overlap`.
+// Compressor libraries gather payloads behind backward and reduce dense buffers beside it. In the
+// other stacks, `overlap` gives the values that are not stated.
 TEST(ClusterStacks, SayWhatOfPayloadsGoesOnBesideBackward) {
   const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
   std::map<std::string, double> stated;
@@ -650,7 +651,7 @@ TEST(ClusterStacks, SayWhatOfPayloadsGoesOnBesideBackward) {
                         {"horovod-grace", 0.1}, {"horovod-sparse", 1}, {"pytorch-grace", 0}}));
 }
 
-// Gradients that are copied to the host are copied as they are sent.
+// If gradients are copied to the host, only the sent payloads are copied.
 TEST(ClusterStacks, CopyPayloadsToTheHostWhereTheySendThose) {
   const CellConfig config = ConfigOf("resnet50-imagenet", 64, {}, 16, 8);
   std::set<std::string> staged;
@@ -686,7 +687,7 @@ TEST(ClusterStacks, AllThereAreCanBeTakenByAClusterAndMistakesNameThem) {
   EXPECT_SAYS(neither, "or a stack that states it");
 }
 
-// A stack's file is read whole, whether or not a cluster needs each of its numbers.
+// A stack's file is checked completely, whether or not a cluster needs each of its numbers.
 TEST(ClusterStacks, MistakesOfTheirFilesNameThem) {
   const fs::path folder = fs::path(::testing::TempDir()) / "cluster-stacks";
   fs::create_directories(folder / kStacksFolder);
@@ -719,7 +720,7 @@ TEST(ClusterPresets, AreClustersAndMakeThem) {
     EXPECT_EQ(cluster.nodes, 16) << preset;
     EXPECT_GE(cluster.ranks_per_node, 1) << preset;
     EXPECT_SAYS(text, "sparfuse cluster new mine --preset " + preset);
-    // Every number that is not of a data sheet admits that it may be another one.
+    // Every number that is not from a data sheet has a range.
     for (const DeclaredInput& input : cluster.inputs) {
       if (input.kind != "declared" || input.name == "network_cards") continue;
       EXPECT_LT(input.low, input.high) << preset << " " << input.name;
@@ -753,9 +754,10 @@ TEST(ClusterPresets, TakeNoNameThatIsNoneOrTaken) {
   }
 }
 
-// An all-reduce of a gigabyte in a node of eight takes what nccl-tests call its bytes over the bus
-// bandwidth: bytes * 2 (n - 1) / n / busbw (nccl-tests, doc/PERFORMANCE.md), the bus being a link
-// at what NCCL takes it to reach (src/graph/topo.h: 18 NVLinks of 20.6 GB/s, 12 of 20, 6 of 20).
+// An all-reduce of a gigabyte in a node of eight takes its bytes over the bus bandwidth, as
+// nccl-tests define it: bytes * 2 (n - 1) / n / busbw (nccl-tests, doc/PERFORMANCE.md). The bus is
+// a link at the rate that NCCL assumes (src/graph/topo.h: 18 NVLinks of 20.6 GB/s, 12 of 20, 6 of
+// 20).
 TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
   for (const auto& [preset, busbw] : {std::pair{"h100-nvlink-ib", 18 * 20.6e9},
                                       {"a100-nvlink-ib", 12 * 20e9},
@@ -769,8 +771,8 @@ TEST(ClusterPresets, AllReduceInANodeByNcclsOwnArithmetic) {
   }
 }
 
-// NCCL's tree with LL on two nodes of eight: 14 hops within nodes, and 2 between them. The choice
-// knows nothing of a cell's factor or link; what it takes does.
+// NCCL's tree with LL on two nodes of eight: 14 hops within nodes and 2 between them. A cell's
+// factor or link does not change the choice, but it changes the time.
 TEST(ClusterPresets, WhatNcclChoosesTakesTheLatenciesOfTheCell) {
   const DeclaredCluster cluster =
       Parse(ClusterFromPreset(kProfiles, {"mine", "v100-nvlink-100gbe", 2, 8}));
@@ -846,7 +848,7 @@ TEST(ImpossibleClusters, NoCurveBeatsItsLinks) {
                                "us = [{}]\nkind = \"imported\"\nsource = \"t\"\n",
                                ranks, bytes, us));
   };
-  // Eight cards of 400 Gbit/s take a gigabyte in 2.5 ms, and links within a node in 2.22.
+  // A gigabyte takes 2.5 ms over eight cards of 400 Gbit/s, and 2.22 ms over links within a node.
   curve(16, "8, 1e9", "100, 2500");
   ExpectError(
       FailureKind::kConfig,
@@ -855,7 +857,7 @@ TEST(ImpossibleClusters, NoCurveBeatsItsLinks) {
   curve(8, "8, 1e9", "100, 2300");
   ExpectError(FailureKind::kConfig, {"intra_node_gbps", "3600"},
               [&] { curve(8, "8, 1e9", "100, 2000"); });
-  curve(16, "8, 16, 32", "90, 60, 50");  // noise
+  curve(16, "8, 16, 32", "90, 60, 50");  // measurement noise
   ExpectError(FailureKind::kConfig, {"16 bytes in 1 us, and fewer took 1000 us"},
               [&] { curve(16, "8, 16", "1000, 1"); });
 }
@@ -877,7 +879,7 @@ TEST(ImpossibleClusters, NoneRefersToItself) {
               [&] { LoadDeclaredCluster(profiles, "a"); });
 }
 
-// One input cannot make a step take 250 and 500 ms: it goes between them, and both stay far off.
+// One input cannot make a step take both 250 and 500 ms: it settles between them, far from both.
 TEST(ImpossibleClusters, ReferencesThatContradictStayApart) {
   const DeclaredCluster cluster =
       Parse("calibrate = [\"exchange_host_us\"]\n" + std::string(kAlone) + kCompute +
@@ -893,11 +895,11 @@ TEST(ImpossibleClusters, ReferencesAreComparedWhereNothingIsCalibrated) {
       Parse(std::string(kAlone) + kCompute + StepOf(16, "step_ms = 250"));
   ASSERT_EQ(cluster.references.size(), 1u);
   EXPECT_DOUBLE_EQ(cluster.references[0].modelled, Modelled(cluster, cluster.references[0]));
-  EXPECT_GT(cluster.references[0].modelled, 0.16);  // what one card takes
+  EXPECT_GT(cluster.references[0].modelled, 0.16);  // the time of one card
 }
 
-// A step of 64 images takes one card 160 ms; ResNet-50 has 102 MB of gradients, all of which leave
-// one of two nodes at least, and 2 * 15 / 16 of them in a ring.
+// A step of 64 images takes one card 160 ms. ResNet-50 has 102 MB of gradients: at least all of
+// them leave one of two nodes, and a ring sends 2 * 15 / 16 of them.
 TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
   const auto cluster_of = [](double gbps, const std::string& reference) {
     const std::string text = AloneWith("inter_node_gbps          = { value = 400",
@@ -916,8 +918,8 @@ TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
   const double gradients = 4.0 * 25'557'032;
   EXPECT_NEAR(rate->least_bytes, gradients, 1e-3 * gradients);
   EXPECT_NEAR(rate->most_bytes, 1.875 * gradients, 1e-3 * gradients);
-  // One card: forward a third, backward two, and the update, of which kAlone's host takes 3 us more
-  // a tensor.
+  // One card: forward takes a third, backward two thirds, and then the update, for which kAlone's
+  // host takes 3 us more a tensor.
   const double update = UpdateSeconds(ten, "resnet50-imagenet");
   const double backward = 2.0 / 3 * (0.16 - update);
   const double exposed =
@@ -927,21 +929,21 @@ TEST(ImpliedRate, SaysWhatADenseStepContradicts) {
   EXPECT_NEAR(rate->least, rate->least_bytes * 8e-9 / (exposed + backward), 1e-6 * rate->least);
   EXPECT_EQ(rate->nominal, 10);
   EXPECT_EQ(conflict(10, "step_ms = 320"), "");
-  // Labelled as a tenth: 1 Gbit/s would take 1.5 s.
+  // With a label of a tenth, 1 Gbit/s, the exchange would take 1.5 s.
   const std::string faster = conflict(1, "step_ms = 320");
   EXPECT_SAYS(faster, "the nominal rate is 1 ");
   EXPECT_SAYS(faster, "a step of resnet50-imagenet with dense on 16 workers");
   const std::string slower = conflict(100, "exposed_ms = 160");
   EXPECT_SAYS(slower, "slower than its label");
   EXPECT_EQ(conflict(1, "step_ms = 2000"), "");
-  // Within a node, and of what is sparsified, nothing follows.
+  // Steps within a node and sparsified steps imply no rate.
   const DeclaredCluster node = cluster_of(1, StepOf(8, "step_ms = 320"));
   EXPECT_FALSE(ImpliedRateOf(node, node.references.front()));
 }
 
 // Eight RTX 2080 Ti on two nodes train 1282.28 images a second by one all-reduce over 10 Gbit/s
-// Ethernet, one 253.1 (arXiv 2005.13247, HKBU-HPML/ddl-benchmarks, results/2020-05-29). With a
-// label of 1 Gbit/s, or of 100, the same step says otherwise.
+// Ethernet, one card 253.1 (arXiv 2005.13247, HKBU-HPML/ddl-benchmarks, results/2020-05-29). Labels
+// of 1 or 100 Gbit/s contradict the same step.
 TEST(ImpliedRate, AMeasuredRunFitsItsLabelAlone) {
   const std::string text = ClusterFromPreset(kProfiles, {"mine", "rtx2080ti-10gbe", 2, 4}) +
                            "[[compute]]\nworkload = \"resnet50-imagenet\"\nbatch_per_worker = 64\n"
@@ -982,7 +984,7 @@ TEST(DeclaredCluster, AnExperimentNamesWhatItsClustersAreCalibratedWith) {
   EXPECT_EQ(Load(Bars() + kFile).parts.front().cells.size(), 1u);
 }
 
-// Fig. 15's steps of WFBP and Cupcake calibrate: one over the other is no prediction.
+// Fig. 15's steps of WFBP and Cupcake are used for calibration: their ratio is no prediction.
 TEST(DeclaredCluster, AClaimOfOneStepThatCalibratesOverAnotherIsRefused) {
   const auto claim = [](const std::string& of, const std::string& over) {
     return Bars() +
@@ -1054,8 +1056,8 @@ TEST(Published, AMeanMayHaveItsDeviation) {
   }
 }
 
-// Those of one worker are inputs. Parameter servers over the fast network that took as long as over
-// the slow one, at every number of workers, cannot have been on it.
+// Rows of one worker are inputs. Parameter servers took as long over the fast network as over the
+// slow one, at every number of workers: they cannot have used the fast one.
 TEST(Published, RowsOfTheTestbedThatMayNotBeComparedWithAreMarked) {
   const auto rows = ReadPublished(kResults / "published" / "ddl-benchmarks.csv");
   ASSERT_EQ(rows.size(), 315u);
@@ -1082,8 +1084,8 @@ TEST(Published, RowsOfTheTestbedThatMayNotBeComparedWithAreMarked) {
   EXPECT_EQ(contradicted, 12u);
 }
 
-// By the sums that BERT's paper implies: embeddings, layers, pooler, and the heads of pre-training,
-// of which the output layer shares the embeddings' weight.
+// By the sums that BERT's paper implies: embeddings, layers, pooler, and the pre-training heads,
+// whose output layer shares the embeddings' weight.
 TEST(ModelTables, BertForPreTrainingHasItsParameters) {
   const auto parameters = [](std::size_t width, std::size_t layers, std::size_t words) {
     const std::size_t square = width * width + width;
@@ -1112,7 +1114,7 @@ std::string IpoibWith(const std::string& old, const std::string& now) {
 }
 
 DeclaredCluster ParseIpoib(const std::string& text) {
-  const fs::path file = kResults / "profiles" / "hkbu-ipoib.toml";  // tables are named from there
+  const fs::path file = kResults / "profiles" / "hkbu-ipoib.toml";  // tables are relative to it
   return ParseDeclaredCluster(TomlFile::Parse(text, file.string()), kProfiles);
 }
 
@@ -1156,7 +1158,7 @@ TEST(DeclaredCluster, AnotherFabricTakesOverWhatTheHostCosts) {
   }
 }
 
-// Every row behind a cluster is named by the experiments that use it.
+// The experiments that use a cluster name every row behind it.
 TEST(DeclaredCluster, AnExperimentNamesTheRowsBehindItsClusters) {
   const fs::path file =
       testing::SourceDirectory() / "experiments" / "validation" / "throughput.toml";

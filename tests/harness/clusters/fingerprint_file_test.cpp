@@ -1,4 +1,4 @@
-// Tests where fingerprints are found, and what cells of a cluster take of them.
+// Tests the places of fingerprints, and the parts of them that a cluster's cells use.
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
@@ -30,7 +30,7 @@ class FingerprintFiles : public ::testing::Test {
     WriteProfiles(FingerprintFile(store_.profiles(), "lab"),
                   {OutcomeOf(TrialKind::kFingerprint, "", 4)});
   }
-  // What a modelled cell of 64 workers on `lab` takes.
+  // The profile of a modelled cell of 64 workers on `lab`.
   FoundProfile Find() const {
     CellConfig config;
     config.workload = "text-gpt";
@@ -75,7 +75,7 @@ TEST_F(FingerprintFiles, StandBehindTheTimesOfTheCellsWorkload) {
   EXPECT_FALSE(profile.content[0].is_fingerprint());
 }
 
-// A fingerprint that was changed by hand is refused as a profile is.
+// A fingerprint that was changed by hand is refused, like a profile.
 TEST_F(FingerprintFiles, AreSealed) {
   WriteFingerprint();
   const auto file = FingerprintFile(store_.profiles(), "lab");
@@ -86,7 +86,7 @@ TEST_F(FingerprintFiles, AreSealed) {
            ErrorOf([&] { MeasuredOf(store_.profiles(), "lab"); }, FailureKind::kData));
 }
 
-// As logs of other programs, for declared clusters.
+// Declared clusters read fingerprints as they read logs of other programs.
 TEST_F(FingerprintFiles, AreLogsOfTheirRings) {
   ProfileOutcome outcome = OutcomeOf(TrialKind::kFingerprint, "", 8);
   outcome.config.ranks_per_node = 4;

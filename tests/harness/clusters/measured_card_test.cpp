@@ -1,4 +1,4 @@
-// Tests declared clusters whose cards were measured, on the profile that the project comes with.
+// Tests declared clusters whose cards were measured, with a profile that the project ships.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using nlohmann::json;
 using testing::ErrorOf;
 using testing::ExpectIn;
 
-// Nothing but the card is uncertain.
+// Only the card is uncertain.
 constexpr const char* kFourMachines = R"(
 title    = "Four machines"
 source   = "test"
@@ -85,7 +85,7 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
                           "seconds_per_reduced_element", "selection"}) {
     EXPECT_EQ(profile[key], measured[key]) << key;
   }
-  // A quantizer that is younger than the measurement encodes as memory streams.
+  // A quantizer added after the measurement encodes at the memory's rate.
   for (const auto& [name, curve] : measured["encode"].items())
     EXPECT_EQ(profile["encode"][name], curve) << name;
   const std::set<std::string> of_cards = {
@@ -97,13 +97,13 @@ TEST(MeasuredCard, ComputesAndSelectsAsMeasuredAndExchangesAsDeclared) {
       EXPECT_EQ(profile.at(key), value) << key;
     }
   }
-  // Its errors are those of draws.
+  // Its errors become ranges of draws.
   EXPECT_FALSE(profile.contains("relative_errors"));
   EXPECT_EQ(with["kind"], "declared, its card epyc-2core measured");
   const ProfileOutcomes of_card =
       DeclaredProfile(Parse(std::string(kCard) + kFourMachines), Cell());
   EXPECT_EQ(ModelledSystem(Cell(), of_card, {}).kind, with["kind"]);
-  EXPECT_FALSE(without.contains("kind"));  // as before there were cards
+  EXPECT_FALSE(without.contains("kind"));  // as before cards existed
 }
 
 TEST(MeasuredCard, WhatItWasNotMeasuredWithIsAnErrorUnlessTheFileHasIt) {
@@ -114,7 +114,7 @@ TEST(MeasuredCard, WhatItWasNotMeasuredWithIsAnErrorUnlessTheFileHasIt) {
       "1 thread(s) a rank, and the file has no [[compute]] of it; `sparfuse profile "
       "digits-resnet --batch 8 --threads 1 --name epyc-2core --ranks 1` on such a card",
       lacks);
-  // A rate for all workloads is not a time of this one.
+  // A rate for all workloads is not a measured time of this one.
   const std::string tflops =
       "compute_tflops = { value = 1, kind = \"declared\", source = \"t\" }\n";
   EXPECT_EQ(
@@ -158,7 +158,7 @@ TEST(MeasuredCard, InputsOfACellScaleIt) {
   EXPECT_NEAR(slope(scaled["pack"]) / slope(as_measured["pack"]), 1.0 / 4, 1e-9);
 }
 
-// Draws vary it by its errors of measurement, alike on every cluster that has it.
+// Draws vary the card by its measurement errors, alike on every cluster that has it.
 TEST(MeasuredCard, BandsAreWhatItsErrorsLeave) {
   const TemporaryFolder folder;
   WriteFileDurably(folder.path() / "one.toml", std::string(kCard) + kFourMachines);
@@ -179,7 +179,7 @@ TEST(MeasuredCard, BandsAreWhatItsErrorsLeave) {
     EXPECT_EQ(forward("one", draw), forward("two", draw));
     squares += std::pow(forward("one", draw) / forward("one", 0) - 1, 2);
   }
-  // Of 32 normal deviates the root of the mean square is all but never off by half.
+  // The root mean square of 32 normal deviates is almost never below half its expectation.
   EXPECT_GT(std::sqrt(squares / kCount), error / 2);
   EXPECT_LT(std::sqrt(squares / kCount), 2 * error);
 

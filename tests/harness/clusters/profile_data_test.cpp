@@ -1,4 +1,4 @@
-// Tests what the model takes of a profile, draws within its errors, and fusion plans as bytes.
+// Tests the model's use of a profile, draws within its errors, and fusion plans in bytes.
 #include "harness/clusters/profile_data.hpp"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,8 @@ TEST(ProfileData, ShapesOfOneSizeCountWithTheirMean) {
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 100, 0.01), 2e-3);
   EXPECT_DOUBLE_EQ(cost.SelectionSeconds("adtopk", 200, 0.01), 3e-3);
   EXPECT_DOUBLE_EQ(cost.HostSelectionSeconds("adtopk", 100, 0.01), 9e-3);
-  // A card's side lane is a stream, as its compute lane; a host's a thread, as its host lane.
+  // A card's side lane is a stream, like its compute lane; a host's is a thread, like its host
+  // lane.
   EXPECT_DOUBLE_EQ(cost.SideSelectionSeconds("adtopk", 100, 0.01), 2e-3);
   profile["side_lane"] = "host";
   EXPECT_DOUBLE_EQ(KernelCosts(Of(profile)).SideSelectionSeconds("adtopk", 100, 0.01), 9e-3);
@@ -136,7 +137,7 @@ TEST(ProfileData, WorkThatAProfileLacksIsTakenFromAnotherAndNamed) {
   EXPECT_TRUE(AssumedWork(Of(profile)).empty());
 }
 
-// What filters and polynomials take is missed where payloads are coded so only.
+// A missing cost of filters and polynomials is reported only if payloads are coded with them.
 TEST(ProfileData, WhatCodingTakesIsTakenFromCollectivesWhereItIsNotMeasured) {
   json profile = SomeProfile();
   profile["collective_work"] = {
@@ -209,7 +210,7 @@ TEST(ProfileData, LinksWithinANodeMayBeApart) {
   EXPECT_DOUBLE_EQ(link(LinkClass::kIntraNode).cpu_fraction, 0.25);
 }
 
-// What a file has comes back: identities of modelled trials are hashes of it.
+// A file's content comes back unchanged: its hashes identify modelled trials.
 TEST(ProfileData, ComesBackEqual) {
   for (const json& profile : {SomeProfile(), json::object()})
     EXPECT_EQ(ToJson(Of(profile)), profile);
@@ -241,7 +242,7 @@ TEST(Perturbed, ChangesWhatHasAnErrorTheSameForEqualSeeds) {
   }
   EXPECT_NE(one["backward"]["forward_seconds"], profile["backward"]["forward_seconds"]);
   EXPECT_EQ(one["backward"]["update_seconds"], profile["backward"]["update_seconds"]);
-  // One factor for a curve with one error; an error of 0 leaves a point alone.
+  // A curve with one error has one factor; an error of 0 leaves a point unchanged.
   EXPECT_EQ(one["pack"][0][1], 0.0);
   EXPECT_NE(one["pack"][1][1], 1e-3);
   EXPECT_EQ(one["pack"][1][0], 1000);
@@ -257,7 +258,7 @@ TEST(Perturbed, TensorsKeepTheTotalThatIsKnown) {
   const double tail = backward["tail_seconds"];
   EXPECT_NEAR(first + second + tail, 14e-3, 1e-15);
   EXPECT_NE(first, 5e-3);
-  EXPECT_NEAR(second / tail, 2, 1e-12);  // neither has an error: both give way alike
+  EXPECT_NEAR(second / tail, 2, 1e-12);  // neither has an error: both change alike
 }
 
 TEST(Perturbed, SpreadsAsTheErrorsSay) {
@@ -270,7 +271,7 @@ TEST(Perturbed, SpreadsAsTheErrorsSay) {
     sum += error;
     squares += error * error;
   }
-  // Four standard errors of a mean and of a deviation of normal numbers.
+  // Four standard errors of the mean and the deviation of normal numbers.
   EXPECT_NEAR(sum / kDraws, 0, 4 * 0.1 / std::sqrt(kDraws));
   EXPECT_NEAR(std::sqrt(squares / kDraws), 0.1, 4 * 0.1 / std::sqrt(2.0 * kDraws));
 }
@@ -359,7 +360,7 @@ TEST(PlanData, DamagedBytesAreNamed) {
   std::vector<std::uint8_t> bytes = EncodePlan(SomePlan());
   bytes.resize(bytes.size() / 2);
   EXPECT_SAYS(MessageOf([&] { DecodePlan(bytes); }), "damaged");
-  const std::int64_t narrowed = (std::int64_t{1} << 32) + 1;  // 1 in fewer bits
+  const std::int64_t narrowed = (std::int64_t{1} << 32) + 1;  // 1 in 32 bits
   for (const auto& [unit, expected] : std::vector<std::pair<json, std::string>>{
            {{0, 1, 3, 1.0, 0, 1, 0}, "sparsified 3: expected 0 to 2"},
            {{0, 1, narrowed, 1.0, 0, 1, 0}, "sparsified 4294967297: expected 0 to 2"},

@@ -1,4 +1,4 @@
-// Tests files of profiles: what is written comes back, and which one a cell takes.
+// Tests profile files: their content comes back, and a cell finds its file.
 #include "harness/clusters/profile_file.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(ProfileFile, ComesBackWithSixDigits) {
 class ProfileKind : public ::testing::Test {
  protected:
   void SetUp() override { WriteProfiles(file_, {Outcome("text-gpt", 1), Outcome("text-gpt", 2)}); }
-  // The kind of the first outcome of the file with another text.
+  // The kind of the file's first outcome, with the text changed.
   std::string KindWith(const std::string& text) {
     WriteFileDurably(file_, text);
     return ReadProfiles(file_)[0].kind;
@@ -68,7 +68,7 @@ TEST_F(ProfileKind, WhatTheProgramWroteIsMeasuredAndNothingElseIs) {
   const ProfileOutcomes read = ReadProfiles(file_);
   EXPECT_EQ(KindOfAll(read), kMeasured);
   EXPECT_FALSE(
-      ToJson(read[0]).contains("kind"));  // or every model of it would have another identity
+      ToJson(read[0]).contains("kind"));  // or the identity of every model of it would change
   const std::string text = ReadFile(file_);
   const json raw = json::parse(text);
   const std::string digest = ",\"digest\":" + raw[0]["digest"].dump();
@@ -85,7 +85,7 @@ TEST_F(ProfileKind, WhatTheProgramWroteIsMeasuredAndNothingElseIs) {
   }
 }
 
-// Any number of an outcome that changes is found.
+// A change of any number of an outcome is detected.
 TEST_F(ProfileKind, AChangedMeasurementIsRefusedWithWhatToDo) {
   const std::string text = ReadFile(file_);
   for (const auto& [old, now] : {std::pair("1.23457e-07", "1.23456e-07"),
@@ -98,7 +98,7 @@ TEST_F(ProfileKind, AChangedMeasurementIsRefusedWithWhatToDo) {
     ExpectIn("\"digest\"", message);
     ExpectIn("\"declared\"", message);
   }
-  // White space and the order of keys are not content.
+  // White space and key order are not content.
   EXPECT_EQ(KindWith(json::parse(text).dump(2)), kMeasured);
 }
 

@@ -1,4 +1,4 @@
-// Tests that what recorded workloads sleep is what the committed profile has.
+// Tests that recorded workloads sleep for the times of the committed profile.
 #include <gtest/gtest.h>
 
 #include <fstream>

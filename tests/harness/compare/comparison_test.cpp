@@ -1,4 +1,4 @@
-// Tests what is compared between systems, and what is not.
+// Tests the comparisons between systems, and the reasons why some are not made.
 #include "harness/compare/comparison.hpp"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class Comparing : public ::testing::Test {
     return sides_[side].rows.back();
   }
 
-  // Blocks of dense and of a method that is so many times as fast.
+  // Adds blocks of dense and of a method that is `times` times as fast.
   void AddBlocks(std::size_t side, double dense, double times, int blocks = 4) {
     for (int block = 0; block < blocks; ++block) {
       const double noise = 1 + 0.002 * block;
@@ -83,7 +83,7 @@ class Comparing : public ::testing::Test {
     EXPECT_EQ(comparison.parts.at(0).cells.size(), 1u);
     return comparison.parts[0].cells[0];
   }
-  // Of the one cell.
+  // The verdict of the only cell.
   SideVerdict Verdict() const { return Only(Compared()).verdicts.at(0); }
 
   std::vector<SystemSide> sides_;
@@ -120,7 +120,8 @@ TEST_F(Comparing, AStoreAgainstItselfNeverDiffers) {
   EXPECT_TRUE(comparison.differences.empty());
 }
 
-// Both count from 0: a ratio of one's method to the other's dense is of no machine.
+// Both stores count blocks from 0: a ratio of one store's method to the other's dense belongs to no
+// machine.
 TEST_F(Comparing, BlocksOfTwoStoresOnLikeMachinesAreNotOne) {
   AddBlocks(1, 100, 1.5);
   const auto add = [&](const char* origin, const char* method, double throughput) {
@@ -214,7 +215,7 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
   const json numbers = ComparisonJson(comparison, sides_, request_);
   EXPECT_EQ(numbers["settings"][0]["regimes"][1]["links"], "within a node, cards by PCIe");
   EXPECT_NEAR(numbers["settings"][0]["regimes"][0]["communication"].get<double>(), 1, 1e-9);
-  // The cards that are used, and the worst of their links.
+  // The regime follows from the used cards and their worst link.
   set_cards(0, {"cuda:0 H100", "cuda:2 H100"}, "NV18", "SYS");
   EXPECT_EQ(Verdict().why_not,
             "other regime: cards reach each other through the system and by PCIe");
@@ -222,12 +223,12 @@ TEST_F(Comparing, CardsThatReachEachOtherByPcieAreAnotherRegimeThanByNvlink) {
     row.provenance["environment"] = {{"CUDA_VISIBLE_DEVICES", "0,2,1"}};
   set_cards(1, {"cuda:0 H100", "cuda:1 H100"}, "NV18", "SYS");
   EXPECT_EQ(Verdict().why_not, "");  // cuda:2 is card 1
-  // One card says nothing.
+  // A single card has no links.
   set_cards(0, {"cuda:0 H100", "cuda:0 H100"}, "SYS", "SYS");
   EXPECT_EQ(Verdict().why_not, "");
 }
 
-// A ratio of the others would choose among the blocks.
+// The ratio of the other blocks would be a choice among blocks.
 TEST_F(Comparing, ABlockWithAZeroIsNotLeftOut) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 100, 1.5);
@@ -276,7 +277,7 @@ TEST_F(Comparing, NamesWhatDiffersAndWhatIsHiddenWithinASide) {
   EXPECT_TRUE(differences[1].hidden);
 }
 
-// As launch.nodes and the system of a trial over hosts are.
+// A node in the form of launch.nodes and of the system of a trial over hosts.
 json NodeOf(const std::string& processor, const json& cards, int count) {
   return {{"cpu_model", processor},
           {"cores", 8},
@@ -335,7 +336,7 @@ TEST_F(Comparing, HostsAndCoresOfRanksAreHiddenWhereTheyVaryWithinASetting) {
       }
     }
   }
-  EXPECT_TRUE(Compared().differences.empty());  // what follows from the setting
+  EXPECT_TRUE(Compared().differences.empty());  // follows from the setting
   sides_[1].rows[2].provenance["launch"]["cores_a_rank"] = "1";
   const auto differences = Compared().differences;
   ASSERT_EQ(differences.size(), 1u);
@@ -350,7 +351,7 @@ TEST_F(Comparing, TrialsOfACellOnAnotherNumberOfHostsAreNotMixedIn) {
     for (const char* method : {"dense", "wfbp"})
       Add(1, method, block, 1000).provenance["machine"]["placement"] = json({"n1", "n1"});
   }
-  // The newest ones are within a node, and nothing else is shown of that side.
+  // The newest trials are within a node; no others of that side are shown.
   EXPECT_EQ(Only(Compared()).sides[1].ratio->value, 1);
   EXPECT_EQ(Verdict().why_not, "other regime: ranks are linked between nodes and within a node");
 }
@@ -402,7 +403,7 @@ TEST_F(Comparing, OfAThousandEqualsAtMostOneInTwentyDiffers) {
   for (const std::size_t side : {0, 1}) {
     for (int workers = 1; workers <= kCells; ++workers) {
       for (int block = 0; block < 4; ++block) {
-        const double moved = std::exp(4 * normal(random));  // of the whole block
+        const double moved = std::exp(4 * normal(random));  // shared by the whole block
         Add(side, "dense", block, 100 * moved, workers);
         Add(side, "wfbp", block, 150 * moved * std::exp(normal(random)), workers);
       }
@@ -417,7 +418,7 @@ TEST_F(Comparing, OfAThousandEqualsAtMostOneInTwentyDiffers) {
   }
   EXPECT_EQ(cells, static_cast<std::size_t>(kCells));
   EXPECT_LE(claims, cells / 20);
-  EXPECT_GT(claims, 0u);  // the test can see a claim
+  EXPECT_GT(claims, 0u);  // the test can detect a claim
 }
 
 TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
@@ -448,7 +449,7 @@ TEST_F(Comparing, BlocksInWhichTheReferenceMovedAreMarked) {
   EXPECT_TRUE(Only(Compared()).sides[1].moved.empty());
 }
 
-// Rounds of one launch: a load during a part of a block moves no median of blocks.
+// Rounds of one launch: a load during a part of a block does not change the blocks' median.
 TEST_F(Comparing, TheReferenceAlsoMovesWithinABlock) {
   AddBlocks(0, 100, 1.5);
   AddBlocks(1, 100, 1.5);
@@ -501,7 +502,7 @@ TEST_F(Comparing, SaysByWhatPlansSendAndWhy) {
       "sparse-allgather, 2 in 3 parts, 1 whole, 1 gathered by all ranks, 1 by way 99, NCCL "
       "told Tree, density achieved 0.0102 (selection 300 µs, exposed communication 4.00 "
       "ms a step)");
-  // What no trial of ours writes is no reason to end.
+  // Content that no trial of ours writes is no reason to fail.
   for (TrialRow& row : sides_[1].rows)
     row.provenance["plan"] = {
         {"unit_sizes", 7}, {"dense_units", "x"}, {"paths", 1}, {"tensors", 3}};

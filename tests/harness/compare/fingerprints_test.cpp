@@ -1,4 +1,4 @@
-// Tests what a comparison says of the systems themselves, before any ratio.
+// Tests a comparison's statements about the systems themselves, before any ratio.
 #include "harness/compare/fingerprints.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Fingerprint Of(double gbps, double top_k_seconds = 0.003) {
   return fingerprint;
 }
 
-// Trials of a side, each with the fingerprint that its run began with.
+// The trials of a side, each with the fingerprint of its run's start.
 SystemSide Side(const std::string& name,
                 const std::vector<std::optional<Fingerprint>>& fingerprints) {
   SystemSide side{name, "machine " + name, {}, [](const TrialRow&) { return json(); }};

@@ -1,4 +1,4 @@
-// Tests claims of experiment files: which cells each stands for, and what else a file declares.
+// Tests claims of experiment files: the cells of each claim, and the other declarations of a file.
 #include <gtest/gtest.h>
 
 #include "harness/experiment/experiment.hpp"

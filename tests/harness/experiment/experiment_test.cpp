@@ -77,7 +77,7 @@ TEST(Experiment, AGivenPlanIsTheUnitsOfACell) {
       cell("").config_hash, given.config_hash,
       cell("method_options = { plan = { units = [40, 3] } }").config_hash};
   EXPECT_EQ(hashes.size(), 3u);
-  EXPECT_EQ(cell("").config.method_options.planner, "layer-wise");  // and nothing else is there
+  EXPECT_EQ(cell("").config.method_options.planner, "layer-wise");  // and nothing else changes
 
   const auto error = [](const std::string& plan) {
     return ErrorOf(WfbpWith("method_options = { plan = " + plan + " }"));
@@ -97,7 +97,7 @@ TEST(Experiment, AGivenPlanIsTheUnitsOfACell) {
   EXPECT_SAYS(ErrorOf(naive, BuiltInCatalog()), "which does not send the units of a plan");
 }
 
-// What these keys' defaults do was done before there were any: cells keep their identity.
+// The defaults of these keys are the earlier behaviour: cells keep their identity.
 TEST(Experiment, KeysThatCameLaterLeaveHashesAsTheyWere) {
   const auto hash = [](const std::string& line7) {
     return Parse(WfbpWith(line7)).parts.at(0).cells.at(0).config_hash;
@@ -241,7 +241,7 @@ TEST(ExperimentKeys, EveryRowSaysWhatItsKeyMeans) {
   }
 }
 
-// The defaults that the table states as TOML are those that a cell has without the key.
+// The defaults that the table states as TOML equal a cell's values without the key.
 TEST(ExperimentKeys, DefaultsAreAsStated) {
   const Experiment plain = Parse(WithLine(""));
   std::size_t stated = 0;
@@ -260,8 +260,8 @@ TEST(ExperimentKeys, DefaultsAreAsStated) {
   EXPECT_GE(stated, 7u);
 }
 
-// Of what an axis says beside a method's name, that tells cells of one method apart; options on an
-// axis of their own, and keys that are no method's, do not.
+// The label has those of an axis' keys beside the method's name that distinguish cells of one
+// method. Options on an axis of their own, and keys that belong to no method, are left out.
 TEST(Labels, NameTheOptionsThatTellCellsOfAMethodApart) {
   const auto part = [](const std::string& axes) {
     const std::string file =

@@ -1,4 +1,4 @@
-// Tests what is read of [published] and [[figure]] of an experiment file.
+// Tests the reading of [published] and [[figure]] in an experiment file.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Tests the limits of experiment files: numbers with both ends in the error, counts of cells and
-// trials, and what needs no trial to be found.
+// Tests the limits of experiment files: errors name both ends of a number's range; counts of cells
+// and trials are limited; mistakes are found before any trial.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Tests what cells of methods with local steps become: whole windows, what is evaluated, which
-// launch they are in; and that pairs without meaning are refused with the reason.
+// Tests cells of methods with local steps: whole windows, the evaluated parameters, and their
+// launches. Also tests that meaningless pairs are refused with the reason.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -52,7 +52,7 @@ std::string WhatIsWrong(const std::string& more, const std::string& method = "lo
 
 TEST(LocalSteps, ThroughputIsOfWholeWindows) {
   const CellConfig usual = CellOf("method_options = { every = 8 }");
-  EXPECT_EQ(usual.warmup_steps, 8);  // 5 and 15 of other methods
+  EXPECT_EQ(usual.warmup_steps, 8);  // 5 and 15 for other methods
   EXPECT_EQ(usual.steps, 16);
   const CellConfig given = CellOf("method_options = { every = 4 }\nsteps = 9\nwarmup_steps = 0");
   EXPECT_EQ(given.warmup_steps, 4);
@@ -84,7 +84,7 @@ TEST(LocalSteps, ConvergenceEndsAnywhereAndEvaluatesTheAnchorUnlessItIsSaid) {
               "expected one of anchor, average, own");
 }
 
-// Other cells hash as they did before there was the key.
+// Other cells have the same hash as before the key existed.
 TEST(LocalSteps, WhatIsEvaluatedTellsCellsApart) {
   const std::string convergence = "kind = \"convergence\"\n";
   EXPECT_NE(ConfigHash(CellOf(convergence)),
@@ -104,7 +104,7 @@ TEST(LocalSteps, WhatGoesOnBesideStepsHasALaunchOfItsOwn) {
   EXPECT_TRUE(MayShareALaunch(beside, beside));
 }
 
-// The backend's own all-reduce where it is waited for; it need not go on beside steps.
+// The backend's own all-reduce is used if ranks wait for it; it may not run beside steps.
 TEST(LocalSteps, ExchangesBesideStepsAreOurOwn) {
   EXPECT_EQ(CellOf("").method_options.collective, "native-allreduce");
   EXPECT_EQ(CellOf("method_options = { delay = 1 }").method_options.collective, "ring-allreduce");

@@ -1,4 +1,4 @@
-// Tests recipes by name: that each file is whole, and what a cell takes of one.
+// Tests recipes by name: each file is complete, and a cell gets its values.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -84,7 +84,7 @@ TEST(Recipes, ACellChangesKeysAndSaysItsOwn) {
       "batch_per_worker = 16\nkind = \"convergence\"\ndata = \"cifar100-that-nobody-has\"\n"));
   EXPECT_EQ(config.batch_per_worker, 16);
   EXPECT_DOUBLE_EQ(DoubleOption(config.recipe, "epochs"), 2);
-  EXPECT_EQ(config.steps, 2 * 391);  // 50,000 / (8 * 16), the smaller last step too
+  EXPECT_EQ(config.steps, 2 * 391);  // 50,000 / (8 * 16), with the smaller last step
   EXPECT_EQ(config.evaluate_every, 391);
   EXPECT_EQ(config.data, "cifar100-that-nobody-has");
   EXPECT_EQ(config.data_id, "");
@@ -103,8 +103,8 @@ TEST(Recipes, MistakesAreNamed) {
               "data_id without data");
 }
 
-// Trials that are there stay what they are: no key that came with recipes changes an identity where
-// it has its default.
+// Stored trials keep their identity: a key that came with recipes does not change it at its
+// default.
 TEST(Recipes, KeysThatCameLaterChangeNoIdentity) {
   const CellConfig config = FirstCell(
       "id = \"t\"\n[defaults]\nmode = \"measured\"\nmethod = \"dense\"\nworkers = 2\n"

@@ -1,4 +1,5 @@
-// Tests what the keys of a cell become, and the errors that name file, line, key, value and reason.
+// Tests how the keys of a cell are resolved, and errors that name file, line, key, value and
+// reason.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -151,7 +152,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
               "\"nccl-allgather\" is the own of transport nccl: it can be neither delayed nor run "
               "over another; expected one of sparfuse's in mode measured over mpi");
   const std::string over_nccl = "device = \"cuda\"\ntransport = \"nccl\"\n";
-  // Staged through host memory, where NCCL has none of its own.
+  // NCCL lacks this collective, so that it is staged through host memory.
   std::string staged =
       WithLine(over_nccl + "method_options = { collective = \"sparse-allgather\" }");
   staged.replace(staged.find("\"dense\", "), 9, "");
@@ -215,7 +216,7 @@ TEST(Experiment, LinksWithinNodesArePartOfACellsIdentityWhereTheyAreSaid) {
   EXPECT_EQ(LinkWords(cell.config.link), "1 Gbit/s, 10 within nodes");
 }
 
-// A cluster's file whose links sleeping can emulate, or not.
+// The file of a cluster whose links sleeping may or may not be able to emulate.
 class EmulatedCluster : public ::testing::Test {
  protected:
   EmulatedCluster()
@@ -223,12 +224,12 @@ class EmulatedCluster : public ::testing::Test {
                 ("emulated-cluster-" + std::to_string(getpid()))) {}
   ~EmulatedCluster() override { std::filesystem::remove_all(folder_); }
 
-  // Of two nodes with two ranks each.
+  // An experiment on two nodes with two ranks each.
   Experiment Read(const std::string& inter_node_us, const std::string& more) const {
     const auto input = [](const std::string& name, const std::string& value) {
       return name + " = { value = " + value + ", kind = \"declared\", source = \"-\" }\n";
     };
-    // A process reads a cluster's file once: each has a folder of its own.
+    // A process reads a cluster's file once, so that each file has its own folder.
     static int made = 0;
     const std::filesystem::path folder = folder_ / std::to_string(made++);
     std::filesystem::create_directories(folder);
@@ -266,7 +267,7 @@ TEST_F(EmulatedCluster, LendsItsLinksAndItsNodes) {
   EXPECT_EQ(cell.ranks_per_node, 2);
   EXPECT_EQ(cell.link, (LinkShape{1.6, 150, 0, 10, 100}));  // two cards at 80 %
   EXPECT_EQ(cell.cluster, "");
-  // A link of the cell stands in the place of that between nodes.
+  // A link of the cell replaces the link between nodes.
   EXPECT_EQ(Read("4", "link = { gbps = 0.5, alpha_us = 300 }\n").parts[0].cells[0].config.link,
             (LinkShape{0.5, 300, 0, 10, 100}));
 }
@@ -296,7 +297,8 @@ TEST(Experiment, NothingConvergesOnDataThatIsMadeUp) {
   EXPECT_EQ(ErrorOf(text), "no error");
 }
 
-// What is not 0 is known of the workload, by the samples of a step; a density that is given counts.
+// The workload knows its share of non-zeros, by the samples of a step; a given density has
+// priority.
 TEST(Density, OfNonzerosIsTheWorkloadsOwn) {
   const auto density = [](const std::string& more) {
     const std::string file =

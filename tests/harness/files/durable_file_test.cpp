@@ -1,4 +1,4 @@
-// Tests how files are read: their ends, and JSON from elsewhere.
+// Tests the reading of files: truncated ends, and JSON from elsewhere.
 #include "harness/files/durable_file.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(DurableFile, ReadsTheEndOfAFile) {
   EXPECT_THROW(ReadEndOfFile(folder.path() / "none", 2), Error);
 }
 
-// To write such a value again takes a frame of the stack a level.
+// Writing such a value again would take a stack frame a level.
 TEST(DurableFile, JsonIsNotReadDeeperThanItCanBeWritten) {
   EXPECT_EQ(ParseJson(Nested(200), "x").dump(), Nested(200));
   EXPECT_NO_THROW(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"", "x"));

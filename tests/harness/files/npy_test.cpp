@@ -1,4 +1,4 @@
-// Tests the bytes of NumPy files, and the description of what these cannot hold.
+// Tests the bytes of NumPy files, and the description of values that they cannot hold.
 #include "harness/files/npy.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(NpyTable, RecordsBeginAtAMultipleOf64AndHaveNoPadding) {
   EXPECT_EQ(header % 64, 0u);
   EXPECT_EQ(static_cast<unsigned char>(bytes[8]) + 256u * static_cast<unsigned char>(bytes[9]),
             header - 10);
-  EXPECT_EQ(bytes.size() - header, 3 * (8 + 8 + 1 + 4 * 8));  // text as wide as "sparsify"
+  EXPECT_EQ(bytes.size() - header, 3 * (8 + 8 + 1 + 4 * 8));  // text is as wide as "sparsify"
 }
 
 TEST(NpyTable, ATableWithoutRowsHasItsColumns) {

@@ -1,4 +1,4 @@
-// Tests what is plain text, and how the rest is written out.
+// Tests which text is plain, and how other bytes are written out.
 #include "harness/files/plain_text.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the reader of others' training logs.
+// Tests the reader of other programs' training logs.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -24,7 +24,7 @@ TEST(LinePattern, GroupsHaveNames) {
   EXPECT_EQ(found, (std::map<std::string, std::string>{{"step", "12"}, {"loss", "-0.5"}}));
   EXPECT_TRUE(pattern.Match("nothing").empty());
   EXPECT_EQ(pattern.Match(std::string(100'000, 'a') + " step=1 ( (2)").at("step"), "1");
-  // One name in two alternatives.
+  // The same name in two alternatives.
   EXPECT_EQ(LinePattern({"a(?<step>.)|b(?P<step>.)", "m:1"}, known).Match("b7").at("step"), "7");
   const auto error = [&](const char* text) {
     return ErrorOf([&] { LinePattern({text, "m.toml:3: patterns[0]"}, known); });
@@ -152,15 +152,15 @@ TEST(ImportLog, MistakesAreNamed) {
                                     "(?<metric>\\S+)']\n"));
 }
 
-// Logs as people have them, with what is right of each.
+// Logs that users have, each with its expected result.
 std::string CaseText(const std::string& name) {
   return ReadFile(testing::SourceDirectory() / "tests/harness/imports/cases" / name);
 }
 
 struct LogCase {
   const char* log;
-  const char* map;   // of scripts/imports, or beside the log
-  const char* more;  // keys besides
+  const char* map;   // in scripts/imports, or beside the log
+  const char* more;  // additional keys
   double value;
   std::size_t steps;
   const char* note;  // "": none
@@ -211,8 +211,7 @@ TEST(ImportLogCases, AreRead) {
   }
 }
 
-// DeepSpeed prints an infinite rate behind a step that was skipped.
-// The rate is that of the median time.
+// DeepSpeed prints an infinite rate after a skipped step. The rate is that of the median time.
 TEST(ImportLogCases, InfiniteRatesAreLeftOutAndCounted) {
   for (const auto& [log, steps, tokens, note] :
        {std::tuple("deepspeed/log-15-deepspeed.log", 19u, 32044.285, ""),

@@ -1,5 +1,5 @@
-// Tests what is read of others' tables: units, errors that are all told, what is stored and
-// doubted.
+// Tests the reading of other programs' tables: units, complete lists of errors, stored and doubted
+// values.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST(ImportTable, ARowIsAResult) {
   trial.trial_id = "imported/lab/x";
   EXPECT_EQ(TrialOf(ToJson(trial)), trial);
   EXPECT_EQ(results[1].setting.density, 0.01);
-  EXPECT_EQ(results[1].setting.sparsifier, "");  // the source does not say
+  EXPECT_EQ(results[1].setting.sparsifier, "");  // the source does not state it
 }
 
 TEST(ImportTable, NumbersOfOneWorkerAreMultiplied) {
@@ -154,7 +154,7 @@ TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
   ExpectIn("two columns \"gpus\"", TableError("model,method,gpus,rate,gpus\n"));
   ExpectIn("numbers.csv:2: metrics.throughput.value = 1e+300: expected a rate above 0",
            TableError(header + "ResNet-50,dense,8,1e300\n"));
-  // All of them at once.
+  // All errors at once.
   const std::string both = TableError(header + "ResNet-51,dense,8,1\nResNet-50,dens,0,1\n");
   ExpectIn("numbers.csv:2", both);
   ExpectIn("numbers.csv:3: method", both);
@@ -189,7 +189,7 @@ TEST(ImportMap, MistakesNameTheirLine) {
   ExpectIn("did you mean \"source\"", error("sorce = \"x\"\n"));
   ExpectIn("m.toml:2: ", error("[columns]\nworkloat = \"x\"\n"));
   ExpectIn("m.toml:1: workers = [8]: expected a string or a number", error("workers = [8]\n"));
-  ExpectIn("patterns", error("patterns = ['a']\n"));  // of logs alone
+  ExpectIn("patterns", error("patterns = ['a']\n"));  // only logs have patterns
   ExpectIn("a list of regular expressions", error("patterns = 'a'\n", ImportForm::kLog));
   ExpectIn("--set wrkers=8: unknown key \"wrkers\"; did you mean \"workers\"?", ErrorOf([] {
              ReadImportMap({"", {}, {"wrkers=8"}, ""}, ImportForm::kTable);
@@ -222,26 +222,26 @@ TEST(Plausibility, SystemsNumbersTakenForAWorkersScaleTooWell) {
   };
   EXPECT_EQ(curve("system", {100, 190, 350}).size(), 0u);
   EXPECT_EQ(curve("worker", {100, 95, 87}).size(), 0u);
-  const auto wrong = curve("worker", {100, 190, 350});  // as of all workers
+  const auto wrong = curve("worker", {100, 190, 350});  // rates of all workers
   ASSERT_EQ(wrong.size(), 2u);
   ExpectIn(
       "n.csv:3: 3.8 times the throughput of n.csv:2 with 2 times its workers: numbers of all "
       "workers, taken for one's?",
       wrong[0]);
-  const auto other = curve("system", {100, 95, 87});  // as of one worker
+  const auto other = curve("system", {100, 95, 87});  // rates of one worker
   ASSERT_EQ(other.size(), 2u);
   ExpectIn("numbers of one worker, taken for all's?", other[0]);
-  EXPECT_EQ(curve("system", {100}).size(), 0u);  // nobody can tell
+  EXPECT_EQ(curve("system", {100}).size(), 0u);  // a single point shows nothing
 }
 
 TEST(Plausibility, WorkersThatArePlacedOtherwiseAreOnNoCurve) {
   const std::string header = "model,method,gpus,rate,ranks_per_node\n";
   const auto doubts = [&](const std::string& rows) { return DoubtsOf(Table(header + rows)); };
-  // As many workers on twice the nodes, in whatever order the table has them.
+  // The same number of workers on twice the nodes, in any order of the table's rows.
   EXPECT_TRUE(doubts("ResNet-50,dense,16,1000,8\nResNet-50,dense,16,700,1\n").empty());
   EXPECT_TRUE(doubts("ResNet-50,dense,16,700,1\nResNet-50,dense,16,1000,8\n").empty());
   EXPECT_TRUE(doubts("ResNet-50,dense,8,900,8\nResNet-50,dense,16,700,1\n").empty());
-  // A node that is filled, then more of them.
+  // A node is filled first, then more nodes are used.
   const std::string filled =
       "ResNet-50,dense,1,100,1\nResNet-50,dense,8,700,8\nResNet-50,dense,16,1300,8\n";
   EXPECT_TRUE(doubts(filled).empty());
@@ -279,8 +279,8 @@ TEST(Plausibility, LabelsOfNetworksAreHeldToTheBytesOfAStep) {
     Doubt(read, OurCatalog());
     return read.back();
   };
-  // 25 557 032 parameters: 2 * 7 / 8 * 4 bytes of each, 178.9 MB, of a step of 0.128 s:
-  // 11.18 Gbit/s at least.
+  // 25 557 032 parameters: 2 * 7 / 8 * 4 bytes of each, 178.9 MB, in a step of 0.128 s: 11.18
+  // Gbit/s at least.
   const ImportedResult fast = results(10, 2000);
   ASSERT_TRUE(fast.implied_gbps);
   EXPECT_NEAR(fast.implied_gbps->first, 11.18, 0.01);
@@ -288,14 +288,14 @@ TEST(Plausibility, LabelsOfNetworksAreHeldToTheBytesOfAStep) {
   ASSERT_EQ(fast.doubts.size(), 1u);
   ExpectIn("10 Gbit/s cannot be", fast.doubts[0]);
   EXPECT_TRUE(results(25, 2000).doubts.empty());
-  // One worker's step takes 0.1 s, of eight 0.512: 178.9 MB in 0.412 s are 3.474 Gbit/s.
+  // One worker's step takes 0.1 s, a step of eight 0.512 s: 178.9 MB in 0.412 s are 3.474 Gbit/s.
   const ImportedResult slow = results(100, 500, 320);
   ASSERT_TRUE(slow.implied_gbps);
   EXPECT_NEAR(slow.implied_gbps->second, 3.474, 0.001);
   ASSERT_EQ(slow.doubts.size(), 1u);
   ExpectIn("less than half of 100", slow.doubts[0]);
   EXPECT_TRUE(results(5, 500, 320).doubts.empty());
-  EXPECT_TRUE(results(100, 500).doubts.empty());  // nobody says how long a step computes
+  EXPECT_TRUE(results(100, 500).doubts.empty());  // the seconds of computation are unknown
 }
 
 class ImportStore : public ::testing::Test {
@@ -325,7 +325,7 @@ TEST_F(ImportStore, ImportingTwiceIsImportingOnce) {
   const ImportPlan again = Import(results);
   EXPECT_EQ(again.add.size(), 0u);
   EXPECT_EQ(again.present, 2u);
-  // More rows of the same file: what is there stays.
+  // More rows of the same file: the stored ones stay.
   const auto more = Table(header + "ResNet-50,oktopk,8,1000\nResNet-50,dense,8,2000\n");
   const ImportPlan third = Import(more);
   EXPECT_EQ(third.add.size(), 1u);
@@ -343,8 +343,8 @@ TEST_F(ImportStore, ImportingTwiceIsImportingOnce) {
   for (const TrialRow& row : rows) EXPECT_TRUE(row.imported());
 }
 
-// An id says of what a number is and which number it is: files that have the same row give one
-// trial, and a corrected row gives another.
+// An id names a number's setting and value: files with the same row give one trial, and a corrected
+// row gives another.
 TEST_F(ImportStore, IdsAreOfTheNumber) {
   const std::string header = "model,method,gpus,rate\n";
   const auto id = [&](const std::string& row, const std::string& file) {
@@ -407,7 +407,7 @@ TEST(BaseUnits, SamplesOfTokensNeedTheirLength) {
   EXPECT_EQ(known.expected, "");
   EXPECT_EQ(known.value, 10 * 4 * 384);
   EXPECT_EQ(known.unit, "tokens/s");
-  // Tokens are counted already.
+  // The rate counts tokens already.
   EXPECT_EQ(ToBaseUnits(kThroughput, 10, "tokens/s", Tokens(), {1, false, 384}).value, 10);
 }
 
@@ -453,7 +453,7 @@ TEST(BaseUnits, TimesToTargetAreSeconds) {
   EXPECT_NE(ToBaseUnits(kSecondsToTarget, 0, "h", Images(), {}).expected, "");
 }
 
-// Tables as people have them: with what keys of the map they are read.
+// Tables that users have, each with the keys of its map.
 std::string TableText(const std::string& name) {
   return ReadFile(testing::SourceDirectory() / "tests/harness/imports/cases" / name);
 }

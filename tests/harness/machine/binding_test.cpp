@@ -27,7 +27,7 @@ TEST(Binding, RangesAreWrittenAsTheyAreRead) {
   EXPECT_EQ(WriteRanges({0, 1, 2, 8, 10, 11}), "0-2,8,10-11");
   EXPECT_EQ(ReadRanges("0-2,8,10-11"), (std::vector<int>{0, 1, 2, 8, 10, 11}));
   EXPECT_EQ(ReadRanges(""), std::vector<int>{});
-  for (unsigned bits = 0; bits < 256; ++bits) {  // every set of eight cores
+  for (unsigned bits = 0; bits < 256; ++bits) {  // each set of eight cores
     std::vector<int> set;
     for (int core = 0; core < 8; ++core) {
       if ((bits >> core & 1U) != 0) set.push_back(core);
@@ -43,12 +43,12 @@ TEST(Binding, ThisProcessMayUseSomeCores) {
 }
 
 TEST(Binding, AHostIsOversubscribedWhereItsRanksHaveMoreThreadsThanItHasCores) {
-  // Two ranks of two threads fill four cores, bound or not.
+  // Two ranks of two threads fill four cores, whether or not they are bound.
   const std::vector<RankBinding> bound = {Rank("n1", "0-1"), Rank("n1", "2-3"), Rank("n2", "0-3")};
   EXPECT_EQ(WhatIsOversubscribed(bound, 2), "");
   EXPECT_EQ(WhatIsOversubscribed({Rank("n1", "0-3"), Rank("n1", "0-3")}, 2), "");
   EXPECT_EQ(WhatIsOversubscribed(bound, 3), "n1: 2 rank(s) of 3 thread(s) each on 4 core(s)");
-  // Bound to the same core by mistake.
+  // Both are bound to the same core by mistake.
   EXPECT_EQ(WhatIsOversubscribed({Rank("n1", "0"), Rank("n1", "0")}, 1),
             "n1: 2 rank(s) of 1 thread(s) each on 1 core(s)");
   EXPECT_EQ(WhatIsOversubscribed({Rank("n1", "")}, 1), "");  // unknown

@@ -1,4 +1,4 @@
-// Tests how the image of a container is named.
+// Tests the naming of a container's image.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ TEST_F(Container, IsNamedByWhoRunsIt) {
   Write(".singularity.d/labels.json", "{}");
   setenv("APPTAINER_CONTAINER", "/images/sparfuse.sif", 1);
   EXPECT_EQ(ContainerImage(root_.path()), "sparfuse.sif");
-  Write("run/.containerenv", "");  // of a container without privileges
+  Write("run/.containerenv", "");  // written by rootless containers
   EXPECT_EQ(ContainerImage(root_.path()), "unknown");
   Write("run/.containerenv",
         "engine=\"podman-4.3\"\nimage=\"localhost/sparfuse:1\"\nimageid=\"0f3e\"\n");

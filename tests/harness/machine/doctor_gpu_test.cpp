@@ -1,4 +1,4 @@
-// Tests what `sparfuse doctor` says of cards, on made-up ones.
+// Tests the findings of `sparfuse doctor` about cards, on made-up cards.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ constexpr unsigned long long kGibibyte = 1ull << 30;
 
 nvml::ProcessInfo Process(unsigned pid, unsigned long long bytes) { return {pid, bytes, 0, 0}; }
 
-// An idle card on which nothing disturbs.
+// An idle, undisturbed card.
 FakeCard QuietCard(const std::string& bus_id) {
   FakeCard card;
   card.name = "NVIDIA H200";
@@ -111,7 +111,7 @@ TEST_F(GpuDoctor, NamesOtherProcessesOnce) {
   ExpectWarning("GPU 1 use",
                 ": other processes: 4242 /usr/bin/train (1.5 GiB), 77 (memory unknown)");
   EXPECT_EQ(Found("GPU 0 use").level, Level::kGood);
-  card().compute_processes.assign(100, Process(5, 0));  // more than are asked for at first
+  card().compute_processes.assign(100, Process(5, 0));  // more than the first query asks for
   for (unsigned i = 0; i < 100; ++i) card().compute_processes[i].pid = 1000000 + i;
   ExpectWarning("GPU 1 use", "1000099");
 }
@@ -199,7 +199,7 @@ TEST(GpuLibrary, IsNotThereWithoutADriver) {
   const GpuReport report = ReadGpus("/nowhere/libnvidia-ml.so.1");
   EXPECT_EQ(report.problem, "/nowhere/libnvidia-ml.so.1 is not found: no NVIDIA driver");
   EXPECT_TRUE(report.cards.empty());
-  // Only what was built with CUDA misses it.
+  // Only a build with CUDA misses it.
   EXPECT_EQ(GpuFindings(report, kBuild)[0].level, Level::kWarning);
   EXPECT_EQ(GpuFindings(report, {})[0].level, Level::kNote);
   EXPECT_EQ(GpuFindings(report, {})[0].message, report.problem);
@@ -234,8 +234,8 @@ TEST_F(GpuDoctor, ATrialKeepsWhatCardsItRanOn) {
   EXPECT_FALSE(DescribeGpus(ReadGpus(functions_)));
 }
 
-// The model of a card is part of the machine's identity; nothing that may change from trial to
-// trial.
+// The models of cards are part of the machine's identity; values that may change from trial to
+// trial are not.
 TEST(System, HasModelsOfCardsOnly) {
   const auto system = ToJson(DescribeSystem());
   ASSERT_TRUE(system["gpus"].is_array());

@@ -1,4 +1,4 @@
-// Tests what is read of other work on the processors, and when that disturbed a trial.
+// Tests the readings of other work on the processors, and when it disturbed a trial.
 #include "harness/machine/quiet.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// Two cores for one second, of which the trial's processes used 1.2.
+// Two cores for one second, 1.2 s of which the trial's processes used.
 HostUse TwoCores() {
   HostUse use;
   use.seconds = 1;
@@ -25,14 +25,14 @@ HostUse TwoCores() {
 TEST(Quiet, OtherWorkIsWhatIsNeitherIdleNorOurs) {
   HostUse use = TwoCores();
   EXPECT_NEAR(OtherCpu(use), 0.05, 1e-12);  // (2 - 0.7 - 1.2) of 2 cores
-  use.interrupt_seconds = 0.04;             // nobody's
-  use.stolen_seconds = 0.02;                // counted by itself
+  use.interrupt_seconds = 0.04;             // belongs to nobody
+  use.stolen_seconds = 0.02;                // counted separately
   EXPECT_NEAR(OtherCpu(use), 0.02, 1e-12);
-  use.own_seconds = 1.5;  // readings a little apart
+  use.own_seconds = 1.5;  // the readings are slightly apart
   EXPECT_EQ(OtherCpu(use), 0);
 }
 
-// A host of 8 cores of which a container may fill 2: what others do matters once it leaves less.
+// A container may fill 2 of a host's 8 cores: others matter only if they leave less than that.
 TEST(Quiet, UnderAQuotaOthersCountAsFarAsTheyLeaveTooLittle) {
   HostUse use;
   use.seconds = 1;
@@ -43,7 +43,7 @@ TEST(Quiet, UnderAQuotaOthersCountAsFarAsTheyLeaveTooLittle) {
   EXPECT_EQ(OtherCpu(use), 0);
   use.idle_seconds = 0;  // others: 6.5, so that 1.5 are left of the 2
   EXPECT_NEAR(OtherCpu(use), 0.25, 1e-12);
-  use.quota = 100;  // more than there are
+  use.quota = 100;  // more than the host has
   EXPECT_NEAR(OtherCpu(use), 6.5 / 8, 1e-12);
 }
 
@@ -119,7 +119,7 @@ Quiet Readings(double other_cpu, double stolen, std::vector<double> loops) {
 TEST(Quiet, AQuietTrialIsNotDisturbed) {
   const Quiet judged =
       JudgeQuiet(Readings(0.055, 0.025, {1e-3, 1.1e-3, 1e-3, 1e-3}), {}, std::nullopt);
-  EXPECT_EQ(judged.disturbed, false) << judged.why;  // within what the counters know
+  EXPECT_EQ(judged.disturbed, false) << judged.why;  // within the counters' resolution
   EXPECT_EQ(judged.why, "");
   EXPECT_EQ(judged.limits->other_cpu, 0.05);
   EXPECT_NEAR(judged.slowdown.value(), 1.025, 1e-12);
@@ -132,7 +132,7 @@ TEST(Quiet, EachReadingHasItsLimit) {
   EXPECT_EQ(judged.causes, (std::map<std::string, double>{{"other_cpu", 0.22}}));
   judged = JudgeQuiet(Readings(0, 0.04, {1e-3}), {}, std::nullopt);
   EXPECT_EQ(judged.why, "the hypervisor took 4 % of the cores");
-  // Half of the trial beside a neighbour: mean 1.5 ms, the lower quartile 1 ms.
+  // A neighbour is active during half of the trial: mean 1.5 ms, lower quartile 1 ms.
   judged = JudgeQuiet(Readings(0, 0, {1e-3, 1e-3, 2e-3, 2e-3}), {}, std::nullopt);
   EXPECT_EQ(judged.why, "the cores computed 1.50x slower");
   const QuietLimits loose{.other_cpu = 0.3, .stolen = 0.05, .slowdown = 2};
@@ -146,7 +146,7 @@ TEST(Quiet, ATrialThatWasSlowThroughoutIsKnownByOthers) {
   EXPECT_EQ(JudgeQuiet(slow, {}, 3e-3).slowdown, 1);  // others were slower
 }
 
-// A clock may be too coarse for the loop; nothing is so many times slower than 0 s.
+// A clock may be too coarse for the loop: there is no ratio to 0 s.
 TEST(Quiet, ALoopOfNoTimeTellsNothing) {
   for (const std::vector<double>& loops : {std::vector{0.0, 0.0}, {0.0, 0.0, 0.0, 1e-3}}) {
     const Quiet judged = JudgeQuiet(Readings(0, 0, loops), {}, 1e-3);
@@ -189,7 +189,7 @@ TEST_F(Cards, ProcessesOfOthersDisturbThoseOfTheTrialDoNot) {
 }
 
 TEST_F(Cards, ProcessesOfAnotherNamespaceCountBeyondTheTrialsOwn) {
-  const unsigned none = 4'200'000;  // beyond the largest that Linux gives
+  const unsigned none = 4'200'000;  // beyond Linux's largest process id
   report_.cards[0].processes = {{none, "", {}}};
   EXPECT_EQ(Read({1}).other_processes, std::vector<std::string>());  // it may be the rank itself
   report_.cards[0].processes.push_back({none + 1, "", {}});
@@ -206,7 +206,7 @@ TEST_F(Cards, AClockHeldDownByHeatDisturbsAPowerCapDoesNot) {
             "the card's clock was held down: hot (hardware slowdown)");
 }
 
-// Ticks of 10 ms, which Linux has everywhere.
+// Ticks of 10 ms, the same on every Linux.
 constexpr const char* kStat =
     "cpu  900 0 300 5000 70 2 8 30 0 0\n"
     "cpu0 100 10 50 1000 20 1 2 10 0 0\n"
@@ -231,7 +231,7 @@ TEST(CpuUse, KnowsNothingOfWhatTheTextLacks) {
   EXPECT_FALSE(ParseProcStat("", {0}).has_value());
   EXPECT_FALSE(ParseProcStat(kStat, {2}).has_value());
   EXPECT_FALSE(ParseProcStat("cpu 1 2 3\nintr 0\n", {0}).has_value());
-  const auto old = ParseProcStat("cpu0 1 2 3 400\n", {0});  // without what later kernels tell
+  const auto old = ParseProcStat("cpu0 1 2 3 400\n", {0});  // without the fields of later kernels
   ASSERT_TRUE(old.has_value());
   EXPECT_DOUBLE_EQ(old->idle_seconds, 4);
   EXPECT_DOUBLE_EQ(old->stolen_seconds, 0);
@@ -262,7 +262,7 @@ TEST(CpuUse, ReadsAProcessWhoseNameHasBrackets) {
   EXPECT_FALSE(ParseProcessStat("1 (init) S 0 0").has_value());
 }
 
-// Busy time is what is not idle: this thread's own work is in it, whatever others do.
+// Busy time is all time that is not idle: it includes this thread's own work, whatever others do.
 TEST(CpuUse, SeesWorkOnThisMachine) {
   const auto begin = std::chrono::steady_clock::now();
   const CpuUse before = ReadCpuUse();

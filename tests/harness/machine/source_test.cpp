@@ -1,5 +1,4 @@
-// Tests how a checkout is described: by its commit, and whether sources of its programs were
-// edited.
+// Tests the description of a checkout: its commit, and whether sources of its programs were edited.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Tests the laws of planners, strategies, collectives, feedback and quantizers on one that is
-// named, a registered one or a class of a Python file.
+// Tests the laws of planners, strategies, collectives, feedback and quantizers on a named part,
+// either a registered one or a class of a Python file.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST_F(Planners, CoversEveryLayoutTheSameWayAgain) {
 
 class Feedbacks : public ::testing::Test {};
 
-// What is lost is lost only where the rule says so.
+// Mass is lost only if the rule declares it.
 TEST_F(Feedbacks, KeepsWhatIsNotSentAndLeavesReplicasEqual) {
   const Options options = ResolveOptions(ThePart().name, FeedbackOptions(ThePart().name), {});
   const Feedback feedback = MakeFeedback(ThePart().name, options);
@@ -141,7 +141,7 @@ TEST_F(Quantizers, EncodesTheSameAgainAndLeavesTheRest) {
   }
 }
 
-// The mean over steps of what is decoded, where the quantizer says that it is unbiased.
+// Compares the mean of decoded values over steps, if the quantizer declares that it is unbiased.
 TEST_F(Quantizers, IsUnbiasedWhereItSaysSo) {
   if (!part_.unbiased) GTEST_SKIP() << "it does not say so";
   constexpr std::size_t kElements = 64;
@@ -173,7 +173,7 @@ const std::vector<std::pair<std::string, std::string>>& Suites() {
   return kSuites;
 }
 
-// Sets what is tested; its file is run once before any law, so that what Python refuses is told
+// Sets the part to test. Its file runs once before any law, so that Python's refusals are reported
 // once. Returns the tests of its kind.
 std::string TestOne(const std::string& kind, const std::string& given) {
   std::string tests;

@@ -1,4 +1,4 @@
-// Tests the configuration of a cell: what is stored, what comes back, and what identifies it.
+// Tests the configuration of a cell: its stored form, its round trip, and its identity.
 #include "harness/records/cell_config.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// A cell with a value other than the default wherever there is one.
+// A cell in which every value with a default differs from it.
 CellConfig Cell() {
   CellConfig config;
   config.kind = TrialKind::kConvergence;
@@ -125,7 +125,7 @@ TEST(ConfigHash, LeavesOutWhatOnlyNamesATrial) {
   EXPECT_NE(ConfigHash(other), ConfigHash(Cell()));
 }
 
-// Frozen: a change here makes every stored trial stale, and wants a new kConfigSchema.
+// Frozen: a change here makes every stored trial stale, and needs a new kConfigSchema.
 TEST(ConfigHash, IsTheSameWhereConfigurationsSayTheSame) {
   const nlohmann::json cell = ToJson(Cell());
   nlohmann::json trial = cell;
@@ -137,16 +137,16 @@ TEST(ConfigHash, IsTheSameWhereConfigurationsSayTheSame) {
   other["workers"] = 3;
   EXPECT_FALSE(SaysTheSame(cell, other));
   other = trial;
-  other["zzz"] = 0;  // a key more, at the end
+  other["zzz"] = 0;  // one more key, at the end
   EXPECT_FALSE(SaysTheSame(cell, other));
   EXPECT_FALSE(SaysTheSame(other, cell));
   EXPECT_FALSE(SaysTheSame(cell, nullptr));
 }
 
 TEST(ConfigHash, OfTheseConfigurationsIsWhatItWas) {
-  CellConfig on_own_data = Cell();  // as all were before there were prepared data and weights
+  CellConfig on_own_data = Cell();  // as before prepared data and weights existed
   on_own_data.data = on_own_data.data_id = on_own_data.weights = on_own_data.weights_id = "";
-  on_own_data.evaluate = "";  // a later key, too
+  on_own_data.evaluate = "";  // also a later key
   EXPECT_EQ(ConfigHash(on_own_data),
             "7ccc1cc642c7e34b6a3d3b39b5646ffc8e929ed72b35f89879d4677e513865e9");
   EXPECT_EQ(ConfigHash(CellConfig()),

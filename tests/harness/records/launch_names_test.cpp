@@ -1,4 +1,5 @@
-// Tests the record of a launch's hosts, what is said of it, and whose names it leaves.
+// Tests the record of a launch's hosts, the statements about it, and the host names that leave with
+// it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -62,7 +63,7 @@ TEST(Launch, WhatRanksLeftIsTakenOnce) {
   std::ofstream(file) << ToJson(left);
   EXPECT_EQ(TakeHostRecord(folder.path()), left);
   EXPECT_FALSE(std::filesystem::exists(file));
-  std::ofstream(file) << "{\"binding\": ";  // of a rank that was killed
+  std::ofstream(file) << "{\"binding\": ";  // left by a rank that was killed
   EXPECT_EQ(TakeHostRecord(folder.path()), LaunchHosts());
 }
 

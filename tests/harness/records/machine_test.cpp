@@ -1,4 +1,4 @@
-// Tests what trials record of machine, software, source and quiet: the JSON stays the same.
+// Tests the trial's records of machine, software, source and quiet: their JSON stays the same.
 #include "harness/records/machine.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests nodes as trials record them, and the system that they make: JSON and hash stay the same.
+// Tests the nodes in trials' records and the system of these nodes: JSON and hash stay the same.
 #include "harness/records/node.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ const json kNode = json::parse(
         "memory_gib":755,"network":[{"gbps":1.0,"kind":"Ethernet"},
                                     {"gbps":"unknown","kind":"virtual"}]})");
 
-// Frozen: a change here makes every stored trial one of another system.
+// Frozen: a change here assigns every stored trial to another system.
 void ExpectSame(const json& stored, const char* hash) {
   const System system = SystemOf(stored);
   EXPECT_EQ(ToJson(system), stored);

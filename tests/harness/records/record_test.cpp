@@ -1,4 +1,5 @@
-// Tests records with a table of their keys: writing, reading, errors, identity, and what leaves.
+// Tests records with a table of their keys: writing, reading, errors, identity, and exported
+// values.
 #include "harness/records/record.hpp"
 
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ const std::vector<RecordKey<Made>>& KeysOf<Made>() {
   return kKeys;
 }
 
-// Of the form that a file has of the same thing.
+// The same record in the form of a file.
 struct Written : Made {};
 
 template <>

@@ -1,5 +1,5 @@
-// Tests the records of a trial: they come back as they were written, and what no record is is named
-// by file, key, value and what was expected.
+// Tests the records of a trial: they come back as written, and an invalid record is named by file,
+// key, value and expectation.
 #include "harness/records/trial.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Trial, ComesBackAsItWasWritten) {
   EXPECT_EQ(TrialOf(ToJson(failed)).failure->signal, 9);
 }
 
-// What TrialOf says of a trial with another value at a place.
+// The error of TrialOf for a trial with another value at `pointer`.
 std::string With(const char* pointer, const json& value) {
   json trial = ToJson(SomeTrial());
   trial[json::json_pointer(pointer)] = value;
@@ -104,7 +104,7 @@ TEST(Trial, WhatNoRecordIsIsNamed) {
            With("/draws", {{"loss", {1, 2}}, {"step_seconds", {1}}}));
 }
 
-// A file that no reader takes stays as it is, is named, and keeps no other out.
+// An unreadable file is named, stays unchanged, and does not keep others out.
 TEST(Trial, FilesThatBreakAreNamedAndStay) {
   const TemporaryFolder folder;
   const Store store(folder.path());

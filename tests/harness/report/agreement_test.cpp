@@ -1,4 +1,4 @@
-// Tests the numbers and tables of predictions beside published values of the same machines.
+// Tests the numbers and tables of predictions against published values of the same machines.
 #include "harness/report/agreement.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ using Rows = std::vector<std::vector<std::string>>;
 
 class Agreement : public ::testing::Test {
  protected:
-  // A cell on the cluster ours-NETWORK whose throughput is `error` beyond the published one.
+  // A cell on the cluster ours-NETWORK whose throughput exceeds the published one by the share
+  // `error`.
   void Add(const std::string& method, int workers, const std::string& network, double theirs,
            double error, const std::string& confidence = "verbatim table") {
     Cell& cell = cells_.emplace_back();

@@ -81,7 +81,7 @@ TEST_F(ExplainCommand, KeysAndPathsIntoTablesLeaveOneCellEach) {
   EXPECT_EQ(chosen.of->cell->json["method"], "wfbp");
   EXPECT_EQ(chosen.of->cell->json["link"]["gbps"], 10);
   EXPECT_EQ(chosen.over->cell->json["workers"], 4);
-  EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");  // not its twin
+  EXPECT_EQ(chosen.of->cell->json["mode"], "emulated");  // not the modelled twin
 }
 
 TEST_F(ExplainCommand, TwinsAreLookedAtWhereTheModeAsksForThem) {

@@ -1,5 +1,5 @@
-// Tests the numbers of `sparfuse explain`, from steps as the figures' program finds them, and its
-// words.
+// Tests the numbers of `sparfuse explain`, from steps that the figures' program finds, and their
+// wording.
 #include "harness/report/explanation.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(CompareSteps, PairsTheBlocksOfBoth) {
   EXPECT_EQ(step.of, 2.0);
   EXPECT_EQ(step.over, 3.5);
   EXPECT_EQ(step.difference.value, -1.5);
-  EXPECT_NEAR(*step.difference.high, -1.5 + 12.7062 * 0.5, 1e-3);  // of -1 and -2
+  EXPECT_NEAR(*step.difference.high, -1.5 + 12.7062 * 0.5, 1e-3);  // from -1 and -2
   const ComparedSteps unlike = CompareSteps(steps, false);
   EXPECT_FALSE(unlike.paired);
   EXPECT_EQ(unlike.over_blocks.size(), 3u);
@@ -51,7 +51,7 @@ TEST(ExplainedStepsFile, IsReadWithTheNamesOfWhatIsWrong) {
             std::string::npos);
 }
 
-// Two cells of one block each, whose methods or modes differ.
+// Two cells of one block each, with different methods or modes.
 class Explained : public ::testing::Test {
  protected:
   Explained() {

@@ -10,8 +10,8 @@
 namespace sparfuse::harness {
 namespace {
 
-// dense at 0.1 s, wfbp at 0.05 s and 0.04 s a step with 2 and 4 workers, in two blocks; syncea is
-// excluded with 4 workers and has not run with 2.
+// In two blocks, a step of dense takes 0.1 s, and of wfbp 0.05 s and 0.04 s with 2 and 4 workers.
+// syncea is excluded with 4 workers and has not run with 2.
 class Pivots : public ::testing::Test {
  protected:
   Pivots()
@@ -58,7 +58,7 @@ TEST_F(Pivots, HaveAxesAlongRowsAndColumns) {
   EXPECT_EQ(table.columns, Row({"workers", "dense", "wfbp", "syncea"}));
   EXPECT_EQ(table.alignment, "lrrr");
   ASSERT_EQ(table.rows.size(), 2u);
-  // Two blocks: marked where no column counts them. What did not run says so.
+  // Two blocks: marked, since no column counts them. A cell without a trial says "not run".
   EXPECT_EQ(table.rows[0], Row({"2", "100 ms [1]", "50.0 ms [1]", "not run"}));
   EXPECT_EQ(table.rows[1], Row({"4", "100 ms [1]", "40.0 ms [1]", "– [2]"}));
   ASSERT_EQ(table.notes.size(), 2u);
@@ -74,7 +74,7 @@ TEST_F(Pivots, HaveSeveralAxesAndValues) {
   EXPECT_EQ(table.rows[0][1], "640 images/s ± 0.0 %; –; 2 [1]");
   EXPECT_EQ(table.rows[0][5], "1\u2009600 images/s ± 0.0 %; 2.50x [2.50, 2.50]; 2 [1]");
   EXPECT_EQ(table.title, part_.title + ": throughput; vs dense (95 %); n");
-  // The first value of the table, without any; a key in which no cell differs is an axis, too.
+  // The default is the table's first value. A key that is equal in all cells may be an axis, too.
   EXPECT_EQ(Text({{"mode"}, {"method", "workers"}, {}}).rows[0][0], "measured");
 }
 

@@ -74,7 +74,7 @@ TEST(ProfileTables, SayHowWellTheyKnow) {
   EXPECT_EQ(tables[3].rows[0][8], "-15.0 %");
 }
 
-// In none of the tables are two outcomes of one name.
+// No table has two outcomes of the same name.
 TEST(ProfileTables, TellOutcomesApart) {
   const auto tables = ProfileTables({Outcome(16), Outcome(32)});
   EXPECT_EQ(tables[0].rows[0][0], "text-gpt, batch 16");

@@ -1,4 +1,4 @@
-// Tests which trials count, which cells are compared, and what an experiment is said to have found.
+// Tests which trials count, which cells are compared, and the reported findings of an experiment.
 #include "harness/report/results.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class Results : public ::testing::Test {
     parts_ = PartsWithTwins(experiment_);
   }
 
-  // A trial of a cell that counts, the newest so far.
+  // Adds a trial of a cell that counts, the newest so far.
   TrialRow& Add(std::size_t part, std::size_t cell, int block, double throughput) {
     TrialRow row;
     row.trial_id = "t/" + std::to_string(rows_.size());
@@ -43,7 +43,7 @@ class Results : public ::testing::Test {
     return ResultsOf(parts_, catalog_, rows_, "here", disturbed);
   }
 
-  // The same, disturbed: other work took this share of the cores.
+  // Adds a disturbed trial: other work took this share of the cores.
   void AddDisturbed(std::size_t cell, int block, double throughput, double other_cpu = 0.2) {
     TrialRow& row = Add(0, cell, block, throughput);
     row.metrics.Set("sent_bytes", 8);
@@ -51,7 +51,7 @@ class Results : public ::testing::Test {
         {"disturbed", true}, {"why", "other work"}, {"causes", {{"other_cpu", other_cpu}}}};
   }
 
-  // The cell of `method` that the cell of part 0 is compared with.
+  // The cell of `method` that a cell of part 0 is compared with.
   std::optional<std::size_t> Counterpart(std::size_t cell, const std::string& method) const {
     return Found()[0].CounterpartOf(cell, method);
   }
@@ -70,7 +70,7 @@ TEST_F(Results, BlocksOfAMergedStoreStandBesideOnesOwn) {
   Add(0, 1, 0, 150);
   Add(0, 0, 0, 200).origin = "other";
   Add(0, 1, 0, 320).origin = "other";
-  Add(0, 1, 1, 330).origin = "other";  // whose dense did not run
+  Add(0, 1, 1, 330).origin = "other";  // its dense did not run
   TellStoresApart(rows_, "");
   const auto results = Found();
   EXPECT_EQ(results[0].cells[0].trials.size(), 2u);
@@ -91,7 +91,8 @@ TEST_F(Results, TheNewestTrialOfABlockCountsAndWhatFailedIsSetAside) {
   EXPECT_EQ(FailureOf(*cell.set_aside[1]), "called bad");
 }
 
-// By hand: the rounds' ratios are 2 and 8, their geometric mean 4; the trials' medians say 0.3/0.1.
+// By hand: the rounds' ratios are 2 and 8, and their geometric mean is 4; the trials' medians give
+// 0.3 / 0.1.
 TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
   Read(kLive);
   const auto add = [&](std::size_t cell, int block, double seconds, const char* launch,
@@ -103,7 +104,7 @@ TEST_F(Results, TrialsThatTookTurnsAreComparedRoundByRound) {
   };
   add(0, 0, 0.1, "one", {0.1, 0.1});
   add(1, 0, 0.3, "one", {0.2, 0.8});
-  add(0, 1, 0.1, "two", {0.1, 0.1, 0.1});  // went on alone
+  add(0, 1, 0.1, "two", {0.1, 0.1, 0.1});  // continued alone
   add(1, 1, 0.3, "two", {0.4, 0.4});
   const PartResult found = Found()[0];
   const CellResult& dense = found.cells[0];
@@ -146,7 +147,7 @@ TEST_F(Results, AllPartsShowOneMachine) {
   TrialRow& computed = Add(1, 0, 0, 2);
   computed.system = {{"cluster", "this-machine"}, {"machine", elsewhere}};
   computed.system_hash = "profile";
-  auto found = Found();  // nothing is of the machine at hand: the newest trial's
+  auto found = Found();  // no trial is of this machine: the newest trial's
   EXPECT_EQ(found[0].cells[0].trials.size(), 1u);
   EXPECT_EQ(found[1].cells[0].trials.size(), 1u);
   Add(0, 0, 0, 3);
@@ -181,7 +182,7 @@ TEST_F(Results, ADenseReferenceServesEveryDensity) {
     EXPECT_EQ(cells[*dense].json["method"], "dense");
     const auto wfbp = Counterpart(i, "wfbp");
     if (cells[i].json["method"] == "dense") {
-      EXPECT_FALSE(wfbp.has_value());  // there are two
+      EXPECT_FALSE(wfbp.has_value());  // there are two such cells
     } else {
       ASSERT_TRUE(wfbp.has_value());
       EXPECT_EQ(cells[*wfbp].json["density"], cells[i].json["density"]);
@@ -217,7 +218,7 @@ TEST_F(Results, AnUndisturbedTrialStandsForItsBlockWhicheverIsNewer) {
   EXPECT_EQ(cell.disturbed, std::set<int>{2});
   EXPECT_EQ(cell.blocks(), 2u);
   EXPECT_FALSE(cell.OnlyDisturbed());
-  EXPECT_EQ(cell.Values("sent_bytes"), (Values{{2, 8}}));  // what it counted is not disturbed
+  EXPECT_EQ(cell.Values("sent_bytes"), (Values{{2, 8}}));  // counts are not disturbed
   const CellResult kept = Found(DisturbedTrials::kCount)[0].cells[0];
   EXPECT_EQ(kept.Values("throughput"), (Values{{0, 1}, {1, 4}, {2, 6}}));
   EXPECT_TRUE(kept.ValuesApart("throughput").empty());
@@ -249,7 +250,7 @@ TEST_F(Results, TheHeadSaysHowManyTrialsWereDisturbedAndByWhat) {
   Read(kLive);
   EXPECT_EQ(DisturbedWarning(Found()), "");
   Add(0, 0, 0, 1);
-  AddDisturbed(0, 0, 1);  // another stands for the block
+  AddDisturbed(0, 0, 1);  // another trial stands for the block
   EXPECT_EQ(DisturbedWarning(Found()), "");
   for (const int block : {1, 2, 3}) AddDisturbed(0, block, 1, 0.1 * block);
   EXPECT_EQ(DisturbedWarning(Found()),

@@ -1,4 +1,4 @@
-// Tests what spec.json carries to the figures, and the differences that `explain` shows.
+// Tests the content of spec.json for the figures, and the differences that `explain` shows.
 #include "harness/report/spec.hpp"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST_F(Spec, CellsHaveTheirTrialsNumbersAndRatios) {
   EXPECT_EQ(wfbp["metrics"]["throughput"]["geometric"]["low"], nullptr);
   EXPECT_EQ(wfbp["ratios"]["dense"]["cell"], 0);
   EXPECT_EQ(wfbp["ratios"]["dense"]["metrics"]["throughput"]["value"], 1.0);
-  EXPECT_TRUE(part["cells"][0]["ratios"].contains("wfbp"));  // what the figure divides by
+  EXPECT_TRUE(part["cells"][0]["ratios"].contains("wfbp"));  // the figure divides by it
   EXPECT_EQ(wfbp["reference"], 0);
   EXPECT_EQ(part["figures"][0]["cells"], json({1}));
   EXPECT_TRUE(wfbp["oversubscribed"]);  // two ranks on one core
@@ -112,10 +112,10 @@ TEST_F(Spec, PredictionsAndPointsJoinBothEngines) {
   const json& prediction = spec["parts"][0]["prediction"];
   EXPECT_EQ(prediction["cells"][0]["twin"], 0);
   EXPECT_EQ(prediction["cells"][0]["error"], 0.0);
-  EXPECT_EQ(prediction["median_error"], nullptr);  // all are oversubscribed
+  EXPECT_EQ(prediction["median_error"], nullptr);  // all cells are oversubscribed
   EXPECT_EQ(prediction["oversubscribed_median_error"], 0.0);
   json numbers = prediction;
-  numbers.erase("table");  // a figure has none
+  numbers.erase("table");  // a figure has no table
   EXPECT_EQ(spec["parts"][0]["figures"][0]["prediction"], numbers);
   EXPECT_EQ(spec["parts"][2]["cells"][0]["points"], json::parse("[[0, 0]]"));
 }

@@ -1,4 +1,4 @@
-// Tests what tables tell apart, and results as numbers.
+// Tests the columns that tell cells apart in tables, and results as numbers.
 #include "harness/report/tables/table.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ using Titles = std::vector<std::string>;
 
 TEST(Columns, AreOfTheUsualKeysWhereTheseTellCellsApart) {
   const Catalog catalog = SmallCatalog();
-  // dense and wfbp differ in options, feedback, sparsifier and density: the method says it.
+  // dense and wfbp differ in options, feedback, sparsifier and density, all implied by the method.
   const Part part = MakePart(catalog, "[[axis]]\nmethod = [\"dense\", \"wfbp\"]\n");
   EXPECT_EQ(TitlesOf(KeyColumnsOf(part)), Titles({"workload", "workers", "sparsifier", "density"}));
 }
@@ -69,7 +69,7 @@ TEST(Columns, TellTablesInTablesAndWhatSomeCellsLackApart) {
                                      config({{"host", {{"alpha_us", 3}}}}, fast),
                                      config(json::object(), slow), config(json::object(), nullptr)};
   const auto columns = KeyColumnsOf(configs);
-  // Two of one name have their whole path.
+  // Two keys of the same name have their whole path.
   EXPECT_EQ(TitlesOf(columns),
             Titles({"workload", "workers", "link", "inputs.host.alpha_us", "link.alpha_us"}));
   EXPECT_EQ(KeyText(configs[4], columns[2]), "unshaped");
@@ -98,7 +98,7 @@ TEST(Table, ShowsDisturbedTrialsApart) {
   EXPECT_EQ(at(0, "n"), "1");
   EXPECT_EQ(at(1, "throughput"), "disturbed (320 images/s)");
   EXPECT_EQ(at(1, "step"), "(200 ms)");
-  EXPECT_EQ(at(1, "exchanges/step"), "43.0");  // counted, not timed
+  EXPECT_EQ(at(1, "exchanges/step"), "43.0");  // a count, not a time
   EXPECT_EQ(at(1, "vs dense (95 %)"), "–");
   EXPECT_EQ(at(1, "n"), "0");
   EXPECT_NE(table.caption.find("in brackets: of disturbed trials"), std::string::npos);
@@ -209,7 +209,7 @@ TEST_F(Records, AreNumbersInBaseUnits) {
   EXPECT_EQ(Find("result", "wfbp", "sent_bytes")["unit"], "bytes");
   EXPECT_EQ(Find("result", "wfbp", "exchanges")["value"], 43.0);
   const json exposed = Find("result", "wfbp", "exposed_communication_seconds");
-  EXPECT_EQ(exposed["value"], 0.0);  // without an interval: 0 has no logarithm
+  EXPECT_EQ(exposed["value"], 0.0);  // no interval: 0 has no logarithm
   EXPECT_EQ(exposed["low"], nullptr);
   EXPECT_EQ(exposed["n"], 3);
 }
@@ -271,7 +271,7 @@ TEST_F(Records, OneCsvTableHasAllParts) {
       "what,part,method,workload,workers,sparsifier,density,metric,unit,over,value,low,high,n,mode,"
       "relation,expected,verdict,quote,hardware,note\n"))
       << csv;
-  // A part whose cells do not differ in a key has nothing in its column.
+  // If a part's cells do not differ in a key, they leave its column empty.
   EXPECT_NE(csv.find("\nresult,other,dense,digits-resnet,2,,,throughput,images/s,,"),
             std::string::npos)
       << csv;

@@ -1,4 +1,4 @@
-// Tests what training needs to come to targets, on made curves with known crossings.
+// Tests the epochs and times that training needs to reach targets, on curves with known crossings.
 #include "harness/report/time_to_target.hpp"
 
 #include <gtest/gtest.h>
@@ -20,9 +20,9 @@ TEST(Crossing, IsTheFirstEvaluationAtOrPastTheTarget) {
                                          {.step = 2, .epoch = 2, .metric = 0.7},
                                          {.step = 3, .epoch = 3, .metric = 0.6}};
   EXPECT_EQ(CrossingOf(rising, 0.6, true).at.epoch, 2);
-  EXPECT_EQ(CrossingOf(rising, 0.7, true).at.epoch, 2);  // at it
+  EXPECT_EQ(CrossingOf(rising, 0.7, true).at.epoch, 2);  // equal to the target
   EXPECT_FALSE(CrossingOf(rising, 0.71, true).reached);
-  EXPECT_EQ(CrossingOf(rising, 0.71, true).at.epoch, 3);  // censored at its end
+  EXPECT_EQ(CrossingOf(rising, 0.71, true).at.epoch, 3);  // censored at the curve's end
   EXPECT_EQ(CrossingOf(rising, 0.5, false).at.epoch, 1);
   EXPECT_FALSE(CrossingOf(rising, 0.4, false).reached);
 }
@@ -36,7 +36,7 @@ TEST(Crossing, IsSummedUpByAnOlympicMeanFromFiveOn) {
 
 class TimeToTarget : public ::testing::Test {
  protected:
-  // Runs of a method, a block each, of which an epoch takes `seconds`.
+  // Adds runs of a method, one a block; an epoch takes `seconds`.
   void Add(const std::string& method, double seconds, const std::vector<Curve>& curves) {
     CellResult result;
     result.cell = &CellOf(method);
@@ -49,7 +49,7 @@ class TimeToTarget : public ::testing::Test {
     results_[0].cells.push_back(result);
   }
 
-  // What a step of a method takes on a cluster.
+  // Adds the modelled step time of a method on a cluster.
   void Model(const std::string& method, double step_seconds) {
     CellResult result;
     Cell& cell = CellOf(method);
@@ -133,7 +133,7 @@ TEST_F(TimeToTarget, RunsThatNeverCameThereLeaveABound) {
   EXPECT_EQ(rows[1][1], "2 of 3");
   EXPECT_EQ(rows[1][4], "> 1.65x");  // (3/2 * 4/2 * 3/2)^(1/3)
   const Rows open = RowsIn(Found({0.95}));
-  EXPECT_EQ(open[1][4], "–");  // neither side came there
+  EXPECT_EQ(open[1][4], "–");  // neither side reached it
   EXPECT_EQ(open[1][2], "–");
 }
 

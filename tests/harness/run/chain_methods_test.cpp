@@ -1,4 +1,4 @@
-// Checks what methods that send in several steps must do beyond what every method must.
+// Checks the laws of methods that send in several steps, beyond the laws of every method.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using testing::kTensorSizes;
 using testing::LostMass;
 using testing::RankResult;
 
-// Of tables of options, those with which a method sends in several steps.
+// A method with the options with which it sends in several steps.
 struct Form {
   std::string method;
   json options = json::object();
@@ -53,7 +53,7 @@ TEST(ChainMethods, OnNodesOfOneRankAreFlatMethods) {
   }
 }
 
-// The first steps select up to a hundred times as much as the plan says.
+// The first steps select up to a hundred times as many elements as the plan's density.
 TEST(ChainMethods, LoseNothingWhileDensitiesWarmUp) {
   for (const Form& form : kForms) {
     SCOPED_TRACE(form.method + form.options.dump());
@@ -82,8 +82,8 @@ TEST(ChainMethods, LoseNothingWhileDensitiesWarmUp) {
   }
 }
 
-// Whatever the steps, a method reports the density that it was given: what is selected at first.
-// Each part keeps as many as its size says, rounded down, and one at least.
+// Whatever the steps, a method reports the configured density: the number of elements of the first
+// selection. Each part keeps its share, rounded down, but at least one element.
 TEST(ChainMethods, ReportTheDensityOfTheFirstSelection) {
   double elements = 0;
   for (const std::size_t n : kTensorSizes) elements += static_cast<double>(n);
@@ -99,7 +99,7 @@ TEST(ChainMethods, ReportTheDensityOfTheFirstSelection) {
   }
 }
 
-// What the published extension drops: method and engine say so, and mass is indeed lost.
+// The published extension drops elements: the method and the engine declare it, and mass is lost.
 TEST(Hipress, DeclaresWhatOwnersWithoutAResidualLose) {
   for (const int partitions : {1, 3}) {
     for (const bool kept : {true, false}) {

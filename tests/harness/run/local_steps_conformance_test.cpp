@@ -1,5 +1,5 @@
-// Checks what every registered method that synchronises once in a window must do, live and
-// modelled, over ranks that are threads.
+// Checks the laws of every registered method that synchronises once in a window, live and modelled,
+// over ranks that are threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -105,7 +105,7 @@ TEST_P(EveryMethodOfWindows, SharesAnchorsAndLosesNothing) {
     EXPECT_EQ(rank.mass_checks > 0, std::get<0>(GetParam()).sends_payloads());
     EXPECT_NE(rank.anchors.back(), Parameters());
   }
-  // Nothing but the steps of a date sends; and all dates are in the first window.
+  // Only the steps of a date send, and all dates are in the first window.
   std::uint64_t dates = 0;
   for (int t = 1; t <= kEvery; ++t) {
     const StepRecord& record = ranks[0].records[static_cast<std::size_t>(t - 1)];
@@ -116,7 +116,7 @@ TEST_P(EveryMethodOfWindows, SharesAnchorsAndLosesNothing) {
   }
   EXPECT_EQ(dates, static_cast<std::uint64_t>(
                        std::ranges::max(windows.configure().plan.units, {}, &Unit::date).date + 1));
-  // What is not mixed is the anchor where everything has been received.
+  // Without a mix, the parameters equal the anchor once everything is received.
   if (Steps().mix == 0 && Steps().delay == 0 && dates == 1 &&
       Steps().outer != OuterRule::kElastic) {
     for (const WindowHistory& rank : ranks) {
@@ -140,7 +140,7 @@ TEST_P(EveryMethodOfWindows, NamesATensorThatIsNotFinite) {
   Windows windows = WindowsOf(Config(), Topology{1, 1}, kEvery);
   windows.gradient = [of = windows.gradient](int rank, const Floats& w, int t) {
     Floats gradient = of(rank, w, t);
-    if (t == 1) gradient[700] = std::numeric_limits<float>::quiet_NaN();  // of tensor 3
+    if (t == 1) gradient[700] = std::numeric_limits<float>::quiet_NaN();  // in tensor 3
     return gradient;
   };
   if (Where().ranks == 1) {
@@ -171,7 +171,7 @@ Method Named(const std::string& name) {
   throw std::runtime_error("no method " + name);
 }
 
-// Of 13,943 elements in tensors of 10 to 9,000, and of chunks of 4,096, 5 % are sent.
+// 5 % are sent of 13,943 elements, in tensors of 10 to 9,000 elements and chunks of 4,096.
 TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
   const Method method = Named("sparseloco");
   for (const std::string values : {"codes4", "f16", "f32"}) {
@@ -197,7 +197,7 @@ TEST(ChunksOfSelections, AreOfTheSpecifiedBytesLiveAndModelled) {
   }
 }
 
-// Selections that fuse tensors first, shards of nodes, and counts that are not known beforehand.
+// Selections that fuse tensors first, shards of nodes, and counts that are unknown beforehand.
 TEST(ChunksOfSelections, AreOfAllMethodsWhosePayloadsAreNotAddedOnTheWay) {
   const json codes = {{"payload_values", "codes4"}, {"payload_indices", "u12"}};
   for (const char* name : {"wfbp", "safusion", "hitopkcomm", "deepreduce"}) {

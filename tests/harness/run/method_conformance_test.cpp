@@ -1,5 +1,6 @@
-// Checks what every registered method must do, live and modelled, over ranks that are threads, and
-// live on the emulated device; or a method of a file, where the environment names one.
+// Checks the laws of every registered method, live and modelled, over ranks that are threads, and
+// live on the emulated device. If the environment names a method file, its method is checked
+// instead.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -21,8 +22,8 @@ using testing::kTensorSizes;
 using testing::LostMass;
 using testing::RankResult;
 
-// A collective that adds payloads on the way takes them uncoded, as does a strategy that takes them
-// apart: coding is refused when a file is read.
+// Collectives that sum payloads on the way and strategies that take payloads apart need uncoded
+// payloads: reading a file refuses the coding.
 bool RefusesCoding(const Method& method) {
   if (method.dense()) return false;
   const bool adds = TraitsOf(ConfigOf(method, "", kPlain)).sums;
@@ -34,7 +35,7 @@ bool RefusesCoding(const Method& method) {
 
 class EveryMethod : public ::testing::TestWithParam<std::tuple<std::string, Topology>> {
  protected:
-  // Where nodes have unequal numbers of ranks some methods refuse to run, and say why.
+  // On nodes with unequal numbers of ranks, some methods refuse to run and say why.
   void SetUp() override {
     const Composition composition = Compose(ConfigOf(Which()));
     const bool ragged = Where().ranks % Where().ranks_per_node != 0;
@@ -59,10 +60,10 @@ TEST_P(EveryMethod, LosesNothingAndLeavesReplicasEqual) {
   const CellConfig config = ConfigOf(method);
   const auto results = RunLive(config, Where(), IntegerGradient);
   const auto quantizer = config.method_options.quantizer();
-  // Signs times a scale are no integers, to which LostMass rounds in every step.
+  // Signs times a scale are no integers, and LostMass rounds to integers in every step.
   const bool signs = quantizer && FindQuantizer(*quantizer).needs_feedback;
   const double tolerance = signs ? 0.5 * testing::kLiveSteps + 0.01 : 0;
-  // Without feedback nothing keeps what rounding takes.
+  // Without feedback, rounding errors are lost.
   const bool kept = TraitsOf(config).mass != Conservation::kLost;
   if (kept && (!quantizer || method.feedback != "none")) {
     for (const double lost : LostMass(results)) ASSERT_NEAR(lost, 0, tolerance);
@@ -106,7 +107,7 @@ void ExpectNaNRefused(const CellConfig& config, const Topology& topology, Device
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), FailureKind::kNumeric);
     const std::string what = error.what();
-    // A fused buffer may only know where it begins.
+    // A fused buffer may know only its first tensor.
     EXPECT_TRUE(what.find("tensor2") != std::string::npos ||
                 what.find("tensor0") != std::string::npos)
         << what;
@@ -115,13 +116,13 @@ void ExpectNaNRefused(const CellConfig& config, const Topology& topology, Device
 
 TEST_P(EveryMethod, RefusesANaN) { ExpectNaNRefused(ConfigOf(Which()), Where(), {}); }
 
-// The two engines run the same strategy: for a sparsifier with exact counts they exchange the same
-// units, of the same bytes, in as many messages.
+// Both engines run the same strategy. With exact counts they exchange the same units, with equal
+// bytes and numbers of messages.
 TEST_P(EveryMethod, IsModelledWithTheBytesThatItSends) {
   ExpectModelledAsLive(Which(), ConfigOf(Which(), ExactSparsifier(Which())), Where());
 }
 
-// The tensors are too small for gaps that would have to be escaped: these bytes are exact, too.
+// The tensors are too small for escaped gaps, so that these bytes are exact, too.
 TEST_P(EverySparseMethod, IsModelledWithTheBytesOfItsCoding) {
   if (RefusesCoding(Which())) return;
   for (const json& coding :
@@ -152,8 +153,8 @@ TEST_P(EverySparseMethod, SendsUnitsDenseAndLosesNothing) {
   ExpectModelledAsLive(method, config, Where());
 }
 
-// The first two of four steps are sent dense: they apply the average, and then everything is as if
-// nothing had been before.
+// The first two of four steps are sent dense and apply the average. The later steps behave as if
+// they were the first.
 TEST_P(EverySparseMethod, BeginsWithDenseSteps) {
   constexpr int kDense = 2;
   const Method method = Which();
@@ -214,7 +215,7 @@ TEST_P(EverySparseMethod, BeginsWithDenseSteps) {
   }
 }
 
-// As if dense tensors did not lie apart: tensor after tensor.
+// Puts tensors in their order, as if dense tensors did not lie apart.
 void PutInOrder(const GradientLayout& layout, std::vector<float>& flat) {
   std::vector<float> ordered;
   for (std::size_t t = 0; t < layout.tensors(); ++t) {
@@ -225,7 +226,7 @@ void PutInOrder(const GradientLayout& layout, std::vector<float>& flat) {
   flat = std::move(ordered);
 }
 
-// Some tensors of every unit are never sparsified, also where units are fused first.
+// Some tensors of every unit are never sparsified, even if units are fused first.
 TEST_P(EverySparseMethod, CarriesDenseTensors) {
   const Method method = Which();
   CellConfig config = ConfigOf(method, ExactSparsifier(method));
@@ -244,7 +245,7 @@ TEST_P(EverySparseMethod, CarriesDenseTensors) {
     EXPECT_EQ(rank.averaged, results.front().averaged);
     EXPECT_EQ(rank.mass_violations, 0u);
   }
-  // What is dense has no residual: its average is that of the gradients.
+  // Dense tensors have no residual: their average is the average of the gradients.
   std::size_t offset = 0;
   for (std::size_t t = 0; t < kTensorSizes.size(); offset += kTensorSizes[t++]) {
     if (t != 0 && t != 4 && t != 7) continue;
@@ -261,7 +262,8 @@ TEST_P(EverySparseMethod, CarriesDenseTensors) {
   ExpectModelledAsLive(method, config, Where());
 }
 
-// What a rank gives to dense exchanges, of tensors that its plan reduces and of sums within nodes.
+// The bytes of a rank in dense exchanges: of tensors that its plan reduces, and of sums within
+// nodes.
 std::uint64_t ReducedBytes(const CellConfig& config, const Topology& topology) {
   const Composition composition = Compose(config);
   const ModelConfig model = Modelled(config, composition, Tensors(), topology);
@@ -292,13 +294,14 @@ TEST_P(EverySparseMethod, FeedsBackWhatCodingTakes) {
     const StepRecord& record = rank.records.front();
     const StepRecord& expected = plain[r].records.front();
     EXPECT_EQ(record.selected, expected.selected);
-    // Of what has indices half the bytes, but for a header and a rounded-up length an exchange.
+    // Data with indices take half the bytes, apart from a header and a rounded-up length an
+    // exchange.
     const std::uint64_t half = (expected.payload_bytes - reduced) / 2 + reduced;
     EXPECT_GE(record.payload_bytes, half);
     EXPECT_LE(record.payload_bytes, half + 10 * record.exchanges);
   }
   EXPECT_NE(coded.front().averaged, plain.front().averaged);  // something was rounded
-  // Indices alone lose nothing.
+  // Coding the indices alone loses nothing.
   const auto delta = RunLive(ConfigOf(Which(), "", kGaps), Where(), WideGradient);
   EXPECT_EQ(delta.front().averaged, plain.front().averaged);
   EXPECT_EQ(delta.front().residual, plain.front().residual);
@@ -306,7 +309,7 @@ TEST_P(EverySparseMethod, FeedsBackWhatCodingTakes) {
 
 class EveryMethodOnADevice : public EveryMethod {};
 
-// What codes selections one by one does it in host memory, and says so.
+// A coding of single selections works in host memory, and other devices are refused.
 bool RefusesDevices(const CellConfig& config, const Topology& topology) {
   if (!Compose(config).coding.of_selections()) return false;
   try {
@@ -357,9 +360,9 @@ std::vector<std::string> MethodNames(bool with_dense) {
     return names;
   }
   for (const Method& method : TheCatalog().methods) {
-    // Of methods that exchange parameters tests/core/localsteps has the laws.
+    // tests/core/localsteps has the laws of methods that exchange parameters.
     if (FindStrategy(method.strategy).local_steps != nullptr) continue;
-    if (FindStrategy(method.strategy).delays) continue;  // there, too
+    if (FindStrategy(method.strategy).delays) continue;  // tested there, too
     if (with_dense || !method.dense()) names.push_back(method.name);
   }
   names.emplace_back(kInHalves);
@@ -374,7 +377,7 @@ std::string NameOf(const ::testing::TestParamInfo<std::tuple<std::string, Topolo
   return name;
 }
 
-// Nodes of one rank, of two and of four, and nodes of which the last has fewer.
+// Nodes of one, two and four ranks, and nodes whose last one has fewer ranks.
 constexpr Topology kTopologies[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2},
                                     {4, 2}, {4, 4}, {8, 4}, {3, 2}, {7, 4}};
 

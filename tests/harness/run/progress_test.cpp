@@ -1,4 +1,4 @@
-// Tests how a run's remaining time follows from history and from what it has finished.
+// Tests the estimate of a run's remaining time from history and finished trials.
 #include "harness/run/progress.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ TEST(RemainingTime, ScalesHistoryByWhatTrialsOfTheKindTook) {
   const std::vector<PlannedTrial> trials(4, Planned("a", Mode::kMeasured, 10));
   RemainingTime remaining(trials, {});
   EXPECT_EQ(remaining.Seconds(), 40);
-  remaining.Done(30);  // three times the history: half of it is believed
+  remaining.Done(30);  // three times the history: half of that counts
   EXPECT_EQ(remaining.Seconds(), 3 * 20);
   remaining.Done(30);
   EXPECT_NEAR(remaining.Seconds(), 2 * 10 * 70.0 / 30, 1e-9);

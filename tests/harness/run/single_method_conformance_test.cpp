@@ -1,4 +1,4 @@
-// Checks what single methods and codings must do beyond what every method must.
+// Checks laws of single methods and codings, beyond the laws of every method.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(PayloadCoding, LosesOnlyWhatRoundingTakesWithoutFeedback) {
   }
 }
 
-// Gaps of 65535 and more take six bytes: the model expects as many as random selections have.
+// Gaps of 65535 and more take six bytes; the model expects their number in random selections.
 TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
   constexpr std::size_t kElements = 1'000'000;
   constexpr int kDraws = 2000;
@@ -68,8 +68,8 @@ TEST(PayloadCoding, IsModelledWithTheEscapesOfARandomSelection) {
   }
 }
 
-// A collective that selects what it sends has no payload before it runs: its ranks contribute what
-// they select, live and in the model.
+// A collective that selects has no payload before it runs: its ranks contribute their selections,
+// live and in the model.
 TEST(Spardl, ContributesWhatItSelects) {
   for (const Topology& topology : {Topology{3, 1}, Topology{4, 1}}) {
     const CellConfig config = ConfigOf(MethodOf("spardl"));
@@ -89,7 +89,7 @@ TEST(Spardl, ContributesWhatItSelects) {
 const json kBloom = {{"payload_indices", "bloom"}};
 const json kBoth = {{"payload_indices", "bloom"}, {"payload_values", "fitted"}};
 
-// DeepReduce's policies change what is sent, and polynomials what of it: nothing is lost.
+// DeepReduce's policies change the sent elements, and polynomials their values: nothing is lost.
 TEST(DeepReduce, LosesNothingInAnyForm) {
   const auto plain = RunLive(ConfigOf(MethodOf("wfbp")), {3, 1}, IntegerGradient);
   for (const auto& [options, rounds] : std::vector<std::pair<json, bool>>{
@@ -105,7 +105,7 @@ TEST(DeepReduce, LosesNothingInAnyForm) {
     SCOPED_TRACE(options.dump());
     const CellConfig config = ConfigOf(MethodOf("deepreduce"), "", options);
     const auto results = RunLive(config, {3, 1}, IntegerGradient);
-    // Where values are no integers, LostMass rounds their sum in every step.
+    // If values are no integers, LostMass rounds their sum in every step.
     for (const double lost : LostMass(results)) {
       ASSERT_NEAR(lost, 0, rounds ? 0.5 * testing::kLiveSteps + 0.01 : 0);
     }
@@ -123,7 +123,7 @@ TEST(DeepReduce, LosesNothingInAnyForm) {
   }
 }
 
-// Whatever is selected, fused before or after, with momentum, or with counts that differ.
+// Any selections: fused before or after, with momentum, or with unequal counts.
 TEST(DeepReduce, CodesTheSelectionsOfOtherMethods) {
   for (const char* name : {"safusion-inter", "syncea", "safusion", "hitopkcomm"}) {
     SCOPED_TRACE(name);
@@ -156,7 +156,7 @@ TEST(DeepReduce, CodesTheSelectionsOfOtherMethods) {
   }
 }
 
-// The model's decoding and encoding take as long as the profile says.
+// The model's decoding and encoding take the profile's times.
 TEST(DeepReduce, IsModelledWithWhatCodingTakes) {
   const CellConfig config = ConfigOf(MethodOf("deepreduce"));
   const Composition composition = Compose(config);
@@ -164,13 +164,13 @@ TEST(DeepReduce, IsModelledWithWhatCodingTakes) {
   const StepRecord before = SimulateStep(model, 0, 2).records.front();
   model.cost.selection_coding.per_query = 1e-6;
   const StepRecord with = SimulateStep(model, 0, 2).records.front();
-  // Of two tensors, 9000 and 4097 elements: once to code, and once for each rank to decode.
+  // Two tensors of 9000 and 4097 elements: coded once, and decoded once for each rank.
   EXPECT_NEAR(with.sparsify_seconds - before.sparsify_seconds, 13'097e-6, 1e-9);
   EXPECT_NEAR(with.decompress_seconds - before.decompress_seconds, 2 * 13'097e-6, 1e-9);
 }
 
-// Published Ok-Topk finds the k-th largest magnitude once in 32 steps: between, what reaches it is
-// sent, about as many.
+// Published Ok-Topk finds the k-th largest magnitude once in 32 steps. In between, the elements
+// that reach it are sent, about k of them.
 TEST(Oktopk, SelectsByTheThresholdOfAnEarlierStep) {
   const Method method = MethodOf("oktopk");
   const auto exact = RunLive(ConfigOf(method), {3, 1}, IntegerGradient);
@@ -196,8 +196,8 @@ TEST(Oktopk, SelectsByTheThresholdOfAnEarlierStep) {
   EXPECT_TRUE(differs);
 }
 
-// A threshold sparsifier gives the ranks different counts: buffers of the naive scheme would close
-// at different tensors, and must not.
+// A threshold sparsifier gives the ranks different counts. Buffers of the naive scheme would close
+// at different tensors, which must not happen.
 TEST(SafusionNaive, AgreesOnBuffersWhenCountsDiffer) {
   for (const Method& method : BuiltInCatalog().methods) {
     if (method.name != "safusion-naive") continue;

@@ -1,4 +1,4 @@
-// Tests what the pages over a store are made of: whose numbers stand where, and what they are.
+// Tests the data of the pages over a store: the place and meaning of each number.
 #include "harness/site/site_data.hpp"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class TheSite : public ::testing::Test {
   std::vector<SiteSystem> Systems() const { return SystemsOf(rows_, described_, "nowhere"); }
   json Data() const { return SiteData(Systems(), catalog_, compare_); }
 
-  // The one cell of a method on the system of that place.
+  // The only cell of a method on the system at index `system`.
   static json CellOf(const json& data, std::size_t system, const std::string& method) {
     json found;
     for (const json& cell : data["cells"]) {
@@ -102,7 +102,7 @@ TEST_F(TheSite, ReferencesOfOtherSystemsAreNotItsOwn) {
   AddBlocks(MachineOfCores(2), 100, 1.5);
   const std::size_t first = rows_.size();
   AddBlocks(MachineOfCores(4), 100, 3);
-  for (std::size_t i = first; i < rows_.size(); ++i) {  // its dense is another one
+  for (std::size_t i = first; i < rows_.size(); ++i) {  // it has another dense
     if (rows_[i].method != "dense") continue;
     rows_[i].config["method_options"] = {{"threshold_bytes", 1}};
     rows_[i].config_hash = "other dense";
@@ -148,7 +148,7 @@ TEST_F(TheSite, ADeclaredClusterIsASystemThatNothingIsComparedWith) {
   EXPECT_TRUE(data["pairs"].empty());
   const json cell = CellOf(data, 1, "wfbp");
   EXPECT_EQ(cell["mode"], "modelled");
-  EXPECT_NEAR(cell["ratio"]["value"].get<double>(), 2, 1e-9);  // of the newest profile alone
+  EXPECT_NEAR(cell["ratio"]["value"].get<double>(), 2, 1e-9);  // from the newest profile only
   EXPECT_EQ(data["systems"][1]["trials"], 6);
 }
 
@@ -174,7 +174,7 @@ TEST_F(TheSite, WhatFailedIsThereWithItsReasonAndNoNumber) {
   failed.status = "failed";
   failed.failure_kind = "timeout";
   failed.annotations = {"/somewhere/on/this/disk.txt is gone"};
-  MakeShareable(rows_, "/nonexistent");  // as those who load trials for others do
+  MakeShareable(rows_, "/nonexistent");  // as for trials that others read
   const json cell = CellOf(Data(), 0, "zen");
   EXPECT_EQ(cell["lacks"], "timeout");
   EXPECT_TRUE(cell["ratio"].is_null());
@@ -244,7 +244,7 @@ TEST_F(TheSite, SystemsHaveTheNameOfTheOneFileThatDescribesThem) {
   std::vector<std::string> names;
   for (const SiteSystem& system : Systems()) names.push_back(system.side.name);
   EXPECT_EQ(std::ranges::count(names, "lab"), 1);
-  described_.push_back({"the same", json::object(), file(2)});  // which of both is not known
+  described_.push_back({"the same", json::object(), file(2)});  // both fit, so that neither is used
   for (const SiteSystem& system : Systems()) EXPECT_EQ(system.side.name, system.key);
 }
 

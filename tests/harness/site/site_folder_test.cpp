@@ -1,4 +1,4 @@
-// Tests that a site replaces an earlier one, and nothing of anybody else.
+// Tests that a site replaces an earlier one, and no other files.
 #include "harness/site/site_folder.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class Folder : public ::testing::Test {
     std::ofstream(file) << text;
   }
 
-  // A site of an index and a page of that name.
+  // Writes a site with an index and a page of that name.
   void WriteSite(const std::string& page) {
     SiteFolder folder(out_);
     Write(folder.unfinished() / "index.html", page);
@@ -44,7 +44,7 @@ class Folder : public ::testing::Test {
     return "";
   }
 
-  // What lies beside the site.
+  // The number of entries beside the site.
   std::size_t Entries() const {
     return static_cast<std::size_t>(
         std::distance(fs::directory_iterator(root_), fs::directory_iterator()));

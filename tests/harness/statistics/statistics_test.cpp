@@ -34,8 +34,8 @@ TEST(Statistics, MedianOfEvenAndOddCounts) {
   EXPECT_EQ(Median(std::vector{4.0, 1.0, 2.0, 3.0}), 2.5);
 }
 
-// Of 10 values the second to the ninth cover 1 - 22/1024 of the medians, 2.2994 standard errors to
-// either side; of 4 all of them cover 7/8, 1.5341.
+// Of 10 values, the second to the ninth cover 1 - 22/1024 of the medians, 2.2994 standard errors to
+// either side. Of 4 values, all of them cover 7/8, which is 1.5341 standard errors.
 TEST(Statistics, MedianEstimatesCountOrderStatistics) {
   const auto ten =
       MedianEstimate(std::vector{1.0, 10.0, 2.0, 9.0, 3.0, 8.0, 4.0, 7.0, 5.0, 1000.0});
@@ -69,7 +69,7 @@ TEST(Statistics, PairedRatiosUseTheBlocksThatBothHave) {
   ASSERT_TRUE(ratio);
   EXPECT_EQ(ratio->n, 2u);
   EXPECT_NEAR(ratio->value, 2, 1e-12);
-  EXPECT_NEAR(ratio->low, 2, 1e-12);  // equal ratios: no spread, however the blocks differ
+  EXPECT_NEAR(ratio->low, 2, 1e-12);  // equal ratios: no spread between blocks
   EXPECT_TRUE(ratio->preliminary());
   EXPECT_TRUE(RatiosByBlock({{0, 1.0}}, {{1, 1.0}}).empty());
   EXPECT_FALSE(LogInterval(std::vector{1.0, 0.0}));
@@ -114,7 +114,7 @@ TEST(Statistics, DifferencesArePairedAndExactWhereBlocksAgree) {
   EXPECT_NEAR(difference->low, 2 - 12.7062, 5e-5);
   EXPECT_NEAR(difference->high, 2 + 12.7062, 5e-5);
   EXPECT_FALSE(PairedDifference({{0, 1.0}}, {{1, 1.0}}));
-  const auto tenths = MeanInterval(std::vector(7, 0.1));  // whose sum is not 0.7
+  const auto tenths = MeanInterval(std::vector(7, 0.1));  // the sum is not exactly 0.7
   EXPECT_EQ(tenths->low, 0.1);
   EXPECT_EQ(tenths->high, 0.1);
 }
@@ -343,8 +343,8 @@ Values LogNormal(std::mt19937_64& random, double center, double deviation, std::
 }
 
 TEST(Contrast, IsTheIntervalOfLogarithmsWithTheFreedomOfTheFewerBlocks) {
-  // Logarithms 0, 1, 2 and 0, 2, 4, 6: means 1 and 3, variances 1 and 20/3; the standard error is
-  // sqrt(1/3 + 5/3) = sqrt(2), the freedom 2, for which t(0.975) is 4.30265.
+  // Logarithms 0, 1, 2 and 0, 2, 4, 6: means 1 and 3, variances 1 and 20/3. The standard error is
+  // sqrt(1/3 + 5/3) = sqrt(2), with 2 degrees of freedom, for which t(0.975) is 4.30265.
   const Values first = {1, std::exp(1.0), std::exp(2.0)};
   const Values second = {1, std::exp(2.0), std::exp(4.0), std::exp(6.0)};
   const Contrast contrast = ContrastOf(first, second, 0.05);
@@ -378,7 +378,7 @@ TEST(Contrast, SaysOnWhichSideItIsLarger) {
   const Values large = {1.50, 1.51, 1.49}, small = {1.20, 1.21, 1.19};
   EXPECT_EQ(ContrastOf(large, small, 0.05).agreement, Agreement::kFirst);
   EXPECT_EQ(ContrastOf(small, large, 0.05).agreement, Agreement::kSecond);
-  // What is within the margin for certain agrees, be the difference never so certain.
+  // Values certainly within the margin agree, however certain their difference is.
   EXPECT_EQ(ContrastOf(large, small, 0.5).agreement, Agreement::kAgree);
 }
 
@@ -408,7 +408,7 @@ TEST(Contrast, AsManyBlocksAsItAsksForDecide) {
     if (contrast.agreement != Agreement::kUndecided) continue;
     ++undecided;
     EXPECT_GT(contrast.blocks_needed, 4u);
-    // Values that go on as they are: the four again and again.
+    // More blocks repeat the four values.
     Values more_first, more_second;
     for (std::size_t block = 0; block < 2 * contrast.blocks_needed; ++block) {
       more_first.push_back(first[block % 4]);

@@ -1,5 +1,5 @@
-// Tests what lies in a results folder and is not the harness's: links, folders of the user's, files
-// that are none. Nothing of it is removed, and nothing of it makes a verb hang.
+// Tests the files in a results folder that are not the harness's: links, users' folders, and
+// special files. None of them is removed, and none makes a verb hang.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 class ForeignFiles : public ::testing::Test {
  protected:
-  // A file with parents of the user's.
+  // Writes a user's file, with its parent folders.
   fs::path Write(const fs::path& file, const std::string& text = "important") {
     fs::create_directories(file.parent_path());
     std::ofstream(file) << text;

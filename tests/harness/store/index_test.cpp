@@ -1,4 +1,4 @@
-// Tests that the index answers for trials whose files have not changed, and for no others.
+// Tests that the index answers for trials with unchanged files, and for no others.
 #include "harness/store/index.hpp"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class FollowingIndex : public ::testing::Test {
 };
 
 TEST_F(FollowingIndex, BrokenAndDeletedTrialsStopCountingAtOnce) {
-  for (const bool held : {true, false}) {  // by a run, so that the index cannot be written
+  for (const bool held : {true, false}) {  // by a run: the index cannot be written
     const auto lock = held ? StoreLock::TryLock(folder_.path()) : nullptr;
     fs::resize_file(File(0), 40);
     EXPECT_EQ(Count(), 2u);
@@ -59,7 +59,7 @@ TEST_F(FollowingIndex, BrokenAndDeletedTrialsStopCountingAtOnce) {
     EXPECT_NE(problems_[0].find("breaks at byte"), std::string::npos) << problems_[0];
     EXPECT_EQ(store_.ReadRows().size(), held ? 3u : 2u);
   }
-  EXPECT_EQ(Count(), 2u);  // what is left out is named each time
+  EXPECT_EQ(Count(), 2u);  // a left-out trial is named each time
   EXPECT_EQ(problems_.size(), 1u);
   fs::remove_all(File(1).parent_path());
   EXPECT_EQ(Count(), 1u);

@@ -1,5 +1,5 @@
-// Tests what scrubbing takes out of texts: planted secrets never stay, and scrubbing twice is
-// scrubbing once.
+// Tests the removals of scrubbing from texts: planted secrets never stay, and scrubbing twice
+// equals scrubbing once.
 #include "harness/store/scrubber.hpp"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Scrubber, DataKeepsWhatNamesCells) {
   EXPECT_EQ(Scrubbed("node7.example.org alice", Leaves::kData), "HOST USER");
 }
 
-// Who is called as an optimizer is has the same configurations as all others.
+// A user whose name is that of an optimizer has the same configurations as all others.
 TEST(Scrubber, OptionsThatAreOneWordStay) {
   const TextScrubber names({{"ring", "node7"}, {"adam", "mpi"}});
   const json config = {{"recipe", {{"optimizer", "adam"}}},
@@ -111,7 +111,7 @@ TEST(Scrubber, TextsThatAreNoHashOrNoPlaceGo) {
   EXPECT_EQ(Scrubbed("a/../b", Leaves::kPlace), "");
 }
 
-// What attackers and clumsy programs write.
+// Texts that attackers and careless programs write.
 TEST(Scrubber, ScrubbingTwiceIsScrubbingOnce) {
   const std::vector<std::string> pieces = {"word",
                                            "/users/alice/x",

@@ -1,4 +1,4 @@
-// Tests what a trial's metrics are made of, from steps written by hand.
+// Tests how a trial's metrics follow from its steps, with steps written by hand.
 #include "harness/store/step_log.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(MetricsOf, SentOverPayloadIsOfAllRanks) {
                    3.0 * (40 + 80) / (80 + 80));
 }
 
-// Steps of one rank from `first` on, each with its seconds, the half of them forward.
+// Steps of one rank from `first` on, with these seconds, half of them forward.
 std::vector<LoggedStep> Lasting(std::int64_t first, std::vector<double> seconds) {
   std::vector<LoggedStep> steps;
   for (const double each : seconds) {
@@ -58,8 +58,8 @@ std::vector<LoggedStep> Lasting(std::int64_t first, std::vector<double> seconds)
   return steps;
 }
 
-// Windows of three steps: [3, 6) and [6, 9), and before and behind them what is not whole. Rank 1
-// is the slower one in the second. A median over steps would be 1.
+// Windows of three steps: [3, 6) and [6, 9), with incomplete windows before and behind them. Rank 1
+// is the slower one in the second window. A median over steps would be 1.
 TEST(MetricsOf, WindowsCountAsAWhole) {
   const StepLog log = {Lasting(2, {90, 1, 1, 10, 1, 1, 4, 50}),
                        Lasting(2, {90, 1, 1, 10, 1, 1, 7, 50})};
@@ -100,12 +100,12 @@ TEST(RoundSeconds, AreOfWholeWindows) {
   std::vector<LoggedStep> steps = Lasting(0, {1, 5, 2, 8, 3, 9});
   for (std::size_t i = 0; i < steps.size(); ++i) {
     steps[i].round = i < 2 ? 1 : 2;
-    steps[i].measured = i < 2 || i > 3;  // a window is discarded when a turn begins
+    steps[i].measured = i < 2 || i > 3;  // the first window of a turn is discarded
   }
   EXPECT_EQ(RoundSeconds({steps}, 2), (std::vector<double>{3, 6}));
 }
 
-// Two ranks, whose exchanges take 4 and 2 ms; rank 1's step begins 10 ms after rank 0's.
+// Two ranks whose exchanges take 4 and 2 ms; rank 1's step begins 10 ms after rank 0's.
 TracedStep Traced(double uncertainty) {
   const Span exchange{SpanKind::kExchange, "data", "", 0.001, 0.005, 8};
   const Span shorter{SpanKind::kExchange, "data", "", 0.001, 0.003, 8};
@@ -113,7 +113,7 @@ TracedStep Traced(double uncertainty) {
   return {7, {{pack, exchange}, {shorter}}, {100.0, 100.01}, uncertainty};
 }
 
-// Begin in microseconds of the last event.
+// The begin of the last event in microseconds.
 double LastBegin(const std::filesystem::path& trace) {
   return nlohmann::json::parse(ReadFile(trace))["traceEvents"].back()["ts"];
 }

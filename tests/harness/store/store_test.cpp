@@ -90,7 +90,7 @@ TEST(Store, ReadersSeeWhatDisturbedATrial) {
   EXPECT_TRUE(rows[1].disturbed());
   EXPECT_EQ(rows[1].WhyDisturbed(), "other work");
   EXPECT_EQ(rows[1].quiet, trial["quiet"]);
-  EXPECT_FALSE(rows[1].provenance.contains("quiet"));  // which lists what trials have in common
+  EXPECT_FALSE(rows[1].provenance.contains("quiet"));  // it lists only common facts
 }
 
 TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
@@ -111,7 +111,7 @@ TEST(Store, HowATrialWasLaunchedIsReadBackOrRefused) {
   EXPECT_EQ(launch.trials, 6u);
   EXPECT_EQ(launch.start_seconds, 2.5);
   EXPECT_EQ(launch.rounds, (std::vector<double>{0.25, 0.5}));
-  EXPECT_TRUE(launches.at(trial["trial_id"]).id.empty());  // as from an earlier version
+  EXPECT_TRUE(launches.at(trial["trial_id"]).id.empty());  // like a row of an earlier version
   for (const auto& [key, wrong] : {std::pair<const char*, json>("rounds", {0.25, 0}),
                                    {"rounds", "fast"},
                                    {"launch", {{"id", 1}, {"trials", 6}}},
@@ -179,7 +179,7 @@ TEST(Store, TrialsOfAnOlderSchemaDoNotCountAndAreSaidTo) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("2 trial(s) were written by an older sparfuse"), std::string::npos);
 
-  // An index of before is refused by who only reads, and made again by who writes.
+  // A reader refuses an older index, and a writer makes it again.
   sqlite3* database = nullptr;
   ASSERT_EQ(sqlite3_open(store.index_path().c_str(), &database), SQLITE_OK);
   sqlite3_exec(database, "PRAGMA user_version = 0", nullptr, nullptr, nullptr);
@@ -216,7 +216,7 @@ TEST(Store, RebuildingNamesTrialsThatTheirHashesContradict) {
   const StoreLock lock(folder.path());
   for (int block = 0; block < 3; ++block) {
     json config = AddTrial(store, lock, block)["config"];
-    config["seed"] = block + 1;  // only repeats what trial.json has
+    config["seed"] = block + 1;  // repeats a value of trial.json
     if (block == 1) config["density"] = 0.5;
     const std::string id = "e/p/wfbp-b" + std::to_string(block) + "-1";
     std::ofstream(store.Directory(id) / "config.json") << config.dump();
@@ -325,7 +325,7 @@ TEST(Outcome, AKilledRankIsNamedFromTheLaunchersReport) {
 TEST(Launcher, EndsEveryDescendantWhenTheTimeIsUp) {
   const TemporaryFolder folder;
   LaunchRequest request;
-  // A grandchild in a session of its own, as Open MPI's ranks are outside the launcher's group.
+  // A grandchild in a session of its own, like Open MPI's ranks outside the launcher's group.
   request.argv = {"/bin/sh", "-c",
                   "setsid sleep 1000 & echo $! > " + (folder.path() / "pid").string() +
                       "; trap '' TERM; "

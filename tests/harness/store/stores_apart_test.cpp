@@ -1,4 +1,4 @@
-// Tests whose trials over several hosts are a system of their own.
+// Tests which stores' trials over several hosts are systems of their own.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -37,7 +37,7 @@ std::vector<std::string> Apart(std::vector<TrialRow> rows, const std::filesystem
 using Words = std::vector<std::string>;
 
 TEST(StoresApart, AreOthersWithTrialsOverSeveralHosts) {
-  // With the trials on one host that the same store ran, which are of its experiments, too.
+  // With the same store's trials on one host, which belong to its experiments, too.
   EXPECT_EQ(Apart({Row("one", {"a", "b"}), Row("one", {"a"}), Row("two", {"a", "a"})}, ""),
             (Words{"@one", "@one", ""}));
   EXPECT_EQ(Apart({Row("", {"a", "b"}), Row("three", {"a", "b"}, "modelled"),
@@ -57,7 +57,7 @@ TEST(StoresApart, AreNotTheStoresOwn) {
             (Words{"", "@other"}));
 }
 
-// What identifies the block of each row.
+// An identifier for the block of each row.
 std::vector<int> Blocks(std::vector<TrialRow> rows, const std::filesystem::path& results) {
   TellStoresApart(rows, results);
   std::vector<int> blocks;
@@ -77,7 +77,7 @@ TEST(StoresApart, HaveBlocksOfTheirOwnOnMachinesThatAreAlike) {
   EXPECT_EQ(Blocks({block(0, "one"), block(3, "one"), block(0, "two"), block(1, "two")}, ""),
             (std::vector<int>{0, 3, 1, 2}));
   EXPECT_EQ(Blocks({block(0, "two"), block(7, "two")}, ""), (std::vector<int>{0, 7}));
-  // Every store computes the same of a model.
+  // Every store computes the same model.
   EXPECT_EQ(Blocks({block(0, "one", "modelled"), block(0, "two", "modelled")}, ""),
             (std::vector<int>{0, 0}));
   const TemporaryFolder folder;
@@ -86,7 +86,7 @@ TEST(StoresApart, HaveBlocksOfTheirOwnOnMachinesThatAreAlike) {
     const StoreLock lock(folder.path());
     own = OriginOf(lock, folder.path(), kHash);
   }
-  // Older trials of the store itself, which name no store, are of it.
+  // Older trials of the store itself do not name their store, but belong to it.
   EXPECT_EQ(Blocks({block(0, "!"), block(0, ""), block(1, own)}, folder.path()),
             (std::vector<int>{2, 0, 1}));
 }
@@ -109,7 +109,7 @@ TEST(StoresApart, AreFoundByHashAndOrigin) {
   ASSERT_EQ(machines.size(), 3U);
   EXPECT_EQ(ShownMachine(NeedMachine(machines, "aaa@o", "x")), "aaaaaaaaaaaa@one");
   EXPECT_EQ(ShownMachine(NeedMachine(machines, "bb", "x")), "bbbbbbbbbbbb@two");
-  EXPECT_EQ(NeedMachine(machines, "aaa", "x"), kHash);  // the one that is no other store's
+  EXPECT_EQ(NeedMachine(machines, "aaa", "x"), kHash);  // the store's own system
   ExpectIn("no system of x begins with \"aaa@two\"",
            testing::ErrorOf([&] { NeedMachine(machines, "aaa@two", "x"); }, FailureKind::kConfig));
   ExpectIn("x has several systems: expected the head of the hash of one of",

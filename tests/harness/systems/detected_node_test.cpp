@@ -1,4 +1,4 @@
-// Tests what is detected of a node and recorded of it, from a made-up sysfs and made-up cards.
+// Tests the detected and recorded facts of a node, from a made-up sysfs and made-up cards.
 #include "harness/systems/detected_node.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class DetectedNode : public testing::Test {
     fs::create_directories(sys_ / entry);
     fs::create_symlink(sys_ / "devices" / device, sys_ / entry / "device");
   }
-  // speed: what the file has; "" there is none.
+  // speed: the content of the file; "" if there is no file.
   void AddInterface(const std::string& name, const std::string& speed, const std::string& device,
                     const std::string& state = "up", const std::string& type = "1") {
     const fs::path folder = fs::path("class/net") / name;
@@ -96,7 +96,7 @@ TEST_F(DetectedNode, LeavesOutWhatIsDownLoopedBackOrMadeUpBesideRealOnes) {
 
 TEST_F(DetectedNode, BelievesNoSpeedOfAnInterfaceThatSoftwareMadeUp) {
   AddInterface("lo", "", "", "unknown", "772");
-  AddInterface("eth0", "10000", "");  // veth says so on any network
+  AddInterface("eth0", "10000", "");  // veth has this constant on any network
   EXPECT_EQ(Interfaces(), json::array({Interface("eth0", "virtual", "unknown")}));
 }
 

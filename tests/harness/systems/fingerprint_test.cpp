@@ -1,5 +1,5 @@
-// Tests which ranks exchange at once where links are measured, and which differences of two
-// fingerprints are named, in which words and order.
+// Tests which ranks exchange at the same time while links are measured. Also tests which
+// differences of two fingerprints are named, in which words and order.
 #include "harness/systems/fingerprint.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ FingerprintValue Quantity(double value, double error = 0.01) {
   return {value, value * (1 - error), value * (1 + error), 15, "", {}};
 }
 
-// Four nodes of two ranks each, all alike.
+// Four equal nodes of two ranks each.
 Fingerprint Lab() {
   Fingerprint lab;
   lab.ranks = 8;
@@ -41,7 +41,7 @@ std::vector<std::string> Sentences(const Fingerprint& first, const Fingerprint& 
 
 TEST(Fingerprint, OfTheSameSystemUnderAnotherNameIsTheSame) {
   Fingerprint renamed = Lab();
-  renamed.id = "another/2026";  // what a trial has of it
+  renamed.id = "another/2026";  // a trial's own value
   EXPECT_EQ(Sentences(Lab(), renamed), Words());
   EXPECT_EQ(WhatIsNotCompared(Lab(), renamed), "");
 }
@@ -60,7 +60,7 @@ TEST(Fingerprint, ALinkAtHalfSpeedIsNamedFirst) {
             "b's bandwidth between nodes is 2 times that of a's (10.2 Gbit/s against 5.1 Gbit/s)");
 }
 
-// One cable of three: the mean moves by less than what a launch leaves open.
+// One cable of three: the mean moves by less than the variation of a launch.
 TEST(Fingerprint, OneSlowLinkAmongManyIsNamedByItsRanks) {
   Fingerprint slow = Lab();
   slow.quantities["inter_node_bandwidth"] = Quantity(8.5);
@@ -91,12 +91,12 @@ TEST(Fingerprint, UnlikeNumbersOfRanksCompareLinksAlone) {
   EXPECT_EQ(WhatIsNotCompared(Lab(), larger),
             "collectives, memory, products and selections are not compared: ranks 8 against 16, "
             "ranks_per_node 2 against 4");
-  larger.link = LinkShape{1, 100};  // emulated: a setting, no property
+  larger.link = LinkShape{1, 100};  // emulated: a setting, not a property
   larger.quantities["intra_node_bandwidth"] = Quantity(1);
   EXPECT_EQ(Sentences(Lab(), larger), Words());
 }
 
-// Every quantity has its sentence, and what differs one way differs the other way.
+// Every quantity has its sentence, and differences are the same in both directions.
 TEST(Fingerprint, DifferencesAreMutual) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> factor(0.5, 2);
@@ -144,8 +144,8 @@ TEST(RankPairs, OfALastNodeWithOneRankHaveNoneWithinIt) {
             (Phases{{{0, 1, kWithin}, {2, 3, kWithin}}, {{0, 2, kBetween}}, {{2, 4, kBetween}}}));
 }
 
-// The law behind the lists: every link between nodes that follow one another once, of every node
-// one pair at a time, and the link's kind as the topology has it.
+// The law of the lists: every link between consecutive nodes occurs once, a node has one pair at a
+// time, and the link's class is the topology's.
 TEST(RankPairs, MeetEveryLinkOnceAndNoNodeTwiceAtOnce) {
   for (int ranks = 1; ranks <= 17; ++ranks) {
     for (int a_node = 1; a_node <= 4; ++a_node) {

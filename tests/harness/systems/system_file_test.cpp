@@ -1,4 +1,4 @@
-// What a system's file may say, and what contradicts what.
+// Tests the allowed content of a system's file, and its contradictions.
 #include "harness/systems/system_file.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ SystemDescription Parse(const std::string& text) {
   return SystemDescription(TomlFile::Parse(text, "s.toml"));
 }
 
-// `text` with the values asked for, in the order of the file.
+// `text` with the requested values filled in, in the order of the file.
 std::string Filled(std::string text, const std::vector<std::string>& values) {
   for (const std::string& value : values) {
     const std::string open = std::string(" = \"") + kChangeMe + "\"";
@@ -36,7 +36,7 @@ std::string Filled(std::string text, const std::vector<std::string>& values) {
   return text;
 }
 
-// Four nodes of a kind.
+// A file of four equal nodes.
 std::string Whole(const Node& node = NodeOf()) {
   return Filled(NewSystemText("s", node), {"'lab'", "'Ethernet'", "100", "'one switch'", "4"});
 }

@@ -1,4 +1,4 @@
-// Tests what is read of NCCL's own logs: Inspector's records and NCCL_DEBUG=INFO.
+// Tests the reading of NCCL's own logs: Inspector's records and NCCL_DEBUG=INFO.
 #include "harness/traces/nccl_logs.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class InspectorFile : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("inspector_" + std::to_string(::getpid()));
 };
 
-// 8 ranks on 2 nodes: the least over ranks of each call, then of each size.
+// 8 ranks on 2 nodes: the minimum over ranks for each call, then for each size.
 TEST_F(InspectorFile, GivesTheShortestOfEachCallOverRanks) {
   const Inspected inspected =
       ReadNcclInspector({Case("example-node0-pid4000.log"), Case("example-node1-pid4005.log")});

@@ -1,5 +1,5 @@
-// Tests what is read of traces of training: files whose answers are known, their refusals, and laws
-// that hold whatever the order and the packing of a file.
+// Tests the reading of training traces: files with known answers, their refusals, and laws that
+// hold for any order and packing of a file.
 #include "harness/traces/trace_facts.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ json FactsOfFile(const fs::path& file, const TraceOptions& options = {}) {
   return ToJson(ReadTraceFacts(file.string(), options));
 }
 
-// Whether `made` has all that is expected, numbers within 0.001 (us), rates and shares 0.0001.
+// Expects that `made` contains all of `expected`, numbers within 0.001 (us), rates and shares
+// within 0.0001.
 void ExpectHas(const json& expected, const json& made, const std::string& at) {
   if (expected.is_object()) {
     for (const auto& [key, value] : expected.items()) {
@@ -88,7 +89,7 @@ TEST(Traces, OfOneRankTwiceAreRefused) {
   EXPECT_SAYS(ErrorOf([&] { TransfersOf({facts, other}); }), "expected the same");
 }
 
-// Each is refused with the file's name, what was found and what to do.
+// Each refusal names the file, the problem and the remedy.
 TEST(Traces, ThatCannotBeReadAreRefused) {
   const std::pair<const char*, const char*> kRefused[] = {
       {"truncated", "at byte 2401"},
@@ -122,7 +123,7 @@ class EditedTrace : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // Facts without what names the file.
+  // The facts, without the keys that name the file.
   json Facts(const std::string& text, const TraceOptions& options = {}) {
     json facts = FactsOfFile(Write(text), options);
     facts.erase("file");
@@ -282,8 +283,8 @@ TEST(Traces, KeepNanosecondsThatADoubleCannotHold) {
     EXPECT_FALSE(NanosecondsOf(text, none)) << text;
 }
 
-// That is why a gradient is ready when all that was launched before its end is done: no all-reduce
-// of DDP begins before the gradient whose hook launched it.
+// This is why a gradient is ready when all operations launched before its end are done: no
+// all-reduce of DDP begins before the gradient whose hook launched it.
 TEST(Traces, OfACardBeginNoExchangeBeforeItsLastGradient) {
   const TraceFacts facts = ReadTraceFacts(Case("resnet50-a100-nccl-rank0.json.gz"), {});
   ASSERT_EQ(facts.exchanges.size(), 5U);
@@ -292,7 +293,7 @@ TEST(Traces, OfACardBeginNoExchangeBeforeItsLastGradient) {
     elements += each.elements.value();
     const auto later = std::ranges::count_if(
         facts.tensors, [&](const TracedTensor& tensor) { return tensor.ready_us > each.begin_us; });
-    // Some gradient was ready before it, and, but for the last one, some were not.
+    // Some gradient was ready before it, and, except for the last one, some were not.
     EXPECT_LT(later, 161);
     EXPECT_EQ(later == 0, &each == &facts.exchanges.back());
   }

@@ -1,5 +1,5 @@
-// Tests how a trace meets a model's table and a cluster: joins, corrections, the block in the
-// cluster's file, and a modelled step that is written as a trace and read again.
+// Tests how a trace is combined with a model's table and a cluster: joins, corrections, and the
+// block in the cluster's file. Also writes a modelled step as a trace and reads it again.
 #include "harness/traces/trace_model.hpp"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(JoinedTensors, LeaveOutWhatIsUnusedIfOneChoiceAlonDoes) {
   const JoinedTensors joined = JoinTensors(HandCpu(), table, "t.json");
   EXPECT_EQ(joined.positions, (std::vector<std::size_t>{0, 2, 3}));
   EXPECT_SAYS(joined.notes.at(0), "left out: unused");
-  table[1] = Tensor("a2", {4});  // either of two may be the one
+  table[1] = Tensor("a2", {4});  // either tensor may be the one
   EXPECT_SAYS(ErrorOf([&] { JoinTensors(HandCpu(), table, "t.json"); }),
               "hand-cpu.json and t.json: shapes differ (4: 1 in the trace, 2 in the table)");
 }
@@ -80,7 +80,7 @@ TEST(JoinedTensors, WithoutShapesAreProvedByBuckets) {
               "exchange 0 of 80 elements is no sum of the table's next tensors (216 up to conv)");
 }
 
-// Own traces: all 28 and 29 tensors, by position.
+// Traces of our own: all 28 and 29 tensors, by position.
 TEST(JoinedTensors, OfRealTracesAreThoseOfDescribe) {
   for (const auto& [trace, table] :
        {std::pair("gpt-torch2.11-cpu.json.gz", "gpt.json"),
@@ -93,7 +93,7 @@ TEST(JoinedTensors, OfRealTracesAreThoseOfDescribe) {
     const TraceFacts facts = ReadTraceFacts(Case(trace), {});
     EXPECT_TRUE(JoinTensors(facts, layers, table).notes.empty()) << trace;
   }
-  // And without shapes, of one process: nothing proves it, and a note says so.
+  // Without shapes and of one process, nothing proves the order, and a note says so.
   const auto known = ReadJsonFile(Case("resnet.json"));
   std::vector<LayerTensor> layers;
   for (const auto& tensor : known["tensors"])
@@ -158,16 +158,16 @@ TEST_F(TraceOnCluster, BecomesATableAndABlockThatTheNextImportReplaces) {
   const TracedCluster placed =
       PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
   const std::string text = ReadFile(placed.file);
-  EXPECT_TRUE(text.starts_with(kCluster));  // the owner's part is as it was
+  EXPECT_TRUE(text.starts_with(kCluster));  // the owner's part is unchanged
   EXPECT_SAYS(text, "kind             = \"measured: trace\"");
   EXPECT_SAYS(text, "workload         = \"table:tables/hand-gpu-ddp.json\"");
-  // The file states these itself: they stay, and are shown.
+  // The file states these itself: they stay, and are reported.
   std::vector<std::string> stated;
   for (const DeclaredInput& input : placed.stated) stated.push_back(input.name);
   EXPECT_EQ(stated, (std::vector<std::string>{"exchange_host_us", "kernel_us"}));
   EXPECT_NEAR(placed.cluster.ComputeOf(placed.workload)->backward_seconds, 145e-6, 1e-12);
 
-  // Once more on its own output: the same text; but not on one that was edited.
+  // Applied to its own output, it gives the same text; it refuses an edited one.
   TracedModel later = model;
   later.backward_ms = 0.2;
   const ClusterWithTrace again = WithTrace(text, "mine.toml", later, placed.links,
@@ -192,7 +192,7 @@ TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {
   EXPECT_EQ(DeclaredProfile(placed.cluster, cell)[0].kind, "declared, measured: trace");
 }
 
-// An input may stand in any form that TOML has for it.
+// An input may be written in any form of TOML.
 TEST(WithoutInput, TakesEveryForm) {
   const std::string others = "kernel_us = { value = 4 }\n[selection_costs]\nhost_us = 1\n";
   for (const std::string form :
@@ -223,13 +223,13 @@ TEST_F(TraceOnCluster, IsCorrectedByTheStepWithoutTheProfiler) {
               "--step-ms 0.6: the traced step takes 0.500 ms");
 }
 
-// Kernels of a card are not the profiler's: gaps alone shrink.
+// The profiler does not slow down a card's kernels: only the gaps shrink.
 TEST_F(TraceOnCluster, OfACardShrinksInItsGapsAlone) {
   TraceImport asked = Import(Case("hand-gpu-ddp.json"));
   asked.step_ms = 0.5;
   const TracedModel model = ModelOfTrace(Cluster(), asked);
   EXPECT_NEAR(model.backward_ms, 0.145, 1e-9);  // no gap
-  // 1,000 us a step, of which kernels some 320: half of the rest is left.
+  // A step takes 1,000 us, kernels some 320 of them: half of the rest is left.
   const DeclaredInput& call = model.inputs.front();
   EXPECT_EQ(call.name, "exchange_host_us");
   const TraceFacts& facts = model.facts();
@@ -252,12 +252,12 @@ TEST_F(TraceOnCluster, OfAHostBoundStepBoundsTheHostFromBelow) {
   TraceImport asked = Import(Case("resnet50-a100-nccl-rank0.json.gz"));
   asked.workload = "";
   EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }), "no shapes");
-  // With a table of as many tensors, whose sums the buckets hit.
+  // A table with as many tensors, whose sums equal the buckets.
   TraceFacts facts = ReadTraceFacts(asked.files[0], {});
   EXPECT_EQ(facts.bound, "host-bound");
 }
 
-// A modelled dense step, written as a trace, imported, modelled again.
+// A modelled dense step is written as a trace, imported, and modelled again.
 TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
   Write("net.json", R"({"name": "net", "unit": "images", "units_per_sample": 1,
     "batch_per_worker": 32, "source": "test", "tensors": [

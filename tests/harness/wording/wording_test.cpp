@@ -1,4 +1,4 @@
-// Tests how numbers are worded, and what a table does with its rows and notes.
+// Tests the wording of numbers, and a table's treatment of its rows and notes.
 #include <gtest/gtest.h>
 
 #include "harness/wording/numbers.hpp"
@@ -7,7 +7,7 @@
 namespace sparfuse::harness {
 namespace {
 
-// n = 1 leaves no ends.
+// With n = 1 there are no ends.
 Interval Of(double value, double low, double high, std::size_t n = 5) {
   return {value, low, high, n};
 }
@@ -38,15 +38,15 @@ TEST(Wording, AnIntervalOfLikeHalvesIsAPercentageAndALopsidedOneItsEnds) {
     const char* text;
   } kCases[] = {{Of(100, 98, 102), "100 images/s ± 2.0 %"},
                 {Of(100, 70, 130), "100 images/s ± 30.0 %"},          // long, but not lopsided
-                {Of(100, 100 / 1.19, 119), "100 images/s ± 19.0 %"},  // of logarithms
+                {Of(100, 100 / 1.19, 119), "100 images/s ± 19.0 %"},  // in logarithms
                 {Of(100, 100 / 1.21, 121), "100 images/s [82.6, 121]"},
-                {Of(100, 40, 115), "100 images/s [40.0, 115]"},  // the lower one is the longer
+                {Of(100, 40, 115), "100 images/s [40.0, 115]"},  // the lower half is longer
                 {Of(100, 99, 130), "100 images/s [99.0, 130]"},
                 {Of(100, 50, 150), "100 images/s ± 50.0 %"},
-                {Of(100, 49, 151), "100 images/s [49.0, 151]"},  // no percentage says it
+                {Of(100, 49, 151), "100 images/s [49.0, 151]"},  // no percentage can state it
                 {Of(981, 245, 3933), "981 images/s [245, 3\u2009933]"},
                 {Of(100, -200, 400), "100 images/s [-200, 400]"},
-                {Of(100, 99.9, 100.3), "100 images/s ± 0.3 %"}};  // too near to show ends
+                {Of(100, 99.9, 100.3), "100 images/s ± 0.3 %"}};  // too close to show ends
   for (const auto& each : kCases) EXPECT_EQ(IntervalText(each.interval, "images/s"), each.text);
   EXPECT_EQ(IntervalText(Of(3412, 3341, 3484, 7), "images/s"), "3\u2009412 images/s ± 2.1 %");
   // The ends are in the value's scale.
@@ -150,7 +150,7 @@ TEST(FinishedTable, IsMarkdownWhoseCellsAreOneLine) {
             "\n[1] <= 5 µs\n");
 }
 
-// A row that begins with a bracket would else be an option of the end of the row before it.
+// Otherwise, LaTeX would read a row that begins with a bracket as an option of the row before it.
 TEST(FinishedTable, IsLatexOfBooktabsWithoutCommandsInItsTexts) {
   EXPECT_EQ(Render(TableToRender(), TableFormat::kLatex),
             "% \\usepackage{booktabs}\n"

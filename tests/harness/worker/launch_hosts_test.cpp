@@ -1,4 +1,4 @@
-// Tests what a launch's ranks record of their hosts and clocks, and how trials take turns.
+// Tests the ranks' records of their hosts and clocks in a launch, and the turns of trials.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,7 +28,7 @@ TEST(RankHosts, AreNumberedInTheOrderOfTheirFirstRanks) {
 
 class LaunchedRanks : public testing::WorkerRanks {};
 
-// Ranks of one kernel share a clock: none is compared, and lines change no time stamp.
+// Ranks of one kernel share a clock: no clocks are compared, and lines change no time stamp.
 TEST_F(LaunchedRanks, OnOneHostHaveOneClock) {
   OnRanks(3, [](const Rank& rank) {
     const RankHosts hosts = FindHosts(rank);
@@ -41,11 +41,11 @@ TEST_F(LaunchedRanks, OnOneHostHaveOneClock) {
   });
 }
 
-// Were they on two hosts, of which the test knows by name alone, the clock would still be one.
+// The test knows hosts by name alone: even with two names, the clock would be the same.
 TEST_F(LaunchedRanks, RecordWhatOfTheirHostTheyUse) {
   OnRanks(2, [&](const Rank& rank) {
     LaunchRecord record(rank);
-    if (rank.rank() == 0) {  // it is there before the first step
+    if (rank.rank() == 0) {  // it exists before the first step
       EXPECT_TRUE(fs::exists(folder_.path() / kHostRecord));
     }
     record.Finish();
@@ -73,7 +73,7 @@ TEST_F(LaunchedRanks, TheFileOfTurnsLiesInTheFolderOfWhoseTurnItIs) {
   }
   OnRanks(2, [&](const Rank& rank) {
     Turns turns(folders);
-    EXPECT_EQ(turns.Blamed(), folders);  // nobody's was
+    EXPECT_EQ(turns.Blamed(), folders);  // it was no trial's turn yet
     for (const std::size_t i : {1U, 0U, 0U}) {
       turns.Give(rank, i);
       EXPECT_EQ(turns.Blamed(), std::vector{folders[i]});
@@ -84,7 +84,7 @@ TEST_F(LaunchedRanks, TheFileOfTurnsLiesInTheFolderOfWhoseTurnItIs) {
     }
     EXPECT_GE(turns.Seconds(0), 0);
     const double before = turns.Seconds(1);
-    EXPECT_EQ(turns.Seconds(1), before);  // it ended
+    EXPECT_EQ(turns.Seconds(1), before);  // its turn has ended
   });
 }
 

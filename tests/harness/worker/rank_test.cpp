@@ -1,4 +1,4 @@
-// Tests what ranks tell one another outside the steps, and what an outcome says of its machine.
+// Tests the texts that ranks exchange outside the steps, and an outcome's record of its machine.
 #include "harness/worker/rank/rank.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST_F(Ranks, GatherTextsOfUnlikeLengthsInTheirOrder) {
   OnRanks(3, [](const Rank& rank) {
     const std::string own(static_cast<std::size_t>(5 * rank.rank()), 'x');
     EXPECT_EQ(GatherTexts(rank, own), (Words{"", "xxxxx", "xxxxxxxxxx"}));
-    EXPECT_EQ(GatherTexts(rank, "\xff").at(1), "\uFFFD");  // no UTF-8
+    EXPECT_EQ(GatherTexts(rank, "\xff").at(1), "\uFFFD");  // not UTF-8
   });
 }
 

@@ -1,4 +1,4 @@
-// Tests the arithmetic of timed operations, and that ranks agree on what they took.
+// Tests the arithmetic of timed operations, and that ranks agree on the times.
 #include "harness/worker/rank/timing.hpp"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(TimedRanks, ReadWhatElseUsedTheirCoresOverSeveralIntervals) {
     const std::optional<Quiet> quiet = monitor.Gather(facts);
     EXPECT_EQ(quiet.has_value(), rank.rank() == 0);
     if (!quiet) return;
-    EXPECT_GE(quiet->loop_seconds.size(), 4U);  // a run at each beginning and after each step
+    EXPECT_GE(quiet->loop_seconds.size(), 4U);  // at each beginning and after each step
     EXPECT_GE(quiet->seconds, 0);
     EXPECT_FALSE(quiet->cards || quiet->limits);
     EXPECT_EQ(facts, PrivateFacts());

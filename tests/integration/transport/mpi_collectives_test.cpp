@@ -49,7 +49,7 @@ void StartLoop(std::chrono::milliseconds deadline) {
       deadline);
 }
 
-// Sums n integers on `transport` and returns the traffic of it.
+// Sums n integers on `transport` and returns its traffic.
 Traffic RunDense(std::string_view name, std::size_t n, Communicator* transport = nullptr) {
   std::vector<float> data(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -184,7 +184,7 @@ TEST(Mpi, MessageOfTwoGibibytesIsRefused) {
   EXPECT_EQ(FailureOf([] {
               loop->RunBlocking([](Communicator& world) -> Task {
                 std::byte byte{};
-                // Never read: refused for its length.
+                // It is never read, since its length is refused.
                 co_await Complete(world.Isend(0, kTag, {&byte, std::size_t{1} << 31}));
               });
             }),
@@ -192,13 +192,13 @@ TEST(Mpi, MessageOfTwoGibibytesIsRefused) {
             "smaller units");
 }
 
-// Everybody but the last rank starts a collective; its loop answers probes.
+// All ranks but the last start a collective; the last rank's loop answers probes.
 TEST(Mpi, RankThatNeverArrivesIsNamed) {
   if (loop->size() < 2) GTEST_SKIP() << "needs two ranks";
   constexpr std::chrono::milliseconds kShort{1500};
   const int last = loop->size() - 1;
-  // A loop of its own with a short deadline, over a split of the world. MPI stays on one thread at
-  // a time: the outer loop is held while the inner one runs.
+  // A separate loop with a short deadline, over a split of the world. MPI stays on one thread at a
+  // time: the outer loop is held while the inner one runs.
   std::string failure;
   loop->RunBlocking([&](Communicator& outer) {
     auto inner = outer.Split(0, outer.rank(), kDeadline);
@@ -208,7 +208,7 @@ TEST(Mpi, RankThatNeverArrivesIsNamed) {
         failure = FailureOf(
             [&] { short_loop.RunBlocking([](Communicator& c) { return Barrier(c, kTag); }); });
       }
-      std::this_thread::sleep_for(2 * kShort);  // goes on answering
+      std::this_thread::sleep_for(2 * kShort);  // answers probes meanwhile
     }
     return Barrier(outer, kTag);
   });
@@ -229,7 +229,7 @@ int RunStalled() {
   });
   if (loop->rank() == last) {
     raise(SIGSTOP);
-    _exit(1);  // when rank 0 lets it go on
+    _exit(1);  // after rank 0 continues it
   }
   std::vector<float> data(1000);
   ExchangeBuffers buffers;
@@ -241,12 +241,12 @@ int RunStalled() {
   });
   std::printf("rank %d: %s\n", loop->rank(), failure.c_str());
   std::fflush(stdout);
-  std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // goes on answering
+  std::this_thread::sleep_for(std::chrono::milliseconds(3000));  // answers probes meanwhile
   if (loop->rank() == 0) kill(pids.back(), SIGCONT);
   _exit(1);
 }
 
-// As a worker does before anything else.
+// Checks the world like a worker does before anything else.
 int RunWorldCheck() {
   const std::string failure = FailureOf([] {
     const auto world = MakeMpiWorld(1);
@@ -268,7 +268,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   sparfuse::StartLoop(sparfuse::kDeadline);
   const int failed = RUN_ALL_TESTS();
-  if (failed != 0) _exit(failed);  // not MPI_Finalize: the others may not get there
+  if (failed != 0) _exit(failed);  // not MPI_Finalize, which other ranks may not reach
   sparfuse::loop->RunBlocking(
       [](sparfuse::Communicator& world) { return sparfuse::Barrier(world, sparfuse::kTag); });
   sparfuse::FinalizeMpiOnClose();

@@ -1,4 +1,4 @@
-// Holds a stream and arrays, for tests of what runs on devices.
+// Holds a stream and arrays for tests of code that runs on devices.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::kInfinity;
 using testing::kNan;
 using testing::TheDevices;
 
-// Runs every test on the emulated device and, where there is one, on a card.
+// Runs every test on the emulated device and, if the machine has one, on a card.
 class OnDevices : public ::testing::TestWithParam<DeviceKind> {
  protected:
   void SetUp() override {
@@ -44,7 +44,7 @@ class OnDevices : public ::testing::TestWithParam<DeviceKind> {
 template <class T>
 class DeviceArray {
  public:
-  // offset: elements by which it begins behind an aligned place.
+  // offset: elements by which the array begins behind an aligned address.
   DeviceArray(const Stream& stream, std::span<const T> from, std::size_t offset = 0)
       : stream_(stream), buffer_(offset + from.size(), stream.device), offset_(offset) {
     gpu::CopyAsync(stream_, data(), from.data(), from.size_bytes());
@@ -52,7 +52,7 @@ class DeviceArray {
   }
   DeviceArray(const Stream& stream, const std::vector<T>& from, std::size_t offset = 0)
       : DeviceArray(stream, std::span<const T>(from), offset) {}
-  // Zeros.
+  // An array of zeros.
   DeviceArray(const Stream& stream, std::size_t size, std::size_t offset = 0)
       : stream_(stream), buffer_(offset + size, stream.device), offset_(offset) {}
 
@@ -61,7 +61,7 @@ class DeviceArray {
   DeviceSpan<T> view() const { return {data(), size(), stream_}; }
   DeviceSpan<const T> read() const { return {data(), size(), stream_}; }
 
-  // After all work of the stream.
+  // The values after all work of the stream.
   std::vector<T> ToHost() const {
     std::vector<T> host(size());
     gpu::CopyAsync(stream_, host.data(), data(), host.size() * sizeof(T));

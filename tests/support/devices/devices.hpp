@@ -1,4 +1,4 @@
-// Lists the devices that tests run on: the emulated one always, a card where there is one.
+// Lists the devices that tests run on: always the emulated one, and a card if the machine has one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace sparfuse::testing {
 
-// "" or why a test cannot run there.
+// The reason why a test cannot run on a device of this kind, or "".
 inline std::string WhyNotOn(DeviceKind kind) {
   const std::string why = kind == DeviceKind::kCuda ? WhyNoCuda() : "";
   return why.empty() ? "" : "no CUDA device: " + why;

@@ -1,11 +1,11 @@
-// Plays NCCL in tests: the ranks are threads of this process, devices are emulated, data is really
+// Plays NCCL in tests: ranks are threads of this process, devices are emulated, data is really
 // moved.
 //
-// It keeps NCCL's rules, and writes down who breaks them (violations()): a stream does what it is
-// given in order, and an operation ends when all of its ranks have come to it; the messages between
-// two ranks match in order and must have equal bytes; nothing is called on a communicator that is
-// busy or was aborted. What is launched reaches the stream only some polls later, as when NCCL
-// issues in the background.
+// It keeps NCCL's rules and records who breaks them (violations()). A stream runs its work in
+// order, and an operation ends when all of its ranks have reached it. The messages between two
+// ranks match in order and must have equal bytes. No call is allowed on a communicator that is busy
+// or was aborted. A launch reaches the stream only some polls later, as when NCCL issues in the
+// background.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 
 namespace sparfuse::testing {
 
-// One at a time in a process. Made before the communicators and destroyed after them.
+// A process holds at most one. It is made before the communicators and destroyed after them.
 class FakeNccl {
  public:
   FakeNccl() { current_ = this; }
@@ -39,13 +39,13 @@ class FakeNccl {
 
   static inline thread_local int version = 22809;  // of the calling rank
 
-  // --- faults, to be set before the ranks start ---
+  // --- faults, which are set before the ranks start ---
   int busy_polls = 2;     // polls for which a call stays in progress
-  int missing_rank = -1;  // never gets through the initialisation, nor does anybody else
-  // What the initialisation answers on a rank.
+  int missing_rank = -1;  // never gets through the initialisation, so no other rank does either
+  // The result and error text of the initialisation on a rank.
   std::map<int, std::pair<int, std::string>> init_errors;
 
-  // From now on NCCL of `rank` knows of an error in what runs.
+  // From now on NCCL on `rank` reports an error of the running operations.
   void BreakAsync(int rank, int result, const std::string& text) {
     const std::lock_guard lock(mutex_);
     for (const auto& comm : comms_) {
@@ -54,7 +54,7 @@ class FakeNccl {
     last_error_ = text;
   }
 
-  // --- what happened ---
+  // --- records of what happened ---
   int Aborts(int rank) const {
     return Count(rank, [](const Comm& c) { return c.aborts; });
   }
@@ -64,7 +64,7 @@ class FakeNccl {
   int Made(int rank) const {
     return Count(rank, [](const Comm&) { return 1; });
   }
-  // Calls of all ranks.
+  // The number of calls of all ranks, by name.
   std::map<std::string, int> calls() const {
     const std::lock_guard lock(mutex_);
     return calls_;
@@ -76,7 +76,7 @@ class FakeNccl {
 
  private:
   struct World;
-  struct Part {  // of one rank in an operation
+  struct Part {  // one rank's part of an operation
     enum class Kind { kSend, kReceive, kAllReduce, kAllGather };
     Kind kind;
     int peer = -1;
@@ -93,7 +93,7 @@ class FakeNccl {
     bool finalized = false;
     int error = kNcclSuccess;
     int busy = 0;
-    int running = 0;  // groups on the stream, or on their way
+    int running = 0;  // groups on the stream, or on their way to it
     void* stream = nullptr;
     std::vector<Part> group;
     std::uint64_t collectives = 0;
@@ -163,7 +163,7 @@ class FakeNccl {
   static bool IsMessage(const Part& part) {
     return part.kind == Part::Kind::kSend || part.kind == Part::Kind::kReceive;
   }
-  // Gives the group to the stream.
+  // Hands the group to the stream.
   void Issue(Comm& comm, std::unique_lock<std::mutex>& lock) {
     auto parts = std::make_shared<std::vector<Part>>(std::exchange(comm.group, {}));
     const Stream stream{{DeviceKind::kEmulated, 0}, comm.stream};
@@ -172,7 +172,7 @@ class FakeNccl {
     lock.lock();
   }
 
-  // On the stream's thread: until all parts are done or the communicator is aborted.
+  // Runs on the stream's thread until all parts are done or the communicator is aborted.
   void Run(Comm& comm, std::vector<Part>& parts) {
     std::unique_lock lock(mutex_);
     if (comm.aborts == 0) {
@@ -188,7 +188,7 @@ class FakeNccl {
     changed_.notify_all();
   }
 
-  // Takes from the world what the rank has there: one group at most, as a stream keeps its order.
+  // Removes the rank's parts from the world: at most one group, since a stream keeps its order.
   void Withdraw(const Comm& comm) {
     for (auto& [ends, queue] : comm.world->sends) {
       if (ends.first == comm.rank) queue.clear();
@@ -280,7 +280,7 @@ class FakeNccl {
       ++comm.aborts;
       if (!comm.group.empty()) --comm.running;
       comm.group.clear();
-      Withdraw(comm);  // now, so that nobody who comes later finds a partner
+      Withdraw(comm);  // now, so that no later rank finds a partner
     }
     changed_.notify_all();
     return kNcclSuccess;

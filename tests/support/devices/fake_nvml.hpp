@@ -1,4 +1,4 @@
-// Plays a library of NVML with made-up cards: answers its calls from a list of cards in memory.
+// Plays the NVML library with made-up cards: answers its calls from a list of cards in memory.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace sparfuse::harness {
 
-// An empty field is answered with kNotSupported.
+// The card answers kNotSupported for an empty field.
 struct FakeCard {
   std::string name = "Card", uuid, bus_id;
   std::optional<std::pair<int, int>> capability;

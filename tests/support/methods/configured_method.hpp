@@ -35,8 +35,8 @@ inline const Catalog& TheCatalog() {
   return kCatalog;
 }
 
-// The method of a file outside the tree, which `sparfuse check` tries in the place of the
-// registered ones; null where the environment names none.
+// The variable that names the method file, outside the tree, that `sparfuse check` tests instead of
+// the registered methods. There is no such file if the environment does not set it.
 inline constexpr const char* kMethodFile = "SPARFUSE_CHECKED_METHOD";
 inline const Method* MethodOfFile() {
   static const std::optional<Method> kMethod = []() -> std::optional<Method> {
@@ -67,7 +67,7 @@ inline CollectiveTraits TraitsOf(const CellConfig& config) {
   return Compose(config).sparse_collective->traits();
 }
 
-// The method's own, or one whose counts are known beforehand.
+// The method's own sparsifier, or one whose counts are known beforehand.
 inline std::string ExactSparsifier(const Method& method) {
   return method.dense() || FindSparsifier(method.sparsifier).exact_count ? method.sparsifier
                                                                          : "topk";
@@ -101,7 +101,7 @@ inline std::vector<testing::RankResult> RunLive(const CellConfig& config, const 
   return testing::RunLive(configure, topology.ranks, gradient_of, without_gradient);
 }
 
-// A method whose file codes its payloads, as any file may, has to pass as the registered ones do.
+// A method file may code its payloads; such a method must pass the tests of the registered ones.
 inline constexpr const char* kInHalves = "wfbp-in-halves";
 
 inline Method MethodOf(const std::string& name) {
@@ -117,15 +117,15 @@ inline Method MethodOf(const std::string& name) {
   throw std::runtime_error("no such method");
 }
 
-// Integers of up to 99,700: halves round most of them and cut the largest off, but what they hold
-// are integers again, so that sums stay exact.
+// Integers up to 99,700. Halves round most of them and saturate at the largest, but the halves are
+// integers again, so that sums stay exact.
 inline std::vector<float> WideGradient(int rank, int step, std::size_t tensor) {
   auto gradient = testing::IntegerGradient(rank, step, tensor);
   for (float& value : gradient) value *= 997;
   return gradient;
 }
 
-// As testing::LostMass, which knows integer gradients: these are 997 times as large.
+// Like testing::LostMass, which expects integer gradients: these are 997 times as large.
 inline std::vector<double> LostWideMass(const std::vector<testing::RankResult>& results) {
   std::vector<double> lost = testing::LostMass(results);
   for (int step = 0; step < testing::kLiveSteps; ++step) {

@@ -1,4 +1,4 @@
-// Compares the counts of a model's steps with those of live ones.
+// Compares the counts of a model's steps with the counts of live steps.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Compares modelled steps of a method with live ones: bytes, messages, counts and times.
+// Compares modelled steps of a method with live steps: bytes, messages, counts and times.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ inline ModelConfig Modelled(const CellConfig& config, const Composition& composi
   return model;
 }
 
-// Ranks that follow rank 0 have the times and the counts that they have when they are simulated;
-// where times alone are recorded, these are the same.
+// Ranks that follow rank 0 must have the times and counts of their own simulation. If a run records
+// times alone, these must be equal too.
 inline void ExpectFollowersAsSimulated(const ModelConfig& model) {
   const int ranks = model.topology.ranks;
   const ModelStep all = SimulateStep(model, 3, ranks);
@@ -75,7 +75,7 @@ inline void ExpectModelledAsLive(const Method& method, const CellConfig& config,
     model.selection.sigma = sigma;
     ExpectFollowersAsSimulated(model);
   }
-  // Sizes that depend on values are expected, not known.
+  // Sizes that depend on values are given as expected sizes.
   ExchangeSizes sizes{{1000, 10, 0}, std::vector<std::uint64_t>(4, 80), {}};
   composition.sparse_collective->Expect({}, {4, 1}, sizes);
   const bool known = sizes.seen.empty();
@@ -84,7 +84,7 @@ inline void ExpectModelledAsLive(const Method& method, const CellConfig& config,
     const StepRecord& record = modelled.records[r];
     EXPECT_EQ(record.payload_bytes, expected.payload_bytes);
     EXPECT_EQ(record.selected, expected.selected);
-    if (method.name != "horovod-fusion") {  // how much fuses depends on when the cycle comes round
+    if (method.name != "horovod-fusion") {  // the cycle's time decides how much it fuses
       EXPECT_EQ(record.exchanges, expected.exchanges);
     }
     if (method.name != "horovod-fusion" && known) {
@@ -97,7 +97,7 @@ inline void ExpectModelledAsLive(const Method& method, const CellConfig& config,
     const double parts = record.forward_seconds + record.backward_seconds +
                          record.sparsify_seconds + record.exposed_communication_seconds +
                          record.decompress_seconds + record.update_seconds;
-    EXPECT_NEAR(parts, record.step_seconds, 1e-9);  // the compute lane is always in one of them
+    EXPECT_NEAR(parts, record.step_seconds, 1e-9);  // the compute lane is always in one
   }
 }
 

@@ -1,4 +1,4 @@
-// The part that a test program was told to test, in the place of all that are registered.
+// Holds the part that a test program was told to test instead of all registered ones.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace sparfuse::testing {
 
 struct NamedPart {
   std::string kind;  // "planner", "strategy", ...
-  std::string name;  // that FindPlanner and its like find; empty: all registered ones are tested
+  std::string name;  // its name; empty: all registered parts are tested
 };
 
 inline NamedPart& ThePart() {
@@ -21,7 +21,7 @@ inline bool IsNamed(const std::string& kind) {
   return !ThePart().name.empty() && ThePart().kind == kind;
 }
 
-// As googletest takes names.
+// The name in the form that googletest accepts.
 inline std::string InTestName(std::string name) {
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');

@@ -17,7 +17,7 @@
 
 namespace sparfuse::testing {
 
-// An option whose value is an integer.
+// The value of an integer option.
 inline std::int64_t Whole(int value) { return value; }
 
 using Floats = std::vector<float>;
@@ -53,19 +53,19 @@ inline Inner AdamW(double rate, double beta1, double beta2, double epsilon, doub
 struct Windows {
   int workers = 2;
   std::vector<std::size_t> tensors = {4};
-  Options planner = {};   // of "fragments"
-  Options strategy = {};  // of "local-steps"
+  Options planner = {};   // of planner "fragments"
+  Options strategy = {};  // of strategy "local-steps"
   std::function<Floats(int rank, const Floats& w, int t)> gradient;
   std::function<Inner()> inner = [] { return Sgd(0.1f); };
   std::function<Floats(int rank)> start;
   int steps = 8;
-  // Before step t, from 1, on each rank.
+  // Runs before step t (from 1) on each rank.
   std::function<void(LiveEngine&, int t)> before = [](LiveEngine&, int) {};
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
 
-  // Of each rank's engine, in the place of what `tensors`, `planner` and `strategy` say.
+  // Makes each rank's configuration; if set, it replaces `tensors`, `planner` and `strategy`.
   std::function<LiveConfig()> configure = {};
-  bool verify = false;  // selections, in each step
+  bool verify = false;  // checks the selections of each step
 
   GradientLayout Layout() const { return LayoutOf(tensors); }
   Options Resolved() const {
@@ -97,11 +97,11 @@ struct Windows {
   }
 };
 
-// Of one rank; [steps], behind each step, flat.
+// The history of one rank: [steps], the state after each step, flat.
 struct WindowHistory {
   std::vector<Floats> parameters, anchors, outer;
   std::vector<StepRecord> records;
-  Floats finished, finished_anchor;  // behind FinishWindows
+  Floats finished, finished_anchor;  // after FinishWindows
   StepRecord finish;
   std::size_t memory = 0;
   std::uint64_t mass_checks = 0, mass_violations = 0;

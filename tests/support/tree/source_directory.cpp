@@ -1,5 +1,5 @@
-// Compiled once for all tests: the tree's place is in this file's object and in no other, so that
-// the others of a copied or moved tree are those of the compiler's cache.
+// Holds the tree's path, compiled once for all tests. Only this object contains the path, so that a
+// copied or moved tree finds all other objects in the compiler's cache.
 #include "tests/support/tree/source_directory.hpp"
 
 #include "core/base/program_folder.hpp"

@@ -1,4 +1,4 @@
-// Tests what the catalog says of the workloads, and that their data files are there.
+// Tests the catalog's statements about the workloads, and that their data files exist.
 #include "workloads/catalog/catalog.hpp"
 
 #include <gtest/gtest.h>
@@ -38,11 +38,11 @@ TEST(NaturalSparsity, GrowsAlongLogarithmsThroughWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(natural.Density(4), 0.02);
   EXPECT_NEAR(natural.Density(2), 0.01 * std::sqrt(2.0), 1e-12);
   EXPECT_NEAR(natural.Density(8), 0.04, 1e-12);
-  EXPECT_NEAR(natural.Density(32), 0.16, 1e-12);  // as between the last two
+  EXPECT_NEAR(natural.Density(32), 0.16, 1e-12);  // continues the last segment
   EXPECT_DOUBLE_EQ(natural.Density(1e6), 1.0);
 }
 
-// No more than the rows that all samples together can touch, and no less than one sample's.
+// Measured densities grow with the number of samples, and are below 5 % at the workload's batch.
 TEST(NaturalSparsity, OfWorkloadsIsOfAModelThatHasRows) {
   int natural = 0;
   for (const WorkloadDescriptor& workload : Workloads()) {
@@ -62,7 +62,7 @@ TEST(NaturalSparsity, OfWorkloadsIsOfAModelThatHasRows) {
   EXPECT_GE(natural, 1);
 }
 
-// "ViT of three layers", "a two-layer LSTM".
+// Summaries such as "ViT of three layers" or "a two-layer LSTM".
 TEST(Catalog, SummariesCountTheLayersThatAreBuilt) {
   const std::map<std::string, std::int64_t> numbers = {{"two", 2}, {"three", 3}, {"four", 4}};
   int counted = 0;

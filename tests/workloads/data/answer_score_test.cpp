@@ -1,5 +1,5 @@
-// Tests the words that count of an answer, and how two answers compare; the numbers are those of
-// SQuAD 1.1's rule worked out by hand.
+// Tests the words of an answer that count, and the comparison of two answers. The numbers follow
+// SQuAD 1.1's rule, worked out by hand.
 #include "workloads/tasks/answer_score.hpp"
 
 #include <gtest/gtest.h>

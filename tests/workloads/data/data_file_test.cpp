@@ -1,5 +1,5 @@
-// Tests data files, of which every damage is found, and that over ranks, micro-steps and steps an
-// epoch deals each sample at most once, the same however the work is cut.
+// Tests data files: every damage is found. Over ranks, micro-steps and steps, an epoch deals each
+// sample at most once, the same for every division of the work.
 #include "workloads/data/data_file.hpp"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 using sparfuse::testing::ExpectIn;
 using Bytes = std::vector<std::uint8_t>;
 
-// A file as scripts/fetch_data.py would write it.
+// A file in the form that scripts/fetch_data.py writes.
 Bytes Encode(std::uint32_t kind, std::array<std::uint64_t, 4> dims, const Bytes& payload) {
   Bytes file(64, 0);
   const std::uint32_t version = 1;

@@ -1,5 +1,5 @@
-// Tests decoding, scaling, turning and cutting of images against what Pillow 13 makes of the same
-// ones: CRC-32 of its pixels.
+// Tests decoding, scaling, turning and cutting of images against Pillow 13's results for the same
+// images: CRC-32 of its pixels.
 #include "workloads/data/image.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using sparfuse::testing::ErrorOf;
 
-// 9 x 7 pixels of Pillow's quality 60.
+// 9 x 7 pixels in Pillow's quality 60.
 constexpr const char* kColoursHalved =
     "ffd8ffe000104a46494600010100000100010000ffdb0043000d090a0b0a080d0b0a0b0e0e0d0f1320151312"
     "1213271c1e17202e2931302e292d2c333a4a3e333646372c2d405741464c4e525352323e5a615a50604a5152"
@@ -126,11 +126,11 @@ TEST(Image, ShortSidesAndCentresAreTorchvisions) {
   EXPECT_EQ(tall.height, 21u);
   const Image whole = Made(21, 16);
   const Image centre = Centre(whole, 16);
-  EXPECT_EQ(centre.at(0, 0)[0], whole.at(2, 0)[0]);  // 2.5 to the even number
+  EXPECT_EQ(centre.at(0, 0)[0], whole.at(2, 0)[0]);  // 2.5 rounds to the even number
 }
 
-// The area is uniform between 0.08 and 1 of the whole where the shape fits, and the shape's
-// logarithm between those of 3/4 and 4/3.
+// If the shape fits, the area is uniform between 0.08 and 1 of the whole, and the shape's logarithm
+// between those of 3/4 and 4/3.
 TEST(RandomPart, HasTheSizesThatItsRuleSays) {
   double area = 0, shape = 0;
   constexpr int kDraws = 4000;
@@ -145,7 +145,7 @@ TEST(RandomPart, HasTheSizesThatItsRuleSays) {
     area += w * h / (500 * 400) / kDraws;
     shape += std::log(w / h) / kDraws;
   }
-  EXPECT_NEAR(area, 0.452, 0.02);  // less than 0.54: parts that do not fit are drawn again
+  EXPECT_NEAR(area, 0.452, 0.02);  // below 0.54: parts that do not fit are drawn again
   EXPECT_NEAR(shape, 0, 0.03);
 }
 

@@ -1,5 +1,5 @@
-// Tests the reader of prepared data on a folder of three records written by hand: what was edited,
-// cut while it is mapped, or is another data set than planned.
+// Tests the reader of prepared data on a folder of three records written by hand. Finds files that
+// were edited, cut while mapped, or belong to another data set than planned.
 #include "workloads/data/prepared.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests the layer tables against what others publish of the same models, and against the arrays of
+// Tests the layer tables against published numbers of the same models, and against the arrays of
 // the SAFusion and SSFusion repositories.
 #include "workloads/models/layers.hpp"
 
@@ -57,7 +57,7 @@ TEST(Layers, NameTheNearestWorkload) {
                        [&] { LayersOf("resnet50-imagnet"); });
 }
 
-// Parameters of the same models elsewhere. BERT's are compared with those of Hugging Face's
+// Published parameter counts of the same models. BERT's counts are compared with Hugging Face's
 // BertModel, which has the pooler, no head and 30,522 words: see below.
 TEST(Layers, HaveAsManyParametersAsPublished) {
   const std::map<std::string, std::size_t> published = {
@@ -99,14 +99,14 @@ TEST(Layers, OfBertAreThoseOfBertModelAndAHead) {
     const std::size_t width = NumelOf(table, "embeddings.LayerNorm.bias");
     const std::size_t head = 2 * width + 2;
     const std::size_t pooler = width * width + width;
-    const std::size_t padding = 6 * width;  // 30,528 words are 30,522, and six for alignment
+    const std::size_t padding = 6 * width;  // 30,528 words: 30,522 and six for alignment
     EXPECT_EQ(table.numel() - head + pooler - padding, bert_model) << name;
     EXPECT_EQ(table.without_gradient,
               (std::vector<std::string>{"pooler.dense.weight", "pooler.dense.bias"}));
   }
 }
 
-// torchvision states multiply-accumulates in units of 10^9, attention's products included.
+// torchvision states multiply-accumulates in units of 10^9, including the products of attention.
 TEST(Layers, MultiplyAsOftenAsPublished) {
   const std::map<std::string, double> published = {
       {"resnet50-imagenet", 4.089},  {"resnet101-imagenet", 7.801}, {"resnet152-imagenet", 11.514},
@@ -123,7 +123,7 @@ TEST(Layers, MultiplyAsOftenAsPublished) {
   EXPECT_EQ(LayersOf("lstm200-wikitext2").macs(), 35 * (2 * 2 * 800 * 200.0 + 33278 * 200.0));
 }
 
-// Numbers of tensors in the repositories' planners; of GPT-2 and ViT, in Hugging Face's models.
+// The number of tensors in the repositories' planners; for GPT-2 and ViT, in Hugging Face's models.
 TEST(Layers, AreAsManyTensorsAsPublished) {
   const std::map<std::string, std::size_t> published = {
       {"resnet50-cifar100", 161},      {"resnet101-cifar100", 314}, {"resnet152-cifar100", 467},
@@ -135,8 +135,8 @@ TEST(Layers, AreAsManyTensorsAsPublished) {
   }
 }
 
-// The repositories' arrays are the registration reversed; within an operation ours are in the order
-// of autograd, which is another for norms and convolutions with a bias.
+// The repositories' arrays are the registration reversed. Within an operation, our order is
+// autograd's, which differs for norms and for convolutions with a bias.
 TEST(Layers, OfResnet50AreTheReferencesArrayUpToTheOrderWithinAnOperation) {
   std::vector<std::size_t> forward = {1728, 64, 64};
   std::size_t in = 64;
@@ -152,8 +152,8 @@ TEST(Layers, OfResnet50AreTheReferencesArrayUpToTheOrderWithinAnOperation) {
   }
   forward.insert(forward.end(), {204800, 100});
   std::reverse(forward.begin(), forward.end());
-  // A norm's weight and bias are equally large, and the one linear layer's bias comes first in
-  // both.
+  // A norm's weight and bias have equal sizes, and in both arrays the bias of the only linear layer
+  // comes first.
   EXPECT_EQ(Sizes(LayersOf("resnet50-cifar100")), forward);
 }
 
@@ -161,7 +161,7 @@ TEST(Layers, OfVggStartAndEndAsTheReferencesArray) {
   const std::vector<std::size_t> sizes = Sizes(LayersOf("vgg16-cifar100"));
   EXPECT_EQ(std::vector(sizes.begin(), sizes.begin() + 6),
             (std::vector<std::size_t>{100, 409600, 4096, 16777216, 4096, 2097152}));
-  // A convolution's weight comes before its bias, where the reference has [.., 64, 64, 64, 1728].
+  // A convolution's weight comes before its bias; the reference has [.., 64, 64, 64, 1728].
   EXPECT_EQ(std::vector(sizes.end() - 4, sizes.end()),
             (std::vector<std::size_t>{64, 64, 1728, 64}));
 }

@@ -53,7 +53,7 @@ TEST(LearningRate, StaysWhereTheEndIsUnknown) {
   }
 }
 
-// All numbers are exact in binary, so the results are too.
+// All numbers are exact in binary, and so are the results.
 TEST(Optimizer, SgdFollowsItsRecurrence) {
   Optimizer optimizer(Sgd(), 3);
   std::vector<float> parameters{1.0f, 2.0f, 4.0f};
@@ -108,7 +108,7 @@ TEST(Optimizer, SignTakesAStepOfTheRateWhateverTheGradient) {
   EXPECT_TRUE(optimizer.State().empty());
 }
 
-// More parameters than a launch takes, some larger than a block, some without a gradient.
+// More parameters than one launch takes, some larger than a block, some without a gradient.
 TEST(Optimizer, ADeviceComputesTheBitsOfTheHost) {
   const Device device{DeviceKind::kEmulated, 0};
   std::vector<Optimizer::Part> parts;

@@ -1,4 +1,5 @@
-// Tests the recipes' schedules, clipping and optimizers against their formulas, written here again.
+// Tests the recipes' schedules, clipping and optimizers against independent copies of their
+// formulas.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +26,7 @@ Recipe Convolutional() {
   return recipe;
 }
 
-// As the program has it: epochs as a fraction while it warms up, whole ones after.
+// The formula of the original program: fractional epochs during the warm-up, whole epochs after it.
 double RateOfTheProgram(std::uint64_t step, double steps, double workers) {
   const double epoch = std::floor(static_cast<double>(step) / steps);
   const double batch = static_cast<double>(step) - epoch * steps;
@@ -138,7 +139,7 @@ TEST(Clip, IsOfAllGradientsOrOfEach) {
     EXPECT_NEAR(factor, 1 / std::sqrt(9 + 16 + 0.25), 1e-6);
 }
 
-// Against the formulas in double over 50 steps; the second parameter is without decay.
+// Compares with the formulas in double over 50 steps; the second parameter has no decay.
 TEST(Optimizer, AdamsAreTheirFormulas) {
   for (const std::string name : {"adam", "adam-l2", "bert-adam"}) {
     Recipe recipe{.optimizer = name,

@@ -1,5 +1,5 @@
-// Tests that the workload which sleeps lasts as long as was recorded, gives the gradients that it
-// says in the order of its table, and that selections of them overlap as those of digits-resnet.
+// Tests the workload that sleeps: it lasts the recorded time, and gives the gradients of its
+// definition in the order of its table. Their selections overlap like those of digits-resnet.
 #include "workloads/recorded/recorded_workload.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Of 1 image: 1.5 ms a step.
+// A batch of 1 image: 1.5 ms a step.
 WorkloadConfig Short(int rank = 0, std::uint64_t seed = 3) {
   WorkloadConfig config;
   config.batch_per_worker = 1;
@@ -40,7 +40,7 @@ std::unique_ptr<TrainingWorkload> Make(const WorkloadConfig& config) {
   return MakeRecordedWorkload(FindWorkload(kName), config);
 }
 
-// By parameter.
+// The gradients, by parameter.
 std::vector<std::vector<float>> Gradients(TrainingWorkload& workload, std::uint64_t step) {
   std::vector<std::vector<float>> gradients(workload.Parameters().size());
   workload.SetGradientHook([&](std::size_t parameter, const float* gradient, std::size_t numel) {
@@ -74,7 +74,7 @@ TEST(RecordedWorkload, LastsAsLongAsWasRecorded) {
     begin = Clock::now();
     workload->Backward(true);
     backward = std::min(backward, SecondsSince(begin));
-    // What is done to gradients takes its time on top of computing them.
+    // Work on gradients takes its time in addition to computing them.
     workload->SetGradientHook([](std::size_t, const float*, std::size_t) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
@@ -161,8 +161,8 @@ TEST(RecordedWorkload, HasNothingToEvaluate) {
                                  [&] { Make(Short())->Evaluate(0); });
 }
 
-// The part of a tensor that one of the first P ranks selects, mean over steps 20 to 29; 1 % of it,
-// with error feedback.
+// The share of a tensor that at least one of the first P ranks selects, as a mean over steps 20 to
+// 29. Each rank selects 1 %, with error feedback.
 TEST(RecordedWorkload, SelectionsOverlapAsThoseOfDigitsResnet) {
   constexpr double kDensity = 0.01;
   constexpr std::size_t kRanks = 8;

@@ -1,5 +1,5 @@
-// Tests texts that are read on, the state of recurrent layers going from window to window, and how
-// windows of columns are dealt.
+// Tests texts that continue over windows, the state of recurrent layers carried from window to
+// window, and the dealing of windows of columns.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -100,7 +100,7 @@ TEST_F(CarriedState, GoesOnFromWindowToWindowAndBeginsAnewInEachEpoch) {
   }
   EXPECT_EQ(Make(4)->Forward(0, 0), losses[0]);
   EXPECT_NE(Make(4)->Forward(1, 0), losses[1]);  // the same window from zero
-  EXPECT_EQ(Make(4)->Forward(6, 0), losses[6]);  // the first one of the next epoch
+  EXPECT_EQ(Make(4)->Forward(6, 0), losses[6]);  // the first window of the next epoch
 }
 
 TEST_F(CarriedState, PerplexityDependsOnNoBatchAndEvaluationsChangeNothing) {

@@ -1,5 +1,5 @@
-// Checks how many elements the sparsifiers send of the gradients of real models in their first
-// steps, with error feedback: what was asked for, and what the selection models say.
+// Checks the number of elements that the sparsifiers send of real models' gradients in the first
+// steps, with error feedback. Compares it with the requested number and with the selection models.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ using testing::Selection;
 
 constexpr std::uint64_t kSteps = 12;
 constexpr double kDensities[] = {0.1, 0.01, 0.001};
-constexpr std::size_t kManyKept = 50;  // from here on 2 % is an element or more
+constexpr std::size_t kManyKept = 50;  // from here on 2 % is at least one element
 
 struct Tensor {
   std::string name;
@@ -26,7 +26,7 @@ struct Tensor {
   std::size_t n() const { return gradients[0].size(); }
 };
 
-// The gradients of a model's parameters while it trains alone and dense.
+// The gradients of a model's parameters during dense training on one rank.
 std::vector<Tensor> Record(const std::string& name) {
   WorkloadConfig config;
   config.seed = 3;
@@ -58,7 +58,7 @@ const std::vector<Tensor>& Tensors() {
   return tensors;
 }
 
-// Calls each(count) for the counts of the second and all later steps.
+// Calls each(count) with the counts of the second and all later steps.
 template <class Each>
 void ForCounts(const Sparsifier& sparsifier, const Tensor& tensor, double density,
                const Each& each) {
@@ -76,8 +76,8 @@ struct Band {
 
 Band Around(double k, double below, double above) { return {k * below, k * above}; }
 
-// What a sparsifier may send of a tensor: k to 5 %, of few elements k to one element, but for what
-// is defined otherwise.
+// The allowed counts of a sparsifier for a tensor: k within 5 %, or, for few elements, k within one
+// element. Some methods are defined otherwise.
 Band AllowedBand(const SparsifierDescriptor& method, const Sparsifier& sparsifier,
                  const Tensor& tensor, double density) {
   const auto k = static_cast<double>(KeptCount(tensor.n(), density));
@@ -86,7 +86,7 @@ Band AllowedBand(const SparsifierDescriptor& method, const Sparsifier& sparsifie
   if (method.name == "dgc") {  // K rounded up, and the paper's bounds
     return Around(std::ceil(static_cast<double>(tensor.n()) * density), 0.8, 1.3);
   }
-  if (method.name.starts_with("adtopk-")) {  // all-dimension, and global top-k in turns
+  if (method.name.starts_with("adtopk-")) {  // alternates all-dimension and global top-k
     const auto fibres =
         static_cast<double>(MakeSparsifier("adtopk")->Count(tensor.n(), tensor.shape, density));
     return {std::min(fibres, k), std::max(fibres, k)};
@@ -103,7 +103,7 @@ TEST(WorkloadGradients, AreSentAtTheDensityAskedForFromTheSecondStepOn) {
                                  {"sidco", {{"fit", std::string("gamma")}}},
                                  {"sidco", {{"stages", std::int64_t{3}}}}};
   for (const SparsifierDescriptor& method : Sparsifiers()) {
-    // `threshold` follows the scale of the data by definition, `nonzeros` the data alone.
+    // `threshold` follows the scale of the data by definition, and `nonzeros` only the data.
     if (method.name.find('@') == std::string_view::npos && method.name != "threshold" &&
         method.name != "nonzeros") {
       methods.push_back({std::string(method.name), {}});
@@ -140,16 +140,16 @@ struct LogRatios {
   double Sigma() const { return std::sqrt(std::max(0.0, squares / count - Mean() * Mean())); }
 };
 
-// Of tensors large enough that rounding to whole elements does not matter. The models hold at
-// density 0.01; the others are printed. Those that are fitted on other data, as their descriptors
-// say, have to be in the right place; those fitted on this have to be what is measured here, as far
-// as the gradients are the same on every machine.
+// Covers tensors large enough that rounding to whole elements does not matter. The selection models
+// are checked at density 0.01; other densities are printed. A model fitted on other data, according
+// to its descriptor, must be roughly right. A model fitted on this data must match the measurement,
+// as far as the gradients are the same on every machine.
 const std::set<std::string_view> kFittedElsewhere = {"dgc", "gaussiank", "sidco",
                                                      "adtopk-interleaved"};
 
 TEST(WorkloadGradients, AreSentAsTheSelectionModelsSay) {
   for (const SparsifierDescriptor& method : Sparsifiers()) {
-    if (method.exact_count || method.name == "nonzeros") continue;  // the density says how many
+    if (method.exact_count || method.name == "nonzeros") continue;  // the density gives the count
     const SelectionModel& model = method.selection_model;
     Options options;
     if (method.name == "adtopk-threshold") options["warmup"] = std::int64_t{1};

@@ -1,5 +1,5 @@
-// Tests one step of each model at paper size, the order of its gradients compared with its layer
-// table. Some eight minutes on two cores, and 16 GB of memory for the largest.
+// Tests one step of each model at paper size, and the order of its gradients against its layer
+// table. Takes some eight minutes on two cores, and 16 GB of memory for the largest model.
 #include "tests/support/model_step.hpp"
 #include "tests/support/workload_state.hpp"
 #include "workloads/catalog/catalog.hpp"

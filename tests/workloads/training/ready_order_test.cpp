@@ -1,5 +1,5 @@
-// Tests one step of every family at paper size, of the models for which it takes seconds at most;
-// the others are in paper_models_slow_test.cpp.
+// Tests one step of every family at paper size, for the models that take seconds at most. The
+// others are in paper_models_slow_test.cpp.
 #include "tests/support/errors.hpp"
 #include "tests/support/model_step.hpp"
 #include "tests/support/workload_state.hpp"
@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(PaperSize, ReadyOrder,
                                            "transformer-wikitext2"),
                          testing::TestName);
 
-// With dropout in the LSTM: what is dropped has to follow the seed and the rank too.
+// Uses dropout in the LSTM: the dropped elements must follow the seed and the rank, too.
 TEST(SyntheticBatches, FollowSeedAndRankAlone) {
   for (const char* name : {"resnet20-cifar10", "lstm200-wikitext2"}) {
     const auto loss = [name](std::uint64_t seed, int rank, std::uint64_t step) {

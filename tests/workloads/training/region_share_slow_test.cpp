@@ -1,5 +1,5 @@
-// Measures how unevenly what one rank selects lies over a tensor, and compares it with the model's
-// skew. Some half a minute of training.
+// Measures how unevenly one rank's selection lies over a tensor, and compares it with the model's
+// skew. Takes some half a minute of training.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,9 +21,9 @@ namespace {
 constexpr double kDensity = 0.01;
 constexpr std::uint64_t kSteps = 150, kFirst = 50;
 
-// By number of equal regions of a tensor: the elements that top-k with error feedback selects in
-// the fullest one, as a multiple of what is selected in a region on average. Mean over tensors and
-// over steps 50 to 149, by selected elements.
+// By number of equal regions of a tensor: the selected elements of the fullest region, as a
+// multiple of the mean over regions. The selection is top-k with error feedback. The result is a
+// mean over tensors and over steps 50 to 149, weighted by selected elements.
 std::map<std::size_t, double> LargestShares(const std::string& name) {
   WorkloadConfig config;
   config.seed = 1;
@@ -70,7 +70,7 @@ std::map<std::size_t, double> LargestShares(const std::string& name) {
   return fullest;
 }
 
-// For which the model's largest of `regions` is `measured`.
+// The skew with which the model's largest of `regions` regions is `measured`.
 double SkewFor(std::size_t regions, double measured) {
   double low = 0, high = 4;
   for (int i = 0; i < 50; ++i) {

@@ -1,5 +1,5 @@
-// Tests running statistics of batch normalisation: what they follow, and who uses them; and what
-// else a recipe changes of a step.
+// Tests the running statistics of batch normalisation: their inputs and their users. Also tests
+// other changes that a recipe makes to a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,8 +23,9 @@ TEST(Statistics, BeginAtZeroAndOneAndFollowTheBatch) {
   EXPECT_TRUE(MakeWorkload("digits-resnet", SmallConfig())->Statistics().empty());
 }
 
-// A tenth of what the batch has is added to nine tenths of what was there, so that two that differ
-// differ by nine tenths of that after an equal batch: means over ranks may be taken at any time.
+// An update takes nine tenths of the old statistics and a tenth of the batch's. So after an equal
+// batch, two statistics differ by nine tenths of their difference: means over ranks may be taken at
+// any time.
 TEST(Statistics, AreLinearInWhatTheyWere) {
   const auto a = MakeWorkload("resnet-small", SmallConfig());
   const auto b = MakeWorkload("resnet-small", SmallConfig());
@@ -92,7 +93,7 @@ TEST(Recipes, PublishedInitialValuesAreOthers) {
   }
 }
 
-// Without dropout in attention the two are one computation by other kernels.
+// Without dropout in attention, both run the same computation with different kernels.
 TEST(Recipes, AttentionDropoutChangesTrainingAlone) {
   WorkloadConfig config = SmallConfig();
   const auto without = MakeWorkload("gpt-small", config);

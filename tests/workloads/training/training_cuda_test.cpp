@@ -1,4 +1,4 @@
-// Tests that training on a CUDA device is the host's to a tolerance, from the same bits.
+// Tests that training on a CUDA device equals the host's within a tolerance, from the same bits.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Tests devices and precisions: what is asked for is computed, and nothing but this changes.
+// Tests devices and precisions: the requested one is used, and nothing else changes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -99,7 +99,7 @@ TEST(WorkloadPlacement, RefusesWhatAMachineCannotDo) {
               "this machine has no CUDA device");
 }
 
-// While it lives, this process may grow by so much.
+// While it lives, this process's memory may grow by this much.
 class RoomFor {
  public:
   explicit RoomFor(std::size_t bytes) {

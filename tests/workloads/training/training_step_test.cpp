@@ -1,6 +1,6 @@
-// Checks what an engine relies on, for every workload: when hooks run and with what, that equal
-// inputs give equal bits, that the cut into micro-steps and ranks does not matter, and what Update
-// reads.
+// Checks an engine's requirements for every workload: the times and arguments of hooks, equal bits
+// from equal inputs, and the inputs of Update. Results must not depend on the cut into micro-steps
+// and ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace sparfuse::workloads {
 namespace {
 
 using testing::SmallConfig;
-using Gradients = std::vector<std::vector<float>>;  // by parameter; empty: none
+using Gradients = std::vector<std::vector<float>>;  // by parameter; empty if there is none
 
-// Gradients as the hooks gave them, and the order in which they came.
+// Gradients as given to the hooks, and the order of their arrival.
 struct Observed {
   Gradients gradients;
   std::vector<std::size_t> order;
@@ -101,8 +101,8 @@ TEST_P(TrainingStep, AGradientIsFinalWhenItsHookRuns) {
   }
 }
 
-// The slope along the gradient is its length; a use of a weight that was missed (a tied one), or a
-// gradient that belongs elsewhere, would show.
+// The slope along the gradient is its length. A missed use of a weight (a tied one) or a misplaced
+// gradient would show.
 TEST_P(TrainingStep, GradientIsTheSlopeOfTheLoss) {
   auto workload = Make();
   const Observed at_start = RunStep(*workload, 0, 1);
@@ -209,7 +209,7 @@ TEST_P(TrainingStep, UpdateUsesTheGradientThatWasSetAndNoOther) {
     expected[info.offset + i] -= 0.25f * gradient[i];
   }
   EXPECT_TRUE(SameBits(workload->State()[0], expected));
-  // What was set is forgotten with the step, and the engine's memory is never accumulated onto.
+  // A set gradient is forgotten after the step, and the engine's memory is never accumulated onto.
   const std::vector<float> before = gradient;
   RunStep(*workload, 1, 1);
   workload->Update(1);
@@ -277,7 +277,8 @@ TEST(TextGpt, ATiedWeightCountsOnceAtItsLastUse) {
   const Observed observed = RunStep(*workload, 0, 1);
   EXPECT_EQ(workload->Parameters()[0].name, "wte.weight");
   EXPECT_EQ(std::count(observed.order.begin(), observed.order.end(), std::size_t{0}), 1);
-  // It is used first by the logits, but final only after the embedding at the model's start.
+  // The tied weight is used first by the logits, but its gradient is final only after the embedding
+  // at the model's start.
   const auto ready = std::find(observed.order.begin(), observed.order.end(), std::size_t{0});
   EXPECT_GE(ready - observed.order.begin(), static_cast<std::ptrdiff_t>(observed.order.size()) - 2);
 }

@@ -1,14 +1,14 @@
-// Runs a workload's model on weights and inputs of files and writes what comes out of it, for
-// comparison with other programs (scripts/accuracy/library_models.py, minilm_test.py).
+// Runs a workload's model on weights and inputs from files and writes its outputs, for comparison
+// with other programs (scripts/accuracy/library_models.py, minilm_test.py).
 //
 //   weights_outputs WORKLOAD WEIGHTS INPUTS OUT [outputs]
 //
-// Files are in the form of safetensors. INPUTS has `inputs`, as a ForwardPass takes them, and may
-// have `targets`, as a Task compares them. OUT gets the `logits` of an evaluation; where there are
-// targets also the `loss` of a step of training, its `training.logits`, `gradient.NAME` of each
-// parameter that has one, and the running statistics that the step leaves, `statistic.NAME`.
-// Nothing is dropped. With `outputs`, for BERT: of each token that which its head is given, in the
-// place of the logits.
+// Files are in the safetensors format. INPUTS has `inputs`, in the form of a ForwardPass, and may
+// have `targets`, in the form of a Task. OUT gets the `logits` of an evaluation. If there are
+// targets, OUT also gets the `loss` of a training step, its `training.logits`, `gradient.NAME` of
+// each parameter that has one, and the running statistics after the step, `statistic.NAME`.
+// Dropout is off. With `outputs`, for BERT, OUT gets the head's input for each token instead of the
+// logits.
 #include <ATen/ops/eye.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ at::Tensor TensorOf(const StoredTensor& stored) {
   return tensor;
 }
 
-// Undefined if the file has none of this name.
+// The tensor of this name; undefined if the file does not have it.
 at::Tensor Find(const SafeTensors& file, std::string_view name) {
   for (const StoredTensor& stored : file.tensors()) {
     if (stored.name == name) return TensorOf(stored);

@@ -210,7 +210,7 @@ def _tops(panels):
     return max(known[0], default=1.0), max(known[1], default=0.0)
 
 
-def _whose_whiskers(cells, over):
+def whose_whiskers(cells, over):
     """The words for the meaning of whiskers' ends."""
     declared = [bool(wording.declared_cluster(cell.config)) for cell in cells]
     ranges = f"what the ranges of the cluster's inputs leave of the ratio to {over}"
@@ -358,7 +358,7 @@ def grouped_bars(experiment, part, figure, styles):
         "Bars: geometric mean over blocks"
         + (f" of the ratio to {normalise} in the same block, whose bars would be 1" if normalise else "")
         + ("; dots: single blocks." if draw.dots else "."),
-        f"Whiskers: {_whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
+        f"Whiskers: {whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
         published.source() if published else "",
         papers.settings_words(elsewhere),
         beside.words(),

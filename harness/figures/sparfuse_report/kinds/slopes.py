@@ -7,6 +7,7 @@ import textwrap
 from sparfuse_report import cells as selection
 from sparfuse_report import style, wording
 from sparfuse_report.drawn import Drawn, caption
+from sparfuse_report.kinds import grouped
 
 HEIGHT = 2.4  # inches of a panel
 DODGE = 0.12  # distance between neighbouring lines at a place
@@ -77,14 +78,16 @@ def slopes(experiment, part, figure, styles):
     grid[0, 0].set_ylim(min(bounds) / 1.15, max(bounds) * 1.15)
     style.few_ticks(grid[0, 0].yaxis)
     for axes in grid[:, 0]:
-        axes.set_ylabel(wording.axis("ratio", reference=normalise))
+        axes.set_ylabel(wording.axis("ratio", log=True, reference=normalise))
     names = styles.sort({cell.label for cell in chosen if cell.method != normalise})
     handles = [style.entry(name, marker=styles[name].marker, **styles[name].line()) for name in names]
     title = figure.get("title") or f"{wording.over(y, normalise)} by {wording.axis(x).lower()}"
     text = caption(
         chosen,
         f"Lines: ratio to {normalise} at the same place; those that cross are methods whose order changes.",
-        "Vertical lines: 95 % intervals." if any(ratio.low is not None for ratio in ratios) else "",
+        f"Vertical lines: {grouped.whose_whiskers(chosen, normalise)}."
+        if any(ratio.low is not None for ratio in ratios)
+        else "",
         "Open marks: modelled." if any(cell.mode == "modelled" for cell in chosen) else "",
     )
     return Drawn(made, title, text, handles)

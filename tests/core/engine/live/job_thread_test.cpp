@@ -58,7 +58,7 @@ TEST(JobThread, ARequestThatIsGivenUpWaitsForItsJobAlone) {
     });
     auto queued = jobs.Start([&] { second = true; });
     while (!begun) std::this_thread::yield();
-    queued.reset();  // has not begun: at once
+    queued.reset();  // its job has not begun: returns at once
     go_on = true;
     first.reset();
     EXPECT_TRUE(ended);

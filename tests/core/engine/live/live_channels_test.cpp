@@ -1,5 +1,4 @@
-// Tests exchanges on the channels of nodes and of chains, and what is counted of native
-// collectives.
+// Tests exchanges on the channels of nodes and of chains, and the counts of native collectives.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -51,7 +50,7 @@ LiveConfig OneSparseTensor(Topology topology, std::unique_ptr<Strategy> strategy
   return config;
 }
 
-// One step on every rank; its records.
+// Runs one step on every rank and returns the records.
 std::vector<StepRecord> OneStep(const std::function<LiveConfig()>& configure, int ranks,
                                 int ranks_per_node) {
   std::vector<StepRecord> records(static_cast<std::size_t>(ranks));
@@ -102,14 +101,14 @@ TEST(LiveChannels, ANativeCollectiveThatGivesOnePayloadOfSumsIsRefused) {
   });
 }
 
-// The strategy sees nodes of two ranks; the transport has none.
+// The strategy sees nodes of two ranks, but the transport has no such nodes.
 TEST(LiveChannels, AChannelThatTheTransportLacksIsNamed) {
   ExpectError(FailureKind::kUnsupported, {"intra-node"}, [&] {
     OneStep([] { return OneTensor({2, 2}, std::make_unique<WithinNodes>()); }, 2, 1);
   });
 }
 
-// Rank 0 sums the tensor, then all ranks do, on the same channel.
+// Rank 0 sums the tensor, then all ranks sum it, on the same channel.
 class SumsTwice final : public Strategy {
  public:
   void GradientReady(Engine& engine, std::size_t tensor) override {
@@ -122,7 +121,7 @@ class SumsTwice final : public Strategy {
   }
 };
 
-// Gathers, and counts the steps of a range that it is given the memory of.
+// Gathers, and counts the steps of a range in that range's state.
 class Counting final : public Collective {
  public:
   struct Steps : CollectiveState {
@@ -160,7 +159,7 @@ TEST(LiveChannels, EachCollectiveRemembersTheRangeByItself) {
   EXPECT_EQ(records[0].exchanges, 2u);
 }
 
-// Asks for one exchange.
+// Requests one exchange.
 class Asks final : public Strategy {
  public:
   explicit Asks(std::function<ExchangeRequest(Engine&)> what) : what_(std::move(what)) {}
@@ -170,7 +169,7 @@ class Asks final : public Strategy {
   std::function<ExchangeRequest(Engine&)> what_;
 };
 
-// What a type cannot say.
+// Errors that the types of requests cannot rule out.
 TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
   const auto selected = [](Engine& engine) {
     return engine.Sparsify({.range = {0, kElements}, .density = 0.05});
@@ -198,10 +197,10 @@ TEST(LiveChannels, AnExchangeOfNothingOrOfNoMemberIsRefused) {
   }
 }
 
-// A strategy that says too little of what it shares, or sends on: more is never copied than there
-// is room for.
+// A strategy that understates the size of a shared range or forwarded payload: no more elements are
+// copied than fit.
 TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
-  const SharedRange little{{0, kElements}, 10, 0.001};  // at most its ten elements
+  const SharedRange little{{0, kElements}, 10, 0.001};  // room for its ten elements
   const auto selected = [](Engine& engine) {
     return engine.Sparsify({.range = {0, kElements}, .density = 0.05});
   };

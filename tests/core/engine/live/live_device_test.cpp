@@ -1,4 +1,4 @@
-// Tests that the engine on a device does what it does on the host, bit for bit, and tells when.
+// Tests that the engine on a device gives the host's results bit for bit, and records their times.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -164,7 +164,7 @@ TEST_P(OverNccl, DoesWhatTheHostDoes) {
   for (std::size_t r = 0; r < results.size(); ++r) {
     EXPECT_EQ(results[r].averaged, expected[r].averaged);
     EXPECT_EQ(results[r].residual, expected[r].residual);
-    EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and that of exchanges
+    EXPECT_EQ(nccl.Made(static_cast<int>(r)), 2);  // the world and the exchanges' communicator
   }
   EXPECT_EQ(nccl.violations(), std::vector<std::string>());
 }
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(All, OverNccl,
                                              std::get<1>(instance.param));
                          });
 
-// Collectives that work in host memory get it, whatever memory the communicator's messages lie in.
+// Collectives that work in host memory get host memory, wherever the communicator's messages lie.
 TEST(OverNcclStaged, CollectivesInHostMemoryDoWhatTheyDoOnTheHost) {
   constexpr int kBoth = 2;
   for (const Case& which : kCases) {
@@ -245,8 +245,8 @@ TEST(DeviceTimeline, HasEverySpanInOrderAndWithinTheStep) {
   }
 }
 
-// The host hears of the step's begin on the device while Resolve waits for its end: its clock,
-// which is the test's, stands at 5 s when it looks, and at 105 s when the step ends.
+// The host sees the step's begin on the device while Resolve waits for its end. The test's clock
+// stands at 5 s when the host reads it, and at 105 s when the step ends.
 TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
   using std::chrono::seconds;
   const DeviceTimeline::Clock::time_point host_begin{};
@@ -271,7 +271,7 @@ TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
   spans.Add({SpanKind::kExchange, "data", "", 11, 12, 0});
   std::thread resolving([&] { timeline.Resolve(host_begin, spans); });
   begin.set_value();
-  // It must not look only when the step has ended: then this waits in vain.
+  // If Resolve reads the clock only after the step has ended, this wait fails.
   EXPECT_EQ(looked.get_future().wait_for(kLiveDeadline), std::future_status::ready);
   now = 105;
   end.set_value();
@@ -284,8 +284,8 @@ TEST(DeviceTimeline, HostTimeIsThatOfTheEventHoweverLateTheStepEnds) {
   }
 }
 
-// The stream is held between the end of backward and the operation that waits: a sleep may be
-// longer than asked for, never shorter.
+// The stream is held between the end of backward and the waiting operation. A sleep may last longer
+// than requested, but never shorter.
 TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
   constexpr std::chrono::milliseconds kWait{5};
   gpu::EventPool events(kEmulated);
@@ -315,13 +315,13 @@ TEST(DeviceTimeline, MeasuresTheWaitForCommunicationOnTheComputeStream) {
 
 // --- errors ---
 
-// One rank that announces IntegerGradients, with what a test does to it.
+// One rank that announces IntegerGradients, with hooks for a test's interference.
 class OneRank {
  public:
   explicit OneRank(const Case& which = kCases[0]) : which_(which) {}
 
-  // before(engine, step) comes before a step, after(engine, step, tensor) after an announcement.
-  // Returns the error that ended it, null after three steps.
+  // before(engine, step) runs before a step, after(step, tensor) after an announcement. Returns the
+  // error that ended the run, or null after three steps.
   std::unique_ptr<Error> Run(const std::function<void(LiveEngine&, int)>& before,
                              const std::function<void(int, std::size_t)>& after = {}) {
     std::unique_ptr<Error> ended;
@@ -367,8 +367,8 @@ TEST(DeviceErrors, AnUndisturbedRankHasNone) { EXPECT_EQ(OneRank().Run({}), null
 
 class FaultOf : public ::testing::TestWithParam<std::tuple<const char*, int, int>> {};
 
-// A fault in the middle of the second step, one that passes and one after which the context is
-// lost: the step ends with it, and the engine can be destroyed.
+// A fault in the middle of the second step, either transient or one that loses the context. The
+// step ends with it, and the engine can be destroyed.
 TEST_P(FaultOf, EndsTheStep) {
   const auto [call, nth, status] = GetParam();
   for (const Case& which : {kCases[0], kCases[2], kCases[3]}) {
@@ -394,7 +394,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, FaultOf,
                                   std::to_string(std::get<2>(instance.param));
                          });
 
-// One rank of two has a fault, before it needs the other one, who is told by its deadline.
+// One of two ranks has a fault before it needs the other; the other rank fails at its deadline.
 TEST(DeviceErrors, OtherRanksAreNotLeftHanging) {
   constexpr std::chrono::milliseconds kDeadline{4000};
   std::atomic<int> ended = 0;
@@ -438,7 +438,7 @@ TEST(DeviceErrors, WithoutRoomTheErrorNamesTheAllocation) {
   });
   ASSERT_NE(in_a_step, nullptr);
   EXPECT_EQ(in_a_step->kind(), FailureKind::kOutOfMemory) << in_a_step->what();
-  EXPECT_EQ(gpu::EmulatedMemoryInUse(), in_use);  // all is given back
+  EXPECT_EQ(gpu::EmulatedMemoryInUse(), in_use);  // all memory is freed
 }
 
 TEST(DeviceErrors, ANaNIsRefusedByNameWhereverItIsFound) {
@@ -466,7 +466,7 @@ TEST(LiveEngine, RefusesAComputeStreamOfAnotherDevice) {
   });
 }
 
-// The worker's stream, of which the engine is not the owner; and one that works at once.
+// Two streams: the worker's, which the engine does not own, and one that runs its work at once.
 TEST(LiveEngine, TakesTheComputeStreamOfTheWorker) {
   const auto expected = RunLive([] { return Configure(kCases[0], {}, 1); }, 1, IntegerGradient);
   const gpu::GpuStream own(kEmulated);

@@ -1,4 +1,4 @@
-// Tests LiveEngine where something comes at a bad time: timers, unfinished steps, failed splits.
+// Tests LiveEngine under bad timing: late timers, unfinished steps, failed splits.
 #include "core/engine/live/live_engine.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// The second half is sent by a timer that comes due while the reaction to the first is running.
+// Sends the second half in a timer that comes due while the reaction to the first half is running.
 class LateTimer final : public Strategy {
  public:
   void StepBegin(Engine&) override { packed_.clear(); }
@@ -63,7 +63,7 @@ TEST_P(LiveEngineTest, TimerThatComesDueInAReactionIsNotLost) {
   }
 }
 
-// Packs, and sends nothing: what a step does that only measures.
+// Packs and sends nothing, like a step that only measures.
 class PackOnly final : public Strategy {
  public:
   void GradientReady(Engine& engine, std::size_t tensor) override { engine.Pack({tensor}); }
@@ -88,7 +88,8 @@ TEST_P(LiveEngineTest, AStepThatHasNotEndedLetsNoOtherBegin) {
   });
 }
 
-// Of a world whose third Split fails; counts those destroyed on another thread than made them.
+// A world whose third Split fails. Counts communicators that a thread other than their maker
+// destroys.
 class Failing final : public ForwardingCommunicator {
  public:
   struct Counts {
@@ -110,7 +111,7 @@ class Failing final : public ForwardingCommunicator {
   std::thread::id made_by_ = std::this_thread::get_id();
 };
 
-// The transport belongs to the communication thread, also where the engine cannot be made.
+// The transport belongs to the communication thread, even if the engine cannot be made.
 TEST_P(LiveEngineTest, SplitThatFailsLeavesItsErrorAndNothingToOtherThreads) {
   Failing::Counts counts;
   RunRanks(

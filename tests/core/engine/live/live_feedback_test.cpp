@@ -1,5 +1,5 @@
-// Tests what becomes of the part that is not sent, in the engine that sends: momentum, tensors
-// without feedback, whole tensors, other plans and densities between steps, collectives that drop.
+// Tests the elements that are not sent, in the live engine: momentum, tensors without feedback,
+// whole tensors, changes of plan and density between steps, and collectives that drop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,11 +38,11 @@ class LiveFeedback : public ::testing::TestWithParam<Device> {
 INSTANTIATE_TEST_SUITE_P(Devices, LiveFeedback, ::testing::Values(Device{}, kEmulated),
                          [](const auto& instance) { return NameOf(instance.param); });
 
-// One tensor on one worker, written down as the paper does (DGC, algorithm 1 with masking).
+// One tensor on one worker, as in the paper (DGC, algorithm 1 with masking).
 struct Reference {
   std::vector<float> u, v;
 
-  // Positions of the k largest |v|, ties by position.
+  // The indices of the k largest |v|; ties go to the lower index.
   std::vector<std::size_t> Step(const std::vector<float>& gradient, const MomentumOptions& options,
                                 std::size_t k) {
     u.resize(gradient.size());
@@ -168,7 +168,7 @@ TEST_P(LiveFeedback, TensorsWithoutItLoseWhatIsNotSent) {
                           [](double value) { return value != 0; }));
 }
 
-// Tensors 0, 2 and 4 are sent whole, the rest is not.
+// Tensors 0, 2 and 4 are sent whole, the others are not.
 Plan WithWholeTensors() {
   Plan plan = Configure({}).plan;
   plan.tensors.assign(kTensorSizes.size(), {kDensity, false, false});
@@ -206,7 +206,7 @@ TEST_P(LiveFeedback, WholeTensorsTravelWithoutIndicesAsTheyDoWithThem) {
       EXPECT_EQ(rank.mass_violations, 0u);
     }
   }
-  const auto halves = run("fp16", {});  // holds integers up to 100 as they are
+  const auto halves = run("fp16", {});  // keeps integers up to 100 exactly
   EXPECT_EQ(halves[0].averaged, indexed[0].averaged);
 }
 
@@ -251,7 +251,7 @@ TEST(Feedback, WarmsTheDensityUp) {
   Feedback feedback;
   feedback.warmup_epochs = 2;
   feedback.epoch_steps = 3;
-  // 0.001^(1/3) and 0.001^(2/3), then 0.001
+  // The densities are 0.001^(1/3) and 0.001^(2/3), then 0.001.
   EXPECT_NEAR(feedback.DensityFactor(0, 0.001), 100, 1e-9);
   EXPECT_NEAR(feedback.DensityFactor(2, 0.001), 100, 1e-9);
   EXPECT_NEAR(feedback.DensityFactor(3, 0.001), 10, 1e-9);
@@ -259,8 +259,9 @@ TEST(Feedback, WarmsTheDensityUp) {
   EXPECT_EQ(Feedback{}.DensityFactor(0, 0.001), 1);
 }
 
-// 4, 2 and 1 in every step, of which the first is sent: at half of the residual the others sum up
-// to twice themselves and never pass it; without decay 2 + 2 + 2 does in the third step.
+// The gradient is 4, 2 and 1 in every step, and one element is sent. With a halved residual, the
+// other sums stay below twice their value, so the 4 is always sent. Without decay, 2 + 2 + 2
+// exceeds 4 in the third step.
 TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
   constexpr std::size_t kTensor = 5;
   constexpr std::size_t kOffset = 10 + 1 + 640 + 64 + 9000;
@@ -288,7 +289,7 @@ TEST_P(LiveFeedback, AResidualThatDecaysSumsUpLess) {
     EXPECT_EQ(of_tensor(rank.averaged[3]), (std::vector<float>{4, 0, 0}));
     EXPECT_EQ(of_tensor(rank.residual), (std::vector<float>{0, 3.75f, 1.875f}));
     EXPECT_GT(rank.mass_checks, 0u);
-    EXPECT_EQ(rank.mass_violations, 0u);  // behind the decay a selection loses nothing
+    EXPECT_EQ(rank.mass_violations, 0u);  // after the decay a selection loses nothing
     EXPECT_EQ(rank.averaged, halved[0].averaged);
   }
   EXPECT_EQ(of_tensor(kept[0].averaged[2]), (std::vector<float>{0, 6, 0}));
@@ -315,8 +316,8 @@ TEST(Feedback, TakesADecayAboveZeroUpToOne) {
   EXPECT_THROW(ResolveOptions("momentum", FeedbackOptions("momentum"), {{"decay", 0.9}}), Error);
 }
 
-// Selects each tensor for the residual "local", which it sends and applies, and then, into
-// `others`, once more.
+// Selects each tensor for the residual "local", sends and applies it, then selects it once more for
+// each residual of `others`.
 class SelectsAgain final : public Strategy {
  public:
   SelectsAgain(double density, std::vector<std::string_view> others)
@@ -364,7 +365,7 @@ TEST_P(LiveFeedback, ASelectionForAnotherResidualLeavesTheFirstAlone) {
   const auto other = RunSelectingAgain(GetParam(), {}, 4 * kDensity);
   for (std::size_t rank = 0; rank < once.size(); ++rank) {
     EXPECT_EQ(again[rank].averaged, once[rank].averaged);
-    std::vector<float> held = once[rank].residual;  // what is held is what all names hold
+    std::vector<float> held = once[rank].residual;  // the sum of the residuals of all names
     for (std::size_t i = 0; i < held.size(); ++i) held[i] += other[rank].residual[i];
     EXPECT_EQ(again[rank].residual, held);
     EXPECT_EQ(again[rank].mass_violations, 0u);

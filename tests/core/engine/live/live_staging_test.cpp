@@ -1,4 +1,4 @@
-// Tests the buffers that exchanges of a device's memory are staged in.
+// Tests the staging buffers for exchanges of device memory.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -32,8 +32,8 @@ TEST(DeviceStaging, BuffersThatGrowALittleEveryStepAreSeldomMadeAgain) {
   });
 }
 
-// A collective that sums may return more than one rank can send: the union of what all of them
-// sent.
+// A collective that sums may return more elements than one rank can send: the union of all ranks'
+// selections.
 TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
   RunRanks(1, 1, kLiveDeadline, [](ProgressLoop& loop) {
     constexpr std::size_t kSummed = 50;
@@ -55,7 +55,7 @@ TEST(DeviceStaging, APayloadOfSumsMayBeLongerThanOneRankMaySend) {
     ASSERT_GE(state.device.received.size(), sums.size());
     ASSERT_EQ(state.device.payloads.size(), 1u);
     EXPECT_EQ(state.device.payloads[0].count, kSummed);
-    const std::byte* const received = state.device.received.data();  // the emulated device's: ours
+    const std::byte* const received = state.device.received.data();  // emulated: host memory
     EXPECT_EQ(std::vector<std::byte>(received, received + sums.size()), sums);
   });
 }

@@ -1,4 +1,5 @@
-// Tests the check over ranks on a collective that drops and gives back, and on one that forgets to.
+// Tests the mass check over ranks on a collective that drops and returns elements, and on one that
+// forgets to return them.
 #include "core/engine/live/mass_check.hpp"
 
 #include <gtest/gtest.h>
@@ -31,14 +32,14 @@ std::shared_ptr<const Collective> MakeForgetting() {
   return MakeCollective(kDescriptor);
 }
 
-// Fractions, so that sums round.
+// Fractions, whose sums round.
 std::vector<float> Gradient(int rank, int step, std::size_t tensor) {
   auto gradient = IntegerGradient(rank, step, tensor);
   for (float& value : gradient) value /= 7;
   return gradient;
 }
 
-// Of each step.
+// The number of violations in each step.
 std::vector<std::uint64_t> ViolationsWith(std::shared_ptr<const Collective> collective) {
   std::vector<std::uint64_t> violations(kLiveSteps);
   RunRanks(3, 1, kLiveDeadline, [&](ProgressLoop& loop) {

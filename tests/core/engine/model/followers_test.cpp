@@ -1,5 +1,5 @@
-// Tests that a model which simulates some of its ranks says of all of them what it says when it
-// simulates all.
+// Tests that a model that simulates some of its ranks records the same for all ranks as a model
+// that simulates all.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace sparfuse::testing {
 namespace {
 
-// Both chains one within the other: shards of what nodes have summed are cut into parts, which
-// the ranks of equal place on the first nodes own.
+// Both chains nested: the sums of a node are sharded, and each shard is cut into parts. The ranks
+// with the same local rank on the first nodes own these parts.
 class NodeOwners final : public UnitStrategy {
   Handle SendBehind(Engine& engine, const Unit& unit, Range range, std::vector<Handle> packed,
                     std::string) override {
@@ -55,7 +55,7 @@ struct Case {
   Topology topology;
   std::uint16_t partitions;
   double spread;  // of selected counts
-  int simulated;  // at most, of all attempts together
+  int simulated;  // ranks at most, over all attempts
 };
 
 template <class Chain>
@@ -63,7 +63,7 @@ std::unique_ptr<Strategy> Make() {
   return std::make_unique<Chain>();
 }
 
-// gtest's.
+// Called by googletest.
 void PrintTo(const Case& of_case, std::ostream* out) {
   *out << of_case.topology.ranks << " ranks, " << of_case.topology.ranks_per_node << " a node, "
        << of_case.partitions << " partitions, spread " << of_case.spread;
@@ -79,7 +79,8 @@ void AddCosts(ModelConfig& model) {
 
 class Followers : public ::testing::TestWithParam<Case> {
  protected:
-  // Sizes that no number of ranks divides, one below it, and units of several tensors.
+  // The sizes are not divisible by the number of ranks, and one is smaller than it. Some units have
+  // several tensors.
   ModelConfig Config() {
     const std::uint16_t k = GetParam().partitions;
     ModelConfig model =
@@ -113,8 +114,8 @@ TEST_P(Followers, DoAsWhenTheyAreSimulated) {
   }
 }
 
-// Where every rank owns a part as large as the others' they do the same: none of them is needed but
-// the first, or the first node.
+// If all ranks own parts of equal size, they behave alike: simulating the first rank or the first
+// node suffices.
 TEST(FollowersOfEvenOwners, DoAsWhenTheyAreSimulated) {
   const Case cases[] = {{Make<OwnedParts>, {12, 1}, 12, 0, 1},
                         {Make<OwnedParts>, {12, 4}, 12, 0, 1},
@@ -140,7 +141,8 @@ TEST(FollowersOfEvenOwners, DoAsWhenTheyAreSimulated) {
   }
 }
 
-// Attempts: one rank, then a node or the owners and a node, or all where they cannot follow.
+// Attempts: one rank, then a node, or the owners and a node, or all ranks if the others cannot
+// follow.
 INSTANTIATE_TEST_SUITE_P(All, Followers,
                          ::testing::Values(Case{Make<UnitStrategy>, {12, 1}, 1, 0, 1},
                                            Case{Make<UnitStrategy>, {12, 4}, 1, 0.3, 1},

@@ -23,8 +23,8 @@ TEST(SharedResource, SharesItsCapacityEvenly) {
   const auto use = [&](int who, double work) {
     cores.Use(work, [&, who] { ends.emplace_back(who, simulation.now()); });
   };
-  // Three want 1, 1 and 2 seconds of two cores: each runs at 2/3 until 1.5 s, then one is left
-  // alone with 1 second to go.
+  // Three users want 1, 1 and 2 seconds of two cores. Each runs at 2/3 until 1.5 s; then one is
+  // left alone with 1 second to go.
   use(0, 1);
   use(1, 1);
   use(2, 2);
@@ -48,8 +48,8 @@ TEST(SharedResource, SlowsDownWhatHasBegun) {
   EXPECT_NEAR(second, 2.0, 1e-12);
 }
 
-// 4 s of work at half a share: 1 s is done until Release at 2 s, and 3 s are left. What has no
-// share waits for Release and then halves the link with it.
+// 4 s of work at half a share: 1 s is done until Release at 2 s, and 3 s are left. The user without
+// a share waits for Release and then takes half of the link.
 TEST(SharedResource, GivesWhatHasAShareNoMoreUntilItIsReleased) {
   Simulation simulation;
   SharedResource link(simulation, 1);
@@ -66,7 +66,7 @@ TEST(SharedResource, GivesWhatHasAShareNoMoreUntilItIsReleased) {
   simulation.Run();
   EXPECT_NEAR(none, 4, 1e-12);
   EXPECT_NEAR(half, 6, 1e-12);
-  EXPECT_NEAR(late, 9, 1e-12);  // released already
+  EXPECT_NEAR(late, 9, 1e-12);  // was released before
 }
 
 TEST(SharedResource, WithoutLimitDelaysNobody) {
@@ -85,7 +85,7 @@ TEST(SharedResource, WithoutLimitDelaysNobody) {
 
 // P = 8, alpha = 5e-5 s, beta = 8e-10 s/B, selection 3e-5 + 1e-10 n, decompression 1e-5 + 2e-11 per
 // entry, copies and additions free. The references send values and indices as two messages, so that
-// a sparse round starts up twice.
+// a sparse round has two start-ups.
 double StepSeconds(const char* strategy, const char* planner, const Options& planner_options,
                    double density) {
   const TimedTensors synthetic = Synthetic();
@@ -110,8 +110,9 @@ double StepSeconds(const char* strategy, const char* planner, const Options& pla
   return step.records.front().step_seconds;
 }
 
-// Step times of an independent simulation of the same recursions (end of communication of a unit =
-// max(end of the one before, ready) + its time; decompression in issue order after backward).
+// The step times come from an independent simulation of the same recursions. The end of a unit's
+// communication is max(end of the unit before, ready) + its time. Decompression follows in issue
+// order after backward.
 TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("dense-units", "layer-wise", {}, 1.0), 0.400922, 1e-4);
   EXPECT_NEAR(StepSeconds("ahead", "layer-wise", {}, 0.01), 0.179408, 1e-4);
@@ -122,7 +123,7 @@ TEST(ModelEngine, ReproducesTheGoldenTimeline) {
   EXPECT_NEAR(StepSeconds("behind", "whole-model", {}, 0.1), 0.257977, 1e-4);
 }
 
-// A library's all-reduce takes 1 ms and 1 ns a byte: halves are half of the bytes.
+// A library's all-reduce takes 1 ms and 1 ns a byte; halves have half the bytes.
 TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
   const GradientLayout layout = Synthetic().Layout();
   const PlanInput input{layout, {8, 1}, 1.0, Sparsified::kNever, nullptr, nullptr};
@@ -141,7 +142,7 @@ TEST(ModelEngine, HalvesWithoutAResidualTakeTheLibrarysAllReduce) {
   EXPECT_NEAR(dense.step_seconds - halves.step_seconds, 2e-9 * numel, 1e-9);
 }
 
-// Cupcake's two units, each selected from beside backward: S = max(S, ready) + h.
+// Cupcake's two units, each selected beside backward: S = max(S, ready) + h.
 TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
   const Options halves = {{"boundary", std::string("count")}};
   EXPECT_NEAR(StepSeconds("behind", "cupcake", halves, 0.01), 0.072051, 5.1e-7);
@@ -151,8 +152,8 @@ TEST(ModelEngine, ReproducesTheGoldenTimelineOfTheSideLane) {
   EXPECT_GT(StepSeconds("behind", "cupcake", within, 0.01), 0.0725);
 }
 
-// Two tensors of 1,000 elements and 1 s of backward each; a selection takes 3 s on its own and half
-// as long again beside backward; nothing else takes time.
+// Two tensors of 1,000 elements and 1 s of backward each. A selection takes 3 s alone and half as
+// long again beside backward. Everything else takes no time.
 TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
   for (const Lane lane : {Lane::kCompute, Lane::kSide}) {
     ModelConfig config = ModelOf(
@@ -165,7 +166,8 @@ TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
     config.backward.backward_seconds = {1, 1};
     const ModelStep step = SimulateStep(config, 0, 1);
     const StepRecord& record = step.records.front();
-    // Backward 1, selection 3, and again; or selections from 1 to 5.5 and from there to 10.
+    // On the compute lane: backward 1, selection 3, and again. On the side lane: selections from 1
+    // to 5.5 and from there to 10.
     EXPECT_NEAR(record.step_seconds, lane == Lane::kCompute ? 8 : 10, 1e-9);
     EXPECT_NEAR(record.sparsify_seconds, lane == Lane::kCompute ? 6 : 0, 1e-9);
     EXPECT_NEAR(record.exposed_communication_seconds, lane == Lane::kCompute ? 0 : 8, 1e-9);
@@ -177,7 +179,7 @@ TEST(ModelEngine, TheSideLaneWorksBesideBackwardAndSlower) {
     }
     ASSERT_EQ(selections.size(), 2u);
     EXPECT_NEAR(selections[1].first, 5 + (lane == Lane::kSide ? 0.5 : 0), 1e-9);
-    // Where the lane has curves of its own, these are slowed down.
+    // If the side lane has curves of its own, these are slowed down.
     config.cost.side_selection["topk"].Add(0.1, PiecewiseLinear({{0, 1}}));
     EXPECT_NEAR(SimulateStep(config, 0, 0).records.front().step_seconds,
                 lane == Lane::kCompute ? 8 : 4, 1e-9);
@@ -210,7 +212,7 @@ TEST(ModelEngine, AddsUpOneTensorByHand) {
   EXPECT_NEAR(last, record.step_seconds, 1e-9);
 }
 
-// A whole tensor on the host lane takes what the host takes to encode it, where that is known.
+// On the host lane, encoding a whole tensor takes the host's time, if that is known.
 TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
   const auto step = [](bool offloaded, bool known) {
     ModelConfig model = EvenModelOf(
@@ -229,8 +231,8 @@ TEST(ModelEngine, EncodesOnTheHostAsTheHostDoes) {
   EXPECT_NEAR(step(true, false), 2, 0.1);
 }
 
-// Both gradients ready at 31 ms, 6 ms an exchange: the host prepares the second one while the first
-// is on the way.
+// Both gradients are ready at 31 ms, and an exchange takes 6 ms. The host prepares the second
+// exchange during the first.
 TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
   ModelConfig config = OneTensor(2);
   config.layout.Add("bias", {1000}, 1000);
@@ -247,7 +249,7 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostBesideTheNetwork) {
   EXPECT_NEAR(step_seconds(0.010, 0), 0.031 + 2 * 0.010 + 0.006 + 0.005, 1e-9);
 }
 
-// The same in line: what the host takes for the second exchange begins when the first is over.
+// The same in line: the host's work for the second exchange begins when the first has ended.
 TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
   ModelConfig config = OneTensor(2);
   config.layout.Add("bias", {1000}, 1000);
@@ -262,7 +264,7 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
   EXPECT_NEAR(step_seconds(0, 0), 0.031 + 2 * 0.006 + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
   EXPECT_NEAR(step_seconds(0.004, 1e-6), 0.031 + 2 * (0.004 + 0.001 + 0.006) + 0.005, 1e-9);
-  // With ranks all of the host's grows alike, and nothing of the network's: (2 / 0.5)^0.5 = 2.
+  // All host times grow alike with the ranks, network times do not: (2 / 0.5)^0.5 = 2.
   config.cost.host_growth = 0.5;
   config.cost.host_growth_from = 0.5;
   EXPECT_NEAR(step_seconds(0.004, 1e-6), 0.031 + 2 * (0.008 + 0.002 + 0.006) + 0.005, 1e-9);
@@ -270,8 +272,8 @@ TEST(ModelEngine, PreparesAnExchangeOnTheHostInLineWithTheNetwork) {
   EXPECT_NEAR(step_seconds(0.004, 0), 0.031 + 2 * (0.004 + 0.006) + 0.005, 1e-9);
 }
 
-// Three tensors of 1 s of backward each, the first two selected as one and gathered when the second
-// is ready, in 0.8 s; so is the third.
+// Three tensors of 1 s of backward each. The first two are selected as one unit and gathered in 0.8
+// s when the second is ready. The third is a unit alone and takes the same.
 TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
   ModelConfig config = ModelOf(
       LayoutOf({1000, 1000, 1000}),
@@ -291,15 +293,15 @@ TEST(ModelEngine, ExchangesOfPayloadsHaveAnOverlapOfTheirOwn) {
   EXPECT_NEAR(step_seconds(), 4.6, 1e-9);
   config.cost.fused_overlap = 1;
   EXPECT_NEAR(step_seconds(), 3.8, 1e-9);
-  // Selected each by itself none is fused.
+  // Selected alone, no tensor is fused with another.
   config.plan.units = {{0, 1, Sparsified::kBehind, 0.1}, {1, 3, Sparsified::kBehind, 0.1}};
   config.cost.payload_overlap = 1;
   config.cost.fused_overlap = 0;
   EXPECT_NEAR(step_seconds(), 3.8, 1e-9);  // 1 to 1.8, 3 to 3.8
 }
 
-// Two tensors of 1 s of backward each, both selected from ahead in 0.5 s: the first one's exchange
-// of 1.2 s goes on beside the second one's backward and selection, or its backward alone.
+// Two tensors of 1 s of backward each, both selected ahead in 0.5 s. The first exchange of 1.2 s
+// overlaps the second tensor's backward and selection, or its backward alone.
 TEST(ModelEngine, ExchangesPauseWhileSelectionsSynchroniseWithinHooks) {
   ModelConfig config =
       ModelOf(LayoutOf({1000, 1000}),
@@ -314,8 +316,8 @@ TEST(ModelEngine, ExchangesPauseWhileSelectionsSynchroniseWithinHooks) {
   EXPECT_NEAR(step_seconds(), 3.2 + 1.2, 1e-9);  // 1.5 to 2.5, 3 to 3.2, to 4.4
 }
 
-// Two tensors of 1 s of backward each, the first selected from beside the second one's, in 0.5 s,
-// and gathered in 0.8; within hooks the second waits for it.
+// Two tensors of 1 s of backward each. The first is selected in 0.5 s beside the second one's
+// backward, and gathered in 0.8 s. Within hooks, the second one's backward waits for the selection.
 TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
   ModelConfig config = ModelOf(LayoutOf({1000, 1000}),
                                {{Unit{0, 1, Sparsified::kBehind, 0.1, Lane::kSide},
@@ -335,7 +337,8 @@ TEST(ModelEngine, SelectsWithinBackwardWhereNothingIsSelectedBesideIt) {
   EXPECT_NEAR(record().sparsify_seconds, 2 * 0.5, 1e-9);
 }
 
-// 100 of 1,000 elements on two ranks: 800 bytes to the host and 1,600 back are those of 300.
+// 100 of 1,000 elements on two ranks: 800 bytes to the host and 1,600 back equal those of 300
+// elements.
 TEST(ModelEngine, StagesOfPayloadsWhatTheyHaveAndOfDenseSumsAllOfThem) {
   ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
   config.make_strategy = [] { return FindStrategy("ahead").make({}); };
@@ -367,7 +370,7 @@ TEST(ModelEngine, StagesOfPayloadsWhatTheyHaveAndOfDenseSumsAllOfThem) {
 }
 
 // 100 of 1,000 elements at 1 ms a byte around a ring of two: 0.8 s, with indices of 8 bytes 1.2 s.
-// What travels dense has no indices.
+// Dense payloads have no indices.
 TEST(ModelEngine, CountsTheBytesOfAnEntryAsTheyTravel) {
   ModelConfig config = ModelOf(LayoutOf({1000}), {{Unit{0, 1, Sparsified::kAhead, 0.1}}}, {2, 1});
   config.make_strategy = [] { return FindStrategy("ahead").make({}); };

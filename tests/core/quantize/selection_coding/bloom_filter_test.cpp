@@ -18,7 +18,7 @@ Indices PositivesOf(BloomFilter& filter, std::size_t n, std::size_t most, int th
   return {positives.begin(), positives.end()};
 }
 
-// As the header has it, bit by bit.
+// The bits of an index by the header's definition, one by one.
 std::vector<std::uint32_t> BitsOf(std::uint32_t index, BloomShape shape) {
   const auto hash = [&](std::uint64_t seed) {
     return (Mix64(seed + (std::uint64_t{index} + 1) * 0x9e3779b97f4a7c15u) >> 32) * shape.bits >>
@@ -62,7 +62,7 @@ TEST(BloomFilter, HasThePublishedSizes) {
   EXPECT_THROW(BloomShapeOf(std::size_t{1} << 30, std::size_t{1} << 32, 0), Error);
 }
 
-// 64 hashes are the most that a decoder takes.
+// A decoder takes at most 64 hashes.
 TEST(BloomFilter, RatesBelow64HashesAreTheirs) {
   EXPECT_EQ(BloomShapeOf(7, 1000, 0x1p-64), (BloomShape{647, 64}));
   EXPECT_EQ(BloomShapeOf(7, 1000, 1e-20), (BloomShape{647, 64}));
@@ -82,7 +82,7 @@ TEST(BloomFilter, SetsTheBitsThatTheHeaderSays) {
   EXPECT_EQ(PositivesOf(filter, 1001, 3), (Indices{5, 175, 232}));
 }
 
-// With any number of bits and hashes, whatever the instruction set and the number of threads.
+// Tests any number of bits and hashes, on every instruction set and with several threads.
 TEST(BloomFilter, HasWhatAllBitsSay) {
   const std::size_t n = kSanitized ? 20'000 : 300'001;
   for (const BloomShape shape : {BloomShape{1, 1},
@@ -124,7 +124,8 @@ TEST(BloomFilter, HasWhatAllBitsSay) {
   }
 }
 
-// Over filters of several sizes; ones of a few bits have somewhat more, since hashes fall together.
+// Covers filters of several sizes. Filters of few bits have a few more false positives, since
+// hashes coincide.
 TEST(BloomFilter, HasFalsePositivesAtItsRate) {
   for (const auto& [count, n, rate] :
        {std::tuple{10'000, 1'000'000, 0.0}, {1000, 1'000'000, 0.0}, {5000, 500'000, 0.02}}) {
@@ -138,8 +139,8 @@ TEST(BloomFilter, HasFalsePositivesAtItsRate) {
       found += static_cast<double>(PositivesOf(filter, all, all).size() - k);
     }
     const double expected = filters * (ExpectedPositives(k, all, rate) - count);
-    // Fractions of a hash and a bit are rounded up, so that there may be fewer, by 8 % at most
-    // here.
+    // Fractions of a hash and a bit are rounded up; this can reduce the number, here by at most 8
+    // %.
     EXPECT_LE(found, expected + 3 * std::sqrt(expected)) << count;
     EXPECT_GE(found, 0.9 * expected - 3 * std::sqrt(expected)) << count;
   }

@@ -1,4 +1,4 @@
-// Tests the segments of sorted values, and what polynomials make of them.
+// Tests the segments of sorted values, and the polynomials that are fitted to them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ using Lengths = std::vector<std::size_t>;
 TEST(FittedValues, SegmentsAreThePublishedOnes) {
   EXPECT_EQ(FitSegments(0, 0), Lengths{});
   EXPECT_EQ(FitSegments(10, 4), (Lengths{4, 6}));
-  EXPECT_EQ(FitSegments(154, 154), Lengths{154});  // a fifth is 30, which is no more than 30
+  EXPECT_EQ(FitSegments(154, 154), Lengths{154});  // a fifth is 30, which is not above 30
   EXPECT_EQ(FitSegments(155, 155), (Lengths{31, 124}));
   EXPECT_EQ(FitSegments(1000 + 400, 1000), (Lengths{33, 100, 200, 667, 280, 80, 40}));
   for (const std::size_t count : Lengths{1, 31, 5000, 100'000, 3'100'001}) {
@@ -27,10 +27,10 @@ TEST(FittedValues, SegmentsAreThePublishedOnes) {
       EXPECT_EQ(std::ranges::count(lengths, std::size_t{0}), 0);
     }
   }
-  EXPECT_EQ(CountFitSegments(3'100'000, 3'100'000), 11u);  // all ten fractions and the rest
+  EXPECT_EQ(CountFitSegments(3'100'000, 3'100'000), 11u);  // all ten fractions and the remainder
 }
 
-// A polynomial of degree 5 is found again, whatever the number of values.
+// The fit finds a polynomial of degree 5 again, for any number of values.
 TEST(FittedValues, PolynomialsAreExact) {
   const FitPolynomial truth = {0.5, -3, 0.25, 7, -2, 1.5};
   for (const std::size_t length : Lengths{6, 7, 31, 1000, 200'001}) {
@@ -60,7 +60,7 @@ TEST(FittedValues, FewValuesAreMet) {
   }
 }
 
-// Of all polynomials of degree 5 the nearest: every other one is farther.
+// The fit is the nearest polynomial of degree 5: every other one is farther.
 TEST(FittedValues, AreLeastSquares) {
   std::vector<float> values(500);
   for (std::size_t j = 0; j < values.size(); ++j) {

@@ -1,5 +1,5 @@
-// Tests the form of coded selections, what becomes of the slot and the residual, and what is found
-// wrong in damaged ones.
+// Tests the form of coded selections, the revised slot and residual, and the errors found in
+// damaged selections.
 #include "core/coding/selection_coding.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ constexpr PayloadCoding kCodings[] = {Coding(kF32, kBloom),
                                       Coding(kFitted, kBloom),
                                       Coding(kFitted, kBloom, BloomPolicy::kAll)};
 
-// A selection of x, and what encoding makes of it.
+// A selection of x after encoding.
 struct Coded {
   std::vector<std::uint32_t> indices;
   std::vector<float> values;
@@ -69,7 +69,7 @@ Coded Encode(const PayloadCoding& coding, const std::vector<float>& x,
 struct Read {
   Selected elements;
   std::size_t bytes = 0;
-  std::string refused;  // why
+  std::string refused;  // the reason
 };
 
 Read Decode(std::span<const std::byte> bytes, std::size_t n, std::size_t room, int threads = 1) {
@@ -114,7 +114,7 @@ Bytes Of(const std::vector<int>& values) {
 
 // --- the form
 
-// 22 bits and 5 hashes, of which 16 of 1001 indices have all (bloom_filter_test.cpp).
+// 22 bits and 5 hashes, which 16 of 1001 indices match (bloom_filter_test.cpp).
 constexpr double kRate = 1.0 / 32;
 const std::vector<std::uint32_t> kThree = {5, 700, 1000};
 
@@ -131,7 +131,7 @@ TEST(SelectionCoding, WritesItsForm) {
                              0,   0,   0xe8, 0x42, 5,    0,    0,    0,     // 116
                              22,  0,   0,    0,    0xd8, 0x18, 0x1b, 0}));
   EXPECT_EQ(Encode(Coding(kF32, kBloom), Ramp(), {}).bytes, Of({'S', 'P', 1, 8, 0, 0, 0, 0}));
-  // A thousand elements and less.
+  // At most a thousand elements.
   EXPECT_EQ(Encode(Coding(kFitted, kBloom), std::vector<float>(1000, 1.0f), {258}).bytes,
             Of({'S', 'P', 1, 0, 1, 0, 0, 0, 0, 0, 0x80, 0x3f, 2, 1, 0, 0}));
 }
@@ -147,16 +147,16 @@ TEST(SelectionCoding, ThePolicyChooses) {
                                               764, 853, 903, 938, 1000}));
 }
 
-// What leaves the slot goes to the residual, what enters it comes from there.
+// Elements that leave the slot go to the residual; elements that enter it come from there.
 TEST(SelectionCoding, RevisesTheSlot) {
   std::vector<float> x = Ramp();
   const Coded coded = Encode(Coding(kF32, kBloom, BloomPolicy::kLeftmost, kRate), x, kThree);
   EXPECT_EQ(coded.values, (std::vector<float>{2.5f, 87.5f, 116}));
   for (const std::uint32_t index : coded.indices) x[index] = 0;
-  EXPECT_EQ(coded.residual, x);  // 350 and 500 are back
+  EXPECT_EQ(coded.residual, x);  // 350 and 500 are returned
 }
 
-// Three values in descending order, at 1000, 700 and 5: t = -1, 0, 1 of one segment.
+// Three values in descending order, at indices 1000, 700 and 5: t = -1, 0, 1 of one segment.
 TEST(SelectionCoding, FitsAndRanks) {
   std::vector<float> x(1001);
   x[5] = 1;
@@ -174,7 +174,8 @@ TEST(SelectionCoding, FitsAndRanks) {
             Of({0xe8, 3, 0, 0, 0xbc, 2, 0, 0, 5, 0, 0, 0}));
   EXPECT_EQ(listed.values, (std::vector<float>{1, 2, 5}));
 
-  // All that the filter has: 16 values of 4 bits. The three, then the thirteen zeros in order.
+  // All positives of the filter: 16 ranks of 4 bits. The three values, then the thirteen zeros in
+  // order.
   const Coded ranked = Encode(Coding(kFitted, kBloom, BloomPolicy::kAll, kRate), x, kThree);
   ASSERT_EQ(ranked.bytes.size(), 8u + 4 + 2 * 48 + 8 + 12);
   EXPECT_EQ(Bytes(ranked.bytes.end() - 20, ranked.bytes.end()),
@@ -235,7 +236,7 @@ TEST(SelectionCoding, SendsWhatIsDecodedAndKeepsTheRest) {
       ASSERT_EQ(Bits(sum), Bits(x));
 
       auto followed = coded.bytes;
-      followed.insert(followed.end(), 9, std::byte{0x5a});  // another selection
+      followed.insert(followed.end(), 9, std::byte{0x5a});  // the next selection
       for (const int threads : {1, 3}) {
         const Read read = Decode(followed, n, coded.indices.size() + 3, threads);
         ASSERT_EQ(read.refused, "");
@@ -244,14 +245,15 @@ TEST(SelectionCoding, SendsWhatIsDecodedAndKeepsTheRest) {
         ASSERT_EQ(Bits(read.elements.values), Bits(coded.values));
       }
       ASSERT_EQ(Encode(coding, x, selected, true, 3).bytes, coded.bytes);
-      const Coded lost = Encode(coding, x, selected, false);  // nothing keeps the rest
+      const Coded lost = Encode(coding, x, selected, false);  // without a residual
       ASSERT_EQ(lost.bytes, coded.bytes);
       ASSERT_EQ(lost.indices, coded.indices);
     }
   }
 }
 
-// Densities at which a list would be shorter, or a bit an element, are coded all the same.
+// A list or a bit an element would be shorter at this density, but the filter is coded all the
+// same.
 TEST(SelectionCoding, AFilterOfEverythingHasEverything) {
   const std::vector<float> x = Gaussian(5000, 3);
   const Coded coded = Encode(kCodings[0], x, Largest(x, x.size()));
@@ -261,7 +263,7 @@ TEST(SelectionCoding, AFilterOfEverythingHasEverything) {
   EXPECT_EQ(coded.bytes.size(), 8u + 4 * 5000 + 8 + 4 * ((23963 + 31) / 32));
 }
 
-// The slot's room is a limit of what p0 sends.
+// The slot's room limits the number of elements that p0 sends.
 TEST(SelectionCoding, SendsNoMoreThanTheSlotHolds) {
   const std::vector<float> x = Gaussian(10'000, 4);
   const auto selected = Largest(x, 100);
@@ -273,7 +275,7 @@ TEST(SelectionCoding, SendsNoMoreThanTheSlotHolds) {
   EXPECT_EQ(sum, x);
 }
 
-// Sorted Gaussian values are smooth: polynomials miss them by little.
+// Sorted Gaussian values are smooth, so that polynomials fit them closely.
 TEST(SelectionCoding, FittedValuesAreNear) {
   const std::vector<float> x = Gaussian(100'000, 5);
   const auto selected = Largest(x, 1000);
@@ -288,7 +290,7 @@ TEST(SelectionCoding, FittedValuesAreNear) {
   EXPECT_LT(coded.bytes.size(), 8 * selected.size() * 2 / 3);
 }
 
-// --- what is damaged
+// --- damaged selections
 
 TEST(SelectionCoding, NoPrefixIsASelection) {
   const std::vector<float> x = Gaussian(3000, 6);
@@ -383,7 +385,7 @@ TEST(SelectionCoding, NeedsTheRoomOfTheBound) {
   EXPECT_THROW(coder.Encode(kCodings[0], x, {}, slot, out, pool), Error);
 }
 
-// --- what the model knows
+// --- the model's expectations
 
 TEST(SelectionCoding, SizesFollowFromTheCounts) {
   const PayloadCoding leftmost = kCodings[0];
@@ -394,7 +396,7 @@ TEST(SelectionCoding, SizesFollowFromTheCounts) {
       ExpectSelection(Coding(kF32, kBloom, BloomPolicy::kAll), 1000, 100'000);
   EXPECT_EQ(all.elements, 1099u);
   EXPECT_EQ(all.bytes, 8u + 4 * 1099 + 8 + 4 * 450);
-  // Both halves of 1000 are cut at a fifth, a tenth and what is left: 48 bytes each.
+  // Both halves of 1000 are cut into a fifth, a tenth and the remainder: 48 bytes each.
   EXPECT_EQ(ExpectSelection(Coding(kFitted, IndexCoding::kU32), 1000, 100'000).bytes,
             8u + 4 + 6 * 48 + 4000);
   EXPECT_EQ(ExpectSelection(Coding(kFitted, kBloom), 1000, 100'000).bytes,
@@ -407,7 +409,7 @@ TEST(SelectionCoding, SizesFollowFromTheCounts) {
   EXPECT_EQ(WorkOfEncoding(leftmost, 10, 1000).queries, 0);
 }
 
-// What p0 sends is expected to within what varies from draw to draw.
+// The expected number of elements of p0 is right within the variation of draws.
 TEST(SelectionCoding, ExpectsWhatP0Sends) {
   const std::vector<float> x = Gaussian(200'000, 9);
   const PayloadCoding coding = Coding(kF32, kBloom, BloomPolicy::kAll);

@@ -1,7 +1,6 @@
-// Prints a digest of all that the kernels of selection give on made-up data, one line an
-// instruction set that the machine has: "avx2 0123456789abcdef". Lines of any two machines are to
-// be equal but for the names. Needs no test library, so that it is quickly built for another
-// processor.
+// Prints a digest of the results of the selection kernels on made-up data, one line an instruction
+// set of the machine: "avx2 0123456789abcdef". The lines of any two machines must be equal except
+// for the names. Needs no test library, so that it builds quickly for another processor.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -42,8 +41,8 @@ float FromBits(std::uint32_t bits) {
   return x;
 }
 
-// By `kind`: normal numbers; all equal; zeros of both signs with few others; denormals; magnitudes
-// one unit in the last place apart; one huge among small ones; steps of a staircase.
+// The data of `kind`: normal numbers; all equal; zeros of both signs with few others; denormals;
+// magnitudes one unit in the last place apart; one huge among small ones; steps of a staircase.
 std::vector<float> Data(std::size_t n, int kind, std::mt19937& random) {
   std::vector<float> x(n);
   for (std::size_t i = 0; i < n; ++i) {

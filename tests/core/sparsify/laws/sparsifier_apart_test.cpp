@@ -1,6 +1,7 @@
-// Tests selections under error feedback whose data change from step to step, so that what is
-// remembered and guessed is wrong as often as right; in place, and with the next residual in other
-// memory: nothing is lost, and neither way, the number of threads nor the instruction set is seen.
+// Tests selections under error feedback whose data change from step to step, so that remembered
+// values and guesses are wrong as often as right. They run in place and with the next residual in
+// other memory. Nothing is lost, and the results depend neither on the memory nor on the number of
+// threads nor on the instruction set.
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.hpp"
@@ -9,7 +10,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// Above this many elements the next residual is written past the caches.
+// Above this number of elements, the next residual is written past the caches.
 constexpr std::size_t kStreamed = (std::size_t{1} << 22) + 777;
 
 std::vector<float> Fresh(const std::string& data, std::size_t n, std::uint32_t seed, float scale) {
@@ -18,8 +19,8 @@ std::vector<float> Fresh(const std::string& data, std::size_t n, std::uint32_t s
   return x;
 }
 
-// Each kind for two steps in a row, warm and then not, with a scale that jumps. The outlier is
-// never larger than it is: what is not sent adds up.
+// Each kind of data lasts two steps. The scale jumps, so that guesses are good in some steps and
+// bad in others. The outlier never exceeds its own size, since unsent values add up.
 struct Step {
   std::string data;
   float scale;
@@ -39,7 +40,8 @@ std::vector<Step> Steps(std::size_t count) {
   return steps;
 }
 
-// Bit for bit: what is sent and what is left are the sum, and what is sent is left nowhere.
+// Expects bit for bit that sent and kept values are the sum, and that sent elements leave no
+// residual.
 void ExpectNothingLost(const std::vector<float>& x, const Selected& selected,
                        const std::vector<float>& residual) {
   std::vector<float> expected = x;
@@ -90,8 +92,8 @@ void ExpectEqualWays(const Sparsifier& sparsifier, std::size_t n, double density
   }
 }
 
-// Refused, whatever was guessed: the first element that is not finite is named, and where the next
-// residual is in other memory this one is as it was.
+// Expects a refusal, whatever was guessed, that names the first element that is not finite. If the
+// next residual is in other memory, the current one stays unchanged.
 void ExpectRefused(const Sparsifier& sparsifier, std::size_t n, double density) {
   for (const bool is_apart : {false, true}) {
     if (is_apart && !sparsifier.SelectsApart()) continue;
@@ -145,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(All, ChangingData,
                                   IsaSuffix(std::get<1>(instance.param));
                          });
 
-// Each instruction set has stores of its own past the caches.
+// Each instruction set has its own stores past the caches.
 class PastTheCaches : public ::testing::TestWithParam<std::tuple<const char*, Isa>> {};
 
 TEST_P(PastTheCaches, NothingIsLost) {

@@ -1,5 +1,5 @@
-// Tests the laws of sparsifiers on those that are named, registered ones or classes of Python
-// files, on the host or on a device.
+// Tests the laws of sparsifiers on named ones, either registered or classes of Python files, on the
+// host or on a device.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -75,9 +75,9 @@ void TestOn(const std::string& device) {
 }
 
 #ifdef SPARFUSE_PYTHON_NAMES
-// Makes what is given the subjects, each by its name as given: one with the hash of its file's
-// content would be another test after every edit. Making one of each first tells once what Python
-// refuses, and not law by law.
+// Makes the given sparsifiers the subjects, each under its given name. With the hash of its file's
+// content in the name, it would be another test after every edit. Making one of each first reports
+// Python's refusals once, not in every law.
 void TestThese(const std::vector<std::string>& given) {
   std::map<std::string, std::string> resolved;
   bool outside = false;
@@ -97,7 +97,7 @@ void TestThese(const std::vector<std::string>& given) {
     const auto found = resolved.find(name);
     return harness::ResolveSparsifier(found == resolved.end() ? name : found->second);
   };
-  // The plugin's kernels are its own: no scope of this program changes what they run on.
+  // A plugin chooses its own kernels: this program cannot set their instruction set.
   if (outside) subjects.isas = {ActiveIsa()};
 }
 #else
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   ::testing::InitGoogleTest(&argc, argv);
-  // googletest has taken out what it knows; for the rest it would print its help and succeed.
+  // googletest has removed its own options; for unknown ones it would print its help and succeed.
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]).starts_with("--gtest_")) {
       std::fprintf(stderr, "sparsifier-conformance: googletest does not know %s\n", argv[i]);

@@ -1,7 +1,7 @@
-// Tests the laws that every sparsifier obeys. A new one gets them by being in the table; a class of
-// a Python file by being named to sparsifier_conformance_main.cpp. What a descriptor leaves open,
-// an exact count or a contraction, is not asked for here; that the table's leave nothing open is
-// tested in sparsifier_table_test.cpp.
+// Tests the laws that every sparsifier obeys. A registered one is tested because it is in the
+// table, a class of a Python file because it is named to sparsifier_conformance_main.cpp. Laws that
+// a descriptor leaves open, an exact count or a contraction, are not tested here.
+// sparsifier_table_test.cpp tests that the descriptors of the table leave none open.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ class SparsifierLaws : public ::testing::TestWithParam<std::string> {
   bool small_only() const { return IsPublished(GetParam()); }
 };
 
-// What must hold of one selection from x, whatever the method.
+// The laws of one selection from x, for any method.
 void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
                   const Selected& selected, const Selection& selection, const std::string& where) {
   SCOPED_TRACE(where);
@@ -72,14 +72,15 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
   const SparsifierDescriptor& descriptor = UnderTest().find(name);
   const auto sparsifier = MakeSparsifier(name);
   const std::size_t n = NumelOf(shape);
-  // A named sparsifier's kernels, and in the long form all, on each instruction set; otherwise that
-  // they all select the same is left to IsDeterministicOnEveryPoolAndInstructionSet.
+  // The kernels of a named sparsifier, and in the long form all kernels, run on each instruction
+  // set. Otherwise IsDeterministicOnEveryPoolAndInstructionSet tests that all of them select the
+  // same.
   const std::vector<Isa> isas =
       UnderTest().chosen || TestsEverything() ? UnderTest().isas : std::vector<Isa>{ActiveIsa()};
   for (const Isa isa : isas) {
     const ScopedIsa scope(isa);
     for (const std::string& data : DataNames()) {
-      // On the large shape the data that part ways there.
+      // The large shape gets only the data sets that take different paths there.
       if (n > 100'000 && data != "gaussian" && data != "few-values" && data != "sparse" &&
           data != "equal") {
         continue;
@@ -88,7 +89,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
       Selection selection(*sparsifier, n, density, 2, true, shape);
       const auto drawn = MakeData(data, n, 1);
       for (std::uint64_t step = 0; step < (kSanitized ? 2 : 3); ++step) {
-        auto gradient = drawn;  // turned from step to step: cheaper than drawing anew
+        auto gradient = drawn;  // rotated each step: cheaper than drawing
         std::rotate(gradient.begin(), gradient.begin() + static_cast<long>(step * n / 5),
                     gradient.end());
         std::vector<float> x(n);
@@ -170,8 +171,8 @@ TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
 
 // E|x - C(x)|^2 <= (1 - delta) |x|^2, the assumption of the convergence proofs (Stich et al.,
 // NeurIPS 2018, definition 2.1; Karimireddy et al., ICML 2019), with the delta that the method
-// declares. The expectation is over the method's own random numbers: for those it is a mean over
-// seeds, within three standard errors of a mean of values in [0, 1] that is 1 - delta.
+// declares. The expectation is over the method's own random numbers. For random methods it is a
+// mean over seeds of values in [0, 1], within three standard errors of 1 - delta.
 TEST_P(SparsifierLaws, ContractsAsItDeclares) {
   const std::vector<std::vector<std::int64_t>> shapes = {{1}, {900}, {30, 30}, {8, 25, 3, 3}};
   for (const auto& shape : shapes) {
@@ -180,7 +181,7 @@ TEST_P(SparsifierLaws, ContractsAsItDeclares) {
       const double delta = descriptor().contraction(shape, density);
       ASSERT_GE(delta, 0.0);
       ASSERT_LE(delta, 1.0);
-      if (delta == 0) continue;  // what is sent and what stays are parts of x: nothing to show
+      if (delta == 0) continue;  // sent and kept are parts of x: trivially true
       for (const std::string& data : DataNames()) {
         const auto x = MakeData(data, n, 3);
         double energy = 0;
@@ -253,7 +254,7 @@ TEST_P(SparsifierLaws, DescribesItself) {
   EXPECT_GE(descriptor().revision, 1);
 }
 
-// The program with a device leaves out these suites.
+// The program with a device does not instantiate these suites.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparsifierLaws);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparsifierSelections);
 
@@ -267,7 +268,7 @@ std::vector<SelectionCase> SelectionCases() {
     for (const auto& shape : kShapes) {
       const bool large = NumelOf(shape) > 100'000;
       if (large && IsPublished(name)) continue;
-      if (!large && kThreadSanitized) continue;  // one thread does those
+      if (!large && kThreadSanitized) continue;  // one thread does these
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {
         if (large && density != 0.01) continue;
         cases.push_back({name, shape, density});

@@ -1,5 +1,5 @@
-// Checks how many elements the threshold sparsifiers send: within 5 % of what was asked for on
-// every kind of data, and as the selection models say.
+// Checks the number of elements that the threshold sparsifiers send: within 5 % of the requested
+// number on every kind of data, and as the selection models say.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,8 +10,8 @@
 namespace sparfuse::testing {
 namespace {
 
-// The gradient of the first layer of a tanh network, 256 inputs and 1024 hidden units, that is
-// trained by plain gradient descent to tell the classes of blurred random prototypes apart.
+// The gradient of the first layer of a tanh network with 256 inputs and 1024 hidden units. Plain
+// gradient descent trains it to tell the classes of blurred random prototypes apart.
 class Network {
  public:
   static constexpr std::size_t kInputs = 256;
@@ -84,7 +84,7 @@ std::vector<float> Draw(const std::string& data, std::size_t n, std::uint32_t se
   return x;
 }
 
-// One tensor's gradients in the first steps of a run.
+// The gradients of one tensor in the first steps of a run.
 const std::vector<std::vector<float>>& Gradients(const std::string& data) {
   static std::map<std::string, std::vector<std::vector<float>>> cache;
   std::vector<std::vector<float>>& gradients = cache[data];
@@ -131,7 +131,7 @@ TEST(AchievedCount, IsWithinFivePercentFromTheSecondStepOn) {
   }
 }
 
-// Small tensors get exactly k where 2 % is less than one element.
+// Small tensors send exactly k if 2 % of k is less than one element.
 TEST(AchievedCount, IsExactForSmallK) {
   for (const char* name : {"gaussiank", "sidco"}) {
     const auto sparsifier = MakeSparsifier(name);
@@ -145,8 +145,8 @@ TEST(AchievedCount, IsExactForSmallK) {
   }
 }
 
-// What is sent follows from x and the remembered stages, not from where the search began: with and
-// without an earlier step the selection is the same.
+// The selection follows from x and the remembered stages, not from the start of the search: it is
+// the same with and without an earlier step.
 TEST(AchievedCount, DoesNotDependOnTheWarmStart) {
   for (const char* name : {"gaussiank", "mstopk"}) {
     const auto sparsifier = MakeSparsifier(name, {}, 5);
@@ -163,8 +163,8 @@ TEST(AchievedCount, DoesNotDependOnTheWarmStart) {
   }
 }
 
-// Where the k-th magnitude is one of very many equal ones, those are not collected one by one: the
-// work of a step is that of what is above them. From a warm start too.
+// If the k-th magnitude belongs to very many equal ones, these are not collected one by one. The
+// work of a step depends only on the elements above them, also from a warm start.
 TEST(Crowds, AreTiesByIndexAndNotCandidates) {
   constexpr std::size_t kN = 400'000;
   constexpr double kDensity = 0.01;
@@ -204,14 +204,14 @@ TEST(Crowds, AreTiesByIndexAndNotCandidates) {
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         EXPECT_EQ(warm.Run(x, step).indices, expected) << name << " " << method << " " << step;
       }
-      // A remembered bound lies a little below the crowd. It fails, at two passes at most, and is
-      // not tried again for one step, then two, then four.
+      // A remembered bound lies a little below the crowd. It fails, after two passes at most, and
+      // is not tried again for one step, then two, then four.
       EXPECT_LE(warm.counters().candidates, 3 * 2 * kN + kSteps * k) << name << " " << method;
     }
   }
 }
 
-// A crowd below k has no say: an estimate that selects about k stands, as on any other data.
+// A crowd below k has no effect: an estimate that selects about k stands, as on any other data.
 TEST(Crowds, LeaveAnEstimateThatStands) {
   constexpr std::size_t kN = 400'000;
   const std::size_t k = KeptCount(kN, 0.01);
@@ -223,7 +223,7 @@ TEST(Crowds, LeaveAnEstimateThatStands) {
   EXPECT_EQ(selection.counters().candidates, k + 10);
 }
 
-// Past 2^24 a float no longer counts every element.
+// Past 2^24 a float cannot count every element.
 TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
   if (kSanitized) GTEST_SKIP() << "17 million elements take minutes under a sanitizer";
   constexpr std::size_t kN = (std::size_t{1} << 24) + 1;
@@ -245,8 +245,8 @@ TEST(AchievedCount, HoldsForMoreElementsThanAFloatCanCount) {
   }
 }
 
-// The mean and deviation of log(count / k) at density 0.01 over 12 steps of each kind of data, with
-// error feedback and without.
+// The mean and deviation of log(count / k) at density 0.01, over 12 steps of each kind of data,
+// with and without error feedback.
 TEST(SelectionModels, OfCorrectedEstimatesHold) {
   if (kSanitized) GTEST_SKIP() << "fewer steps under a sanitizer: another distribution";
   for (const char* name : {"gaussiank", "sidco"}) {
@@ -277,7 +277,8 @@ TEST(SelectionModels, OfCorrectedEstimatesHold) {
   }
 }
 
-// Of those that send whatever reaches a number of their own: the slot may be made for fewer.
+// These sparsifiers send every element that reaches a threshold of their own; the slot may be
+// smaller.
 TEST(SparsifierCounts, AnOverflowBecomesAnExactTopK) {
   for (const char* name : {"nonzeros", "threshold"}) {
     const auto x = MakeData("gaussian", 5000, 1);

@@ -1,6 +1,6 @@
-// Tests the laws that every sparsifier obeys on a device, beside those of
-// sparsifier_conformance_test.cpp: above all that it selects what it selects on the host. One that
-// has no kernels is staged through the host, and obeys them all the same.
+// Tests the laws that every sparsifier obeys on a device, in addition to
+// sparsifier_conformance_test.cpp: above all, that it selects the host's elements. A sparsifier
+// without kernels is staged through the host and obeys them too.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,15 +16,15 @@
 namespace sparfuse::testing {
 namespace {
 
-// The emulated device takes long: unless all cases are asked for, it has three shapes, and two
-// sparsifiers whose kernels are most of what there is.
+// The emulated device is slow. Unless all cases are requested, it gets three shapes and two
+// sparsifiers, whose kernels are most of all kernels.
 bool EveryCaseOn(DeviceKind device) {
   return device == DeviceKind::kCuda || UnderTest().chosen || TestsEverything();
 }
 
-// A threshold that is computed on a device is within 1e-6 of the host's. Elements that only one of
-// them selects are within 1e-5 of it; where both stop at a count, one may end before the other by
-// as many elements as that.
+// A threshold computed on a device is within 1e-6 of the host's. Elements that only one of them
+// selects are within 1e-5 of the threshold. If both stop at a count, one may stop earlier by as
+// many elements.
 constexpr double kBand = 1e-5;
 
 class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::string, DeviceKind>> {
@@ -144,7 +144,7 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
             // The next step starts from equal residuals.
             device_side.SetResidual(host.residual());
           } else {
-            break;  // where many are equal, all of them may be on one side or the other
+            break;  // equal elements may all differ between the two
           }
         }
       }
@@ -171,8 +171,8 @@ TEST_P(SparsifierDeviceLaws, SelectsWithoutAResidualToo) {
   EXPECT_EQ(device_side.counters().selections, 2u);
 }
 
-// A selection that is not wanted leaves slot, residual and report as they were, and the memory of
-// the sparsifier: the steps around it select what they select without it.
+// A selection that is not wanted leaves the slot, the residual, the report and the sparsifier's
+// state unchanged: the steps around it select the same as without it.
 TEST_P(SparsifierDeviceLaws, ChangesNothingWhereThePredicateIsZero) {
   const std::vector<std::int64_t> shape = {20, 100};
   constexpr std::size_t kN = 2000;
@@ -208,8 +208,8 @@ TEST_P(SparsifierDeviceLaws, ChangesNothingWhereThePredicateIsZero) {
   }
 }
 
-// The gradient comes late, on another stream: the selection's own stream waits for it, and so does
-// all that is selected.
+// The gradient arrives late, on another stream. The selection's own stream waits for it, and so
+// does the whole selection.
 TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
   constexpr std::size_t kN = 2000;
   const auto sparsifier = MakeSparsifier(name());
@@ -236,7 +236,7 @@ TEST_P(SparsifierDeviceLaws, WorksInTheOrderOfItsStream) {
   }
 }
 
-// Of those with kernels; what is staged waits for the device, which a graph cannot.
+// Only sparsifiers with kernels: a staged selection waits for the device, which a graph cannot do.
 TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
   constexpr std::size_t kN = 5000;
   const auto sparsifier = MakeSparsifier(name());
@@ -260,9 +260,9 @@ TEST_P(SparsifierDeviceLaws, CanBeRecordedAsAGraph) {
   EXPECT_EQ(Bits(recorded.Residual()), Bits(plain.Residual()));
 }
 
-// Two steps, since some methods have two kinds of them.
+// Runs two steps first, since some methods alternate two kinds of steps.
 TEST_P(SparsifierDeviceLaws, AllocatesNothingAfterItsFirstSteps) {
-  if (on_a_card()) return;  // what is counted is what the emulated device allocates
+  if (on_a_card()) return;  // only the emulated device counts its allocations
   const std::vector<std::int64_t> shape = {40, 100};
   constexpr std::size_t kN = 4000;
   DeviceSelection selection(MakeSparsifier(name()), device(), kN, 0.05, true, 0, 0, 0, shape);
@@ -295,7 +295,7 @@ TEST_P(SparsifierDeviceLaws, NamesWhatIsNotFinite) {
   }
 }
 
-// What there is no room for is named, and the next selection, with room, is none the worse.
+// The error names the allocation that fails, and the next selection, with room, is unaffected.
 TEST_P(SparsifierDeviceLaws, NamesWhatThereIsNoMemoryFor) {
   if (on_a_card()) return;  // a card is shared, and filling it takes longer than the test
   constexpr std::size_t kN = 3001;
@@ -348,7 +348,7 @@ TEST_P(SparsifierDeviceLaws, RefusesArgumentsThatMakeNoSense) {
   }
 }
 
-// The program without a device leaves out this suite.
+// The program without a device does not instantiate this suite.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SparsifierDeviceLaws);
 
 std::vector<std::tuple<std::string, DeviceKind>> OnDevices() {

@@ -35,8 +35,8 @@ TEST_P(Feedback, EqualsAddingSelectingAndClearingByHand) {
   }
 }
 
-// (name, instruction set, elements); published forms share the kernels of the canonical ones,
-// which are tested on large tensors.
+// (name, instruction set, elements). Published forms share the kernels of the canonical ones, which
+// are tested on large tensors.
 std::vector<std::tuple<std::string, Isa, std::size_t>> Cases() {
   std::vector<std::tuple<std::string, Isa, std::size_t>> cases;
   for (const std::string& name : SparsifierNames()) {

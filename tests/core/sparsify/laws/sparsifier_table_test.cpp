@@ -1,5 +1,5 @@
 // Checks that the table describes its sparsifiers completely, and promises no less than they do.
-// That they do no less than the table promises is checked in sparsifier_conformance_test.cpp.
+// sparsifier_conformance_test.cpp checks that they do no less than the table promises.
 #include <gtest/gtest.h>
 
 #include <set>

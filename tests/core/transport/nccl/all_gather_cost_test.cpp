@@ -1,4 +1,4 @@
-// Tests the costs of both all-gathers by hand, and which one is chosen.
+// Tests the costs of both all-gathers by hand, and the choice between them.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,13 +8,13 @@
 namespace sparfuse {
 namespace {
 
-// Round numbers: 1 us and 10 us to start, 1 ns and 10 ns a byte, 2 us a message.
+// Round numbers: start-ups of 1 us and 10 us, 1 ns and 10 ns a byte, 2 us a message.
 constexpr AllGatherLinks kLinks{{1e-6, 10e-6}, {1e-9, 10e-9}, 2e-6};
 constexpr double kTolerance = 1e-15;
 
 using Sizes = std::vector<std::uint64_t>;
 
-// In one node: rank 1 sends 3000 bytes three times, which is the most; rank 0 takes in 6000.
+// In one node: rank 1 sends the most, 3000 bytes three times; rank 0 receives 6000.
 TEST(AllGatherCost, OneNodeByHand) {
   const Sizes sizes{1000, 3000, 2000, 1000};
   const Topology node{4, 4};
@@ -22,8 +22,8 @@ TEST(AllGatherCost, OneNodeByHand) {
   EXPECT_NEAR(PaddedAllGatherSeconds(sizes, node, kLinks), 3 * (1e-6 + 3000e-9), kTolerance);
 }
 
-// Two nodes of two: 4000 bytes of node 0 go to two ranks each, as do the 3000 of node 1. Inside,
-// rank 1 gives 3000 to rank 0.
+// Two nodes of two: the 4000 bytes of node 0 go to two ranks each, and so do the 3000 of node 1.
+// Inside node 0, rank 1 sends 3000 bytes to rank 0.
 TEST(AllGatherCost, TwoNodesByHand) {
   const Sizes sizes{1000, 3000, 2000, 1000};
   const Topology nodes{4, 2};
@@ -32,7 +32,7 @@ TEST(AllGatherCost, TwoNodesByHand) {
   EXPECT_NEAR(PaddedAllGatherSeconds(sizes, nodes, kLinks), 3 * (10e-6 + 3000 * 10e-9), kTolerance);
 }
 
-// The last node has one rank: into it come 6000 bytes once; out of the first go 4000 once.
+// The last node has one rank: it receives 6000 bytes once; the first node sends 4000 once.
 TEST(AllGatherCost, UnevenNodesByHand) {
   EXPECT_NEAR(GroupedAllGatherSeconds(Sizes{1000, 3000, 2000}, Topology{3, 2}, kLinks),
               10e-6 + 2 * 2e-6 + 4000 * 10e-9, kTolerance);
@@ -43,15 +43,16 @@ TEST(AllGatherCost, OneRankCostsNothing) {
   EXPECT_EQ(PaddedAllGatherSeconds(Sizes{5}, Topology{1, 1}, kLinks), 0);
 }
 
-// Equal large payloads cross between nodes once each when padded; one large payload among empty
-// ones would be padded seven times for nothing.
+// If padded, equal large payloads cross between nodes once each. One large payload among empty ones
+// would be padded seven times in vain.
 TEST(AllGatherCost, EqualPayloadsArePaddedAndUnequalOnesGrouped) {
   const Topology nodes{8, 4};
   EXPECT_EQ(CheaperAllGather(Sizes(8, 1'000'000), nodes, {}), AllGatherAlgorithm::kPadded);
   Sizes one(8, 0);
   one[3] = 1'000'000;
   EXPECT_EQ(CheaperAllGather(one, nodes, {}), AllGatherAlgorithm::kGrouped);
-  // One card a node: both push M to or past everybody, and a ring starts seven times.
+  // One card a node: with either algorithm, M bytes go to or past every rank, and a ring starts up
+  // seven times.
   EXPECT_EQ(CheaperAllGather(Sizes(8, 1'000'000), Topology{8, 1}, {}),
             AllGatherAlgorithm::kGrouped);
 }

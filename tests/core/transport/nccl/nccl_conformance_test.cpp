@@ -1,5 +1,5 @@
-// Checks the collectives over transport `nccl`, on emulated devices and an NCCL of tests: the
-// backend's own are right, the others name what to use instead.
+// Checks the collectives over transport `nccl`, on emulated devices and a fake NCCL. The backend's
+// own collectives are right; the errors of the others name the one to use instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void RunNccl(int ranks, int ranks_per_node, const AllGatherLinks& links,
 // Element i of rank r's payload.
 std::uint64_t Element(std::size_t rank, std::size_t i) { return 1'000'000 * (rank + 1) + i; }
 
-// sizes[r]: elements of rank r. Returns NCCL's calls.
+// sizes[r]: the elements of rank r. Returns the number of NCCL's calls, by name.
 std::map<std::string, int> Gather(std::string_view name, std::span<const std::size_t> sizes,
                                   int ranks_per_node, const AllGatherLinks& links = {}) {
   FakeNccl nccl;
@@ -119,7 +119,7 @@ TEST_P(NcclCollectives, NativeAllReduce) {
   EXPECT_EQ(nccl.violations(), std::vector<std::string>{});
 }
 
-// Started at once on all ranks, in one order, whatever order their counts come in.
+// Starts several at once on all ranks, in one order, whatever order their counts arrive in.
 TEST_P(NcclCollectives, ManyAtOnce) {
   FakeNccl nccl;
   const auto ranks = static_cast<std::size_t>(GetParam());

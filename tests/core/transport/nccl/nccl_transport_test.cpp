@@ -1,4 +1,4 @@
-// Tests transport `nccl`: order, lost ranks, errors, set-up and splits, on an NCCL of tests.
+// Tests transport `nccl` on a fake NCCL: order, lost ranks, errors, set-up and splits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ NcclSetup SetupOf(std::unique_ptr<Communicator> host, milliseconds deadline = kD
   return setup;
 }
 
-// What `make` returns or throws on each rank, on threads.
+// The results or errors of `make` on each rank, on threads.
 struct Worlds {
   std::vector<std::unique_ptr<Communicator>> ranks;
   std::vector<std::string> failures;
@@ -77,7 +77,7 @@ std::vector<std::unique_ptr<Communicator>> MakeWorld(int ranks, int ranks_per_no
   return std::move(worlds.ranks);
 }
 
-// Tests all of them until all are complete.
+// Tests all requests until all are complete.
 void Finish(const std::vector<Request*>& requests) {
   const auto expires = steady_clock::now() + kDeadline;
   for (bool complete = false; !complete;) {
@@ -92,7 +92,7 @@ void FinishAll(const std::vector<std::unique_ptr<Request>>& requests) {
   for (const auto& request : requests) pointers.push_back(request.get());
   Finish(pointers);
 }
-// The failure that testing it comes to.
+// The failure of testing the request.
 std::string FailureOf(Request& request) {
   return FailureOf([&] { Finish(std::vector{&request}); });
 }
@@ -180,7 +180,7 @@ TEST_F(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
     if (reduces_first) reduce = world[0]->NativeAllReduceSum(data[2]);
     const auto gather = world[1]->NativeAllGather(std::span(room).first(4), room, 8, by_rank);
     if (!reduces_first) {
-      EXPECT_FALSE(common_here->Test());  // takes the count in
+      EXPECT_FALSE(common_here->Test());  // receives the count
       reduce = world[0]->NativeAllReduceSum(data[2]);
     }
     EXPECT_EQ(FailureOf(*reduce),
@@ -215,7 +215,7 @@ TEST_F(NcclTransport, WakeEndsIdle) {
   auto world = MakeWorld(2);
   std::atomic<bool> woken = false;
   std::thread waker([&] {
-    std::this_thread::sleep_for(milliseconds(20));  // most likely it is idle by then
+    std::this_thread::sleep_for(milliseconds(20));  // most likely rank 0 is idle by then
     woken = true;
     world[0]->Wake();
   });
@@ -223,7 +223,7 @@ TEST_F(NcclTransport, WakeEndsIdle) {
   waker.join();
 }
 
-// Nothing rings when a device is done: Idle must not sleep through it, on no communicator of the
+// No bell rings when a device is done. Idle must not sleep through it, on any communicator of the
 // rank.
 TEST_F(NcclTransport, IdleIsShortWhileSomethingRuns) {
   auto world = MakeWorld(2);
@@ -236,7 +236,7 @@ TEST_F(NcclTransport, IdleIsShortWhileSomethingRuns) {
   Finish({reduce.get(), there.get()});
 }
 
-// The host's communicator of a rank, which notes for how long it is asked to idle, and does not.
+// The host's communicator of a rank. It records the limits of Idle calls and does not sleep.
 class NotesIdle final : public ForwardingCommunicator {
  public:
   using Limits = std::vector<std::chrono::nanoseconds>;
@@ -255,23 +255,23 @@ class NotesIdle final : public ForwardingCommunicator {
   Limits& limits_;
 };
 
-// What was launched may be done soon, however long nothing was: the time to sleep follows from the
-// time since the launch (PollingSleepNanoseconds).
+// A launched operation may end soon, however long the rank was idle before. The sleep time follows
+// from the time since the launch (PollingSleepNanoseconds).
 TEST_F(NcclTransport, IdleIsShortAfterALaunch) {
   constexpr std::chrono::nanoseconds kShortest = std::chrono::microseconds(20);
-  nccl_.busy_polls = 20;  // it is on its way to the stream
+  nccl_.busy_polls = 20;  // the launch is on its way to the stream
   std::array<NotesIdle::Limits, 2> limits;
   Worlds worlds = MakeWorlds(2, 1, [&](NcclSetup& setup) {
     const auto rank = static_cast<std::size_t>(setup.host->rank());
     setup.host = std::make_unique<NotesIdle>(std::move(setup.host), limits[rank]);
   });
-  std::this_thread::sleep_for(milliseconds(15));  // after which it would sleep for 200 us
+  std::this_thread::sleep_for(milliseconds(15));  // then it would sleep for 200 us
   limits[0].clear();
   const auto before_launch = steady_clock::now();
   std::array<float, 1> data{};
   const auto reduce = worlds.ranks[0]->NativeAllReduceSum(data);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(reduce->Test());
-  while (limits[0].empty()) worlds.ranks[0]->Idle(std::chrono::hours(24));  // it yields at first
+  while (limits[0].empty()) worlds.ranks[0]->Idle(std::chrono::hours(24));  // at first it yields
   EXPECT_LE(limits[0][0], std::max(kShortest, (steady_clock::now() - before_launch) / 50));
   std::array<float, 1> other{};
   const auto there = worlds.ranks[1]->NativeAllReduceSum(other);
@@ -291,7 +291,7 @@ TEST_F(NcclTransport, LostRankFailsWhatIsNotStarted) {
   auto there =
       world[1]->NativeAllGather(std::span(room_there).first(8), room_there, 8, by_rank_there);
   EXPECT_FALSE(gather->Test());
-  EXPECT_EQ(gather->peer(), 2);  // whose count is missing
+  EXPECT_EQ(gather->peer(), 2);  // the rank whose count is missing
   world[2].reset();
   EXPECT_EQ(FailureOf(*gather), "comm: rank 2 is lost");
   EXPECT_SAYS(FailureOf(*there), "rank 2 is lost");
@@ -376,7 +376,7 @@ TEST_F(NcclTransport, ErrorsMeanKinds) {
 
 // --- deadlines, with the loop that owns them ------------------------------------------------
 
-// On each rank but the last, what happens to `make`'s task when the last one does nothing.
+// The failure of `make`'s task on each rank but the last, which does nothing.
 std::vector<std::string> WithoutTheLast(FakeNccl& nccl, int ranks,
                                         const std::function<Task(Communicator&)>& make) {
   constexpr milliseconds kShort{3000};
@@ -416,7 +416,7 @@ Task StepInRing(Communicator& world) {
   co_await Complete(world.NativeRingStep(ring, out, in, 1));
 }
 
-// The first rank to run into the deadline tells the others, which may still be at it.
+// The first rank that reaches the deadline tells the others, which may still be waiting.
 void ExpectOneNames(const std::vector<std::string>& failures, const std::string& timeout) {
   int named = 0;
   for (const auto& failure : failures) {
@@ -553,14 +553,14 @@ TEST_F(NcclTransport, SplitGroupsHaveCommunicatorsOfTheirOwn) {
         EXPECT_NE(node->stream(), own.stream());
         std::array<float, 1> sum{static_cast<float>(number)};
         std::array<float, 1> all{static_cast<float>(number)};
-        // In the opposite order on two ranks of a node: each communicator has a stream.
+        // The order is opposite on two ranks of a node: each communicator has a stream.
         auto first = number % 2 == 0 ? node->NativeAllReduceSum(sum) : own.NativeAllReduceSum(all);
         for (int i = 0; i < 5; ++i) first->Test();
         auto second = number % 2 == 0 ? own.NativeAllReduceSum(all) : node->NativeAllReduceSum(sum);
         Finish(std::vector{first.get(), second.get()});
         EXPECT_EQ(sum[0], number < 2 ? 1 : 5);
         EXPECT_EQ(all[0], 6);
-        // A request names the rank in the world.
+        // A request names the peer's rank in the world.
         const int out = number;
         int in = -1;
         const int other = 1 - node->rank();
@@ -613,7 +613,7 @@ TEST(NcclDescription, ReadsFromTheLogWhatCarriesTheMessages) {
                 {"NET/IB/0/GDRDMA", 1}, {"P2P/CUMEM", 2}, {"SHM/direct/direct", 1}}));
 }
 
-// --- the real one ---------------------------------------------------------------------------
+// --- the real library -----------------------------------------------------------------------
 
 #ifndef SPARFUSE_CUDA
 TEST(LinkedNccl, IsRefusedInABuildWithoutCuda) {
@@ -629,7 +629,7 @@ class Card : public ::testing::Test {
     const std::string why = WhyNotOn(DeviceKind::kCuda);
     if (!why.empty()) GTEST_SKIP() << why;
   }
-  // Ranks on threads, rank r on device r modulo the number of cards.
+  // Ranks on threads; rank r uses device r modulo the number of cards.
   static void Run(int ranks, const std::function<void(ProgressLoop&)>& body) {
     RunRanks(ranks, 8, kDeadline, body, [](auto host) {
       NcclSetup setup = SetupOf(std::move(host));

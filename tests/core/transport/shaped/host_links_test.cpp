@@ -1,5 +1,5 @@
-// Tests the links that the ranks of a host share: when messages pass them, and that they outlive
-// processes that are killed.
+// Tests the links that the ranks of a host share: the times of messages on them, and that they
+// outlive killed processes.
 #include "core/transport/shaped/host_links.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// One of each rank of threads, as each has mapped it.
+// The links of each rank, as that rank has mapped them; ranks are threads.
 std::vector<std::unique_ptr<HostLinks>> LinksOf(int ranks, int ranks_per_node,
                                                 const NetworkShape& shape) {
   auto worlds = MakeThreadsWorld(ranks, ranks_per_node);
@@ -34,7 +34,7 @@ std::vector<std::unique_ptr<HostLinks>> LinksOf(int ranks, int ranks_per_node,
   return links;
 }
 
-// So slow that what is sent at once by a test overlaps, however busy the machine is: a megabyte
+// So slow that messages sent together in a test overlap, however busy the machine is. A megabyte
 // takes a hundred seconds between nodes and ten within them.
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kHundred = 100 * kSecond, kTen = 10 * kSecond;
@@ -77,7 +77,7 @@ TEST(HostLinks, LinksWithinNodesAreTheRanksOwnBesideTheCard) {
   }
   EXPECT_EQ(links[1]->EndOf(0, 1, within.id), within.departure + kAlphaWithin + kTen);
   EXPECT_EQ(links[0]->EndOf(1, 0, back.id), back.departure + kAlphaWithin + kTen);
-  EXPECT_EQ(links[0]->Send(0, 1, kMega).departure, within.left);  // after the one before
+  EXPECT_EQ(links[0]->Send(0, 1, kMega).departure, within.left);  // after the message before
 }
 
 TEST(HostLinks, OneNodeHasNoUseForItsCardAndOneRankANodeNoneForLinksWithin) {
@@ -94,7 +94,7 @@ TEST(HostLinks, OneNodeHasNoUseForItsCardAndOneRankANodeNoneForLinksWithin) {
   }
 }
 
-// Five ranks on nodes of two: the last has its node's card to itself.
+// Five ranks on nodes of two: the last rank has its node's card to itself.
 TEST(HostLinks, TheLastNodeMayHaveFewerRanks) {
   const auto links = LinksOf(5, 2, kSlow);
   const auto first = links[0]->Send(0, 4, kMega);
@@ -113,7 +113,7 @@ TEST(HostLinks, TheLastNodeMayHaveFewerRanks) {
   EXPECT_EQ(links[3]->EndOf(2, 3, within.id), within.departure + kAlphaWithin + kTen);
 }
 
-// The child sends as fast as it can, so that it is often killed with the lock in its hands.
+// The child sends as fast as it can, so that it is often killed while it holds the lock.
 TEST(HostLinks, OutliveAProcessThatIsKilledWhileItSends) {
   if (kThreadSanitized) {
     GTEST_SKIP()

@@ -1,4 +1,4 @@
-// Tests what passes a port of an emulated network, by plain numbers.
+// Tests the times of messages at a port of an emulated network, by plain numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ std::unique_ptr<Port> UnusedPort() { return std::make_unique<Port>(Port{}); }
 TEST(Port, SendsOneMessageAfterAnother) {
   const auto port = UnusedPort();
   EXPECT_EQ(port->Send(1000, 50), 1000);
-  EXPECT_EQ(port->Send(1010, 30), 1050);  // the first is out at 1050
+  EXPECT_EQ(port->Send(1010, 30), 1050);  // the first leaves at 1050
   EXPECT_EQ(port->Send(1020, 10), 1080);
   EXPECT_EQ(port->Send(2000, 10), 2000);  // idle since 1090
 }
@@ -25,10 +25,10 @@ TEST(Port, ReceivesInOrderOfArrivalWhateverWasExpectedFirst) {
   const auto port = UnusedPort();
   EXPECT_TRUE(port->Expect(0, 1, 1000, 100));
   EXPECT_EQ(port->EndOf(1), 1100);
-  EXPECT_TRUE(port->Expect(0, 2, 500, 550));  // is through at 1050, so that 1 has to wait
+  EXPECT_TRUE(port->Expect(0, 2, 500, 550));  // ends at 1050, so that 1 has to wait
   EXPECT_EQ(port->EndOf(2), 1050);
   EXPECT_EQ(port->EndOf(1), 1150);
-  EXPECT_TRUE(port->Expect(0, 3, 1000, 10));  // arrives with 1, and was expected later
+  EXPECT_TRUE(port->Expect(0, 3, 1000, 10));  // arrives with 1, but was expected later
   EXPECT_EQ(port->EndOf(1), 1150);
   EXPECT_EQ(port->EndOf(3), 1160);
   EXPECT_TRUE(port->Expect(0, 4, 2000, 10));
@@ -39,7 +39,7 @@ TEST(Port, ForgetsWhatHasPassed) {
   const auto port = UnusedPort();
   EXPECT_TRUE(port->Expect(0, 1, 100, 100));
   EXPECT_TRUE(port->Expect(0, 2, 150, 100));
-  EXPECT_TRUE(port->Expect(250, 3, 400, 100));  // 1 has passed at 200, and 2 at 300 not yet
+  EXPECT_TRUE(port->Expect(250, 3, 400, 100));  // 1 has passed at 200; 2, at 300, has not
   EXPECT_EQ(port->EndOf(1), Port::kPassed);
   EXPECT_EQ(port->EndOf(2), 300);
   EXPECT_EQ(port->EndOf(3), 500);
@@ -51,10 +51,10 @@ TEST(Port, HasRoomForSoManyOnTheWay) {
     EXPECT_TRUE(port->Expect(0, id, 100, 1));
   EXPECT_FALSE(port->Expect(0, 1u << 20, 100, 1));
   EXPECT_EQ(port->EndOf(Port::kMostOnTheWay - 1), 100 + static_cast<int>(Port::kMostOnTheWay));
-  EXPECT_TRUE(port->Expect(101, 1u << 20, 300, 1));  // one has passed
+  EXPECT_TRUE(port->Expect(101, 1u << 20, 300, 1));  // one message has passed
 }
 
-// Messages of several senders, whose cards keep them apart, known before they arrive.
+// Messages of several senders, whose cards space them out. Each is known before it arrives.
 TEST(Port, NeverCarriesTwoMessagesAtOnceAndNeverIdlesBesideOneThatWaits) {
   const auto port = UnusedPort();
   struct Message {
@@ -67,7 +67,7 @@ TEST(Port, NeverCarriesTwoMessagesAtOnceAndNeverIdlesBesideOneThatWaits) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::int64_t>((state >> 33) % below);
   };
-  std::vector<std::pair<std::int64_t, std::int64_t>> busy;  // of those that have passed
+  std::vector<std::pair<std::int64_t, std::int64_t>> busy;  // of messages that have passed
   const auto collect = [&](std::int64_t now) {
     std::erase_if(all, [&](const Message& message) {
       const std::int64_t end = port->EndOf(message.id);
@@ -91,7 +91,7 @@ TEST(Port, NeverCarriesTwoMessagesAtOnceAndNeverIdlesBesideOneThatWaits) {
   ASSERT_EQ(busy.size(), 2000u);
   std::sort(busy.begin(), busy.end());
   for (std::size_t i = 1; i < busy.size(); ++i) EXPECT_GE(busy[i].first, busy[i - 1].second);
-  EXPECT_GT(carried, busy.back().second / 2);  // it had to queue
+  EXPECT_GT(carried, busy.back().second / 2);  // messages had to queue
 }
 
 }  // namespace

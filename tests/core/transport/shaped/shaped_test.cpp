@@ -1,5 +1,4 @@
-// Tests transport `shaped`: that messages are never faster than their
-// links.
+// Tests transport `shaped`: messages are never faster than their links.
 #include "core/transport/shaped/shaped.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,7 @@
 namespace sparfuse::testing {
 namespace {
 
-// Links that a sanitizer's build on a busy machine emulates, too.
+// A rate that a sanitizer's build on a busy machine can emulate, too.
 constexpr double kGbps = kThreadSanitized ? 0.2 : 1.0;
 
 using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)>;
@@ -91,8 +90,8 @@ TEST(Shaped, RingIsRightAndCountsPayloadsOnly) {
       ShapedBy({shape}));
 }
 
-// Seconds from before the other ranks can have started `make` (they pass a barrier first) to its
-// end here.
+// The seconds until `make` ends on this rank. They begin before any rank can have started `make`,
+// since all ranks pass a barrier first.
 double SecondsOfAll(ProgressLoop& loop, const ProgressLoop::Make& make) {
   const auto start = std::chrono::steady_clock::now();
   loop.RunBlocking([](Communicator& world) { return Barrier(world, 1); });
@@ -100,7 +99,7 @@ double SecondsOfAll(ProgressLoop& loop, const ProgressLoop::Make& make) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Lower bounds only: a busy machine may be slower than the link, never faster.
+// Checks lower bounds only: a busy machine may be slower than the link, never faster.
 TEST(Shaped, IsNeverFasterThanTheLink) {
   const LinkShape shape{kGbps, 500e-6};
   constexpr std::size_t kBytes = 2'000'000;
@@ -127,8 +126,8 @@ TEST(Shaped, IsNeverFasterThanTheLink) {
                                      world.Irecv(peer, 0, in), world.Irecv(peer, 3, also_in));
                                }),
                   2 * shape.alpha_seconds + 2 * link_seconds);
-        // A ping-pong pays the latency each way; rank 0's first message need not wait for the
-        // barrier, whose message from rank 1 may have come before rank 0 took the time.
+        // A ping-pong pays the latency each way. Rank 0's first message need not wait for the
+        // barrier: rank 1's barrier message may have arrived before rank 0 read its clock.
         const double seconds = SecondsOfAll(loop, [&](Communicator& world) -> Task {
           const auto message = std::span(out).first(8);
           for (int i = 0; i < 20; ++i) {
@@ -198,8 +197,8 @@ ProgressLoop::Make Receive(int from, std::size_t bytes) {
 constexpr std::size_t kMegabyte = 1'000'000;
 constexpr double kBetween = 16e-3 / kGbps;  // seconds of a megabyte between nodes
 
-// The card of 0 and 1 on the way out, that of 2 and 3 on the way in: the later of two messages is
-// through after two durations.
+// Ranks 0 and 1 share a card on the way out, ranks 2 and 3 on the way in. The later of two messages
+// arrives after two durations.
 TEST(ShapedTwoLevels, RanksOfANodeThatSendAtOnceShareItsCard) {
   std::array<std::array<double, 4>, 3> seconds{};  // of each rank, three times
   RunRanks(
@@ -239,7 +238,8 @@ TEST(ShapedTwoLevels, SplitGroupsUseTheWorldsLinksAndCountByClass) {
           const int peer = 1 - group.rank();
           co_await Complete(group.Irecv(peer, 0, in), group.Isend(peer, 0, out));
         };
-        // Both columns cross at once, on two cards: the later one of a node waits for the other.
+        // Both columns cross at once, but each node has one card: its later message waits for the
+        // other.
         const std::int64_t start = MonotonicNanoseconds();
         loop.RunBlocking([](Communicator& world) { return Barrier(world, 1); });
         loop.RunBlocking([&](Communicator&) { return swap(*columns); });

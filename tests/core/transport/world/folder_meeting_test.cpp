@@ -1,4 +1,4 @@
-// Tests that ranks meet over TCP by what they leave in a folder.
+// Tests that ranks meet over TCP through files that they leave in a folder.
 #include "core/transport/world/folder_meeting.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class FolderMeeting : public ::testing::Test {
   }
   ~FolderMeeting() override { fs::remove_all(folder_); }
 
-  // What each of these ranks gets to know: "" where it met the others.
+  // The error of each of these ranks; "" if it met the others.
   std::vector<std::string> Meet(const ExpectedWorld& world, std::vector<int> ranks,
                                 std::chrono::milliseconds deadline) {
     std::vector<std::string> said(ranks.size());

@@ -1,5 +1,5 @@
-// Tests what every rank checks of its world, its size, its neighbour and the launch, and the
-// comparison of clocks with ranks whose clocks are set wrong and run wrong.
+// Tests the checks that every rank makes of its world: its size, its neighbour and the launch. Also
+// tests the comparison of clocks with ranks whose clocks are set wrong and run wrong.
 #include "core/transport/world/world_check.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// What each of `expected`'s ranks says, in a world of `ranks`; a rank each.
+// The failures of `expected`'s ranks, one each, in a world of `ranks`.
 std::vector<std::string> Check(int ranks, const std::vector<ExpectedWorld>& expected) {
   auto worlds = MakeThreadsWorld(ranks, ranks);
   std::vector<std::string> said(expected.size());
@@ -75,9 +75,9 @@ TEST_F(LaunchVariables, SingletonsAreAnErrorThatNamesTheRemedy) {
 
 TEST_F(LaunchVariables, SrunThatGivesRanksNoWayToMeetIsToldBeforeMpiIs) {
   const ExpectedWorld four{4, "a1"};
-  EXPECT_EQ(FailureOf([&] { CheckLauncherOf(four); }), "none");  // mpirun's own ranks, and by hand
+  EXPECT_EQ(FailureOf([&] { CheckLauncherOf(four); }), "none");  // started by mpirun or by hand
   setenv("SLURM_PROCID", "2", 1);
-  EXPECT_EQ(FailureOf([&] { CheckLauncherOf(four); }), "none");  // of an allocation, not of a step
+  EXPECT_EQ(FailureOf([&] { CheckLauncherOf(four); }), "none");  // an allocation without a step
   setenv("SLURM_STEP_NUM_TASKS", "4", 1);
   const std::string said = FailureOf([&] { CheckLauncherOf(four); });
   EXPECT_SAYS(said, "rank 2 of 4: srun without PMIx");
@@ -107,7 +107,8 @@ TEST_F(LaunchVariables, WhatIsExpectedIsReadAsItWasWritten) {
 
 constexpr int kRounds = 40;
 
-// Of rank r: `ahead` seconds ahead of rank 0's when this began, gaining `gain` seconds a second.
+// The clock of rank r. At its start it is `ahead` seconds ahead of rank 0's, and it gains `gain`
+// seconds a second.
 struct WrongClock {
   double ahead = 0, gain = 0;
   double begun = MonotonicSeconds();
@@ -123,7 +124,7 @@ struct Compared {
   std::vector<ClockLine> lines;
 };
 
-// Of four ranks, each a clock of its own; rank 3 takes no part.
+// Compares the clocks of four ranks, each with its own clock; rank 3 takes no part.
 Compared Compare(std::chrono::milliseconds between) {
   Compared compared{{{}, {1000.5, 0}, {-20, 0.01}, {7, 0}}, std::vector<ClockLine>(4)};
   RunRanks(4, 1, 10s, [&](ProgressLoop& loop) {
@@ -147,7 +148,7 @@ TEST(Clocks, OffsetsAreRightWithinTheirUncertainty) {
   const Compared compared = Compare(0ms);
   for (const std::size_t rank : {1, 2}) {
     const ClockReading& reading = compared.lines[rank].before;
-    // The moment on the true clock, which is rank 0's.
+    // The moment on rank 0's clock, which is the true one.
     const double moment = compared.clocks[rank].TrueSeconds(reading.at_seconds);
     const double truth = moment - reading.at_seconds;
     EXPECT_GT(reading.uncertainty_seconds, 0);
@@ -166,7 +167,7 @@ TEST(Clocks, DriftIsFoundWithinItsUncertainty) {
     const ClockLine& line = compared.lines[rank];
     const double gain = compared.clocks[rank].gain;
     EXPECT_NEAR(line.drift(), -gain / (1 + gain), line.drift_uncertainty()) << rank;
-    // In the middle, too, rank 0's time is known.
+    // Rank 0's time is also known midway.
     const double shown = (line.before.at_seconds + line.after.at_seconds) / 2;
     EXPECT_NEAR(line.OnRankZero(shown), compared.clocks[rank].TrueSeconds(shown),
                 line.uncertainty_seconds());

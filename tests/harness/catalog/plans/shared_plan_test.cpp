@@ -1,5 +1,5 @@
-// Tests that ranks go by rank 0's plan, whatever they would have planned, and are told where it is
-// not the same on all of them.
+// Tests that ranks use rank 0's plan instead of their own, and that they report on which ranks it
+// does not fit.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -34,7 +34,7 @@ GradientLayout Layout(bool turned = false) {
   return other;
 }
 
-// What planners make of times that differ from rank to rank.
+// A planner's plan from times that differ by rank.
 Plan PlannedBy(int rank) {
   const std::size_t tensors = testing::kTensorSizes.size();
   const auto first = static_cast<std::size_t>(rank + 1);
@@ -78,8 +78,8 @@ TEST(SharedPlan, IsRankZerosAndTheStepEnds) {
   }
 }
 
-// Two tensors in another order, as large together: the units have the same bytes, and would be
-// summed with others.
+// Two tensors of equal size are swapped: the units have the same bytes, but would be summed with
+// other tensors.
 TEST(SharedPlan, OfOtherTensorsIsRefusedOnEveryRank) {
   std::vector<std::string> said(kRanks);
   testing::RunRanks(kRanks, 1, testing::kLiveDeadline, [&](ProgressLoop& loop) {

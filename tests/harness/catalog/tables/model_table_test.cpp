@@ -1,5 +1,5 @@
-// Tests model tables: what a file says, the mistakes of files, and that a table of what the catalog
-// has is modelled as the catalog's own.
+// Tests model tables: their content and the mistakes in files. Also tests that a table of a catalog
+// workload is modelled like the workload itself.
 #include "harness/catalog/model_table.hpp"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 const fs::path kProfiles = testing::SourceDirectory() / "results" / "profiles";
 
-// Two layers in ready order; the last one first, and of each the bias first.
+// Two layers in ready order: the last layer first, and the bias of each first.
 json Small() {
   return json::parse(R"({
     "name": "mine", "unit": "tokens", "units_per_sample": 128, "batch_per_worker": 4,
@@ -91,7 +91,7 @@ TEST(ModelTable, ReadyNumbersOrderTensorsAndTheirTimes) {
   EXPECT_EQ(measured.measured_on, "a card");
 }
 
-// What was wrong, and what an error must say of it beside the file.
+// A mistake, and the texts of its error besides the file's name.
 struct Mistake {
   const char* pointer;
   json value;  // null: the member is erased
@@ -231,7 +231,7 @@ TEST_F(TableWorkload, ItsContentIsItsIdentityAndNotItsPlace) {
   EXPECT_NE(other.config_hash, cell.config_hash);
   EXPECT_EQ(workloads::LayersOf(other.config.workload).tensors[1].macs, 1);
   EXPECT_EQ(workloads::LayersOf(cell.config.workload).tensors[1].macs, 81920);
-  // In claims and figures it goes by the file's name.
+  // Claims and figures refer to it by the file's name.
   EXPECT_TRUE(Matches("table:there/mine.json", cell.json["workload"]));
   EXPECT_FALSE(Matches("table:there/yours.json", cell.json["workload"]));
   EXPECT_EQ(WorkloadLabel(cell.config.workload), "mine");
@@ -294,7 +294,7 @@ TEST_F(TableWorkload, OfOneNameStandsInAPartOnce) {
   EXPECT_SAYS(ErrorOf("\"table:a/mine.json\", \"table:b/mine.json\""), "have one name");
 }
 
-// The table of a workload of the catalog, as a file has it.
+// The table of a catalog workload, in the form of a file.
 json TableOf(const std::string& workload, const std::string& name) {
   const WorkloadDescriptor& described = workloads::FindWorkload(workload);
   json table = {{"name", name},
@@ -349,7 +349,7 @@ TEST_F(TableWorkload, MeasuredTimesSayHowBackwardIsSpread) {
   const double times[] = {5, 10, 25};
   for (int i = 0; i < 3; ++i) table["tensors"][i]["backward_us"] = times[i];
   const std::vector<double> measured = backward();
-  const double all = by_macs[1] + by_macs[2];  // as long as the work takes, still
+  const double all = by_macs[1] + by_macs[2];  // the total time is unchanged
   for (int i = 0; i < 3; ++i) EXPECT_NEAR(measured[i], all * times[i] / 40, 1e-12 * all);
 }
 

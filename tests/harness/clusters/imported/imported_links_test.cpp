@@ -1,4 +1,4 @@
-// Tests what is read of logs of links, and what becomes of it in a cluster's file.
+// Tests the reading of link logs, and the resulting blocks in a cluster's file.
 #include "harness/clusters/imported/imported_links.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::ErrorOf;
 using testing::ExpectIn;
 using testing::Replaced;
 
-// Four nodes of eight cards; 100 Gbit/s a network card, of which a node has two.
+// Four nodes of eight cards; a node has two network cards of 100 Gbit/s each.
 constexpr const char* kFourNodes = R"(title    = "Four nodes"
 source   = "test"
 hardware = "H100"
@@ -44,7 +44,7 @@ exchange_host_us         = { value = 20, kind = "declared", source = "t" }
 
 constexpr double kGbps = 1e9 / 8;
 
-// Of a link that starts up in `start` seconds and whose bus bandwidth is `gbps`.
+// The log of a link with a start-up of `start` seconds and a bus bandwidth of `gbps`.
 LinkLog LogOf(LinkOperation operation, int ranks, int nodes, double start, double gbps,
               const std::string& file = "run.log") {
   LinkLog log;
@@ -75,8 +75,8 @@ TEST(ImportedLinks, AnAllReduceBetweenNodesIsACurveAndARateOfAllCards) {
   EXPECT_EQ(links.rates[0].nominal, 200);
   EXPECT_EQ(links.rates[0].conflict, "");
   EXPECT_NEAR(Find(links, "inter_node_efficiency")->value, 0.75, 1e-3);
-  EXPECT_EQ(Find(links, "inter_node_us"), nullptr);  // it may have gone by a tree
-  // What the file with it says of the all-reduce is what was measured.
+  EXPECT_EQ(Find(links, "inter_node_us"), nullptr);  // a tree may have been used
+  // With this block, the file's all-reduce takes the measured times.
   const DeclaredCluster now = Parse(WithBlocks(kFourNodes, "c.toml", links.curves));
   ASSERT_EQ(now.curves.size(), 1u);
   EXPECT_EQ(now.curves[0].ranks, 32);
@@ -116,9 +116,9 @@ TEST(ImportedLinks, ARateThatContradictsItsLabelIsNamedAndNotTaken) {
   ExpectIn("180 Gbit/s, and inter_node_gbps is 100: the label is too low",
            rates(fast).rates[0].conflict);
   EXPECT_EQ(Find(rates(fast), "inter_node_efficiency"), nullptr);
-  // The same rate of a ring through whole nodes, which have two cards, is none.
+  // A ring through whole nodes, which have two cards, may have the same rate.
   EXPECT_EQ(rates(LogOf(LinkOperation::kAllGather, 16, 2, 1e-6, 180)).rates[0].conflict, "");
-  // A rank of each node has a share in one of them.
+  // One rank of each node uses one card only.
   ExpectIn("the label is too low",
            rates(LogOf(LinkOperation::kAllGather, 4, 4, 1e-6, 180)).rates[0].conflict);
   const LinkLog slow = LogOf(LinkOperation::kAllReduce, 32, 4, 1e-4, 80);
@@ -152,7 +152,7 @@ TEST(ImportedLinks, AnImportReplacesItsOwnBlockAndLeavesTheRestAlone) {
   const std::string replaced = WithBlocks(written, "c.toml", second);
   EXPECT_TRUE(replaced.starts_with(mine));
   EXPECT_EQ(replaced, mine + "\n" + BlockOf(again) + "\n" + BlockOf(other));
-  // What the owner changed within a block is not overwritten.
+  // The owner's changes within a block are not overwritten.
   std::string edited = written;
   edited.replace(edited.find("ranks     = 32"), 14, "ranks     = 31");
   ExpectIn("was edited since", ErrorOf([&] { WithBlocks(edited, "c.toml", second); }));
@@ -161,7 +161,7 @@ TEST(ImportedLinks, AnImportReplacesItsOwnBlockAndLeavesTheRestAlone) {
   ExpectIn("expected both marks", ErrorOf([&] { WithBlocks(cut, "c.toml", second); }));
 }
 
-// A byte of Latin-1 in a log's name would be another one in the file, and the block not its own.
+// A Latin-1 byte in a log's name would change in the file, and the block would not match its hash.
 TEST(ImportedLinks, NamesOfLogsAreUtf8) {
   LinkLog log = LogOf(LinkOperation::kAllReduce, 32, 4, 1e-4, 80);
   log.file = "logs/r\xe9sum\u00e9.log";
@@ -171,8 +171,8 @@ TEST(ImportedLinks, NamesOfLogsAreUtf8) {
   EXPECT_EQ(WithBlocks(written, "c.toml", logs), written);
 }
 
-// Published all-reduces of 32 ranks, in the form that they were printed in, against the clusters
-// that were declared by hand with them.
+// Published all-reduces of 32 ranks, in their printed form, against the clusters that were declared
+// from them by hand.
 std::string PublishedLog(const std::string& network) {
   std::ifstream rows(kProfiles / "../published/nccl-allreduce-32gpu.csv");
   std::string text =
@@ -208,10 +208,10 @@ TEST(ImportedLinks, OfPublishedAllReducesAreWhatPeopleMadeOfThem) {
   ExpectIn("less than half", LinksOf(fast, std::span(&ethernet, 1)).rates[0].conflict);
 }
 
-// Microseconds of a message, as a link of 5 us and 10^10 bytes a second takes it.
+// The microseconds of a message on a link of 5 us and 10^10 bytes a second.
 double Us(double bytes) { return 5 + bytes / 1e4; }
 
-// What all_reduce_perf and its like print, as src/util.cu of nccl-tests formats it.
+// The output of all_reduce_perf and its like, in the format of src/util.cu of nccl-tests.
 struct NcclRun {
   std::string program = "all_reduce_perf";
   int nodes = 2, ranks_per_node = 4;
@@ -253,7 +253,7 @@ TEST(NcclTests, GiveBackWhatWasMeasured) {
   EXPECT_EQ(log.operation, LinkOperation::kAllReduce);
   EXPECT_EQ(log.ranks, 8);
   EXPECT_EQ(log.nodes, 2);
-  EXPECT_TRUE(log.verified);  // in place is N/A of programs that have no such form
+  EXPECT_TRUE(log.verified);  // programs without an in-place form print N/A
   ASSERT_EQ(log.samples.size(), run.sizes.size());
   for (std::size_t i = 0; i < log.samples.size(); ++i) {
     EXPECT_EQ(log.samples[i].bytes, run.sizes[i]);
@@ -276,7 +276,7 @@ TEST(NcclTests, MeasureByTheDefinitionOfEachProgram) {
     const LinkLog log = ReadNcclTests(run.Text(), "run.log", {});
     EXPECT_EQ(log.operation, operation);
     EXPECT_NEAR(log.BusBandwidth(log.samples[2]) / (1e6 * 1'048'576 / Us(1'048'576)), factor, 1e-3);
-    // The log of a program whose bandwidth has another definition is told by its numbers.
+    // Numbers that do not fit the program's definition of bandwidth are detected.
     run.factor *= 0.9;
     ExpectIn("busbw = ", ErrorOf([&] { ReadNcclTests(run.Text(), "run.log", {}); }));
   }
@@ -303,7 +303,7 @@ TEST(NcclTests, WhatIsWrongIsNamedWithItsLine) {
   const auto error = [](const std::string& log, const AskedOfLog& asked = {}) {
     return ErrorOf([&] { ReadNcclTests(log, "run.log", asked); });
   };
-  // Line 6 begins the devices, 16 the table, 18 its rows.
+  // The devices begin at line 6, the table at 16, its rows at 18.
   ExpectIn("run.log:17: time is in (ms): expected (us)", error(Replaced(text, "(us)", "(ms)")));
   ExpectIn("run.log:17: algbw is in (MB/s): expected (GB/s)",
            error(Replaced(text, "(GB/s)", "(MB/s)")));
@@ -323,7 +323,7 @@ TEST(NcclTests, WhatIsWrongIsNamedWithItsLine) {
            error(Replaced(text, "all_reduce_perf", "broadcast_perf")));
   ExpectIn("--ranks 16, and the log of all_reduce_perf says 8", error(text, {16, 0, {}}));
   ExpectIn("no table of nccl-tests", error("hello\n"));
-  // A time in ms beside a head that says us.
+  // A time in ms below a header that says us.
   const std::string in_ms = Replaced(Replaced(text, "26848.55", "26.85"), "26848.55", "26.85");
   ExpectIn("run.log:21: algbw = 10", error(in_ms));
   const std::string without =
@@ -331,7 +331,7 @@ TEST(NcclTests, WhatIsWrongIsNamedWithItsLine) {
   ExpectIn("expected --ranks N", error(without));
   ExpectIn("expected --nodes N", error(without, {8, 0, {}}));
   EXPECT_EQ(ReadNcclTests(without, "run.log", {8, 2, {}}).nodes, 2);
-  ExpectIn("16 ranks has", error(without, {16, 2, {}}));  // of the bus bandwidth
+  ExpectIn("16 ranks has", error(without, {16, 2, {}}));  // by the bus bandwidth
 }
 
 constexpr const char* kJson =
@@ -389,7 +389,7 @@ TEST(Osu, GivesBackWhatWasMeasured) {
       "1   3.45\n4194304      23012.88\n",
       "b", {0, 1, {}});
   EXPECT_NEAR(rate.BusBandwidth(rate.samples[1]), 23012.88e6, 1);
-  // Size is what each rank contributes.
+  // The size is each rank's contribution.
   const LinkLog gather = ReadOsu(
       "# OSU MPI Allgather Latency Test v7.4\n# Size       Avg Latency(us)   Min Latency(us)   Max "
       "Latency(us)  Iterations\n1      2.81     1.89     3.73       10\n",
@@ -431,7 +431,7 @@ TEST(Osu, WhatIsWrongIsNamedWithItsLine) {
   ExpectIn("a second run begins", error(reduce + reduce, {16, 2, {}}));
 }
 
-// Logs as people have them, with what is right of each: the last row of the table, or the error.
+// Logs that users have, each with its expected result: the last row of the table, or the error.
 std::string CaseText(const std::string& name) {
   return ReadFile(testing::SourceDirectory() / "tests/harness/clusters/imported/cases" / name);
 }

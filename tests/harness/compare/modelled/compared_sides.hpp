@@ -18,13 +18,13 @@ namespace sparfuse::harness {
 
 inline constexpr double kRounding = 1e-9;
 
-// The profile that the project comes with, "digits-resnet" and others on two cores.
+// The project's own profile: "digits-resnet" and others on two cores.
 inline ProfileOutcomes ProjectProfile() {
   return ReadProfiles(testing::SourceDirectory() / "results" / "profiles" / "epyc-2core.json");
 }
 
-// A machine of this profile whose backward pass takes so many times as long, and each round of its
-// links, too.
+// A machine of this profile whose backward pass takes `backward` times as long, and each round of
+// its links `links` times as long.
 inline ProfileOutcomes Slower(ProfileOutcomes outcomes, double backward, double links) {
   for (ProfileOutcome& outcome : outcomes) {
     BackwardTimes& times = *outcome.profile.backward;
@@ -38,7 +38,7 @@ inline ProfileOutcomes Slower(ProfileOutcomes outcomes, double backward, double 
   return outcomes;
 }
 
-// The same times, known so many times as well.
+// The same times, with errors divided by `times`.
 inline ProfileOutcomes BetterKnown(ProfileOutcomes outcomes, double times) {
   for (ProfileOutcome& outcome : outcomes) {
     for (auto& [place, error] : outcome.profile.relative_errors) {
@@ -72,7 +72,7 @@ class ComparedSides {
     return ParseExperiment(TomlFile::Parse(text, "e.toml"), catalog_, profiles_).parts[0].cells;
   }
 
-  // The step of a cell by the model of a machine that has this profile.
+  // The cell's step by the model of a machine with this profile.
   static double StepSeconds(const Cell& cell, const ProfileOutcomes& outcomes) {
     CellConfig modelled = cell.config;
     modelled.mode = Mode::kModelled;
@@ -109,12 +109,13 @@ class ComparedSides {
     return sides_[side].rows.back();
   }
 
-  // Blocks of all cells as the model has them; steps of methods take so many times as long.
+  // Adds blocks of all cells with the model's times; steps of other methods than dense take
+  // `methods_take` times as long.
   void AddModelled(std::size_t side, const std::vector<Cell>& cells,
                    const ProfileOutcomes& outcomes, double methods_take = 1) {
     for (int block = 0; block < kBlocks; ++block) {
       for (const Cell& cell : cells) {
-        const double noise = 1 + 0.001 * block;  // of the whole block
+        const double noise = 1 + 0.001 * block;  // shared by the whole block
         const double times = cell.config.method == "dense" ? 1 : methods_take;
         Add(side, cell, block, noise * times * StepSeconds(cell, outcomes));
       }

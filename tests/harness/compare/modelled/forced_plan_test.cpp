@@ -1,4 +1,4 @@
-// Tests that one side's plans are forced on the other: as cells, by the model, measured, as a file.
+// Tests the forcing of one side's plans on the other: as cells, by the model, measured, as a file.
 #include "harness/compare/modelled/forced_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ class Forcing : public ::testing::Test, protected ComparedSides {
   }
 
   std::vector<Cell> cells_;
-  Cell given_;  // with the plan of a
+  Cell given_;  // with a's plan
   ProfileOutcomes a_ = ProjectProfile(), b_ = Slower(a_, 0.25, 3);
   CompareRequest request_;
   std::vector<std::unique_ptr<ModelledSide>> models_;
@@ -111,7 +111,7 @@ TEST_F(Forcing, EqualPlansAreNotForced) {
   EXPECT_TRUE(Only(comparison).forced.at(1).own);
 }
 
-// Of b: R, measured, times what the model makes of a's plan in the place of b's.
+// On b: the measured ratio, times the model's gain of a's plan over b's.
 TEST_F(Forcing, TheModelSaysWhatThePlanOfTheOtherSideMakesOfARatio) {
   AddBoth();
   const SystemComparison comparison = Forced();
@@ -142,7 +142,7 @@ TEST_F(Forcing, TrialsWithThePlanTakeThePlaceOfTheModel) {
     }
   }
   const SystemComparison comparison = Forced();
-  ASSERT_EQ(comparison.parts.size(), 1u);  // a ran nothing of plan-of-a
+  ASSERT_EQ(comparison.parts.size(), 1u);  // a has no trial of plan-of-a
   const ForcedPlan& forced = Only(comparison).forced.at(1);
   EXPECT_TRUE(forced.gain_measured);
   EXPECT_NEAR(forced.measured->value, 2, kRounding);

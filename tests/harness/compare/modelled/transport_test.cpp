@@ -1,4 +1,5 @@
-// Tests that ratios are carried over by the model, and that what is left is what it does not know.
+// Tests that the model carries ratios over, and that the remainder is the part that it cannot
+// explain.
 #include "harness/compare/modelled/transport.hpp"
 
 #include <gtest/gtest.h>

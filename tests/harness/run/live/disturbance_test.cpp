@@ -1,4 +1,4 @@
-// Tests which disturbed trials run again, and what a trial's speed is compared with.
+// Tests which disturbed trials run again, and the reference for a trial's speed.
 #include "harness/run/live/disturbance.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(Disturbances, RunAgainTwiceWithinHalfOfTheTime) {
   for (int more = 0; more < 3; ++more)
     EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));  // 50 s in all
   EXPECT_FALSE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 100));
-  EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 120));  // more is planned by now
+  EXPECT_TRUE(runs.RunsAgain(Trial(), kDisturbed, 1, 10, 120));  // more time is planned by now
 }
 
 TEST(Disturbances, NothingRunsAgainBeforeThePlanIsKnown) {

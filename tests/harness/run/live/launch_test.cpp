@@ -1,4 +1,4 @@
-// Tests which trials share a launch, how they take turns, and who is told to have ended one.
+// Tests which trials share a launch, how they take turns, and which one is blamed for its end.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -44,12 +44,12 @@ TEST(Rounds, EachHasEveryTrialOnceInAnOrderThatTheSeedShuffles) {
     std::ranges::sort(order);
     EXPECT_EQ(order, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5}));
   }
-  EXPECT_EQ(orders, OrderOfRounds(6, 5, 3));  // every rank makes its own
+  EXPECT_EQ(orders, OrderOfRounds(6, 5, 3));  // every rank computes the same
   EXPECT_NE(orders, OrderOfRounds(6, 5, 4));
   EXPECT_NE(orders[0], orders[1]);
 }
 
-// Of two ranks the slower one; discarded steps and warm-up are in no round.
+// The slower one of two ranks counts; discarded steps and warm-up belong to no round.
 TEST(Rounds, AreSummedUpByTheMedianOfTheirMeasuredSteps) {
   const auto step = [](bool measured, int round, double seconds) {
     LoggedStep logged;
@@ -64,13 +64,13 @@ TEST(Rounds, AreSummedUpByTheMedianOfTheirMeasuredSteps) {
   std::vector<LoggedStep> other = one;
   other[2].record.step_seconds = 6;
   other[4].record.step_seconds = 4;
-  EXPECT_EQ(RoundSeconds({one, other}), (std::vector<double>{4, 5}));  // of 6, 1, 4; of 5
+  EXPECT_EQ(RoundSeconds({one, other}), (std::vector<double>{4, 5}));  // medians of 6, 1, 4; of 5
   EXPECT_TRUE(RoundSeconds({{step(true, 0, 1)}}).empty());
 }
 
 class SharedLaunch : public ::testing::Test {
  protected:
-  // A trial of each method of "dense", "wfbp", "syncea", made by `more` of a file.
+  // A trial of each of "dense", "wfbp" and "syncea", in a file with the lines `more`.
   std::vector<PlannedTrial> Planned(const std::string& more) {
     experiment_ = ParseExperiment(
         TomlFile::Parse("id = \"t\"\n[defaults]\nworkload = \"digits-resnet\"\n" + more +
@@ -118,7 +118,7 @@ TEST_F(SharedLaunch, IsOfOneLinkTransportAndNumberOfRanks) {
   EXPECT_EQ(SizesOfLaunches(Planned("mode = \"emulated\"\nworkers = 2\n[[axis]]\nlink = [{ gbps = "
                                     "1, alpha_us = 100 }, { gbps = 2, alpha_us = 100 }]\n")),
             (Sizes{3, 3}));
-  // What a trial has of its own may differ.
+  // Values of a single trial may differ.
   EXPECT_EQ(SizesOfLaunches(Planned(std::string(kLive) + "[[axis]]\nsteps = [3, 30]\n")),
             (Sizes{6}));
 }
@@ -164,14 +164,14 @@ TEST_F(SharedLaunch, OnCardsNeedsOnEachWhatTheRanksOfOneHold) {
   const std::string on_cards = "mode = \"measured\"\nworkers = 4\ndevice = \"cuda\"\n";
   double needed = 4 * 0.5 * (1 << 30);
   for (const PlannedTrial& trial : Planned(on_cards)) needed += BytesBetweenTurns(trial.config);
-  memory_ = {needed / 0.75 / 2 + 1, 3};  // two of four ranks are on one of three cards
+  memory_ = {needed / 0.75 / 2 + 1, 3};  // two of four ranks share one of three cards
   EXPECT_EQ(SizesOfLaunches(Planned(on_cards)), (Sizes{3}));
   memory_.bytes -= 2;
   EXPECT_EQ(SizesOfLaunches(Planned(on_cards)), (Sizes{1, 1, 1}));
 }
 
-// 2 ranks, 4 bytes: dense keeps 6 copies and its payload; top-k of 1 % two more, and for each of
-// three payloads 4 * 1 % of 8 bytes.
+// 2 ranks and floats of 4 bytes. dense keeps 6 copies and its payload. Top-k of 1 % keeps two more
+// copies, and 4 * 1 % of 8 bytes for each of three payloads.
 TEST_F(SharedLaunch, MemoryIsThatOfReplicasResidualsAndPayloads) {
   auto trials = Planned(kLive);
   std::map<std::string, double> bytes;
@@ -182,7 +182,7 @@ TEST_F(SharedLaunch, MemoryIsThatOfReplicasResidualsAndPayloads) {
   EXPECT_NEAR(bytes["wfbp"], elements * 2 * (4 * 8 + 3 * 0.04 * 8), 1e-6 * bytes["wfbp"]);
 }
 
-// The start of 6 s is paid once: 6 / 3 for each of three trials.
+// The start of 6 s is paid once: each of three trials has 6 / 3 of it.
 TEST_F(SharedLaunch, IsEstimatedWithOneStart) {
   auto trials = Planned(kLive);
   TrialRow row;
@@ -195,7 +195,7 @@ TEST_F(SharedLaunch, IsEstimatedWithOneStart) {
   row.launch = {.id = "t.1", .trials = 1, .start_seconds = 6.0};
   rows_ = {row};
   for (const PlannedTrial& trial : Planned(kLive)) EXPECT_EQ(trial.estimated_seconds, 4 + 6.0 / 3);
-  row.seconds = 5;  // 4 and a third of 3
+  row.seconds = 5;  // 4, and a third of 3
   row.launch = {.id = "t.1", .trials = 3, .start_seconds = 3.0};
   rows_ = {row};
   EXPECT_EQ(Planned(kLive)[0].estimated_seconds, 4 + 1.0);
@@ -382,7 +382,8 @@ TEST_F(EndOfALaunch, WhatRunsAgainFindsWhatItWasBegunWithAlone) {
   EXPECT_EQ(left, (std::vector<std::string>{"config.json", "private.json"}));
 }
 
-// 20 s: turns of 6 and 8 s, and 6 s of start for both; or a trial that failed has what is left.
+// 20 s: turns of 6 and 8 s, and a start of 6 s for both. If a trial failed, it gets the remaining
+// time.
 TEST_F(EndOfALaunch, SecondsOfTrialsAddUpToTheLaunch) {
   LaunchTime time = TimeOf(std::vector<double>{6, 8}, 20, true);
   EXPECT_EQ(time.start_seconds, 6.0);

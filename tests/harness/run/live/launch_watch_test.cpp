@@ -87,7 +87,7 @@ TEST_F(Watch, RanksSaySomethingAsOftenAsATrialMayTake) {
   Say("measuring dense, round 1 of 4\n");
   EXPECT_EQ(Why(watch, 30), "");
   EXPECT_EQ(Why(watch, 49), "");
-  for (const int megabytes : {30, 3}) {  // beyond what a log keeps
+  for (const int megabytes : {30, 3}) {  // more than a log keeps
     Say(std::string(static_cast<std::size_t>(megabytes) << 20, 'x'));
     EXPECT_EQ(Why(watch, 90 - megabytes), "");
   }
@@ -122,13 +122,13 @@ TEST_F(Watch, TheStartMayBeGivenMoreTime) {
   unsetenv("SPARFUSE_START_SECONDS");
 }
 
-// What mpirun --tag-output, srun --label and the logs of pods put before lines.
+// The labels that mpirun --tag-output, srun --label and the logs of pods put before lines.
 TEST(LaunchLines, LabelsOfLaunchersArePassedOver) {
   for (const std::string label : {"", "[1,0]<stdout>:", "0: ", "01: ", "[t-launcher] ",
                                   "Tue Nov 24 13:00:00 2026<stdout>:"}) {
     LaunchSaid said;
     LaunchLines lines(said);
-    lines.Take(label + "ranks have");  // comes as it comes
+    lines.Take(label + "ranks have");  // output arrives in pieces
     EXPECT_FALSE(said.met);
     lines.Take(fmt::format(" met: 4\n{0}measuring dense, round 1 of 4\n{0}{1}a-b0-1\n{0}{2}\n",
                            label, kResultLine, FailureLine(12, "out_of_memory", "too: little")));

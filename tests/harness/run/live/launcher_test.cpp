@@ -1,5 +1,5 @@
-// Tests what the launcher does beyond starting and ending processes: signals to the controller, and
-// a supervisor that does not answer.
+// Tests the launcher beyond starting and ending processes: signals to the controller, and a
+// supervisor that does not answer.
 #include "harness/run/live/launch/launcher.hpp"
 
 #include <gtest/gtest.h>
@@ -46,19 +46,19 @@ TEST(Launcher, AStoppedSupervisorIsEndedWithAllThatItStarted) {
   EXPECT_EQ(result.end, LaunchResult::End::kTimeout);
   EXPECT_LT(result.seconds, 30);
   const pid_t process = std::stoi(ReadFile(folder.path() / "process"));
-  // SIGKILL is sent, and the kernel takes its time.
+  // After SIGKILL the kernel may take some time.
   for (int i = 0; i < 1000 && Runs(process); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(Runs(process));
 }
 
-// A run within a run must not undo what the outer one asked for.
+// A run within a run must not undo the outer run's interruption handling.
 TEST(Interruption, LastsAsLongAsTheOutermostOne) {
   {
     const Interruption outer;
     { const Interruption inner; }
     EXPECT_FALSE(Interruption::flag());
-    std::raise(SIGTERM);  // ends this program where nobody takes it
+    std::raise(SIGTERM);  // ends this program if nothing catches it
     EXPECT_TRUE(Interruption::flag());
   }
   const auto before = std::signal(SIGTERM, SIG_DFL);

@@ -1,5 +1,5 @@
-// Tests the command lines of launchers against golden ones, what is refused before anything is
-// started, and what is read of network interfaces.
+// Tests the command lines of launchers against golden ones, the refusals before any start, and the
+// counters of network interfaces.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -48,14 +48,14 @@ class Launchers : public ::testing::Test {
     return ShellLine(environment, LaunchCommand(work, method, environment));
   }
 
-  // The file has a line; SPARFUSE_WRITE_GOLDEN=1 makes it.
+  // Compares with the file's line; SPARFUSE_WRITE_GOLDEN=1 writes it.
   void ExpectGolden(const std::string& name, std::string line) const {
     const auto replace = [&](const std::string& what, const std::string& by) {
       if (const auto at = line.find(what); at != std::string::npos)
         line.replace(at, what.size(), by);
     };
     replace((folder_.path() / "hosts").string(), "/r/hosts");
-    // Who tests may be anyone; a template says what it says.
+    // The tester may be root, which adds an option; a template has a fixed line.
     if (::geteuid() == 0 && line.find("mpirun --allow-run-as-root --mca plm") == std::string::npos)
       replace("--allow-run-as-root ", "");
     const fs::path file = kSource / "tests/harness/run/live/launch_commands" / (name + ".txt");
@@ -90,7 +90,7 @@ TEST_F(Launchers, TheInterfaceIsNamedToAllLibraries) {
                                          .pmi = "pmix"}));
 }
 
-// What a trial is recorded to have run with its ranks on other hosts had, too.
+// The environment that a trial's record states also reaches ranks on other hosts.
 TEST_F(Launchers, OtherHostsGetWhatTheUserSet) {
   for (const char* name : {"NCCL_ALGO", "SPARFUSE_DATA", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"})
     setenv(name, "7", 1);
@@ -106,7 +106,7 @@ TEST_F(Launchers, OtherHostsGetWhatTheUserSet) {
   }
   for (const std::string& line : {mpirun, flux}) {
     EXPECT_EQ(line.find("CUDA_VISIBLE_DEVICES"), std::string::npos);
-    EXPECT_EQ(line.find("OMP_NUM_THREADS=7"), std::string::npos);  // the cell's
+    EXPECT_EQ(line.find("OMP_NUM_THREADS=7"), std::string::npos);  // the cell sets it
   }
   unsetenv("CUDA_VISIBLE_DEVICES");
   unsetenv("OMP_NUM_THREADS");
@@ -245,7 +245,7 @@ TEST_F(Interfaces, WhatCountsTheSameBytesIsNoSecondOne) {
   EXPECT_EQ(Traffic("bond0", true).others, std::vector<std::string>());
 }
 
-// What goes by RDMA passes the kernel by, and with it the interface's own counters.
+// RDMA traffic bypasses the kernel, and so the interface's own counters.
 TEST_F(Interfaces, RdmaCountsAsItsInterfacesTraffic) {
   const auto ports = [&](std::uint64_t words) {
     const fs::path counters = net_ / "ib0/device/infiniband/mlx5_0/ports/1/counters";

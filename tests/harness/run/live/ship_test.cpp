@@ -1,4 +1,4 @@
-// Tests what is shipped to hosts without a shared folder.
+// Tests the shipment of files to hosts without a shared folder.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -90,7 +90,7 @@ TEST(Shipment, AnArchivesOpenMpiGoesAlong) {
   }
   ::setenv("OPAL_PREFIX", folder.path().c_str(), 1);
   const Shipment shipment = Collect(folder.path() / "worker", {}, {});
-  fs::remove(folder.path() / "archive.json");  // a prefix as many have one
+  fs::remove(folder.path() / "archive.json");  // now an ordinary prefix
   const Shipment without = Collect(folder.path() / "worker", {}, {});
   ::unsetenv("OPAL_PREFIX");
   EXPECT_TRUE(shipment.has_open_mpi);
@@ -129,7 +129,7 @@ class Results : public ::testing::Test {
     fs::create_directories((folder_.path() / name).parent_path());
     std::ofstream(folder_.path() / name) << text;
   }
-  // What a node prints; edit: of its lines.
+  // Takes a node's printed results. edit: a command that changes its lines.
   std::string Take(const std::string& edit = "cat") {
     const std::string printed = (folder_.path() / "printed").string();
     bool ok = false;
@@ -145,7 +145,7 @@ class Results : public ::testing::Test {
 };
 
 TEST_F(Results, ComeWhole) {
-  // A line of a prolog's, in the midst of a file.
+  // A prolog's line in the middle of a file.
   EXPECT_EQ(Take("sed -e '1s/^/motd: hello\\n/' -e '20s/$/\\nAAAA/'"), "");
   EXPECT_EQ(ReadFile(trials_[0] / "steps.npy"), std::string(100'000, '\1'));
   EXPECT_EQ(ReadFile(trials_[1] / "outcome.json"), "{}");
@@ -160,7 +160,7 @@ TEST_F(Results, DamageIsFound) {
   }
   testing::ExpectIn("it stopped in between", Take("sed '$d'"));
   testing::ExpectIn("srun: node is gone", Take("sed '1,$d'; echo 'srun: node is gone'"));
-  fs::remove_all(trials_[1]);  // cannot be written
+  fs::remove_all(trials_[1]);  // makes writing fail
   testing::ExpectIn("cannot write", testing::ErrorOf([&] { Take(); }, FailureKind::kData));
 }
 
@@ -178,8 +178,7 @@ TEST(Shipping, PassesTheLaunchersChannel) {
 
 const std::atomic<bool> kInterrupted{true};
 
-// A node that this machine is: srun starts there what it is given, and what it passes on to tar is
-// kept.
+// This machine plays the node: srun starts its command here and keeps the input of tar.
 constexpr const char* kFakeSrun = R"sh(#!/bin/sh
 while [ "${1#--}" != "$1" ]; do shift; done
 case "$*" in *"tar -x"*) tee -a "$FAKE/sent" | "$@" ;; *) "$@" ;; esac
@@ -218,7 +217,7 @@ class ShippedOnce : public ::testing::Test {
     if (name == kShippedWorker) fs::permissions(file, fs::perms::owner_all);
     return {file, name, Sha256Hex(text)};
   }
-  // What came by the channel so far.
+  // The bytes that came through the channel so far.
   std::string Sent() const {
     const fs::path sent = folder_.path() / "sent";
     return fs::exists(sent) ? ReadFile(sent) : "";

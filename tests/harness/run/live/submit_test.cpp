@@ -1,4 +1,4 @@
-// Tests what is given to Slurm, and how its answers and the jobs' records are read.
+// Tests the scripts given to Slurm, and the reading of its answers and of the jobs' records.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -84,7 +84,7 @@ TEST(BlockQueue, ReadsWhatSlurmPrints) {
   EXPECT_EQ(ended.size(), 2u);
 }
 
-// With squeue of its own, which prints a file.
+// Has its own squeue, which prints a file.
 class Submitted : public ::testing::Test {
  protected:
   Submitted() {
@@ -120,7 +120,7 @@ TEST_F(Submitted, ABlockIsQueuedRunsAndEnds) {
   EXPECT_EQ(StateOf(0), BlockState::Kind::kRunning);
   EXPECT_EQ(StateOf(1), BlockState::Kind::kQueued);
   EXPECT_FALSE(blocks_.States(work_).at(0).is_open());
-  EXPECT_EQ(blocks_.States(work_).at(0).job, "7");  // which sbatch was not there to tell
+  EXPECT_EQ(blocks_.States(work_).at(0).job, "7");  // sbatch did not live to report it
   EXPECT_EQ(OpenJobs(folder_.path()), std::set<std::string>{"7"});
   blocks_.WriteEnd(0, "a", 0);
   Queue("sparfuse-t-1|1|PENDING|7|(Resources)\n");
@@ -144,7 +144,7 @@ TEST_F(Submitted, SqueueIsAskedOnceHoweverOftenWasSubmitted) {
   EXPECT_EQ(ReadFile(folder_.path() / "asked"), "\n\n");
 }
 
-// Nobody knows then what runs: submitting again might run it twice.
+// Without an answer, running jobs are unknown: submitting again might run them twice.
 TEST_F(Submitted, SqueueHasToAnswer) {
   blocks_.Write({"sparfuse-t-1", "7", {0}, "/s.sh", "2026-01-01T00:00:00.000Z"});
   fs::remove(folder_.path() / "queue");

@@ -1,4 +1,4 @@
-// Tests a trial's log: its limit, and what its end says of a rank that died.
+// Tests a trial's log: its limit, and the report at its end about a rank that died.
 #include "harness/run/live/launch/trial_log.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(TrialLog, ReadsEachFormOfTheLaunchersReport) {
     EXPECT_EQ(killed.rank, 11);
     EXPECT_EQ(killed.signal, 11);
   }
-  // srun ends the others after the one that it names first.
+  // srun names the failed task first, and then ends the others.
   const auto task = ParseLauncherReport(
       "srun: error: n2: task 3: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=2.0\n"
       "srun: error: n2: task 2: Terminated\nsrun: error: n1: tasks 0-1: Terminated\n");
@@ -49,7 +49,7 @@ TEST(TrialLog, ReadsEachFormOfTheLaunchersReport) {
   }
 }
 
-// A rank may print what it likes, a line of megabytes in the launcher's words.
+// A rank may print anything, such as a line of megabytes in the launcher's words.
 TEST(TrialLog, ALineOfMegabytesIsNoReport) {
   const std::string line = "process rank 0 " + std::string(3'000'000, 'x');
   EXPECT_FALSE(ParseLauncherReport(line).rank);

@@ -1,4 +1,4 @@
-// Tests a modelled trial by hand, and what it says that its profile lacks.
+// Tests a modelled trial by hand, and the errors about missing parts of its profile.
 #include "harness/run/model/model_trial.hpp"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ using nlohmann::json;
 
 constexpr std::size_t kNumel = 100000;
 
-// A profile in which only backward (10 ms), the link (1 ms + 10 ns a byte) and nothing else takes
-// time.
+// A profile in which only backward (10 ms) and the link (1 ms + 10 ns a byte) take time, besides
+// forward and the update.
 ProfileOutcome ProfileOn(int ranks, const std::optional<LinkShape>& link,
                          double backward_seconds = 0.010) {
   json free = json::array({{1, 0.0}});
@@ -130,7 +130,7 @@ TEST_F(ModelTrial, TakesTheBackwardPassOfAsManyRanks) {
   EXPECT_NEAR(StepSeconds(Config(2, "machines-like-this"), profiles), 0.016 + 2 * 0.003, 1e-9);
 }
 
-// Of a step of 16 ms two ranks are through after 20 ms, and four not after 40 but after 44.
+// Two ranks need 20 ms for a step of 16 ms, and four need 44 ms instead of 40.
 TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing) {
   ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink), ProfileOn(4, kLink)};
   const double without = StepSeconds(Config(4, "this-machine"), profiles);
@@ -138,16 +138,17 @@ TEST_F(ModelTrial, ComputationOnSharedCoresTakesLongerByWhatWasMeasuredOfSharing
   profiles[2].profile.backward->all_ranks_seconds = 0.044;
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles) - without, 0.1 * 2 * 0.016, 1e-9);
   EXPECT_NEAR(StepSeconds(Config(2, "this-machine"), profiles), 0.016 + 2 * 0.003, 1e-9);
-  profiles[2].profile.backward->all_ranks_seconds = 0.030;  // it sleeps now and then
+  profiles[2].profile.backward->all_ranks_seconds = 0.030;  // some of it was sleep
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), without, 1e-9);
-  // Of three cores two ranks leave one alone, and four are through after 4/3 of that by themselves.
+  // On three cores, two ranks do not disturb each other, and four need 4/3 of their time.
   for (ProfileOutcome& outcome : profiles) outcome.machine["cores"] = 3;
   profiles[2].profile.backward->all_ranks_seconds = 0.020 * 4 / 3 * 1.2;
   EXPECT_NEAR(StepSeconds(Config(4, "this-machine"), profiles), 1.2 * 0.016 * 4 / 3 + 6 * 0.002,
               1e-9);
 }
 
-// ProfileOf with a link whose rounds take so long, however many bytes; on hosts of so many ranks.
+// A profile on hosts of `ranks_per_node` ranks, with a link whose rounds take this long for any
+// bytes.
 ProfileOutcome LinkOutcome(int ranks, double round_seconds, int ranks_per_node, int cores) {
   ProfileOutcome outcome = ProfileOn(ranks, {});
   outcome.profile.link->round_seconds = {{0, round_seconds}};
@@ -160,19 +161,19 @@ ProfileOutcome LinkOutcome(int ranks, double round_seconds, int ranks_per_node, 
 TEST_F(ModelTrial, OfAFileTakesTheLinkOfTheNearestNumberOfRanks) {
   TrialConfig config = Config(16, "a-file");
   config.cell.link = std::nullopt;
-  // What exchanges add to a step of 16 ms: 2 (P - 1) rounds of a ring.
+  // The seconds of a round: exchanges add 2 (P - 1) rounds of a ring to a step of 16 ms.
   const auto round = [&](int workers, const ProfileOutcomes& profiles) {
     config.cell.workers = workers;
     return (StepSeconds(config, profiles) - 0.016) / (2 * (workers - 1));
   };
   const ProfileOutcome one = ProfileOn(1, {});
-  // On one machine: as many as it has cores for.
+  // On one machine: the largest number of ranks that it has cores for.
   const ProfileOutcomes local = {one, LinkOutcome(2, 2e-3, 2, 8), LinkOutcome(4, 4e-3, 4, 8),
                                  LinkOutcome(16, 16e-3, 16, 8)};
   EXPECT_NEAR(round(2, local), 2e-3, 1e-9);
   EXPECT_NEAR(round(4, local), 4e-3, 1e-9);
   EXPECT_NEAR(round(64, local), 4e-3, 1e-9);
-  // Across machines, even where fewer ranks were.
+  // Across machines, even if these had fewer ranks.
   ProfileOutcomes across = local;
   across.push_back(LinkOutcome(2, 3e-3, 1, 8));
   across.push_back(LinkOutcome(32, 9e-3, 8, 8));
@@ -190,10 +191,10 @@ TEST_F(ModelTrial, OfAFileTakesTheLinksOfItsFingerprint) {
   const auto step = [&](const ProfileOutcomes& profiles) { return StepSeconds(config, profiles); };
   const ProfileOutcome one = ProfileOn(1, {});
   EXPECT_NEAR(step({one, fingerprint}), 0.016 + 2 * 3 * 7e-3, 1e-9);
-  // Also where the file has links of its own.
+  // The same if the file has links of its own.
   const ProfileOutcomes linked = {one, LinkOutcome(4, 3e-3, 1, 8), fingerprint};
   EXPECT_NEAR(step(linked), 0.016 + 2 * 3 * 7e-3, 1e-9);
-  // Of a link that it did not measure the file's count.
+  // A link that the fingerprint did not measure comes from the file.
   config.cell.link = kLink;
   EXPECT_NEAR(step({one, ProfileOn(2, kLink), fingerprint}), 0.016 + 2 * 3 * (1e-3 + 1e5 * 1e-8),
               1e-9);
@@ -205,8 +206,8 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
     return RunModelledTrial(Config(2, "machines-like-this"), profiles, nullptr, directory_).metrics;
   };
   EXPECT_FALSE(metrics().contains("step_uncertainty"));
-  // Forward is known to 20 %: 1 ms of 22. Of normal deviates 12 draws give their size to within a
-  // factor of two all but never.
+  // Forward is known to 20 %: 1 ms of 22. 12 draws of normal deviates almost always give their size
+  // within a factor of two.
   profiles[0].profile.relative_errors["/backward/forward_seconds"] = {0.2, {}};
   const double expected = StudentTQuantile(0.975, 12) * 0.001 / 0.022;
   const double found = *metrics().at("step_uncertainty").value;
@@ -216,7 +217,7 @@ TEST_F(ModelTrial, ErrorsOfTheProfileSpreadIntoTheStep) {
   EXPECT_EQ(metrics().at("step_uncertainty").value, 0);
 }
 
-// Ok-Topk's ranks vote on their ranges in the first step, which takes longer than the others.
+// Ok-Topk's ranks vote on their regions in the first step, which takes longer than the others.
 TEST_F(ModelTrial, DrawsAreOfTheStepsThatItsMetricsSay) {
   const ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink), ProfileOn(4, kLink)};
   TrialConfig config = Config(4, "machines-like-this");
@@ -237,7 +238,7 @@ TEST_F(ModelTrial, DrawsAreOfTheStepsThatItsMetricsSay) {
   }
 }
 
-// Two nodes of two ranks: not what one node of two measured, nor nodes of four.
+// Two nodes of two ranks: neither the link of one node of two, nor of nodes of four.
 TEST_F(ModelTrial, TakesLinksOfAsManyRanksANode) {
   LinkShape shape = kLink;
   shape.intra_node_gbps = 10;

@@ -1,4 +1,4 @@
-// Tests what a plan says of stored trials that count, and of comparisons that show nothing.
+// Tests which stored trials a plan counts, and its notes on comparisons that show nothing.
 #include "harness/run/plan/trial_plan.hpp"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,8 @@ class Plan : public ::testing::Test {
   }
 };
 
-// Of the cell, over hosts; the system of those that were stored before nodes were is this machine.
+// Trials of the cell over hosts. Trials stored before nodes were recorded have this machine's
+// system.
 TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
   experiment_ = Parse("workers = 2\nranks_per_node = 1\nmethod = \"wfbp\"\nsparsifier = \"dgc\"\n");
   context_.hosts = {true, {NodeOf("a"), NodeOf("a"), NodeOf("b")}};
@@ -78,7 +79,7 @@ TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
   there.system_hash = ContentHash(there.system);
   rows_.push_back(there);
   EXPECT_EQ(Make().present, 1u);
-  // And on this machine the local one alone.
+  // On this machine, only the local trial counts.
   context_.hosts = {};
   EXPECT_EQ(Make().present, 1u);
   rows_ = {older, elsewhere, there};
@@ -88,7 +89,7 @@ TEST_F(Plan, WhatRanHereOrOnOtherNodesIsNotPresentOnTheseHosts) {
   EXPECT_EQ(plan.trials[0].why, "hosts differ: 2 -> 1");
 }
 
-// The dense trial of block 0 is on two hosts of one kind; the third one is another.
+// The dense trial of block 0 ran on two hosts of one kind; the third host is of another.
 TEST_F(Plan, AMethodThatJoinsOpensABlockWhereItsReferenceRanOnSomeOfTheHosts) {
   experiment_ = Parse(
       "workers = 2\nranks_per_node = 1\n"
@@ -170,7 +171,7 @@ TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
       << ProblemsOf(plan)[0];
 }
 
-// Ratios are within a block of one store: another's trial completes none that was begun here.
+// Ratios are within a block of one store: another store's trial cannot complete a block begun here.
 TEST_F(Plan, ABlockOfAnotherStoreCountsWhereItIsWhole) {
   experiment_ = Parse("workers = 2\n[[axis]]\nmethod = [\"wfbp\", \"dense\"]\n");
   const auto row = [&](std::size_t cell, const std::string& store) {
@@ -194,7 +195,7 @@ TEST_F(Plan, ABlockOfAnotherStoreCountsWhereItIsWhole) {
   EXPECT_EQ(plan.trials[0].why, "its block is of another results folder, which has not all of it");
 }
 
-// Each part's folder has a file that says its name.
+// Each part's folder has a file that contains its name.
 TEST(PartSources, AreThoseOfTheFolderThatTheNameStandsIn) {
   const auto stands_in = [](const std::string& folder, std::string_view name) {
     const std::string quoted = "\"" + std::string(name) + "\"";

@@ -1,4 +1,4 @@
-// Tests that series files leave with numbers of known rows alone.
+// Tests that exported series files contain only numbers of known rows.
 #include "harness/store/evidence/series_file.hpp"
 
 #include <gtest/gtest.h>
@@ -24,9 +24,10 @@ TEST(SeriesFile, HasNumbersOfKnownRows) {
   EXPECT_NE(WhatIsWrongWithSeries("steps.npy", good.substr(0, good.size() - 1)), "");
   EXPECT_NE(WhatIsWrongWithSeries("steps.npy", "token"), "");
   std::string header = good;
-  header[good.find("   ")] = '#';  // within what fills the header up
+  header[good.find("   ")] = '#';  // within the padding of the header
   EXPECT_NE(WhatIsWrongWithSeries("steps.npy", header), "");
-  // As anybody may write one: 64 KiB of a header are read without a call a character.
+  // Any program may write such a file: a header of 64 KiB is read without a call for each
+  // character.
   const auto with_header = [](const std::string& text) {
     std::string made("\x93NUMPY\1\0", 8);
     made += static_cast<char>(text.size() % 256);

@@ -1,4 +1,4 @@
-// Tests which node a failed launch is blamed on, and when it gets no more ranks.
+// Tests which node is blamed for a failed launch, and when it gets no more ranks.
 #include "harness/run/live/hosts/node_failures.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(NodeToBlame, IsThatOfTheRankThatIsGone) {
   EXPECT_EQ(
       NodeToBlame(kNodes, Placed(), Failed("comm", "rank 3 ended by signal 9", 3, 9), "").node,
       "n2");
-  // Another rank tells of it.
+  // Another rank reports it.
   const Failure silent = Failed("timeout", "rank 0: rank 2 does not answer", 0);
   EXPECT_EQ(NodeToBlame(kNodes, Placed(), silent, "").node, "n2");
   EXPECT_EQ(NodeToBlame({"n1"}, Placed(), silent, "").node, "");
@@ -46,7 +46,7 @@ TEST(NodeToBlame, IsTheOneThatTheLauncherNames) {
   EXPECT_EQ(blamed("srun: error: Node failure on n2\nsrun: Job step aborted\n"), "n2");
   EXPECT_EQ(blamed("slurmstepd-n12: error: execve(): worker: No such file\n"), "n12");
   EXPECT_EQ(blamed("ssh: connect to host n1 port 22: No route to host\n"), "n1");
-  EXPECT_EQ(blamed("error: n1 lost\nerror: n2 lost\n"), "");  // who was first?
+  EXPECT_EQ(blamed("error: n1 lost\nerror: n2 lost\n"), "");  // it is unknown which failed first
   EXPECT_EQ(NodeToBlame(kNodes, TrialLaunch(), start, "one\nerror: n1 lost\nall over\n").why,
             "error: n1 lost");
   EXPECT_EQ(blamed("placed on n1\nan error elsewhere\n"), "");
@@ -68,12 +68,12 @@ TEST(NodeFailures, TheSecondLeavesItOutWhereOthersAreLeft) {
            nodes.Count("n2", 2, "gone again"));
   EXPECT_EQ(nodes.Method("", 2).left_out, Words{"n2"});
   EXPECT_EQ(nodes.NodesFor(2), (Words{"n1", "n12"}));
-  EXPECT_TRUE(nodes.Method("", 3).left_out.empty());  // it needs all of them
+  EXPECT_TRUE(nodes.Method("", 3).left_out.empty());  // the launch needs all nodes
   EXPECT_EQ(nodes.NodesFor(3), kNodes);
   EXPECT_EQ(nodes.Count("n1", 2, "gone"), "");
   ExpectIn("no other node can take its place", nodes.Count("n1", 2, "gone"));
   EXPECT_EQ(nodes.left_out(), Words{"n2"});
-  EXPECT_NE(nodes.Count("n1", 1, "gone"), "");  // of a smaller launch
+  EXPECT_NE(nodes.Count("n1", 1, "gone"), "");  // in a smaller launch
   EXPECT_EQ(nodes.left_out(), (Words{"n2", "n1"}));
 }
 
@@ -107,7 +107,7 @@ TEST(NodeFailures, AHostfileIsWrittenWithoutThem) {
   for (int i = 0; i < 2; ++i) nodes.Count("n1", 1, "gone");
   EXPECT_EQ(nodes.Method(file, 1).hostfile, file);
   EXPECT_EQ(nodes.Method(file, 1).mpirun_hostfile, "");
-  // As hosts are read: a launcher needs no comments.
+  // Hosts are read without comments: a launcher does not need them.
   EXPECT_EQ(ReadFile(file), "n2 slots=2 max_slots=4\nn12 slots=2\n");
   EXPECT_TRUE(ChoosableNodes(LaunchMethod{.kind = LaunchMethod::Kind::kMpirun}).empty());
 }

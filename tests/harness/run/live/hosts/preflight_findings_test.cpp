@@ -1,4 +1,5 @@
-// Tests what is said of facts that ranks told, and how facts are read from a launch's log.
+// Tests the findings about the facts that ranks report, and the reading of facts from a launch's
+// log.
 #include <gtest/gtest.h>
 
 #include "harness/run/live/hosts/preflight.hpp"
@@ -38,7 +39,7 @@ class PreflightFindings : public ::testing::Test {
   }
   HostFacts& second() { return preflight_.ranks.back(); }
 
-  // Of errors and warnings; one is expected.
+  // The only finding among errors and warnings, which must have this level.
   std::string Only(Finding::Level level) const {
     std::vector<std::string> said;
     for (const Finding& finding : JudgePreflight(preflight_, request_)) {
@@ -95,7 +96,7 @@ TEST_F(PreflightFindings, WhatMakesNumbersDoubtfulIsAWarning) {
   second().clock_uncertainty_seconds = 2.0;  // it may be half a second
   EXPECT_EQ(JudgePreflight(preflight_, request_).back().level, Finding::Level::kGood);
   second() = Facts(2, "n2");
-  preflight_.ranks[0].shm_free_bytes = 100 << 20;  // of two ranks
+  preflight_.ranks[0].shm_free_bytes = 100 << 20;  // for two ranks
   ExpectIn("n1 has 100 MiB free for 2 rank(s)", Only(Finding::Level::kWarning));
   preflight_.ranks[0] = Facts(0, "n1");
   request_.method.interface = "";
