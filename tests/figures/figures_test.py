@@ -542,6 +542,7 @@ class Rendering(unittest.TestCase):
                             "bytes",
                             "convergence",
                             "scaling",
+                            "slopes",
                             "prediction",
                         )
                     ],
@@ -551,17 +552,34 @@ class Rendering(unittest.TestCase):
         spec = Synthetic(self.folder / "bare").spec(fields)
         code, out, error = self.render("figure", spec=spec)
         self.assertEqual((code, out), (0, ""))
-        self.assertEqual(error.count("not drawn"), 7)
+        self.assertEqual(error.count("not drawn"), 8)
         self.assertEqual(self.render("figure", "--figure", "gantt", spec=spec)[0], 1)
         code, _, _ = self.render("report", spec=spec, out="bare.html")
         self.assertEqual(code, 0)
         text = (self.folder / "bare.html").read_text(encoding="utf-8")
         self.assertEqual(Page(text).open, [])
-        self.assertEqual(text.count("is not shown"), 7)
+        self.assertEqual(text.count("is not shown"), 8)
         self.assertIn("Not run (1 cells)", text)
 
     def with_part(self, part):
         return Synthetic(self.folder / "other").spec({"id": "quick", "parts": [part]})
+
+    def test_slopes_are_the_ratios_in_the_experiments_order(self):
+        made, cells = Synthetic(self.folder / "slopes"), []
+        gains = {"z-near": {"wfbp": 2.0, "safusion-inter": 3.0}, "a-far": {"wfbp": 4.0, "safusion-inter": 1.5}}
+        for cluster, of in gains.items():
+            for method, gain in {"dense": 1.0, **of}.items():
+                cell = config(method, "digits-resnet", 4, 1.0, "modelled", cluster=cluster)
+                cells.append(cell)
+                made.trial("slopes", cell, 0, {"throughput": (100 * gain, "images/s")})
+        part = {"id": "slopes", "reference": "dense", "cells": cells, "figures": [{"kind": "slopes"}]}
+        spec = made.spec({"id": "quick", "parts": [part]})
+        path = self.folder / "slopes.json"
+        self.assertEqual(self.render("figure", "--data", str(path), spec=spec, out="s")[0], 0)
+        (panel,) = json.loads(path.read_text())["slopes-slopes"]["panels"]
+        lines = sorted([round(y, 6) for y in ys] for _, ys in panel["lines"] if len(ys) == 2 and set(ys) != {1.0})
+        self.assertEqual(lines, [[2.0, 4.0], [3.0, 1.5]])
+        self.assertEqual(panel["y"], "Ratio to dense (log scale)")
 
     def test_data_has_the_numbers_that_were_drawn(self):
         path = self.folder / "data.json"
