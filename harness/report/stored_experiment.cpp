@@ -43,9 +43,13 @@ std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
 // them.
 constexpr std::array kOfData = {"data_id", "weights_id", "steps", "evaluate_every"};
 
-nlohmann::json WithoutData(nlohmann::json config) {
-  for (const char* key : kOfData) config.erase(key);
-  return config;
+// Leaves out the keys of the data, and keys without a value, which not every version writes.
+nlohmann::json WithoutData(const nlohmann::json& config) {
+  nlohmann::json rest = nlohmann::json::object();
+  for (const auto& [key, value] : config.items()) {
+    if (!value.is_null() && std::ranges::find(kOfData, key) == kOfData.end()) rest[key] = value;
+  }
+  return rest;
 }
 
 bool LacksAnId(const Cell& cell) {
@@ -58,20 +62,20 @@ bool LacksAnId(const Cell& cell) {
 void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) {
   const auto lacking = [](const Part& part) { return std::ranges::any_of(part.cells, LacksAnId); };
   if (std::ranges::none_of(experiment.parts, lacking)) return;
-  // The stored configurations by the rest of them, each by its hash.
-  std::map<nlohmann::json, std::map<std::string, nlohmann::json>> stored;
-  std::set<std::string> seen;
+  std::map<std::string, nlohmann::json> stored;  // by configuration hash, without the data's keys
+  std::map<std::string, const TrialRow*> row_of;
   for (const TrialRow& row : rows) {
-    if (row.experiment != experiment.id || !seen.insert(row.config_hash).second) continue;
-    const nlohmann::json& config = row.config.Value();
-    stored[WithoutData(config)].emplace(row.config_hash, config);
+    if (row.experiment != experiment.id || !row_of.emplace(row.config_hash, &row).second) continue;
+    stored.emplace(row.config_hash, WithoutData(row.config.Value()));
   }
   for (Part& part : experiment.parts) {
     for (Cell& cell : part.cells) {
       if (!LacksAnId(cell)) continue;
-      const auto found = stored.find(WithoutData(cell.json));
-      if (found == stored.end() || found->second.size() != 1) continue;
-      std::tie(cell.config_hash, cell.json) = *found->second.begin();
+      const nlohmann::json wanted = WithoutData(cell.json);
+      const auto fits = [&](const auto& each) { return each.second == wanted; };
+      if (std::ranges::count_if(stored, fits) != 1) continue;
+      cell.config_hash = std::ranges::find_if(stored, fits)->first;
+      cell.json = row_of.at(cell.config_hash)->config.Value();
       cell.config = CellConfigOf(cell.json);
     }
   }

@@ -419,6 +419,21 @@ class BundleTest(unittest.TestCase):
         self.assertIn("1 refused", self.call("merge", forged, results="c", code=1))
         self.assertEqual(len(self.trial_files("c")), 5)
 
+    def test_what_the_project_shows_is_drawn_without_its_data(self):
+        root = Path(__file__).resolve().parents[2]
+        for packed in sorted((root / "results/shown").glob("*.sparfuse.gz")):
+            file = self.folder / packed.stem
+            file.write_bytes(gzip.decompress(packed.read_bytes()))
+            results = file.stem
+            self.call("merge", file, results=results)
+            experiment = packed.name.removesuffix(".sparfuse.gz").replace("-", "/", 1)
+            command = self.command("table", experiment, results=results)
+            done = subprocess.run(command, env=self.environment() | {"SPARFUSE_DATA": str(self.folder / "none")},
+                                  text=True, capture_output=True, timeout=120, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(" ± ", done.stdout)
+            self.assertNotIn("not run", done.stdout)
+
 
 if __name__ == "__main__":
     harness_test.SPARFUSE = str(Path(sys.argv[1]).resolve())
