@@ -142,9 +142,9 @@ std::string Describe(const NcclOperation& operation) {
 }
 
 [[noreturn]] void RefuseMessages() {
-  SPARFUSE_THROW(kUnsupported,
-                 "nccl: single messages go through host memory, over host(); on the device are "
-                 "collectives alone");
+  SPARFUSE_THROW(
+      kUnsupported,
+      "nccl: single messages go through host memory, over host(); the device has collectives only");
 }
 
 }  // namespace
@@ -223,7 +223,8 @@ std::unique_ptr<Request> NcclCommunicator::NativeAllGather(
     SPARFUSE_THROW(kInternal, "nccl: all-gather of " + std::to_string(own.size()) +
                                   " bytes with room for " + std::to_string(gathered.size()) +
                                   ": expected at most " + std::to_string(capacity_bytes) +
-                                  " and that for each of " + std::to_string(size()) + " ranks");
+                                  " bytes, and room for as many from each of " +
+                                  std::to_string(size()) + " ranks");
   }
   const std::uint64_t number = next_number_;
   auto request = Post({.kind = Kind::kAllGather,
@@ -243,10 +244,11 @@ std::unique_ptr<Request> NcclCommunicator::NativeRingStep(RingNeighbours ring,
   const auto parts = static_cast<std::size_t>(messages);
   if (messages < 1 || out.empty() || out.size() != in.size() || out.size() % parts != 0 ||
       ring.previous == rank() || ring.next == rank()) {
-    SPARFUSE_THROW(kInternal,
-                   "nccl: ring step of " + std::to_string(out.size()) + " and " +
-                       std::to_string(in.size()) + " bytes in " + std::to_string(messages) +
-                       " messages: expected equal parts of equal arrays and other ranks");
+    SPARFUSE_THROW(kInternal, "nccl: ring step of " + std::to_string(out.size()) + " and " +
+                                  std::to_string(in.size()) + " bytes in " +
+                                  std::to_string(messages) +
+                                  " messages: expected arrays of equal sizes in equal parts, and "
+                                  "other ranks as neighbours");
   }
   return Post({.kind = Kind::kRingStep,
                .data = const_cast<std::byte*>(out.data()),
