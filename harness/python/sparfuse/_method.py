@@ -53,7 +53,7 @@ def _written_method(given):
             raise _core.ConfigError(f"{what}: {error}; expected the file of a method") from None
     for key in ("strategy", "planner", "sparsifier", "collective"):
         if key not in given:
-            raise _core.ConfigError(f'{what} has no "{key}"; expected the name of one')
+            raise _core.ConfigError(f'{what} has no "{key}"; expected a name')
     return _with_folder({"name": "given", **given}, what)
 
 
@@ -72,9 +72,9 @@ def list_methods() -> list[dict[str, Any]]:
     """Every registered method, as a list of dicts:
 
     name, title, paper, summary  what Method takes, and where it is from
-    deviations                   what differs from the paper or its code; "" if nothing is known to
+    deviations                   differences from the paper or its code; "" if none is known
     strategy, planner, sparsifier, feedback, collective
-                                 what it is composed of, by name
+                                 the parts of the method, by name
     options                      keywords of Method: dicts of name, default, range (None, or the
                                  least and the largest value), choices, meaning, and part: whether
                                  the strategy, the planner, the collective or the payload has it
@@ -144,7 +144,7 @@ class Method:
                     which backward produces gradients, the last layer first. A tied weight is one
                     entry, where its gradient is final.
     order           "ready", or "forward" for a layout in the order of named_parameters()
-    ranks_per_node  how many of them share a node, by default 1: what methods go by that sum within
+    ranks_per_node  how many ranks share a node, by default 1, for methods that sum within
                     nodes first; a divisor of world_size. All are threads of one process.
     density         fraction of the elements to keep, by default 0.01
     sparsifier      a name (those of register_sparsifier, too) or a Sparsifier, which brings its
@@ -153,28 +153,28 @@ class Method:
     planner         a name, in the place of the method's own
     feedback        "none", "residual", "momentum" or "decoupled"; by default the method's own. With
                     "momentum": momentum, nesterov, masking, clip. With "residual": decay in (0, 1],
-                    what a residual is multiplied with before the next gradient is added; below 1
+                    factor of the residual before the next gradient is added; below 1
                     mass is not conserved. With both kinds: warmup_epochs epochs of epoch_steps
                     steps, in which more is sent (DGC's density warm-up). With "decoupled", which is
-                    DeMo's: decay, and rate, what gradients are multiplied with first.
-    dense_tensors   what is never sparsified: names or regular expressions (RE2's), or a dict of "names" and
-                    "max_ndim" (tensors of so many dimensions or fewer)
-    no_feedback_tensors  names or regular expressions: what is not sent of them is lost
+                    DeMo's: decay, and rate, a factor of the gradients.
+    dense_tensors   tensors that are never sparsified: names or regular expressions (RE2's), or a dict of
+                    "names" and "max_ndim" (tensors of so many dimensions or fewer)
+    no_feedback_tensors  names or regular expressions of tensors: their unsent elements are lost
     seed            of random numbers, equal on all ranks
     threads         that each rank computes with; by default threads() shared among the ranks
-    deadline_seconds  how long a rank waits for another one, in which a sparsifier written in Python
+    deadline_seconds  how long a rank waits for another one, if a sparsifier written in Python
                     hangs, say
     verify          check in each step that selections lose nothing and that all ranks have the same
                     result, bit for bit
-    link, backward_seconds  what planners that weigh times go by, declared and so the same in every
+    link, backward_seconds  times for planners that weigh them, declared and so the same in every
                     run: {"gbps": 1.0, "alpha_us": 100.0} (10^9 bit/s, start-up time of a message)
                     and the seconds of backward of each tensor of the layout, by default 1 ns an
                     element. Local work takes 1 us and 1 ns an element.
     fragments       of methods with local steps: how many parts of the model are synchronised at dates
                     of their own, or a list of lists of tensors' names, in the order of the dates
-    plan            what is sent together, in the place of the method's planner: a list of units,
-                    each a list of tensors by name or by position in the layout. Each tensor is in
-                    one unit, and a unit is a run of tensors in ready order.
+    plan            tensors that are sent together, in the place of the method's planner: a list of
+                    units, each a list of tensors by name or by position in the layout. Each tensor
+                    is in one unit, and a unit is a run of tensors in ready order.
     Parts may also be classes of Python files, "python:FILE.py:Class": sparsifier, planner, feedback,
     collective and payload_dense, a quantizer; and in a method's file or dict also the strategy.
 
@@ -330,20 +330,20 @@ class Method:
         self, gradients: Sequence[Mapping[str, _Floats | None]], *, out: Mapping[str, _Out]
     ) -> dict[str, _Out]: ...
     def step(self, gradients: Sequence[Mapping[str, Any]], *, out: Any = None) -> dict[str, Any]:
-        """One step: the ranks' gradients in, their average as the method makes it out.
+        """One step: takes the ranks' gradients and returns their average as the method makes it.
 
         gradients  a dict for each rank, of names and float32 arrays in the layout's shapes (NumPy,
-                   torch and others by DLPack, the buffer protocol), read and not copied where they
+                   torch and others by DLPack, the buffer protocol), read and not copied if they
                    are contiguous in row-major order. A name that is missing, or None, had no
                    gradient in this step: zeros.
         out        a dict of arrays to write the averages to, one for each tensor of the layout;
                    they may be gradients. By default new ones are made.
 
-        Returns a dict of the averages, which is what every rank applies.
+        Returns a dict of the averages, which every rank applies.
 
         Names, shapes, dtypes and values are checked first; their errors leave the object as it
-        was: NumericError, naming rank and tensor, for a NaN or an infinity in a gradient. What goes
-        wrong later, on any rank, raises with the rank's number in front, such as NumericError for a
+        was: NumericError, naming rank and tensor, for a NaN or an infinity in a gradient. A later
+        error, on any rank, is raised with the rank's number in front, such as NumericError for a
         sum that overflows. After that residuals are lost, and further steps raise Error.
 
         >>> import numpy, sparfuse
@@ -358,7 +358,7 @@ class Method:
         return {name: averaged[name] for name in self._names}
 
     def begin(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
-        """Tells methods with local steps what ranks begin with, before the first local_step.
+        """Gives methods with local steps the ranks' first parameters, before the first local_step.
 
         parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
                     equal on all ranks. They become the anchor.
@@ -375,7 +375,7 @@ class Method:
         """One step of a method with local steps, behind each rank's own update of its parameters.
 
         parameters  a dict for each rank, of all tensors of the layout: float32 arrays in its shapes,
-                    contiguous in row-major order, each in memory of its own. Where something is due
+                    contiguous in row-major order, each in memory of its own. If an exchange is due,
                     they are changed in place.
 
         Returns the numbers of the fragments that were sent in this step, and of those received.
@@ -394,7 +394,7 @@ class Method:
         return self._ranks.local_step(parameters)
 
     def finish(self, parameters: Sequence[Mapping[str, _Out]]) -> None:
-        """Receives what is still under way behind the last local_step, into `parameters`.
+        """Receives exchanges that are under way after the last local_step, into `parameters`.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("shadowsync", world_size=2, layout=[("w", (1,))], every=2, mix=0)
@@ -410,7 +410,7 @@ class Method:
         self._ranks.finish(parameters)
 
     def anchor(self, name: str) -> _Array:
-        """A copy of what all ranks share of a tensor, with local steps.
+        """A copy of a tensor's anchor, which all ranks share, with local steps.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("diloco", 1, [("w", (1,))], every=1, outer_rate=1, outer_momentum=0.5)
@@ -440,7 +440,7 @@ class Method:
 
         sparsified  "never", "ahead" (tensor by tensor, before they are fused) or "behind"
         density     of the unit
-        lane        that it is selected on where that is behind: "compute", or "side" (beside it)
+        lane        of the selection if sparsified is "behind": "compute", or "side" (beside it)
         elements    of all of its tensors
         tensors     dicts of name, elements, density (1: all of it), offloaded (selected by another
                     thread), reduced (dense, in an all-reduce of its own)
@@ -457,7 +457,7 @@ class Method:
         return _Plan(self._ranks.plan())
 
     def residual(self, rank: int, name: str) -> _Array:
-        """A copy of what a rank has not sent of a tensor yet: v, with momentum correction.
+        """A copy of a rank's residual of a tensor: v, with momentum correction.
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=1, layout=[("w", (4,))], density=0.25)
@@ -479,7 +479,7 @@ class Method:
         return self._ranks.velocity(rank, name)
 
     def timeline(self) -> list[dict[str, Any]]:
-        """What the ranks did in the last step, and when: a list of dicts, rank by rank.
+        """The ranks' work in the last step with its times: a list of dicts, rank by rank.
 
         rank           whose span it is
         kind           "pack", "sparsify", "exchange", "negotiate", "decompress", "outer" or "wait"
@@ -497,10 +497,10 @@ class Method:
         return self._ranks.timeline()
 
     def bytes(self) -> dict[str, list[int]]:
-        """Of the last step, lists by rank: payload, sent and received.
+        """Bytes of the last step, lists by rank: payload, sent and received.
 
-        payload  what a rank contributes: 8 bytes an element with an index, unless it is coded
-        sent, received  what it hands to and takes from others, forwards included
+        payload  bytes that a rank contributes: 8 bytes an element with an index, unless it is coded
+        sent, received  bytes that it hands to and takes from others, forwards included
 
         >>> import numpy, sparfuse
         >>> m = sparfuse.Method("wfbp", world_size=2, layout=[("w", (100,))], density=0.01)
@@ -532,7 +532,7 @@ class Method:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What the method is composed of: keywords of Method, defaults included.
+        """The method's parts and options: keywords of Method, defaults included.
 
         >>> import sparfuse
         >>> m = sparfuse.Method("safusion-inter", world_size=2, layout=[("w", (4,))])

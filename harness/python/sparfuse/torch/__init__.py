@@ -5,8 +5,8 @@
     torch.distributed.init_process_group("gloo")
     sf.distribute(model, method="safusion", density=0.01)
 
-From then on every backward() leaves in p.grad what DistributedDataParallel would: averages over all
-ranks, here as the method makes them out. With a GradScaler: sf.wrap(optimizer, scaler=scaler).
+From then on every backward() leaves averages over all ranks in p.grad, as DistributedDataParallel
+would; here the method makes them. With a GradScaler: sf.wrap(optimizer, scaler=scaler).
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def distribute(
     density, sparsifier, feedback, dense_tensors, seed, and options of the method
                as sparfuse.Method takes them
     group      a process group; by default all ranks
-    nonfinite  what a NaN or an infinity in a gradient does, of whatever rank: "raise" raises
+    nonfinite  effect of a NaN or an infinity in a gradient, of any rank: "raise" raises
                NumericError on all ranks, "propagate" makes all averages NaN
     deadline_seconds  how long a rank waits for another one
     threads    that the method computes with; by default torch.get_num_threads()
-    undo       keep a copy of what was not sent, to go back to where a step does not count: one with
+    undo       keep a copy of the residuals, to go back to if a step does not count: one with
                a NaN, or whose backward() raised. Costs a copy of the gradient's size a step.
 
     All ranks call it with the same arguments, after init_process_group. Parameters and buffers
@@ -131,7 +131,7 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
             names = [type(m.module()).__name__ for m in _models]
             raise _core.ConfigError(
                 f"{what}: {len(_models)} models are distributed ({', '.join(names) or 'none'}); "
-                "expected the one that is meant"
+                "expected the model as an argument"
             )
         return _models[0]
     found = getattr(model, "_sparfuse", None)
@@ -155,9 +155,9 @@ def no_sync(model: torch.nn.Module | None = None) -> Any:
 def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim.Optimizer:
     """Refuses steps of the optimizer on gradients that are not averages; serves loss scaling.
 
-    scaler  the GradScaler of the loop. Gradients are divided by its scale before what was not sent
-            is added, and multiplied with it after. Where one is not finite on any rank they are NaN
-            on all: the scaler skips the step and halves its scale everywhere, and what was not sent
+    scaler  the GradScaler of the loop. Gradients are divided by its scale before the residual
+            is added, and multiplied with it after. If one is not finite on any rank, they are NaN
+            on all: the scaler skips the step and halves its scale everywhere, and the residual
             is as it was, bit for bit.
 
     Returns the same optimizer.
@@ -166,7 +166,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
     models = [m for m in _models if any(id(p) in own for p in m.parameters)]
     if not models:
         raise _core.ConfigError(
-            "wrap: no parameter of the optimizer is of a distributed model; call "
+            "wrap: no parameter of the optimizer belongs to a distributed model; call "
             "sf.distribute(model) before it"
         )
     if scaler is not None:
@@ -187,8 +187,8 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
                 if parameter.grad is not None and id(parameter) not in averaged:
                     raise _core.Error(
                         f"optimizer.step: a parameter of shape {tuple(parameter.shape)} has a "
-                        "gradient and is of no distributed model, so that it is this rank's alone; "
-                        "call sf.distribute(model) after the model has all its parameters"
+                        "gradient but is of no distributed model, so that the gradient is this rank's "
+                        "alone; call sf.distribute(model) after the model has all its parameters"
                     )
 
     optimizer.register_step_pre_hook(look)
@@ -205,16 +205,16 @@ def detach(model: torch.nn.Module) -> None:
 
 
 def report(model: torch.nn.Module | None = None) -> Report:
-    """What the last step and all steps sent, and cost; a dict that prints as a table.
+    """Bytes and times of the last step and of all steps; a dict that prints as a table.
 
-    sent_bytes, received_bytes  what the transport handed over and took, forwards included
-    payload_bytes               what this rank contributed
-    density                     of the elements, those that this rank sent
-    exposed_seconds             that backward() waited for other ranks
-    python_seconds              spent in parts of the method that are written in Python
-    residual_norm               of what was not sent yet
+    sent_bytes, received_bytes  bytes that the transport handed over and took, forwards included
+    payload_bytes               bytes that this rank contributed
+    density                     fraction of the elements that this rank sent
+    exposed_seconds             time that backward() waited for other ranks
+    python_seconds              time in parts of the method that are written in Python
+    residual_norm               norm of the residuals
     steps, plan, method         the plan as tensors of each unit
-    total                       of all steps: a dict of the first ones
+    total                       the first rows for all steps together: a dict
     """
     return report_of(_of(model, "report"))
 
@@ -223,7 +223,7 @@ def report(model: torch.nn.Module | None = None) -> Report:
 def trace(
     path: Any, *, model: torch.nn.Module | None = None, ranks: Sequence[int] = (0,), steps: int = 1
 ) -> Iterator[None]:
-    """Writes what the next steps did, and when, for Perfetto or chrome://tracing."""
+    """Writes a timeline of the next steps, for Perfetto or chrome://tracing."""
     with trace_of(_of(model, "trace"), path, ranks, steps, dist.get_rank()):
         yield
 
@@ -258,8 +258,8 @@ def advise(
     Times forward, backward and selections on this machine, and models a step of each method with
     so many ranks on the link, "1Gbit/s:100us".
 
-    example_inputs  what the model is called with, a tuple of several
-    loss            of what the model returns; by default the mean square of its first tensor
+    example_inputs  input of the model, or a tuple of several
+    loss            loss of the model's output; by default the mean square of its first tensor
     methods         names, or dicts of parts; by default all that can be modelled
 
     Returns an Advice: it prints as a table with bands, has rows, and best, a method's name.
@@ -276,7 +276,7 @@ def advise(
 
 
 def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
-    """What this rank has not sent yet, by parameter: tensors and numbers only.
+    """This rank's residuals, by parameter: tensors and numbers only.
 
     Save one of each rank beside the model and the optimizer; torch.load(weights_only=True) reads it.
     """
@@ -289,10 +289,10 @@ def load_state_dict(
     *,
     change: str = "mean",
 ) -> None:
-    """Goes on from what state_dict returned: of this rank, or a list of all ranks.
+    """Goes on from a result of state_dict: of this rank, or a list of all ranks.
 
     change  of another number of ranks than then, which needs the list: "mean" gives every rank the
-            mean of what was not sent, so that as much is still to be applied; "reset" drops it.
+            mean of the residuals, so that as much is still to be applied; "reset" drops them.
     """
     _state.load_state(_of(model, "load_state_dict"), state, change)
 
