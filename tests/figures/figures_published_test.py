@@ -434,7 +434,7 @@ class Drawing(unittest.TestCase):
         self.assertAlmostEqual(heights[2], 2.5)
         self.assertLess(heights[1], 25)  # of which exposed communication is no part
         self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # DGC
-        self.assertIn("cumulative over a trace", made.caption)
+        self.assertIn("sums over a trace of unknown length", made.caption)
 
     def test_missing_rate_is_of_the_sparsified_tensors(self):
         made = self.drawn("fig3")
