@@ -113,10 +113,10 @@ void CheckTraits(const Composition& made) {
                                 collective + " adds payloads on the way; expected \"indexed\"");
   }
   if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
-    SPARFUSE_THROW(kConfig,
-                   collective +
-                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
-                       ": expected feedback \"residual\"");
+    SPARFUSE_THROW(kConfig, collective +
+                                (traits.selects ? " selects from a residual"
+                                                : " gives back the elements that it drops") +
+                                ": expected feedback \"residual\"");
   }
   if (made.feedback.name == "decoupled" && !traits.selects) {
     SPARFUSE_THROW(kConfig,
@@ -125,7 +125,7 @@ void CheckTraits(const Composition& made) {
                        "decay may be below 1");
   }
   if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
-    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
+    SPARFUSE_THROW(kConfig, collective + " selects from whole units, but strategy \"" +
                                 std::string(made.strategy->name) +
                                 "\" sparsifies tensor by tensor; expected \"behind\"");
   }

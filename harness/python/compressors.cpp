@@ -90,7 +90,7 @@ py::object StateOf(py::handle state, const char* key) {
   }
   const auto dict = py::reinterpret_borrow<py::dict>(state);
   SPARFUSE_REQUIRE(dict.contains(key), std::string("state has no \"") + key +
-                                           "\"; expected what state_dict() of this class returned");
+                                           "\"; expected a result of this class's state_dict()");
   return dict[key];
 }
 

@@ -81,8 +81,9 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
       ChoiceOption("remainder", defaults.remainder, {"drop", "wrap"},
                    "samples left over at the end of an epoch: dropped, or a smaller step, which "
                    "the epoch's first samples fill up to the number of workers"),
-      ChoiceOption("initial_values", defaults.initial_values, {"own", "published"},
-                   "distribution of initial parameters: ours, or that of the papers' programs"),
+      ChoiceOption(
+          "initial_values", defaults.initial_values, {"own", "published"},
+          "distribution of initial parameters: ours, or the distribution of the papers' programs"),
       NumberOption(
           "attention_dropout", defaults.attention_dropout, 0, 0.99,
           "for BERT, GPT and transformers: fraction of the attention weights that is dropped"),

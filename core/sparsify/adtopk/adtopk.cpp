@@ -81,7 +81,7 @@ class AdTopK final : public Sparsifier {
   [[noreturn]] void RefuseShape(std::size_t n, const TensorInfo& info) const {
     SPARFUSE_THROW(kConfig, std::string(name()) + ": tensor \"" + std::string(info.name) +
                                 "\": " + std::to_string(n) +
-                                " elements; expected as many as its shape has, " +
+                                " elements; expected the elements of its shape, " +
                                 std::to_string(ElementsOf(info.shape)));
   }
 

@@ -203,7 +203,8 @@ std::unique_ptr<Request> NcclCommunicator::Post(Operation operation) {
         std::ranges::find_if(counts->second, [](const auto& count) { return count.has_value(); });
     Fail(Error(FailureKind::kComm,
                "nccl: " + RankName(static_cast<int>(gathering - counts->second.begin())) +
-                   " gathers where this rank does not: collectives must be posted in one order"),
+                   " gathers while this rank does not: all ranks must post collectives in the same "
+                   "order"),
          true);
   }
   return request;
@@ -311,9 +312,10 @@ void NcclCommunicator::Take(int peer, const Notice& notice, std::string_view tex
   }
   const bool posted = notice.number < next_number_;
   if (posted && !counts_.contains(notice.number)) {
-    SPARFUSE_THROW(kComm, "nccl: " + RankName(peer) +
-                              " gathers where this rank does not: collectives must be posted in "
-                              "one order");
+    SPARFUSE_THROW(
+        kComm,
+        "nccl: " + RankName(peer) +
+            " gathers while this rank does not: all ranks must post collectives in the same order");
   }
   CountsOf(notice.number)[static_cast<std::size_t>(peer)] = notice.bytes;
 }

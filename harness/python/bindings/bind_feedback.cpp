@@ -271,7 +271,7 @@ class ErrorFeedback : public MadeByInit {
 void BindErrorFeedback(py::module_& module) {
   py::class_<ErrorFeedback>(
       module, "ErrorFeedback",
-      R"(Error feedback: what a selection or a quantizer leaves out is added to the next gradient.
+      R"(Error feedback: the part that a selection or a quantizer leaves out is added to the next gradient.
 
 sparsifier   a Sparsifier. Its density is followed, its memory of tensors is not shared: each
              ErrorFeedback is a worker of its own, and several may have the same Sparsifier.
@@ -331,7 +331,7 @@ step   as in Sparsifier.select
 Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual. With
 a Quantizer, the payload that Quantizer.encode makes of these sums.
 NumericError for a NaN or an infinity in g: it is as if there had been no such step. For a sum that
-overflows: what was left out of this tensor before is lost then, and its next step starts from zero.
+overflows: the residual of this tensor is lost then, and its next step starts from zero.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5), feedback="momentum",
@@ -378,7 +378,7 @@ threshold or stages, which cannot be saved.
 [0.0, 3.0]
 )")
       .def("load_state_dict", &ErrorFeedback::LoadStateDict, py::arg("state"),
-           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+           R"(Goes on from a result of state_dict, in place of all tensors that this object has.
 
 Raises ConfigError or TypeError, and changes nothing, if the state is of another feedback or shape.
 
@@ -387,7 +387,7 @@ Raises ConfigError or TypeError, and changes nothing, if the state is of another
 >>> f.load_state_dict({})
 Traceback (most recent call last):
     ...
-sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of this class returned
+sparfuse.ConfigError: state has no "feedback"; expected a result of this class's state_dict()
 )")
       .def(
           "__reduce__",

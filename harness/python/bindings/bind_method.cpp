@@ -51,8 +51,8 @@ class BoundMethod : public MadeByInit {
     ranks_->RequireUsable();
     if (method_.composition().local_steps()) {
       SPARFUSE_THROW(kConfig, "step: method \"" + name_ +
-                                  "\" exchanges parameters, not gradients; expected begin, and "
-                                  "local_step behind every update");
+                                  "\" exchanges parameters, not gradients; expected calls of "
+                                  "begin, and of local_step after every update");
     }
     const std::vector<py::dict> given = ReadRanks(gradients, "gradients");
     std::vector<FloatArray> alive;
@@ -328,7 +328,7 @@ class BoundMethod : public MadeByInit {
         const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
         view.push_back(WritableFloats(array, what));
         SPARFUSE_REQUIRE(shape == tensor.shape, what + " has shape " + ShapeText(shape) +
-                                                    "; expected that of the layout, " +
+                                                    "; expected the layout's shape, " +
                                                     ShapeText(tensor.shape));
         all.emplace_back(view.back(), what);
       }
@@ -376,7 +376,7 @@ class BoundMethod : public MadeByInit {
       FloatArray& array = alive.emplace_back(ReadFloats(value, which));
       const std::vector<std::int64_t>& shape = layout().tensor(position).shape;
       SPARFUSE_REQUIRE(array.shape == shape, which + " has shape " + ShapeText(array.shape) +
-                                                 "; expected that of the layout, " +
+                                                 "; expected the layout's shape, " +
                                                  ShapeText(shape));
       spans[position] = array.values();
     }

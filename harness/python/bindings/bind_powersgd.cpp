@@ -531,7 +531,7 @@ compute_p and reconstruct of a tensor.
 True
 )")
       .def("load_state_dict", &LowRank::LoadStateDict, py::arg("state"),
-           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+           R"(Goes on from a result of state_dict, in place of all tensors that this object has.
 
 Raises ConfigError or TypeError, and changes nothing, if the state is of another rank, seed,
 number of workers or shape.

@@ -189,7 +189,7 @@ True
   module.def("list_quantizers", &ListQuantizers, R"(Every quantizer, as a list of dicts:
 
 name            the name that Quantizer takes
-paper           where it is from
+paper           its source
 deviations      differences from the paper; "" if none is known
 revision        raised when results may change
 unbiased        whether decoded values are right in expectation

@@ -113,7 +113,7 @@ void BindRegistry(py::module_& module) {
              R"(Every sparsifier, those registered from Python included, as a list of dicts:
 
 name, aliases    names that Sparsifier takes
-paper            where it is from
+paper            its source
 deviations       differences from the paper or its code; "" if none is known
 revision         raised when results may change
 exact_count      whether exactly Sparsifier.count elements are kept

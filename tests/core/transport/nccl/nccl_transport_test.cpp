@@ -184,8 +184,8 @@ TEST_F(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
       reduce = world[0]->NativeAllReduceSum(data[2]);
     }
     EXPECT_EQ(FailureOf(*reduce),
-              "comm: nccl: rank 1 gathers where this rank does not: collectives must be posted in "
-              "one order");
+              "comm: nccl: rank 1 gathers while this rank does not: all ranks must post "
+              "collectives in the same order");
     EXPECT_EQ(FailureOf(*gather).substr(0, 21), "comm: rank 0 gave up:");
   }
 }
