@@ -406,15 +406,15 @@ class Drawing(unittest.TestCase):
 
     def test_numbers_of_another_setting_are_said_to_be(self):
         made = self.drawn("fig14")
-        self.assertNotIn("The paper's setting is another", made.caption)
+        self.assertNotIn("The paper's setting differs", made.caption)
         entry = {"published": brought({"resnet152-imagenet": "Fig16a"}, "throughput")}
         made = self.drawn("fig17", x="workers", **entry)
         self.assertNotIn(
-            "The paper's setting is another", made.caption
+            "The paper's setting differs", made.caption
         )  # density 0.01 is among ours
         entry["where"] = {"density": 0.1}
         made = self.drawn("fig17", x="workers", **entry)
-        self.assertIn("The paper's setting is another: 8 workers, V100S, 100Gbps IB.", made.caption)
+        self.assertIn("The paper's setting differs: 8 workers, V100S, 100Gbps IB.", made.caption)
 
     def test_a_calibration_input_is_marked_and_not_judged(self):
         made = self.drawn("fig15")
