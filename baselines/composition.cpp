@@ -83,38 +83,38 @@ std::vector<std::size_t> TensorsNamed(const std::string& name, std::span<const T
 
 std::span<const OptionSpec> SendingOptions() {
   static const std::vector<OptionSpec> kOptions = {
-      ChoiceOption("payload_values", "f32", {"f32", "f16", "fitted", "codes4"},
-                   "values of a sparse payload; codes4: two bits each, beside the four levels of a "
-                   "tensor; what a half, a fitted polynomial or a level is not goes into the "
-                   "residual"),
+      ChoiceOption(
+          "payload_values", "f32", {"f32", "f16", "fitted", "codes4"},
+          "values of a sparse payload; codes4: two bits each, beside the four levels of a tensor; "
+          "the error of a half, a fitted polynomial or a level goes into the residual"),
       ChoiceOption("payload_indices", "u32", {"u32", "delta", "bloom", "u12"},
-                   "indices of a sparse payload; delta: two bytes where a gap is below 65535; "
-                   "bloom: a Bloom filter of those of each tensor; u12: 12 bits each, within "
-                   "chunks"),
+                   "indices of a sparse payload; delta: two bytes if a gap is below 65535; bloom: "
+                   "a Bloom filter of each tensor's indices; u12: 12 bits each, within chunks"),
       ChoiceOption("bloom_policy", "leftmost", {"leftmost", "random", "p0"},
-                   "what of the indices that a filter has is sent: the first, or those that a "
-                   "permutation puts first, as many as were selected; p0: all"),
+                   "which indices of a filter are sent, as many as were selected: the first, or "
+                   "the first of a permutation; p0: all"),
       NumberOption("bloom_fpr", 0.0, 0, 0.5,
-                   "fraction of the indices not selected that a filter has; 0: a tenth of what "
-                   "was selected"),
+                   "fraction of the indices that were not selected but are in the filter; 0: a "
+                   "tenth of the selected fraction"),
       {"payload_dense",
        "indexed",
        0,
        0,
        {"indexed", "fp32", "fp16", "qsgd", "sign", "sign-bytes"},
-       "tensors of density 1: with indices like others, or without, coded by this quantizer, which "
-       "may be a python:FILE.py:Class",
+       "tensors of density 1: with indices like others, or without indices and coded by this "
+       "quantizer, which may be a python:FILE.py:Class",
        true},
       WholeOption("threshold_period", 1, 0, 1e9,
                   "steps for which a threshold is used, an estimated one or topk's k-th largest "
-                  "magnitude; 0: 32, or 1 where none is estimated; Ok-Topk's is 32"),
+                  "magnitude; 0: 32, or 1 if the sparsifier estimates none; Ok-Topk's is 32"),
       WholeOption("replan_every", 0, 0, 1e9,
-                  "steps after which a plan is made anew from their times; 0: never"),
+                  "steps after which a plan is made anew from the times of these steps; 0: never"),
       FlagOption("dense_fallback", false,
-                 "units that by a profile take longer sparse than dense are sent dense"),
-      WholeOption("dense_warmup_steps", 0, 0, 1e6,
-                  "first steps, in which every unit is sent dense; Ok-Topk's code has 128 to "
-                  "512, Cupcake's 1")};
+                 "units that take longer sparse than dense, by the profile, are sent dense"),
+      WholeOption(
+          "dense_warmup_steps", 0, 0, 1e6,
+          "number of first steps in which every unit is sent dense; Ok-Topk's code has 128 to "
+          "512, Cupcake's 1")};
   return kOptions;
 }
 
@@ -188,12 +188,12 @@ Composition Compose(const MethodParts& parts) {
   if (replan_every > 0 && !made.needs_profile()) {
     SPARFUSE_THROW(kConfig, "replan_every = " + std::to_string(replan_every) + " with planner \"" +
                                 std::string(made.planner->name) +
-                                "\", which looks at no times with these options: expected 0");
+                                "\", which needs no times with these options: expected 0");
   }
   if (replan_every > 0 && (made.strategy->node_shards || made.strategy->owned_parts)) {
     SPARFUSE_THROW(kConfig, "replan_every = " + std::to_string(replan_every) + " with strategy \"" +
                                 std::string(made.strategy->name) +
-                                "\": residuals lie on parts of units, which another plan would "
+                                "\": residuals belong to parts of units, which another plan would "
                                 "give to other ranks: expected 0");
   }
   made.dense_warmup_steps =
@@ -226,7 +226,7 @@ void CheckTopology(const Composition& composition, const Topology& topology) {
     SPARFUSE_THROW(kConfig, std::to_string(topology.ranks) + " workers, " +
                                 std::to_string(topology.ranks_per_node) + " a node: strategy \"" +
                                 std::string(composition.strategy->name) +
-                                "\" needs as many on every node");
+                                "\" needs equally many on every node");
   }
   const Topology sending =
       composition.strategy->node_shards ? Topology{topology.nodes(), 1} : topology;

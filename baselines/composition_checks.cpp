@@ -19,12 +19,12 @@ void CheckCoding(const Composition& made) {
   if (made.coding.values == ValueCoding::kFitted &&
       (made.coding.indices == IndexCoding::kDelta || chunks)) {
     SPARFUSE_THROW(kConfig, "payload_values = fitted, payload_indices = " + ToString(indices) +
-                                ": values are fitted in descending order, and these indices are "
+                                ": values are fitted in descending order, but these indices are "
                                 "increasing; expected \"u32\" or \"bloom\"");
   }
   if (made.coding.values == ValueCoding::kCodes4 && !chunks) {
     SPARFUSE_THROW(kConfig, "payload_values = codes4, payload_indices = " + ToString(indices) +
-                                ": codes are of selections by chunks; expected \"u12\"");
+                                ": codes need selections by chunks; expected \"u12\"");
   }
   if (made.coding.indices == IndexCoding::kBloom) return;
   for (const OptionSpec& option : SendingOptions()) {
@@ -51,14 +51,15 @@ void CheckPlanner(const Composition& made) {
   }
   if (!made.planner->strategy.empty() && made.planner->strategy != made.strategy->name) {
     SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
-                                "\" plans by which path units go, and strategy \"" +
-                                std::string(made.strategy->name) + "\" knows none; expected \"" +
+                                "\" plans the path of each unit, but strategy \"" +
+                                std::string(made.strategy->name) + "\" has no paths; expected \"" +
                                 std::string(made.planner->strategy) + "\"");
   }
   if (!made.planner->ahead_only || made.strategy->sparsified == Sparsified::kAhead) return;
   SPARFUSE_THROW(kConfig, "planner \"" + std::string(made.planner->name) +
-                              "\" plans tensor by tensor, and strategy \"" +
-                              std::string(made.strategy->name) + "\" does not sparsify ahead");
+                              "\" plans tensor by tensor, but strategy \"" +
+                              std::string(made.strategy->name) +
+                              "\" does not sparsify ahead of fusion; expected \"ahead\"");
 }
 
 // Throws unless the strategy, the sparsifier and the collective agree on the kind of payload.
@@ -69,14 +70,16 @@ void CheckPayloads(const Composition& made, const CollectiveDescriptor& collecti
     SPARFUSE_THROW(kConfig, "the collective \"" + std::string(collective.name) + "\" " +
                                 (sends_payloads ? "adds equal positions, not unequal indices"
                                                 : "takes sparse payloads") +
-                                ", and " + strategy + " sends " +
+                                ", but " + strategy + " sends " +
                                 (sends_payloads ? "payloads" : "dense gradients"));
   }
   for (const OptionSpec& option : SendingOptions()) {
     const OptionValue& value = made.sending.at(option.name);
     if (sends_payloads || value == option.fallback) continue;
-    SPARFUSE_THROW(kConfig, option.name + " = " + ToString(value) + ": " + strategy +
-                                " sends dense gradients; expected it with payloads only");
+    SPARFUSE_THROW(
+        kConfig,
+        option.name + " = " + ToString(value) + ": " + strategy +
+            " sends dense gradients; expected this key only with a strategy that sends payloads");
   }
   if (!sends_payloads && made.feedback.kind != FeedbackKind::kNone) {
     SPARFUSE_THROW(kConfig, strategy + " sends dense gradients: expected feedback \"none\"");
@@ -110,18 +113,19 @@ void CheckTraits(const Composition& made) {
                                 collective + " adds payloads on the way; expected \"indexed\"");
   }
   if ((traits.drops || traits.selects) && made.feedback.kind != FeedbackKind::kResidual) {
-    SPARFUSE_THROW(kConfig,
-                   collective +
-                       (traits.selects ? " selects from a residual" : " gives back what it drops") +
-                       ": expected feedback \"residual\"");
+    SPARFUSE_THROW(kConfig, collective +
+                                (traits.selects ? " selects from a residual"
+                                                : " gives back the elements that it drops") +
+                                ": expected feedback \"residual\"");
   }
   if (made.feedback.name == "decoupled" && !traits.selects) {
-    SPARFUSE_THROW(kConfig, "feedback \"decoupled\" with " + collective +
-                                ", which selects from no momentum: expected \"residual\", whose "
-                                "decay may be below 1");
+    SPARFUSE_THROW(kConfig,
+                   "feedback \"decoupled\" with " + collective +
+                       ", which does not select from a momentum: expected \"residual\", whose "
+                       "decay may be below 1");
   }
   if (traits.selects && made.strategy->sparsified != Sparsified::kBehind) {
-    SPARFUSE_THROW(kConfig, collective + " selects from whole units, and strategy \"" +
+    SPARFUSE_THROW(kConfig, collective + " selects from whole units, but strategy \"" +
                                 std::string(made.strategy->name) +
                                 "\" sparsifies tensor by tensor; expected \"behind\"");
   }
@@ -130,20 +134,21 @@ void CheckTraits(const Composition& made) {
   if (traits.equal_counts && made.threshold_period > 1) {
     SPARFUSE_THROW(kConfig, "threshold_period = " + std::to_string(made.threshold_period) +
                                 " with " + sparsifier +
-                                ": what reaches a threshold of another step differs between "
-                                "ranks, and " +
-                                collective + " takes equal counts: expected 1");
+                                ": the number of elements above a threshold of another step "
+                                "differs between ranks, but " +
+                                collective + " needs equal counts: expected 1");
   }
   if (traits.equal_counts && !made.sparsifier->exact_count) {
-    SPARFUSE_THROW(kConfig, sparsifier + " selects counts that differ between ranks, and " +
-                                collective +
-                                " takes equal ones: expected one whose count is exact, say "
-                                "\"topk\"");
+    SPARFUSE_THROW(kConfig,
+                   sparsifier + " selects counts that differ between ranks, but " + collective +
+                       " needs equal counts: expected a sparsifier whose count is exact, say "
+                       "\"topk\"");
   }
   if (traits.same_indices && !made.sparsifier->index_shared) {
-    SPARFUSE_THROW(kConfig, sparsifier + " selects other indices on each rank, and " + collective +
-                                " takes the same ones: expected one that shares them, say "
-                                "\"randomk\"");
+    SPARFUSE_THROW(kConfig,
+                   sparsifier + " selects other indices on each rank, but " + collective +
+                       " needs the same indices: expected a sparsifier that shares them, say "
+                       "\"randomk\"");
   }
 }
 
@@ -165,7 +170,7 @@ void CheckOwnedParts(const Composition& made) {
                        !traits.same_indices,
                    "the collective \"" + std::string(made.sparse_collective->descriptor().name) +
                        "\": " + strategy +
-                       " has summed when it gathers; expected \"sparse-allgather\"");
+                       " has summed before it gathers; expected \"sparse-allgather\"");
   SPARFUSE_REQUIRE(made.feedback.kind != FeedbackKind::kMomentum,
                    "feedback \"momentum\": " + strategy +
                        " selects twice, the second time from sums; expected \"residual\" or "
@@ -182,15 +187,14 @@ void CheckDenseFallback(const Composition& made) {
                        "\"behind\"");
   SPARFUSE_REQUIRE(!made.strategy->node_shards && !made.strategy->owned_parts,
                    "dense_fallback with " + strategy +
-                       ", which sends units in several steps: what they take is predicted of one "
-                       "gather alone; expected \"ahead\" or \"behind\"");
+                       ", which sends units in several exchanges: their time is predicted for a "
+                       "single gather only; expected \"ahead\" or \"behind\"");
   SPARFUSE_REQUIRE(made.sparsifier != nullptr,
-                   "dense_fallback with sparsifier \"none\": expected one, whose selections may "
-                   "take longer than they save");
-  SPARFUSE_REQUIRE(
-      made.feedback.kind != FeedbackKind::kMomentum,
-      "dense_fallback with feedback \"momentum\": what is sent dense has none; expected "
-      "\"residual\" or \"none\"");
+                   "dense_fallback with sparsifier \"none\": expected a sparsifier, whose "
+                   "selections may take longer than they save");
+  SPARFUSE_REQUIRE(made.feedback.kind != FeedbackKind::kMomentum,
+                   "dense_fallback with feedback \"momentum\": units that are sent dense have no "
+                   "momentum; expected \"residual\" or \"none\"");
 }
 
 // Throws unless the units of a plan can be sent dense for some steps without loss.
@@ -201,11 +205,10 @@ void CheckDenseWarmup(const Composition& made) {
                                                    std::string(made.strategy->name) +
                                                    "\", which does not send the units of a plan: "
                                                    "expected \"ahead\" or \"behind\", or 0");
-  SPARFUSE_REQUIRE(
-      made.feedback.kind != FeedbackKind::kMomentum,
-      steps +
-          " with feedback \"momentum\": what is sent dense has none; expected \"residual\" or "
-          "\"none\", or 0");
+  SPARFUSE_REQUIRE(made.feedback.kind != FeedbackKind::kMomentum,
+                   steps +
+                       " with feedback \"momentum\": units that are sent dense have no momentum; "
+                       "expected \"residual\" or \"none\", or 0");
 }
 
 OptionValue FallbackOf(std::string_view key) {
@@ -221,7 +224,7 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
   SPARFUSE_REQUIRE(!made.strategy->delays || IntOption(made.sending, "replan_every") == 0,
                    "replan_every = " + ToString(made.sending.at("replan_every")) +
                        " with strategy \"" + std::string(made.strategy->name) +
-                       "\", which sends units of one plan in another one's step: expected 0");
+                       "\", which sends units of one plan in a step of another plan: expected 0");
   const std::optional<LocalSteps> steps = made.local_steps();
   if (!steps) return;
   const bool planned = made.planner->name == kFragmentsPlanner;
@@ -237,15 +240,15 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
                        "\"nesterov\"");
   SPARFUSE_REQUIRE(
       made.feedback.kind != FeedbackKind::kMomentum,
-      "feedback \"momentum\" with local steps, whose outer optimizer has one: expected "
+      "feedback \"momentum\" with local steps, whose outer optimizer has a momentum: expected "
       "\"residual\" or \"none\"");
-  SPARFUSE_REQUIRE(!made.sparse_collective->traits().selects,
-                   "the collective \"" + std::string(collective.name) +
-                       "\" chooses by itself what it sends of gradients: expected another one "
-                       "with local steps");
+  SPARFUSE_REQUIRE(
+      !made.sparse_collective->traits().selects,
+      "the collective \"" + std::string(collective.name) +
+          "\" selects from gradients by itself: expected another collective with local steps");
   SPARFUSE_REQUIRE(made.feedback.warmup_epochs == 0,
                    "warmup_epochs = " + std::to_string(made.feedback.warmup_epochs) +
-                       " with local steps, whose windows are of one density: expected 0");
+                       " with local steps, whose windows all have one density: expected 0");
   for (const char* key : {"dense_fallback", "dense_warmup_steps", "replan_every"}) {
     SPARFUSE_REQUIRE(made.sending.at(key) == FallbackOf(key),
                      std::string(key) + " = " + ToString(made.sending.at(key)) +

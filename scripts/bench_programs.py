@@ -130,7 +130,7 @@ def parse(arguments, prog, folder=False):
     if folder:
         parser.add_argument("folder", type=pathlib.Path, help="of the programs")
         parser.add_argument("--out", type=pathlib.Path, required=True, help="a folder for raw data and logs")
-    parser.add_argument("--quick", action="store_true", help="to see that they run, not to quote")
+    parser.add_argument("--quick", action="store_true", help="short runs to see that benchmarks work, not to quote")
     parser.add_argument("--gpu", action="store_true", help="kernels on a CUDA card")
     parser.add_argument("--page", action="store_true", help="training: write docs/performance.md's tables")
     parser.add_argument("names", nargs="*", metavar="NAME", help="topk, accumulate, ... (default: all)")

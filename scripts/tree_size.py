@@ -231,8 +231,8 @@ def report(now, before=None, revision="", brief=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--base", metavar="REVISION", default="", help="print its numbers beside")
-    parser.add_argument("--brief", action="store_true", help="leave the rooms out")
+    parser.add_argument("--base", metavar="REVISION", default="", help="print the numbers of REVISION beside")
+    parser.add_argument("--brief", action="store_true", help="print no table of rooms")
     arguments = parser.parse_args()
     try:
         before = measure(tree_of(ROOT, arguments.base)) if arguments.base else None

@@ -109,9 +109,9 @@ class Rows final : public CollectiveState {
   // Takes the rows that all ranks select out of x; they are summed next. sketch(): already summed.
   void Select(std::span<float> x, double density) {
     if (!std::ranges::all_of(sketch(), [](float value) { return std::isfinite(value); })) {
-      SPARFUSE_THROW(kNumeric,
-                     "arc-rows: a sketch of what has accumulated overflows; expected smaller "
-                     "gradients");
+      SPARFUSE_THROW(
+          kNumeric,
+          "arc-rows: a sketch of the accumulated gradient overflows; expected smaller gradients");
     }
     indices_.clear();
     const float* from = sketch_.data();
@@ -257,7 +257,7 @@ class Arc final : public Collective {
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     if (sizes.seen.size() != static_cast<std::size_t>(topology.ranks)) {
       SPARFUSE_THROW(kInternal, "arc-rows: sizes of " + std::to_string(sizes.seen.size()) +
-                                    " ranks: expected those of " + std::to_string(topology.ranks));
+                                    " ranks: expected sizes of " + std::to_string(topology.ranks));
     }
     const std::vector<std::uint64_t>& seen = sizes.seen.front();
     if (options_.by_averages && seen.front() == 1) {
@@ -361,10 +361,10 @@ CollectiveDescriptor ArcRows() {
       WholeOption("sketch", 4, 1, kMostColumns, "columns of the sketch, by which rows are chosen"),
       ChoiceOption(
           "memory", "residual", {"residual", "ef21m"},
-          "what becomes of what is not sent: it is added to the next gradient; or averages "
-          "of gradients are told by their differences, and their sum is applied"),
-      NumberOption("eta", 0.1, 0, 1, "of memory = \"ef21m\": h = (1 - eta) h + eta g"),
-      WholeOption("seed", 1, 0, 1e9, "of the sketch, equal on all ranks")};
+          "residual: rows that are not sent are added to the next gradient; ef21m: ranks send "
+          "differences of averages of their gradients, and the sum of the differences is applied"),
+      NumberOption("eta", 0.1, 0, 1, "with memory = \"ef21m\": h = (1 - eta) h + eta g"),
+      WholeOption("seed", 1, 0, 1e9, "seed of the sketch, equal on all ranks")};
   descriptor.traits = [](const Options& resolved) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;
@@ -372,10 +372,11 @@ CollectiveDescriptor ArcRows() {
         StringOption(resolved, "memory") == "ef21m" ? Conservation::kLost : Conservation::kExact;
     return traits;
   };
-  descriptor.summary = "rows that all ranks choose by the sum of their sketches, by all-reduce";
+  descriptor.summary = "all-reduce of rows, which all ranks choose by the sum of their sketches";
   descriptor.deviations =
-      "A tensor of one dimension has rows of 256 elements. Numbers of the sketch are sums of eight "
-      "uniform ones. Models expect that whole rows are sent, also where one is shorter.";
+      "A tensor of one dimension has rows of 256 elements. Random numbers of the sketch are sums "
+      "of eight uniform numbers. Models assume that every row is sent as a whole one, even if it "
+      "is shorter.";
   return descriptor;
 }
 

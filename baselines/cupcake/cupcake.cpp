@@ -88,22 +88,21 @@ class Cupcake final : public Planner {
 
 const PlannerDescriptor kCupcakePlanner = {
     .name = kName,
-    .summary = "one unit, or two with the boundary by which all is sent earliest",
+    .summary = "one unit, or two units with the boundary for which everything is sent earliest",
     .source = "Wang et al., Cupcake, MLSys 2023",
     .revision = 2,
-    .options =
-        {ChoiceOption("boundary", "times", {"times", "count"},
-                      "where the second unit begins: by the profile's times, or behind half of "
-                      "the tensors, as shipped"),
-         ChoiceOption(
-             "lane", "side", {"side", "compute"},
-             "where units are selected from: beside backward, as published, or on its lane")},
+    .options = {ChoiceOption("boundary", "times", {"times", "count"},
+                             "start of the second unit: by the profile's times, or after half of "
+                             "the tensors, as shipped"),
+                ChoiceOption("lane", "side", {"side", "compute"},
+                             "lane on which units are sparsified: beside backward, as published, "
+                             "or on backward's lane")},
     .make = [](const Options& options) -> std::unique_ptr<Planner> {
       return std::make_unique<Cupcake>(IsTimed(options), LaneOf(options));
     },
     .needs_profile = &IsTimed,
     .deviations =
-        "Every boundary is tried with the profile's times, where the paper bisects and its code "
+        "Every boundary is tried with the profile's times; the paper bisects, and its code "
         "measures iterations. There are no more than two units."};
 
 }  // namespace sparfuse::baselines

@@ -182,7 +182,7 @@ class Coefficients final : public CollectiveState {
           SPARFUSE_THROW(kComm, "demo-coefficients: payload of rank " + std::to_string(rank) +
                                     ": index " + std::to_string(index) + " in a tile of " +
                                     std::to_string(size) +
-                                    " coefficients; expected ascending ones below it");
+                                    " coefficients; expected ascending indices below that number");
         }
         least = index + 1;
         float value = 0;
@@ -272,14 +272,15 @@ CollectiveDescriptor DemoCoefficients() {
   descriptor.host_memory = true;
   descriptor.options = {
       WholeOption("k", 32, 1, kMostOfTileSide * kMostOfTileSide,
-                  "coefficients of a tile that are sent; of a smaller tile all"),
+                  "coefficients of a tile that are sent; all of a smaller tile"),
       WholeOption("tile", 64, 1, kMostOfTileSide,
-                  "elements of a tile's sides; of the tile, where a tensor has one dimension"),
+                  "elements of a tile's side, or of the whole tile if a tensor has one dimension"),
       ChoiceOption("tiles", "short", {"short", "divisor"},
                    "how a dimension is cut: the last tile is shorter, or all are of the largest "
                    "size up to `tile` that divides it"),
       ChoiceOption("combine", "ranks", {"ranks", "senders"},
-                   "what a sum of coefficients is divided by: the ranks, or those that sent it")};
+                   "divisor of a sum of coefficients: the number of ranks, or of ranks that sent "
+                   "the coefficient")};
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;
@@ -292,9 +293,9 @@ CollectiveDescriptor DemoCoefficients() {
       "the largest coefficients of cosine transforms, gathered by all ranks, which transform their "
       "sum back";
   descriptor.deviations =
-      "Sums are divided by the ranks; combine = \"senders\" divides each coefficient by those that "
-      "sent it, as the published code does. The last tile of a dimension is shorter; tiles = "
-      "\"divisor\" is the published code's rule. An index has 12 bits.";
+      "Sums are divided by the ranks; combine = \"senders\" divides each coefficient by the number "
+      "of ranks that sent it, as the published code does. The last tile of a dimension is shorter; "
+      "tiles = \"divisor\" is the published code's rule. An index has 12 bits.";
   return descriptor;
 }
 

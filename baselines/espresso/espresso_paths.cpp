@@ -54,7 +54,7 @@ Path PathOf(int option) {
   }
   SPARFUSE_THROW(kInternal, "espresso: a unit that is compressed by option " +
                                 std::to_string(option) +
-                                ": expected 2 to 12, or 0 where none was planned");
+                                ": expected 2 to 12, or 0 if none was planned");
 }
 
 // The ranks of an exchange, and its channels.

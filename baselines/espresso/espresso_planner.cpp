@@ -329,21 +329,21 @@ class Espresso final : public Planner {
 const PlannerDescriptor kEspressoPlanner = {
     .name = kName,
     .summary =
-        "each tensor by itself, by the option of Espresso's runtime with which all is sent "
-        "earliest by the published constants",
+        "each tensor in a unit of its own, with the option of Espresso's runtime for which "
+        "everything is sent earliest by the published constants",
     .source = "Wang et al., Espresso, EuroSys 2023",
     .revision = 2,
-    .options = {WholeOption("option", kPlanned, kPlanned, kEspressoOptions - 1,
-                            "of every tensor, 0 to 14; -1: as planned"),
-                NumberOption(
-                    "compress_from", 0.0, 0, 1e12,
-                    "elements from which tensors go by an option that compresses; smaller ones "
-                    "are pushed to servers in fp32 with option 5, and all-reduced with others"),
-                FlagOption("nvlink", false, "cards of a node have NVLink; else PCIe"),
-                FlagOption("cpu", false, "processors may compress, too"),
-                FlagOption("two_level", false, "may compress before the exchange within nodes"),
-                FlagOption(
-                    "mod1000", false,
+    .options =
+        {WholeOption("option", kPlanned, kPlanned, kEspressoOptions - 1,
+                     "option of every tensor, 0 to 14; -1: as planned"),
+         NumberOption(
+             "compress_from", 0.0, 0, 1e12,
+             "with an option that compresses: elements from which a tensor is compressed; smaller "
+             "tensors are pushed to servers in fp32 with option 5, and all-reduced with others"),
+         FlagOption("nvlink", false, "cards of a node have NVLink; else PCIe"),
+         FlagOption("cpu", false, "processors may compress, too"),
+         FlagOption("two_level", false, "may compress before the exchange within nodes"),
+         FlagOption("mod1000", false,
                     "takes gaps between gradients modulo 1000 us, as the published planner does")},
     .make = [](const Options& options) -> std::unique_ptr<Planner> {
       const double from = DoubleOption(options, "compress_from");
@@ -355,9 +355,9 @@ const PlannerDescriptor kEspressoPlanner = {
     },
     .needs_profile = [](const Options& resolved) { return OptionOf(resolved) == kPlanned; },
     .deviations =
-        "Gaps are not taken modulo 1000 us unless told to. The search for what goes to "
-        "processors is bounded. A sparsifier that is not randomk is planned with the times of "
-        "DGC.",
+        "Gaps are taken modulo 1000 us only with mod1000. The search for the tensors that "
+        "processors compress is bounded. Sparsifiers other than randomk are planned with the times "
+        "of DGC.",
     .strategy = "espresso"};
 
 }  // namespace sparfuse::baselines

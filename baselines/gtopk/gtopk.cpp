@@ -212,39 +212,37 @@ RoundPlan Gtopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) co
 }  // namespace
 
 CollectiveDescriptor GtopkCollective() {
-  return {
-      .name = kName,
-      .source = "Shi et al., gTop-k, ICDCS 2019, algorithms 2 and 3",
-      .revision = 1,
-      .payload = PayloadKind::kSparse,
-      .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<Gtopk>(BoolOption(options, "compat"),
-                                       StringOption(options, "wire") == "f64");
-      },
-      .host_memory = true,
-      .sums_on_host = true,
-      .options = {FlagOption(
-                      "compat", false,
-                      "loses what is dropped on the way at an index that the result has, as the "
-                      "published code does"),
-                  ChoiceOption(
-                      "wire", "f32", {"f32", "f64"},
-                      "8 bytes an element; f64: index and value as doubles, 16 bytes, as the "
-                      "published code sends them")},
-      .traits =
-          [](const Options& options) {
-            return CollectiveTraits{.sums = true,
-                                    .drops = true,
-                                    .equal_counts = true,
-                                    .mass = BoolOption(options, "compat") ? Conservation::kLost
-                                                                          : Conservation::kRounded};
+  return {.name = kName,
+          .source = "Shi et al., gTop-k, ICDCS 2019, algorithms 2 and 3",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options& options) -> std::unique_ptr<Collective> {
+            return std::make_unique<Gtopk>(BoolOption(options, "compat"),
+                                           StringOption(options, "wire") == "f64");
           },
-      .summary = "the k largest sums, by a tree that keeps k of every two payloads",
-      .deviations =
-          "What is dropped on the way at an index that another branch brings into the result "
-          "goes back to the rank that dropped it; the paper loses it. Any number of ranks: a "
-          "participant without a partner goes on. Elements have 8 bytes instead of the code's "
-          "16, and ranks do not wait for one another between rounds."};
+          .host_memory = true,
+          .sums_on_host = true,
+          .options = {FlagOption("compat", false,
+                                 "loses values that are dropped on the way at an index of the "
+                                 "result, as the published code does"),
+                      ChoiceOption("wire", "f32", {"f32", "f64"},
+                                   "f32: 8 bytes an element; f64: index and value as doubles, 16 "
+                                   "bytes, as the published code sends them")},
+          .traits =
+              [](const Options& options) {
+                return CollectiveTraits{.sums = true,
+                                        .drops = true,
+                                        .equal_counts = true,
+                                        .mass = BoolOption(options, "compat")
+                                                    ? Conservation::kLost
+                                                    : Conservation::kRounded};
+              },
+          .summary = "the k largest sums, by a tree that keeps k of every two payloads",
+          .deviations =
+              "A value that is dropped on the way, at an index that another branch brings into the "
+              "result, goes back to the rank that dropped it; the paper loses it. Any number of "
+              "ranks: a participant without a partner goes on. Elements have 8 bytes instead of "
+              "the code's 16, and ranks do not wait for one another between rounds."};
 }
 
 }  // namespace sparfuse::baselines

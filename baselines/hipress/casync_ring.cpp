@@ -85,8 +85,9 @@ class RingState final : public CollectiveState {
       const std::uint32_t index = arrived.indices()[i];
       if (index < begin || index >= end) {
         SPARFUSE_THROW(kComm, std::string(kName) + ": element " + std::to_string(index) +
-                                  " in partition " + std::to_string(p) + ": expected one of [" +
-                                  std::to_string(begin) + ", " + std::to_string(end) + ")");
+                                  " in partition " + std::to_string(p) +
+                                  ": expected an index in [" + std::to_string(begin) + ", " +
+                                  std::to_string(end) + ")");
       }
       accumulated_[index] += arrived.values()[i];
       if (!std::isfinite(accumulated_[index])) spoilt_[p] = accumulated_[index];
@@ -112,7 +113,8 @@ class RingState final : public CollectiveState {
     Slot slot{{made.indices(), kept, {}}, {made.values(), kept, {}}, kept, 0};
     select_->Select(
         {&pool_, &workspace_, &counters_, {}}, {{accumulated_.data() + begin, size, {}}, {}},
-        density, {static_cast<std::uint32_t>(p), "a partition of what has accumulated", {}, step_},
+        density,
+        {static_cast<std::uint32_t>(p), "a partition of the accumulated gradient", {}, step_},
         top_[p].get(), slot);
     for (std::size_t i = 0; i < kept; ++i) {
       std::uint32_t& index = made.indices()[i];
@@ -266,11 +268,11 @@ CollectiveDescriptor CasyncRing() {
                 return traits;
               },
           .summary =
-              "partitions go around a ring, cut to the largest elements of their sums on every "
-              "rank; then the last cuts go around",
+              "partitions go around a ring, and every rank cuts their sums to the largest "
+              "elements; then the last cuts go around",
           .deviations =
-              "Partitions are cut by exact top-k, whatever the paper's compressor. What a rank "
-              "cuts off stays in its residual; the paper does not say where that goes. A model "
+              "Partitions are cut by exact top-k, whatever the paper's compressor. Elements that a "
+              "rank cuts off stay in its residual; the paper does not say where they go. A model "
               "charges a cut as a pass over the partition, without the start of a kernel."};
 }
 

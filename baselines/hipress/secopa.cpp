@@ -126,35 +126,34 @@ class Secopa final : public Planner {
 const PlannerDescriptor kSecopaPlanner = {
     .name = kName,
     .summary =
-        "each tensor by itself, whole or compressed, in as many partitions as take least by the "
-        "published constants",
+        "each tensor in a unit of its own, whole or compressed, in the number of partitions that "
+        "takes least time by the published constants",
     .source = "Bai et al., HiPress, SOSP 2021",
     .revision = 1,
     .options =
-        {NumberOption(
-             "compress_from", 0.0, 0, 1e12,
-             "elements from which a tensor is compressed; 0: where SeCoPa says that it pays"),
-         WholeOption("partitions", 0, 0, 1024,
-                     "of a tensor that is compressed, at most as many as ranks; 0: as SeCoPa says"),
-         ChoiceOption(
-             "topology", "servers", {"servers", "ring"},
-             "how parts are summed: on the ranks that own them, or around a ring, on which there "
-             "are as many as ranks")},
+        {NumberOption("compress_from", 0.0, 0, 1e12,
+                      "elements from which a tensor is compressed; 0: if SeCoPa says that it pays"),
+         WholeOption(
+             "partitions", 0, 0, 1024,
+             "partitions of a compressed tensor, at most as many as ranks; 0: as SeCoPa says"),
+         ChoiceOption("topology", "servers", {"servers", "ring"},
+                      "how partitions are summed: on the ranks that own them, or around a ring, "
+                      "which has as many partitions as ranks")},
     .make = [](const Options& options) -> std::unique_ptr<Planner> {
       const auto partitions = static_cast<int>(IntOption(options, "partitions"));
       const bool ring = StringOption(options, "topology") == "ring";
       SPARFUSE_REQUIRE(!ring || partitions == 0,
                        "partitions = " + std::to_string(partitions) +
-                           " with topology \"ring\", around which there are as many as ranks: "
+                           " with topology \"ring\", which has as many partitions as ranks: "
                            "expected 0, or topology \"servers\"");
       return std::make_unique<Secopa>(
           static_cast<std::size_t>(DoubleOption(options, "compress_from")), partitions,
           ring ? SecopaTopology::kRing : SecopaTopology::kServers);
     },
     .deviations =
-        "On other numbers of ranks than 4, 8 and 16 the constants of the nearest of them "
-        "decide; around a ring, for whether a tensor is compressed alone. What SeCoPa calls a "
-        "node is a rank here, on whichever node. The partitions that it says of tensors that are "
-        "not compressed are left out: those are all-reduced whole."};
+        "On numbers of ranks other than 4, 8 and 16 the constants of the nearest of these decide; "
+        "around a ring they decide only whether a tensor is compressed. SeCoPa's node is a rank "
+        "here, on whichever node. Its partitions of tensors that are not compressed are left out: "
+        "these tensors are all-reduced whole."};
 
 }  // namespace sparfuse::baselines

@@ -78,7 +78,7 @@ class HorovodCycle final : public Strategy {
 
 const StrategyDescriptor kHorovodCycle = {
     "horovod-cycle",
-    "every cycle, all-reduce what is ready on all ranks, fused up to a threshold",
+    "every cycle, all-reduce of the gradients that are ready on all ranks, fused up to a threshold",
     "Sergeev and Del Balso, arXiv 1802.05799, section 4",
     1,
     "Readiness is the length of the common prefix of the ready order, agreed on in one round.",

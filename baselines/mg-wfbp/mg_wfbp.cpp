@@ -65,7 +65,7 @@ class MgWfbp final : public Planner {
 
 const PlannerDescriptor kMgWfbpPlanner = {
     .name = kName,
-    .summary = "merges gradients where waiting for them costs less than a message's start-up time",
+    .summary = "merges gradients if waiting for them costs less than a message's start-up time",
     .source = "Shi, Chu and Li, MG-WFBP, INFOCOM 2019",
     .revision = 1,
     .options = {},
@@ -73,7 +73,8 @@ const PlannerDescriptor kMgWfbpPlanner = {
     .needs_profile = [](const Options&) { return true; },
     .deviations =
         "Start-up time and time of a byte are fitted to the profile's exchanges by their relative "
-        "errors; the published code fits absolute ones, or takes a table's. The copy of a gradient "
+        "errors; the published code fits absolute errors, or takes both times from a table. The "
+        "copy of a gradient "
         "into its buffer counts as its backward."};
 
 }  // namespace sparfuse::baselines

@@ -278,7 +278,7 @@ RoundPlan OkTopk::Rounds(const ExchangeSizes& sizes, const Topology& topology) c
   const std::size_t ranks = sizes.payload_bytes.size();
   if (sizes.seen.size() != ranks) {
     SPARFUSE_THROW(kInternal, "oktopk: sizes of " + std::to_string(sizes.seen.size()) +
-                                  " ranks: expected those of " + std::to_string(ranks));
+                                  " ranks: expected sizes of " + std::to_string(ranks));
   }
   RoundPlan plan;
   plan.per_rank.resize(ranks);
@@ -325,18 +325,15 @@ std::vector<OptionSpec> OkTopkOptionSpecs() {
   std::vector<OptionSpec> options = GlobalThresholdOptions();
   options.push_back(
       WholeOption("repartition_period", 64, 1, 1e9, "steps from one vote on regions to the next"));
-  options.push_back(
-      ChoiceOption("balance", "auto", {"auto", "on", "off"},
-                   "whether what reaches the threshold is moved to equal blocks before it is "
-                   "gathered; auto: where balance_above says"));
-  options.push_back(
-      NumberOption("balance_above", 4.0, 1, 1e6,
-                   "balance = \"auto\" moves where a region has more than so many times the "
-                   "average"));
-  options.push_back(
-      WholeOption("bucket_size", 4, 1, 1e6,
-                  "ranks that are sent to at once, one bucket being added while the next is on "
-                  "its way"));
+  options.push_back(ChoiceOption("balance", "auto", {"auto", "on", "off"},
+                                 "whether sums that reach the threshold are moved to equal blocks "
+                                 "before they are gathered; auto: as balance_above says"));
+  options.push_back(NumberOption(
+      "balance_above", 4.0, 1, 1e6,
+      "balance = \"auto\" moves sums if a region has more than this multiple of the average"));
+  options.push_back(WholeOption(
+      "bucket_size", 4, 1, 1e6,
+      "ranks that a rank sends to at once; one bucket is added up while the next is on its way"));
   return options;
 }
 
@@ -374,12 +371,12 @@ CollectiveDescriptor OkTopkCollective() {
           .summary = "about the k largest sums, added up by voted regions and gathered from them",
           .deviations =
               "The threshold of a rank's own selection is the sparsifier's, not adapted by 1.2 %. "
-              "The global threshold is exact, too, in the first step of a unit or of another k and "
-              "where fewer than k sums were not 0. Of equal sums at the k-th place the first are "
-              "taken. Owners add in rank order. Indices and values travel in one message, whose "
-              "length says their count; boundaries of regions are 64 bits wide. What is gathered "
-              "is balanced where a region has over four times the average, as the paper says and "
-              "its code does not."};
+              "The global threshold is also exact in the first step of a unit, after a change of "
+              "k, and if fewer than k sums were not 0. Of equal sums at the k-th place the first "
+              "are taken. Owners add in rank order. Indices and values travel in one message, "
+              "whose length says their count; boundaries of regions are 64 bits wide. Sums are "
+              "balanced before the gather if a region has over four times the average, as in the "
+              "paper but not in its code."};
 }
 
 }  // namespace sparfuse::baselines

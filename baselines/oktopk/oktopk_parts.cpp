@@ -304,22 +304,21 @@ constexpr std::array kApplications = {Application{"vgg", {32, 2.0 / 3, 4.0 / 3, 
 std::vector<OptionSpec> GlobalThresholdOptions() {
   return {
       ChoiceOption("application", "vgg", {"vgg", "lstm", "bert"},
-                   "whose published constants stand where an option is 0"),
+                   "application whose published constants replace options that are 0"),
       WholeOption("global_threshold_period", 0, 0, 1e9,
                   "steps from one exact global threshold to the next; 0: 32, 32, 128"),
-      NumberOption(
-          "band_low", 0.0, 0, 1,
-          "the global threshold falls where fewer sums than this part of k reach it; 0: 2/3, "
-          "3/4, 4/5"),
+      NumberOption("band_low", 0.0, 0, 1,
+                   "the global threshold falls if fewer sums than this part of k reach it; 0: 2/3, "
+                   "3/4, 4/5"),
       NumberOption(
           "band_high", 0.0, 0, 1e6,
-          "the global threshold rises where more sums than this part of k reach it; 0: 4/3, 5/4, "
+          "the global threshold rises if more sums than this part of k reach it; 0: 4/3, 5/4, "
           "5/4"),
       NumberOption(
           "lower_by", 0.0, 0, 1e6,
-          "what the global threshold is divided by to fall, at least 1; 0: 1.008, 1.01, 1.036"),
+          "divisor by which the global threshold falls, at least 1; 0: 1.008, 1.01, 1.036"),
       NumberOption("raise_by", 0.0, 0, 1e6,
-                   "what the global threshold is multiplied by to rise, at least 1; 0: 1.008, "
+                   "factor by which the global threshold rises, at least 1; 0: 1.008, "
                    "1.008, 1.025")};
 }
 

@@ -86,13 +86,15 @@ class Omgs final : public Planner {
 
 const PlannerDescriptor kOmgsPlanner = {
     .name = kName,
-    .summary = "merges gradients where waiting and selecting together cost less than is saved",
+    .summary =
+        "merges gradients if waiting for them and selecting from both together costs less than it "
+        "saves",
     .source = "Shi et al., OMGS-SGD, INFOCOM 2020",
     .revision = 1,
     .options = {ChoiceOption(
         "solver", "paper", {"paper", "published"},
-        "the paper's algorithm, or the published code's, which merges the first two tensors in "
-        "any case and decides about others as if it had not")},
+        "the algorithm of the paper, or of the published code, which always merges the first two "
+        "tensors and decides about the others as if it had not")},
     .make = [](const Options& options) -> std::unique_ptr<Planner> {
       return std::make_unique<Omgs>(StringOption(options, "solver") == "paper"
                                         ? OmgsFirstPair::kDecided

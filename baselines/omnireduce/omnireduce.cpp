@@ -313,10 +313,11 @@ CollectiveDescriptor OmniReduceCollective() {
         return std::make_unique<OmniReduce>(resolved);
       },
       .host_memory = true,
-      .options = {Whole("block", 256, 65536, "elements of a block"),
-                  Whole("slots", 4, static_cast<double>(kMostSlots),
-                        "streams of a shard at most; as many as are filled by what is selected"),
-                  Whole("bundle", 256, 4096, "blocks of a message at most")},
+      .options =
+          {Whole("block", 256, 65536, "elements of a block"),
+           Whole("slots", 4, static_cast<double>(kMostSlots),
+                 "largest number of streams of a shard; only as many as the selected blocks fill"),
+           Whole("bundle", 256, 4096, "largest number of blocks of a message")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .summary =
           "sums of blocks by streaming aggregators on the ranks; only blocks that some rank "
@@ -325,9 +326,9 @@ CollectiveDescriptor OmniReduceCollective() {
           "Aggregators are the ranks themselves; there are none on machines of their own. A "
           "message has up to `bundle` blocks instead of one packet's, and a worker may send again "
           "before all that it sent is summed. A stream's first block travels only where it is "
-          "needed. Contributions are kept and added in the order of the ranks instead of in that "
-          "of their arrival. All messages of a step are waited for; lost ones are the "
-          "transport's."};
+          "needed. Contributions are kept and added in the order of the ranks instead of the order "
+          "of their arrival. All messages of a step are waited for; lost messages are left to the "
+          "transport."};
 }
 
 }  // namespace sparfuse::baselines

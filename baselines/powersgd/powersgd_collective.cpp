@@ -211,7 +211,7 @@ CollectiveDescriptor PowerSgdFactors() {
   descriptor.host_memory = true;
   descriptor.options = PowerSgdDescriptor().options;
   descriptor.options.push_back(
-      WholeOption("seed", 1, 0, 1e9, "of the first Q, equal on all ranks"));
+      WholeOption("seed", 1, 0, 1e9, "seed of the first Q, equal on all ranks"));
   descriptor.traits = [](const Options&) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;

@@ -58,9 +58,9 @@ void PartialSum::Add(std::span<const std::byte> message) {
     return;
   }
   if (message.size() % kSparseElementBytes != 0) {
-    SPARFUSE_THROW(kComm, "a sum has " + std::to_string(message.size()) +
-                              " bytes: expected a multiple of " +
-                              std::to_string(kSparseElementBytes) + ", or those of a dense one");
+    SPARFUSE_THROW(
+        kComm, "a sum has " + std::to_string(message.size()) + " bytes: expected a multiple of " +
+                   std::to_string(kSparseElementBytes) + ", or the bytes of a dense sum");
   }
   const SparsePayload other = ViewSparsePayload(message);
   if (dense_) return Scatter(other);

@@ -203,25 +203,24 @@ RoundPlan RecursiveDoubling::Rounds(const ExchangeSizes& sizes, const Topology& 
 }  // namespace
 
 CollectiveDescriptor SparcmlRecursiveDoubling() {
-  return {
-      .name = kName,
-      .source = "Renggli et al., SparCML, SC 2019, SSAR_Recursive_double",
-      .revision = 1,
-      .payload = PayloadKind::kSparse,
-      .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<RecursiveDoubling>(DenseSwitchOf(options));
-      },
-      .host_memory = true,
-      .sums_on_host = true,
-      .options = {ChoiceOption(
-          "dense_switch", "bytes", {"bytes", "never"},
-          "a sum becomes dense where elements with indices take as many bytes, or never")},
-      .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
-      .summary = "unions of twice as many ranks in each round, dense where that is no larger",
-      .deviations =
-          "Any number of ranks: those beyond a power of two send theirs to another first and get "
-          "the sum at last. The switch weighs bytes alone, not the time of sparse additions, for "
-          "which the paper lowers it. Values are not quantised."};
+  return {.name = kName,
+          .source = "Renggli et al., SparCML, SC 2019, SSAR_Recursive_double",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options& options) -> std::unique_ptr<Collective> {
+            return std::make_unique<RecursiveDoubling>(DenseSwitchOf(options));
+          },
+          .host_memory = true,
+          .sums_on_host = true,
+          .options = {ChoiceOption(
+              "dense_switch", "bytes", {"bytes", "never"},
+              "when a sum becomes dense: once elements with indices take as many bytes, or never")},
+          .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
+          .summary = "in each round unions of twice as many ranks, dense if that is no larger",
+          .deviations =
+              "Any number of ranks: ranks beyond a power of two first send their payload to "
+              "another rank, and get the sum at the end. The switch weighs bytes alone, not the "
+              "time of sparse additions, for which the paper lowers it. Values are not quantised."};
 }
 
 }  // namespace sparfuse::baselines

@@ -289,28 +289,27 @@ RoundPlan SplitAllgather::Rounds(const ExchangeSizes& sizes, const Topology& top
 }  // namespace
 
 CollectiveDescriptor SparcmlSplitAllgather() {
-  return {
-      .name = kName,
-      .source =
-          "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP 2022",
-      .revision = 1,
-      .payload = PayloadKind::kSparse,
-      .make = [](const Options& options) -> std::unique_ptr<Collective> {
-        return std::make_unique<SplitAllgather>(DenseSwitchOf(options));
-      },
-      .host_memory = true,
-      .sums_on_host = true,
-      .options = {ChoiceOption(
-          "dense_switch", "bytes", {"bytes", "published", "never"},
-          "regions are gathered dense where elements with indices take as many bytes; published: "
-          "where a third of the elements have a sum; or never")},
-      .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
-      .summary = "each rank adds up its region of the range, then regions are gathered",
-      .deviations =
-          "Slices go to all owners at once, at their true lengths: the code exchanges counts first "
-          "and then four slices at a time. The last region has the rest of n/P, of which the code "
-          "takes a part. Indices stay relative to the range; the code sends them relative to a "
-          "region and as floats. Values are not quantised."};
+  return {.name = kName,
+          .source =
+              "Renggli et al., SparCML, SC 2019, section 5.3; TopkDSA of Li & Hoefler, PPoPP 2022",
+          .revision = 1,
+          .payload = PayloadKind::kSparse,
+          .make = [](const Options& options) -> std::unique_ptr<Collective> {
+            return std::make_unique<SplitAllgather>(DenseSwitchOf(options));
+          },
+          .host_memory = true,
+          .sums_on_host = true,
+          .options = {ChoiceOption(
+              "dense_switch", "bytes", {"bytes", "published", "never"},
+              "when regions are gathered dense: once elements with indices take as many bytes; "
+              "published: once a third of the elements have a sum; or never")},
+          .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
+          .summary = "each rank adds up its region of the range, then regions are gathered",
+          .deviations =
+              "Slices go to all owners at once, at their true lengths: the code exchanges counts "
+              "first and then four slices at a time. The last region has all of the rest of n/P; "
+              "the code takes only a part of it. Indices stay relative to the range; the code "
+              "sends them relative to a region and as floats. Values are not quantised."};
 }
 
 }  // namespace sparfuse::baselines

@@ -377,17 +377,17 @@ CollectiveDescriptor SpardlCollective() {
       .traits = TraitsOf,
       .refuses = WhyRefused,
       .summary =
-          "each rank reduces a block, cut to its k_b largest sums wherever it comes by; "
+          "each rank reduces a block, which every rank on its way cuts to the k_b largest sums; "
           "then blocks are gathered",
       .deviations =
           "A bundle of blocks is one message without counts; the published code exchanges block by "
           "block, with indices, values and count apart (serial_blocks: one message a block). It "
-          "fixes the number of teams at 1 and leaves recursive doubling out. h stays between "
-          "k_b / d and k_b and moves by 1 at least. What is dropped while teams compare their "
-          "blocks stays where it came from, or, where its index is applied, with the first rank "
-          "that has dropped it; the code puts a part of it into residuals that it overwrites. A "
+          "fixes the number of teams at 1 and leaves recursive doubling out. h stays between k_b / "
+          "d and k_b and moves by 1 at least. A value that is dropped while teams compare their "
+          "blocks stays where it came from or, if its index is applied, with the first rank that "
+          "dropped it; the code puts some of these values into residuals that it overwrites. A "
           "block of which nothing is applied returns to the residual like any other. Each block "
-          "keeps k_b elements, one at least, or all that it has."};
+          "keeps k_b elements, at least one, or all if it has fewer."};
 }
 
 }  // namespace sparfuse::baselines

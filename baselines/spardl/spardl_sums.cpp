@@ -95,15 +95,15 @@ std::vector<OptionSpec> SpardlOptions() {
       WholeOption("teams", 1, 1, kMostTeams,
                   "teams of neighbouring ranks, each of which reduces the whole range before they "
                   "compare their blocks; must divide the ranks"),
-      ChoiceOption("cut", "lazy", {"lazy", "eager"},
-                   "what a block is cut from before it is sent: what the rank has accumulated of "
-                   "it and what has arrived, or what the sparsifier has selected of it and what "
-                   "has arrived"),
+      ChoiceOption(
+          "cut", "lazy", {"lazy", "eager"},
+          "values from which a block is cut before it is sent: the arrived sums and the rank's "
+          "accumulated gradient, or the arrived sums and the sparsifier's selection"),
       ChoiceOption(
           "sag", "bruck", {"bruck", "recursive-doubling"},
-          "how teams compare their blocks: lists of an adapted number of elements are gathered, "
-          "or lists of k_b elements are added pair by pair, for which teams must be a power of "
-          "two"),
+          "how teams compare their blocks: lists of an adapted number of elements are gathered, or "
+          "lists of k_b elements are added pair by pair, for which the number of teams must be a "
+          "power of two"),
       FlagOption(
           "serial_blocks", false,
           "blocks are exchanged one after another, as by the published code, instead of in one "
@@ -223,10 +223,10 @@ void SpardlSums::SelectOf(std::size_t block, std::size_t count) {
   const double density =
       count == size ? 1.0 : (static_cast<double>(count) + 0.5) / static_cast<double>(size);
   Slot slot{{found_.indices.data(), count, {}}, {found_.values.data(), count, {}}, count, 0};
-  select_->Select({&pool_, &workspace_, &counters_, {}},
-                  {{accumulated_.data() + begin, size, {}}, {}}, density,
-                  {static_cast<std::uint32_t>(block), "a block of what has accumulated", {}, step_},
-                  part.state.get(), slot);
+  select_->Select(
+      {&pool_, &workspace_, &counters_, {}}, {{accumulated_.data() + begin, size, {}}, {}}, density,
+      {static_cast<std::uint32_t>(block), "a block of the accumulated gradient", {}, step_},
+      part.state.get(), slot);
   for (std::uint32_t& index : found_.indices) index += static_cast<std::uint32_t>(begin);
 }
 

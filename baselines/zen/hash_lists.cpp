@@ -194,7 +194,8 @@ void Servers::ToPositions(std::size_t server, std::span<std::uint32_t> indices) 
     if (!own) {
       SPARFUSE_THROW(kComm, "zen: server " + std::to_string(server) + " got index " +
                                 std::to_string(index) + " of a range of " +
-                                std::to_string(elements_) + " elements, which is not its own");
+                                std::to_string(elements_) +
+                                " elements; another server sums that index");
     }
     index = static_cast<std::uint32_t>(position);
   }

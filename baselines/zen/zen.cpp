@@ -77,8 +77,8 @@ class Zen final : public Collective {
 std::string Refuses(const Options& resolved, const Topology& topology) {
   const bool ragged = topology.nodes() > 1 && topology.ranks % topology.ranks_per_node != 0;
   if (!BoolOption(resolved, "node_first") || !ragged) return "";
-  return "with node_first needs as many ranks on every node: those of equal local rank sum one "
-         "part of the elements, and the last node lacks some";
+  return "with node_first needs equally many ranks on every node: ranks of equal local rank sum "
+         "one part of the elements, but the last node lacks some";
 }
 
 }  // namespace
@@ -102,31 +102,33 @@ CollectiveDescriptor ZenCollective() {
       .host_memory = true,
       .options =
           {choice("balance", {"hash", "ranges"},
-                  "which server sums an element: by a hash of its index, or by contiguous "
-                  "ranges, a sparse parameter server"),
+                  "server that sums an element: by a hash of its index, or by contiguous ranges, "
+                  "as a sparse parameter server"),
            choice("index_form", {"auto", "bitmap", "coo"},
-                  "what says which elements a server's sums are: a bitmap over its list, "
-                  "indices, or per server whichever is smaller"),
+                  "code of the indices of a server's sums: a bitmap over its list, indices, or for "
+                  "each server the smaller of the two"),
            choice("partition", {"counting", "hierarchical"},
                   "how a rank splits its elements: by counting, or by hierarchical hashing as on "
                   "a device; the parts are equal"),
            FlagOption("node_first", false, "the ranks of a node aggregate before servers do"),
            number("slots_per_element", 2.0, 0.1, 100,
-                  "of hierarchical hashing: slots of a parallel region for each of its elements"),
+                  "with hierarchical hashing: slots of a parallel region for each of its elements"),
            number("serial_part", 0.1, 0.001, 10,
-                  "of hierarchical hashing: slots of a serial region for each of a parallel one"),
+                  "with hierarchical hashing: slots of a serial region for each slot of a parallel "
+                  "region"),
            number("probes", std::int64_t{3}, 1, kMostProbes,
-                  "of hierarchical hashing: slots that an element tries")},
+                  "with hierarchical hashing: slots that an element tries")},
       .traits = [](const Options&) { return CollectiveTraits{.sums = true}; },
       .refuses = Refuses,
       .summary = "balanced parallelism: servers by a hash of the index, hash bitmaps with the sums",
       .deviations =
-          "Constants of the hierarchical hashing are as remembered of the paper, and options; on "
-          "the host parts are found by counting, which is faster. A serial region that overflows "
-          "is doubled and the split done again, which the paper leaves open. The hash is simple "
-          "tabulation; the paper asks for a universal one. A server's head and its values are two "
-          "messages. A server with sums for more than 1 of 32 of its elements sends a bitmap and "
-          "else indices. Within nodes each rank sums a part by the same hash, sparse."};
+          "Constants of the hierarchical hashing are options, with the paper's values as we "
+          "remember them. On the host, parts are found by counting, which is faster. A serial "
+          "region that overflows is doubled and the split done again, which the paper leaves open. "
+          "The hash is simple tabulation; the paper asks for a universal one. A server's head and "
+          "its values are two messages. A server sends a bitmap if it has sums for more than 1 of "
+          "32 of its elements, else indices. Within nodes each rank sums a part by the same hash, "
+          "sparse."};
 }
 
 }  // namespace sparfuse::baselines

@@ -180,12 +180,12 @@ class Planning {
 std::vector<OptionSpec> PlannerOptions() {
   return SelectiveOptions(
       {ChoiceOption("form", "profiled", {"profiled", "authors", "fixed"},
-                    "times to plan with: measured on this machine, the tables of the authors' "
-                    "cluster, or none: only dense_below leaves tensors dense"),
+                    "times to plan with: measured on this machine, from the tables of the authors' "
+                    "cluster, or none, so that only dense_below leaves tensors dense"),
        FlagOption("partial", false, "leave the small tensors of a unit dense"),
        FlagOption("hybrid", false,
-                  "reduce dense tensors instead of gathering them; with form = \"profiled\" "
-                  "where that is cheaper, and also those that it makes cheaper to send whole"),
+                  "all-reduce dense tensors instead of gathering them; with form = \"profiled\" "
+                  "only if that is cheaper, and more tensors are dense if that makes them cheaper"),
        WholeOption("dense_below", 8192, 0, 1e12,
                    "with partial: a tensor of fewer elements is dense whatever the unit's "
                    "budget; 0: none")});
@@ -236,7 +236,7 @@ std::vector<bool> CheaperReduced(std::span<const HybridTensor> tensors,
 
 const PlannerDescriptor kAdtopkPlanner = {
     Planning::kName,
-    "leaves small tensors dense where that ends a unit earliest, and reduces what is dense",
+    "leaves small tensors dense if their unit then ends earliest, and all-reduces dense tensors",
     "ADTopk, HPDC 2024",
     1,
     PlannerOptions(),

@@ -48,7 +48,7 @@ void UnpackBits(std::span<const std::byte> from, std::size_t count, unsigned wid
     waiting >>= width;
     bits -= width;
   }
-  if (waiting != 0) MalformedPayload("bits behind the " + what + " are set; expected zeros");
+  if (waiting != 0) MalformedPayload("bits after the " + what + " are set; expected zeros");
 }
 
 std::size_t ChunksOf(PayloadCoding coding, std::size_t n) {
@@ -220,7 +220,7 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
     for (std::size_t i = 0; i < of_chunk.size(); ++i) {
       if (of_chunk[i] >= size || (i > 0 && of_chunk[i] <= of_chunk[i - 1])) {
         MalformedPayload("index " + std::to_string(i) + " of chunk " + std::to_string(c) + " is " +
-                         std::to_string(of_chunk[i]) + "; expected increasing ones below " +
+                         std::to_string(of_chunk[i]) + "; expected increasing indices below " +
                          std::to_string(size));
       }
     }
@@ -230,7 +230,7 @@ DecodedSelection DecodeChunks(PayloadCoding coding, std::span<const std::byte> b
   const std::size_t value_bytes = BytesOfValues(coding.values, count);
   ReadChunkValues(coding, coded.subspan(index_bytes, value_bytes), values);
   for (const std::byte padding : coded.subspan(index_bytes + value_bytes)) {
-    if (padding != std::byte{0}) MalformedPayload("what pads it is not zero");
+    if (padding != std::byte{0}) MalformedPayload("its padding is not zero");
   }
   return {{indices, values}, total};
 }

@@ -130,7 +130,7 @@ std::size_t DecodeBlock(std::span<const std::byte> bytes, std::span<float> value
       if (form.width == 8) {
         exponent = code;
       } else if (code == escape) {
-        if (escaped == escaped_end) Refuse(what, "more exponents are escaped than it says");
+        if (escaped == escaped_end) Refuse(what, "more exponents are escaped than its header says");
         exponent = std::to_integer<std::uint32_t>(*escaped++);
       } else {
         exponent = form.largest - code;
@@ -142,10 +142,10 @@ std::size_t DecodeBlock(std::span<const std::byte> bytes, std::span<float> value
     values[i] =
         std::bit_cast<float>((mantissa & 0x800000) << 8 | exponent << 23 | (mantissa & 0x7fffff));
   }
-  if (escaped != escaped_end) Refuse(what, "fewer exponents are escaped than it says");
+  if (escaped != escaped_end) Refuse(what, "fewer exponents are escaped than its header says");
   const std::span<const std::byte> rest(escaped_end, bytes.data() + form.Bytes(n));
   if (waiting != 0 || std::ranges::any_of(rest, [](std::byte b) { return b != std::byte{0}; })) {
-    Refuse(what, "what pads its codes is not zero");
+    Refuse(what, "the padding of its codes is not zero");
   }
   return form.Bytes(n);
 }

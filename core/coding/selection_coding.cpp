@@ -181,7 +181,7 @@ void ReadRanks(const std::byte* from, std::span<const float> restored, std::span
     seen[rank / 32] |= std::uint32_t{1} << rank % 32;
     values[i] = restored[rank];
   }
-  if (waiting != 0) MalformedPayload("bits behind the ranks are set; expected zeros");
+  if (waiting != 0) MalformedPayload("bits after the ranks are set; expected zeros");
 }
 
 }  // namespace
@@ -390,7 +390,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
       indices[i] = static_cast<std::uint32_t>(sorted_[i] >> 32);
       values[i] = restored_[PlaceOf(sorted_[i])];
       if (i > 0 && indices[i] == indices[i - 1]) {
-        MalformedPayload("index " + std::to_string(indices[i]) + " comes twice");
+        MalformedPayload("index " + std::to_string(indices[i]) + " occurs twice");
       }
     }
     if (indices.back() >= n) {
@@ -413,7 +413,7 @@ DecodedSelection SelectionCoder::Decode(std::span<const std::byte> bytes, std::s
   const std::span<std::uint32_t> words = filter_.Take(shape);
   std::memcpy(words.data(), from, words.size_bytes());
   if (shape.bits % 32 != 0 && words.back() >> shape.bits % 32 != 0) {
-    MalformedPayload("bits behind the filter are set; expected zeros");
+    MalformedPayload("bits after the filter are set; expected zeros");
   }
   Choose(n, count, (flags & kFlagPermuted) != 0, pool);
   if (chosen_.size() < count) {

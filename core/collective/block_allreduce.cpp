@@ -111,44 +111,47 @@ class BlockAllReduce final : public Collective {
 std::string WhyNot(const Options& resolved, const Topology& topology) {
   const bool ragged = topology.ranks % topology.ranks_per_node != 0;
   if (IntOption(resolved, "levels") == 1 || topology.nodes() == 1 || !ragged) return "";
-  return "sums in two levels over ranks of equal place, and needs as many on every node";
+  return "sums in two levels, over ranks with equal places in their nodes, and needs equally many "
+         "on every node";
 }
 
 template <BlockCode kCode>
 CollectiveDescriptor Descriptor(std::string_view name, std::string_view summary) {
-  return {
-      .name = name,
-      .source = "Wang et al., ZeRO++, 2023, section 3.3",
-      .revision = 1,
-      .payload = PayloadKind::kDense,
-      .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
-        return std::make_unique<BlockAllReduce>(
-            BlockForm{kCode, CheckedBlock("a collective of blocks", resolved)},
-            IntOption(resolved, "levels") == 2);
-      },
-      .host_memory = true,
-      .options = {BlockOption(),
-                  WholeOption("levels", 1, 1, 2,
-                              "2: sums are made within nodes first, and then between them")},
-      .traits = [](const Options&) { return CollectiveTraits{.mass = Conservation::kLost}; },
-      .refuses = WhyNot,
-      .summary = summary,
-      .deviations = "The sum is encoded a second time and gathered; what rounding takes is lost."};
+  return {.name = name,
+          .source = "Wang et al., ZeRO++, 2023, section 3.3",
+          .revision = 1,
+          .payload = PayloadKind::kDense,
+          .make = [](const Options& resolved) -> std::unique_ptr<Collective> {
+            return std::make_unique<BlockAllReduce>(
+                BlockForm{kCode, CheckedBlock("a collective of blocks", resolved)},
+                IntOption(resolved, "levels") == 2);
+          },
+          .host_memory = true,
+          .options = {BlockOption(), WholeOption("levels", 1, 1, 2,
+                                                 "2: first sums within nodes, then between them")},
+          .traits = [](const Options&) { return CollectiveTraits{.mass = Conservation::kLost}; },
+          .refuses = WhyNot,
+          .summary = summary,
+          .deviations =
+              "The sum is encoded a second time and gathered; the error of this rounding is lost."};
 }
 
 }  // namespace
 
 CollectiveDescriptor Int8BlocksAllReduce() {
   return Descriptor<BlockCode::kInt8>(
-      "int8-blocks", "sums of shards by the ranks that own them; bytes with a scale a block");
+      "int8-blocks",
+      "each rank sums the shard that it owns; values travel as bytes, with a scale for each block");
 }
 CollectiveDescriptor Int4BlocksAllReduce() {
-  return Descriptor<BlockCode::kInt4>(
-      "int4-blocks", "sums of shards by the ranks that own them; half bytes with a scale a block");
+  return Descriptor<BlockCode::kInt4>("int4-blocks",
+                                      "each rank sums the shard that it owns; values travel as "
+                                      "half bytes, with a scale for each block");
 }
 CollectiveDescriptor Fp8BlocksAllReduce() {
-  return Descriptor<BlockCode::kFp8>(
-      "fp8-blocks", "sums of shards by the ranks that own them; fp8 (E4M3) with a scale a block");
+  return Descriptor<BlockCode::kFp8>("fp8-blocks",
+                                     "each rank sums the shard that it owns; values travel as fp8 "
+                                     "(E4M3), with a scale for each block");
 }
 
 }  // namespace sparfuse

@@ -53,7 +53,7 @@ void ReadMessage(std::span<const std::byte> message, std::span<float> values) {
   if (form != kRaw || sent.size() != values.size_bytes()) {
     SPARFUSE_THROW(kComm, std::string(kName) + ": " + std::to_string(message.size()) +
                               " bytes of form " + std::to_string(form) + ": expected " +
-                              std::to_string(values.size()) + " values, coded or as they are");
+                              std::to_string(values.size()) + " values, coded or uncoded");
   }
   std::memcpy(values.data(), sent.data(), sent.size());
 }
@@ -206,11 +206,12 @@ CollectiveDescriptor ExponentAllReduceDescriptor() {
             return std::make_unique<ExponentAllReduce>(DoubleOption(resolved, "bits"));
           },
           .host_memory = true,
-          .options = {NumberOption("bits", 27.25, 1, 33,
-                                   "of a value on the way, as a model expects them: 27.25 of "
-                                   "Gaussian ones, 27.66 of Laplace's; a run sends what it takes")},
-          .summary = "sums around a ring, of floats whose exponents are coded without loss",
-          .deviations = "Values are float32, the paper's bfloat16."};
+          .options = {NumberOption(
+              "bits", 27.25, 1, 33,
+              "bits of a value on the way that a model assumes: 27.25 for Gaussian values, 27.66 "
+              "for Laplace's; a live run sends as many as the values take")},
+          .summary = "sums around a ring; the exponents of the floats are coded without loss",
+          .deviations = "Values are float32; the paper's are bfloat16."};
 }
 
 }  // namespace sparfuse

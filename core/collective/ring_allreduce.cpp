@@ -65,7 +65,7 @@ Task GatherAround(Communicator& communicator, const Place& place, std::size_t fi
 void RequireHost(std::string_view collective, const Communicator& communicator) {
   if (communicator.stream().device.kind == DeviceKind::kHost) return;
   SPARFUSE_THROW(kUnsupported, std::string(collective) +
-                                   ": adds in host memory, and messages of transport \"" +
+                                   ": adds in host memory, but messages of transport \"" +
                                    std::string(communicator.backend()) +
                                    "\" lie on a device; use native-allreduce");
 }

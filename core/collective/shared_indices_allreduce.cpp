@@ -46,7 +46,7 @@ class SharedIndices final : public Collective {
       if (sums[count + i] == ranks * Word(hash, i)) continue;
       SPARFUSE_THROW(kComm,
                      "shared-indices-allreduce: ranks have selected different indices: expected a "
-                     "sparsifier that selects the same ones on all ranks");
+                     "sparsifier that selects the same indices on all ranks");
     }
     buffers.payloads.assign(1, room.first(count * kSparseElementBytes));
   }

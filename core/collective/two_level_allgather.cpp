@@ -22,7 +22,7 @@ Levels LevelsOf(const Topology& topology) {
     SPARFUSE_THROW(kUnsupported, "all-gather in two levels: " + std::to_string(topology.ranks) +
                                      " ranks, ranks_per_node " +
                                      std::to_string(topology.ranks_per_node) +
-                                     "; expected nodes that are full");
+                                     "; expected equally many ranks on every node");
   }
   return {local, ranks / local};
 }

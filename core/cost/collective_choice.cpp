@@ -55,7 +55,7 @@ void RequireEqualNodes(const Topology& topology) {
     SPARFUSE_THROW(kUnsupported,
                    "cost of a collective in two levels: " + std::to_string(topology.ranks) +
                        " ranks, ranks_per_node " + std::to_string(topology.ranks_per_node) +
-                       "; expected nodes that are full");
+                       "; expected equally many ranks on every node");
   }
 }
 

@@ -66,7 +66,7 @@ Card CardOf(int index) {
   if (status != cudaSuccess) {
     cudaGetLastError();
     SPARFUSE_THROW(kUnsupported, "this machine has no CUDA device " + std::to_string(index) +
-                                     ", but " + std::to_string(CudaDeviceCount()) + ": " +
+                                     "; it has " + std::to_string(CudaDeviceCount()) + ": " +
                                      cudaGetErrorString(status));
   }
   Card card{index, properties.name, properties.major, properties.minor, properties.totalGlobalMem,

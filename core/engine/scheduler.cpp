@@ -288,7 +288,7 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
   };
   require(!parts.empty(), "a range, or selections, of at least one element");
   require(request.background == (request.channel == Channel::kBackground),
-          "the background's channel for an exchange in the background, and no other");
+          "the background's channel for an exchange in the background, and for no other exchange");
   require(request.owner() >= 0 && request.owner() < TopologyOf(request.channel).ranks,
           "an owner among the members");
   return Add(std::move(request), std::move(parts));

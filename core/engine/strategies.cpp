@@ -104,7 +104,9 @@ class HalfUnits final : public UnitStrategy {
 
 const StrategyDescriptor kOwnedParts = {
     .name = "owned-parts",
-    .summary = "units in parts, which the ranks that own them sum, select from again, and send",
+    .summary =
+        "units in parts; the rank that owns a part sums it, selects from the sum, and sends the "
+        "selection",
     .source = "Bai et al., HiPress, SOSP 2021, section 3",
     .revision = 2,
     .deviations = "",
@@ -114,8 +116,8 @@ const StrategyDescriptor kOwnedParts = {
                  0,
                  0,
                  {},
-                 "what owners do not select of their sums stays with them as a residual; off: it "
-                 "is lost, as in the published extension"}},
+                 "owners keep the unselected elements of their sums as a residual; off: these are "
+                 "lost, as in the published extension"}},
     .make = [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<OwnedParts>(BoolOption(options, "server_ef"));
     },

@@ -64,11 +64,11 @@ FeedbackKind KindOf(std::string_view name) {
 
 std::span<const FeedbackDescriptor> Feedbacks() {
   static const std::vector<FeedbackDescriptor> kFeedbacks = {
-      {"none", "what is not sent is lost"},
-      {"residual", "what is not sent is added to the next gradient"},
-      {"momentum", "DGC's momentum correction: velocities are what is kept and added"},
+      {"none", "elements that are not sent are lost"},
+      {"residual", "elements that are not sent are added to the next gradient"},
+      {"momentum", "DGC's momentum correction: velocities that are not sent are kept and added"},
       {kDecoupled,
-       "DeMo's momentum: what is not sent fades, and gradients are added times a rate"}};
+       "DeMo's momentum: elements that are not sent fade, and gradients are added times a rate"}};
   return kFeedbacks;
 }
 
@@ -79,14 +79,15 @@ double Feedback::DensityFactor(std::uint64_t step, double density) const {
 
 std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
   static const std::vector<OptionSpec> kWarmup = {
-      WholeOption("warmup_epochs", 0, 0, 1e6,
-                  "epochs in which the density falls from density^(1 / (epochs + 1)) to its value"),
-      WholeOption("epoch_steps", 1, 1, 1e9, "steps of such an epoch")};
+      WholeOption(
+          "warmup_epochs", 0, 0, 1e6,
+          "epochs over which the density falls from density^(1 / (epochs + 1)) to its value"),
+      WholeOption("epoch_steps", 1, 1, 1e9, "steps of a warm-up epoch")};
   static const std::vector<OptionSpec> kResidual = [] {
     std::vector<OptionSpec> specs = kWarmup;
     specs.push_back(
         NumberOption("decay", 1.0, 0, 0,
-                     "x = gradient + decay * residual, in (0, 1]; below 1 what is not sent fades"));
+                     "x = gradient + decay * residual, in (0, 1]; below 1 the residual fades"));
     return specs;
   }();
   static const std::vector<OptionSpec> kMomentum = [] {
@@ -94,7 +95,7 @@ std::span<const OptionSpec> FeedbackOptions(std::string_view kind) {
     std::vector<OptionSpec> specs = {
         {"momentum", defaults.momentum, 0, 0.999999, {}, "factor m of u = m * u + g"},
         {"nesterov", defaults.nesterov, 0, 0, {}, "u = m * (u + g), and u + g accumulates"},
-        {"masking", defaults.masking, 0, 0, {}, "velocities of what was sent become zero"},
+        {"masking", defaults.masking, 0, 0, {}, "velocities of sent elements become zero"},
         NumberOption("clip", 0.0, 0, 1e30, "largest norm of a gradient before momentum; 0: any")};
     specs.insert(specs.end(), kWarmup.begin(), kWarmup.end());
     return specs;

@@ -81,7 +81,7 @@ class Fragments final : public Planner {
       const auto number = std::from_chars(colon ? length.ptr + 1 : end, end, fragment);
       if (!colon || number.ec != std::errc() || tensors == 0 || fragment >= fragments_ ||
           (number.ptr != end && *number.ptr != ',')) {
-        refuse("expected numbers of tensors, each with its fragment below " +
+        refuse("expected numbers of tensors, each with a colon and its fragment below " +
                std::to_string(fragments_) + ", \"3:0,2:1\"");
       }
       if (tensors > input.layout.tensors() - next) break;
@@ -96,7 +96,8 @@ class Fragments final : public Planner {
       refuse("expected the " + std::to_string(input.layout.tensors()) + " tensors of the gradient");
     }
     if (std::ranges::find(seen, false) != seen.end()) {
-      refuse("expected tensors of each of the " + std::to_string(fragments_) + " fragments");
+      refuse("expected at least one tensor for each of the " + std::to_string(fragments_) +
+             " fragments");
     }
     return plan;
   }
@@ -109,14 +110,14 @@ class Fragments final : public Planner {
 
 PlannerDescriptor FragmentsPlanner() {
   return {.name = kFragmentsPlanner,
-          .summary = "fragments of about equal sizes, each with dates of its own",
+          .summary = "fragments of about equal sizes, each exchanged on its own dates",
           .source = "Douillard et al., Streaming DiLoCo, arXiv 2501.18512, section 2.2",
           .revision = 1,
           .options = {WholeOption("fragments", 1, 1, 65535,
                                   "number of fragments, a divisor of `every`"),
                       WholeOption("stripes", 1, 1, 65535,
-                                  "runs of tensors that a fragment is made of, or as many as there "
-                                  "are tensors for; 1: consecutive ones"),
+                                  "runs of tensors that make up a fragment, fewer if there are too "
+                                  "few tensors; 1: consecutive tensors"),
                       TextOption("runs", "",
                                  "numbers of tensors in ready order, each with its fragment, "
                                  "\"3:0,2:1\"; empty: runs of about equal sizes")},

@@ -15,11 +15,12 @@ namespace sparfuse {
 void CheckReadyTensors(const ReadyTensors& tensors, std::string_view solver) {
   const std::string owner(solver);
   const std::size_t count = tensors.elements.size();
-  SPARFUSE_REQUIRE(count > 0, owner + ": elements is empty: expected those of a tensor or more");
+  SPARFUSE_REQUIRE(count > 0,
+                   owner + ": elements is empty: expected the elements of at least one tensor");
   SPARFUSE_REQUIRE(tensors.backward_seconds.size() == count,
                    owner + ": backward_seconds has " +
                        std::to_string(tensors.backward_seconds.size()) +
-                       " numbers; expected one a tensor, " + std::to_string(count));
+                       " numbers; expected one for each tensor, " + std::to_string(count));
   for (std::size_t t = 0; t < count; ++t) {
     const std::string at = std::string("[") + std::to_string(t) + "]";
     SPARFUSE_REQUIRE(tensors.elements[t] > 0,

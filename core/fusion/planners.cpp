@@ -114,9 +114,10 @@ PlannerDescriptor GivenPlanner() {
       .revision = 1,
       .options = {TextOption(
                       "units", "",
-                      "numbers of tensors of the units in ready order, \"3,8,66\"; empty: `bytes`"),
-                  TextOption("bytes", "",
-                             "dense bytes of the units in ready order; empty as well: one unit")},
+                      "number of tensors of each unit in ready order, \"3,8,66\"; empty: `bytes`"),
+                  TextOption(
+                      "bytes", "",
+                      "dense bytes of each unit in ready order; if both are empty: one unit")},
       .make = [](const Options& options) -> std::unique_ptr<Planner> {
         return std::make_unique<Given>(StringOption(options, "units"),
                                        StringOption(options, "bytes"));
@@ -312,18 +313,17 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
     }
     const bool beside = unit.lane == Lane::kSide && unit.sparsified == Sparsified::kBehind;
     if (unit.lane != Lane::kCompute && !beside) {
-      SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
-                                    layout.tensor(unit.first).name + " is on lane \"" +
-                                    std::string(LaneName(unit.lane)) +
-                                    "\": expected \"compute\", or \"side\" where it is "
-                                    "sparsified behind");
+      SPARFUSE_THROW(kInternal,
+                     "plan " + plan.UnitSizes() + ": the unit of tensor " +
+                         layout.tensor(unit.first).name + " is on lane \"" +
+                         std::string(LaneName(unit.lane)) +
+                         "\": expected \"compute\", or \"side\" if it is sparsified behind");
     }
     if (unit.partitions < 1 || (unit.partitions > 1 && unit.sparsified != Sparsified::kBehind)) {
       SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() + ": the unit of tensor " +
                                     layout.tensor(unit.first).name + " has " +
                                     std::to_string(unit.partitions) +
-                                    " partitions: expected 1, or more where it is sparsified "
-                                    "behind");
+                                    " partitions: expected 1, or more if it is sparsified behind");
     }
     next = unit.last;
   }
@@ -333,7 +333,7 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
   }
   if (plan.tensors.empty()) return;
   if (plan.tensors.size() != layout.tensors()) {
-    SPARFUSE_THROW(kInternal, "plan speaks of " + std::to_string(plan.tensors.size()) + " of " +
+    SPARFUSE_THROW(kInternal, "plan lists " + std::to_string(plan.tensors.size()) + " of " +
                                   std::to_string(layout.tensors()) + " tensors");
   }
   for (const Unit& unit : plan.units) {
@@ -345,12 +345,12 @@ void CheckPlan(const Plan& plan, const GradientLayout& layout) {
                         (unit.sparsified == Sparsified::kNever && tensor == TensorPlan{});
       if (!fits || !(tensor.density > 0) || tensor.density > 1 ||
           (tensor.reduced && tensor.density < 1)) {
-        SPARFUSE_THROW(kInternal, "plan: tensor " + layout.tensor(t).name + " has density " +
-                                      std::to_string(tensor.density) +
-                                      (tensor.reduced ? ", reduced" : "") +
-                                      ": expected one in (0, 1], 1 where it is reduced, in a "
-                                      "unit that is sparsified ahead, or behind where dense "
-                                      "tensors are apart; 1 where it is not sparsified");
+        SPARFUSE_THROW(kInternal,
+                       "plan: tensor " + layout.tensor(t).name + " has density " +
+                           std::to_string(tensor.density) + (tensor.reduced ? ", reduced" : "") +
+                           ": expected a density in (0, 1] in a unit that is sparsified, 1 if the "
+                           "tensor is reduced (in a unit sparsified behind, only if dense tensors "
+                           "are apart), and 1 in any other unit");
       }
     }
   }
@@ -373,8 +373,8 @@ std::span<const PlannerDescriptor> CorePlanners() {
          return std::make_unique<ByBytes>(DoubleOption(options, "threshold_bytes"));
        }},
       {.name = "ddp-buckets",
-       .summary =
-           "closes a bucket with the tensor that reaches its dense bytes, the first one early",
+       .summary = "closes a bucket with the tensor that reaches its dense bytes; the first bucket "
+                  "is smaller",
        .source = "PyTorch, torch/csrc/distributed/c10d/reducer.cpp",
        .revision = 1,
        .options = {NumberOption("bucket_bytes", 26214400.0, 1, 1e15,
@@ -385,8 +385,9 @@ std::span<const PlannerDescriptor> CorePlanners() {
          return std::make_unique<DdpBuckets>(DoubleOption(options, "bucket_bytes"),
                                              DoubleOption(options, "first_bucket_bytes"));
        },
-       .deviations = "Buckets are in ready order from the first step on. DDP's are so from the "
-                     "second; in its first step they follow the order of registration."},
+       .deviations =
+           "Buckets are in ready order from the first step on. DDP's are in ready order from the "
+           "second step on; in the first step they follow the order of registration."},
       {"by-count",
        "the same number of tensors in every unit",
        "SAFusion, HPDC 2025, section 3.2",
@@ -405,19 +406,19 @@ std::span<const PlannerDescriptor> CorePlanners() {
        {},
        [](const Options&) -> std::unique_ptr<Planner> { return std::make_unique<WholeModel>(); }},
       {.name = "fusion-degree",
-       .summary = "a part of the tensors in one unit, the others each in one of its own",
+       .summary = "a part of the tensors in one unit, each of the others in a unit of its own",
        .source = "SAFusion, HPDC 2025, section 2.4 (Fig. 3)",
        .revision = 1,
-       .options = {NumberOption(
-           "degree", 1.0, 0, 1,
-           "part of the tensors that is fused, the first in ready order: 0 none, 1 all")},
+       .options = {NumberOption("degree", 1.0, 0, 1,
+                                "part of the tensors that is fused, beginning with the first in "
+                                "ready order: 0 none, 1 all")},
        .make = [](const Options& options) -> std::unique_ptr<Planner> {
          return std::make_unique<FusionDegree>(DoubleOption(options, "degree"));
        },
        .deviations =
-           "The paper does not define its fusion degree. That the degree counts tensors, and that "
-           "they are one buffer, is read from its figure, where the part of the tensors that is "
-           "missing never exceeds the degree; which tensors are fused is our choice."},
+           "The paper does not define its fusion degree. Its figure suggests that the degree "
+           "counts tensors, and that the fused tensors are one buffer: the part of the tensors "
+           "that is missing never exceeds the degree. The choice of the fused tensors is ours."},
       GivenPlanner(),
       FragmentsPlanner(),
   };

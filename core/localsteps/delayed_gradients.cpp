@@ -68,13 +68,13 @@ class DelayedGradients final : public Strategy {
 const StrategyDescriptor kDelayedGradients = {
     .name = "delayed-units",
     .summary =
-        "units are all-reduced beside the next step, whose update takes them; the first step "
-        "updates nothing",
+        "units are all-reduced during the next step and enter its update; the first step updates "
+        "nothing",
     .source =
         "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4.3 (one-step delayed parameter "
         "update)",
     .revision = 1,
-    .deviations = "The delay begins with the first step, not after a number of steps without it.",
+    .deviations = "The delay begins with the first step, not after some steps without delay.",
     .sparsified = Sparsified::kNever,
     .options = {},
     .make = [](const Options&) -> std::unique_ptr<Strategy> {

@@ -25,8 +25,9 @@ LocalSteps LocalStepsOf(const Options& resolved) {
     SPARFUSE_THROW(kConfig, "strategy \"local-steps\": " + what);
   };
   if (steps.lags() && steps.mix != 0) {
-    refuse("mix = " + ToString(resolved.at("mix")) + " with delay = " +
-           std::to_string(steps.delay) + " = every: every window begins at the anchor; expected 0");
+    refuse("mix = " + ToString(resolved.at("mix")) +
+           " with delay = " + std::to_string(steps.delay) +
+           " = every: every window begins at the anchor; expected mix = 0");
   }
   if (steps.outer == OuterRule::kElastic && (steps.mix != 0 || steps.lags())) {
     refuse(
@@ -54,11 +55,12 @@ FragmentDates::FragmentDates(const LocalSteps& steps, std::size_t fragments)
                                 " fragments: expected a multiple of their number");
   }
   if (steps.lags() ? fragments != 1 : steps.delay >= period_) {
-    SPARFUSE_THROW(kConfig, "delay = " + std::to_string(steps.delay) + " with " + window + " and " +
-                                std::to_string(fragments) + " fragments: expected 0 to " +
-                                std::to_string(period_ - 1) +
-                                ", so that at most one is under way, or with one fragment " +
-                                std::to_string(steps.every));
+    SPARFUSE_THROW(kConfig,
+                   "delay = " + std::to_string(steps.delay) + " with " + window + " and " +
+                       std::to_string(fragments) + " fragments: expected 0 to " +
+                       std::to_string(period_ - 1) +
+                       ", so that at most one fragment is under way, or with one fragment " +
+                       std::to_string(steps.every));
   }
 }
 

@@ -127,21 +127,21 @@ std::vector<OptionSpec> LocalStepsOptions() {
   return {
       WholeOption("every", 32, 1, 1e6, "steps of a window: H"),
       WholeOption("delay", 0, 0, 1e6,
-                  "steps from the send of a fragment to its receipt, in which its exchange goes on "
-                  "beside training; below every / fragments, or with one fragment `every`"),
+                  "steps from the send of a fragment to its receipt, during which its exchange "
+                  "overlaps with training; below every / fragments, or `every` with one fragment"),
       NumberOption("mix", 0.0, 0, 1,
                    "weight of the rank's own parameters when the anchor is received: 0 takes the "
                    "anchor, 1 ignores it"),
       ChoiceOption("outer", "average", {"average", "sgd", "momentum", "nesterov", "elastic"},
-                   "what moves the anchor: the average of parameters, an optimizer of the average "
-                   "of differences, or an elastic force"),
+                   "how the anchor moves: to the average of the parameters, by an optimizer that "
+                   "gets the average of the differences, or by an elastic force"),
       NumberOption("outer_rate", 1.0, 0, 1e3,
-                   "learning rate of the outer optimizer; of elastic the strength of the force, at "
-                   "most 1 / workers"),
+                   "learning rate of the outer optimizer; with elastic the strength of the force, "
+                   "at most 1 / workers"),
       NumberOption("outer_momentum", 0.0, 0, 1, "momentum of the outer optimizer"),
-      ChoiceOption("first", "short", {"short", "long"},
-                   "the first window of a fragment: until its first date, or that and a window "
-                   "more")};
+      ChoiceOption(
+          "first", "short", {"short", "long"},
+          "length of a fragment's first window: until its first date, or one window longer")};
 }
 
 std::unique_ptr<Strategy> Make(const Options& options) {
@@ -153,15 +153,15 @@ std::unique_ptr<Strategy> Make(const Options& options) {
 const StrategyDescriptor kLocalSteps = {
     .name = "local-steps",
     .summary =
-        "ranks train by themselves for a window of steps; then fragments of their "
-        "parameters, or what these have moved by, are averaged",
+        "ranks train by themselves for a window of steps; then fragments of their parameters, or "
+        "of the parameters' changes, are averaged",
     .source =
         "Stich, ICLR 2019; Douillard et al., DiLoCo, arXiv 2311.08105, and Streaming DiLoCo, "
         "arXiv 2501.18512",
     .revision = 1,
     .deviations =
-        "A rank that is lost is an error; there is no quorum. Exchanges beside training are "
-        "received at a step that is set, not when they have come.",
+        "A lost rank is an error; there is no quorum. Exchanges beside training are received at a "
+        "fixed step, not on arrival.",
     .sparsified = Sparsified::kNever,
     .options = LocalStepsOptions(),
     .make = Make,
@@ -170,10 +170,10 @@ const StrategyDescriptor kLocalSteps = {
 
 const StrategyDescriptor kSparseLocalSteps = {
     .name = "sparse-local-steps",
-    .summary = "as local-steps, of what selections keep of the differences of each tensor",
+    .summary = "like local-steps, but averages selections of each tensor's differences",
     .source = "Sarfi et al., SparseLoCo, arXiv 2508.15706",
     .revision = 1,
-    .deviations = "As local-steps'.",
+    .deviations = "The same as of local-steps.",
     .sparsified = Sparsified::kAhead,
     .options = LocalStepsOptions(),
     .make = Make,

@@ -54,7 +54,7 @@ void CheckPayloadFault(std::uint64_t fault) {
   SPARFUSE_THROW(kComm, "sparse payload " + std::to_string(place >> 32) +
                             " is corrupt at element " + std::to_string(place & 0xffffffffu) +
                             ": expected increasing indices below the size of the exchanged range, "
-                            "finite values, and the length that they take");
+                            "finite values, and the length of its elements");
 }
 
 std::size_t TouchedWords(std::size_t n) { return Chunks(n, kSector - 1) * gpu::kChunkWords; }
@@ -105,7 +105,7 @@ void MergeSlotsOnDevice(const Stream& stream, DeviceWorkspace& workspace,
   for (const MergePart& part : parts) capacity += part.slot.capacity;
   if (capacity > out.capacity) {
     SPARFUSE_THROW(kInternal, "a payload has room for " + std::to_string(out.capacity) +
-                                  " elements of slots that hold " + std::to_string(capacity));
+                                  " elements, but its slots hold " + std::to_string(capacity));
   }
   const auto table_of = [&](std::size_t first, std::size_t size) {
     gpu::PartTable table{};

@@ -109,19 +109,18 @@ class SafusionNaive final : public Strategy {
 
 const StrategyDescriptor kSafusionNaive = {
     "safusion-naive",
-    "tensors are sparsified as they come and packed into a buffer of fixed size, closed by "
-    "agreement",
+    "tensors are sparsified as they are ready and packed into a buffer of fixed size, which ranks "
+    "close by agreement",
     "SAFusion, HPDC 2025, section 3.1",
     1,
-    "The paper leaves open how ranks agree on a buffer's end; here it is the maximum of their "
-    "wishes.",
+    "The paper leaves open how ranks agree on a buffer's end; here they take the latest end that a "
+    "rank asks for.",
     Sparsified::kAhead,
     {NumberOption("buffer_bytes", 67108864.0, 8, 1e15,
                   "payload bytes (8 an element) that close a buffer"),
-     NumberOption(
-         "buffer_fraction", 0.0, 0, 1,
-         "if above 0, instead of buffer_bytes: this fraction of the model's payload at its "
-         "target density")},
+     NumberOption("buffer_fraction", 0.0, 0, 1,
+                  "if above 0, used instead of buffer_bytes: fraction of the model's payload at "
+                  "the target density")},
     [](const Options& options) -> std::unique_ptr<Strategy> {
       return std::make_unique<SafusionNaive>(DoubleOption(options, "buffer_bytes"),
                                              DoubleOption(options, "buffer_fraction"));

@@ -295,15 +295,16 @@ const PlannerDescriptor kSafusionPlanner = {
     "SAFusion, HPDC 2025, section 3.3",
     1,
     {ChoiceOption("form", "profiled", {"profiled", "paper", "authors"},
-                  "by measured times with the earliest end of communication, by measured times "
-                  "and the paper's equations, or with the published code's tables"),
+                  "measured times and the earliest end of communication, measured times and the "
+                  "paper's equations, or the published code's tables"),
      TextOption("model", "",
                 "authors only: row of the published backward times (resnet50, resnet101, "
-                "resnet152, vgg16, vgg19, lstm, transformer, bert_base); any other takes no time"),
-     NumberOption("tolerance", 0.01, 0, 1,
-                  "profiled only: how much later than the earliest communication may end, as a "
-                  "fraction, for a plan that ends earlier when exchanges take twice as long as "
-                  "measured")},
+                "resnet152, vgg16, vgg19, lstm, transformer, bert_base); any other counts as "
+                "taking no time"),
+     NumberOption(
+         "tolerance", 0.01, 0, 1,
+         "profiled only: fraction by which communication may end later than in the earliest plan, "
+         "for a plan that ends earlier if exchanges take twice their measured time")},
     [](const Options& options) -> std::unique_ptr<Planner> {
       return std::make_unique<Safusion>(StringOption(options, "form"),
                                         StringOption(options, "model"),

@@ -154,16 +154,16 @@ std::vector<OptionSpec> PlannerOptions() {
                     "times to plan with: measured on this machine, or the tables of the authors' "
                     "cluster"),
        ChoiceOption("ratio", "budget", {"budget", "target"},
-                    "density of what is not left dense: what the unit's budget leaves for it, or "
-                    "the target, as in the authors' code"),
-       FlagOption("offload", false, "select on the host lane where that does not delay the unit"),
+                    "density of tensors that are not left dense: from the rest of their unit's "
+                    "budget, or the target density, as in the authors' code"),
+       FlagOption("offload", false, "select on the host lane if that does not delay the unit"),
        NumberOption("host_factor", 10, 0, 1e6,
-                    "form = \"authors\", which has no times of the host: those of the device, "
-                    "times this"),
-       FlagOption("interleave", false, "reduce dense tensors instead of gathering them"),
+                    "with form = \"authors\", whose tables have no times of the host: factor from "
+                    "the times of the device"),
+       FlagOption("interleave", false, "all-reduce dense tensors instead of gathering them"),
        ChoiceOption("partition", "cost", {"cost", "none", "all"},
-                    "with interleave: which dense tensors of a unit; cost: the prefix with the "
-                    "least time")});
+                    "with interleave: which dense tensors of a unit are all-reduced; cost: the "
+                    "prefix that takes the least time")});
 }
 
 }  // namespace
@@ -210,7 +210,7 @@ std::ptrdiff_t PartitionPoint(std::span<const PartitionTensor> unit,
 
 const PlannerDescriptor kSsfusionPlanner = {
     Planning::kName,
-    "leaves small tensors dense where that costs least, selects on the host, interleaves "
+    "leaves small tensors dense if that costs least, selects on the host, interleaves "
     "all-reduce and all-gather",
     "SSFusion, ICDE 2026",
     1,

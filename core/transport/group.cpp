@@ -14,7 +14,7 @@ void CheckAddress(int peer, int size, int tag) {
   }
   if (tag < 0 || tag >= (1 << 15)) {
     SPARFUSE_THROW(kInternal,
-                   "message with tag " + std::to_string(tag) + ": expected one in [0, 32768)");
+                   "message with tag " + std::to_string(tag) + ": expected a tag in [0, 32768)");
   }
 }
 

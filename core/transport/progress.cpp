@@ -468,7 +468,7 @@ void ProgressLoop::CheckDeadline(Active& active) {
     };
     const std::string why =
         active.waiting_for < 0
-            ? ListRanks({rank_}) + " does not end what it computes"
+            ? ListRanks({rank_}) + " does not end its computation"
             : EndOfChain(active.waiting_for, rank_, static_cast<std::size_t>(size_), of);
     gave_up_on_ = active.waiting_for;
     SPARFUSE_THROW(kTimeout,

@@ -86,11 +86,11 @@ StepsByTensor ReadSteps(py::handle given) {
 
 py::object StateOf(py::handle state, const char* key) {
   if (!py::isinstance<py::dict>(state)) {
-    throw py::type_error("state is a " + TypeText(state) + "; expected what state_dict() returned");
+    throw py::type_error("state is a " + TypeText(state) + "; expected a result of state_dict()");
   }
   const auto dict = py::reinterpret_borrow<py::dict>(state);
   SPARFUSE_REQUIRE(dict.contains(key), std::string("state has no \"") + key +
-                                           "\"; expected what state_dict() of this class returned");
+                                           "\"; expected a result of this class's state_dict()");
   return dict[key];
 }
 
@@ -108,8 +108,8 @@ StepsByTensor TensorSteps::Steps() const {
     if (tensor.state != nullptr && dynamic_cast<const WarmState*>(tensor.state.get()) == nullptr) {
       SPARFUSE_THROW(kUnsupported, "tensor \"" + name +
                                        "\": this sparsifier remembers a threshold or stages from "
-                                       "step to step, which cannot be saved; expected one whose "
-                                       "selections follow from the step alone, say \"topk\"");
+                                       "step to step, which cannot be saved; expected a sparsifier "
+                                       "whose selections follow from the step alone, say \"topk\"");
     }
     steps[name] = {tensor.shape, tensor.next_step};
   }

@@ -83,8 +83,8 @@ void SortOptions(const MethodSettings& given, MethodParts& parts) {
   RequireKnown(owner, given.options, known);
   if (given.options.contains("replan_every")) {
     SPARFUSE_THROW(kConfig, owner +
-                                ": replan_every: gradients come here without the times of a "
-                                "backward pass; expected backward_seconds, once");
+                                ": replan_every: gradients come without the times of a backward "
+                                "pass; expected backward_seconds once");
   }
   for (const auto& [key, value] : ToOptions(owner, given.options)) {
     using enum MethodOptions::Owner;
@@ -186,7 +186,7 @@ Composition ConfiguredMethod::ComposeOf(const MethodSettings& given) {
   if (composition.dense_collective->descriptor().native ||
       composition.sparse_collective->descriptor().native) {
     SPARFUSE_THROW(kUnsupported, "the collective \"" + parts.collective +
-                                     "\" is the own of MPI or NCCL, and ranks here are threads");
+                                     "\" belongs to MPI or NCCL, but ranks here are threads");
   }
   return composition;
 }
@@ -245,7 +245,8 @@ Plan ConfiguredMethod::PlanOf(const MethodSettings& given) const {
   if (given.backward_seconds) {
     SPARFUSE_REQUIRE(given.backward_seconds->size() == layout_.tensors(),
                      "backward_seconds has " + std::to_string(given.backward_seconds->size()) +
-                         " numbers; expected one a tensor, " + std::to_string(layout_.tensors()));
+                         " numbers; expected one for each tensor, " +
+                         std::to_string(layout_.tensors()));
     for (const double seconds : *given.backward_seconds) {
       SPARFUSE_REQUIRE(seconds >= 0, "backward_seconds has " + std::to_string(seconds) +
                                          ": expected numbers of at least 0");

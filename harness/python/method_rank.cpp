@@ -81,9 +81,9 @@ bool MethodRank::InThisProcess() const { return getpid() == process_; }
 void MethodRank::RequireUsable() const {
   if (!InThisProcess()) {
     SPARFUSE_THROW(kInternal,
-                   "this process was forked off after sparfuse.torch.distribute, whose threads and "
-                   "connections are the other process's: call distribute in this one, or train in "
-                   "that one only");
+                   "this process was forked after sparfuse.torch.distribute, whose threads and "
+                   "connections belong to the other process: call distribute in this process, or "
+                   "train in the other one only");
   }
   if (!failed_.empty()) SPARFUSE_THROW(kInternal, failed_);
 }
@@ -94,7 +94,7 @@ template <class Run>
 auto MethodRank::OrFail(const Run& run) {
   RequireUsable();
   const auto fail = [this](const std::string& what) {
-    failed_ = "step " + std::to_string(steps_) + " failed, and what was not sent is lost: " +
+    failed_ = "step " + std::to_string(steps_) + " failed, and the residuals are lost: " +
               "call sparfuse.torch.detach and distribute again, and load a state (" + what + ")";
     in_step_ = false;
     engine_.reset();

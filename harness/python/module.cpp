@@ -57,7 +57,7 @@ void BindThreads(py::module_& module) {
              R"(Sets how many threads an operation runs on, the caller's included: 1 to 1024.
 
 One pool serves the whole process; results do not depend on its size. It starts with the next
-operation, which raises UnsupportedError where the system lets this process start fewer threads.
+operation, which raises UnsupportedError if the system lets this process start fewer threads.
 
 >>> import sparfuse
 >>> sparfuse.set_threads(2)

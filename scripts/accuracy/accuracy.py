@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reproduces a paper's accuracies: finds its data, says the hours, runs it, and sets the paper beside.
+"""Reproduces a paper's accuracies: finds its data, estimates the hours, runs, and compares.
 
   scripts/reproduce PAPER --accuracy --data DIR [--weights DIR] [--gpus N] [--seeds N] [--dry-run]
 
 PAPER is a file of experiments/accuracy. DIR holds data sets as they are downloaded or as they are
-prepared already. --dry-run says what is there, what is missing and how to get it, and starts
-nothing. What is done is kept: the same command goes on where it was.
+prepared already. --dry-run lists the data that is there or missing and how to get it, and starts
+nothing. Finished trials are kept: the same command goes on from there.
 """
 
 import argparse
@@ -225,7 +225,7 @@ def main(arguments):
     parser.add_argument("--results", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--weights", type=pathlib.Path)
-    parser.add_argument("--gpus", type=int, help="ranks, one a GPU; 0: on processors")
+    parser.add_argument("--gpus", type=int, help="number of ranks, one for each GPU; 0: on processors")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(arguments)
@@ -235,7 +235,7 @@ def main(arguments):
         sys.exit(f"{asked.paper} --accuracy: no such experiment; expected one of {known}")
     for place in filter(None, (asked.data, asked.weights)):
         if not place.is_dir():
-            sys.exit(f"{place}: is no folder; expected the one that holds data sets or weights")
+            sys.exit(f"{place}: is no folder; expected the folder that holds data sets or weights")
     text = file.read_text(encoding="utf-8")
     name = asked.paper
     if asked.gpus is not None:

@@ -501,10 +501,10 @@ def main():
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
     if not transformers.__version__.startswith(TRANSFORMERS + "."):
-        sys.exit(f"transformers {transformers.__version__}: expected {TRANSFORMERS}, whose names files have")
+        sys.exit(f"transformers {transformers.__version__}: expected {TRANSFORMERS}, whose names the files have")
     unknown = [family for family in asked.families if family not in FAMILIES]
     if unknown:
-        sys.exit(f"no family {unknown[0]}; expected of {', '.join(FAMILIES)}")
+        sys.exit(f"no family {unknown[0]}; expected some of {', '.join(FAMILIES)}")
     torch.set_num_threads(1)
     print(f"transformers {transformers.__version__}, torchvision {torchvision.__version__}, "
           f"torch {torch.__version__}")

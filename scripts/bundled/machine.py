@@ -59,8 +59,8 @@ class Machine:
         torch = Torch(pathlib.Path(folder).resolve())
         wanted, cuda = self.manifest["torch"], self.manifest["cuda"]
         if torch.version.split("+")[0] != wanted:
-            raise MachineError(f"{torch.folder} is PyTorch {torch.version}; expected {wanted}, which this archive was "
-                               "compiled with: another one with --torch DIR, or an archive made with it")
+            raise MachineError(f"{torch.folder} is PyTorch {torch.version}; expected {wanted}, with which this "
+                               "archive was compiled: another with --torch DIR, or an archive made with this one")
         if cuda and (torch.cuda or "").split(".")[0] != cuda["toolkit"].split(".")[0]:
             has = f"for CUDA {torch.cuda}" if torch.cuda else "without CUDA"
             raise MachineError(f"{torch.folder} is PyTorch {torch.version}, {has}; this archive is for CUDA "
@@ -103,7 +103,7 @@ class Machine:
         needs = self.manifest["needs"]
         here = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else "another C library"
         lines = [f"{program} needs {', '.join(missing)}, not found here",
-                 f"expected glibc {needs['GLIBC']} or newer (here: {here}) with libstdc++ of the same time"]
+                 f"expected glibc {needs['GLIBC']} or newer (here: {here}) and a libstdc++ of the same age"]
         if any(name.startswith("lib") for name in missing):
             lines.append(self.torch_words())
         raise MachineError("\n     ".join(lines))

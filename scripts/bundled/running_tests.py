@@ -118,8 +118,8 @@ def chosen(machine, options):
 
 def run(machine, arguments):
     parser = argparse.ArgumentParser(prog="run tests", description="Runs the tests of this archive.")
-    parser.add_argument("--gpu", action="store_true", help="what needs a CUDA card, one at a time")
-    parser.add_argument("-R", dest="regex", default="", help="those whose names match")
+    parser.add_argument("--gpu", action="store_true", help="only tests that need a CUDA card, one at a time")
+    parser.add_argument("-R", dest="regex", default="", help="only tests whose names match")
     parser.add_argument("-j", dest="jobs", type=int, default=len(os.sched_getaffinity(0)), help="at once (cores)")
     parser.add_argument("--list", action="store_true", help="print their names")
     options = parser.parse_args(arguments)

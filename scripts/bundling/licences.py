@@ -61,15 +61,15 @@ def take_along(libraries, folder):
     names = collections.defaultdict(list)
     for path in sorted(libraries):
         if path not in packages:
-            raise LicenceError(f"{path} is of no Debian package: expected libraries whose licence is known")
+            raise LicenceError(f"{path} belongs to no Debian package: expected libraries whose licence is known")
         names[packages[path]].append(path.name)
     lines = ["Files of other projects in this archive, as Debian's packages have them, stripped of symbols.",
              "The texts of their licences are beside this file.", ""]
     for package in sorted(names):
         source, version = source_of(package)
         if source not in LICENCES:
-            raise LicenceError(f"{', '.join(names[package])} is of {source}, whose licence nobody has looked at: "
-                               "expected it in scripts/bundling/licences.py")
+            raise LicenceError(f"{', '.join(names[package])} is of {source}, whose licence has not been checked: "
+                               "expected an entry in scripts/bundling/licences.py")
         name = package.split(":")[0]
         shutil.copyfile(f"/usr/share/doc/{name}/copyright", folder / f"{name}.txt")
         lines += [f"{name} ({source} {version}): {LICENCES[source]}", *(f"    {each}" for each in names[package])]

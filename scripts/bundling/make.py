@@ -223,7 +223,7 @@ def parse(arguments):
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--with", dest="parts", default="", help="tests, bench")
-    parser.add_argument("--tests", metavar="REGEX", default="", help="with tests: those whose names match")
+    parser.add_argument("--tests", metavar="REGEX", default="", help="with tests: only tests whose names match")
     parser.add_argument("--ctest", default="ctest")
     options = parser.parse_args(arguments)
     options.parts = set(filter(None, options.parts.split(",")))

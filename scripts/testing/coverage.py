@@ -70,7 +70,7 @@ def percent(ran, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--below", type=float, metavar="PERCENT", help="name the files whose share is smaller")
+    parser.add_argument("--below", type=float, metavar="PERCENT", help="name the files whose share is below PERCENT")
     given = parser.parse_args()
     every = lines_of_build(given.build.resolve())
     if not every:

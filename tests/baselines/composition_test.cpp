@@ -139,10 +139,10 @@ TEST(Compose, RefusesWhatChainsCannotKeepOrPredict) {
     ASSERT_TRUE(Compose(parts).needs_profile());
     parts.sending = {{"replan_every", std::int64_t{5}}};
     ExpectRefused(parts, "replan_every = 5 with strategy \"" + strategy +
-                             "\": residuals lie on parts of units");
+                             "\": residuals belong to parts of units");
     parts.sending = {{"dense_fallback", true}};
     ExpectRefused(parts, "dense_fallback with strategy \"" + strategy +
-                             "\", which sends units in several steps");
+                             "\", which sends units in several exchanges");
   }
   MethodParts flat = InSteps("behind");
   flat.sending = {{"replan_every", std::int64_t{5}}, {"dense_fallback", true}};
@@ -175,7 +175,7 @@ TEST(CheckTopology, RefusesRaggedNodesWhereRanksMeetTheirLike) {
         EXPECT_NO_THROW(CheckTopology(made, topology));
         continue;
       }
-      testing::ExpectError(FailureKind::kConfig, {"needs as many on every node"},
+      testing::ExpectError(FailureKind::kConfig, {"needs equally many on every node"},
                            [&] { CheckTopology(made, topology); });
     }
   }

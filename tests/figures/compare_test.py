@@ -143,7 +143,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(axes.get_title(loc="left"), "modelled: 2 workers")
         [line] = [line for line in axes.lines if line.get_marker() not in ("None", "", None)]
         self.assertEqual(line.get_markerfacecolor(), "white")
-        self.assertIn("Modelled ratios are in no verdict", drawn.caption)
+        self.assertIn("No verdict counts modelled ratios", drawn.caption)
 
     def test_an_interval_that_is_far_longer_does_not_squeeze_the_rest(self):
         wild = {"value": 1.0, "low": 1e-4, "high": 1e4, "n": 2}

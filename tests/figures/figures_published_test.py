@@ -406,15 +406,15 @@ class Drawing(unittest.TestCase):
 
     def test_numbers_of_another_setting_are_said_to_be(self):
         made = self.drawn("fig14")
-        self.assertNotIn("The paper's setting is another", made.caption)
+        self.assertNotIn("The paper's setting differs", made.caption)
         entry = {"published": brought({"resnet152-imagenet": "Fig16a"}, "throughput")}
         made = self.drawn("fig17", x="workers", **entry)
         self.assertNotIn(
-            "The paper's setting is another", made.caption
-        )  # the paper's density, 0.01, is among ours
+            "The paper's setting differs", made.caption
+        )  # density 0.01 is among ours
         entry["where"] = {"density": 0.1}
         made = self.drawn("fig17", x="workers", **entry)
-        self.assertIn("The paper's setting is another: 8 workers, V100S, 100Gbps IB.", made.caption)
+        self.assertIn("The paper's setting differs: 8 workers, V100S, 100Gbps IB.", made.caption)
 
     def test_a_calibration_input_is_marked_and_not_judged(self):
         made = self.drawn("fig15")
@@ -432,9 +432,9 @@ class Drawing(unittest.TestCase):
         heights = [patch.get_height() for patch in ours.patches[:3]]
         self.assertAlmostEqual(heights[0], 1.0)  # ms of copying
         self.assertAlmostEqual(heights[2], 2.5)
-        self.assertLess(heights[1], 25)  # without exposed communication
-        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # of DGC
-        self.assertIn("cumulative over a trace", made.caption)
+        self.assertLess(heights[1], 25)  # of which exposed communication is no part
+        self.assertAlmostEqual(theirs.patches[1].get_height(), 8281.0)  # DGC
+        self.assertIn("sums over a trace of unknown length", made.caption)
 
     def test_missing_rate_is_of_the_sparsified_tensors(self):
         made = self.drawn("fig3")

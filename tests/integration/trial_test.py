@@ -401,7 +401,7 @@ class TrialTest(Trials):
     def test_ranks_that_cannot_find_one_another_say_so(self):
         # Ranks started like by srun without PMIx, and like by another MPI's mpirun.
         for variables, said in (("SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$rank", "srun --mpi=pmix"),
-                                ("NO=ONE", "MPI says rank 0 of 1, and 2 ranks were launched")):
+                                ("NO=ONE", "MPI says rank 0 of 1, but 2 ranks were launched")):
             shutil.rmtree(self.results, ignore_errors=True)
             script = self.folder / "singletons.sh"
             script.write_text("for rank in 0 1; do\n"

@@ -98,7 +98,7 @@ Image DecodePpm(std::span<const std::uint8_t> bytes, std::string_view what) {
   const bool fits = image.width > 0 && image.height > 0 && image.width <= kMostPixels &&
                     image.height <= kMostPixels / image.width && numbers[2] == 255 &&
                     bytes.size() == at + 3 * image.width * image.height;
-  if (!fits) Fail(what, "is a PPM whose size is not that of its pixels");
+  if (!fits) Fail(what, "is a PPM whose size does not match its width and height");
   image.pixels.assign(bytes.begin() + static_cast<std::ptrdiff_t>(at), bytes.end());
   return image;
 }

@@ -24,7 +24,7 @@ using nlohmann::json;
 
 [[noreturn]] void Damaged(const fs::path& place, const std::string& problem) {
   SPARFUSE_THROW(kData, place.string() + ": " + problem +
-                            "; `sparfuse data check` looks at all of it, and `sparfuse data "
+                            "; `sparfuse data check` checks all of the folder, and `sparfuse data "
                             "prepare` makes it again once the folder is removed");
 }
 
@@ -94,11 +94,12 @@ PreparedMeta ReadPreparedMeta(const fs::path& folder) {
   if (!stream) {
     const bool unfinished = fs::exists(folder.string() + ".partial");
     SPARFUSE_THROW(
-        kData, "no prepared data in " + folder.string() + ": " +
-                   (unfinished ? "its preparation has not finished; the same `sparfuse data "
-                                 "prepare` goes on with it"
-                               : "expected meta.json there; `sparfuse data prepare NAME --from "
-                                 "FOLDER` makes it, and `sparfuse data list` shows what there is"));
+        kData,
+        "no prepared data in " + folder.string() + ": " +
+            (unfinished ? "its preparation has not finished; the same `sparfuse data "
+                          "prepare` goes on with it"
+                        : "expected meta.json there; `sparfuse data prepare NAME --from FOLDER` "
+                          "makes it, and `sparfuse data list` lists the prepared data"));
   }
   PreparedMeta meta;
   try {
@@ -111,7 +112,8 @@ PreparedMeta ReadPreparedMeta(const fs::path& folder) {
     const json& content = given.at("content");
     meta.id = given.at("id").get<std::string>();
     if (const std::string own = Sha256Of(content.dump()); meta.id != own) {
-      Damaged(file, "id = \"" + meta.id + "\", and its content has " + own + ": it was edited");
+      Damaged(file,
+              "id = \"" + meta.id + "\", but its content has the id " + own + ": it was edited");
     }
     meta.kind = content.at("kind").get<std::string>();
     meta.coding = content.value("coding", "");
@@ -149,7 +151,7 @@ PreparedData::PreparedData(const fs::path& folder)
       }
       MappedFile mapped(file, said->second.bytes);
       if (whole && Crc32(mapped.bytes()) != said->second.crc32) {
-        Damaged(file, "is corrupt: its CRC-32 is not the one of meta.json");
+        Damaged(file, "is corrupt: its CRC-32 differs from the one in meta.json");
       }
       return mapped;
     };
@@ -202,13 +204,13 @@ std::span<const std::uint8_t> PreparedData::Record(std::string_view split,
   const std::uint64_t end = ReadInteger(part.index.bytes(), 8, image + 1);
   const auto place = [&] { return folder_ / (std::string(split) + ".records"); };
   if (begin > end || end > part.records.bytes().size()) {
-    Damaged(place(), "record " + std::to_string(image) + " lies outside");
+    Damaged(place(), "record " + std::to_string(image) + " lies outside the file");
   }
   part.records.CheckSize();
   const auto record = part.records.bytes().subspan(begin, end - begin);
   if (Crc32(record) != ReadInteger(part.sums.bytes(), 4, image)) {
     Damaged(place(), "record " + std::to_string(image) + " (bytes " + std::to_string(begin) +
-                         " to " + std::to_string(end) + ") is not what was prepared");
+                         " to " + std::to_string(end) + ") differs from the prepared record");
   }
   return record;
 }

@@ -34,11 +34,11 @@ Sampler::Sampler(const Config& config)
   const std::size_t parts = per_step / config.batch;  // micro-steps of all ranks
   const std::size_t wrapped = (config.samples + parts - 1) / parts * parts;
   steps_per_epoch_ = config.wrap ? (wrapped + per_step - 1) / per_step : config.samples / per_step;
-  SPARFUSE_REQUIRE(steps_per_epoch_ >= 1,
-                   "workload: one step takes " + std::to_string(per_step) +
-                       " samples (workers * accumulation * batch_per_worker), the training data "
-                       "has " +
-                       std::to_string(config.samples));
+  SPARFUSE_REQUIRE(
+      steps_per_epoch_ >= 1,
+      "workload: one step takes " + std::to_string(per_step) +
+          " samples (workers * accumulation * batch_per_worker), but the training data has " +
+          std::to_string(config.samples));
   if (config.columns > 0) {
     SPARFUSE_REQUIRE(config.columns == per_step && config.accumulation == 1,
                      "recipe: state = \"carried\": a step takes " + std::to_string(per_step) +

@@ -39,7 +39,7 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
                    "decay of adam's second moment; sgd and sign ignore it"),
       NumberOption("weight_decay", defaults.weight_decay, 0, 1,
                    "added to the gradient (sgd, adam-l2) or decoupled (adam, bert-adam, sign), for "
-                   "every parameter but those of no_decay"),
+                   "every parameter that no_decay does not name"),
       WholeOption("warmup_steps", static_cast<std::int64_t>(defaults.warmup_steps), 0, 1e6,
                   "steps over which the learning rate rises linearly"),
       ChoiceOption("schedule", defaults.schedule,
@@ -48,57 +48,60 @@ std::vector<OptionSpec> RecipeOptions(const Recipe& defaults) {
                    "learning rate after warm-up: cosine falls to a twentieth at the trial's last "
                    "step, linear to nothing, staircase to a tenth after 3/8 of the steps and a "
                    "hundredth after 3/4; steps by decay_factor at each of `boundaries`, "
-                   "exponential at each epoch, plateau where the loss of evaluations stays; "
+                   "exponential at each epoch, plateau when the loss of evaluations stops falling; "
                    "inverse-sqrt with the root of the step"),
       FlagOption("learning_rate_per_worker", defaults.learning_rate_per_worker,
                  "learning_rate is of one worker and is multiplied by their number"),
       ChoiceOption("warmup_from", defaults.warmup_from, {"first-step", "zero", "one-worker"},
-                   "where the warm-up begins: its first step has the first part of the rise, or "
-                   "the rate 0, or starts from one worker's share of the rate"),
+                   "start of the warm-up: its first step has the first part of the rise, or the "
+                   "rate 0, or one worker's share of the rate"),
       NumberOption("warmup_epochs", defaults.warmup_epochs, 0, 1000,
-                   "the warm-up in epochs, in the place of warmup_steps where it is above 0"),
-      NumberOption("warmup_fraction", defaults.warmup_fraction, 0, 1,
-                   "the warm-up as a part of all steps, in the place of warmup_steps where it is "
-                   "above 0"),
+                   "length of the warm-up in epochs; if above 0, it replaces warmup_steps"),
+      NumberOption(
+          "warmup_fraction", defaults.warmup_fraction, 0, 1,
+          "length of the warm-up as a fraction of all steps; if above 0, it replaces warmup_steps"),
       NumberOption("epochs", defaults.epochs, 0, 100000,
-                   "the length of a convergence trial whose `steps` are not given; 0: none"),
+                   "length of a convergence trial without `steps`; 0: none"),
       TextOption("boundaries", defaults.boundaries,
-                 "of schedule steps: epochs at which the rate falls, \"30 60\""),
+                 "with schedule steps: epochs at which the rate falls, \"30 60\""),
       NumberOption("decay_factor", defaults.decay_factor, 0, 1,
-                   "of schedules steps, exponential and plateau: what the rate is multiplied with"),
+                   "with schedules steps, exponential and plateau: factor of the rate"),
       WholeOption("patience", defaults.patience, 0, 1000,
-                  "of schedule plateau: evaluations without a lower loss that it waits"),
+                  "with schedule plateau: evaluations without a lower loss before the rate falls"),
       ChoiceOption("schedule_span", defaults.schedule_span, {"trial", "shipped"},
-                   "what falling schedules end with: the trial, or as many times later as there "
-                   "are workers, as the published BERT program does by mistake"),
+                   "end of falling schedules: the trial's end, or that times the number of "
+                   "workers, as the published BERT program does by mistake"),
       TextOption("no_decay", defaults.no_decay,
-                 "a regular expression that is found in the names of parameters without weight "
-                 "decay; empty: all decay"),
+                 "regular expression; parameters whose names it matches have no weight decay; "
+                 "empty: all decay"),
       NumberOption("clip_norm", defaults.clip_norm, 0, 1e9,
                    "the averaged gradient is scaled down to this L2 norm; 0: never"),
       ChoiceOption("clip", defaults.clip, {"global", "tensor"},
-                   "clip_norm is of all gradients together, or of each tensor by itself"),
+                   "clip_norm limits all gradients together, or each tensor by itself"),
       ChoiceOption("remainder", defaults.remainder, {"drop", "wrap"},
-                   "samples that fill no last step of an epoch: left out, or a smaller step, the "
-                   "epoch's first samples filling it up to the number of workers"),
-      ChoiceOption("initial_values", defaults.initial_values, {"own", "published"},
-                   "distribution of initial parameters: ours, or that of the papers' programs"),
-      NumberOption("attention_dropout", defaults.attention_dropout, 0, 0.99,
-                   "of BERT, GPT and transformers: how much of attention's weights is dropped"),
+                   "samples left over at the end of an epoch: dropped, or a smaller step, which "
+                   "the epoch's first samples fill up to the number of workers"),
+      ChoiceOption(
+          "initial_values", defaults.initial_values, {"own", "published"},
+          "distribution of initial parameters: ours, or the distribution of the papers' programs"),
+      NumberOption(
+          "attention_dropout", defaults.attention_dropout, 0, 0.99,
+          "for BERT, GPT and transformers: fraction of the attention weights that is dropped"),
       ChoiceOption("augmentation", defaults.augmentation,
                    {"by-size", "none", "cifar", "cifar-rotated", "imagenet", "vit"},
-                   "of prepared images: cifar pads by 4, crops and flips, cifar-rotated turns by "
+                   "for prepared images: cifar pads by 4, crops and flips, cifar-rotated turns by "
                    "up to 15 degrees too; imagenet takes a random part and flips, and tests on "
                    "the centre; vit tests on the whole image squashed; by-size: cifar up to 64 "
                    "pixels, else imagenet"),
-      ChoiceOption("state", defaults.state, {"zero", "carried"},
-                   "where recurrent layers begin a window: from zero, windows being permuted, or "
-                   "from where the last one ended: the text is cut into as many columns as samples "
-                   "of a step, which are read from their beginning in each epoch"),
-      ChoiceOption("metric_form", defaults.metric_form, {"samples", "as-shipped"},
-                   "how prepared data is evaluated: each sample or token once, or as the published "
-                   "programs do, accuracy as the mean over ranks and batches of a batch's, "
-                   "perplexity of one rank's windows"),
+      ChoiceOption(
+          "state", defaults.state, {"zero", "carried"},
+          "state of recurrent layers at the beginning of a window: zero, with permuted windows, or "
+          "the state at the end of the last window: the text is cut into as many columns as "
+          "samples of a step, which are read from their beginning in each epoch"),
+      ChoiceOption(
+          "metric_form", defaults.metric_form, {"samples", "as-shipped"},
+          "how prepared data is evaluated: each sample or token once, or as the published programs "
+          "do, accuracy as the mean over ranks and batches, perplexity of one rank's windows"),
   };
 }
 

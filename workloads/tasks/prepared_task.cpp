@@ -245,9 +245,9 @@ std::unique_ptr<Task> MakePreparedTask(const ModelSize& size,
         } else if constexpr (std::is_same_v<Family, DigitsResnetSize>) {
           constexpr ImageSize kDigits{
               .image = kDigitPixels, .channels = 1, .classes = kDigitClasses};
-          SPARFUSE_REQUIRE(data->classes() == kDigitClasses,
-                           "digits-resnet tells 10 classes apart, and the data has " +
-                               std::to_string(data->classes()));
+          SPARFUSE_REQUIRE(
+              data->classes() == kDigitClasses,
+              "digits-resnet has 10 classes, but the data has " + std::to_string(data->classes()));
           return std::make_unique<PreparedImages>(kDigits, std::move(data), std::move(config),
                                                   std::move(logits));
         } else if constexpr (std::is_same_v<Family, BertSize>) {

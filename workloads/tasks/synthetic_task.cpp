@@ -18,7 +18,7 @@ class SyntheticTask : public Task {
   std::size_t training_samples() const override { return samples_; }
 
   Evaluation Evaluate(std::size_t) override {
-    SPARFUSE_THROW(kConfig, "nothing can be evaluated on data that is made up");
+    SPARFUSE_THROW(kConfig, "synthetic data cannot be evaluated");
   }
 
   std::optional<double> UnigramBaseline() const override { return std::nullopt; }

@@ -186,7 +186,7 @@ class TorchWorkload final : public TrainingWorkload {
     if (data_ == nullptr && task_->training_samples() != descriptor.training_samples) {
       SPARFUSE_THROW(kInternal, descriptor.name + ": the data has " +
                                     std::to_string(task_->training_samples()) +
-                                    " training samples, and the catalog says " +
+                                    " training samples, but the catalog says " +
                                     std::to_string(descriptor.training_samples));
     }
     if (!config.weights.empty()) LoadWeights(config);

@@ -75,7 +75,7 @@ class WindowTask final : public Task {
         key_(ReadAnswerKey(data_->Key("test"))) {
     if (data_->meta().window != window_) {
       SPARFUSE_THROW(kConfig, "the data has windows of " + std::to_string(data_->meta().window) +
-                                  " pieces, and the workload takes " + std::to_string(window_) +
+                                  " pieces, but the workload needs " + std::to_string(window_) +
                                   ": `sparfuse data prepare NAME --window " +
                                   std::to_string(window_) + "` makes them");
     }
@@ -166,7 +166,7 @@ class WindowTask final : public Task {
         window.Get(Window::kQuestionLength) + 3 > window.Get(Window::kLength) ||
         window.Get(Window::kFirst) >= window_ || window.Get(Window::kLast) >= window_) {
       SPARFUSE_THROW(kData, std::string(split) + ".records: window " + std::to_string(number) +
-                                " is none of " + std::to_string(window_) + " pieces");
+                                " is malformed; expected " + std::to_string(window_) + " pieces");
     }
     return window;
   }

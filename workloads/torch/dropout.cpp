@@ -33,7 +33,7 @@ at::Tensor Dropout::operator()(const at::Tensor& x, double probability) {
     factors = Draw(from);
   } else {
     if (used_ == ahead_.size() || asked_[used_] != from) {
-      SPARFUSE_THROW(kInternal, "a forward pass drops otherwise than the one before it");
+      SPARFUSE_THROW(kInternal, "a forward pass has other dropouts than the pass before it");
     }
     factors = std::exchange(ahead_[used_++], at::Tensor());
   }

@@ -39,7 +39,7 @@ void CheckRuntime() {
   const int loaded = CudaVersions().runtime;
   const auto built = static_cast<int>(at::detail::getCUDAHooks().versionCUDART());
   if (loaded >= built) return;
-  SPARFUSE_THROW(kUnsupported, "the CUDA runtime that was loaded is " + DottedVersion(loaded) +
+  SPARFUSE_THROW(kUnsupported, "the loaded CUDA runtime is " + DottedVersion(loaded) +
                                    ", LibTorch was built with " + DottedVersion(built) +
                                    ": build with a toolkit of that version or a later one");
 }

@@ -136,7 +136,7 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
   // The length of a header may begin like another format: with 0x80 like a pickle, or with "PK".
   const bool header_begins = start.size() > 8 && start[8] == '{';
   if (start.starts_with("version https://git-lfs")) {
-    return "it is a pointer of Git LFS and not the file; `git lfs pull` fetches that";
+    return "it is a pointer of Git LFS instead of the file; `git lfs pull` fetches the file";
   }
   if (!header_begins && start.starts_with("<"))
     return "it is a page of HTML; was the download refused?";
@@ -171,7 +171,7 @@ std::string ReadSafeTensors(std::span<const std::uint8_t> bytes,
     if (part.data() != at) return "its tensors overlap, or leave bytes between them";
     at += part.size();
   }
-  return at == data.data() + data.size() ? "" : "it has bytes behind its tensors";
+  return at == data.data() + data.size() ? "" : "it has bytes after its tensors";
 }
 
 namespace {

@@ -53,8 +53,8 @@ void Contraction(ProofRows& rows) {
     }
     rows.Add("C1", "largest |a - AD(a)|^2 / ((1 - k/C) |a|^2) of a fibre, axis " + axis, kStich,
              worst, Relation::kAtMost, 1 + kRounding);
-    rows.Add("C1", "where all |a_i| are equal: largest distance of that from 1, axis " + axis,
-             kStich, worst_equal, Relation::kAtMost, kRounding);
+    rows.Add("C1", "the same if all |a_i| are equal: largest distance from 1, axis " + axis, kStich,
+             worst_equal, Relation::kAtMost, kRounding);
   }
   for (const ProofVariant& variant : kProofVariants) {
     double worst = 0;
@@ -130,12 +130,12 @@ void Order(ProofRows& rows) {
   }
   rows.Add("C2", "largest (|a - Top(a)|^2 - |a - AD(a)|^2) / |a|^2 at equal counts, 60 tensors",
            kAdTopK, worst, Relation::kAtMost, 1e-12);
-  rows.Add(
-      "C2",
-      "tensors where it is 0 and yet global top-k takes other than k of a fibre, or the reverse",
-      kAdTopK, contradictions, Relation::kEquals, 0);
-  rows.Add("C2", "tensors among those with k of each fibre in the global top-k (the case exists)",
-           kAdTopK, equal, Relation::kAbove, 0);
+  rows.Add("C2",
+           "tensors with difference 0 although global top-k takes more or less than k of a fibre, "
+           "or the reverse",
+           kAdTopK, contradictions, Relation::kEquals, 0);
+  rows.Add("C2", "tensors whose global top-k has k of each fibre (the case exists)", kAdTopK, equal,
+           Relation::kAbove, 0);
 }
 
 // Checks that every fibre sends k elements; global top-k leaves fibres out.
@@ -156,8 +156,8 @@ void Coverage(ProofRows& rows) {
           std::ranges::count_if(counts, [&](std::size_t count) { return count != k; }));
     }
   }
-  rows.Add("C3", "fibres that send other than k elements, AD, all shapes and axes", kAdTopK, wrong,
-           Relation::kEquals, 0);
+  rows.Add("C3", "fibres that send more or fewer than k elements, AD, all shapes and axes", kAdTopK,
+           wrong, Relation::kEquals, 0);
   // The rows of an embedding, a few of which have large gradients.
   const ProofShape shape = {500, 64};
   ProofVector a = ProofGradient(0, ElementsOf(shape), 4);
@@ -236,7 +236,7 @@ void Mass(ProofRows& rows) {
     }
     rows.Add(
         "C5",
-        "elements where a differs from C(a) + e in a bit, 20 steps, " + std::string(variant.label),
+        "elements of a that differ from C(a) + e in a bit, 20 steps, " + std::string(variant.label),
         kStich, differing, Relation::kEquals, 0);
   }
 }
@@ -309,7 +309,7 @@ void Aggregation(ProofRows& rows) {
     rows.Add("C9",
              "largest distance of the decoded gather from the mean, P = 1, 2, 3, 4, 8, " + label,
              kAdTopK, worst, Relation::kAtMost, 1e-6);
-    rows.Add("C9", "gathers among those with as many elements as the tensor, " + label, kAdTopK,
+    rows.Add("C9", "number of these gathers with as many elements as the tensor, " + label, kAdTopK,
              full, Relation::kAbove, 0);
   }
 }

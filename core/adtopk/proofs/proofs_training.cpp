@@ -302,14 +302,14 @@ void ProveXi(ProofRows& rows) {
            bound_by_epoch[static_cast<std::size_t>(largest - residual_by_epoch.begin())]);
   const auto half = residual_by_epoch.begin() + kEpochs / 2;
   rows.Add("C10",
-           "largest |mean a - mean T(a)| / |mean g| of epochs 11 to 20 over that of 1 to 10: no "
-           "growth",
+           "largest |mean a - mean T(a)| / |mean g| of epochs 11 to 20 over the largest of 1 to "
+           "10: no growth",
            kAdTopK,
            *std::max_element(half, residual_by_epoch.end()) /
                *std::max_element(residual_by_epoch.begin(), half),
            Relation::kAtMost, 1.25);
-  rows.Add("C10", "loss of the last of these epochs over that of the first (it trains)", kAdTopK,
-           loss / first_loss, Relation::kAtMost, 0.75);
+  rows.Add("C10", "loss of the last of these epochs over the loss of the first (the model trains)",
+           kAdTopK, loss / first_loss, Relation::kAtMost, 0.75);
 }
 
 }  // namespace sparfuse

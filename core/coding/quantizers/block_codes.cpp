@@ -140,12 +140,11 @@ void DecodeBlocks(const BlockForm& form, std::span<const std::byte> payload, std
   for (std::size_t begin = 0; begin < n; begin += form.block) {
     const float scale = scales[begin / form.block];
     if (!std::isfinite(scale) || std::signbit(scale)) {
-      refuse("a scale of " + std::to_string(scale) +
-             "; expected a finite one that is not negative");
+      refuse("a scale of " + std::to_string(scale) + "; expected a finite scale of at least 0");
     }
     const auto part = out.subspan(begin, std::min(form.block, n - begin));
     if (!DecodeBlock(form.code, codes + form.CodeBytes(begin), scale, part)) {
-      refuse("a code from element " + std::to_string(begin) + " on that is none");
+      refuse("an invalid code at or after element " + std::to_string(begin));
     }
   }
 }

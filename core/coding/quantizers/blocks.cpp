@@ -73,8 +73,8 @@ class Blocks final : public Quantizer {
       CheckScale(*this, scale);
       const auto part = std::span(decoded).first(count);
       if (!DecodeBlock(form_.code, codes + form_.CodeBytes(begin + at), scale, part)) {
-        SPARFUSE_THROW(kComm, std::string(name()) + ": a code from element " +
-                                  std::to_string(begin + at) + " on that is none");
+        SPARFUSE_THROW(kComm, std::string(name()) + ": an invalid code at or after element " +
+                                  std::to_string(begin + at));
       }
       for (std::size_t i = 0; i < count; ++i) out[at + i] += decoded[i];
     }

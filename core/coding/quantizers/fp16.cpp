@@ -41,8 +41,8 @@ class Fp16 final : public Quantizer {
     const auto* const codes = reinterpret_cast<const std::uint16_t*>(payload.data());
     const QuantizeKernels& kernels = QuantizeKernelsFor(ActiveIsa());
     if (kernels.half_add(codes + begin, out.size(), out.data()) >= kHalfInfinity) {
-      SPARFUSE_THROW(kComm, "fp16: an element from " + std::to_string(begin) +
-                                " on is not finite; encoded ones are");
+      SPARFUSE_THROW(kComm, "fp16: an element at or after " + std::to_string(begin) +
+                                " is not finite; expected a payload of Encode");
     }
   }
 
@@ -73,8 +73,8 @@ QuantizerDescriptor Fp16Descriptor() {
           .unbiased = false,
           .needs_feedback = false,
           .deviations =
-              "Gradients are not scaled before rounding: error feedback keeps what is "
-              "below the range of a half, and saturation at 65504 what is above.",
+              "Gradients are not scaled before rounding: error feedback keeps values below the "
+              "range of a half, and values above it saturate at 65504.",
           .options = {},
           .make = Make};
 }

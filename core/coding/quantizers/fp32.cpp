@@ -39,8 +39,8 @@ class Fp32 final : public Quantizer {
       out[i] += values[i];
     }
     if (!finite) {
-      SPARFUSE_THROW(kComm, "fp32: an element from " + std::to_string(begin) +
-                                " on is not finite; encoded ones are");
+      SPARFUSE_THROW(kComm, "fp32: an element at or after " + std::to_string(begin) +
+                                " is not finite; expected a payload of Encode");
     }
   }
 

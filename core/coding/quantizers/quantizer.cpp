@@ -73,7 +73,7 @@ SelectInput BeginEncode(const Quantizer& quantizer, const SelectSource& source,
 void CheckScale(const Quantizer& quantizer, float scale) {
   if (std::bit_cast<std::uint32_t>(scale) < kInfinityKey) return;  // neither negative nor infinite
   SPARFUSE_THROW(kComm, std::string(quantizer.name()) + ": a scale of " + std::to_string(scale) +
-                            "; expected a finite one that is not negative");
+                            "; expected a finite scale of at least 0");
 }
 
 void AccumulateQuantized(const Quantizer& quantizer,

@@ -117,8 +117,7 @@ class SignBytes final : public Quantizer {
     }
     if (any <= std::byte{1}) return;
     SPARFUSE_THROW(kComm, std::string(name()) +
-                              ": a sign that is neither 0 nor 1: expected what "
-                              "was encoded");
+                              ": a sign that is neither 0 nor 1; expected a payload of Encode");
   }
 
  private:

@@ -136,8 +136,8 @@ class ServerExchange {
 
 std::string OnlyModelled(const Options& resolved) {
   return BoolOption(resolved, "dedicated")
-             ? "dedicated = true: servers on machines of their own are modelled alone, since every "
-               "process here is a rank that trains; expected false, or mode = \"modelled\""
+             ? "dedicated = true: servers on machines of their own exist only in models, since "
+               "every process here is a rank that trains; expected false, or mode = \"modelled\""
              : "";
 }
 
@@ -182,9 +182,10 @@ CollectiveDescriptor ParameterServer() {
       .options =
           {WholeOption(
                "partition_bytes", 4096000, 4, 1e9,
-               "dense bytes that are pushed and pulled at once, one partition behind the other"),
+               "dense bytes of a partition; partitions are pushed and pulled one after the other"),
            FlagOption("node_first", true,
-                      "the ranks of a node add up first, and push and pull a share each"),
+                      "the ranks of a node first sum their gradients, then each pushes and pulls a "
+                      "share of the sum"),
            FlagOption(
                "dedicated", false,
                "servers have machines of their own, with the network of a node: modelled only"),
@@ -193,18 +194,17 @@ CollectiveDescriptor ParameterServer() {
       .refuses = [](const Options& resolved, const Topology& topology) -> std::string {
         const bool uneven = topology.ranks % std::min(topology.ranks, topology.ranks_per_node) != 0;
         return uneven && BoolOption(resolved, "node_first")
-                   ? "needs nodes that are full to add up in them first"
+                   ? "needs equally many ranks on every node to add up within nodes first"
                    : "";
       },
       .only_modelled = OnlyModelled,
-      .summary = "dense sums at servers, to which ranks push and from which they pull",
+      .summary = "dense sums at servers: ranks push gradients and pull sums",
       .deviations =
-          "A partition is shared out evenly among all servers; BytePS gives each to one server by "
-          "a hash, which comes to the same over many partitions but not over few. In a node ranks "
-          "send one another their shares; BytePS' go around NCCL's rings, and lie in host memory "
-          "to "
-          "be pushed. Partitions go in the order of the buffer, without priorities. A dedicated "
-          "server's sums are timed as a rank's."};
+          "A partition is shared out evenly among all servers; BytePS gives each partition to one "
+          "server by a hash, which has the same effect over many partitions but not over few. In a "
+          "node, ranks send one another their shares; BytePS sends them around NCCL's rings and "
+          "copies them to host memory to push them. Partitions go in the order of the buffer, "
+          "without priorities. A model times sums of a dedicated server like sums of a rank."};
 }
 
 namespace {

@@ -36,26 +36,24 @@ LiveEngine::LiveEngine(LiveConfig config, ProgressLoop& loop, ThreadPool& pool)
                                     step_.flat.view(Stream{config_.device, nullptr})},
                                    loop_)) {
   if (config_.device.kind != DeviceKind::kHost && config_.coding.of_selections()) {
-    SPARFUSE_THROW(
-        kUnsupported,
-        "filters and chunks of indices, and polynomials and codes of values, are made in host "
-        "memory, and the gradients lie on a device; expected device \"cpu\", or payload_indices "
-        "\"u32\" or \"delta\" and payload_values \"f32\" or \"f16\"");
+    SPARFUSE_THROW(kUnsupported,
+                   "filters and chunks of indices, and polynomials and codes of values, are made "
+                   "in host memory, but the gradients lie on a device; expected device \"cpu\", or "
+                   "payload_indices \"u32\" or \"delta\" and payload_values \"f32\" or \"f16\"");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.local_steps) {
     SPARFUSE_THROW(kUnsupported,
-                   "local steps keep anchors in host memory, and the parameters lie on a device; "
+                   "local steps keep anchors in host memory, but the parameters lie on a device; "
                    "expected device \"cpu\"");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.delays) {
-    SPARFUSE_THROW(
-        kUnsupported,
-        "delayed gradients go from step to step in host memory, and the gradients lie on "
-        "a device; expected device \"cpu\"");
+    SPARFUSE_THROW(kUnsupported,
+                   "delayed gradients are kept from step to step in host memory, but the gradients "
+                   "lie on a device; expected device \"cpu\"");
   }
   if (config_.device.kind != DeviceKind::kHost && config_.feedback.rule != nullptr) {
     SPARFUSE_THROW(kUnsupported,
-                   "feedback from outside works in host memory, and the gradients lie on a device; "
+                   "feedback from outside works in host memory, but the gradients lie on a device; "
                    "expected device \"cpu\"");
   }
   try {

@@ -26,8 +26,8 @@ Traffic NativeTraffic(const Collective& collective, const Communicator& communic
       SPARFUSE_THROW(kInternal, std::string(collective.descriptor().name) + ": " +
                                     std::to_string(payloads.size()) + " payloads on " +
                                     std::to_string(ranks) +
-                                    " ranks: a native collective, which is counted by the payloads "
-                                    "of all ranks, must give one a rank");
+                                    " ranks: a native collective must give one payload for each "
+                                    "rank, from which its bytes are counted");
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       sizes.payload_bytes[rank] = payloads[rank].size();
@@ -79,11 +79,11 @@ void RequireFiniteSums(const ExchangeState& exchange) {
 Communicator& LiveEngine::ChannelOf(const Op& exchange) {
   const auto& channel = channels_[static_cast<std::size_t>(exchange.channel)];
   if (channel) return *channel;
-  SPARFUSE_THROW(kUnsupported, "exchange " + exchange.label() + " on channel " +
-                                   std::string(ChannelName(exchange.channel)) +
-                                   ", which the transport lacks: it has one rank a node, the "
-                                   "strategy's topology " +
-                                   std::to_string(topology().ranks_per_node));
+  SPARFUSE_THROW(
+      kUnsupported,
+      "exchange " + exchange.label() + " on channel " + std::string(ChannelName(exchange.channel)) +
+          ", which the transport lacks: it has one rank per node, the strategy's topology has " +
+          std::to_string(topology().ranks_per_node));
 }
 
 int LiveEngine::NextTag(const Op& exchange) {
@@ -107,8 +107,8 @@ Task LiveEngine::RunExchange(ExchangeState& state) {
   const bool sums = collective.traits().sums;
   if (sums && op.sparse() && (state.payload.coded || state.payload.whole_bytes > 0)) {
     SPARFUSE_THROW(kInternal, request.label +
-                                  ": payloads are summed on the way: expected no coding, and no "
-                                  "tensors that travel whole");
+                                  ": its collective sums payloads on the way: expected no coding, "
+                                  "and no tensors that travel whole");
   }
   state.buffers.jobs = &jobs_;
   state.buffers.sums = {};

@@ -8,7 +8,7 @@ LiveStep::LiveStep(const GradientLayout& of_layout, const LiveConfig& config)
     : layout(of_layout),
       flat(layout.numel(), config.device, "the packed gradient"),
       averaged(config.local_steps ? 0 : layout.numel(), config.device, "the averaged gradient"),
-      zeros(layout.largest_tensor(), config.device, "the gradient of tensors that have none"),
+      zeros(layout.largest_tensor(), config.device, "zeros for tensors without a gradient"),
       gradients(layout.tensors()),
       packed(layout.tensors()) {
   if (config.local_steps) anchors.emplace(layout, *config.local_steps);

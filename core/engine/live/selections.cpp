@@ -107,7 +107,7 @@ void Selections::PrepareSlot(Selection& selection) {
     return;
   }
   if (!config_.sparsifier) {
-    SPARFUSE_THROW(kInternal, "the strategy sparsifies, the method has no sparsifier");
+    SPARFUSE_THROW(kInternal, "the strategy sparsifies, but the method has no sparsifier");
   }
   // It follows from the density, so all ranks have room for one another's payloads.
   selection.kept = Kept(n, selection.info.shape, selection.density);

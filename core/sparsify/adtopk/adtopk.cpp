@@ -81,7 +81,7 @@ class AdTopK final : public Sparsifier {
   [[noreturn]] void RefuseShape(std::size_t n, const TensorInfo& info) const {
     SPARFUSE_THROW(kConfig, std::string(name()) + ": tensor \"" + std::string(info.name) +
                                 "\": " + std::to_string(n) +
-                                " elements; expected as many as its shape has, " +
+                                " elements; expected the elements of its shape, " +
                                 std::to_string(ElementsOf(info.shape)));
   }
 
@@ -187,8 +187,8 @@ OptionSpec AxisOption() {
           .fallback = std::string("1"),
           .choices = {"1", "0", "longest"},
           .meaning =
-              "axis along which a tensor is cut into fibres; longest: 0 where the first "
-              "extent is larger than the second, else 1"};
+              "axis along which a tensor is cut into fibres; longest: 0 if the first extent is "
+              "larger than the second, else 1"};
 }
 
 FibreAxis AxisOf(const Options& resolved) {
@@ -238,9 +238,8 @@ SparsifierDescriptor AdTopKInterleavedDescriptor() {
           .options = {AxisOption(),
                       {.name = "always_all_dimension",
                        .fallback = std::string(R"((^|\.)fc\.)"),
-                       .meaning =
-                           "regular expression found in the names of tensors that have no global "
-                           "phase; empty: none"}},
+                       .meaning = "regular expression; tensors whose names it matches have no "
+                                  "global phase; empty: all tensors have one"}},
           .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<AdTopKInterleaved>(
                 AxisOf(resolved), StringOption(resolved, "always_all_dimension"));

@@ -347,27 +347,27 @@ SparsifierDescriptor AdTopKThresholdDescriptor() {
       .deviations =
           "The published code shares tau among all tensors, tolerates a change of the whole "
           "threshold instead of a tenth, and compares x instead of |x|, which sends no negative "
-          "value; here each tensor has its tau, counted in its own threshold phases since the "
-          "last exact one, and a count outside [K/2, 2K] becomes an exact top-k that refreshes "
-          "the threshold. compat = \"reference\" is the published rule, but that an empty "
-          "selection becomes an exact top-k. A tensor of one dimension is one fibre in the "
-          "all-dimension phase.",
+          "value; here each tensor has its tau, counted in its own threshold phases since the last "
+          "exact one, and a count outside [K/2, 2K] becomes an exact top-k that refreshes the "
+          "threshold. compat = \"reference\" is the published rule, except that an empty selection "
+          "becomes an exact top-k. A tensor of one dimension is one fibre in the all-dimension "
+          "phase.",
       .options =
           {AxisOption(),
            ChoiceOption(
                "train_type", "other", {"resnet", "vgg", "lstm", "bert", "other"},
-               "what is trained; gives the first tau: resnet and other 5, vgg 10, lstm and bert "
+               "kind of model; sets the first tau: resnet and other 5, vgg 10, lstm and bert "
                "20"),
            WholeOption("tau0", 0, 0, kMaxTau, "first tau, in threshold phases; 0: from train_type"),
            WholeOption("warmup", 15, 1, 1e9,
-                       "threshold phases of a tensor that are exact top-k at first"),
+                       "first threshold phases of a tensor, which are exact top-k"),
            WholeOption("training_steps", 0, 0, 1e12,
-                       "steps of the whole training, in the last quarter of which a tensor with "
-                       "a steady threshold keeps to all-dimension top-k; 0: unknown, never"),
-           ChoiceOption("compat", "none", {"none", "reference"},
-                        "reference: the rule of the published code, step by step; there 0 "
-                        "training steps make a steady tensor keep to all-dimension top-k from "
-                        "then on")},
+                       "steps of the whole training; in its last quarter a tensor with a steady "
+                       "threshold keeps to all-dimension top-k; 0: unknown, so it never does"),
+           ChoiceOption(
+               "compat", "none", {"none", "reference"},
+               "reference: the rule of the published code, step by step; training_steps = 0 then "
+               "makes a tensor with a steady threshold keep to all-dimension top-k from then on")},
       .make = Make,
       .aliases = {"adtopk_thr"}};
 }

@@ -194,10 +194,11 @@ SparsifierDescriptor BlockTopKDescriptor() {
       .exact_count = true,
       .contraction = Contraction,
       .deviations =
-          "The count is exact: where the last, shorter block is among the largest, the block "
-          "that comes next gives as many of its first elements as the last one lacks.",
-      .options = {WholeOption("block", 256, 1, 65536,
-                              "elements of a block; a tensor is cut from its first one on")},
+          "The count is exact: if the last, shorter block is among the largest, the next largest "
+          "block gives as many of its first elements as the last block lacks.",
+      .options = {WholeOption(
+          "block", 256, 1, 65536,
+          "elements of a block; the first block begins at a tensor's first element")},
       .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
         return std::make_unique<BlockTopK>(static_cast<std::size_t>(IntOption(resolved, "block")));
       }};

@@ -107,8 +107,9 @@ SparsifierDescriptor ChunkedTopKDescriptor() {
           .contraction = Contraction,
           .deviations =
               "A tensor is cut as it lies in memory; the shipped code cuts matrices into tiles.",
-          .options = {WholeOption("chunk", 4096, 1, 65536,
-                                  "elements of a chunk; a tensor is cut from its first one on")},
+          .options = {WholeOption(
+              "chunk", 4096, 1, 65536,
+              "elements of a chunk; the first chunk begins at a tensor's first element")},
           .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<ChunkedTopK>(
                 static_cast<std::size_t>(IntOption(resolved, "chunk")));

@@ -432,14 +432,15 @@ SparsifierDescriptor DgcDescriptor() {
             .meaning =
                 "counts below this multiple of K are corrected; also the step of correction"},
            WholeOption("max_iterations", 10, 0, 1000, "most corrections of the threshold"),
-           FlagOption("resample", true,
-                      "too many: keep the K largest of them instead of raising the threshold"),
+           FlagOption(
+               "resample", true,
+               "after too many elements: keep the K largest instead of raising the threshold"),
            FlagOption("strided", true,
                       "sample with a stride from a random start instead of at random positions"),
            {.name = "exact_trim",
             .fallback = false,
             .meaning =
-                "at last keep the K largest instead of the first K by position (a deviation)"}},
+                "in the end keep the K largest instead of the first K by position (a deviation)"}},
       .make = Make,
       .reusable_threshold = true};
 }

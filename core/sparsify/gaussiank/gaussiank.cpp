@@ -102,23 +102,22 @@ class GaussianKPaper final : public DeviceScanSparsifier {
 }  // namespace
 
 SparsifierDescriptor GaussianKDescriptor() {
-  return {
-      .name = "gaussiank",
-      .paper = "Shi et al., arXiv 1911.08772, 2019",
-      .revision = 2,
-      .exact_count = false,
-      // Measured on random data and a small network's gradients
-      // (SelectionModels.OfCorrectedEstimatesHold).
-      .selection_model = {0, 0.003},
-      .contraction = CorrectedFraction,
-      .deviations =
-          "Where the estimate's count is more than 2 % beside k, the k largest are sent instead "
-          "of what the paper's steps of halving and raising the threshold lead to.",
-      .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-        return std::make_unique<GaussianK>();
-      },
-      .aliases = {"gaussian"},
-      .reusable_threshold = true};
+  return {.name = "gaussiank",
+          .paper = "Shi et al., arXiv 1911.08772, 2019",
+          .revision = 2,
+          .exact_count = false,
+          // Measured on random data and a small network's gradients
+          // (SelectionModels.OfCorrectedEstimatesHold).
+          .selection_model = {0, 0.003},
+          .contraction = CorrectedFraction,
+          .deviations =
+              "If the estimate selects a count more than 2 % off k, the k largest are sent; the "
+              "paper halves and raises the threshold in steps instead.",
+          .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+            return std::make_unique<GaussianK>();
+          },
+          .aliases = {"gaussian"},
+          .reusable_threshold = true};
 }
 
 SparsifierDescriptor GaussianKPaperDescriptor() {

@@ -160,9 +160,9 @@ SparsifierDescriptor MsTopKDescriptor() {
           .exact_count = true,
           .contraction = KeptFraction,
           .deviations =
-              "The run of elements from inside the bracket goes on at its first element after "
-              "its last. More than 2k + 65536 elements at or above the bracket become an exact "
-              "top-k.",
+              "The run of elements from inside the bracket wraps around from the bracket's last "
+              "element to its first. More than 2k + 65536 elements at or above the bracket become "
+              "an exact top-k.",
           .options = {WholeOption("iterations", 30, 1, 64,
                                   "halvings of the range between mean and maximum magnitude")},
           .make = [](const Options& resolved, std::uint64_t seed) -> std::unique_ptr<Sparsifier> {

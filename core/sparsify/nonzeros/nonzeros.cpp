@@ -122,9 +122,9 @@ SparsifierDescriptor NonzerosDescriptor() {
           .selection_model = {0, 0.04},
           .contraction = Everything,
           .deviations =
-              "The count follows the data: the density is the part that is expected not "
-              "to be 0, for plans and models, and chooses nothing, but that density 1 "
-              "sends zeros, too, and an overflow of the slot sends an exact top-k.",
+              "The count follows the data. The density is the expected part of nonzero elements, "
+              "for plans and models. It selects nothing, with two exceptions: density 1 sends "
+              "zeros, too, and an overflow of the slot sends an exact top-k.",
           .make = [](const Options&, std::uint64_t) -> std::unique_ptr<Sparsifier> {
             return std::make_unique<Nonzeros>();
           },

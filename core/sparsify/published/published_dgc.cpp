@@ -199,8 +199,8 @@ constexpr Form kSidco = {
     {-0.184, 0.433},
     false,
     OneElement,
-    "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements "
-    "the k largest of them, too few are not corrected. Sends 0.92 +- 0.22 times k."};
+    "In SIDCo's code: samples n / 100 without replacement, |x| > threshold; above 4k/3 elements it "
+    "sends the k largest of them, and it does not correct too few. Sends 0.92 +- 0.22 times k."};
 constexpr Form kPool = {
     "dgc@pool",
     SelectPool,
@@ -208,8 +208,8 @@ constexpr Form kPool = {
     false,
     Nothing,
     "In Cupcake's code: below 16,384 elements exact top-k; else samples with a stride of 99 or 999 "
-    "elements, corrects up to four times by 1.3 and 0.7, and sends the first k by position or, "
-    "where they are fewer, k positions drawn at random with replacement. Sends k, of which 0.4 are "
+    "elements, corrects up to four times by 1.3 and 0.7, and sends the first k by position or, if "
+    "there are fewer, k positions drawn at random with replacement. Sends k, of which 0.4 are "
     "among the k largest. A position that is drawn twice is sent once."};
 
 template <const Form& kForm>

@@ -115,21 +115,21 @@ constexpr Form kOkTopkLstm = {
     "gaussian@oktopk-lstm",
     SelectOkTopkLstm,
     {0.597, 0.568},
-    "In Ok-Topk's code for LSTM: |x| > threshold; up to 50 steps of 1.2 % down while it has less "
-    "than 3k/4 elements, none up. Sends 1.0 / 2.6 / 2.1 times k."};
+    "In Ok-Topk's code for LSTM: |x| > threshold; up to 50 steps of 1.2 % down while fewer than "
+    "3k/4 elements are above it, none up. Sends 1.0 / 2.6 / 2.1 times k."};
 constexpr Form kOkTopkBert = {
     "gaussiank@oktopk-bert",
     "gaussian@oktopk-bert",
     SelectOkTopkBert,
     {0.614, 0.546},
-    "In Ok-Topk's code for BERT: |x| > threshold; where it has less than 3k/4 elements, up to 20 "
-    "steps of 1.2 % down to 5k/6, none up. Sends 1.0 / 2.6 / 2.1 times k."};
+    "In Ok-Topk's code for BERT: |x| > threshold; if fewer than 3k/4 elements are above it, up to "
+    "20 steps of 1.2 % down to 5k/6, none up. Sends 1.0 / 2.6 / 2.1 times k."};
 constexpr Form kSidco = {
     "gaussiank@sidco",
     "gaussian@sidco",
     SelectSidco,
     {1.448, 0.958},
-    "In SIDCo's code: mean and deviation of |x|, though the quantile is that of a normal "
+    "In SIDCo's code: mean and deviation of |x|, although the quantile is of a normal "
     "distribution; three counts, the threshold halved below 2k/3 elements and raised by a half "
     "above 4k/3. Sends 7.8 / 6.8 / 2 to 5 times k."};
 constexpr Form kAdtopk = {

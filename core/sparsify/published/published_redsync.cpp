@@ -77,9 +77,9 @@ std::vector<SparsifierDescriptor> PublishedRedSyncDescriptors() {
       .contraction = OneElement,
       .deviations =
           "In the code of SAFusion, SSFusion, ADTopk and SIDCo: a binary search of three counts at "
-          "most, which raises the threshold where it has k/2 to k elements and ends with whatever "
-          "the last one has: about 0.5 / 0.8 / 0.5 times k of Gaussian / Laplace / Student t (3) "
-          "data, and next to nothing beside an outlier. Thresholds are not kept from step to step.",
+          "most, which raises the threshold if it has k/2 to k elements and sends the elements of "
+          "the last one: about 0.5 / 0.8 / 0.5 times k of Gaussian / Laplace / Student t (3) data, "
+          "and next to nothing beside an outlier. Thresholds are not kept from step to step.",
       .make = MakeBinary,
       .aliases = {"redsync@ssf", "redsync@adtopk", "redsync@sidco"},
       .unbounded_count = true,

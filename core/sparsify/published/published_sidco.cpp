@@ -291,7 +291,7 @@ std::vector<SparsifierDescriptor> PublishedSidcoDescriptors() {
                   "number of fits; 0: as stage_density asks for; -1, -2, -3: adapted to the "
                   "counts, the last two with changes of direction"),
       NumberOption("stage_density", 0.25, 0.001, 0.999,
-                   "fraction that a later stage keeps of the one before it, with stages = 0"),
+                   "with stages = 0: fraction of a stage that the next stage keeps"),
       FlagOption("approximate_gamma", false,
                  "fit = gamma: an asymptotic form of the quantile, which the code without error "
                  "feedback uses, instead of the exact one")};

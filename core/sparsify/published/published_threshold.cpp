@@ -40,9 +40,8 @@ std::vector<SparsifierDescriptor> PublishedThresholdDescriptors() {
        .exact_count = false,
        .selection_model = {-0.006, 0.006},
        .contraction = OneElement,
-       .deviations =
-           "As in the code of WFBP, ADTopk and Ok-Topk: what is above the k-th magnitude, so k - "
-           "1 elements, or fewer where several equal it.",
+       .deviations = "As in the code of WFBP, ADTopk and Ok-Topk: elements above the k-th "
+                     "magnitude are sent, so k - 1 elements, or fewer if several equal it.",
        .make = MakeWfbp,
        .aliases = {"threshold@adtopk", "threshold@oktopk"}},
       {.name = "threshold@grace-dist",
@@ -55,7 +54,7 @@ std::vector<SparsifierDescriptor> PublishedThresholdDescriptors() {
            "As in GRACE's code for distributed PyTorch: |x| >= the smaller of tau and the "
            "largest element by sign, so that data without positive elements is sent whole. The "
            "density asked for has no influence.",
-       .options = {NumberOption("tau", 0.01, 0, 1e30, "magnitudes from here on are sent")},
+       .options = {NumberOption("tau", 0.01, 0, 1e30, "elements with |x| >= tau are sent")},
        .make = MakeGraceDist,
        .unbounded_count = true},
   };

@@ -203,17 +203,18 @@ std::unique_ptr<Sparsifier> Make(const Options& resolved, std::uint64_t seed) {
 }  // namespace
 
 SparsifierDescriptor RandomKDescriptor() {
-  return {.name = "randomk",
-          .paper = "Stich et al., NeurIPS 2018",
-          .revision = 1,
-          .exact_count = true,
-          .index_shared = true,
-          .contraction = KeptFraction,
-          .options = {FlagOption("check_unsent", false,
-                                 "without error feedback refuse a NaN or an infinity in what is "
-                                 "not sent, too, which takes a read of the whole tensor")},
-          .make = Make,
-          .refuses_unsent = false};
+  return {
+      .name = "randomk",
+      .paper = "Stich et al., NeurIPS 2018",
+      .revision = 1,
+      .exact_count = true,
+      .index_shared = true,
+      .contraction = KeptFraction,
+      .options = {FlagOption("check_unsent", false,
+                             "without error feedback also refuse a NaN or an infinity among the "
+                             "elements that are not sent, which takes a read of the whole tensor")},
+      .make = Make,
+      .refuses_unsent = false};
 }
 
 }  // namespace sparfuse

@@ -307,21 +307,20 @@ SparsifierDescriptor Descriptor(bool corrected) {
       .selection_model = corrected ? SelectionModel{0, 0.004} : SelectionModel{-0.311, 1.096},
       .contraction = corrected ? CorrectedFraction : OneElement,
       .deviations =
-          corrected
-              ? "Stages after the first are fitted above the thresholds of the last step (in a "
-                "large tensor's first step, of a sample), with the fraction that survived "
-                "them. Where the estimate's count is more than 2 % "
-                "beside k, the k largest are sent. Stages adapt for each tensor on its own."
-              : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
-                "Stages adapt for each tensor on its own.",
+          corrected ? "Stages after the first are fitted above the thresholds of the last step (in "
+                      "a large tensor's first step, of a sample), with the fraction that survived "
+                      "them. If the estimate selects a count more than 2 % off k, the k largest "
+                      "are sent. Stages adapt for each tensor on its own."
+                    : "An empty selection, or one that overflows its slot, becomes an exact top-k. "
+                      "Stages adapt for each tensor on its own.",
       .options = {ChoiceOption("fit", "exponential", {"exponential", "pareto", "gamma"},
                                "distribution of the magnitudes: exponential, generalised Pareto, "
                                "or gamma with Pareto in the later stages"),
                   WholeOption("stages", 1, 1, kMaxStages,
                               "fits one above the other, in the first steps"),
                   FlagOption("adaptive", true,
-                             "every 5 steps a stage more or less, as the estimates selected "
-                             "below 0.8 k or above 1.2 k"),
+                             "every 5 steps a stage more or less if the estimates selected below "
+                             "0.8 k or above 1.2 k"),
                   NumberOption("first_ratio", 0.25, 0.01, 0.9,
                                "density after the first of several stages")},
       .make = corrected ? Make<true> : Make<false>,

@@ -42,23 +42,22 @@ class Threshold final : public DeviceScanSparsifier {
 }  // namespace
 
 SparsifierDescriptor ThresholdDescriptor() {
-  return {
-      .name = "threshold",
-      .paper = "Strom, Interspeech 2015",
-      .revision = 1,
-      .exact_count = false,
-      .selection_model = {1.844, 1.813},
-      .contraction = OneElement,
-      .deviations =
-          "Values are sent as they are, not as a sign times tau. The count follows tau and the "
-          "data, not the density: only a tensor without an element above tau, density 1, and an "
-          "overflow of the slot send an exact top-k at the density.",
-      .options = {NumberOption("tau", 0.01, 0, 1e30,
-                               "threshold: elements with |x| > tau are sent")},
-      .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
-        return std::make_unique<Threshold>(static_cast<float>(DoubleOption(resolved, "tau")));
-      },
-      .unbounded_count = true};
+  return {.name = "threshold",
+          .paper = "Strom, Interspeech 2015",
+          .revision = 1,
+          .exact_count = false,
+          .selection_model = {1.844, 1.813},
+          .contraction = OneElement,
+          .deviations =
+              "Values are sent as they are, not as a sign times tau. The count follows tau and the "
+              "data, not the density: an exact top-k at the density is sent only of a tensor "
+              "without an element above tau, with density 1, and after an overflow of the slot.",
+          .options = {NumberOption("tau", 0.01, 0, 1e30,
+                                   "threshold: elements with |x| > tau are sent")},
+          .make = [](const Options& resolved, std::uint64_t) -> std::unique_ptr<Sparsifier> {
+            return std::make_unique<Threshold>(static_cast<float>(DoubleOption(resolved, "tau")));
+          },
+          .unbounded_count = true};
 }
 
 }  // namespace sparfuse

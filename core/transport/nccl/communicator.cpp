@@ -142,9 +142,9 @@ std::string Describe(const NcclOperation& operation) {
 }
 
 [[noreturn]] void RefuseMessages() {
-  SPARFUSE_THROW(kUnsupported,
-                 "nccl: single messages go through host memory, over host(); on the device are "
-                 "collectives alone");
+  SPARFUSE_THROW(
+      kUnsupported,
+      "nccl: single messages go through host memory, over host(); the device has collectives only");
 }
 
 }  // namespace
@@ -203,7 +203,8 @@ std::unique_ptr<Request> NcclCommunicator::Post(Operation operation) {
         std::ranges::find_if(counts->second, [](const auto& count) { return count.has_value(); });
     Fail(Error(FailureKind::kComm,
                "nccl: " + RankName(static_cast<int>(gathering - counts->second.begin())) +
-                   " gathers where this rank does not: collectives must be posted in one order"),
+                   " gathers while this rank does not: all ranks must post collectives in the same "
+                   "order"),
          true);
   }
   return request;
@@ -223,7 +224,8 @@ std::unique_ptr<Request> NcclCommunicator::NativeAllGather(
     SPARFUSE_THROW(kInternal, "nccl: all-gather of " + std::to_string(own.size()) +
                                   " bytes with room for " + std::to_string(gathered.size()) +
                                   ": expected at most " + std::to_string(capacity_bytes) +
-                                  " and that for each of " + std::to_string(size()) + " ranks");
+                                  " bytes, and room for as many from each of " +
+                                  std::to_string(size()) + " ranks");
   }
   const std::uint64_t number = next_number_;
   auto request = Post({.kind = Kind::kAllGather,
@@ -243,10 +245,11 @@ std::unique_ptr<Request> NcclCommunicator::NativeRingStep(RingNeighbours ring,
   const auto parts = static_cast<std::size_t>(messages);
   if (messages < 1 || out.empty() || out.size() != in.size() || out.size() % parts != 0 ||
       ring.previous == rank() || ring.next == rank()) {
-    SPARFUSE_THROW(kInternal,
-                   "nccl: ring step of " + std::to_string(out.size()) + " and " +
-                       std::to_string(in.size()) + " bytes in " + std::to_string(messages) +
-                       " messages: expected equal parts of equal arrays and other ranks");
+    SPARFUSE_THROW(kInternal, "nccl: ring step of " + std::to_string(out.size()) + " and " +
+                                  std::to_string(in.size()) + " bytes in " +
+                                  std::to_string(messages) +
+                                  " messages: expected arrays of equal sizes in equal parts, and "
+                                  "other ranks as neighbours");
   }
   return Post({.kind = Kind::kRingStep,
                .data = const_cast<std::byte*>(out.data()),
@@ -309,9 +312,10 @@ void NcclCommunicator::Take(int peer, const Notice& notice, std::string_view tex
   }
   const bool posted = notice.number < next_number_;
   if (posted && !counts_.contains(notice.number)) {
-    SPARFUSE_THROW(kComm, "nccl: " + RankName(peer) +
-                              " gathers where this rank does not: collectives must be posted in "
-                              "one order");
+    SPARFUSE_THROW(
+        kComm,
+        "nccl: " + RankName(peer) +
+            " gathers while this rank does not: all ranks must post collectives in the same order");
   }
   CountsOf(notice.number)[static_cast<std::size_t>(peer)] = notice.bytes;
 }

@@ -91,8 +91,8 @@ void CheckIntroductions(std::span<const Introduction> all) {
     }
     if (all[r].links != all[0].links) {
       SPARFUSE_THROW(kConfig, "nccl: ranks 0 and " + std::to_string(r) +
-                                  " have different link constants: expected equal ones, by which "
-                                  "all ranks choose alike");
+                                  " have different link constants: expected equal constants, so "
+                                  "that all ranks choose alike");
     }
   }
 }

@@ -113,7 +113,7 @@ void SharedMemory::Offer(Communicator& world, const std::function<void(std::byte
   AwaitPeers(world, receives, sends, deadline, "shared memory");
   for (int peer = 1; peer < world.size(); ++peer) {
     if (taken[static_cast<std::size_t>(peer)] == 0)
-      CannotShare("rank " + std::to_string(peer) + " cannot map that of rank 0");
+      CannotShare("rank " + std::to_string(peer) + " cannot map the memory of rank 0");
   }
 }
 

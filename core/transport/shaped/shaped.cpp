@@ -219,8 +219,9 @@ void CheckHost(Communicator& inner, const NetworkShape& shape, std::chrono::mill
   if (reached >= wanted) return;
   std::ostringstream text;
   text.precision(3);
-  text << "the link cannot be emulated: " << wanted << " Gbit/s a rank while all " << topology.ranks
-       << " send at once; this host passed on " << reached << ": expected no more";
+  text << "the link cannot be emulated: " << wanted << " Gbit/s per rank while all "
+       << topology.ranks << " send at once; this host passed on " << reached
+       << " Gbit/s: expected no more than that";
   SPARFUSE_THROW(kUnsupported, text.str());
 }
 
@@ -232,9 +233,10 @@ std::unique_ptr<Communicator> MakeShaped(std::unique_ptr<Communicator> inner,
   CheckShape(shape.between, "");
   if (shape.within) CheckShape(*shape.within, " within nodes");
   const Topology& topology = inner->topology();
-  SPARFUSE_REQUIRE(shape.within || topology.ranks_per_node == 1,
-                   "shaped: " + std::to_string(topology.ranks_per_node) +
-                       " ranks per node without a link within nodes; expected one, or 1");
+  SPARFUSE_REQUIRE(
+      shape.within || topology.ranks_per_node == 1,
+      "shaped: " + std::to_string(topology.ranks_per_node) +
+          " ranks per node without a link within nodes; expected such a link, or 1 rank per node");
   CheckHost(*inner, shape, deadline);
   auto network = std::make_shared<Network>(*inner, shape, deadline);
   std::vector<int> ranks(static_cast<std::size_t>(inner->size()));

@@ -130,9 +130,9 @@ std::unique_ptr<Communicator> MakeTcpWorld(TcpListener listener,
                                            std::span<const std::string> addresses, int rank,
                                            int ranks_per_node, std::chrono::milliseconds deadline) {
   const int ranks = static_cast<int>(addresses.size());
-  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks, "tcp: rank " + std::to_string(rank) + " of " +
-                                                  std::to_string(ranks) +
-                                                  ": expected one below the number of addresses");
+  SPARFUSE_REQUIRE(rank >= 0 && rank < ranks,
+                   "tcp: rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
+                       ": expected a rank below the number of addresses");
   SPARFUSE_REQUIRE(ranks_per_node >= 1, "tcp: " + std::to_string(ranks_per_node) +
                                             " ranks per node: expected at least 1");
   auto session = std::make_shared<TcpSession>(

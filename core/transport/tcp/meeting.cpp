@@ -104,12 +104,12 @@ class Meeting {
   }
 
   [[noreturn]] void ThrowNoRoute(int peer, int error) const {
-    SPARFUSE_THROW(kComm, "tcp: rank " + std::to_string(rank_) + " at " +
-                              AddressOf(rank_).host.host() + " does not reach rank " +
-                              std::to_string(peer) + " at " + AddressOf(peer).host.Text() + " (" +
-                              ErrorText(error) +
-                              "); expected a network that both are in: GLOO_SOCKET_IFNAME names "
-                              "the interface of a rank");
+    SPARFUSE_THROW(kComm,
+                   "tcp: rank " + std::to_string(rank_) + " at " + AddressOf(rank_).host.host() +
+                       " does not reach rank " + std::to_string(peer) + " at " +
+                       AddressOf(peer).host.Text() + " (" + ErrorText(error) +
+                       "); expected a network that both ranks share: GLOO_SOCKET_IFNAME names "
+                       "the interface of a rank");
   }
 
   [[noreturn]] void ThrowLate(std::chrono::milliseconds deadline) {
@@ -119,12 +119,12 @@ class Meeting {
       missing += (missing.empty() ? "" : ", ") + ("rank " + std::to_string(peer)) + " at " +
                  AddressOf(peer).host.Text();
     }
-    SPARFUSE_THROW(kTimeout, "tcp: no connection between rank " + std::to_string(rank_) + " at " +
-                                 AddressOf(rank_).host.Text() + " and " + missing + " within " +
-                                 std::to_string(deadline.count()) +
-                                 " ms; expected all ranks to start together, and a network that "
-                                 "they are all in: GLOO_SOCKET_IFNAME names the interface of a "
-                                 "rank");
+    SPARFUSE_THROW(kTimeout,
+                   "tcp: no connection between rank " + std::to_string(rank_) + " at " +
+                       AddressOf(rank_).host.Text() + " and " + missing + " within " +
+                       std::to_string(deadline.count()) +
+                       " ms; expected all ranks to start together, and a network that they all "
+                       "share: GLOO_SOCKET_IFNAME names the interface of a rank");
   }
 
   void Connect(int peer) {
@@ -216,11 +216,11 @@ class Meeting {
   // Forgets a stranger at our port. Throws if we connected: another program is there.
   bool Reject(const Guest& guest) const {
     if (!guest.speaks_first) return false;
-    SPARFUSE_THROW(kComm, "tcp: what answers at " + AddressOf(guest.peer).host.Text() +
+    SPARFUSE_THROW(kComm, "tcp: the process that answers at " + AddressOf(guest.peer).host.Text() +
                               " is not rank " + std::to_string(guest.peer) + " of " +
                               std::to_string(ranks()) +
-                              " (it has left, or does not know this world's token); expected the "
-                              "addresses of one start");
+                              " (it has left, or does not know this world's token); expected "
+                              "addresses of ranks that were started together");
   }
 
   Socket listener_;

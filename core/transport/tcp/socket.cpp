@@ -47,10 +47,10 @@ HostAddress AddressOfInterface(const std::string& name) {
   if (found) return *found;
   std::string known;
   for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
-  SPARFUSE_THROW(kConfig, "interface \"" + name +
-                              "\": this host has none of that name with an address; expected one "
-                              "of " +
-                              known + ", or an address of this host");
+  SPARFUSE_THROW(
+      kConfig, "interface \"" + name +
+                   "\": this host has no interface of that name with an address; expected one of " +
+                   known + ", or an address of this host");
 }
 
 // Returns the address from which this host sends to `host`; nothing if `host` is not found.
@@ -130,7 +130,8 @@ std::string HostAddress::Text() const {
 
 HostAddress ParseHost(const std::string& host, int port) {
   if (const auto address = TryParseHost(host, port)) return *address;
-  SPARFUSE_THROW(kConfig, "\"" + host + "\": expected the number of a host, such as 10.0.0.1");
+  SPARFUSE_THROW(kConfig,
+                 "\"" + host + "\": expected the numeric address of a host, such as 10.0.0.1");
 }
 
 HostAddress ChooseHost(const std::string& interface, const std::string& toward) {

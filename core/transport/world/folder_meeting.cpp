@@ -63,7 +63,7 @@ class Notes {
         SPARFUSE_THROW(kTimeout, "rank " + std::to_string(rank_) + " of " +
                                      std::to_string(world_.ranks) + " found no " + what +
                                      " of rank " + missing + " in " + folder_.string() +
-                                     ": it did not start, or does not see this folder");
+                                     ": that rank did not start, or does not see this folder");
       }
       std::this_thread::sleep_for(kBetweenLooks);
     }

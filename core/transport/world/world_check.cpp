@@ -29,8 +29,9 @@ bool StartedBySrun() { return std::ranges::all_of(kRanksOfSrun, IsSet); }
 std::string Remedy() {
   return StartedBySrun()
              ? "srun without PMIx starts ranks that cannot find one another: expected srun "
-               "--mpi=pmix (srun --mpi=list names what there is), or mpirun within the allocation"
-             : "its launcher started programs that cannot find one another, or was of another MPI: "
+               "--mpi=pmix (srun --mpi=list names the choices), or mpirun within the allocation"
+             : "its launcher started programs that cannot find one another, or belongs to another "
+               "MPI: "
                "expected the mpirun of the Open MPI that the worker is linked with, or srun "
                "--mpi=pmix";
 }
@@ -68,8 +69,10 @@ int NeedRankOfEnvironment() {
   if (std::ranges::any_of(kRankVariables, IsSet)) return RankOfEnvironment();
   std::string names;
   for (const char* name : kRankVariables) names += (names.empty() ? "" : ", ") + std::string(name);
-  SPARFUSE_THROW(kConfig,
-                 "nothing says which rank this is: expected a launcher that sets one of " + names);
+  SPARFUSE_THROW(
+      kConfig,
+      "the environment does not say which rank this is: expected a launcher that sets one of " +
+          names);
 }
 
 void CheckLauncherOf(const ExpectedWorld& expected) {
@@ -84,7 +87,7 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   const int rank = world.rank();
   if (size != expected.ranks) {
     SPARFUSE_THROW(kConfig, "MPI says rank " + std::to_string(rank) + " of " +
-                                std::to_string(size) + ", and " + std::to_string(expected.ranks) +
+                                std::to_string(size) + ", but " + std::to_string(expected.ranks) +
                                 " ranks were launched: " + Remedy());
   }
   if (size == 1) return;
@@ -100,12 +103,12 @@ void CheckWorld(Communicator& world, const ExpectedWorld& expected,
   AwaitPeers(world, receive, send, deadline, "the first message of the launch");
   if (theirs.nonce == mine.nonce && theirs.rank == before) return;
   SPARFUSE_THROW(
-      kConfig,
-      "rank " + std::to_string(rank) + " of " + std::to_string(size) + " expected rank " +
-          std::to_string(before) + " of its launch before it, and met rank " +
-          std::to_string(theirs.rank) +
-          (theirs.nonce == mine.nonce ? "" : " of another launch (another nonce)") +
-          ": ranks of several launches found one another; end those that are left and run again");
+      kConfig, "rank " + std::to_string(rank) + " of " + std::to_string(size) + " expected rank " +
+                   std::to_string(before) + " of its launch before it, but met rank " +
+                   std::to_string(theirs.rank) +
+                   (theirs.nonce == mine.nonce ? "" : " of another launch (another nonce)") +
+                   ": ranks of several launches found one another; end the ranks that are left and "
+                   "run again");
 }
 
 }  // namespace sparfuse

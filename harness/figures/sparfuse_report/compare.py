@@ -271,7 +271,7 @@ def _caption(found, cells):
         f"blocks ({wording.blocks([ratio['n'] for ratio in ratios])}); systems are judged by the "
         f"interval of the difference of logarithms, ratios less than {100 * found['within']:g} % "
         "apart agree. Absolute values are not compared."
-        + (" Modelled ratios are in no verdict." if modelled or carried else "")
+        + (" No verdict counts modelled ratios." if modelled or carried else "")
         + (" Hollow marks are modelled, with the model's band." if carried else "")
     )
 

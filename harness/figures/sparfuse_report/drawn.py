@@ -81,9 +81,9 @@ def _sample(cells):
     if modelled:
         seeds = wording.blocks(modelled).replace("block", "seed")
         if any(cell.mean("step_uncertainty") is not None for cell in cells):
-            how = "computed; intervals are what the profile's errors of measurement leave"
+            how = "computed; intervals follow from the profile's errors of measurement"
         elif any(wording.declared_cluster(cell.config) for cell in cells):
-            how = "computed; intervals are what the ranges of the cluster's inputs leave"
+            how = "computed; intervals follow from the ranges of the cluster's inputs"
         else:
             how = "computed, so without an interval"
         words.append(

@@ -91,7 +91,7 @@ def timelines(of, over, found):
         axes.set_title(words, fontweight="bold", fontsize=8, pad=10)
     _mark_difference(grid[:, 0], [each * scale for each in ends], heights, unit)
     style.thousands(grid[-1, 0].xaxis)
-    grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where="the rank that is shown"))
+    grid[-1, 0].set_xlabel(wording.axis("since_begin", unit, where="the rank shown"))
     change = found["step"]["difference"]["value"]
     factor, of_unit = wording.seconds_scale(abs(change))
     setting = f"{of.describe()}; {over.describe()}"

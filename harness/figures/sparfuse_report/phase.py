@@ -63,8 +63,8 @@ def draw(found):
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, density "
         f"{found['density']:g}, cluster {found['cluster']}, whose file declares "
         f"{found['inter_node_gbps']:g} Gbit/s. Modelled: "
-        f"{wording.MODE_MEANS['modelled']}. A point has the method that is fastest by declared "
+        f"{wording.MODE_MEANS['modelled']}. Each point shows the method that is fastest by declared "
         f"values. Hatched: within the band of {found['draws']} draws of the cluster's inputs "
-        "another method is as fast; looked at are those whose steps are at most twice as long."
+        "another method is as fast; only methods whose steps are at most twice as long are considered."
     )
     return Drawn(made, f"Which method trains {workload} fastest", text, handles)

@@ -165,7 +165,7 @@ def settings_words(rows):
         counts = sorted(count for count in counts if count)
         span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
         words.append(f"{span} workers, {hardware}" if counts else hardware)
-    return f"The paper's setting is another: {'; '.join(words)}." if words else ""
+    return f"The paper's setting differs: {'; '.join(words)}." if words else ""
 
 
 def calibration(cells):

@@ -41,8 +41,8 @@ def draw(found):
     text = (
         f"Setting: {workload}, batch {found['batch_per_worker']} a worker, {found['workers']} "
         f"workers, density {found['density']:g}, cluster {found['cluster']}. Modelled: "
-        f"{wording.MODE_MEANS['modelled']}. The least rate of a network card at which forward, "
-        "backward and update are so much of a step. A line ends where no rate is enough."
+        f"{wording.MODE_MEANS['modelled']}. Lines: the lowest rate of a network card at which forward, "
+        "backward and update are this part of a step. A line ends if no rate is enough."
     )
     if never:
         text += f" No rate is enough for half of a step: {', '.join(never)}."

@@ -168,7 +168,7 @@ def table(groups):
         if found:
             made.groups.append((heading, found))
     made.notes.append(
-        "Formulas take the model's computation, coders and bytes on links: a step that hides all of the "
-        "shorter, and one that hides nothing. What clusters were calibrated with is not counted."
+        "Formulas take the model's computation, coders and bytes on links: one assumes that a step hides all of the "
+        "shorter, the other that it hides nothing. Calibration inputs of the clusters are not counted."
     )
     return made

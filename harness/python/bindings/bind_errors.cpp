@@ -47,7 +47,8 @@ PyObject* ClassOf(FailureKind kind) {
 
 void BindErrors(py::module_& module) {
   const py::handle runtime = PyExc_RuntimeError;
-  classes.base = MakeClass(module, "Error", R"(What sparfuse raises; the classes below say why.
+  classes.base = MakeClass(module, "Error",
+                           R"(The base class of sparfuse's errors; the classes below say the cause.
 
 Wrong types of arguments raise TypeError, as everywhere in Python.
 
@@ -82,7 +83,7 @@ sparfuse.NumericError: tensor "fc.bias" (id 915095429), step 0: element 1 of 2 i
 )",
                               py::make_tuple(base, py::handle(PyExc_ArithmeticError)));
   classes.unsupported = MakeClass(module, "UnsupportedError",
-                                  R"(What was asked for cannot be done here, say on a GPU's memory.
+                                  R"(The request cannot be served here, say on a GPU's memory.
 
 >>> import sparfuse
 >>> issubclass(sparfuse.UnsupportedError, sparfuse.Error)

@@ -30,12 +30,12 @@ class ErrorFeedback : public MadeByInit {
                      "feedback = \"" + feedback + "\"" + Suggestion(feedback, known));
     const bool quantizes = std::holds_alternative<Encoder>(compressor_);
     SPARFUSE_REQUIRE(!quantizes || !with_momentum_,
-                     "feedback = \"momentum\" is of what a Sparsifier leaves out; a Quantizer "
-                     "takes feedback = \"residual\", and the momentum is the optimizer's");
-    SPARFUSE_REQUIRE(!quantizes || coding_ == PayloadCoding{},
-                     "values = \"" + values +
-                         "\" is of what a Sparsifier selects; a Quantizer "
-                         "rounds as it does");
+                     "feedback = \"momentum\" needs a Sparsifier; a Quantizer takes feedback = "
+                     "\"residual\", and the momentum is left to the optimizer");
+    SPARFUSE_REQUIRE(
+        !quantizes || coding_ == PayloadCoding{},
+        "values = \"" + values +
+            "\" is for the selections of a Sparsifier; a Quantizer has a rounding of its own");
     const MomentumOptions defaults;
     SPARFUSE_REQUIRE(with_momentum_ || (options.momentum == defaults.momentum &&
                                         options.nesterov == defaults.nesterov &&
@@ -66,8 +66,8 @@ class ErrorFeedback : public MadeByInit {
 
   py::array Velocity(const Given<"name", std::string>& name) {
     SPARFUSE_REQUIRE(with_momentum_,
-                     "velocity: this object has feedback = \"residual\"; there are "
-                     "velocities with feedback = \"momentum\" only");
+                     "velocity: this object has feedback = \"residual\"; only feedback = "
+                     "\"momentum\" has velocities");
     return CopyOut(*name, [](Tensor& tensor) {
       return tensor.momentum->Velocity("", {0, tensor.residual.size()});
     });
@@ -162,7 +162,7 @@ class ErrorFeedback : public MadeByInit {
     if (py::type::of(object).attr(method).is(py::type::of<Object>().attr(method))) return;
     SPARFUSE_THROW(kConfig, TypeText(object) + " has a method " + method +
                                 " of its own, which ErrorFeedback does not call; expected a class "
-                                "with select(g, k), made known by register_sparsifier");
+                                "with select(g, k), registered by register_sparsifier");
   }
 
   static Compressor CompressorOf(const py::object& object) {
@@ -271,7 +271,7 @@ class ErrorFeedback : public MadeByInit {
 void BindErrorFeedback(py::module_& module) {
   py::class_<ErrorFeedback>(
       module, "ErrorFeedback",
-      R"(Error feedback: what a selection or a quantizer leaves out is added to the next gradient.
+      R"(Error feedback: the part that a selection or a quantizer leaves out is added to the next gradient.
 
 sparsifier   a Sparsifier. Its density is followed, its memory of tensors is not shared: each
              ErrorFeedback is a worker of its own, and several may have the same Sparsifier.
@@ -284,11 +284,11 @@ nesterov     u = momentum * (u + g); x = r + (u + g)
 masking      False: u is left alone at S
 clip         largest Euclidean norm of g; a larger g is scaled down before all else. For a limit c
              on the average of P workers pass c / sqrt(P).
-values       "f16" rounds the values that are sent to half precision and leaves the rest of them in
+values       "f16" rounds the values that are sent to half precision and leaves the error of that in
              r: for encode_payload, whose "f16" then loses nothing
-A Quantizer takes clip alone of these, and feedback="residual".
+Of these, a Quantizer takes only clip, and feedback="residual".
 
-Nothing is lost, also where a step is refused for a NaN: at every index either the value is sent or
+Nothing is lost, even if a step is refused for a NaN: at every index either the value is sent or
 the residual has it, bit for bit; with values="f16" and with a Quantizer, sent and residual together
 have it, up to rounding. r and u start at zero; the addition of r is fused with the selection. For
 that, of tensors of a million elements or more there is one array more for each size that occurs.
@@ -331,7 +331,7 @@ step   as in Sparsifier.select
 Returns (indices, values) as Sparsifier.select does; values are sums of gradient and residual. With
 a Quantizer, the payload that Quantizer.encode makes of these sums.
 NumericError for a NaN or an infinity in g: it is as if there had been no such step. For a sum that
-overflows: what was left out of this tensor before is lost then, and its next step starts from zero.
+overflows: the residual of this tensor is lost then, and its next step starts from zero.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk", density=0.5), feedback="momentum",
@@ -343,7 +343,7 @@ overflows: what was left out of this tensor before is lost then, and its next st
 [1] [9.0]
 )")
       .def("residual", &ErrorFeedback::Residual, py::arg("name"),
-           R"(A copy of what was not sent of a tensor so far, in its shape.
+           R"(A copy of a tensor's elements that were not sent so far, in its shape.
 
 With feedback="momentum" this is DGC's v, the velocities accumulated and not sent.
 
@@ -363,11 +363,11 @@ With feedback="momentum" this is DGC's v, the velocities accumulated and not sen
 [0.0, 3.0]
 )")
       .def("state_dict", &ErrorFeedback::StateDict,
-           R"(What this object has of its tensors, for a checkpoint: dicts of copies and numbers.
+           R"(The state of this object's tensors, for a checkpoint: dicts of copies and numbers.
 
 Residuals, velocities and numbers of steps, from which random numbers follow; pickle has them too.
 An object made with the same arguments goes on bit for bit with load_state_dict. Memory of a
-sparsifier written in Python is its own. Raises UnsupportedError where the sparsifier remembers a
+sparsifier written in Python is its own. Raises UnsupportedError if the sparsifier remembers a
 threshold or stages, which cannot be saved.
 
 >>> import numpy, sparfuse
@@ -378,16 +378,16 @@ threshold or stages, which cannot be saved.
 [0.0, 3.0]
 )")
       .def("load_state_dict", &ErrorFeedback::LoadStateDict, py::arg("state"),
-           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+           R"(Goes on from a result of state_dict, in place of all tensors that this object has.
 
-Raises ConfigError or TypeError, and changes nothing, where that is of another feedback or shape.
+Raises ConfigError or TypeError, and changes nothing, if the state is of another feedback or shape.
 
 >>> import sparfuse
 >>> f = sparfuse.ErrorFeedback(sparfuse.Sparsifier("topk"))
 >>> f.load_state_dict({})
 Traceback (most recent call last):
     ...
-sparfuse.ConfigError: state has no "feedback"; expected what state_dict() of this class returned
+sparfuse.ConfigError: state has no "feedback"; expected a result of this class's state_dict()
 )")
       .def(
           "__reduce__",
@@ -429,7 +429,7 @@ epoch      counted from 0
 density    after the warm-up, and the least
 epochs     W, how long the warm-up is; 0: none
 factor     w: epoch e < W has max(w ** (e + 1), density). By default density ** (1 / (W + 1))
-schedule   instead of factor: the densities of the W epochs
+schedule   the densities of the W epochs, instead of factor
 
 >>> import sparfuse
 >>> [sparfuse.warmup_density(epoch, 0.001, epochs=4, factor=0.25) for epoch in range(5)]

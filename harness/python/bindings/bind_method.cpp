@@ -51,8 +51,8 @@ class BoundMethod : public MadeByInit {
     ranks_->RequireUsable();
     if (method_.composition().local_steps()) {
       SPARFUSE_THROW(kConfig, "step: method \"" + name_ +
-                                  "\" exchanges parameters, not gradients; expected begin, and "
-                                  "local_step behind every update");
+                                  "\" exchanges parameters, not gradients; expected calls of "
+                                  "begin, and of local_step after every update");
     }
     const std::vector<py::dict> given = ReadRanks(gradients, "gradients");
     std::vector<FloatArray> alive;
@@ -89,7 +89,7 @@ class BoundMethod : public MadeByInit {
     const WindowParameters given = ReadParameters(parameters);
     SPARFUSE_REQUIRE(ranks_->steps() == 0,
                      "begin: " + std::to_string(ranks_->steps()) +
-                         " steps have been made; expected it once, before the first");
+                         " steps have been made; expected one call, before the first step");
     const GilReleased no_gil;
     RequireFiniteParameters(given.by_rank);
     for (std::size_t rank = 1; rank < given.by_rank.size(); ++rank) {
@@ -97,8 +97,8 @@ class BoundMethod : public MadeByInit {
         if (std::ranges::equal(given.by_rank[rank][t], given.by_rank[0][t])) continue;
         SPARFUSE_THROW(kConfig, "parameters[" + std::to_string(rank) + "][\"" +
                                     layout().tensor(t).name +
-                                    "\"] differs from that of rank 0: expected equal parameters "
-                                    "on all ranks, which are the first anchor");
+                                    "\"] differs from rank 0's: expected equal parameters on all "
+                                    "ranks, because they become the anchor");
       }
     }
     ranks_->Begin(given.by_rank);
@@ -153,7 +153,8 @@ class BoundMethod : public MadeByInit {
 
   py::array Residual(const Given<"rank", int>& rank, const Given<"name", std::string>& name) {
     if (method_.composition().feedback.kind == FeedbackKind::kNone) {
-      SPARFUSE_THROW(kConfig, "residual: feedback is \"none\": what is not sent is lost");
+      SPARFUSE_THROW(kConfig,
+                     "residual: feedback is \"none\": elements that are not sent are lost");
     }
     return CopyOf(*rank, *name, "residual",
                   [](LiveEngine& engine, Range range) { return engine.Residual(range); });
@@ -262,9 +263,8 @@ class BoundMethod : public MadeByInit {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) {
       SPARFUSE_THROW(kConfig, std::string(what) +
-                                  ": a step of this Method is running; expected "
-                                  "one thread at a time, and none of its own "
-                                  "sparsifiers");
+                                  ": a step of this Method is running; expected one thread at a "
+                                  "time, and no call by its own sparsifiers");
     }
     return lock;
   }
@@ -273,13 +273,13 @@ class BoundMethod : public MadeByInit {
     const auto workers = static_cast<std::size_t>(ranks_->ranks());
     if (!py::isinstance<py::sequence>(given) || py::isinstance<py::str>(given)) {
       throw py::type_error(what + " is a " + TypeText(given) +
-                           "; expected a list of dicts, one of each rank");
+                           "; expected a list of dicts, one for each rank");
     }
     const auto list = py::reinterpret_borrow<py::sequence>(given);
     SPARFUSE_REQUIRE(
         py::len(list) == workers,
         what + " has " + std::to_string(py::len(list)) +
-            " entries; expected a dict of each rank, world_size = " + std::to_string(workers));
+            " entries; expected a dict for each rank, world_size = " + std::to_string(workers));
     std::vector<py::dict> by_rank;
     for (std::size_t rank = 0; rank < workers; ++rank) {
       by_rank.push_back(ReadMapping(list[rank], what + "[" + std::to_string(rank) + "]"));
@@ -296,7 +296,7 @@ class BoundMethod : public MadeByInit {
   }
 
   void RequireBegun(const std::string& what) const {
-    SPARFUSE_REQUIRE(begun_, what + ": there is no anchor yet; expected begin before");
+    SPARFUSE_REQUIRE(begun_, what + ": there is no anchor yet; expected a call of begin before");
   }
 
   std::size_t fragments() {
@@ -328,7 +328,7 @@ class BoundMethod : public MadeByInit {
         const std::vector<std::int64_t> shape(array.shape(), array.shape() + array.ndim());
         view.push_back(WritableFloats(array, what));
         SPARFUSE_REQUIRE(shape == tensor.shape, what + " has shape " + ShapeText(shape) +
-                                                    "; expected that of the layout, " +
+                                                    "; expected the layout's shape, " +
                                                     ShapeText(tensor.shape));
         all.emplace_back(view.back(), what);
       }
@@ -337,7 +337,7 @@ class BoundMethod : public MadeByInit {
     for (std::size_t i = 1; i < all.size(); ++i) {
       SPARFUSE_REQUIRE(all[i - 1].first.data() + all[i - 1].first.size() <= all[i].first.data(),
                        all[i].second + " shares memory with " + all[i - 1].second +
-                           ": expected arrays of each rank's own, which are written to");
+                           ": expected separate arrays for each rank, because they are written to");
     }
     return read;
   }
@@ -376,7 +376,7 @@ class BoundMethod : public MadeByInit {
       FloatArray& array = alive.emplace_back(ReadFloats(value, which));
       const std::vector<std::int64_t>& shape = layout().tensor(position).shape;
       SPARFUSE_REQUIRE(array.shape == shape, which + " has shape " + ShapeText(array.shape) +
-                                                 "; expected that of the layout, " +
+                                                 "; expected the layout's shape, " +
                                                  ShapeText(shape));
       spans[position] = array.values();
     }

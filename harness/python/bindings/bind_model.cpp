@@ -26,11 +26,11 @@ py::dict ModelOneStep(double forward_seconds, const Points& selection, const py:
                    "backward_seconds is None; expected the seconds of each tensor");
   const ConfiguredMethod method(given);
   SPARFUSE_REQUIRE(!method.composition().local_steps(),
-                   "the method exchanges parameters once in a window of steps, and a step is "
-                   "asked for; expected a method that exchanges gradients in every step");
+                   "the method exchanges parameters once in a window of steps, but a single step "
+                   "is modelled; expected a method that exchanges gradients in every step");
   SPARFUSE_REQUIRE(!method.composition().strategy->delays,
-                   "the method's exchanges go on beside the next step, and one step is asked for; "
-                   "expected a method that exchanges gradients in every step");
+                   "the method's exchanges go on beside the next step, but a single step is "
+                   "modelled; expected a method that exchanges gradients in every step");
   BackwardProfile backward;
   backward.forward_seconds = forward_seconds;
   backward.backward_seconds = *given.backward_seconds;

@@ -47,7 +47,7 @@ PayloadCoding ReadCoding(const std::string& values, const std::string& indices,
   SPARFUSE_REQUIRE(values != "fitted" || indices != "delta",
                    "values = \"fitted\" with indices = \"delta\": expected \"u32\" or \"bloom\"");
   SPARFUSE_REQUIRE(indices == "bloom" || (policy == "leftmost" && fpr == 0),
-                   "policy and fpr are of indices = \"bloom\", and they are \"" + indices + "\"");
+                   "policy and fpr need indices = \"bloom\", but indices = \"" + indices + "\"");
   return {values == "fitted" ? ValueCoding::kFitted : ReadValueCoding(values),
           indices == "bloom"   ? IndexCoding::kBloom
           : indices == "delta" ? IndexCoding::kDelta
@@ -123,9 +123,9 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
   const std::uint64_t n = elements;
   const bool chunks = *indices == "u12";
   SPARFUSE_REQUIRE(chunks || density == 0,
-                   "density is of indices = \"u12\", and they are \"" + *indices + "\"");
+                   "density needs indices = \"u12\", but indices = \"" + *indices + "\"");
   SPARFUSE_REQUIRE(!chunks || (*policy == "leftmost" && *fpr == 0),
-                   "policy and fpr are of indices = \"bloom\", and they are \"u12\"");
+                   "policy and fpr need indices = \"bloom\", but indices = \"u12\"");
   const PayloadCoding coding =
       chunks ? ReadChunks(values, chunk, density) : ReadCoding(values, indices, policy, fpr);
   RequireElements(n);
@@ -145,10 +145,10 @@ py::array EncodeArrays(const py::object& idx, const py::object& val,
     RequireApart("residual", std::as_bytes(kept), "idx", std::as_bytes(payload.indices));
     RequireApart("residual", std::as_bytes(kept), "val", std::as_bytes(payload.values));
   }
-  SPARFUSE_REQUIRE(chunks || !coding.of_selections() || !kept.empty(),
-                   "values = \"" + *values + "\", indices = \"" + *indices +
-                       "\": what is sent is another selection, of what val and residual have; "
-                       "expected residual");
+  SPARFUSE_REQUIRE(
+      chunks || !coding.of_selections() || !kept.empty(),
+      "values = \"" + *values + "\", indices = \"" + *indices +
+          "\": the payload is another selection, from val and residual; expected residual");
   return [&] {
     const GilReleased no_gil;
     CheckIndices(payload.indices, n, "idx");
@@ -200,7 +200,7 @@ py::tuple DecodeArrays(const py::object& payload, const Given<"n", std::uint64_t
                                                   "\": expected \"u12\", or nothing: other "
                                                   "payloads say how they were encoded");
   SPARFUSE_REQUIRE(given || (!values_as && density == 0),
-                   "values and density are of indices = \"u12\"");
+                   "values and density need indices = \"u12\"");
   if (given) {
     return DecodeChunkArrays(ReadChunks(values_as.value_or("codes4"), chunk, density),
                              array.bytes(), n);
@@ -294,7 +294,7 @@ void BindDecompress(py::module_& module) {
              py::arg("average") = true, py::kw_only(), py::arg("out") = py::none(),
              R"(The sum of sparse payloads as a dense float32 array; by default their average.
 
-payloads  a sequence of (indices, values), one of each worker, as select and step return them:
+payloads  a sequence of (indices, values), one for each worker, as select and step return them:
           increasing indices (uint32; int32 and int64 are converted), float32 values. They are
           added in the order given, so that equal payloads give equal bits on every worker.
 shape     of the result: an integer, or integers; the product is above every index
@@ -302,8 +302,8 @@ average   divide by the number of payloads
 out       memory to reuse: a float32 array of that shape in row-major order, overwritten whole and
           returned. It may be a torch.Tensor, say a parameter's gradient, and no memory of payloads.
 
-Raises ConfigError that names payload and position where indices are not increasing or not in the
-shape, before anything is written; NumericError where a sum is not finite.
+Raises ConfigError that names payload and position if indices are not increasing or not in the
+shape, before anything is written; NumericError if a sum is not finite.
 
 >>> import numpy, sparfuse
 >>> a = (numpy.array([0, 2], dtype=numpy.uint32), numpy.array([1, 5], dtype=numpy.float32))
@@ -337,23 +337,23 @@ values    "f16": rounded to half precision, 65504 at most; "f32": as they are; "
 indices   "delta": gaps, two bytes each below 65535, else six; "u32": four bytes each; "bloom":
           DeepReduce's Bloom filter, which also has some of the other indices; "u12": 12 bits each,
           within chunks
-residual  float32 array of n elements, in row-major order: what rounding takes from val is added to
-          it in place, at idx. Without it that is lost, unless val came from
+residual  float32 array of n elements, in row-major order: the rounding error of val is added to
+          it in place, at idx. Without residual the error is lost, unless val came from
           ErrorFeedback(..., values="f16"), which rounds by itself and keeps the rest: do not pass
           its residual(), which is a copy. Needed with "fitted" and "bloom", which send another
-          selection than idx and val: what leaves that is put into residual, what enters it is taken
-          from there. decode_payload says what is sent. Arrays of 1000 elements and fewer are coded
+          selection than idx and val: elements that leave idx go to residual, elements that enter
+          come from there. decode_payload returns the elements sent. Arrays of up to 1000 are coded
           as "u32" beside "f16" or "f32"
-policy    with "bloom", which of the filter's indices are sent: the "leftmost", those that a "random"
-          but fixed permutation puts first, as many as idx has, or all of them, "p0"
+policy    with "bloom", which of the filter's indices are sent: the "leftmost" or the first of a
+          "random" but fixed permutation, as many as idx has, or all of them, "p0"
 fpr       with "bloom", the fraction of the other indices that the filter has, at most 0.5; 0: a
           tenth of len(idx) / n
 chunk     with "u12", elements of a chunk, at most 4096
-density   with "u12", that idx has max(1, int(density * m)) of each chunk of m elements: counts are
-          then not sent. 0: they are, two bytes each
+density   with "u12", says that idx has max(1, int(density * m)) of each chunk of m elements: counts
+          are then not sent. 0: counts are sent, two bytes each
 
-The bytes say how they were encoded, but with "u12", and where they end. Raises ConfigError where idx is not
-increasing or not below n, NumericError for a NaN or an infinity in val.
+The bytes say where they end and, except with "u12", how they were encoded. Raises ConfigError if
+idx is not increasing or not below n, NumericError for a NaN or an infinity in val.
 
 >>> import numpy, sparfuse
 >>> g = numpy.array([0, 2049, 0, -3], dtype=numpy.float32)
@@ -379,15 +379,15 @@ increasing or not below n, NumericError for a NaN or an infinity in val.
   module.def("decode_payload", &DecodeArrays, py::arg("payload"), py::arg("n"), py::kw_only(),
              py::arg("values") = py::none(), py::arg("indices") = py::none(),
              py::arg("chunk") = 4096, py::arg("density") = 0.0,
-             R"((indices, values) of what encode_payload returned, as decompress takes them.
+             R"((indices, values) of a payload of encode_payload, as decompress takes them.
 
 payload  uint8 array, or bytes, in any coding
 n        elements of the array that was selected from
 values, indices, chunk, density
-         of a payload with indices = "u12", which does not say so by itself: as given to
+         for a payload with indices = "u12", which does not say so by itself: as given to
          encode_payload; values "codes4" unless given
 
-Any bytes are safe: those that encode_payload cannot have written raise ConfigError, which says what
+Any bytes are safe: bytes that encode_payload cannot have written raise ConfigError, which says what
 is wrong and where.
 
 >>> import numpy, sparfuse

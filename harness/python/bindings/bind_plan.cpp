@@ -291,28 +291,29 @@ py::object PlanOf(const Given<"name", std::string>& given, const py::args& more,
 
 void BindPlan(py::module_& module) {
   module.def("plan", &PlanOf, py::arg("name"),
-             R"(What a published planner decides for a model, in ready order.
+             R"(The decisions of a published planner for a model, in ready order.
 
 The planner's own algorithm with times that are given; it needs no method and measures nothing. Of
-"mg-wfbp", "omgs" and "cupcake" how many tensors each unit has; the numbers add up to the tensors of
-the layout. Of "espresso" the runtime's option, 0 to 14, of each tensor; of "hipress" whether it is
-compressed, "y" or "n", and in how many partitions. All arguments but the name are keywords.
+"mg-wfbp", "omgs" and "cupcake" it gives the number of tensors of each unit; the numbers add up to
+the tensors of the layout. Of "espresso" it gives the runtime's option, 0 to 14, of each tensor; of
+"hipress" whether a tensor is compressed, "y" or "n", and in how many partitions. All arguments but
+the name are keywords.
 
 name              "mg-wfbp", "omgs", "cupcake", "espresso" or "hipress"
 layout            (name, shape) of each tensor, or a dict of them, in ready order: the order in
                   which backward produces gradients, the last layer first
 backward_seconds  seconds of backward of each tensor, in that order: since the gradient before it
 world_size        how many ranks; omgs, espresso, and of hipress nodes: 4, 8 or 16
-alpha, beta       what an exchange takes: start-up seconds, and seconds for each byte or, for
-                  cupcake, element; not looked at by espresso and hipress, whose constants are
+alpha, beta       time of an exchange: start-up seconds, and seconds for each byte or, for
+                  cupcake, element; espresso and hipress ignore both, since their constants are
                   published
 
 mg-wfbp   An all-reduce of M bytes, 4 an element, takes alpha + beta M. Merges the next gradient
-          where waiting for it costs less than alpha, as Shi, Chu and Li, MG-WFBP, INFOCOM 2019.
+          if waiting for it costs less than alpha, as Shi, Chu and Li, MG-WFBP, INFOCOM 2019.
           Never later than a unit for each tensor; not always the earliest partition of all.
 omgs      density in (0, 1], topk_seconds S: selecting among x elements takes S x log2(x), on the
           lane of backward; the all-gathers of values and indices take
-          2 (alpha + beta 4 world_size density x). Merges where that delays less than it saves, as
+          2 (alpha + beta 4 world_size density x). Merges if that delays less than it saves, as
           Shi et al., OMGS-SGD, INFOCOM 2020.
 cupcake   compress_alpha, compress_beta: selecting among x elements takes
           compress_alpha + compress_beta x, beside backward; sending them alpha + beta x. One unit,
@@ -321,16 +322,17 @@ cupcake   compress_alpha, compress_beta: selecting among x elements takes
 espresso  compressor "randomk" or "dgc", with density, "efsignsgd" or "onebit"; world_size ranks,
           gpus_per_node on each node. nvlink within nodes instead of PCIe, cpu: processors may
           compress, too, two_level: also before the exchange within nodes; mod1000 takes gaps modulo
-          1000 us as the published code does. All four False where they are missing. Gaps are
-          backward_seconds in whole microseconds, the first 0. With cpu all choices of what goes to
-          processors are tried, up to 2^20 of them; where there are more, one size of tensors after
-          another, which need not end at the best. As Wang et al., Espresso, EuroSys 2023.
+          1000 us as the published code does. All four are False by default. Gaps are
+          backward_seconds in whole microseconds, the first 0. With cpu all choices of tensors for
+          processors are tried, up to 2^20 of them; if there are more, one size of tensors after
+          another, which may miss the best. As Wang et al., Espresso, EuroSys 2023.
 hipress   topology "PS" or "RING"; looks at no times. As Bai et al., HiPress, SOSP 2021.
 
-Of layout, backward_seconds, world_size, alpha and beta, those that the planner does not look at may
-be left out; where they are given, they are checked. Other threads of Python go on while it plans. Raises ConfigError, naming keyword, value
-and what was expected: for an unknown name or keyword, one that is missing, more or fewer seconds
-than tensors, a negative or infinite number. Raises TypeError where it is no number.
+Of layout, backward_seconds, world_size, alpha and beta, keywords that the planner ignores may be
+left out; if given, they are checked. Other threads of Python go on while it plans. Raises
+ConfigError, naming keyword, value and what was expected: for an unknown name or keyword, a missing
+keyword, more or fewer seconds than tensors, a negative or infinite number. Raises TypeError for a
+value that is no number.
 
 >>> import sparfuse
 >>> layout = [("fc3", (10, 512)), ("fc2", (512, 512)), ("fc1", (512, 784))]

@@ -109,7 +109,7 @@ class LowRank : public MadeByInit {
       const std::string what = "gradients[\"" + job.name + "\"]";
       if (!py::isinstance<py::sequence>(value)) {
         throw py::type_error(what + " is a " + TypeText(value) +
-                             "; expected a list of arrays, one of each worker");
+                             "; expected a list of arrays, one for each worker");
       }
       const auto given = py::reinterpret_borrow<py::sequence>(value);
       SPARFUSE_REQUIRE(py::len(given) == static_cast<std::size_t>(workers_),
@@ -435,9 +435,9 @@ gradients  float32 arrays as in Sparsifier.select, not modified. Those of shapes
 out        memory to reuse: {name: array}, each as in decompress and returned. It may be one of the
            gradients.
 
-NumericError for a NaN or an infinity: that tensor keeps what was left out of it before, the tensors
-before it have made their step, and those after it have not. Where a sum or a factor overflows, what
-was left out of the tensor is lost.
+NumericError for a NaN or an infinity: that tensor keeps its residual, the tensors
+before it have made their step, and the tensors after it have not. If a sum or a factor overflows,
+the residual of the tensor is lost.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.PowerSGD(rank=1, workers=2)
@@ -455,7 +455,7 @@ g      as in Sparsifier.select; not modified
 Returns [rank, rows] float32, a view of this object's memory: average it in place over the workers,
 or give compute_q the average. Raises ConfigError if g's shape is not compressed, or the step before
 did not reach reconstruct; NumericError for a NaN or an infinity in g, which changes nothing, and for
-a sum that overflows: what was left out of this tensor before is lost then.
+a sum that overflows: the residual of this tensor is lost then.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.PowerSGD(rank=2)
@@ -465,8 +465,8 @@ a sum that overflows: what was left out of this tensor before is lost then.
       .def("compute_q", &LowRank::ComputeQ, py::arg("name"), py::arg("p") = py::none(),
            R"(Goes on with a tensor's averaged P; returns the factor Q.
 
-p   the average over the workers, [rank, rows]; by default what the array that compute_p returned
-    has now
+p   the average over the workers, [rank, rows]; by default the present content of the array that
+    compute_p returned
 
 Returns [rank, columns] float32, a view of this object's memory: average it in place over the
 workers, or give reconstruct the average.
@@ -482,8 +482,8 @@ workers, or give reconstruct the average.
            py::kw_only(), py::arg("out") = py::none(),
            R"(Ends a step with a tensor's averaged Q: returns P Q' in the shape of the tensor.
 
-q     the average over the workers, [rank, columns]; by default what the array that compute_q
-      returned has now
+q     the average over the workers, [rank, columns]; by default the present content of the array
+      that compute_q returned
 out   memory to reuse, as in decompress; it may be the gradient
 
 >>> import numpy, sparfuse
@@ -499,9 +499,9 @@ True
 void BindPowerSgdState(py::class_<LowRank>& power_sgd) {
   power_sgd
       .def("residual", &LowRank::Residual, py::arg("name"), py::arg("worker") = 0,
-           R"(A copy of what the averages have not had yet of a worker's gradients, in its shape.
+           R"(A copy of the part of a worker's gradients that no average has had yet, in its shape.
 
-Of tensors that are compressed; the others have none.
+Only tensors that are compressed have a residual.
 
 >>> import numpy, sparfuse
 >>> f = sparfuse.PowerSGD(rank=1, workers=2)
@@ -516,7 +516,7 @@ Of tensors that are compressed; the others have none.
                     ", workers=" + std::to_string(self.workers()) + ")";
            })
       .def("state_dict", &LowRank::StateDict,
-           R"(What this object has of its tensors, for a checkpoint: dicts of copies and numbers.
+           R"(The state of this object's tensors, for a checkpoint: dicts of copies and numbers.
 
 The residuals and the factor Q of each worker, and numbers of steps; pickle has them too. An object
 made with the same arguments goes on bit for bit with load_state_dict. Raises ConfigError between
@@ -531,10 +531,10 @@ compute_p and reconstruct of a tensor.
 True
 )")
       .def("load_state_dict", &LowRank::LoadStateDict, py::arg("state"),
-           R"(Goes on from what state_dict returned, in place of all tensors that this object has.
+           R"(Goes on from a result of state_dict, in place of all tensors that this object has.
 
-Raises ConfigError or TypeError, and changes nothing, where that is of another rank, seed, number of
-workers or shape.
+Raises ConfigError or TypeError, and changes nothing, if the state is of another rank, seed,
+number of workers or shape.
 
 >>> import sparfuse
 >>> sparfuse.PowerSGD(rank=1).load_state_dict(sparfuse.PowerSGD(rank=2).state_dict())
@@ -556,7 +556,7 @@ sparfuse.ConfigError: state is of (rank, seed, workers) = (2, 0, 1); this object
 >>> sparfuse.PowerSGD(rank=2).rank
 2
 )")
-      .def_property_readonly("seed", &LowRank::seed, R"(Of the first Q.
+      .def_property_readonly("seed", &LowRank::seed, R"(The seed of the first Q.
 
 >>> import sparfuse
 >>> sparfuse.PowerSGD(seed=3).seed
@@ -579,7 +579,7 @@ sparfuse.ConfigError: state is of (rank, seed, workers) = (2, 0, 1); this object
 )")
       .def_property_readonly(
           "deviations", [](const LowRank&) { return PowerSgdDescriptor().deviations; },
-          R"(What differs from the paper.
+          R"(The differences from the paper.
 
 >>> import sparfuse
 >>> sparfuse.PowerSGD().deviations.split(".")[0]
@@ -598,10 +598,10 @@ PowerSGD (Vogels et al., NeurIPS 2019): x = g + r, a matrix of its first dimensi
 P = x Q, averaged over workers, its columns made orthonormal; Q = x' P, averaged; every worker gets
 P Q', and r = x - P Q'. Each step starts with the Q of the last one.
 
-rank      columns of the factors, 1 to 32. (Not that of a worker.)
+rank      columns of the factors, 1 to 32. (Not the rank of a worker.)
 seed      of the first Q: the same on all workers
-workers   whose gradients are all in this process: average() does a step. With several processes
-          each has an object with workers=1, and averages the two factors with what it has:
+workers   number of workers with gradients in this process: average() does a step. With several
+          processes each has an object with workers=1, and averages the two factors by its own means:
 
             p = f.compute_p(name, g)       # then average p over the workers
             q = f.compute_q(name)          # then average q over the workers

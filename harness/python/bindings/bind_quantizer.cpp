@@ -9,7 +9,7 @@ namespace {
 py::object Average(const BoundQuantizer& self, const py::object& given, const py::object& shape,
                    const py::object& out) {
   if (!py::isinstance<py::sequence>(given))
-    RefuseArgument(given, "payloads", "a list of what encode returned");
+    RefuseArgument(given, "payloads", "a list of payloads of encode");
   const auto payloads = py::reinterpret_borrow<py::sequence>(given);
   SPARFUSE_REQUIRE(py::len(payloads) > 0, "average: no payloads; expected at least one");
   const std::vector<std::int64_t> extents = ReadShapeOfSome(shape);
@@ -51,8 +51,8 @@ name     of the tensor: errors say it, and random numbers follow from it. Withou
          shape.
 step     of training, keys random numbers; by default one more than this tensor's last one
 
-"fp16" sends what is beyond 65504, the largest of its numbers, as 65504; ErrorFeedback keeps the
-rest. Raises NumericError for a NaN or an infinity in g, and what Sparsifier.select does.
+"fp16" sends values beyond 65504, its largest number, as 65504; ErrorFeedback keeps the
+rest. Raises NumericError for a NaN or an infinity in g, and the other errors of Sparsifier.select.
 
 >>> import numpy, sparfuse
 >>> g = numpy.array([1, -2, 3], dtype=numpy.float32)
@@ -67,9 +67,9 @@ rest. Raises NumericError for a NaN or an infinity in g, and what Sparsifier.sel
           py::arg("payload"), py::arg("shape"), py::kw_only(), py::arg("out") = py::none(),
           R"(The float32 array that a payload stands for.
 
-payload  what encode returned, here or on another worker: uint8, or bytes
-shape    of the array that was encoded: an integer, or integers. Payloads are whole words: of one
-         with more elements and as many bytes ConfigError says so where what it has beyond is not 0
+payload  a payload of encode, here or on another worker: uint8, or bytes
+shape    of the array that was encoded: an integer, or integers. Payloads are whole words: for a
+         payload of more elements in as many bytes, ConfigError says so if the surplus is not 0
 out      memory to reuse, as in decompress
 
 >>> import numpy, sparfuse
@@ -79,15 +79,15 @@ out      memory to reuse, as in decompress
 )")
       .def("average", &Average, py::arg("payloads"), py::arg("shape"), py::kw_only(),
            py::arg("out") = py::none(),
-           R"(The average of payloads, one of each worker, as a dense float32 array.
+           R"(The average of payloads, one for each worker, as a dense float32 array.
 
-payloads  a sequence of what encode returned, or of its bytes, all of quantizers of the same name
+payloads  a sequence of payloads of encode, or of their bytes, all of quantizers of the same name
           and options. They are added in the order given, so that equal payloads give equal bits on
           every worker.
 shape     of the arrays that were encoded: an integer, or integers
 out       memory to reuse, as in decompress
 
-Raises ConfigError that names a payload that cannot be one of this shape; what `out` has then is
+Raises ConfigError that names a payload that cannot be of this shape; the content of `out` is then
 unspecified.
 
 >>> import numpy, sparfuse
@@ -121,9 +121,9 @@ void BindQuantizerProperties(py::class_<BoundQuantizer>& quantizer) {
             return self.configured->quantizer->ErrorBound(ElementsOf(shape));
           },
           py::arg("shape"),
-          R"(The least c known for which E|x - decoded|^2 <= c |x|^2 for every x of a shape.
+          R"(The least known c with E|x - decoded|^2 <= c |x|^2 for every x of a shape.
 
-Above 1, residuals may grow without bound: not for ErrorFeedback then.
+Above 1, residuals may grow without bound: do not use ErrorFeedback then.
 
 >>> import sparfuse
 >>> sparfuse.Quantizer("qsgd", levels=4, bucket=512).error_bound(512) > 1
@@ -141,7 +141,7 @@ True
            })
       .def_property_readonly(
           "rank", [](const BoundQuantizer& self) { return self.configured->rank; },
-          R"(Of this worker; keys random numbers.
+          R"(The rank of this worker; it keys random numbers.
 
 >>> import sparfuse
 >>> sparfuse.Quantizer("qsgd", rank=2).rank
@@ -169,7 +169,7 @@ seed      of the quantizer's random numbers. They follow from seed, rank, tensor
 rank      of this worker: workers with equal seeds and different ranks round independently
 options   of the quantizer; unknown ones raise ConfigError
 
-What encoding loses is lost; ErrorFeedback(quantizer) adds it to the next gradient instead, which
+The error of encoding is lost; ErrorFeedback(quantizer) adds it to the next gradient instead, which
 some quantizers need: descriptor["needs_feedback"].
 
 An object may be used from several threads, one at a time; it works without the GIL.
@@ -188,11 +188,11 @@ True
   BindQuantizerProperties(quantizer);
   module.def("list_quantizers", &ListQuantizers, R"(Every quantizer, as a list of dicts:
 
-name            what Quantizer takes
-paper           where it is from
-deviations      what differs from the paper; "" if nothing is known to
+name            the name that Quantizer takes
+paper           its source
+deviations      differences from the paper; "" if none is known
 revision        raised when results may change
-unbiased        whether what is decoded is right in expectation
+unbiased        whether decoded values are right in expectation
 needs_feedback  whether training does not converge without ErrorFeedback
 options         as in list_sparsifiers
 

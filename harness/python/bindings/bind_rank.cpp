@@ -65,11 +65,12 @@ class BoundRank : public MadeByInit {
   BoundRank(BoundListener& listener, std::vector<std::string> addresses, int rank,
             double deadline_seconds, const py::kwargs& settings)
       : number_(rank), ranks_(static_cast<int>(addresses.size())), method_(ReadSettings(settings)) {
-    SPARFUSE_REQUIRE(!method_.composition().local_steps(),
-                     "distribute exchanges gradients in every step, and the method parameters once "
-                     "in a window of steps; expected another method, or sparfuse.Method");
+    SPARFUSE_REQUIRE(
+        !method_.composition().local_steps(),
+        "distribute exchanges gradients in every step, but the method exchanges parameters once in "
+        "a window of steps; expected another method, or sparfuse.Method");
     SPARFUSE_REQUIRE(!method_.composition().strategy->delays,
-                     "distribute gives the optimizer the averages of each step, and the method's "
+                     "distribute gives the optimizer the averages of each step, but the method's "
                      "first step has none; expected another method, or sparfuse.Method");
     const std::chrono::milliseconds deadline = DeadlineOf(deadline_seconds);
     const int threads = CheckedThreads(
@@ -218,7 +219,7 @@ class BoundRank : public MadeByInit {
         const TensorEntry& tensor = layout.tensor(t);
         const std::string what = "the state of \"" + tensor.name + "\"";
         SPARFUSE_REQUIRE(tensors.contains(tensor.name.c_str()),
-                         what + " is missing: expected one of each tensor of the model");
+                         what + " is missing: expected an entry for each tensor of the model");
         const FloatArray array = ReadFloats(tensors[tensor.name.c_str()], what);
         SPARFUSE_REQUIRE(array.shape == tensor.shape, what + " has shape " +
                                                           ShapeText(array.shape) + "; expected " +

@@ -47,8 +47,8 @@ An object may be used from several threads, one at a time; selections run withou
 g        float32 array of any shape, read only: NumPy, torch or others by DLPack, or the buffer
          protocol. It is not copied if it is contiguous in row-major order; otherwise a copy of it
          alone is made.
-name     of the tensor: errors say it, and what a sparsifier remembers from step to step (a
-         threshold, say) is kept by it. Without one it is kept by the shape.
+name     of the tensor: errors say it, and a sparsifier's memory from step to step (a
+         threshold, say) is kept under it. Without a name it is kept under the shape.
 step     of training, keys random numbers; by default one more than this tensor's last one
 
 indices  uint32, increasing, positions in the flattened g (row-major)
@@ -69,9 +69,9 @@ Traceback (most recent call last):
 TypeError: g has dtype float64; expected float32: pass g.astype(numpy.float32)
 )")
       .def("count", &Count, py::arg("shape"),
-           R"(How many elements select keeps of an array of a shape.
+           R"(The number of elements that select keeps of an array of a shape.
 
-Exactly so where the descriptor says exact_count; else the most that it aims at.
+Exactly this number if the descriptor says exact_count; else the largest number that it aims at.
 
 >>> import sparfuse
 >>> sparfuse.Sparsifier("topk", density=0.01).count((300, 50))
@@ -112,9 +112,9 @@ void BindRegistry(py::module_& module) {
   module.def("list_sparsifiers", &ListSparsifiers,
              R"(Every sparsifier, those registered from Python included, as a list of dicts:
 
-name, aliases    what Sparsifier takes
-paper            where it is from
-deviations       what differs from the paper or its code; "" if nothing is known to
+name, aliases    names that Sparsifier takes
+paper            its source
+deviations       differences from the paper or its code; "" if none is known
 revision         raised when results may change
 exact_count      whether exactly Sparsifier.count elements are kept
 unbounded_count  whether the count may be anything up to n, on some data at least
@@ -141,9 +141,9 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
             keywords (and seed, if the constructor takes one), or an object. It has a method
             select(g, k):
               g  [n] float32, flat: the gradient, residual added; a read-only view, valid during
-                 the call only: ConfigError where g, or a view of it, is kept (keep g.copy())
-              k  how many to keep, below n (all are kept without a call)
-              name, step  of the tensor, where select has parameters of these names, or **keywords:
+                 the call only: ConfigError if g, or a view of it, is kept (keep g.copy())
+              k  how many elements to keep, below n (all are kept without a call)
+              name, step  of the tensor, if select has parameters of these names, or **keywords:
                  select(g, k, *, name, step). Of several tensors in one buffer name is "the unit
                  that begins with NAME"
               returns k different integers in [0, n), in any order
@@ -151,7 +151,7 @@ sparsifier  a class, of which each Sparsifier(name, ...) makes an object with it
             at most max(4k, k + 1024), or n with unbounded_count = True), paper, deviations,
             revision, index_shared.
 
-A name registered from Python before is replaced; built-in names are refused. What select returns
+A name registered from Python before is replaced; built-in names are refused. The result of select
 is checked: ConfigError says what is wrong with it.
 
 >>> import numpy, sparfuse

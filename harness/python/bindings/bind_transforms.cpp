@@ -53,7 +53,7 @@ py::array TransformBack(const py::object& coefficients, const py::object& extent
   const std::vector<std::int64_t> shape = ReadShape(extents);
   SPARFUSE_REQUIRE(ElementCount(shape) == values.values().size(),
                    "coefficients has " + std::to_string(values.values().size()) +
-                       " elements; expected those of shape " + ShapeText(shape));
+                       " elements; expected the elements of shape " + ShapeText(shape));
   const ChunkedDct dct = MakeDct(shape, values.values().size(), tile, tiles);
   ArrayMemory<float> x(dct.elements());
   {
@@ -91,7 +91,7 @@ py::array Decode(const py::object& payload, const Given<"n", std::uint64_t>& n) 
 void BindExponents(py::module_& module) {
   module.def(
       "encode_exponents", &Encode, py::arg("val"),
-      R"(Floats in fewer bytes, without loss, as a uint8 array: what collective="exponent" sends.
+      R"(Floats in fewer bytes, without loss, as a uint8 array, the payload of collective="exponent".
 
 val   float32 array of any values: NaNs, infinities and -0 come back bit for bit
 
@@ -109,7 +109,7 @@ Exponents are coded by blocks of 1024 values. Of Gaussian values 27.3 bits are l
 
 payload  uint8 array, or bytes
 
-Any bytes are safe: those that encode_exponents cannot have written for n values raise ConfigError.
+Any bytes are safe: bytes that encode_exponents cannot have written for n values raise ConfigError.
 
 >>> import numpy, sparfuse
 >>> g = numpy.random.default_rng(0).standard_normal(4096, dtype=numpy.float32)
@@ -125,7 +125,7 @@ void BindDct(py::module_& module) {
       R"(Cosine transforms of the tiles of an array, as DeMo makes them: a flat float32 array.
 
 x      float32; of two dimensions and more a matrix of the first one times the rest
-tile   sides of a tile, at most 64; its elements, where x has one dimension
+tile   side of a tile, at most 64; its number of elements if x has one dimension
 tiles  "short": the last tile of a dimension is shorter; "divisor": all are of the largest size up to
        `tile` that divides it
 

@@ -95,11 +95,11 @@ void BindDescription(pybind11::class_<Object>& type, const std::string& title,
     return [key](const auto& made) { return pybind11::object(made.descriptor[key]); };
   };
   property("name", "The " + kind + "'s own name, also where an alias found it.", described("name"));
-  property("seed", "Of the random numbers.", [](const auto& made) { return made.seed; });
+  property("seed", "The seed of the random numbers.", [](const auto& made) { return made.seed; });
   property("options", "All options with their values, defaults included.",
            [](const auto& made) { return pybind11::dict(made.options.attr("copy")()); });
   property("paper", "The paper that the " + kind + " is from.", described("paper"));
-  property("deviations", "What differs from the paper or its code; \"\" if nothing is known to.",
+  property("deviations", "The differences from the paper or its code; \"\" if none is known.",
            described("deviations"));
   property("descriptor", "This " + kind + "'s entry of list_" + kind + "s().",
            [](const auto& made) { return pybind11::dict(made.descriptor.attr("copy")()); });

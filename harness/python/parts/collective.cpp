@@ -357,7 +357,7 @@ const CollectiveDescriptor& CollectiveOf(PartSource source) {
   const PayloadKind payload = says == "dense" ? PayloadKind::kDense : PayloadKind::kSparse;
   const bool sums = part.Flag("sums", payload == PayloadKind::kDense);
   if (!sums && payload == PayloadKind::kDense) {
-    part.Refuse("sums = False with payload = \"dense\"; expected that run returns the sum");
+    part.Refuse("sums = False with payload = \"dense\"; expected a run that returns the sum");
   }
   const bool sums_sparse = sums && payload == PayloadKind::kSparse;
   made->descriptor = {

@@ -131,7 +131,7 @@ std::optional<std::vector<std::size_t>> CollectiveRun::Start() {
     state->generator = CallPython(state->object.attr("run"), comm, state->mine);
     if (!py::hasattr(state->generator, "send") || !py::hasattr(state->generator, "throw")) {
       state->part.Refuse("run(comm, mine) returned a " + TypeText(state->generator) +
-                         "; expected a generator: it yields what it waits for");
+                         "; expected a generator, which yields the messages that it waits for");
     }
   });
   return Advance(true);
@@ -159,7 +159,7 @@ void CollectiveRun::WaitFor(const py::object& yielded) {
     const std::size_t number = known ? each.cast<std::size_t>() : 0;
     if (!known || number >= state.messages.size()) {
       state.part.Refuse("run(comm, mine) yielded a " + TypeText(each) +
-                        "; expected what comm.send or comm.receive returned, or a list of such");
+                        "; expected a result of comm.send or comm.receive, or a list of results");
     }
     state.waits.push_back(number);
   }
@@ -218,7 +218,7 @@ void CollectiveRun::TakeResult(ExchangeBuffers& buffers) {
                          ? " of " + std::to_string(py::len(state.result))
                          : std::string()) +
                     "; expected a list of " + std::to_string(place.size) +
-                    " payloads, one of each rank in rank order");
+                    " payloads, one for each rank in rank order");
     }
     std::vector<py::bytes> payloads;
     std::size_t bytes = 0;

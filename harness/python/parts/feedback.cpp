@@ -43,7 +43,7 @@ class PythonFeedback final : public FeedbackRule {
                         py::none());
       const py::object returned = CallPython(object_->attr("keep"), Name(name), given, sent, r);
       if (!returned.is_none()) {
-        call.Returned("a " + TypeText(returned) + "; expected that r is written to, r[:] = ...");
+        call.Returned("a " + TypeText(returned) + "; expected None, and a write to r, r[:] = ...");
       }
       for (const auto& [view, what] :
            {std::pair(&given, "x"), std::pair(&sent, "indices"), std::pair(&r, "r")}) {

@@ -138,7 +138,7 @@ class PythonPlanner final : public Planner {
       const std::string which = "unit " + std::to_string(plan.units.size());
       const bool is_dict = py::isinstance<py::dict>(given);
       if (is_dict && !given.contains("tensors")) {
-        call.Returned(which + " without \"tensors\"; expected how many it has");
+        call.Returned(which + " without \"tensors\"; expected its number of tensors");
       }
       const py::object size =
           is_dict ? py::object(given["tensors"]) : py::reinterpret_borrow<py::object>(given);

@@ -13,11 +13,11 @@ A step of data-parallel training that sends 1 % of the gradient, seen from one w
 ((64, 32), True)
 
 Sparsifier selects, ErrorFeedback adds what was left out to the next gradient, decompress averages
-the payloads of all workers. list_sparsifiers() says what there is and where it is from;
+the payloads of all workers. list_sparsifiers() lists the sparsifiers with their papers;
 register_sparsifier adds one that is written in Python. encode_payload halves a payload's bytes.
 
 Whole methods, all their ranks in this process, on the engine that sparfuse measures them with:
-Method; list_methods() has them. What published planners fuse, by times that are given: plan.
+Method; list_methods() has them. Units of published planners, by given times: plan.
 
 Whole gradients in fewer bits: Quantizer encodes, decodes and averages, ErrorFeedback takes one too;
 list_quantizers() has them. Matrices as products of thin ones: PowerSGD. Floats in fewer bytes without

@@ -48,7 +48,7 @@ class Macs:
         if without:
             yield f"no product was counted, macs are 0: {', '.join(without)}"
         if self._nobodys:
-            yield f"{self._nobodys} macs of the pass stand before any parameter's, and are left out"
+            yield f"{self._nobodys} macs of the pass come before any parameter's macs, and are left out"
         if self._scripted:
             yield f"{self._scripted} scripted module(s) are not counted"
         for function, times in self._uncounted.items():

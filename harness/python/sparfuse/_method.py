@@ -53,7 +53,7 @@ def _written_method(given):
             raise _core.ConfigError(f"{what}: {error}; expected the file of a method") from None
     for key in ("strategy", "planner", "sparsifier", "collective"):
         if key not in given:
-            raise _core.ConfigError(f'{what} has no "{key}"; expected the name of one')
+            raise _core.ConfigError(f'{what} has no "{key}"; expected a name')
     return _with_folder({"name": "given", **given}, what)
 
 

@@ -122,7 +122,7 @@ def describe(
         raise ValueError("no parameter of the module is trained: expected one with requires_grad")
     frozen = [p for p in module.parameters() if not p.requires_grad]
     if frozen:
-        note(f"{len(frozen)} frozen parameters are left out, and what is multiplied with them")
+        note(f"{len(frozen)} frozen parameters are left out, and their multiplications")
 
     def forward():
         output = module(*arguments, **keywords)
@@ -264,7 +264,7 @@ def _scalar(torch, output, loss):
         tensors = _tensors_in(torch, output)
         floats = [t for t in tensors if t.is_floating_point() and t.requires_grad]
         if not floats:
-            raise ValueError("the output has no tensor that gradients come from: expected a loss")
+            raise ValueError("the output has no tensor with a gradient: expected a loss")
         value = sum(t.sum() for t in floats)
     if value.numel() != 1 or not value.requires_grad:
         without = "" if value.requires_grad else ", and no gradient comes from it"
@@ -493,21 +493,21 @@ def _parser():
         action="append",
         default=[],
         metavar="SHAPE",
-        help="of a sample, for each input in order: 3,224,224; of integers below 30522: 128:30522",
+        help="shape of a sample, for each input in order: 3,224,224; integers below 30522: 128:30522",
     )
-    add("--batch", type=int, default=8, help="samples of such inputs (default: 8)")
+    add("--batch", type=int, default=8, help="number of samples of these inputs (default: 8)")
     add(
         "--sample-axis",
         type=int,
         metavar="AXIS",
-        help="of the first input, where it is not the first: 1 of [time, batch, features]",
+        help="axis of the samples in the first input, if not the first: 1 of [time, batch, features]",
     )
-    add("--unit", default="samples", help="what throughput counts (default: samples)")
-    add("--units-per-sample", type=int, default=1, help="how many of it (default: 1)")
+    add("--unit", default="samples", help="unit of throughput (default: samples)")
+    add("--units-per-sample", type=int, default=1, help="units in a sample (default: 1)")
     add("--family", help="resnet, vgg, vit, bert, gpt, lstm, transformer or ngram")
-    add("--source", help="where the model is from")
-    add("--measure", type=int, default=0, metavar="N", help="steps to time (default: none)")
-    add("--traceback", action="store_true", help="show where the model's own code raised")
+    add("--source", help="source of the model")
+    add("--measure", type=int, default=0, metavar="N", help="number of steps to time (default: none)")
+    add("--traceback", action="store_true", help="show the traceback of an error in the model's own code")
     return parser
 
 

@@ -178,7 +178,7 @@ TEST(CupcakeSolver, TakesASingleTensorAndRefusesWhatMakesNoSense) {
   };
   refused({}, "Cupcake: elements is empty");
   refused({{5, 0}, {1, 1}}, "Cupcake: elements[1] = 0: expected at least 1");
-  refused({{5}, {}}, "Cupcake: backward_seconds has 0 numbers; expected one a tensor, 1");
+  refused({{5}, {}}, "Cupcake: backward_seconds has 0 numbers; expected one for each tensor, 1");
   refused({{5}, {-1}}, "Cupcake: backward_seconds[0] = -1: expected a finite number of at least 0");
 }
 

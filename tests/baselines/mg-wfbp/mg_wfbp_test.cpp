@@ -177,7 +177,7 @@ TEST(MgWfbpSolver, RefusesWhatMakesNoSense) {
   refused({}, {1, 1}, "MG-WFBP: elements is empty");
   refused({{3, 0}, {1, 1}}, {1, 1}, "MG-WFBP: elements[1] = 0: expected at least 1");
   refused({{3, 4}, {1}}, {1, 1},
-          "MG-WFBP: backward_seconds has 1 numbers; expected one a tensor, 2");
+          "MG-WFBP: backward_seconds has 1 numbers; expected one for each tensor, 2");
   refused({{3, 4}, {1, -2e-9}}, {1, 1}, "MG-WFBP: backward_seconds[1] = -2e-09: expected a finite");
   const double nan = std::numeric_limits<double>::quiet_NaN();
   refused({{3}, {nan}}, {1, 1}, "backward_seconds[0] = nan");

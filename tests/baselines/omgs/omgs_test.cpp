@@ -164,7 +164,8 @@ TEST(OmgsSolver, RefusesWhatMakesNoSense) {
   };
   refused({}, "OMGS-SGD: elements is empty");
   refused({{0}, {1}}, "OMGS-SGD: elements[0] = 0: expected at least 1");
-  refused({{1, 1}, {1}}, "OMGS-SGD: backward_seconds has 1 numbers; expected one a tensor, 2");
+  refused({{1, 1}, {1}},
+          "OMGS-SGD: backward_seconds has 1 numbers; expected one for each tensor, 2");
   refused({{1}, {-1}},
           "OMGS-SGD: backward_seconds[0] = -1: expected a finite number of at least 0");
 }

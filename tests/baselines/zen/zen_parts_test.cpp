@@ -138,8 +138,9 @@ TEST(ZenServers, RefuseWhatIsNotTheirs) {
   const Servers hashed(1000, 2, std::make_shared<HashLists>(2000, 2));
   const std::uint32_t own = hashed.IndexAt(1, 3);
   EXPECT_EQ(refused(hashed, 1, own), "no error");
-  EXPECT_EQ(refused(hashed, 0, own), "zen: server 0 got index " + std::to_string(own) +
-                                         " of a range of 1000 elements, which is not its own");
+  EXPECT_EQ(refused(hashed, 0, own),
+            "zen: server 0 got index " + std::to_string(own) +
+                " of a range of 1000 elements; another server sums that index");
   EXPECT_NE(refused(hashed, ServerOf(1000, 2), 1000),
             "no error");  // in the lists, not in the range
   const Servers ranges(1000, 2, nullptr);

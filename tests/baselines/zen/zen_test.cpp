@@ -209,7 +209,7 @@ TEST(ZenNodeFirst, IsRefusedOnRaggedNodes) {
   EXPECT_EQ(refused(true, {8, 4}), "");
   EXPECT_EQ(refused(true, {3, 4}), "");  // one node
   EXPECT_EQ(refused(false, {5, 2}), "");
-  EXPECT_SAYS(refused(true, {5, 2}), "needs as many ranks on every node");
+  EXPECT_SAYS(refused(true, {5, 2}), "needs equally many ranks on every node");
 }
 
 // Four ranks, two a node, with unequal numbers.

@@ -156,13 +156,13 @@ TEST(ChunkCoding, IsReadNoOtherWayThanItIsWritten) {
     Floats floats(room);
     return ErrorOf([&] { DecodeChunks(coding, bad, 13, indices, floats); }, FailureKind::kComm);
   };
-  EXPECT_SAYS(why(0, 6), "index 1 of chunk 0 is 6");     // not ascending
-  EXPECT_SAYS(why(0, 9), "index 0 of chunk 0 is 9");     // outside the chunk
-  EXPECT_SAYS(why(3, 5), "index 0 of chunk 1 is 5");     // outside the last, shorter chunk
-  EXPECT_SAYS(why(4, 0x10), "bits behind the indices");  // in the last byte of the indices
-  EXPECT_SAYS(why(5, 0xc0), "bits behind the codes");
-  EXPECT_EQ(why(21, 0x41), "no error");  // a level may be any number
-  EXPECT_SAYS(why(23, 1), "what pads it");
+  EXPECT_SAYS(why(0, 6), "index 1 of chunk 0 is 6");    // not ascending
+  EXPECT_SAYS(why(0, 9), "index 0 of chunk 0 is 9");    // not of the chunk
+  EXPECT_SAYS(why(3, 5), "index 0 of chunk 1 is 5");    // not of the last, shorter one
+  EXPECT_SAYS(why(4, 0x10), "bits after the indices");  // of the last byte of indices
+  EXPECT_SAYS(why(5, 0xc0), "bits after the codes");
+  EXPECT_EQ(why(21, 0x41), "no error");  // a level, which may be any number
+  EXPECT_SAYS(why(23, 1), "its padding is not zero");
   EXPECT_SAYS(why(0, 1, 2), "3 elements; expected at most 2");
   Bytes infinite = good;
   infinite[8] = std::byte{0x80};

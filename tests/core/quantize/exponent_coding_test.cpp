@@ -102,7 +102,7 @@ TEST(ExponentCoding, RefusesWhatIsNotOfTheForm) {
   EXPECT_SAYS(with(2, 5), "5 of 4 exponents escaped");
   EXPECT_SAYS(with(2, 0), "more exponents are escaped");
   EXPECT_SAYS(with(2, 2), "fewer exponents are escaped");
-  EXPECT_SAYS(with(19, 1), "what pads");
+  EXPECT_SAYS(with(19, 1), "the padding of its codes");
   EXPECT_SAYS(with(0, 0), "an exponent below 0");
   EXPECT_SAYS(Refused(Bytes(good.begin(), good.end() - 1), 4), "expected at least 20");
   EXPECT_SAYS(Refused(Bytes(3), 4), "expected at least 4");

@@ -117,7 +117,7 @@ TEST_P(AdTopKOnDevice, NamesTheFirstElementThatIsNotFinite) {
 TEST_P(AdTopKOnDevice, RefusesAShapeOfAnotherSize) {
   DeviceSelection selection(MakeSparsifier("adtopk"), device(), 100, 0.1, false, 50, 0, 0,
                             {10, 11});
-  ExpectError(FailureKind::kConfig, {"100 elements; expected as many as its shape has, 110"},
+  ExpectError(FailureKind::kConfig, {"100 elements; expected the elements of its shape, 110"},
               [&] { selection.Run(std::vector<float>(100, 1.0f), 0); });
 }
 

@@ -41,7 +41,7 @@ TEST(TcpListener, ListensWhereItIsTold) {
   EXPECT_EQ(HostOf(TcpListener("", "127.0.0.3")), "127.0.0.1");
   EXPECT_EQ(HostOf(TcpListener("", "no-such-host.invalid")), "127.0.0.1");
   const std::string failure = FailureOf([] { TcpListener listener("nothing0"); });
-  EXPECT_SAYS(failure, "config: interface \"nothing0\": this host has none of that name");
+  EXPECT_SAYS(failure, "config: interface \"nothing0\": this host has no interface of that name");
   EXPECT_SAYS(failure, "lo");
   EXPECT_SAYS(FailureOf([] { TcpListener listener("192.0.2.1"); }),
               "config: interface \"192.0.2.1\": cannot listen at 192.0.2.1");

@@ -122,11 +122,11 @@ TEST(LocalSteps, PairsWithoutMeaningAreRefused) {
   EXPECT_SAYS(with("outer = \"average\"", "sparse-local"), "selects from differences");
   EXPECT_SAYS(
       WhatIsWrong("method_options = { outer = \"sgd\" }\nfeedback = \"momentum\"", "sparse-local"),
-      "whose outer optimizer has one");
+      "whose outer optimizer has a momentum");
   EXPECT_SAYS(WhatIsWrong("method_options = { outer = \"sgd\" }\n"
                           "feedback_options = { warmup_epochs = 2 }",
                           "sparse-local"),
-              "windows are of one density");
+              "windows all have one density");
   EXPECT_SAYS(WhatIsWrong("device = \"cuda\""), "anchors lie in host memory");
   EXPECT_SAYS(with("outer = \"sgd\", dense_warmup_steps = 3", "sparse-local"),
               "which send no gradients");

@@ -165,7 +165,7 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   servers.replace(servers.find("[\"dense\", \"wfbp\"]"), 17, "[\"ps\"]");
   EXPECT_SAYS(ErrorOf(servers, BuiltInCatalog()),
               "the collective \"parameter-server\" in mode measured: dedicated = true: servers on "
-              "machines of their own are modelled alone");
+              "machines of their own exist only in models");
   EXPECT_SAYS(ErrorOf(WithLine("target = 0.9")), "kind = \"convergence\" only");
   std::string fused = WithLine("no_feedback_tensors = [\"bias\"]");
   fused.replace(fused.find("wfbp"), 4, "syncea");

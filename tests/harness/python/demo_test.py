@@ -177,7 +177,7 @@ class Refusals(unittest.TestCase):
         self.expect("rate = -1", "demo", 2, layout, rate=-1)
         self.expect("decay = 1.5", "demo", 2, layout, decay=1.5)
         self.expect('"tiles"|tiles = ', "demo", 2, layout, tiles="long")
-        self.expect("selects from no momentum", "wfbp", 2, layout, feedback="decoupled")
+        self.expect("does not select from a momentum", "wfbp", 2, layout, feedback="decoupled")
         self.expect("payload_values", "demo", 2, layout, payload_values="f16")
 
     def test_arguments_of_transforms(self):

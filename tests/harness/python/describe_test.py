@@ -270,7 +270,7 @@ class Describe(unittest.TestCase):
         shapes = {tensor["name"]: tensor["shape"] for tensor in table["tensors"]}
         self.assertEqual((shapes["scale"], shapes["position"]), ([1], [1, 5]))
         self.assertEqual(notes, [
-            "2 frozen parameters are left out, and what is multiplied with them",
+            "2 frozen parameters are left out, and their multiplications",
             "no gradient, therefore left out: unused.weight, unused.bias",
             "no product was counted, macs are 0: position"])
 

@@ -547,7 +547,7 @@ class Arguments(unittest.TestCase):
         self.refuses("adds equal positions", collective="ring-allreduce")
         native = {"name": "dense", "collective": "native-allreduce"}
         self.refuses("MPI", sparfuse.UnsupportedError, **native)
-        self.refuses("payloads only", name="dense", payload_values="f16")
+        self.refuses("a strategy that sends payloads", name="dense", payload_values="f16")
 
     def test_of_step_leave_the_object_as_it_was(self):
         m, n = make("wfbp", 2), make("wfbp", 2)

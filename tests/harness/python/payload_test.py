@@ -141,7 +141,7 @@ class Selections(unittest.TestCase):
             ('values = "fitted" with indices', {"values": "fitted", "residual": residual}),
             ("fpr = 0.6", {"indices": "bloom", "fpr": 0.6, "residual": residual}),
             ('policy = "p1"', {"indices": "bloom", "policy": "p1", "residual": residual}),
-            ("policy and fpr are of", {"fpr": 0.1}),
+            ("policy and fpr need", {"fpr": 0.1}),
         ]:
             with self.subTest(keywords), self.assertRaisesRegex(sparfuse.ConfigError, says):
                 encode(idx, val, x.size, **keywords)

@@ -985,7 +985,7 @@ def forked_child():
     if child == 0:
         code = 1
         try:
-            raises(sparfuse.Error, "was forked off", lambda: loss_of(model, batch).backward())
+            raises(sparfuse.Error, "was forked after", lambda: loss_of(model, batch).backward())
             code = 0
         finally:
             os._exit(code)

@@ -204,7 +204,7 @@ class Weights(unittest.TestCase):
         self.refused(changed(shape=[1 << 40, 1 << 40]), "larger than the file")
         self.refused(changed(shape=[-63, -96]), "lacks dtype, shape or data_offsets")
         self.refused(changed(data_offsets=[0, 1 << 50]), "data_offsets")
-        self.refused(safetensors(tensors, behind=b"more"), "bytes behind its tensors")
+        self.refused(safetensors(tensors, behind=b"more"), "bytes after its tensors")
         self.refused(good[:-4], "data_offsets")
         twice = good[8:8 + length].replace(b'"wpe.weight"', b'"wte.weight"')
         self.refused(good[:8] + twice + good[8 + length:], 'has "wte.weight" twice')

@@ -176,7 +176,7 @@ class TwoLevelsTest(trial_test.Trials):
         link = "{ gbps = 1, alpha_us = 100, intra_node_gbps = 90000, intra_node_us = 100 }"
         trial = self.run_trial(code=1, mode="emulated", workers=2, more=f"ranks_per_node = 2\nlink = {link}")
         self.assertEqual(trial["failure"]["kind"], "unsupported", trial["failure"])
-        self.assertIn("9e+04 Gbit/s a rank while all 2 send at once; this host passed on ",
+        self.assertIn("9e+04 Gbit/s per rank while all 2 send at once; this host passed on ",
                       trial["failure"]["message"])
 
 

@@ -99,7 +99,8 @@ TEST_F(Prepared, AnEditedRecordIsFoundAsItIsRead) {
   const PreparedData data(folder_);
   EXPECT_EQ(ErrorOf([&] { data.Record("train", 0); }), "");
   const std::string error = ErrorOf([&] { data.Record("train", 1); });
-  EXPECT_TRUE(Says(error, "train.records: record 1 (bytes 3 to 9) is not what was prepared"))
+  EXPECT_TRUE(
+      Says(error, "train.records: record 1 (bytes 3 to 9) differs from the prepared record"))
       << error;
 }
 

@@ -133,9 +133,9 @@ class DeviceLanes final : public Lanes {
   void Start(LiveOp& local) override {
     if (OnStream(*local.op)) return Enqueue(local);
     if (local.behind.size() > 1) {
-      SPARFUSE_THROW(
-          kUnsupported,
-          "a selection on the host lane of what several exchanges have left on a device");
+      SPARFUSE_THROW(kUnsupported,
+                     "a selection on the host lane from the results of several exchanges, which "
+                     "lie on a device");
     }
     const gpu::GpuEvent* ready = local.behind.empty() ? nullptr : local.behind[0]->device.ready;
     if (step_.ReadsGradient(local.op->range())) ready = AnnouncedOf(*local.op);
@@ -257,7 +257,7 @@ class DeviceLanes final : public Lanes {
     if (feedback.momentum.nesterov && lane.growth.size() < n) {
       gpu::Synchronize(lane.stream);  // it may be in use
       lane.growth = {};
-      lane.growth = Buffer<float>(n, device_, "what velocities grow by");
+      lane.growth = Buffer<float>(n, device_, "the increments of velocities");
     }
     float* const clip = feedback.clip > 0 ? &report.clip : nullptr;
     if (clip != nullptr) {

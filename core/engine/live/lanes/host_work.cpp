@@ -49,7 +49,7 @@ void HostWork::Pack(const PackRequest& pack) {
   const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
                           : step.anchors->Pack(tensor, pack.source, to, pool_);
   if (!finite) {
-    SPARFUSE_THROW(kNumeric, (own ? "gradient of " : "what local steps have made of ") +
+    SPARFUSE_THROW(kNumeric, (own ? "gradient of " : "the change by local steps of ") +
                                  step.layout.tensor(tensor).name +
                                  " has a NaN or an infinity at step " +
                                  std::to_string(step.number));
@@ -169,7 +169,7 @@ void HostWork::Code(Selection& selection) {
 // run shows its selection.
 void HostWork::Accumulate(Selection& selection) {
   if (!AddFinite(selection.source.host(), selection.residual.host(), pool_)) {
-    SPARFUSE_THROW(kNumeric, "what has accumulated of " + selection.name +
+    SPARFUSE_THROW(kNumeric, "the accumulated gradient of " + selection.name +
                                  " has a NaN or an infinity at step " +
                                  std::to_string(setup_.step.number));
   }
@@ -320,7 +320,7 @@ SparsePayload HostWork::Decode(const ExchangeState& exchange, std::span<const st
   }
   if (!payload.empty()) {
     SPARFUSE_THROW(kComm, "malformed sparse payload: " + std::to_string(payload.size()) +
-                              " bytes behind the selections of rank " + std::to_string(rank));
+                              " bytes after the selections of rank " + std::to_string(rank));
   }
   return {indices.first(count), values.first(count)};
 }

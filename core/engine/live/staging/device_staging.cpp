@@ -134,17 +134,18 @@ class DeviceStaging final : public ExchangeStaging {
     const Payload& payload = state.payload;
     if (!payload.parts.empty() && payload.parts.front()->accumulated) {
       SPARFUSE_THROW(kUnsupported, op.label() +
-                                       ": its collective selects from what has accumulated on a "
-                                       "device; expected device \"cpu\"");
+                                       ": its collective selects from accumulated gradients, which "
+                                       "lie on a device; expected device \"cpu\"");
     }
     DeviceExchange& at = state.device;
     ExchangeBuffers& buffers = state.buffers;
     const std::size_t room = buffers.capacity_bytes * setup_.workers;
     const bool stays = StaysOnDevice(communicator);
     if (payload.forwarded != nullptr && stays) {
-      SPARFUSE_THROW(kUnsupported, op.label() +
-                                       ": its channel sends from a device what another has brought "
-                                       "to the host; expected transport \"mpi\" or \"threads\"");
+      SPARFUSE_THROW(kUnsupported,
+                     op.label() +
+                         ": its channel sends from a device, but its payload came over another "
+                         "channel to the host; expected transport \"mpi\" or \"threads\"");
     }
     const bool merged_on_host = AnyOnHost(payload) || payload.forwarded != nullptr;
     if (merged_on_host || !stays) {
@@ -390,7 +391,7 @@ class DeviceStaging final : public ExchangeStaging {
     const std::size_t count = returned.indices.size();
     const Stream& stream = in_.view();
     DeviceExchange& at = state.device;
-    Grow(at.merged, count * kSparseElementBytes, device_, "what came back of " + op.label());
+    Grow(at.merged, count * kSparseElementBytes, device_, "the elements returned by " + op.label());
     auto* const indices = reinterpret_cast<std::uint32_t*>(at.merged.data());
     gpu::CopyAsync(stream, indices, state.buffers.returned.data(), count * kSparseElementBytes);
     const DevicePayload on_device{indices, reinterpret_cast<const float*>(indices + count), count,

@@ -96,7 +96,7 @@ class HostStaging final : public ExchangeStaging {
       const std::size_t bytes = part->whole ? from.size() : part->coded_bytes;
       if (bytes > static_cast<std::size_t>(payload.own->data() + payload.own->size() - to)) {
         SPARFUSE_THROW(kInternal, "the code of " + part->name + " has " + std::to_string(bytes) +
-                                      " bytes, for which its payload has no room");
+                                      " bytes, more than its payload has room for");
       }
       std::memcpy(to, from.data(), bytes);
       to += bytes;
@@ -108,9 +108,10 @@ class HostStaging final : public ExchangeStaging {
   static std::span<float> AccumulatedOf(const ExchangeState& state) {
     const Payload& payload = state.payload;
     if (payload.indexed.size() != 1 || payload.whole_bytes > 0) {
-      SPARFUSE_THROW(kUnsupported, state.op->label() +
-                                       " has gaps: a collective that selects takes units whose "
-                                       "tensors are all sparsified");
+      SPARFUSE_THROW(
+          kUnsupported,
+          state.op->label() +
+              " has gaps: a collective that selects needs units whose tensors are all sparsified");
     }
     return {payload.parts.front()->residual.data, state.op->range().size()};
   }
@@ -184,7 +185,8 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   if (payload.whole_of) payload.whole = *payload.whole_of;
   if (payload.forwarded != nullptr) {
     if (setup.coding != PayloadCoding{} || payload.forwarded->payload.coded) {
-      SPARFUSE_THROW(kInternal, label + ": what is sent on as it came is coded");
+      SPARFUSE_THROW(kInternal,
+                     label + ": its payloads are sent on as they came, but they are coded");
     }
     for (const auto each : payload.forwarded->buffers.payloads) {
       payload.with_indices += each.size() / kSparseElementBytes;
@@ -193,7 +195,7 @@ void MeasurePayload(const StagingSetup& setup, ExchangeState& state) {
   payload.capacity = payload.shared_capacity.value_or(payload.capacity);
   if (payload.with_indices > payload.capacity) {
     SPARFUSE_THROW(kInternal, label + ": " + std::to_string(payload.with_indices) +
-                                  " elements to send, and room for " +
+                                  " elements to send, but room for " +
                                   std::to_string(payload.capacity));
   }
   payload.coded = setup.coding != PayloadCoding{} && payload.capacity > 0;
@@ -245,8 +247,8 @@ void RequireAllTaken(const ExchangeState& state, std::size_t taken) {
   const std::size_t returned = state.buffers.returned.size() / kSparseElementBytes;
   if (taken == returned) return;
   SPARFUSE_THROW(kInternal, state.op->label() + ": " + std::to_string(returned) +
-                                " elements came back, of which " + std::to_string(taken) +
-                                " lie where something was selected");
+                                " elements came back, but only " + std::to_string(taken) +
+                                " of them have indices of a selection");
 }
 
 std::unique_ptr<ExchangeStaging> MakeHostStaging(const StagingSetup& setup) {

@@ -185,9 +185,9 @@ def ablation(experiment, part, figure, styles):
     text = caption(
         chosen,
         f"Left: geometric mean over blocks of the ratio to {variants[0]}; above a bar its gain over "
-        "the bar before it. Whiskers: 95 % t interval of the paired log-ratio, where there are "
+        "the bar before it. Whiskers: 95 % t interval of the paired log-ratio, if there are "
         f"several blocks. Right: the largest gain of a step over all {wording.axis(x).lower()}.",
-        f'{published.source(shown)} A stated gain is one "up to" in the text.' if published else "",
+        f'{published.source(shown)} A stated gain is an "up to" in the paper.' if published else "",
         papers.settings_words(elsewhere),
     )
     table.notes.append(

@@ -93,7 +93,7 @@ def normalised_bars(experiment, part, figure, styles):
         + ("; the longest are cut by the axis." if cut else ".")
         if whiskers
         else "",
-        f"{printed.source()} Other models and data: the order compares." if printed else "",
+        f"{printed.source()} The paper's models and data differ: compare only the order." if printed else "",
     )
     table.notes += [printed.source()] if printed else []
     return Drawn(made, title, text, handles, [table] if table.groups else [])

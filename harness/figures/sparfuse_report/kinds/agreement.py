@@ -62,8 +62,8 @@ def agreement(experiment, part, figure, styles):
     title += f": median error {given['median_error']} (n = {given['counted']})"
     text = caption(
         chosen,
-        "Both numbers are absolute. What the clusters were calibrated with is drawn as a cross and "
-        "counted nowhere but in the order of methods.",
+        "Both numbers are absolute. Calibration inputs of the clusters are drawn as crosses and "
+        "counted only in the order of methods.",
         printed.source(),
     )
     found_tables = [tables.Table(**each) for each in given["tables"]]

@@ -117,7 +117,7 @@ def breakdown(experiment, part, figure, styles):
         "Bars: for each component the median over steps of the slowest rank, mean over "
         "blocks; medians need not add up to the step time (tick).",
         f"{printed.source()} Its parts are forward, backward, sparsification and NOCT, which is "
-        "exposed communication; the number beside is their sum, not the step."
+        "exposed communication; the number beside a bar is their sum, not the step time."
         if printed
         else "",
         papers.settings_words(elsewhere),
@@ -193,9 +193,9 @@ def bytes_per_step(experiment, part, figure, styles):
     names = styles.sort(cell.label for cell in chosen)
     made, places = _rows_of_panels(panels, 3, 0.24, names)
     looks = (
-        ("payload_bytes", "payload: what the rank contributes", {
+        ("payload_bytes", "payload: bytes that the rank contributes", {
             "facecolor": "#7fa3c7", "hatch": "", "linewidth": 0.5, "edgecolor": style.INK}),
-        ("sent_bytes", "sent: what it handed to the network, forwards included", {
+        ("sent_bytes", "sent: bytes that it handed to the network, forwards included", {
             "facecolor": "#33475b", "hatch": "///", "linewidth": 0.5, "edgecolor": "white"}),
     )
     values = [cell.mean(metric) for cell in chosen for metric, *_ in looks]

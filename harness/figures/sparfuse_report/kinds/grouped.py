@@ -213,7 +213,7 @@ def _tops(panels):
 def whose_whiskers(cells, over):
     """The words for the meaning of whiskers' ends."""
     declared = [bool(wording.declared_cluster(cell.config)) for cell in cells]
-    ranges = f"what the ranges of the cluster's inputs leave of the ratio to {over}"
+    ranges = f"interval of the ratio to {over} from the ranges of the cluster's inputs"
     blocks = f"95 % t interval of the paired log-ratio to {over} over blocks"
     return ranges if all(declared) else f"{blocks}; {ranges}" if any(declared) else blocks
 
@@ -356,7 +356,7 @@ def grouped_bars(experiment, part, figure, styles):
     text = caption(
         chosen,
         "Bars: geometric mean over blocks"
-        + (f" of the ratio to {normalise} in the same block, whose bars would be 1" if normalise else "")
+        + (f" of the ratio to {normalise} in the same block, whose own bars would be 1" if normalise else "")
         + ("; dots: single blocks." if draw.dots else "."),
         f"Whiskers: {whose_whiskers(chosen, over)}, drawn around the bar{ends}." if draw.paired else "",
         published.source() if published else "",
@@ -378,7 +378,7 @@ def _skill(part, figure):
     groups = [(f"Ratios to {figure['normalise']}", found)]
     beyond = skill.beyond_first(found)
     if beyond:
-        groups.append((f"The same but for the first of {wording.axis(_axes_of(figure)[0]).lower()}", beyond))
+        groups.append((f"The same without the first of {wording.axis(_axes_of(figure)[0]).lower()}", beyond))
     return [skill.table(groups)]
 
 
@@ -424,7 +424,7 @@ def _table(panels, draw, published, x, y, normalise, elsewhere):
             rows.append(line)
         table.groups.append((selection.heading(panel.fields, panel.cells, (x,)), rows))
     if not normalise:
-        table.notes.append("The hardware differs unless ours is a model of the paper's cluster.")
+        table.notes.append("The hardware differs, unless our numbers are from a model of the paper's cluster.")
     table.notes += [
         f"The paper calls the unit {theirs}, which is taken as {ours}."
         for theirs, ours in sorted(renamed.items())

@@ -162,6 +162,6 @@ def scaling(experiment, part, figure, styles):
         style.panel_title(upper, *selection.panel_words(fields, inside, ("workers",)))
     title = (
         figure.get("title")
-        or f"{wording.metric_name(y)} over workers: modelled, and timed where it could be"
+        or f"{wording.metric_name(y)} over workers: modelled, and timed where possible"
     )
     return Drawn(made, title, caption(chosen + draw.points, *draw.words()), draw.handles())

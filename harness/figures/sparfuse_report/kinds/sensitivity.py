@@ -117,12 +117,12 @@ def sensitivity(experiment, part, figure, styles):
         style.entry("declared inputs", **DECLARED),
         style.entry(f"as {reference}", **AS_REFERENCE),
     ]
-    title = figure.get("title") or f"What a declared input does to the ratio to {reference}"
+    title = figure.get("title") or f"Effect of declared inputs on the ratio to {reference}"
     text = caption(
         chosen,
         f"{'; '.join(one.words() for one in settings)}. Bars: the ratio to {reference}, "
         f"one input at a time multiplied by "
-        f"{' or '.join(f'{factor:g}' for factor in factors)}, all else as declared; inputs by their "
+        f"{' or '.join(f'{factor:g}' for factor in factors)}, all else as declared; inputs are ordered by their "
         "effect. A bar across the broken line changes the order with "
         f"{reference}.",
     )
@@ -176,9 +176,9 @@ def _table(settings, methods, reference, metric):
     table.notes.append(
         f"Order by {wording.metric_name(metric).lower()}: "
         + (
-            f"{len(turned)} of {sum(len(one.changes) for one in settings)} changes turn some of it round."
+            f"{len(turned)} of {sum(len(one.changes) for one in settings)} changes reverse part of it."
             if turned
-            else "no change turns any of it round."
+            else "no change reverses any of it."
         )
     )
     return table

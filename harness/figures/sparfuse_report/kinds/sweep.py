@@ -55,7 +55,7 @@ def dual_line(experiment, part, figure, styles):
     chosen = [cell for cell in part.shown(figure) if cell.get(x) is not None]
     if not any(cell.values(RATE) or cell.values("final_metric") for cell in chosen):
         raise selection.NoData(
-            f"no trial of part '{part.id}' counts that has what a dual_line shows"
+            f"no trial of part '{part.id}' counts that has the metrics of a dual_line"
         )
     printed = papers.Published(figure)
     panels = selection.panels(chosen, [x])
@@ -106,9 +106,9 @@ def dual_line(experiment, part, figure, styles):
     text = caption(
         chosen,
         "Points: mean over seeds (blocks); lines: 95 % t interval of the mean, where there are "
-        "several. Missing: of the tensors that are sparsified, the fraction of which nothing was "
+        "several. Missing: the fraction of the sparsified tensors of which nothing was "
         "sent in a step.",
-        f"{printed.source(shown)} Another model and data: the shape compares." if shown else "",
+        f"{printed.source(shown)} The paper's model and data differ: compare only the shape." if shown else "",
         f"Not shown: {', '.join(failed)}." if failed else "",
     )
     return Drawn(made, title, text, handles)

@@ -51,9 +51,9 @@ def time_to_target(experiment, part, figure, styles):
     ]
     text = caption(
         chosen,
-        "Medians over the seeds (blocks) that came to the target, without evaluation.",
+        "Medians over the seeds (blocks) that reached the target, without evaluation.",
         "Hollow: some seeds did not." if missed else "",
-        "A method without a mark came to no target." if len(drawn) < len(chosen) else "",
+        "A method without a mark reached no target." if len(drawn) < len(chosen) else "",
     )
     title = figure.get("title") or "Epochs and training time to targets"
     return Drawn(made, title, text, handles, [tables.Table(**each) for each in found["tables"]])

@@ -110,8 +110,8 @@ def waiting(experiment, part, figure, styles):
         "Bars: sums of the spans of a step and rank, mean over the sampled steps, ranks and blocks; "
         "numbers in the bars are the share of waiting. Waits and exchanges overlap one "
         "another and computation: their sum is no step time.",
-        f"{printed.source(rows)} It is cumulative over a trace of unknown length: another unit, of "
-        "which only the shares compare."
+        f"{printed.source(rows)} The paper's times are sums over a trace of unknown length: only "
+        "the shares can be compared."
         if rows
         else "",
     )

@@ -21,7 +21,7 @@ HEADINGS = {
     "experiments": "Experiments",
     "pairs": "Systems compared",
 }
-MEANS = {**wording.MODE_MEANS, "imported": "taken over from what another tool or paper printed"}
+MEANS = {**wording.MODE_MEANS, "imported": "taken over from the output of another tool or paper"}
 
 
 @functools.cache

@@ -95,7 +95,7 @@ def workload(store, name):
     fields = store.workloads[name]
     data = fields.get("kind_of_data", "")
     if fields.get("synthetic"):
-        data += ", made up from the seed: nothing is learned, so that its throughput alone counts"
+        data += ", synthetic from the seed: nothing is learned, so only its throughput counts"
     size = batch = ""
     if "parameters" in fields:
         size = f"{wording.number(fields['parameters'])} in {fields['tensors']} tensors"

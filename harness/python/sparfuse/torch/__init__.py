@@ -5,8 +5,8 @@
     torch.distributed.init_process_group("gloo")
     sf.distribute(model, method="safusion", density=0.01)
 
-From then on every backward() leaves in p.grad what DistributedDataParallel would: averages over all
-ranks, here as the method makes them out. With a GradScaler: sf.wrap(optimizer, scaler=scaler).
+From then on every backward() leaves averages over all ranks in p.grad, as DistributedDataParallel
+would; here the method makes them. With a GradScaler: sf.wrap(optimizer, scaler=scaler).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
             names = [type(m.module()).__name__ for m in _models]
             raise _core.ConfigError(
                 f"{what}: {len(_models)} models are distributed ({', '.join(names) or 'none'}); "
-                "expected the one that is meant"
+                "expected the model as an argument"
             )
         return _models[0]
     found = getattr(model, "_sparfuse", None)
@@ -166,7 +166,7 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
     models = [m for m in _models if any(id(p) in own for p in m.parameters)]
     if not models:
         raise _core.ConfigError(
-            "wrap: no parameter of the optimizer is of a distributed model; call "
+            "wrap: no parameter of the optimizer belongs to a distributed model; call "
             "sf.distribute(model) before it"
         )
     if scaler is not None:
@@ -187,8 +187,8 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
                 if parameter.grad is not None and id(parameter) not in averaged:
                     raise _core.Error(
                         f"optimizer.step: a parameter of shape {tuple(parameter.shape)} has a "
-                        "gradient and is of no distributed model, so that it is this rank's alone; "
-                        "call sf.distribute(model) after the model has all its parameters"
+                        "gradient but is of no distributed model, so that the gradient is this rank's "
+                        "alone; call sf.distribute(model) after the model has all its parameters"
                     )
 
     optimizer.register_step_pre_hook(look)

@@ -180,9 +180,9 @@ def _table(rows: list[dict[str, Any]], left_out: list[str], link: str, world_siz
         lines.append(f"{row['method']:<{width}}  {1e3 * row['step_seconds']:>9.2f}  {band:>19}  "
                      f"{1e3 * row['exposed_seconds']:>10.2f}  {1e-6 * row['sent_bytes']:>8.3f}  {row['decides']}")
     lines.append(f"Steps are modelled: {world_size} ranks on a declared link of {link}; forward, backward and "
-                 f"selections are the medians of {repeats} repeats on this machine, the band that of their "
-                 "quartiles. Packing and summing are taken for 1 us and 1 ns an element. On one machine ranks share "
-                 "its cores.")
+                 f"selections are the medians of {repeats} repeats on this machine, and the band is of "
+                 "their quartiles. Packing and summing are taken for 1 us and 1 ns an element. On one machine "
+                 "ranks share its cores.")
     lines += [f"left out: {text}" for text in left_out]
     return "\n".join(lines)
 

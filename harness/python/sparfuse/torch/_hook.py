@@ -57,7 +57,7 @@ class HookState:
             if place is None:
                 raise _core.ConfigError(
                     f"DDP gives a parameter of shape {tuple(parameter.shape)} that the hook's model "
-                    "has not; give sf.comm_hook the model that DDP wraps"
+                    "lacks; give sf.comm_hook the model that DDP wraps"
                 )
             plain = _staging.plain(grad)
             self._staged.append(plain)

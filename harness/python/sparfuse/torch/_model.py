@@ -18,7 +18,7 @@ _open: dict[int, list[DistributedModel]] = {}  # {backward pass: models that it 
 
 _IN_SEGMENTS = (
     "a checkpointed segment runs its backward pass within another one that has not reached a "
-    "parameter yet, so that nothing tells where backward ends; write "
+    "parameter yet, so that the end of backward cannot be seen; write "
     "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
 )
 
@@ -155,7 +155,7 @@ class DistributedModel:
                 )
         if _autograd.is_compiled():
             raise _core.UnsupportedError(
-                "compiled autograd tells nobody that backward has ended, and 0 bytes were sent; "
+                "compiled autograd does not report the end of backward, and 0 bytes were sent; "
                 "compile the module alone: torch.compile(model), without compiled autograd"
             )
         if _autograd.nesting() > 1:

@@ -38,7 +38,7 @@ def load_state(model: DistributedModel, state: Any, change: str) -> None:
         for key in ("rank", "world_size", "method", "steps", *_KINDS):
             if key not in one:
                 raise _core.ConfigError(
-                    f'state has no "{key}"; expected what state_dict() returned'
+                    f'state has no "{key}"; expected a result of state_dict()'
                 )
         if one["method"] != model.method.name:
             raise _core.ConfigError(
@@ -50,7 +50,7 @@ def load_state(model: DistributedModel, state: Any, change: str) -> None:
     if then == world_size:
         if rank not in by_rank:
             raise _core.ConfigError(
-                f"state has rank {', '.join(map(str, by_rank))}; expected that of rank {rank}"
+                f"state has rank {', '.join(map(str, by_rank))}; expected the state of rank {rank}"
             )
         chosen = by_rank[rank]
     else:

@@ -215,7 +215,7 @@ TEST(LiveChannels, MoreElementsThanThereIsRoomForAreRefused) {
                                .order = {.after = {brought}}};
       }};
   for (const auto& what : cases) {
-    ExpectError(FailureKind::kInternal, {"50 elements to send, and room for 10"}, [&] {
+    ExpectError(FailureKind::kInternal, {"50 elements to send, but room for 10"}, [&] {
       OneStep([&] { return OneSparseTensor({1, 1}, std::make_unique<Asks>(what)); }, 1, 1);
     });
   }

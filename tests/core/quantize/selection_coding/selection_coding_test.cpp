@@ -354,7 +354,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
   expect(refusal(leftmost, 20, 65), "a filter of 22 bits and 65 hashes");
   expect(refusal(leftmost, 24, 0), "a filter of 0 bits");
   expect(refusal(leftmost, 24, 40), "within its filter; expected at least 36");
-  expect(refusal(leftmost, 31, 1), "bits behind the filter are set");
+  expect(refusal(leftmost, 31, 1), "bits after the filter are set");
   expect(refusal(leftmost, 28, 0), "its filter has ");
   expect(refusal(fitted, 8, 17), "17 values above 0 of 16");
   expect(refusal(fitted, 8, 3), "within its polynomials; expected at least 108");
@@ -362,7 +362,7 @@ TEST(SelectionCoding, SaysWhatIsWrong) {
   const PayloadCoding listed = Coding(kFitted, IndexCoding::kU32);
   Bytes twice = Encode(listed, x, kThree).bytes;
   std::memcpy(twice.data() + 60, twice.data() + 64, 4);
-  expect(Decode(twice, 1001, 10).refused, "index 700 comes twice");
+  expect(Decode(twice, 1001, 10).refused, "index 700 occurs twice");
   const auto with = [&](const PayloadCoding& coding, auto value, std::size_t at) {
     Bytes bytes = Encode(coding, x, kThree).bytes;
     std::memcpy(bytes.data() + at, &value, sizeof value);

@@ -196,7 +196,7 @@ TEST(Nccl, CollectivesThatAddOnTheHostAreRefused) {
                     });
                   },
                   FailureKind::kUnsupported),
-              "ring-allreduce: adds in host memory, and messages of transport \"nccl\" lie on "
+              "ring-allreduce: adds in host memory, but messages of transport \"nccl\" lie on "
               "a device; use native-allreduce");
   });
 }

@@ -160,8 +160,8 @@ TEST_F(NcclTransport, SingleMessagesAreRefusedWithTheWayThatTheyGo) {
   auto world = MakeWorld(2);
   int value = 0;
   const std::string expected =
-      "unsupported: nccl: single messages go through host memory, over host(); on the device are "
-      "collectives alone";
+      "unsupported: nccl: single messages go through host memory, over host(); the device has "
+      "collectives only";
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Isend(1, 0, Bytes(value)); }), expected);
   EXPECT_EQ(FailureOf([&] { (void)world[0]->Irecv(1, 0, Room(value)); }), expected);
 }
@@ -184,8 +184,8 @@ TEST_F(NcclTransport, CollectivesPostedInDifferentOrdersAreAnError) {
       reduce = world[0]->NativeAllReduceSum(data[2]);
     }
     EXPECT_EQ(FailureOf(*reduce),
-              "comm: nccl: rank 1 gathers where this rank does not: collectives must be posted in "
-              "one order");
+              "comm: nccl: rank 1 gathers while this rank does not: all ranks must post "
+              "collectives in the same order");
     EXPECT_EQ(FailureOf(*gather).substr(0, 21), "comm: rank 0 gave up:");
   }
 }
@@ -198,8 +198,8 @@ TEST_F(NcclTransport, PayloadAboveTheCapacityIsNamed) {
   EXPECT_EQ(FailureOf([&] {
               (void)world[0]->NativeAllGather(std::span(room).first(9), room, 8, by_rank);
             }),
-            "internal: nccl: all-gather of 9 bytes with room for 32: expected at most 8 and that "
-            "for each of 2 ranks");
+            "internal: nccl: all-gather of 9 bytes with room for 32: expected at most 8 bytes, "
+            "and room for as many from each of 2 ranks");
   const auto small = world[0]->NativeAllGather(std::span(room).first(8), room, 8, by_rank);
   std::vector<std::span<const std::byte>> by_rank_there;
   const auto large =
@@ -518,9 +518,10 @@ TEST_F(NcclTransport, RanksThatWouldChooseDifferentlyAreRefused) {
     if (setup.card == "GPU-1") setup.links.message_seconds = 1;
   });
   for (const auto& failure : worlds.failures) {
-    EXPECT_EQ(failure,
-              "config: nccl: ranks 0 and 1 have different link constants: expected equal ones, by "
-              "which all ranks choose alike");
+    EXPECT_EQ(
+        failure,
+        "config: nccl: ranks 0 and 1 have different link constants: expected equal constants, "
+        "so that all ranks choose alike");
   }
   const Worlds versions = MakeWorlds(
       2, 1, [](NcclSetup& setup) { FakeNccl::version = setup.card == "GPU-1" ? 22703 : 22809; });

@@ -56,7 +56,7 @@ TEST(Shaped, RefusesWhatThisHostIsTooSlowFor) {
   for (const auto& [shape, ranks_per_node] :
        {std::pair(NetworkShape{fast}, 1), std::pair(NetworkShape{slow, fast}, 2)}) {
     ExpectError(FailureKind::kUnsupported,
-                {"1e+06 Gbit/s a rank while all 2 send at once; this "
+                {"1e+06 Gbit/s per rank while all 2 send at once; this "
                  "host passed on "},
                 [&] {
                   RunRanks(

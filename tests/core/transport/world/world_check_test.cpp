@@ -66,7 +66,7 @@ class LaunchVariables : public ::testing::Test {
 
 TEST_F(LaunchVariables, SingletonsAreAnErrorThatNamesTheRemedy) {
   const std::string said = Check(1, {{4, "a1"}})[0];
-  EXPECT_SAYS(said, "MPI says rank 0 of 1, and 4 ranks were launched");
+  EXPECT_SAYS(said, "MPI says rank 0 of 1, but 4 ranks were launched");
   EXPECT_SAYS(said, "expected the mpirun of the Open MPI that the worker is linked with");
   setenv("SLURM_PROCID", "2", 1);
   setenv("SLURM_STEP_NUM_TASKS", "4", 1);
