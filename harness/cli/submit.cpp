@@ -106,7 +106,7 @@ bool MayBeQueued(const std::string& name) {
 void Submit(Program& program, const Experiment& experiment, const SubmitRequest& request) {
   const TrialPlan all = AllLive(program, experiment);
   if (all.trials.empty()) {
-    fmt::print("{}: no trial of it runs on hardware; `sparfuse run` does without Slurm\n",
+    fmt::print("{}: no trial of it runs on hardware; `sparfuse run` needs no Slurm for it\n",
                experiment.id);
     return;
   }
