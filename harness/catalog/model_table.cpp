@@ -194,9 +194,10 @@ class TableParser {
       tensor.CheckKeys({"name", "shape", "macs", "ready", "backward_us"});
       const auto [earlier, is_new] = positions.emplace(name, i);
       if (!is_new) {
-        tensor.FailValue("name", fmt::format("another one than that of tensors[{}]: a tied weight "
-                                             "is one tensor",
-                                             earlier->second));
+        tensor.FailValue(
+            "name",
+            fmt::format("a name that tensors[{}] does not have: a tied weight is one tensor",
+                        earlier->second));
       }
     }
     return tensors;
@@ -322,8 +323,8 @@ fs::path FindFile(const fs::path& file, const fs::path& folder) {
     if (fs::is_regular_file(path, failed)) return path;
     if (tried.empty() || tried.front() != path.string()) tried.push_back(path.string());
   }
-  SPARFUSE_THROW(kConfig, fmt::format("no file at {}: expected that of a model table",
-                                      fmt::join(tried, " or ")));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("no file at {}: expected a model table", fmt::join(tried, " or ")));
 }
 
 }  // namespace
@@ -331,10 +332,10 @@ fs::path FindFile(const fs::path& file, const fs::path& folder) {
 std::string TableWorkloadName(std::string_view given, const fs::path& folder) {
   const std::string_view rest = RestOf(given);
   if (!IsFile(rest)) {
-    SPARFUSE_THROW(
-        kConfig,
-        fmt::format("expected \"{}FILE{}\"{}", kTablePrefix, kExtension,
-                    rest.find('@') == std::string_view::npos ? "" : "; the hash is worked out"));
+    SPARFUSE_THROW(kConfig, fmt::format("expected \"{}FILE{}\"{}", kTablePrefix, kExtension,
+                                        rest.find('@') == std::string_view::npos
+                                            ? ""
+                                            : "; sparfuse computes the hash"));
   }
   const fs::path path = FindFile(rest, folder);
   const std::string text = ReadFile(path);
