@@ -139,7 +139,7 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
   for (const auto& [file, series] : outcome.series) {
     const auto found = trial.series.find(file);
     if (found == trial.series.end() || found->second != series)
-      return fmt::format("series.{}: trial.json says otherwise than outcome.json", file);
+      return fmt::format("series.{}: trial.json and outcome.json differ", file);
   }
   if (!outcome.layout.empty() && trial.layout != outcome.layout)
     return "layout: trial.json has other tensors than outcome.json";
@@ -193,7 +193,7 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
   const auto steps = bundled.files.find("steps.npy");
   const std::string hash = steps == bundled.files.end() ? "" : Sha256Hex(steps->second);
   if (const auto same = with_steps_.find(hash); !hash.empty() && same != with_steps_.end())
-    return fmt::format("steps.npy: it is that of {} to the last bit", same->second);
+    return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", same->second);
   if (trial.launch) {
     const auto [found, is_first] =
         launches_.try_emplace({trial.origin, trial.launch->id},

@@ -162,8 +162,8 @@ class Targets {
           "The first evaluation at or past the target counts" + Resolution() +
               "; from five runs on the mean without the least and the greatest, below the median; "
               "in brackets the range.",
-          fmt::format("Ratios are geometric means over runs of one seed, from {} pairs on; of runs "
-                      "that never came to the target a bound, until their end.",
+          fmt::format("Ratios are geometric means over runs of one seed, from {} pairs on; for "
+                      "runs that never reached the target a bound, from their end.",
                       kPairsForARatio),
           "*: significantly fewer epochs than " + reference_ +
               "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."};

@@ -313,8 +313,8 @@ class ModelMaker {
       made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
       if (Uncorrected()) {
         made_.notes.push_back(
-            "the profiler's own cost is in what the host takes: give --step-ms, "
-            "the step's time without it");
+            "the host's times include the profiler's own cost: give --step-ms, the step's time "
+            "without it");
       }
       return;
     }
@@ -331,8 +331,8 @@ class ModelMaker {
                       *asked_.step_ms, facts_->period_us->median / 1e3));
     }
     made_.corrections.push_back(
-        fmt::format("what the host takes is {:.4g} of what the trace has: a step of {:g} ms "
-                    "without the profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
+        fmt::format("the host's times are {:.4g} of the traced ones: a step of {:g} ms without the "
+                    "profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
                     scale_, *asked_.step_ms, facts_->period_us->median / 1e3, busy / 1e3));
   }
 
@@ -487,7 +487,7 @@ class ModelMaker {
     }
     if (exchanged.host.hook_us_a_tensor) {
       made_.notes.push_back(fmt::format(
-          "a hook takes the host {:.1f} us a tensor: in no input, since the model has none of it",
+          "a hook takes the host {:.1f} us a tensor: in no input, since the model leaves it out",
           Host(exchanged.host.hook_us_a_tensor->median)));
     }
     const double update = UpdateHostUs();

@@ -541,8 +541,8 @@ void TraceParser::Add() {
   }
   if (now_.duration < 0) {
     Fail(
-        fmt::format("{}: dur = {:.3f}: expected 0 or more, which the profiler writes in the place "
-                    "of less: take the file as it was written",
+        fmt::format("{}: dur = {:.3f}: expected 0 or more, as the profiler writes: take the file "
+                    "as it was written",
                     Place(), static_cast<double>(now_.duration) / 1e3));
   }
   TraceEvent event;

@@ -388,8 +388,8 @@ std::string WithMarkedBlock(std::string text, const std::string& file, const std
     if (!block->as_written) {
       SPARFUSE_THROW(
           kConfig,
-          fmt::format("{}:{}: what an import wrote was edited since: expected it as it was, or "
-                      "without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
+          fmt::format("{}:{}: the block that an import wrote was edited since: expected it as it "
+                      "was, or without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
                       file, block->line));
     }
     return text.replace(block->begin, block->end - block->begin, now);

@@ -334,8 +334,8 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
   if (!root.is_object() || !root.contains("args")) {
     SPARFUSE_THROW(kConfig,
                    file +
-                       ": JSON without \"args\": expected what nccl-tests itself writes by -J, "
-                       "which names the program that ran; of another program, its table");
+                       ": JSON without \"args\": expected the file that nccl-tests itself writes "
+                       "with -J, which names the program; for another program, its table");
   }
   SetOperation(file, in.String("/args/0"), asked, log);
   // Each entry is a process, which may have several threads with several cards each.

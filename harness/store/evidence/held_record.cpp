@@ -171,7 +171,7 @@ std::string WhatHostsContradict(const Trial& trial) {
                      nodes, hosts.size()));
   const auto hold_hosts = [&](const char* key, const std::vector<std::string>& named) {
     if (std::set(named.begin(), named.end()) != hosts || named.size() != hosts.size())
-      hold(fmt::format("{}: {}: expected those of launch.binding.hosts, {}", key,
+      hold(fmt::format("{}: {}: expected the hosts of launch.binding.hosts, {}", key,
                        fmt::join(named, ", "), fmt::join(hosts, ", ")));
   };
   if (const auto& network = trial.launch->network) {

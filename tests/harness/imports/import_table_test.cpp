@@ -265,7 +265,7 @@ TEST(Plausibility, AStepTimeContradictsARate) {
   EXPECT_TRUE(doubts("2000").empty());  // 8 * 32 / 0.128
   EXPECT_TRUE(doubts("2100").empty());
   ASSERT_EQ(doubts("250").size(), 1u);
-  ExpectIn("one worker's, or that of all 8?", doubts("250")[0]);
+  ExpectIn("one worker's, or the rate of all 8?", doubts("250")[0]);
   ASSERT_EQ(doubts("1000").size(), 1u);
   EXPECT_EQ(doubts("1000")[0].find("one worker"), std::string::npos);
 }

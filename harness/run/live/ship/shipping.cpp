@@ -118,8 +118,8 @@ echo '{2}')sh",
   store_ = stores.front();
   for (std::size_t i = 0; i < stores.size(); ++i) {
     if (stores[i] == store_) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("--ship: node {}: TMPDIR makes its folder {}, another "
-                                        "one's {}: expected the same on all",
+    SPARFUSE_THROW(kConfig, fmt::format("--ship: node {}: TMPDIR makes its folder {}, and {} on "
+                                        "another node: expected the same on all",
                                         nodes_[i], stores[i].string(), store_.string()));
   }
   folder_ = store_ / id;
@@ -310,7 +310,8 @@ std::vector<std::string> Shipping::Fetch(const std::vector<fs::path>& trials,
     try {
       problem = FetchFrom(node, trials, nonce);
     } catch (const std::exception& error) {  // for instance, this machine's disk is full
-      problem = fmt::format("what ranks on node {} wrote is not here: {}", node, error.what());
+      problem =
+          fmt::format("the files of ranks on node {} did not arrive here: {}", node, error.what());
     }
   });
   std::erase(problems, "");

@@ -363,8 +363,9 @@ TEST(NcclTestsJson, NamesTheKey) {
   };
   const std::string text = kJson;
   ExpectIn("run.json: ", error(text.substr(0, text.size() / 2)));
-  ExpectIn("run.json: JSON without \"args\": expected what nccl-tests itself writes by -J",
-           error(Replaced(text, "\"args\"", "\"arguments\"")));
+  ExpectIn(
+      "run.json: JSON without \"args\": expected the file that nccl-tests itself writes with -J",
+      error(Replaced(text, "\"args\"", "\"arguments\"")));
   ExpectIn("run.json: /results/1/out_of_place/time: is missing",
            error(Replaced(text, "\"time\": 400.0, ", "")));
   ExpectIn("/results/1/out_of_place/cpu_time",
