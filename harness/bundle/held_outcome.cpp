@@ -157,7 +157,7 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
     if (stored != given) return Differs(key, stored, given);
   }
   if (outcome.n)
-    return fmt::format("outcome.json: n = {}: expected it of fingerprints alone", *outcome.n);
+    return fmt::format("outcome.json: n = {}: expected n in fingerprints alone", *outcome.n);
   wrong = WhatSecondsContradict(trial, outcome);
   return wrong.empty() ? WhatPlansContradict(trial, outcome) : wrong;
 }
@@ -175,7 +175,7 @@ std::string WhatFilesContradict(const BundledTrial& bundled) {
       if (file != "trial.json") there.insert(file);
     }
     if (std::string wrong = WhatIdContradicts(trial); !wrong.empty()) return wrong;
-    if (!is_there) return "it has no outcome.json: expected one of every trial that ended well";
+    if (!is_there) return "it has no outcome.json: expected one for every trial that ended well";
     if (listed != there)
       return fmt::format("files: trial.json lists {}, and there are {}", fmt::join(listed, ", "),
                          fmt::join(there, ", "));

@@ -21,8 +21,8 @@ std::span<const Metric> Metrics() {
        "window's steps, median of the slowest rank"},
       {"other_seconds", "s", "rest of the step, median of the slowest rank"},
       {"align_wait_seconds", "s",
-       "waiting that belongs to the method, as for other ranks to close a buffer; median of the "
-       "slowest rank"},
+       "waiting that belongs to the method, such as for other ranks to close a buffer; median of "
+       "the slowest rank"},
       {"window_seconds", "s",
        "with local steps: from one window's end to the next, median of the slowest rank; "
        "step_seconds is its part of a step"},
@@ -50,18 +50,18 @@ std::span<const Metric> Metrics() {
       {"exchanges", "exchanges", "exchanges of a step"},
       {"replica_divergence", "",
        "with local steps: root mean square distance of ranks' parameters from their average over "
-       "the norm of that, before the last exchange of the first windows, mean"},
-      {"anchor_distance", "", "the same from the anchor, over the norm of the anchor"},
+       "the norm of this average, before the last exchange of the first windows, mean"},
+      {"anchor_distance", "", "the same distance from the anchor, over the norm of the anchor"},
       {"method_memory_bytes", "B",
-       "with local steps: what a rank keeps beside the workload, the anchor, the outer state and "
-       "what is sent"},
+       "with local steps: memory that a rank keeps beside the workload: the anchor, the outer "
+       "state and the parameters that are sent"},
       {"unsynchronised_steps", "steps",
        "with local steps: the last steps of the trial, behind its last date"},
       {"loader_wait_seconds", "s",
-       "that a step waits for prepared data, mean over steps of the rank that waits longest"},
+       "time that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"python_seconds", "s",
-       "in parts of the method that are written in Python, waiting for one another included: mean "
-       "per step of rank 0's process; absent if there are none"},
+       "time in parts of the method that are written in Python, waiting for one another included: "
+       "mean per step of rank 0's process; absent if there are none"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
       {"final_exact_match", "", "convergence: for questions, answers that are right as a whole"},

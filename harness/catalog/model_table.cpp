@@ -258,7 +258,7 @@ class TableParser {
     for (const std::size_t i : order) layers.tensors.push_back(Tensor(listed[i]));
     if (layers.macs() == 0 && !AllHave(listed, "backward_us")) {
       top_.Fail(
-          "macs of all tensors are 0: expected one above it, or backward_us of all: times of "
+          "macs of all tensors are 0: expected one above 0, or backward_us of all: times of "
           "computation are in proportion to them");
     }
     return layers;
@@ -275,7 +275,7 @@ class TableParser {
       for (const std::size_t i : order)
         times.backward_us.push_back(listed[i].Number("backward_us", kMicroseconds));
       if (std::ranges::all_of(times.backward_us, [](double each) { return each == 0; }))
-        top_.Fail("backward_us of all tensors are 0: expected one above it, or none at all");
+        top_.Fail("backward_us of all tensors are 0: expected one above 0, or none at all");
     }
     if (!times.forward_us && !times.update_us && times.backward_us.empty()) {
       for (const char* key : {"batch", "measured_on"}) {

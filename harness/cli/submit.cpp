@@ -66,7 +66,7 @@ void CheckRequest(const SubmitRequest& request) {
                    "--launch, and no --hostfile");
   }
   if (request.sbatch_options.find('\n') != std::string::npos)
-    SPARFUSE_THROW(kConfig, "--sbatch-options: expected one line");
+    SPARFUSE_THROW(kConfig, "--sbatch-options: expected options on one line");
 }
 
 JobScript ScriptOf(const Program& program, const Experiment& experiment, const TrialPlan& all,

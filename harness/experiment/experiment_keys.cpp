@@ -27,7 +27,7 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
   static const std::vector<RecordKey<H>> kKeys = {
       Given<&H::id>("id", "", "the experiment's name: letters, digits, '-', '_' and '/'",
                     {.type = IdType().c_str()}),
-      Given<&H::title>("title", "id", "heads the report"),
+      Given<&H::title>("title", "id", "heading of the report"),
       Given<&H::paper>("paper", "\"\"", "the paper whose experiment this is"),
       Given<&H::minutes>("minutes", "none",
                          "time of the trials on two cores, for `sparfuse list experiments`",
@@ -52,9 +52,9 @@ template <>
 const std::vector<RecordKey<GivenPartName>>& KeysOf<GivenPartName>() {
   using N = GivenPartName;
   static const std::vector<RecordKey<N>> kKeys = {
-      Given<&N::id>("id", "", "names the part and its folder of trials",
+      Given<&N::id>("id", "", "name of the part and of its folder of trials",
                     {.type = IdType().c_str()}),
-      Given<&N::title>("title", "id", "heads the part in the report")};
+      Given<&N::title>("title", "id", "heading of the part in the report")};
   return kKeys;
 }
 
@@ -192,11 +192,11 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
   using F = GivenFigure;
   static const std::vector<RecordKey<F>> kKeys = {
       Given<&F::kind>("kind", "", "a name of `sparfuse list figures`"),
-      Given<&F::name>("name", "the kind", "names the picture's file", {.type = IdType().c_str()}),
-      Given<&F::title>("title", "the kind's", "stands over the picture"),
+      Given<&F::name>("name", "the kind", "name of the picture's file", {.type = IdType().c_str()}),
+      Given<&F::title>("title", "the kind's", "title over the picture"),
       Given<&F::where>("where", "{}",
-                       "chooses cells: each key has the value, or one of a list; keys of a cell "
-                       "may also stand in the figure itself",
+                       "chooses cells whose keys each have the value, or one of a list; keys of a "
+                       "cell may also stand in the figure itself",
                        {.type = kCellTables}),
       Given<&F::methods>("methods", "all", "chooses cells by method, in order",
                          {.type = "list of methods"}),
@@ -210,7 +210,8 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
       Given<&F::metric>("metric", "y", "the same as y", {.type = "name of a metric"}),
       Given<&F::series>("series", "method", "the key whose values have colours of their own",
                         {.type = "a key of cells"}),
-      Given<&F::normalise>("normalise", "none", "draws ratios to it, within each group",
+      Given<&F::normalise>("normalise", "none",
+                           "the method to which ratios are drawn, within each group",
                            {.type = "a method"}),
       Given<&F::reference>("reference", "the part's", "the method that others are divided by",
                            {.type = "a method"}),

@@ -78,7 +78,7 @@ const std::vector<RecordKey<ProfiledTensor>>& KeysOf<ProfiledTensor>() {
                       .range = {1, 4'294'967'295},
                       .unit = "elements",
                       .meaning = "number of elements: indices are 32 bits"}),
-      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "of backward"})};
+      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "backward of the tensor"})};
   return kKeys;
 }
 
@@ -199,7 +199,7 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
   };
   static const std::vector<RecordKey<P>> kKeys = {
       Key<&P::backward>(part("backward", "a step without communication")),
-      Key<&P::pack>(part("pack", "into a flat gradient, by elements")),
+      Key<&P::pack>(part("pack", "packing into a flat gradient, by elements")),
       Key<&P::scale>(part("scale", "averaging, by elements")),
       Key<&P::clear>(part("clear", "clearing in decompression, by elements")),
       Key<&P::seconds_per_entry>(part("seconds_per_entry", "decompression, a received entry")),
@@ -208,16 +208,16 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::collective_work>(part("collective_work", "an element, by kind of operation")),
       Key<&P::host_work>(part("host_work", "the same on a card's host")),
       Key<&P::selection_coding>(part("selection_coding", "filters and fits, an element")),
-      Key<&P::dispatch_seconds>(part("dispatch_seconds", "asking for an operation")),
+      Key<&P::dispatch_seconds>(part("dispatch_seconds", "time of asking for an operation")),
       Key<&P::exchange_dispatch_seconds>(
-          part("exchange_dispatch_seconds", "asking for an exchange")),
-      Key<&P::selection>(part("selection", "by sparsifier and density")),
-      Key<&P::host_selection>(part("host_selection", "the same by a thread of the host")),
+          part("exchange_dispatch_seconds", "time of asking for an exchange")),
+      Key<&P::selection>(part("selection", "selection, by sparsifier and density")),
+      Key<&P::host_selection>(part("host_selection", "selection by a thread of the host")),
       Key<&P::side_lane>(part("side_lane", "lane of selections that run beside backward")),
-      Key<&P::encode>(part("encode", "by quantizer and elements")),
-      Key<&P::decode>(part("decode", "by coder")),
-      Key<&P::link>(part("link", "between neighbours of a ring of all ranks")),
-      Key<&P::node_link>(part("node_link", "in rings of the ranks of a node")),
+      Key<&P::encode>(part("encode", "encoding, by quantizer and elements")),
+      Key<&P::decode>(part("decode", "decoding, by coder")),
+      Key<&P::link>(part("link", "link between neighbours of a ring of all ranks")),
+      Key<&P::node_link>(part("node_link", "link in rings of the ranks of a node")),
       Key<&P::native_all_reduce>(part("native_all_reduce", "all-reduce of the backend, by bytes")),
       Key<&P::links>(part("links", "declared, by class")),
       Key<&P::all_reduce>(part("all_reduce", "declared, by bytes")),
@@ -229,7 +229,8 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::payload_overlap>(part("payload_overlap", "overlap of exchanges with payloads")),
       Key<&P::fused_overlap>(
           part("fused_overlap", "overlap of payloads selected from several tensors")),
-      Key<&P::entry_bytes>(part("entry_bytes", "an element with its index, as it travels")),
+      Key<&P::entry_bytes>(
+          part("entry_bytes", "bytes of an element with its index, as it travels")),
       Key<&P::host>(part("host", "declared: in line with the network or beside it")),
       Key<&P::selections>(part("selections", "declared: within hooks of backward or beside it")),
       Key<&P::staging>(
@@ -237,11 +238,11 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
       Key<&P::host_growth>(part("host_growth", "growth of the host's share with ranks, a power")),
       Key<&P::host_growth_from>(
           part("host_growth_from", "ranks at which the host's share is as stated")),
-      Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "of an exchange")),
+      Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "host's time of an exchange")),
       Key<&P::exchange_host_seconds_per_rank>(
-          part("exchange_host_seconds_per_rank", "of an exchange")),
-      Key<&P::exchange_seconds_per_element>(
-          part("exchange_seconds_per_element", "in line with the network")),
+          part("exchange_host_seconds_per_rank", "host's time of an exchange for each rank")),
+      Key<&P::exchange_seconds_per_element>(part(
+          "exchange_seconds_per_element", "host's time of an element, in line with the network")),
       Key<&P::relative_errors>(part("relative_errors", "standard errors, by JSON pointer")),
       Key<&P::seconds>(part("seconds", "time that measuring took"))};
   return kKeys;
@@ -275,15 +276,15 @@ const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
   static const std::vector<RecordKey<F>> kKeys = {
       Key<&F::ranks>({.name = "ranks"}),
       Key<&F::ranks_per_node>({.name = "ranks_per_node"}),
-      Key<&F::threads>({.name = "threads", .meaning = "of a rank"}),
+      Key<&F::threads>({.name = "threads", .meaning = "threads of a rank"}),
       Key<&F::device>({.name = "device"}),
       Key<&F::transport>({.name = "transport"}),
       Key<&F::link>({.name = "link", .meaning = "null: the machine's own"}),
       Key<&F::all_reduce>({.name = "all_reduce", .meaning = "a collective", .optional = true}),
       Key<&F::all_gather>({.name = "all_gather", .meaning = "a collective", .optional = true}),
-      Key<&F::quantities>({.name = "quantities", .meaning = "by their names"}),
+      Key<&F::quantities>({.name = "quantities", .meaning = "measured quantities, by their names"}),
       Key<&F::id>({.name = "id",
-                   .meaning = "names its file in results/fingerprints",
+                   .meaning = "the name of its file in results/fingerprints",
                    .leaves = Leaves::kPlace,
                    .optional = true}),
       Key<&F::taken_utc>({.name = "taken_utc", .meaning = "when", .optional = true}),

@@ -184,9 +184,9 @@ std::string NodeText(const Node& node) {
 
 std::string NewSystemText(const std::string& name, const Node& node) {
   std::string text = fmt::format(
-      "# {0}, begun by `sparfuse system init {0}`. Write what only you know in the place of\n"
-      "# {1}, then `sparfuse system check {0}` on each node. A node unlike this one adds itself:\n"
-      "# the same `init` there. \"{2}\": it was not to be found out; write it where you know it.\n",
+      "# {0}, begun by `sparfuse system init {0}`. Replace each {1} by what only you know,\n"
+      "# then run `sparfuse system check {0}` on each node. A node unlike this one adds itself by\n"
+      "# the same `init` there. \"{2}\": it could not be detected; write it if you know it.\n",
       name, kChangeMe, kUnknown);
   for (const KeyInfo& key : KeysOf<Head>()) text += LineOfAsked(key);
   text += "\n[network]\n";

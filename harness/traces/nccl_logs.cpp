@@ -85,8 +85,8 @@ class InspectorReader {
     const json record = json::parse(text, nullptr, false);
     if (!record.is_object()) {
       FailAt(file, line,
-             "no JSON object: expected one a line, as NCCL Inspector writes; was the "
-             "process killed while writing?");
+             "no JSON object: expected one in each line, as NCCL Inspector writes; was the process "
+             "killed while writing?");
     }
     const auto need = [&](const json& in, const char* key) -> const json& {
       if (!in.is_object() || !in.contains(key))

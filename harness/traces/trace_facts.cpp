@@ -898,14 +898,15 @@ TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks) {
                                           there->second->file, each.file, each.rank));
     }
     if (each.world != first.world)
-      fail(each, fmt::format("worlds of {} and {} ranks: expected one", first.world, each.world));
+      fail(each, fmt::format("worlds of {} and {} ranks: expected files of one training",
+                             first.world, each.world));
     if (each.steps_used != first.steps_used) {
       fail(each, fmt::format("steps {} and {}: expected the same",
                              fmt::join(first.steps_used, ", "), fmt::join(each.steps_used, ", ")));
     }
     if (each.exchanges.size() != first.exchanges.size()) {
-      fail(each, fmt::format("{} and {} exchanges: expected as many", first.exchanges.size(),
-                             each.exchanges.size()));
+      fail(each, fmt::format("{} and {} exchanges: expected as many in each file",
+                             first.exchanges.size(), each.exchanges.size()));
     }
     for (std::size_t i = 0; i < each.exchanges.size(); ++i) {
       const TracedExchange &here = each.exchanges[i], &there_too = first.exchanges[i];

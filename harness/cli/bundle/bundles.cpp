@@ -174,7 +174,7 @@ void PrintTable(const json& table) {
     const auto text = [&](const char* key) { return row[key].get<std::string>(); };
     const std::string of = fmt::format(
         "{}/{} on {} (system {})", text("experiment"), text("part"),
-        text("hardware").empty() ? "hardware that is not known" : text("hardware"), text("system"));
+        text("hardware").empty() ? "unknown hardware" : text("hardware"), text("system"));
     if (of != part) fmt::print("{}\n", part = of);
     const json& metrics = row["metrics"];
     std::string value = row["trials"].empty()

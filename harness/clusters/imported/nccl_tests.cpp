@@ -123,7 +123,7 @@ class NcclTable {
         rows_.push_back(line);
       }
     }
-    if (runs_ > 1) FailAt(file_, second_run_, "a second run begins: expected one a file");
+    if (runs_ > 1) FailAt(file_, second_run_, "a second run begins: expected one run in a file");
     if (columns_.empty())
       FailAt(file_, 0, fmt::format("no table of nccl-tests: expected a line \"# {}\"", kColumns));
     if (!units_) FailAt(file_, header_, "no line of units below: expected (B) (elements) (us) ...");
@@ -143,8 +143,8 @@ class NcclTable {
     const int last = lines_.back().number;
     if (!ended_) {
       FailAt(file_, last,
-             "the log ends without \"# Out of bounds values\": it was cut off; expected all that "
-             "the program printed");
+             "the log ends without \"# Out of bounds values\": it was cut off; expected the "
+             "program's whole output");
     }
     if (log_.samples.empty()) FailAt(file_, last, "the table has no rows");
     return std::move(log_);

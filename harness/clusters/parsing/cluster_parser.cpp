@@ -354,8 +354,8 @@ class ClusterParser {
     const std::vector<double> bytes = file_.Numbers(at, "bytes", kBytes);
     const std::vector<double> us = file_.Numbers(at, "us", kMilliseconds);
     if (bytes.size() != us.size()) {
-      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many", bytes.size(),
-                                  us.size()));
+      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many in both",
+                                  bytes.size(), us.size()));
     }
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (i > 0 && bytes[i] <= bytes[i - 1])

@@ -104,7 +104,7 @@ class ReferenceReader {
     for (const char* key : {"bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms",
                             "step_ms", "samples_per_s"}) {
       if (file_.Has(at + "/" + key)) {
-        file_->Fail(at + "/" + key, "expected a row or a ratio where over names another step");
+        file_->Fail(at + "/" + key, "expected a row or a ratio, because over names another step");
       }
     }
     file_.Keys(over, "over",

@@ -148,7 +148,7 @@ TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
            TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8\n"));
   ExpectIn(
       "numbers.csv:3: throughput of dense, resnet50-imagenet, 8 workers, density 1: expected "
-      "it once, or each with a `run` of its own: numbers.csv:2 has it",
+      "this result once, or each with a `run` of its own: numbers.csv:2 has it",
       TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8,2\n"));
   ExpectIn("numbers.csv: no rows", TableError(header));
   ExpectIn("two columns \"gpus\"", TableError("model,method,gpus,rate,gpus\n"));

@@ -103,7 +103,7 @@ class RealBundleTest(trial_test.Trials):
         other = self.folder / "other"
         self.assertIn(f"{len(trials)} trial(s) added, 0 already here, 0 annotation(s) added, 0 refused",
                       self.call("merge", bundle, results=other))
-        self.assertNotIn("not those of", self.call("status", self.file, results=other))
+        self.assertNotIn("do not follow from", self.call("status", self.file, results=other))
 
     def verify(self, members, code=None):
         file = self.folder / "forged.sparfuse"

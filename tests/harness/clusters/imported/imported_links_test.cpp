@@ -408,7 +408,7 @@ TEST(Osu, WhatIsWrongIsNamedWithItsLine) {
       "12.41\n";
   EXPECT_EQ(ReadOsu(reduce, "o.txt", {16, 2, {}}).samples.size(), 2u);
   ExpectIn(
-      "o.txt: the log of osu_allreduce does not say on how many ranks it ran: expected "
+      "o.txt: the log of osu_allreduce does not state on how many ranks it ran: expected "
       "--ranks N",
       error(reduce, {}));
   ExpectIn("expected --nodes N", error(reduce, {16, 0, {}}));

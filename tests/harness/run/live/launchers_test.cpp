@@ -124,7 +124,7 @@ TEST_F(Launchers, HostsNeedRoomForTheRanksOfANode) {
                CheckMayLaunch(config_, {.kind = LaunchMethod::Kind::kMpirun,
                                         .hostfile = folder_.path() / "hosts"});
              }),
-             "hosts: 2 host(s) have slots=8 or more, and 24 ranks of which 8 share a node need 3");
+             "hosts: 2 host(s) have slots=8 or more, and 24 ranks, 8 on a node, need 3");
 }
 
 TEST_F(Launchers, EmulatedLinksAreOfOneHost) {
