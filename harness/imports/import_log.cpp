@@ -358,8 +358,8 @@ LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
                                const ImportMap& map, const GivenValues& given, Problems& problems) {
   if (map.patterns.empty() == map.columns.empty()) {
     problems.push_back(
-        fmt::format("{}: expected `patterns` in the map, of a log of lines, or "
-                    "`columns`, of comma-separated steps",
+        fmt::format("{}: expected `patterns` in the map, for a log of lines, or `columns`, for "
+                    "comma-separated steps",
                     name));
     return {};
   }

@@ -196,7 +196,7 @@ Finding Cuda(const GpuReport& report, const CudaBuild& build) {
   if (report.cards.empty())
     return {Level::kNote, "CUDA", build.info + "; built in, and no device is visible"};
   return {Level::kWarning, "CUDA",
-          fmt::format("{}; built in, and sees none of the {} card(s): look at the driver's version "
+          fmt::format("{}; built in, and sees none of the {} card(s): check the driver's version "
                       "and CUDA_VISIBLE_DEVICES",
                       build.info, report.cards.size())};
 }

@@ -133,8 +133,8 @@ class Joiner {
     std::map<Shape, std::size_t> next;
     for (const Shape& shape : traced) joined_.positions.push_back(positions[shape][next[shape]++]);
     joined_.notes.push_back(
-        "gradients come out in another order than the table's: tensors of one "
-        "shape have its names in its order, which may be swapped among them");
+        "gradients come out in another order than the table's: tensors of one shape take names in "
+        "the table's order, which may be swapped among them");
   }
 
   void LeavingOut(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
@@ -320,7 +320,9 @@ class ModelMaker {
     }
     made_.step_ms = *asked_.step_ms;
     if (!facts_->period_us || !facts_->idle.period_us)
-      Fail("--step-ms: its steps are not neighbours, so that no period is known: expected two");
+      Fail(
+          "--step-ms: its steps are not neighbours, so that no period is known: expected two "
+          "neighbouring steps");
     const double idle = *facts_->idle.period_us, busy = facts_->period_us->median - idle;
     if (idle <= 0) return;
     scale_ = std::max(0.0, 1e3 * *asked_.step_ms - busy) / idle;

@@ -63,7 +63,7 @@ class OsuTable {
     if (log_.samples.empty()) FailAt(file_, lines_.back().number, "the table has no rows");
     if (!whole_) {
       FailAt(file_, lines_.back().number,
-             "the last line does not end: was the log cut off? If it is whole, end it");
+             "the last line does not end: was the log cut off? If it is whole, end its last line");
     }
     return std::move(log_);
   }

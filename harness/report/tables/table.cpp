@@ -100,7 +100,7 @@ std::string HowPaired(const PartResult& result) {
       in_turn == pairs ? "compared trials took turns in one launch of each block"
                        : fmt::format("of {} compared pairs of trials {} took turns in one launch",
                                      pairs, in_turn);
-  return "; " + whose + ": ratios are of their rounds, not of this table's values";
+  return "; " + whose + ": ratios come from their rounds, not from this table's values";
 }
 
 // The number of blocks in the first column's numbers.
@@ -142,7 +142,7 @@ std::string Caption(const PartResult& result) {
         "; intervals of cells modelled on a declared cluster: from the ranges of its inputs, all "
         "draws but one on either side";
   }
-  if (only_disturbed) caption += "; in brackets: of disturbed trials, which do not count";
+  if (only_disturbed) caption += "; in brackets: disturbed trials, which do not count";
   const char* separator = "; trials left out: ";
   for (const auto& [count, whose] : {std::pair(result.other_systems, "of other machines"),
                                      {result.older_revisions, "of older revisions"},
