@@ -203,7 +203,7 @@ void AddCalibrate(CommandLine& line) {
   const auto cluster = std::make_shared<std::string>();
   auto* verb = AddVerb(
       line, "calibrate",
-      "show a declared cluster's inputs, and calibrate or compare them with published times",
+      "show a declared cluster's inputs, and calibrate or compare them with its references",
       Speaks::kTextOrJson, [=](Program& program) { return CalibrateVerb(program, *cluster); });
   verb->add_option("cluster", *cluster, "a .toml file of results/profiles, by its name")
       ->required();
