@@ -152,7 +152,7 @@ std::string AdviceText(const Advice& advice) {
       advice.bands
           ? fmt::format("bands are all of {} draws of {} but one on either side, paired by draw",
                         kDraws, advice.declared ? "the cluster's inputs" : "measured times")
-          : "without bands, for nothing says how well the profile is known");
+          : "without bands, as the profile states no errors of measurement");
   if (const std::string note = NoteOn(advice.memory, cell.batch_per_worker); !note.empty())
     text += "note: " + note + "\n\n";
   for (const Ranking& ranking : advice.rankings) text += VerdictText(ranking);
@@ -190,9 +190,9 @@ std::string RatesText(const Advice& advice, const std::vector<NeededRates>& rate
     table.rows.push_back(std::move(row));
   }
   return "\n" + Render(table, TableFormat::kMarkdown) +
-         "\nUtilisation is what forward, backward and update are of a step. By bytes alone: all "
-         "that is sent is waited for, and nothing else. Methods with local steps do not learn the "
-         "same in a step.\n";
+         "\nUtilisation is the share of forward, backward and update in a step. By bytes alone: a "
+         "step waits for all bytes that are sent, and for nothing else. Methods with local steps "
+         "do not learn the same in a step.\n";
 }
 
 namespace {

@@ -28,9 +28,10 @@ const std::vector<RecordKey<InputEffect>>& KeysOf<InputEffect>() {
       Key<&E::high>({.name = "high"}),
       Key<&E::ratio_low>({.name = "ratio_low", .meaning = "with the input at its low end"}),
       Key<&E::ratio_high>({.name = "ratio_high"}),
-      Key<&E::variance>({.name = "variance", .meaning = "of log(ratio), the input drawn alone"}),
-      Key<&E::share>({.name = "share", .meaning = "of the sum of these"}),
-      Key<&E::turns>({.name = "turns", .meaning = "the order is another one at an end"}),
+      Key<&E::variance>(
+          {.name = "variance", .meaning = "variance of log(ratio), the input drawn alone"}),
+      Key<&E::share>({.name = "share", .meaning = "share of the sum of variances"}),
+      Key<&E::turns>({.name = "turns", .meaning = "the order changes at an end of the range"}),
       Key<&E::kind>({.name = "kind"}),
       Key<&E::source>({.name = "source"}),
       Key<&E::measure>({.name = "measure", .meaning = "the command that measures it"})};
@@ -41,7 +42,7 @@ template <>
 const std::vector<RecordKey<InputEffects>>& KeysOf<InputEffects>() {
   using E = InputEffects;
   static const std::vector<RecordKey<E>> kKeys = {
-      Key<&E::ratio>({.name = "ratio", .meaning = "of steps, over's by of's"}),
+      Key<&E::ratio>({.name = "ratio", .meaning = "ratio of steps, over's by of's"}),
       Key<&E::variance_alone>({.name = "variance_alone"}),
       Key<&E::variance_together>({.name = "variance_together"}),
       Key<&E::effects>({.name = "inputs"})};
@@ -202,7 +203,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
            (table ? ", of one with tensors as large, and a [[coder]] of it" : as_card);
   }
   if (begins("memory_") || begins("kernel_")) {
-    return profile + " --ranks 1: what it prints of packing, by the size of the gradient";
+    return profile + " --ranks 1: the time of packing that it prints, by the size of the gradient";
   }
   if (begins("host_")) {
     return "CUDA samples: bandwidthTest --memory=pinned; of the host: STREAM";
@@ -223,7 +224,7 @@ std::string MeasureWith(const std::string& input, const CellConfig& cell) {
         step);
   }
   if (begins("reference/"))
-    return "the step of this [[reference]] again, more often: its `spread` is what is left";
+    return "the step of this [[reference]] again, more often: its `spread` is the rest";
   return step + ", measured, as a [[reference]]";
 }
 

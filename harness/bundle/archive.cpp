@@ -104,7 +104,7 @@ ArchiveReader::ArchiveReader(const std::filesystem::path& path)
 
 void ArchiveReader::Broken(std::uint64_t offset, std::string_view why) const {
   SPARFUSE_THROW(kData, fmt::format("{}: byte {}: {}; the file was cut off, damaged or edited: "
-                                    "expected what `sparfuse export` wrote",
+                                    "expected it as `sparfuse export` wrote it",
                                     path_.string(), offset, why));
 }
 

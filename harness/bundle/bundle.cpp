@@ -212,7 +212,7 @@ BundledTrial Bundle::Trial(const std::string& id) const {
   if (!id.starts_with(within) || id.find('/', within.size()) != std::string::npos)
     Refuse(path(), fmt::format("trials/{}: expected an id {}NAME", id, within));
   if (trial.files != files)
-    Refuse(path(), fmt::format("trials/{}: expected what `export` lets leave", id));
+    Refuse(path(), fmt::format("trials/{}: expected the keys that `export` lets leave", id));
   return trial;
 }
 

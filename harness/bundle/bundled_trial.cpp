@@ -34,7 +34,7 @@ void RequireCellStays(const Trial& trial, const json& scrubbed, const std::strin
     if (own.is_string() && scrubbed.value(key, json()) != own) {
       SPARFUSE_THROW(kData,
                      fmt::format("{}: config.{} = {} is, or has, the name of a host or a user: "
-                                 "expected another name for what leaves this machine",
+                                 "expected another name in files that leave this machine",
                                  name, key, own.dump()));
     }
   }
@@ -82,8 +82,8 @@ class LeftBefore {
  private:
   void RequireBytes(const char* file, const json& left, bool is_scrubbed) const {
     if (is_scrubbed && WrittenJson(left) == files_.at(file)) return;
-    SPARFUSE_THROW(kData, fmt::format("{}/{}: it says that it left its machine in a bundle, and is "
-                                      "not as `export` lets trials leave",
+    SPARFUSE_THROW(kData, fmt::format("{}/{}: it says that it left its machine in a bundle, but "
+                                      "has another form than `export` writes",
                                       name_, file));
   }
 
@@ -117,8 +117,8 @@ void Scrub(Trial& trial, const TextScrubber& scrubber, const std::set<std::strin
     if (trial.origin.empty()) SPARFUSE_THROW(kData, "origin: expected hexadecimal digits");
     if (trial.trial_id.empty()) SPARFUSE_THROW(kData, "trial_id: expected a place");
   } catch (const Error& error) {
-    SPARFUSE_THROW(kData,
-                   fmt::format("{}: what may leave of it is no trial: {}", name, error.what()));
+    SPARFUSE_THROW(kData, fmt::format("{}: the part of it that may leave is no trial: {}", name,
+                                      error.what()));
   }
 }
 
@@ -151,10 +151,11 @@ BundledTrial BundleFiles(std::map<std::string, std::string> files, const std::st
   });
   for (const auto& [series, of] : trial.series) {
     if (files.contains(series)) continue;
-    SPARFUSE_THROW(kData, fmt::format("{}: it lists the series {}, which it does not have, or not "
-                                      "whole: bring the file back, or `sparfuse annotate {} "
-                                      "\"its series are lost\"`, and run it again",
-                                      name, series, trial.trial_id));
+    SPARFUSE_THROW(
+        kData,
+        fmt::format("{}: it lists the series {}, which is missing or cut off: bring the file back, "
+                    "or `sparfuse annotate {} \"its series are lost\"`, and run it again",
+                    name, series, trial.trial_id));
   }
   for (const auto& [file, content] : files) {
     if (file != "trial.json") leave.insert(file);

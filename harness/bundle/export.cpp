@@ -22,10 +22,10 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
     try {
       const BundledTrial trial = BundleTrial(store, row.trial_id, scrubber_, summary_.stays);
       if (trial.id() != row.trial_id)
-        SPARFUSE_THROW(kData, fmt::format("{}: its id is no place", row.trial_id));
+        SPARFUSE_THROW(kData, fmt::format("{}: its id is no path of a trial", row.trial_id));
       const Recomputed numbers = RecomputeMetrics(trial.trial, trial.files);
       if (!numbers.differs.empty())
-        SPARFUSE_THROW(kData, fmt::format("{}: {}: whoever gets it would refuse it", row.trial_id,
+        SPARFUSE_THROW(kData, fmt::format("{}: {}: its receivers would refuse it", row.trial_id,
                                           numbers.differs));
       summary_.content.trials[trial.id()] = trial.Hashes();
       leaving.push_back(RowOf(trial.trial));
@@ -39,7 +39,7 @@ Export::Export(const Store& store, const std::vector<TrialRow>& rows, PrivateNam
     const Annotation leaves = BundleAnnotation(annotation, annotation.trial_id, scrubber_);
     if (leaves.annotation_id != annotation.annotation_id) {
       summary_.left_out.push_back(
-          fmt::format("annotations/{}.json: its id is no word", annotation.annotation_id));
+          fmt::format("annotations/{}.json: its id is not one word", annotation.annotation_id));
       continue;
     }
     const std::string& id = leaves.annotation_id;

@@ -139,7 +139,7 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
   for (const auto& [file, series] : outcome.series) {
     const auto found = trial.series.find(file);
     if (found == trial.series.end() || found->second != series)
-      return fmt::format("series.{}: trial.json says otherwise than outcome.json", file);
+      return fmt::format("series.{}: trial.json and outcome.json differ", file);
   }
   if (!outcome.layout.empty() && trial.layout != outcome.layout)
     return "layout: trial.json has other tensors than outcome.json";
@@ -157,7 +157,7 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
     if (stored != given) return Differs(key, stored, given);
   }
   if (outcome.n)
-    return fmt::format("outcome.json: n = {}: expected it of fingerprints alone", *outcome.n);
+    return fmt::format("outcome.json: n = {}: expected n in fingerprints alone", *outcome.n);
   wrong = WhatSecondsContradict(trial, outcome);
   return wrong.empty() ? WhatPlansContradict(trial, outcome) : wrong;
 }
@@ -175,7 +175,7 @@ std::string WhatFilesContradict(const BundledTrial& bundled) {
       if (file != "trial.json") there.insert(file);
     }
     if (std::string wrong = WhatIdContradicts(trial); !wrong.empty()) return wrong;
-    if (!is_there) return "it has no outcome.json: expected one of every trial that ended well";
+    if (!is_there) return "it has no outcome.json: expected one for every trial that ended well";
     if (listed != there)
       return fmt::format("files: trial.json lists {}, and there are {}", fmt::join(listed, ", "),
                          fmt::join(there, ", "));
@@ -193,7 +193,7 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
   const auto steps = bundled.files.find("steps.npy");
   const std::string hash = steps == bundled.files.end() ? "" : Sha256Hex(steps->second);
   if (const auto same = with_steps_.find(hash); !hash.empty() && same != with_steps_.end())
-    return fmt::format("steps.npy: it is that of {} to the last bit", same->second);
+    return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", same->second);
   if (trial.launch) {
     const auto [found, is_first] =
         launches_.try_emplace({trial.origin, trial.launch->id},

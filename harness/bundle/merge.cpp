@@ -159,7 +159,7 @@ class Merger {
     const fs::path directory = store_.Directory(id);
     if (SomethingIsAt(directory) && !store_.trash().Take(directory, id)) {
       throw Refused{
-          fmt::format("{}: {} is there and no trial: move it away", id, directory.string())};
+          fmt::format("{}: {} is there and is no trial: move it away", id, directory.string())};
     }
     if (const std::string other = TrialAround(id); !other.empty())
       throw Refused{fmt::format("{}: the store has a trial {}", id, other)};

@@ -198,7 +198,7 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
     columns[{column.substr(0, end), trials}].push_back(column.substr(end + 2));
   }
   for (const auto& [of, names] : columns) {
-    said.push_back(fmt::format("{}: {} of {} trials: no metric is made of some rows, not checked",
+    said.push_back(fmt::format("{}: {} of {} trials: no metric is made from some rows, not checked",
                                of.first, fmt::join(names, ", "), of.second));
   }
   if (verification.without_readings > 0)

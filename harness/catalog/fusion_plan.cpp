@@ -156,8 +156,8 @@ void RequireTheSame(ProgressLoop& loop, const Plan& plan, const GradientLayout& 
   if (plans.empty() && tensors.empty()) return;
   SPARFUSE_THROW(kInternal, "plan " + plan.UnitSizes() +
                                 " of rank 0 is not the same on all ranks:" +
-                                (plans.empty() ? "" : " another one has come to ranks" + plans) +
-                                (tensors.empty() ? "" : " other tensors have ranks" + tensors) +
+                                (plans.empty() ? "" : " another one reached ranks" + plans) +
+                                (tensors.empty() ? "" : " tensors differ on ranks" + tensors) +
                                 "; expected equal models and programs");
 }
 

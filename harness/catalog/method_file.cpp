@@ -16,11 +16,11 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
   using M = Method;
   static const std::vector<RecordKey<M>> kKeys = {
       Given<&M::name>("name", "", "the file's name"),
-      Given<&M::title>("title", "", "what papers and figures call it"),
-      Given<&M::paper>("paper", "", "whose it is"),
+      Given<&M::title>("title", "", "its name in papers and figures"),
+      Given<&M::paper>("paper", "", "the paper that describes it"),
       Given<&M::summary>("summary", "", "what it does, in a line"),
-      Given<&M::revision>("revision", "", "raised where results may change", {.range = {1, 1e6}}),
-      Given<&M::deviations>("deviations", "\"\"", "what differs from the paper"),
+      Given<&M::revision>("revision", "", "raised when results may change", {.range = {1, 1e6}}),
+      Given<&M::deviations>("deviations", "\"\"", "differences from the paper"),
       Given<&M::strategy>("strategy", "", "a name of `sparfuse list strategies`"),
       Given<&M::planner>("planner", "", "a name of `sparfuse list planners`"),
       Given<&M::sparsifier>(
@@ -31,9 +31,9 @@ const std::vector<RecordKey<Method>>& KeysOf<Method>() {
       Given<&M::collective>("collective", "", "a name of `sparfuse list collectives`"),
       Given<&M::sparsifier_fixed>("sparsifier_fixed", "false",
                                   "an experiment may not choose another sparsifier"),
-      Given<&M::strategy_options>("strategy_options", "{}", "the strategy's"),
-      Given<&M::planner_options>("planner_options", "{}", "the planner's"),
-      Given<&M::collective_options>("collective_options", "{}", "the collective's")};
+      Given<&M::strategy_options>("strategy_options", "{}", "options of the strategy"),
+      Given<&M::planner_options>("planner_options", "{}", "options of the planner"),
+      Given<&M::collective_options>("collective_options", "{}", "options of the collective")};
   return kKeys;
 }
 
@@ -48,7 +48,7 @@ struct Conformance {
 template <>
 const std::vector<RecordKey<Conformance>>& KeysOf<Conformance>() {
   static const std::vector<RecordKey<Conformance>> kKeys = {Given<&Conformance::options>(
-      "options", "{}", "with which the method's laws are tested, over its own")};
+      "options", "{}", "options in the tests of the method's laws, over its own")};
   return kKeys;
 }
 

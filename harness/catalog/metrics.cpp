@@ -10,18 +10,19 @@ std::span<const Metric> Metrics() {
       {"throughput", "", "samples of all ranks per second of step time, in the workload's unit"},
       {"forward_seconds", "s", "forward pass, median of the slowest rank"},
       {"backward_seconds", "s", "backward pass, median of the slowest rank"},
-      {"sparsify_seconds", "s", "selection of what is sent, median of the slowest rank"},
+      {"sparsify_seconds", "s",
+       "selection of the elements that are sent, median of the slowest rank"},
       {"exposed_communication_seconds", "s",
        "time in which the rank waits for exchanges, median of the slowest rank"},
-      {"decompress_seconds", "s", "adding up what arrived, median of the slowest rank"},
+      {"decompress_seconds", "s", "adding up received payloads, median of the slowest rank"},
       {"update_seconds", "s", "update of the parameters, median of the slowest rank"},
       {"outer_seconds", "s",
-       "with local steps: packing of what is sent of parameters, and the outer rule; mean over a "
+       "with local steps: packing of the parameters that are sent, and the outer rule; mean over a "
        "window's steps, median of the slowest rank"},
       {"other_seconds", "s", "rest of the step, median of the slowest rank"},
       {"align_wait_seconds", "s",
-       "waiting that belongs to the method, as for other ranks to close a buffer; median of the "
-       "slowest rank"},
+       "waiting that belongs to the method, such as for other ranks to close a buffer; median of "
+       "the slowest rank"},
       {"window_seconds", "s",
        "with local steps: from one window's end to the next, median of the slowest rank; "
        "step_seconds is its part of a step"},
@@ -37,34 +38,33 @@ std::span<const Metric> Metrics() {
       {"densification", "",
        "elements of the sums that exchanges give, over elements that a rank selects: gamma(P)"},
       {"imbalance", "",
-       "of collectives that share sums out among ranks: elements that the busiest rank reads for "
+       "for collectives that share sums out among ranks: elements that the busiest rank reads for "
        "its sums over those of the average rank, mean over steps"},
       {"returned", "elements",
        "elements that came back to a rank's residual from exchanges, mean per step and rank"},
-      {"residual_norm", "", "Euclidean norm of what is not sent yet"},
-      {"tensors_missing", "tensors", "tensors of which nothing was selected, mean per step"},
+      {"residual_norm", "", "Euclidean norm of elements that are not sent yet"},
+      {"tensors_missing", "tensors", "tensors without a selected element, mean per step"},
       {"fibres_missing", "",
-       "of the fibres along a tensor's second axis that are not zero, the fraction of which "
-       "nothing "
-       "was sent, over the steps in which mass is checked"},
+       "fraction of the fibres along a tensor's second axis that are not zero and have no sent "
+       "element, over the steps in which mass is checked"},
       {"exchanges", "exchanges", "exchanges of a step"},
       {"replica_divergence", "",
        "with local steps: root mean square distance of ranks' parameters from their average over "
-       "the norm of that, before the last exchange of the first windows, mean"},
-      {"anchor_distance", "", "the same from the anchor, over the norm of the anchor"},
+       "the norm of this average, before the last exchange of the first windows, mean"},
+      {"anchor_distance", "", "the same distance from the anchor, over the norm of the anchor"},
       {"method_memory_bytes", "B",
-       "with local steps: what a rank keeps beside the workload, the anchor, the outer state and "
-       "what is sent"},
+       "with local steps: memory that a rank keeps beside the workload: the anchor, the outer "
+       "state and the parameters that are sent"},
       {"unsynchronised_steps", "steps",
        "with local steps: the last steps of the trial, behind its last date"},
       {"loader_wait_seconds", "s",
-       "that a step waits for prepared data, mean over steps of the rank that waits longest"},
+       "time that a step waits for prepared data, mean over steps of the rank that waits longest"},
       {"python_seconds", "s",
-       "in parts of the method that are written in Python, waiting for one another included: mean "
-       "per step of rank 0's process; nothing where there are none"},
+       "time in parts of the method that are written in Python, waiting for one another included: "
+       "mean per step of rank 0's process; absent if there are none"},
       {"loss", "", "training loss"},
       {"final_metric", "", "convergence: the workload's metric in the last evaluation"},
-      {"final_exact_match", "", "convergence: of questions, answers that are right as a whole"},
+      {"final_exact_match", "", "convergence: for questions, answers that are right as a whole"},
       {"steps_to_target", "steps", "convergence: steps until the metric reached the target"},
       {"seconds_to_target", "s",
        "convergence: training time until the metric reached the target, without evaluation"},

@@ -194,9 +194,10 @@ class TableParser {
       tensor.CheckKeys({"name", "shape", "macs", "ready", "backward_us"});
       const auto [earlier, is_new] = positions.emplace(name, i);
       if (!is_new) {
-        tensor.FailValue("name", fmt::format("another one than that of tensors[{}]: a tied weight "
-                                             "is one tensor",
-                                             earlier->second));
+        tensor.FailValue(
+            "name",
+            fmt::format("a name that tensors[{}] does not have: a tied weight is one tensor",
+                        earlier->second));
       }
     }
     return tensors;
@@ -257,7 +258,7 @@ class TableParser {
     for (const std::size_t i : order) layers.tensors.push_back(Tensor(listed[i]));
     if (layers.macs() == 0 && !AllHave(listed, "backward_us")) {
       top_.Fail(
-          "macs of all tensors are 0: expected one above it, or backward_us of all: times of "
+          "macs of all tensors are 0: expected one above 0, or backward_us of all: times of "
           "computation are in proportion to them");
     }
     return layers;
@@ -274,7 +275,7 @@ class TableParser {
       for (const std::size_t i : order)
         times.backward_us.push_back(listed[i].Number("backward_us", kMicroseconds));
       if (std::ranges::all_of(times.backward_us, [](double each) { return each == 0; }))
-        top_.Fail("backward_us of all tensors are 0: expected one above it, or none at all");
+        top_.Fail("backward_us of all tensors are 0: expected one above 0, or none at all");
     }
     if (!times.forward_us && !times.update_us && times.backward_us.empty()) {
       for (const char* key : {"batch", "measured_on"}) {
@@ -322,8 +323,8 @@ fs::path FindFile(const fs::path& file, const fs::path& folder) {
     if (fs::is_regular_file(path, failed)) return path;
     if (tried.empty() || tried.front() != path.string()) tried.push_back(path.string());
   }
-  SPARFUSE_THROW(kConfig, fmt::format("no file at {}: expected that of a model table",
-                                      fmt::join(tried, " or ")));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("no file at {}: expected a model table", fmt::join(tried, " or ")));
 }
 
 }  // namespace
@@ -331,10 +332,10 @@ fs::path FindFile(const fs::path& file, const fs::path& folder) {
 std::string TableWorkloadName(std::string_view given, const fs::path& folder) {
   const std::string_view rest = RestOf(given);
   if (!IsFile(rest)) {
-    SPARFUSE_THROW(
-        kConfig,
-        fmt::format("expected \"{}FILE{}\"{}", kTablePrefix, kExtension,
-                    rest.find('@') == std::string_view::npos ? "" : "; the hash is worked out"));
+    SPARFUSE_THROW(kConfig, fmt::format("expected \"{}FILE{}\"{}", kTablePrefix, kExtension,
+                                        rest.find('@') == std::string_view::npos
+                                            ? ""
+                                            : "; sparfuse computes the hash"));
   }
   const fs::path path = FindFile(rest, folder);
   const std::string text = ReadFile(path);

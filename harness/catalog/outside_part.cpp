@@ -29,7 +29,7 @@ OutsideName ParseGiven(std::string_view kind, std::string_view name) {
   if (parsed.hash.empty()) return parsed;
   SPARFUSE_THROW(
       kConfig,
-      fmt::format("{} \"{}\": expected \"{}\"; the hash is worked out", kind, name,
+      fmt::format("{} \"{}\": expected \"{}\"; sparfuse computes the hash", kind, name,
                   IsLibraryPart(name) ? "library:FILE.so:NAME" : "python:FILE.py:ClassName"));
 }
 

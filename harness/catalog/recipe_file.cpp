@@ -20,13 +20,14 @@ const std::vector<RecordKey<NamedRecipe>>& KeysOf<NamedRecipe>() {
       Given<&R::name>("name", "", "the file's name"),
       Given<&R::title>("title", "", "what it trains, in a line"),
       Given<&R::source>("source", "\"\"", "the program that trains so"),
-      Given<&R::differs>("differs", "\"\"", "what is otherwise than in the source"),
+      Given<&R::differs>("differs", "\"\"", "differences from the source"),
       Given<&R::like>("like", "\"\"", "a recipe whose keys this one changes"),
       Given<&R::workload>("workload", "\"\"", "a name of `sparfuse list workloads`"),
       Given<&R::data>("data", "\"\"", "the data set"),
       Given<&R::workers>("workers", "1", "the source's number of workers", {.range = {1, 65536}}),
-      Given<&R::batch_per_worker>("batch_per_worker", "0", "of a worker", {.range = {0, 1e6}}),
-      Given<&R::target>("target", "0", "what the source reaches with dense gradients",
+      Given<&R::batch_per_worker>("batch_per_worker", "0", "batch of a worker",
+                                  {.range = {0, 1e6}}),
+      Given<&R::target>("target", "0", "metric that the source reaches with dense gradients",
                         {.range = {0, 1e9}}),
       Given<&R::recipe>("recipe", "{}", "keys of the workload's recipe", {.type = "table"})};
   return kKeys;
@@ -45,7 +46,8 @@ NamedRecipe ParseRecipeFile(std::string_view path, std::string_view text,
   ReadTable(file, "", "recipe", recipe);
   keys.update(recipe.recipe);
   recipe.recipe = std::move(keys);
-  if (recipe.source.empty()) file.Fail("/name", "source is missing: expected what trains so");
+  if (recipe.source.empty())
+    file.Fail("/name", "source is missing: expected the program that trains so");
   const std::string stem = std::filesystem::path(path).stem().string();
   if (recipe.name != stem) file.FailValue("/name", fmt::format("the file's name, \"{}\"", stem));
   try {

@@ -148,9 +148,9 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
   request.workload = asked.workload;
   request.cluster = asked.cluster;
   request.workers = NumbersOf<int>("workers", asked.workers,
-                                   "whole numbers with commas between them, as 8,16,64");
+                                   "whole numbers separated by commas, such as 8,16,64");
   request.densities = NumbersOf<double>("density", asked.densities,
-                                        "numbers in (0, 1] with commas between them, as 0.01,0.1");
+                                        "numbers in (0, 1] separated by commas, such as 0.01,0.1");
   request.methods = asked.methods;
   request.sparsifier = asked.sparsifier;
   request.batch = asked.batch;
@@ -161,10 +161,12 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
     trace.workload = asked.workload;
     trace.batch = asked.batch.value_or(0);
     if (asked.toml) {
-      SPARFUSE_THROW(kConfig, fmt::format("--toml with --trace: an experiment needs what `sparfuse "
-                                          "import kineto {} {}` writes: expected it first, and "
-                                          "its table as --workload",
-                                          asked.cluster, trace.files.front()));
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format(
+              "--toml with --trace: an experiment needs the files that `sparfuse import kineto {} "
+              "{}` writes: expected this import first, and its table as --workload",
+              asked.cluster, trace.files.front()));
     }
     traced.emplace(program.store().profiles(), asked.cluster, trace);
     request.workload = traced->workload();
@@ -191,8 +193,8 @@ int AdviseVerb(Program& program, const AdviseOptions& asked) {
     fmt::print("{}", AdviceJson(advice, phase ? &*phase : nullptr, rates ? &*rates : nullptr));
   } else {
     fmt::print(
-        "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes the "
-        "experiment that keeps it, for `sparfuse run advice.toml`.\n",
+        "{}{}\nNothing is stored: `sparfuse advise ... --toml > advice.toml` writes an experiment "
+        "of the same cells, for `sparfuse run advice.toml`.\n",
         AdviceText(advice), rates ? RatesText(advice, *rates) : "");
   }
   std::fflush(stdout);

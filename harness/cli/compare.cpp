@@ -109,9 +109,10 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
     if (before > 0) sides[i].name += fmt::format(" ({})", before + 1);
   }
   if (sides.size() < 2) {
-    SPARFUSE_THROW(kConfig, fmt::format("expected two systems or more to compare: bundles, or of "
-                                        "those in {}:{}",
-                                        of_store().name, ListOf(MachinesOf(of_store().rows))));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("expected two systems or more to compare: bundles, or systems of {}:{}",
+                    of_store().name, ListOf(MachinesOf(of_store().rows))));
   }
   return sides;
 }
@@ -129,14 +130,13 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
         fmt::format("\n  {}: {}", side.name,
                     experiments.empty() ? "none" : fmt::format("{}", fmt::join(experiments, ", ")));
   }
-  SPARFUSE_THROW(
-      kConfig,
-      fmt::format("two of these systems have no cell {}in common beside those of {}; their "
-                  "experiments:{}",
-                  request.experiments.empty()
-                      ? ""
-                      : fmt::format("of {} ", fmt::join(request.experiments, ", ")),
-                  request.reference, text));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("no two of these systems have a cell {}in common beside the cells of "
+                             "{}; their experiments:{}",
+                             request.experiments.empty()
+                                 ? ""
+                                 : fmt::format("of {} ", fmt::join(request.experiments, ", ")),
+                             request.reference, text));
 }
 
 // The index of a system among the sides. Throws Error{kConfig} if no side has the name.
@@ -163,7 +163,7 @@ std::vector<std::string> NamedProfiles(const std::vector<SystemSide>& sides,
           kConfig, fmt::format("{}: expected SYSTEM=NAME, as {}=NAME", option, sides.back().name));
     std::string& name = names[SideNamed(sides, each.substr(0, equals), option)];
     if (!name.empty())
-      SPARFUSE_THROW(kConfig, fmt::format("{}: expected one profile of a system, and not {} too",
+      SPARFUSE_THROW(kConfig, fmt::format("{}: expected one profile for a system, and not {} too",
                                           option, name));
     name = each.substr(equals + 1);
   }

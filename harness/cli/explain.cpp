@@ -85,7 +85,7 @@ void AddExchanged(const Program& program, const CellConfig& of, const CellConfig
   const auto inputs =
       ExchangedInputs(LoadDeclaredCluster(profiles, of.cluster),
                       LoadDeclaredCluster(profiles, over.cluster), of, over.ranks_per_node);
-  Table table{.columns = {"what the clusters differ in", names.of.name, names.over.name,
+  Table table{.columns = {"inputs in which the clusters differ", names.of.name, names.over.name,
                           "step, over that with the other's"},
               .alignment = "lrrr"};
   found.exchanged = json::array();

@@ -61,9 +61,10 @@ void CheckName(const Catalog& catalog, const std::string& kind, const std::strin
   if (kind == "quantizer") FindQuantizer(name);
   if (kind == "feedback") FeedbackOptions(name);
   if (kind == "collective" && FindCollective(name).native) {
-    SPARFUSE_THROW(kConfig, fmt::format("check collective {}: it is a transport's own, which its "
-                                        "transport's tests run; expected one of this project",
-                                        name));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("check collective {}: it belongs to a transport, whose own tests "
+                               "cover it; expected one of sparfuse's own collectives",
+                               name));
   }
   if (kind == "workload") {
     const auto& workload = NeedTrainable(catalog, name);
@@ -81,9 +82,10 @@ fs::path BuildFolder() {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   const fs::path folder = program.parent_path().parent_path();
   if (!fs::exists(folder / "CMakeCache.txt")) {
-    SPARFUSE_THROW(kConfig, fmt::format("no CMakeCache.txt in {}: the laws are built where the "
-                                        "program was; expected a program in its build folder",
-                                        folder.string()));
+    SPARFUSE_THROW(kConfig,
+                   fmt::format("no CMakeCache.txt in {}: the laws are built in the program's build "
+                               "folder; expected a program that lies in it",
+                               folder.string()));
   }
   return folder;
 }
@@ -158,7 +160,7 @@ int CheckVerb(Program& program, const std::string& kind, const std::string& give
         CommandOutput(ShellQuoted(test) + " --gtest_list_tests " + ShellQuoted(choice), ok);
     // The output lists a suite, then its tests, indented.
     if (!ok || tests.find("\n  ") == std::string::npos)
-      SPARFUSE_THROW(kInternal, fmt::format("{} {}: no law is about {}", test, choice, name));
+      SPARFUSE_THROW(kInternal, fmt::format("{} {}: no law tests {}", test, choice, name));
   }
   return RunCommand({test, choice}) == 0 ? kDone : kTrialFailed;
 }

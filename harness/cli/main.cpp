@@ -67,9 +67,9 @@ std::vector<VerbGroup> VerbsInOrderOfUse() {
 constexpr const char* kExamples = R"(Examples:
   sparfuse reproduce quick                       run, verify and report the experiment quick
   sparfuse run quick --with-method mine.toml     run a method of your own beside its methods,
-  sparfuse table quick                           and print what came out
+  sparfuse table quick                           and print its results
 
-sparfuse VERB --help says what a verb takes.)";
+sparfuse VERB --help lists a verb's options.)";
 
 int Main(int argc, char** argv) {
   CommandLine line;
@@ -90,8 +90,9 @@ int Main(int argc, char** argv) {
       ->envname("SPARFUSE_OWN")
       ->check(NotEmpty("a folder") & CLI::ExistingDirectory);
   line.app
-      .add_option("--plugins", settings.plugins,
-                  "folders with NAME.toml of methods and parts; beside those of SPARFUSE_PATH")
+      .add_option(
+          "--plugins", settings.plugins,
+          "folders with NAME.toml of methods and parts, beside the folders of SPARFUSE_PATH")
       ->check(CLI::ExistingDirectory);
   line.app.add_option("--worker", settings.worker, "the executable of live trials")
       ->check(NotEmpty("an executable"));

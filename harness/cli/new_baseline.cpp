@@ -184,8 +184,8 @@ void RefuseTakenNames(Program& program, const std::string& name,
         kConfig,
         fmt::format("new baseline {}: {} already: expected a name that is not taken", name, what));
   };
-  if (FindEntry(program.catalog().methods, name) != nullptr) refuse("a method is called so");
-  if (FindEntry(program.catalog().planners, name) != nullptr) refuse("a planner is called so");
+  if (FindEntry(program.catalog().methods, name) != nullptr) refuse("a method has this name");
+  if (FindEntry(program.catalog().planners, name) != nullptr) refuse("a planner has this name");
   if (fs::exists(program.root() / "baselines" / name)) refuse("there is baselines/" + name);
   // Test targets are named after their files.
   const std::string test = fs::path(files.back().path).filename();

@@ -154,8 +154,8 @@ fs::path Program::FileOf(const std::string& name) const {
   }
   if (name == kImported) {
     SPARFUSE_THROW(kConfig,
-                   "imported is no experiment: `sparfuse import list` prints what was "
-                   "imported, and tables of experiments what stands beside them");
+                   "imported is no experiment: `sparfuse import list` prints imported results, and "
+                   "tables of experiments show those that stand beside them");
   }
   SPARFUSE_THROW(kConfig,
                  fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "

@@ -60,7 +60,8 @@ std::string ReferenceOf(Program& program, const std::vector<SiteSystem>& systems
   std::erase_if(named, [&](const auto& entry) { return !methods.contains(entry.first); });
   const auto most = std::ranges::max_element(named, {}, &std::pair<const std::string, int>::second);
   const std::string chosen = most != named.end() ? most->first : *methods.begin();
-  fmt::print(stderr, "note: the store has no trial of {}: ratios are to {} (--reference METHOD)\n",
+  fmt::print(stderr,
+             "note: the store has no trial of {}: ratios are relative to {} (--reference METHOD)\n",
              usual, chosen);
   return chosen;
 }

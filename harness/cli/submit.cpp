@@ -66,7 +66,7 @@ void CheckRequest(const SubmitRequest& request) {
                    "--launch, and no --hostfile");
   }
   if (request.sbatch_options.find('\n') != std::string::npos)
-    SPARFUSE_THROW(kConfig, "--sbatch-options: expected one line");
+    SPARFUSE_THROW(kConfig, "--sbatch-options: expected options on one line");
 }
 
 JobScript ScriptOf(const Program& program, const Experiment& experiment, const TrialPlan& all,
@@ -106,7 +106,7 @@ bool MayBeQueued(const std::string& name) {
 void Submit(Program& program, const Experiment& experiment, const SubmitRequest& request) {
   const TrialPlan all = AllLive(program, experiment);
   if (all.trials.empty()) {
-    fmt::print("{}: no trial of it runs on hardware; `sparfuse run` does without Slurm\n",
+    fmt::print("{}: no trial of it runs on hardware; `sparfuse run` needs no Slurm for it\n",
                experiment.id);
     return;
   }

@@ -240,11 +240,11 @@ class LeastSquares {
       const bool to_nothing = SpecOf(input.name).values.least <= 0 && at_[i] < begin_[i] &&
                               Moves(solution, i, begin_[i]) && !Moves(solution, i, least_[i]);
       if (to_nothing) {
-        input.remark = "as good as 0, the end of what it may be: the references ask for less";
+        input.remark = "practically 0, the end of its range: the references ask for less";
       } else if (flat) {
         input.remark = "no reference depends on it: its slope is 0 here";
       } else if (at_[i] <= least_[i] + kAtEnd || at_[i] >= most_[i] - kAtEnd) {
-        input.remark = "at the end of what it may be: the references ask for more";
+        input.remark = "at the end of its range: the references ask for more";
       }
     }
   }
@@ -380,7 +380,7 @@ class LeastSquares {
       fmt::format("{} of {} with {} on {} workers: {} measured, {} modelled at the nearest"
                   ", with {}. Of its {:.4g} ms forward and backward take {:.4g}, "
                   "sparsification {:.4g}, exposed communication {:.4g}, decompression {:.4g}, the "
-                  "update {:.4g}: expected inputs that leave room for what was measured",
+                  "update {:.4g}: expected inputs that leave room for the measured time",
                   kStepPartNames[static_cast<std::size_t>(step.part)], step.workload, step.method,
                   step.workers, Shown(step, step.measured), Shown(step, step.modelled),
                   fmt::join(inputs, ", "), record.step_seconds * 1e3,
@@ -493,9 +493,10 @@ std::optional<ImpliedRate> ImpliedRateOf(const DeclaredCluster& cluster,
 std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& step) {
   const auto rate = ImpliedRateOf(cluster, step);
   if (!rate) return "";
-  const std::string of = fmt::format("{} of {} with {} on {} workers",
-                                     step.part == StepPart::kStep ? "a step" : "what is exposed",
-                                     step.workload, step.method, step.workers);
+  const std::string of =
+      fmt::format("{} of {} with {} on {} workers",
+                  step.part == StepPart::kStep ? "a step" : "exposed communication", step.workload,
+                  step.method, step.workers);
   constexpr double kTooMuch = 1.05, kTooLittle = 0.5;
   if (rate->least > kTooMuch * rate->nominal) {
     return fmt::format(
@@ -506,7 +507,7 @@ std::string RateConflict(const DeclaredCluster& cluster, const ReferenceStep& st
   }
   if (rate->most < kTooLittle * rate->delivered) {
     return fmt::format(
-        "{} sends {:.4g} MB out of a node by a ring: in what it exposes that is {:.4g} Gbit/s at "
+        "{} sends {:.4g} MB out of a node by a ring: in its exposed time that is {:.4g} Gbit/s at "
         "most, and {:.4g} are declared as delivered ({:g} nominal): the network is slower than its "
         "label, or the host takes the time (exchange_host_*)",
         of, 1e-6 * rate->most_bytes, rate->most, rate->delivered, rate->nominal);

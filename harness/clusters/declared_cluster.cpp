@@ -182,15 +182,15 @@ void DeclaredCluster::CheckWorkload(const std::string& workload) const {
     known.insert(known.end(), time.families.begin(), time.families.end());
   SPARFUSE_THROW(
       kConfig,
-      fmt::format(
-          "cluster \"{}\": nothing says what workload {} of family {} takes to compute; its "
-          "times stand for {}: expected a [[compute]] of it, or an input compute_tflops{}",
-          name, workload, workloads::FindWorkload(workload).family(),
-          known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
-          workloads::IsTable(workload)
-              ? "; or the key \"family\" of its file, naming one of them, or its own "
-                "forward_us and backward_us"
-              : ""));
+      fmt::format("cluster \"{}\": no input states the computing time of workload {} of family {}; "
+                  "the times in its file stand for {}: expected a [[compute]] of it, or an input "
+                  "compute_tflops{}",
+                  name, workload, workloads::FindWorkload(workload).family(),
+                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+                  workloads::IsTable(workload)
+                      ? "; or the key \"family\" of its file, naming one of them, or its own "
+                        "forward_us and backward_us"
+                      : ""));
 }
 
 void DeclaredCluster::CheckSparsifier(const std::string& sparsifier) const {
@@ -248,77 +248,85 @@ bool IsDeclared(const ProfileFolders& profiles, const std::string& cluster) {
 
 std::span<const InputSpec> InputSpecs() {
   static const std::array<InputSpec, 31> kSpecs = {{
-      {"inter_node_gbps", "bandwidth", kPositive, {}, "of one network card, each way"},
-      {"network_cards", "bandwidth", kCards, 1, "of a node, which its ranks share"},
+      {"inter_node_gbps", "bandwidth", kPositive, {}, "rate of one network card, each way"},
+      {"network_cards", "bandwidth", kCards, 1, "cards of a node, which its ranks share"},
       {"inter_node_efficiency", "bandwidth", kShares, 1,
-       "what protocol and staging leave of inter_node_gbps", true},
+       "share of inter_node_gbps that protocol and staging leave", true},
       {"host_path_gbps", "bandwidth", kPositive, 1e9,
-       "of a node's way to its network cards: what it bounds beside their rate"},
+       "rate of a node's path to its network cards, a bound beside their own rate"},
       {"inter_node_us", "latency", kTimes, {}, "start-up of a hop between nodes"},
-      {"intra_node_gbps", "bandwidth", kPositive, {}, "between two devices of a node, each way"},
-      {"intra_node_efficiency", "bandwidth", kShares, 1, "what is left of intra_node_gbps", true},
+      {"intra_node_gbps",
+       "bandwidth",
+       kPositive,
+       {},
+       "rate between two devices of a node, each way"},
+      {"intra_node_efficiency", "bandwidth", kShares, 1, "share of intra_node_gbps that is left",
+       true},
       {"intra_node_us", "latency", kTimes, {}, "start-up of a hop within a node"},
       {"message_us", "latency", kTimes, 0,
-       "each message beyond the first that a rank sends at once", true},
-      {"memory_gbytes_per_s", "memory", kPositive, {}, "of the device"},
-      {"kernel_us", "kernel", kTimes, {}, "any kernel on the device, however small"},
+       "cost of each message beyond the first that a rank sends at once", true},
+      {"memory_gbytes_per_s", "memory", kPositive, {}, "rate of the device's memory"},
+      {"kernel_us", "kernel", kTimes, {}, "least time of a kernel on the device, however small"},
       {"compute_tflops", "compute", kPositive, 0,
        "rate of forward and backward, two operations a multiply-accumulate, without [[compute]] or "
        "[[reference]]"},
       {"compute_ratio", "compute", kPositive, 1,
        "seconds of forward and backward here for one on the reference_cluster"},
-      {"host_link_gbytes_per_s", "host", kPositive, {}, "from the device to its host"},
-      {"host_memory_gbytes_per_s", "host", kPositive, {}, "of the host"},
+      {"host_link_gbytes_per_s", "host", kPositive, {}, "rate from the device to its host"},
+      {"host_memory_gbytes_per_s", "host", kPositive, {}, "rate of the host's memory"},
       {"host_selection_ns_an_element", "sparsify", kTimes, 0,
-       "the host's processors select or encode, unless a [[coder]] says; at least the time to read "
-       "its memory"},
+       "selection or encoding by the host's processors, unless a [[coder]] states it; at least the "
+       "time to read its memory"},
       {"exchange_host_us",
        "host_overhead",
        kTimes,
        {},
-       "the host prepares an exchange, one after another, beside the network or in line (`host`)",
+       "preparation of an exchange by the host, one after another, beside the network or in line "
+       "(`host`)",
        true},
       {"exchange_host_us_a_rank", "host_overhead", kTimes, 0, "the same for each rank", true},
       {"exchange_host_ns_an_element", "host_staging", kTimes, 0,
-       "the host moves what an exchange covers, in line with the network", true},
+       "the host's moving of an exchange's elements, in line with the network", true},
       {"exchange_growth",
        "host_overhead",
        {0, 2},
        0,
-       "power of ranks with which all grows that an exchange takes of the host",
+       "power of ranks with which the host's time for an exchange grows",
        true},
       {"exchange_growth_from", "host_overhead", kRanks, 8,
-       "ranks at which the host takes what the exchange_host_* inputs say", true},
+       "ranks at which the exchange_host_* inputs hold", true},
       {"entry_bytes", "bandwidth", kBytesAnEntry, 8,
-       "that travel for an element with its index, where payloads are gathered uncoded", true},
+       "bytes that travel for an element with its index, if payloads are gathered uncoded", true},
       {"update_host_us_a_tensor", "host_overhead", kTimes, 0,
-       "of the optimizer, which one card hides and a distributed step exposes", true},
-      {"selection_us", "sparsify", kTimes, 0, "a selection, however small, of a cost of 1"},
-      {"selection_ns_an_element", "sparsify", kTimes, 0, "of a selection of a cost of 1"},
+       "the optimizer's host time, which one card hides and a distributed step exposes", true},
+      {"selection_us", "sparsify", kTimes, 0, "least time of a selection of cost 1, however small"},
+      {"selection_ns_an_element", "sparsify", kTimes, 0,
+       "time of an element in a selection of cost 1"},
       {"coding_in_step", "sparsify", kShares, 1,
-       "what selections and encodings take within a step of what they take timed alone"},
-      {"side_slowdown", "side", kSlowdowns, 1, "what a selection beside backward takes"},
+       "time of selections and encodings within a step over their time alone"},
+      {"side_slowdown", "side", kSlowdowns, 1, "slowdown of a selection beside backward"},
       {"overlap",
        "overlap",
        {0, 1},
        1,
-       "what of an exchange goes on while its ranks compute; 0: none of it before backward ends",
+       "share of an exchange that goes on while its ranks compute; 0: none of it before backward "
+       "ends",
        true},
       {"payload_overlap",
        "overlap",
        {0, 1},
        1,
-       "the same of an exchange that carries payloads; not stated: as overlap",
+       "the same for an exchange that carries payloads; not stated: as overlap",
        true},
       {"fused_overlap",
        "overlap",
        {0, 1},
        1,
-       "the same of a payload selected from several tensors at once; not stated: as "
+       "the same for a payload selected from several tensors at once; not stated: as "
        "payload_overlap",
        true},
       {"compute_slowdown", "side", kSlowdowns, 1,
-       "what the device computes takes while an exchange is under way", true},
+       "slowdown of the device's computation while an exchange is under way", true},
   }};
   return kSpecs;
 }

@@ -163,7 +163,7 @@ Seconds SecondsAt(Profile& profile, const std::string& place) {
 
 // An error applies to the value or the whole curve, or each element has an error of its own.
 void PerturbPlace(const Seconds& seconds, const RelativeError& error, RandomFactors& random) {
-  if (seconds.empty()) SPARFUSE_THROW(kData, "the profile has nothing there");
+  if (seconds.empty()) SPARFUSE_THROW(kData, "the profile has no number there");
   if (!error.of_each) {
     const double factor = random.Factor(error.of_all);
     for (double* each : seconds) *each *= factor;

@@ -105,7 +105,7 @@ std::string TakeKind(json& outcome, const std::string& name) {
         kData,
         fmt::format("{}: {} was changed after it was measured: its content does not have its "
                     "\"digest\"; restore it, or delete it and measure it again, or write \"kind\": "
-                    "\"declared\" and no \"digest\" where its numbers are yours",
+                    "\"declared\" and no \"digest\" if its numbers are yours",
                     name, WhichOf(outcome)));
   }
   outcome.erase(kKind);

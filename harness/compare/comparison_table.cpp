@@ -60,7 +60,7 @@ Table SideTable(const SystemComparison& comparison, const std::vector<SystemSide
   for (const SystemSide& side : sides)
     table.rows.push_back({side.name, side.hardware, std::to_string(side.rows.size())});
   if (comparison.differences.empty()) return table;
-  table.notes.push_back("what is not the same on all of them is listed below");
+  table.notes.push_back("differences between them are listed below");
   return table;
 }
 

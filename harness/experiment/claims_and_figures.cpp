@@ -178,7 +178,7 @@ void ReadClaim(const TomlFile& file, const std::string& at, const GivenClaim& gi
       one.over.update(given.over);
       one.over_cell = OnlyCell(file, at + "/over", one.over, part);
       if (one.over_cell == one.of_cell) {
-        file.Fail(at + "/over", fmt::format("[[claim]] over = {}: is the cell that `of` is: "
+        file.Fail(at + "/over", fmt::format("[[claim]] over = {}: is the same cell as `of`: "
                                             "expected another one to compare it with",
                                             one.over.dump()));
       }
@@ -369,7 +369,7 @@ void ReadPublishedOfFigure(const TomlFile& file, const std::string& at, const Fi
                    "a figure of ratios: an ablation, or grouped_bars with normalise = a method");
   }
   if (!given.series.empty() && given.series != "method") {
-    file.FailValue(at + "/series", "\"method\" where published values stand beside ours");
+    file.FailValue(at + "/series", "\"method\" if published values stand beside ours");
   }
   const std::string metric = !given.y.empty()        ? given.y
                              : !given.metric.empty() ? given.metric
@@ -394,7 +394,7 @@ const std::vector<FigureKind>& FigureKinds() {
        {"x", "y", "metric", "series"},
        {}},
       {"time_to_target",
-       "epochs and seconds that training needs to come to targets, and what makes their ratios",
+       "epochs and seconds that training needs to reach targets, and the factors of their ratios",
        {"targets", "reference", "modelled"},
        {}},
       {"breakdown", "where the time of a step goes", {"published"}, ""},
@@ -407,7 +407,7 @@ const std::vector<FigureKind>& FigureKinds() {
        "ratios to a method by x, a line a method: where lines cross, an order does not carry over",
        {"x", "y", "metric", "normalise"},
        {}},
-      {"prediction", "modelled step times against those measured or emulated", {}, {}},
+      {"prediction", "modelled step times against measured or emulated ones", {}, {}},
       {"bytes", "bytes a step and rank, by method", {}, {}},
       {"waiting",
        "copying, waiting for a buffer's close, and exchange, by sparsifier",
@@ -419,7 +419,7 @@ const std::vector<FigureKind>& FigureKinds() {
        {"y", "metric", "reference", "published"},
        ""},
       {"sensitivity",
-       "what factors on a declared cluster's inputs do to ratios and to the order",
+       "effects of factors on a declared cluster's inputs on ratios and on the order",
        {"y", "metric", "reference"},
        {}},
       {"ablation",
@@ -427,7 +427,7 @@ const std::vector<FigureKind>& FigureKinds() {
        {"x", "y", "metric", "published"},
        "y"},
       {"agreement",
-       "how far predictions are from published numbers of the cluster, both absolute",
+       "distance of predictions from published numbers of the cluster, both absolute",
        {"y", "metric", "published"},
        "y"}};
   return kKinds;

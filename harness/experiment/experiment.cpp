@@ -85,8 +85,8 @@ void RefuseClaimsBetweenReferences(const TomlFile& file, const Part& part,
     const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, of.cluster);
     if (!IsReference(cluster, of) || !IsReference(cluster, over)) continue;
     file.Fail("/calibration",
-              fmt::format("[[claim]] \"{}\" of part {} is of {} over {} on {} workers, and cluster "
-                          "{} is calibrated with both: expected a claim about a prediction",
+              fmt::format("[[claim]] \"{}\" of part {} compares {} with {} on {} workers, and "
+                          "cluster {} is calibrated with both: expected a claim about a prediction",
                           claim.quote, part.id, of.method, over.method, of.workers, of.cluster));
   }
 }

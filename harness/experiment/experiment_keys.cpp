@@ -27,18 +27,19 @@ const std::vector<RecordKey<GivenHead>>& KeysOf<GivenHead>() {
   static const std::vector<RecordKey<H>> kKeys = {
       Given<&H::id>("id", "", "the experiment's name: letters, digits, '-', '_' and '/'",
                     {.type = IdType().c_str()}),
-      Given<&H::title>("title", "id", "heads the report"),
+      Given<&H::title>("title", "id", "heading of the report"),
       Given<&H::paper>("paper", "\"\"", "the paper whose experiment this is"),
       Given<&H::minutes>("minutes", "none",
-                         "what the trials take on two cores, for `sparfuse list experiments`",
+                         "time of the trials on two cores, for `sparfuse list experiments`",
                          {.range = {0.001, 1e6}, .unit = "minutes"}),
-      Given<&H::calibration>("calibration", "[]",
-                             "published numbers that calibrated clusters: "
-                             "\"PAPER/ARTIFACT/METHOD\", or that with /MODEL/WORKERS/NETWORK"),
+      Given<&H::calibration>(
+          "calibration", "[]",
+          "published numbers that calibrated clusters: "
+          "\"PAPER/ARTIFACT/METHOD\", or \"PAPER/ARTIFACT/METHOD/MODEL/WORKERS/NETWORK\""),
       Given<&H::published>("published", "none", "[published]: the paper's own numbers",
                            {.type = "table"}),
       Given<&H::not_run>("not_run", "none",
-                         "[[not_run]]: what the paper has and no cell stands for",
+                         "[[not_run]]: results of the paper that no cell stands for",
                          {.type = "tables"}),
       Given<&H::part>("part", "one part, \"main\"",
                       "[[part]]: has its reference, axis, exclude, claim and figure; the file's "
@@ -51,9 +52,9 @@ template <>
 const std::vector<RecordKey<GivenPartName>>& KeysOf<GivenPartName>() {
   using N = GivenPartName;
   static const std::vector<RecordKey<N>> kKeys = {
-      Given<&N::id>("id", "", "names the part and its folder of trials",
+      Given<&N::id>("id", "", "name of the part and of its folder of trials",
                     {.type = IdType().c_str()}),
-      Given<&N::title>("title", "id", "heads the part in the report")};
+      Given<&N::title>("title", "id", "heading of the part in the report")};
   return kKeys;
 }
 
@@ -65,16 +66,18 @@ const std::vector<RecordKey<GivenPart>>& KeysOf<GivenPart>() {
       "{} cells in a file",
       kMostCells);
   static const std::vector<RecordKey<P>> kKeys = {
-      Given<&P::reference>("reference", "\"dense\" where a cell has it",
+      Given<&P::reference>("reference", "\"dense\" if a cell has it",
                            "the method that others are compared with"),
       Given<&P::defaults>("defaults", "{}", "[defaults]: keys of a cell that hold for every cell",
                           {.type = "table"}),
       Given<&P::axis>("axis", "none", kAxis.c_str(), {.type = "tables"}),
-      Given<&P::exclude>("exclude", "none", "[[exclude]]: cells that have no meaning",
+      Given<&P::exclude>("exclude", "none",
+                         "[[exclude]]: cells that make no sense and are left out",
                          {.type = "tables"}),
       Given<&P::repeat>("repeat", "{}", "[repeat]: how often and with which seeds",
                         {.type = "table"}),
-      Given<&P::quiet>("quiet", "{}", "[quiet]: from when on a live trial is called disturbed",
+      Given<&P::quiet>("quiet", "{}",
+                       "[quiet]: limits beyond which a live trial is called disturbed",
                        {.type = "table"}),
       Given<&P::claim>("claim", "none", "[[claim]]: what a metric should show", {.type = "tables"}),
       Given<&P::figure>("figure", "none", "[[figure]]: what is drawn", {.type = "tables"})};
@@ -118,10 +121,11 @@ template <>
 const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
   using Q = GivenQuiet;
   static const std::vector<RecordKey<Q>> kKeys = {
-      Given<&Q::other_cpu, Q>("other_cpu", "0.05",
-                              "what other processes may take during the measured steps",
-                              {.range = kShareOfCores, .unit = "of the cores"}),
-      Given<&Q::stolen, Q>("stolen", "0.02", "what the hypervisor may take",
+      Given<&Q::other_cpu, Q>(
+          "other_cpu", "0.05",
+          "processor time that other processes may take during the measured steps",
+          {.range = kShareOfCores, .unit = "of the cores"}),
+      Given<&Q::stolen, Q>("stolen", "0.02", "processor time that the hypervisor may take",
                            {.range = kShareOfCores, .unit = "of the cores"}),
       Given<&Q::slowdown, Q>(
           "slowdown", "1.2",
@@ -136,7 +140,7 @@ const std::vector<RecordKey<GivenQuiet>>& KeysOf<GivenQuiet>() {
 template <>
 const std::vector<RecordKey<NotRun>>& KeysOf<NotRun>() {
   static const std::vector<RecordKey<NotRun>> kKeys = {
-      Given<&NotRun::what>("what", "", "what the paper has"),
+      Given<&NotRun::what>("what", "", "the paper's result"),
       Given<&NotRun::reason>("reason", "", "why no cell stands for it")};
   return kKeys;
 }
@@ -145,19 +149,19 @@ template <>
 const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
   using C = GivenClaim;
   static const std::vector<RecordKey<C>> kKeys = {
-      Given<&C::quote>("quote", "", "the sentence that is looked at"),
-      Given<&C::metric>("metric", "", "what it is about", {.type = "name of a metric"}),
-      Given<&C::source>("source", "\"\"", "where the number stands: \"SAFusion (HPDC 25)/Fig14a\""),
+      Given<&C::quote>("quote", "", "the sentence that is judged"),
+      Given<&C::metric>("metric", "", "the metric that is judged", {.type = "name of a metric"}),
+      Given<&C::source>("source", "\"\"", "the published number: \"SAFusion (HPDC 25)/Fig14a\""),
       Given<&C::of>("of", "", "the one cell that has all of these values", {.type = kCellTables}),
       Given<&C::over>(
           "over", "none",
-          "the one cell that `of` is divided by; without it the value of `of` alone is looked at",
+          "the one cell that `of` is divided by; without it the value of `of` alone is judged",
           {.type = kCellTables}),
       Given<&C::for_each>("for_each", "[]",
                           "makes a claim of each combination that the cells matching `of` have of "
                           "these keys; `over` gets them too",
                           {.type = "list of keys of a cell"}),
-      Given<&C::difference>("difference", "false", "of less over, instead of their ratio"),
+      Given<&C::difference>("difference", "false", "`of` minus `over`, instead of their ratio"),
       Given<&C::stated>("stated", "none",
                         "the paper's number; a claim has one of stated, expect, equals, less_than, "
                         "at_most, at_least and more_than",
@@ -165,7 +169,7 @@ const std::vector<RecordKey<GivenClaim>>& KeysOf<GivenClaim>() {
       Given<&C::figure>("figure", "none", "beside stated: the number in the paper's figure",
                         {.unit = "the metric's"}),
       Given<&C::judge>("judge", "\"stated\"",
-                       "beside stated: which of the two numbers is compared with",
+                       "beside stated: which of the two numbers the result is compared with",
                        {.choices = {"stated", "figure"}}),
       Given<&C::expect>("expect", "none",
                         "how `of` stands to `over`: the whole interval below or above 1 (a "
@@ -188,30 +192,32 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
   using F = GivenFigure;
   static const std::vector<RecordKey<F>> kKeys = {
       Given<&F::kind>("kind", "", "a name of `sparfuse list figures`"),
-      Given<&F::name>("name", "the kind", "names the picture's file", {.type = IdType().c_str()}),
-      Given<&F::title>("title", "the kind's", "stands over the picture"),
+      Given<&F::name>("name", "the kind", "name of the picture's file", {.type = IdType().c_str()}),
+      Given<&F::title>("title", "the kind's", "title over the picture"),
       Given<&F::where>("where", "{}",
-                       "chooses cells: each key has the value, or one of a list; keys of a cell "
-                       "may also stand in the figure itself",
+                       "chooses cells whose keys each have the value, or one of a list; keys of a "
+                       "cell may also stand in the figure itself",
                        {.type = kCellTables}),
       Given<&F::methods>("methods", "all", "chooses cells by method, in order",
                          {.type = "list of methods"}),
       Given<&F::link_gbps>("link_gbps", "all", "chooses cells by their link",
                            {.type = "number or list", .unit = "Gbit/s"}),
-      Given<&F::x>("x", "workers", "runs along the axis: \"method_options.planner_options.degree\"",
+      Given<&F::x>("x", "workers",
+                   "the key along the axis: \"method_options.planner_options.degree\"",
                    {.type = "a key of cells, or a way into a table of one"}),
-      Given<&F::y>("y", "throughput; of trained models final_metric", "what is drawn",
+      Given<&F::y>("y", "throughput; of trained models final_metric", "the metric that is drawn",
                    {.type = "name of a metric"}),
       Given<&F::metric>("metric", "y", "the same as y", {.type = "name of a metric"}),
-      Given<&F::series>("series", "method", "what has a colour of its own",
+      Given<&F::series>("series", "method", "the key whose values have colours of their own",
                         {.type = "a key of cells"}),
-      Given<&F::normalise>("normalise", "none", "draws ratios to it, within each group",
+      Given<&F::normalise>("normalise", "none",
+                           "the method to which ratios are drawn, within each group",
                            {.type = "a method"}),
-      Given<&F::reference>("reference", "the part's", "what others are divided by",
+      Given<&F::reference>("reference", "the part's", "the method that others are divided by",
                            {.type = "a method"}),
-      Given<&F::rank>("rank", "0", "whose step is drawn", {.range = {0, 65'535}}),
+      Given<&F::rank>("rank", "0", "the rank whose step is drawn", {.range = {0, 65'535}}),
       Given<&F::log_y>("log_y", "true", "a logarithmic axis"),
-      Given<&F::targets>("targets", "the cells'", "values of the metric that training comes to",
+      Given<&F::targets>("targets", "the cells'", "values of the metric that training has to reach",
                          {.type = "list of numbers"}),
       Given<&F::modelled>("modelled", "none",
                           "the part that models steps of these methods on other clusters",

@@ -110,10 +110,9 @@ void Resolver::Data() {
     return;
   }
   if (config_.modelled()) {
-    Fail({"data", "mode"},
-         fmt::format("data = \"{}\" in mode modelled: the model reads none; expected mode = "
-                     "\"measured\" or \"emulated\"",
-                     config_.data));
+    Fail({"data", "mode"}, fmt::format("data = \"{}\" in mode modelled: the model reads no data; "
+                                       "expected mode = \"measured\" or \"emulated\"",
+                                       config_.data));
   }
   if (config_.data.find('/') != std::string::npos) {
     Fail({"data"}, fmt::format("data = \"{}\": expected a name of `sparfuse data list`; "
@@ -125,9 +124,11 @@ void Resolver::Data() {
   if (!std::filesystem::exists(folder / "meta.json", none)) return;
   const auto meta = At({"data"}, [&] { return workloads::ReadPreparedMeta(folder); });
   if (meta.kind != workload_->kind_of_data) {
-    Fail({"data", "workload"},
-         fmt::format("data = \"{}\", which is of kind {}, with workload = \"{}\": it trains on {}",
-                     config_.data, meta.kind, config_.workload, workload_->kind_of_data));
+    Fail(
+        {"data", "workload"},
+        fmt::format(
+            "data = \"{}\", which is of kind {}, with workload = \"{}\": the workload trains on {}",
+            config_.data, meta.kind, config_.workload, workload_->kind_of_data));
   }
   TakeId("data_id", folder.string(), meta.id, config_.data_id);
   const auto train = meta.splits.find("train");
@@ -151,8 +152,9 @@ void Resolver::TakeId(const char* key, const std::string& place, const std::stri
                       std::string& id) const {
   const std::string head = there.substr(0, kDataIdDigits);
   if (!id.empty() && id != head) {
-    Fail({key}, fmt::format("{} = \"{}\": {} holds {}; expected what the file means, or no {}", key,
-                            id, place, head, key));
+    Fail({key},
+         fmt::format("{} = \"{}\": {} holds {}; expected the content that the file means, or no {}",
+                     key, id, place, head, key));
   }
   id = head;
 }
@@ -246,12 +248,12 @@ void Resolver::Place() {
          fmt::format("device = \"cuda\" in mode {}: {}; expected device = \"cpu\", or mode = "
                      "\"measured\"",
                      ModeName(),
-                     config_.modelled() ? "the model has its times from the cluster's profile"
+                     config_.modelled() ? "the model takes its times from the cluster's profile"
                                         : "a shaped link delays messages between hosts"));
   }
   if (config_.precision != Precision::kFp32 && config_.modelled()) {
     Fail({"precision", "mode"},
-         fmt::format("precision = \"{}\" in mode modelled: the model has its times from the "
+         fmt::format("precision = \"{}\" in mode modelled: the model takes its times from the "
                      "cluster's profile; expected \"fp32\", or mode = \"measured\"",
                      NameOf(config_.precision)));
   }
@@ -299,9 +301,9 @@ void Resolver::Length() {
     config_.steps = InWindows(Given("steps", 15), config_.method_options);
     if (dense > 0 && config_.warmup_steps < dense + kVerifiedSteps) {
       Fail({"warmup_steps", "method_options", "method"},
-           fmt::format("warmup_steps = {} with dense_warmup_steps = {}: steps that are sent "
-                       "dense, or checked, would be measured; expected at least {}: those and "
-                       "{} that are checked",
+           fmt::format("warmup_steps = {} with dense_warmup_steps = {}: steps that are sent dense, "
+                       "or checked, would be measured; expected at least {}: the dense steps and "
+                       "{} checked ones",
                        config_.warmup_steps, dense, dense + kVerifiedSteps, kVerifiedSteps));
     }
     return;
@@ -326,10 +328,9 @@ void Resolver::Length() {
   config_.warmup_steps = Given("warmup_steps", 0);
   config_.steps = Given("steps", epochs > 0 ? epochs : 2 * target_steps);
   if (config_.steps < 1) {
-    Fail({"workload"},
-         fmt::format("workload = \"{}\" with data = \"{}\": nothing says how long it trains; "
-                     "expected steps, or a recipe with epochs",
-                     config_.workload, config_.data));
+    Fail({"workload"}, fmt::format("workload = \"{}\" with data = \"{}\": nothing states how long "
+                                   "training is; expected steps, or a recipe with epochs",
+                                   config_.workload, config_.data));
   }
   config_.evaluate_every = Given(
       "evaluate_every", epochs > 0 ? static_cast<int>(epoch) : std::max(1, target_steps / 20));

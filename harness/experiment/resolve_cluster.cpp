@@ -58,7 +58,7 @@ void Resolver::EmulatedLink() {
          fmt::format("link: {} = {}: expected at least {}: sleeping cannot emulate less{}", key,
                      value, kMinEmulableAlphaMicroseconds,
                      HasDeclaredCluster() && !Has("link")
-                         ? "; it is that of cluster " + Given<std::string>("cluster", "")
+                         ? "; it comes from cluster " + Given<std::string>("cluster", "")
                          : ""));
   }
   if (config_.ranks_per_node > 1 && !link.has_within()) {
@@ -110,10 +110,10 @@ void Resolver::Cluster() {
   if (IsDeclared(source_.profiles, cluster)) return DeclaredClusterFits();
   if (workload_->table) {
     Fail({"cluster", "workload"},
-         fmt::format("cluster = \"{}\" with a model table: its times would be measured by "
-                     "training, which a table cannot; expected a declared cluster (a .toml file "
-                     "of results/profiles)",
-                     cluster));
+         fmt::format(
+             "cluster = \"{}\" with a model table: its times would be measured by training, which "
+             "a table cannot do; expected a declared cluster (a .toml file of results/profiles)",
+             cluster));
   }
 }
 
@@ -121,8 +121,8 @@ void Resolver::DeclaredClusterFits() const {
   const DeclaredCluster& declared =
       *At({"cluster"}, [&] { return &LoadDeclaredCluster(source_.profiles, config_.cluster); });
   if (config_.link && config_.link->host_us > 0) {
-    Fail({"link"}, fmt::format("link: host_us = {:g} on cluster {}: its file says what its host "
-                               "takes; expected gbps and alpha_us alone",
+    Fail({"link"}, fmt::format("link: host_us = {:g} on cluster {}: its file states the host's "
+                               "times; expected gbps and alpha_us alone",
                                config_.link->host_us, config_.cluster));
   }
   At({"cluster", "workload"}, [&] { declared.CheckWorkload(config_); });

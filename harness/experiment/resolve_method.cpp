@@ -82,8 +82,8 @@ void Resolver::CheckCollective() const {
   const bool lacking = (Has("transport") || !config_.modelled()) && !HasTransport(collective);
   if (collective.native && (config_.mode == Mode::kEmulated || lacking)) {
     Fail({"method_options", "method"},
-         fmt::format("the collective \"{}\" is the own of transport {}: it can be neither delayed "
-                     "nor run over another; expected one of sparfuse's in mode {} over {}",
+         fmt::format("the collective \"{}\" belongs to transport {}: it can be neither delayed nor "
+                     "run over another; expected one of sparfuse's collectives in mode {} over {}",
                      collective.name, fmt::join(collective.backends, ", "), ModeName(),
                      NameOf(config_.transport)));
   }
@@ -96,10 +96,9 @@ void Resolver::CheckCollective() const {
   }
   if (config_.device == Place::kCuda &&
       collective.TraitsOf(config_.method_options.collective_options).selects) {
-    Fail({"device", "method"},
-         fmt::format("the collective \"{}\" selects from what has accumulated in host memory; "
-                     "expected device \"cpu\"",
-                     collective.name));
+    Fail({"device", "method"}, fmt::format("the collective \"{}\" selects from the accumulated "
+                                           "gradient in host memory; expected device \"cpu\"",
+                                           collective.name));
   }
   if (config_.device == Place::kCuda && Compose(config_).coding.of_selections()) {
     Fail({"device", "method_options", "method"},

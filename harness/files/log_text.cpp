@@ -49,10 +49,9 @@ std::string FromUtf16(std::string_view bytes, bool big, const std::string& name)
       }
     }
     if (code >= 0xd800 && code < 0xe000) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{}: byte {} is no UTF-16: expected the whole file in the "
-                                 "encoding of its mark",
-                                 name, i + 1));
+      SPARFUSE_THROW(kConfig, fmt::format("{}: byte {} is not valid UTF-16: expected the whole "
+                                          "file in the encoding of its mark",
+                                          name, i + 1));
     }
     AddCharacter(code, text);
   }
@@ -70,10 +69,10 @@ void CheckUtf8(std::string_view text, const std::string& name) {
     }
     const Character character = FirstCharacter(text.substr(i));
     if (character.bytes == 0) {
-      SPARFUSE_THROW(
-          kConfig, fmt::format("{}:{}: byte {} of the line is 0x{:02X}, no UTF-8: expected UTF-8, "
-                               "or --encoding latin-1",
-                               name, line, i - begin + 1, static_cast<unsigned char>(text[i])));
+      SPARFUSE_THROW(kConfig,
+                     fmt::format("{}:{}: byte {} of the line is 0x{:02X}, not valid UTF-8: "
+                                 "expected UTF-8, or --encoding latin-1",
+                                 name, line, i - begin + 1, static_cast<unsigned char>(text[i])));
     }
     if (character.code == 0) {
       SPARFUSE_THROW(kConfig, fmt::format("{}:{}: byte {} of the line is NUL: expected text", name,
@@ -223,9 +222,11 @@ std::string DecodedText(std::string_view bytes, const std::string& name,
     return WithNewlines(std::move(text));
   }
   if (!encoding.empty() && encoding != "utf-8" && encoding != "any") {
-    SPARFUSE_THROW(kConfig, fmt::format("encoding = \"{}\": expected utf-8, which takes UTF-16 by "
-                                        "its mark, or latin-1",
-                                        encoding));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format(
+            "encoding = \"{}\": expected utf-8, which also takes UTF-16 with its mark, or latin-1",
+            encoding));
   }
   if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) {
     std::string text = FromUtf16(bytes, bytes.starts_with("\xfe"), name);

@@ -48,7 +48,7 @@ struct TomlConverter {
       }
       return number->get();
     }
-    file.Fail(pointer, fmt::format("{}: dates and times have no use here", pointer.substr(1)));
+    file.Fail(pointer, fmt::format("{}: no key here is a date or a time", pointer.substr(1)));
   }
 };
 

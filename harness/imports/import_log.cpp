@@ -240,7 +240,7 @@ class Collector {
       if (places_[i].has_step) step = found_.steps[i].step;
       if (places_[i].timed) found_.steps[i].step = step;
     }
-    found_.notes.emplace_back("steps stand in lines behind those of their times");
+    found_.notes.emplace_back("steps stand in lines behind the lines of their times");
   }
 
   // Handles repeated steps. If each step repeats equally often, the lines are of several ranks,
@@ -358,8 +358,8 @@ LoggedTraining ReadLoggedLines(std::string_view bytes, const std::string& name,
                                const ImportMap& map, const GivenValues& given, Problems& problems) {
   if (map.patterns.empty() == map.columns.empty()) {
     problems.push_back(
-        fmt::format("{}: expected `patterns` in the map, of a log of lines, or "
-                    "`columns`, of comma-separated steps",
+        fmt::format("{}: expected `patterns` in the map, for a log of lines, or `columns`, for "
+                    "comma-separated steps",
                     name));
     return {};
   }
@@ -449,8 +449,7 @@ class LogReader {
   ImportedResult Timed() {
     if (given_.Find("warmup") == nullptr) {
       given_.Expected("warmup",
-                      "how many first steps are left out, 0 where the log begins behind "
-                      "them");
+                      "how many first steps are left out, 0 if the log begins behind them");
     }
     // "5.2 steps/s" and "0.3 s/it" are step times.
     const std::string unit = given_.Text("unit");
@@ -505,7 +504,7 @@ class LogReader {
     const std::string per = given_.Text("per"),
                       unit = given_.NeedText("unit", "images/s, of rates");
     if (per != "worker" && per != "system") {
-      given_.Expected("per", "worker or system: whose rates these are, of one worker or of all");
+      given_.Expected("per", "worker or system: whether these are rates of one worker or of all");
       return std::nullopt;
     }
     if (unit.empty()) return std::nullopt;

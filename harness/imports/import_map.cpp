@@ -19,39 +19,40 @@ using nlohmann::json;
 
 constexpr ImportKey kResultKeys[] = {
     {"source", "the paper and table, or the address, that the numbers are from"},
-    {"system", "a name for what they were measured on: small letters, digits, - _ ."},
+    {"system", "a name for the system that measured them: small letters, digits, - _ ."},
     {"workload", "one of `sparfuse list workloads`, or table:FILE.json"},
     {"method", "one of `sparfuse list methods`"},
     {"sparsifier", "one of `sparfuse list sparsifiers`"},
     {"density", "fraction of elements sent, in (0, 1]"},
     {"workers", "how many workers trained together"},
     {"ranks_per_node", "workers of a node; goes with network_gbps"},
-    {"network_gbps", "what the source calls the bandwidth of a node, 10^9 bit/s"},
+    {"network_gbps", "the bandwidth of a node as the source states it, 10^9 bit/s"},
     {"batch_per_worker", "samples of a worker's step"},
     {"units_per_sample",
-     "tokens of a sample, where samples/s are of a workload that counts tokens"},
-    {"per", "whether a rate is of one worker or of all: worker or system"},
+     "tokens of a sample, if rates are samples/s and the workload counts tokens"},
+    {"per", "whether a rate belongs to one worker or to all: worker or system"},
     {"metric", "throughput, step_seconds, final_metric or seconds_to_target"},
     {"value", "a number, perhaps with its deviation: 925.0 +- 4.4"},
     {"unit", "images/s, samples/s, tokens/s; ms, s, steps/s; %, 1; min, h"},
     {"run", "which of several repetitions: 0, 1, ..."}};
 constexpr ImportKey kLogKeys[] = {
-    {"warmup", "how many first steps are left out; of lines without a step, how many lines"},
-    {"steps_per_epoch", "where lines count epochs"},
-    {"metric_unit", "of what is evaluated: 1, % or perplexity"},
-    {"target", "of what is evaluated: when it was reached becomes a metric"}};
+    {"warmup", "how many first steps are left out; for lines without a step, how many lines"},
+    {"steps_per_epoch", "steps of an epoch, if lines count epochs"},
+    {"metric_unit", "unit of the evaluated metric: 1, % or perplexity"},
+    {"target",
+     "target of the evaluated metric: the time at which it was reached becomes a metric"}};
 constexpr ImportKey kLineKeys[] = {
-    {"step", "steps done; within the epoch, where there is an epoch"},
+    {"step", "steps done; within the epoch, if there is an epoch"},
     {"epoch", "epochs done"},
-    {"seconds", "of a step"},
-    {"milliseconds", "of a step"},
-    {"rate", "in `unit`, of a worker or of all as `per` says"},
-    {"system_rate", "of all workers, which `per` is held to"},
+    {"seconds", "seconds of a step"},
+    {"milliseconds", "milliseconds of a step"},
+    {"rate", "a rate in `unit`, of a worker or of all as `per` says"},
+    {"system_rate", "the rate of all workers, with which `per` is checked"},
     {"elapsed", "seconds since training began"},
     {"clock_ms", "time of day in milliseconds: training began at the first one"},
     {"clock_s", "time of day in seconds, as TensorBoard's Wall time"},
-    {"loss", "of training"},
-    {"metric", "what was evaluated"}};
+    {"loss", "training loss"},
+    {"metric", "the evaluated metric"}};
 
 bool Has(std::span<const ImportKey> keys, std::string_view name) {
   return std::ranges::find(keys, name, &ImportKey::name) != keys.end();

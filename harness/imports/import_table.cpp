@@ -95,7 +95,8 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
   std::map<std::string_view, int> columns_of_name;
   for (const std::string& column : header) {
     if (++columns_of_name[column] == 2)
-      problems.push_back(fmt::format("{}:1: two columns \"{}\": expected one", name, column));
+      problems.push_back(
+          fmt::format("{}:1: two columns \"{}\": expected one of this name", name, column));
   }
   const std::vector<Column> columns = ColumnsOf(header, name, map, problems);
   for (const auto& [column, cells] : map.leave_out_rows) {
@@ -139,16 +140,15 @@ std::vector<ImportedResult> ReadResultTable(std::string_view text, const std::st
     const auto [first, is_new] =
         seen.try_emplace({trial->config_hash, trial->system_hash, trial->block}, where);
     if (!is_new) {
-      problems.push_back(
-          fmt::format("{}: {}: expected it once, or each with a `run` of its own: "
-                      "{} has it",
-                      where, TitleOf(*result), first->second));
+      problems.push_back(fmt::format(
+          "{}: {}: expected this result once, or each with a `run` of its own: {} has it, too",
+          where, TitleOf(*result), first->second));
       continue;
     }
     results.push_back(*result);
   }
   if (results.empty() && problems.empty())
-    problems.push_back(fmt::format("{}: no rows: expected one a result", name));
+    problems.push_back(fmt::format("{}: no rows: expected a row for each result", name));
   ThrowProblems(problems);
   if (!left_out.empty() && notes != nullptr)
     notes->push_back(

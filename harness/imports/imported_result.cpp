@@ -167,7 +167,7 @@ class SettingReader {
     setting.source = given_.NeedText("source", "the paper and table, or the address, it is from");
     if (setting.source.size() > kLongestSource)
       given_.Expected("source", fmt::format("at most {} bytes", kLongestSource));
-    setting.system = given_.NeedText("system", "a name for what it was measured on");
+    setting.system = given_.NeedText("system", "a name for the system that measured it");
     if (given_.Find("system") != nullptr && !IsSystemName(setting.system)) {
       given_.Expected("system", fmt::format("small letters, digits, - _ and ., a letter or digit "
                                             "first, at most {}",
@@ -240,7 +240,7 @@ class SettingReader {
     if (setting.network_gbps && !setting.ranks_per_node &&
         given_.Find("ranks_per_node") == nullptr) {
       given_.Expected("ranks_per_node",
-                      "how many workers share a node's network: network_gbps is held to it");
+                      "how many workers share a node's network: network_gbps is checked with it");
     }
   }
 
@@ -323,7 +323,7 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
   const std::string unit = given.NeedText("unit", "images/s, ms, %, h or the like");
   const std::string per = given.Text("per");
   if (IsRate(result.metric) && per != "worker" && per != "system")
-    given.Expected("per", "worker or system: whose rate it is, of one worker or of all");
+    given.Expected("per", "worker or system: whether it is a rate of one worker or of all");
   const std::string text = given.NeedText("value", "a number");
   const auto stated = StatedIn(text);
   if (!text.empty() && !stated)

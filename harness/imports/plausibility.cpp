@@ -60,7 +60,7 @@ void DoubtTwoOfOne(std::span<ImportedResult> results) {
     result.doubts.push_back(fmt::format(
         "the step time of {} makes {:.4g} {} of it, {:.3g} times less{}", PlaceOf(*step->second),
         implied, result.unit, times,
-        of_one ? fmt::format(": one worker's, or that of all {}? (per)", workers) : ""));
+        of_one ? fmt::format(": one worker's, or the rate of all {}? (per)", workers) : ""));
   }
 }
 

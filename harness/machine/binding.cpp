@@ -133,7 +133,7 @@ std::string WhoIsHidden(const std::vector<RankBinding>& ranks) {
     return fmt::format(
         "{}: CUDA_VISIBLE_DEVICES names one card for each of {} ranks, which cannot reach one "
         "another's directly: expected all cards of the host for every rank (of Slurm, "
-        "--gpus-per-node in the place of --gpus-per-task)",
+        "--gpus-per-node instead of --gpus-per-task)",
         host, count);
   }
   return "";

@@ -196,7 +196,7 @@ Finding Cuda(const GpuReport& report, const CudaBuild& build) {
   if (report.cards.empty())
     return {Level::kNote, "CUDA", build.info + "; built in, and no device is visible"};
   return {Level::kWarning, "CUDA",
-          fmt::format("{}; built in, and sees none of the {} card(s): look at the driver's version "
+          fmt::format("{}; built in, and sees none of the {} card(s): check the driver's version "
                       "and CUDA_VISIBLE_DEVICES",
                       build.info, report.cards.size())};
 }
@@ -225,7 +225,7 @@ Finding StateOfCard(const GpuCard& card, const std::string& what) {
         fmt::format("compute capability {}.{}", capability / 10, capability % 10));
     if (capability < kOldestCapability) {
       subject.troubles.push_back(
-          "kernels are built for 7.5 and newer; of this card only profiles can be used");
+          "kernels are built for 7.5 and newer; only profiles of this card can be used");
     }
   }
   if (card.total_bytes && card.free_bytes) {
@@ -347,9 +347,9 @@ Finding Use(const GpuCard& card, const std::string& what) {
   }
   // Within a container, the driver does not name processes outside.
   if (card.busy_percent.value_or(0) >= kBusyPercent)
-    subject.troubles.emplace_back("something that is not seen from here keeps it busy");
+    subject.troubles.emplace_back("a process that is not visible here keeps it busy");
   if (card.used_bytes && card.total_bytes && *card.used_bytes > *card.total_bytes / 100)
-    subject.troubles.emplace_back("something that is not seen from here holds memory");
+    subject.troubles.emplace_back("a process that is not visible here holds memory");
   return subject.Found(what);
 }
 

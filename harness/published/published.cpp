@@ -58,8 +58,7 @@ std::vector<PublishedNumber> ParsePublished(std::string_view text, const std::st
     }
     PublishedNumber row;
     for (std::size_t i = 0; i < fields.size(); ++i) row.*kColumns[i].text = std::move(fields[i]);
-    if (row.stated.empty())
-      reader.Fail("value is empty: expected a number, or what the paper says");
+    if (row.stated.empty()) reader.Fail("value is empty: expected a number, or the paper's words");
     constexpr std::string_view kBetween = " +- ";
     const std::string_view stated = row.stated;
     const std::size_t mean = stated.find(kBetween);
@@ -128,21 +127,21 @@ const std::vector<RecordKey<GivenOfFigure>>& KeysOf<GivenOfFigure>() {
   using F = GivenOfFigure;
   static const std::vector<RecordKey<F>> kKeys = {
       Given<&F::artifact>("artifact", "none",
-                          "the paper's figure or table, of a figure that shows one workload"),
+                          "the paper's figure or table, for a figure that shows one workload"),
       Given<&F::artifacts>("artifacts", "none", "by workload: { our-workload = \"Fig14a\" }",
                            {.type = "table"}),
-      Given<&F::models>("models", "{}",
-                        "by workload, where an artifact shows several: { our-workload = "
-                        "\"ResNet-152\" }",
-                        {.type = "table"}),
-      Given<&F::metric>("metric", "the figure's y", "what the paper calls the metric"),
-      Given<&F::networks>("networks", "all",
-                          "by cluster, where an artifact shows several: { our-cluster = \"10GbE "
-                          "with TCP/IP\" }",
-                          {.type = "table"}),
+      Given<&F::models>(
+          "models", "{}",
+          "by workload, if an artifact shows several: { our-workload = \"ResNet-152\" }",
+          {.type = "table"}),
+      Given<&F::metric>("metric", "the figure's y", "the paper's name of the metric"),
+      Given<&F::networks>(
+          "networks", "all",
+          "by cluster, if an artifact shows several: { our-cluster = \"10GbE with TCP/IP\" }",
+          {.type = "table"}),
       Given<&F::stated>("stated", "none", "artifacts of the text whose gains \"A vs B\" are drawn",
                         {.type = "string or list"}),
-      Given<&F::x>("x", "the figure's x", "what runs along the axis", {.type = "a key of cells"})};
+      Given<&F::x>("x", "the figure's x", "the key along the axis", {.type = "a key of cells"})};
   return kKeys;
 }
 

@@ -47,8 +47,10 @@ std::span<const std::string> NamesOf<Precision>() {
 template <>
 const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
   static const std::vector<RecordKey<LinkShape>> kKeys = {
-      Key<&LinkShape::gbps>(
-          {.name = "gbps", .range = kLinkGbps, .unit = "Gbit/s", .meaning = "of a node's card"}),
+      Key<&LinkShape::gbps>({.name = "gbps",
+                             .range = kLinkGbps,
+                             .unit = "Gbit/s",
+                             .meaning = "rate of a node's network card"}),
       Key<&LinkShape::alpha_us>({.name = "alpha_us",
                                  .range = kLinkAlphaMicroseconds,
                                  .unit = "microseconds",
@@ -57,13 +59,13 @@ const std::vector<RecordKey<LinkShape>>& KeysOf<LinkShape>() {
                                 .range = kLinkHostMicroseconds,
                                 .unit = "microseconds",
                                 .fallback = "0",
-                                .meaning = "what the host takes to prepare an exchange",
+                                .meaning = "time in which the host prepares an exchange",
                                 .optional = true}),
       Key<&LinkShape::intra_node_gbps>({.name = "intra_node_gbps",
                                         .range = {0, kLinkGbps.most},
                                         .unit = "Gbit/s",
                                         .fallback = "none",
-                                        .meaning = "of a rank's link to others of its node",
+                                        .meaning = "rate of a rank's link to others of its node",
                                         .optional = true}),
       Key<&LinkShape::intra_node_us>({.name = "intra_node_us",
                                       .range = kLinkAlphaMicroseconds,
@@ -85,8 +87,8 @@ struct Form<std::optional<LinkShape>> : OptionalForm<LinkShape> {
   static std::string WhatIsWrong(const KeyInfo&, const json& given) {
     static const std::string kExpected = fmt::format(
         "\"none\" or {{ gbps = a number from {0}, alpha_us = a number from {1} }}, with "
-        "intra_node_gbps and intra_node_us, from as much, where nodes have several ranks, and "
-        "host_us = a number from {2} where the host takes long for an exchange",
+        "intra_node_gbps and intra_node_us, of the same ranges, if nodes have several ranks, and "
+        "host_us = a number from {2} if the host takes long for an exchange",
         Text(kLinkGbps), Text(kLinkAlphaMicroseconds), Text(kLinkHostMicroseconds));
     if (given.is_string()) return given == "none" ? "" : kExpected;
     if (!given.is_object() || given.contains("intra_node_gbps") != given.contains("intra_node_us"))
@@ -107,7 +109,7 @@ const std::vector<RecordKey<DenseTensors>>& KeysOf<DenseTensors>() {
   static const std::vector<RecordKey<DenseTensors>> kKeys = {
       Key<&DenseTensors::max_ndim>({.name = "max_ndim",
                                     .fallback = "0",
-                                    .meaning = "tensors of at most so many dimensions"}),
+                                    .meaning = "tensors of at most this many dimensions"}),
       Key<&DenseTensors::names>({.name = "names",
                                  .fallback = "[]",
                                  .meaning = "tensors of these names",
@@ -227,8 +229,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                      .as_given = true,
                      .cell = {.telling = 30, .column = "data"}}),
       Key<&C::data_id>({.name = "data_id",
-                        .fallback = "that of the data that is there",
-                        .meaning = "how the id of the prepared data begins, 16 digits: other data "
+                        .fallback = "the id of the data on disk",
+                        .meaning = "the first 16 digits of the id of the prepared data: other data "
                                    "of that name is refused",
                         .leaves = Leaves::kHash,
                         .later = true,
@@ -244,8 +246,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                         .as_given = true,
                         .cell = {.telling = 31, .column = "weights"}}),
       Key<&C::weights_id>({.name = "weights_id",
-                           .fallback = "that of the weights that are there",
-                           .meaning = "how the SHA-256 of the weights begins, 16 digits: other "
+                           .fallback = "the id of the weights on disk",
+                           .meaning = "the first 16 digits of the SHA-256 of the weights: other "
                                       "weights of that name are refused",
                            .leaves = Leaves::kHash,
                            .later = true,
@@ -282,8 +284,8 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::inputs>({.name = "inputs",
                        .unit = "factors",
                        .fallback = "1 each",
-                       .meaning = "with a declared cluster only: what of its inputs is scaled, { "
-                                  "host_overhead = 2 }",
+                       .meaning = "with a declared cluster only: factors on groups of its inputs, "
+                                  "{ host_overhead = 2 }",
                        .cell = {.telling = 19}})
           .If(IsCell),
       Key<&C::sparsifier>(
@@ -305,27 +307,27 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .range = {0, 1},
            .above_least = true,
            .unit = "fraction of elements",
-           .fallback = "0.01; nonzeros: the workload's, where it is sparse by nature",
+           .fallback = "0.01; nonzeros: the workload's, if it is sparse by nature",
            .meaning = "how much of a gradient is kept; 1 for methods that send dense "
                       "gradients",
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
           .If(IsCell),
-      Key<&C::feedback>({.name = "feedback",
-                         .choices = {"none", "residual", "momentum", "decoupled"},
-                         .fallback = "the method's",
-                         .meaning = "what becomes of what is not sent: it is lost, added to the "
-                                    "next gradient, or kept as the momentum of DGC or of DeMo",
-                         .leaves = Leaves::kOption,
-                         .cell = {.part = kSparsity, .telling = 13}})
+      Key<&C::feedback>(
+          {.name = "feedback",
+           .choices = {"none", "residual", "momentum", "decoupled"},
+           .fallback = "the method's",
+           .meaning = "what happens to elements that are not sent: they are lost, added to the "
+                      "next gradient, or kept as the momentum of DGC or of DeMo",
+           .leaves = Leaves::kOption,
+           .cell = {.part = kSparsity, .telling = 13}})
           .If(IsCell),
-      Key<&C::feedback_options>({.name = "feedback_options",
-                                 .fallback = "the feedback's",
-                                 .meaning =
-                                     "warmup_epochs, epoch_steps (density warm-up); decay; of "
-                                     "momentum: momentum, nesterov, masking, clip; of "
-                                     "decoupled: rate",
-                                 .leaves = Leaves::kOption,
-                                 .cell = {.part = kSparsity, .telling = 14}})
+      Key<&C::feedback_options>(
+          {.name = "feedback_options",
+           .fallback = "the feedback's",
+           .meaning = "warmup_epochs, epoch_steps (density warm-up); decay; for momentum: "
+                      "momentum, nesterov, masking, clip; for decoupled: rate",
+           .leaves = Leaves::kOption,
+           .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),
       Key<&C::dense_tensors>(
           {.name = "dense_tensors",
@@ -334,12 +336,13 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "by name or regular expression",
            .cell = {.launch = true, .telling = 15}})
           .If(IsCell),
-      Key<&C::no_feedback_tensors>({.name = "no_feedback_tensors",
-                                    .fallback = "[]",
-                                    .meaning = "names of tensors (as in dense_tensors) without "
-                                               "feedback: what is not sent of them is lost",
-                                    .leaves = Leaves::kPlace,
-                                    .cell = {.telling = 16}})
+      Key<&C::no_feedback_tensors>(
+          {.name = "no_feedback_tensors",
+           .fallback = "[]",
+           .meaning = "names of tensors (as in dense_tensors) without feedback: their elements "
+                      "that are not sent are lost",
+           .leaves = Leaves::kPlace,
+           .cell = {.telling = 16}})
           .If(IsCell),
       Key<&C::batch_per_worker>({.name = "batch_per_worker",
                                  .range = {1, 1e6},
@@ -370,20 +373,22 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                           .leaves = Leaves::kOption,
                           .as_given = true,
                           .cell = {.launch = true, .telling = 20, .column = "transport"}}),
-      Key<&C::device>({.name = "device",
-                       .fallback = "\"cpu\"",
-                       .meaning = "where the workload trains and kernels run; cuda in mode "
-                                  "measured only",
-                       .leaves = Leaves::kOption,
-                       .as_given = true,
-                       .cell = {.telling = 21, .column = "device", .named = true}}),
-      Key<&C::precision>({.name = "precision",
-                          .fallback = "\"fp32\"",
-                          .meaning = "of matrix products and convolutions; tf32: cards only; bf16: "
-                                     "autocast; parameters, gradients, optimizer: float32",
-                          .leaves = Leaves::kOption,
-                          .as_given = true,
-                          .cell = {.telling = 22, .column = "precision", .named = true}}),
+      Key<&C::device>(
+          {.name = "device",
+           .fallback = "\"cpu\"",
+           .meaning =
+               "device on which the workload trains and kernels run; cuda in mode measured only",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell = {.telling = 21, .column = "device", .named = true}}),
+      Key<&C::precision>(
+          {.name = "precision",
+           .fallback = "\"fp32\"",
+           .meaning = "precision of matrix products and convolutions; tf32: cards only; bf16: "
+                      "autocast; parameters, gradients, optimizer: float32",
+           .leaves = Leaves::kOption,
+           .as_given = true,
+           .cell = {.telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
                        .fallback = "the workload's",
                        .meaning = "learning rate, optimizer, schedule; or \"NAME\" of `sparfuse "
@@ -438,12 +443,12 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                                  .as_given = true,
                                  .cell = {.launch = true, .telling = 28}}),
       Key<&C::sparsifiers>({.name = "sparsifiers",
-                            .meaning = "that a profile measures",
+                            .meaning = "sparsifiers that a profile measures",
                             .leaves = Leaves::kOption,
                             .computed = true})
           .If([](const CellConfig& config) { return config.is_profile(); }),
       Key<&C::quantizers>({.name = "quantizers",
-                           .meaning = "that a profile measures",
+                           .meaning = "quantizers that a profile measures",
                            .leaves = Leaves::kOption,
                            .computed = true})
           .If([](const CellConfig& config) { return config.is_profile(); })};
@@ -462,7 +467,7 @@ template <>
 const std::vector<RecordKey<TrialConfig>>& KeysOf<TrialConfig>() {
   using T = TrialConfig;
   static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::seed>({.name = "seed", .meaning = "of the trial's block"}),
+      Key<&T::seed>({.name = "seed", .meaning = "seed of the trial's block"}),
       Key<&T::block>({.name = "block", .meaning = "the trial's block"}),
       Key<&T::trial_id>({.name = "trial_id",
                          .meaning = "names the trial's directory",

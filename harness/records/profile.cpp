@@ -72,13 +72,13 @@ template <>
 const std::vector<RecordKey<ProfiledTensor>>& KeysOf<ProfiledTensor>() {
   using T = ProfiledTensor;
   static const std::vector<RecordKey<T>> kKeys = {
-      Key<&T::name>({.name = "name", .meaning = "of the parameter"}),
+      Key<&T::name>({.name = "name", .meaning = "name of the parameter"}),
       Key<&T::shape>({.name = "shape", .meaning = "its dimensions"}),
       Key<&T::numel>({.name = "numel",
                       .range = {1, 4'294'967'295},
                       .unit = "elements",
-                      .meaning = "how many it has: indices are 32 bits"}),
-      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "of backward"})};
+                      .meaning = "number of elements: indices are 32 bits"}),
+      Key<&T::seconds>({.name = "seconds", .unit = "s", .meaning = "backward of the tensor"})};
   return kKeys;
 }
 
@@ -86,12 +86,13 @@ template <>
 const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
   using B = BackwardTimes;
   static const std::vector<RecordKey<B>> kKeys = {
-      Key<&B::steps>({.name = "steps", .meaning = "that were timed"}),
+      Key<&B::steps>({.name = "steps", .meaning = "timed steps"}),
       Key<&B::begin_seconds>({.name = "begin_seconds", .unit = "s", .meaning = "before forward"}),
-      Key<&B::forward_seconds>({.name = "forward_seconds", .unit = "s", .meaning = "of a batch"}),
+      Key<&B::forward_seconds>(
+          {.name = "forward_seconds", .unit = "s", .meaning = "forward pass of a batch"}),
       Key<&B::tensors>({.name = "tensors", .meaning = "backward of each, in ready order"}),
       Key<&B::tail_seconds>(
-          {.name = "tail_seconds", .unit = "s", .meaning = "of backward after the last tensor"}),
+          {.name = "tail_seconds", .unit = "s", .meaning = "backward after the last tensor"}),
       Key<&B::update_seconds>({.name = "update_seconds", .unit = "s", .meaning = "optimizer"}),
       Key<&B::hooked_seconds>({.name = "hooked_seconds",
                                .unit = "s",
@@ -99,11 +100,11 @@ const std::vector<RecordKey<BackwardTimes>>& KeysOf<BackwardTimes>() {
                                .optional = true}),
       Key<&B::unhooked_seconds>({.name = "unhooked_seconds",
                                  .unit = "s",
-                                 .meaning = "backward without them, which tensors add up to",
+                                 .meaning = "backward without hooks, the sum of the tensors' times",
                                  .optional = true}),
       Key<&B::all_ranks_seconds>({.name = "all_ranks_seconds",
                                   .unit = "s",
-                                  .meaning = "a step until all ranks are through",
+                                  .meaning = "a step until all ranks have finished it",
                                   .optional = true})};
   return kKeys;
 }
@@ -117,7 +118,7 @@ const std::vector<RecordKey<LinkFit>>& KeysOf<LinkFit>() {
       Key<&F::seconds_per_byte>({.name = "seconds_per_byte", .unit = "s"}),
       Key<&F::seconds_per_byte_standard_error>(
           {.name = "seconds_per_byte_standard_error", .unit = "s"}),
-      Key<&F::points>({.name = "points", .meaning = "that were fitted"}),
+      Key<&F::points>({.name = "points", .meaning = "points that were fitted"}),
       Key<&F::relative_residuals>({.name = "relative_residuals", .meaning = "by bytes"}),
       Key<&F::rms_relative_residual>({.name = "rms_relative_residual"}),
       Key<&F::worst_relative_residual>({.name = "worst_relative_residual"}),
@@ -132,18 +133,19 @@ const std::vector<RecordKey<MeasuredLink>>& KeysOf<MeasuredLink>() {
       // Both are marked later, because a file made by hand has neither.
       Key<&L::link_class>({.name = "class", .meaning = "intra_node or inter_node", .later = true}),
       Key<&L::round_seconds>({.name = "round_seconds", .unit = "s", .meaning = "by bytes"}),
-      Key<&L::fit>(
-          {.name = "fit", .meaning = "null where too few times are above 0", .later = true}),
-      Key<&L::seconds_per_extra_message>(
-          {.name = "seconds_per_extra_message", .unit = "s", .meaning = "a message more at once"}),
+      Key<&L::fit>({.name = "fit", .meaning = "null if too few times are above 0", .later = true}),
+      Key<&L::seconds_per_extra_message>({.name = "seconds_per_extra_message",
+                                          .unit = "s",
+                                          .meaning = "each further message at once"}),
       Key<&L::cpu_seconds>({.name = "cpu_seconds", .unit = "s", .meaning = "once an exchange"}),
       Key<&L::round_cpu_seconds>(
-          {.name = "round_cpu_seconds", .unit = "s", .meaning = "of the processor, a round"}),
+          {.name = "round_cpu_seconds", .unit = "s", .meaning = "processor time of a round"}),
       Key<&L::message_cpu_seconds>({.name = "message_cpu_seconds",
                                     .unit = "s",
-                                    .meaning = "of the processor, a message more of a round",
+                                    .meaning = "processor time of each further message of a round",
                                     .optional = true}),
-      Key<&L::cpu_fraction>({.name = "cpu_fraction", .meaning = "of the time under way"})};
+      Key<&L::cpu_fraction>(
+          {.name = "cpu_fraction", .meaning = "processor's share of an exchange's time"})};
   return kKeys;
 }
 
@@ -197,46 +199,52 @@ const std::vector<RecordKey<Profile>>& KeysOf<Profile>() {
   };
   static const std::vector<RecordKey<P>> kKeys = {
       Key<&P::backward>(part("backward", "a step without communication")),
-      Key<&P::pack>(part("pack", "into a flat gradient, by elements")),
+      Key<&P::pack>(part("pack", "packing into a flat gradient, by elements")),
       Key<&P::scale>(part("scale", "averaging, by elements")),
-      Key<&P::clear>(part("clear", "of decompression, by elements")),
-      Key<&P::seconds_per_entry>(part("seconds_per_entry", "of decompression, received")),
-      Key<&P::seconds_per_reduced_element>(part("seconds_per_reduced_element", "added on the way")),
-      Key<&P::collective_work>(part("collective_work", "an element, by what is done with it")),
+      Key<&P::clear>(part("clear", "clearing in decompression, by elements")),
+      Key<&P::seconds_per_entry>(part("seconds_per_entry", "decompression, a received entry")),
+      Key<&P::seconds_per_reduced_element>(
+          part("seconds_per_reduced_element", "reduction, an element added on the way")),
+      Key<&P::collective_work>(part("collective_work", "an element, by kind of operation")),
       Key<&P::host_work>(part("host_work", "the same on a card's host")),
-      Key<&P::selection_coding>(part("selection_coding", "of filters and fits, an element")),
-      Key<&P::dispatch_seconds>(part("dispatch_seconds", "asking for an operation")),
+      Key<&P::selection_coding>(part("selection_coding", "filters and fits, an element")),
+      Key<&P::dispatch_seconds>(part("dispatch_seconds", "time of asking for an operation")),
       Key<&P::exchange_dispatch_seconds>(
-          part("exchange_dispatch_seconds", "asking for an exchange")),
-      Key<&P::selection>(part("selection", "by sparsifier and density")),
-      Key<&P::host_selection>(part("host_selection", "the same by a thread of the host")),
-      Key<&P::side_lane>(part("side_lane", "where selections beside backward run")),
-      Key<&P::encode>(part("encode", "by quantizer and elements")),
-      Key<&P::decode>(part("decode", "by coder")),
-      Key<&P::link>(part("link", "between neighbours of a ring of all ranks")),
-      Key<&P::node_link>(part("node_link", "in rings of the ranks of a node")),
-      Key<&P::native_all_reduce>(part("native_all_reduce", "of the backend, by bytes")),
+          part("exchange_dispatch_seconds", "time of asking for an exchange")),
+      Key<&P::selection>(part("selection", "selection, by sparsifier and density")),
+      Key<&P::host_selection>(part("host_selection", "selection by a thread of the host")),
+      Key<&P::side_lane>(part("side_lane", "lane of selections that run beside backward")),
+      Key<&P::encode>(part("encode", "encoding, by quantizer and elements")),
+      Key<&P::decode>(part("decode", "decoding, by coder")),
+      Key<&P::link>(part("link", "link between neighbours of a ring of all ranks")),
+      Key<&P::node_link>(part("node_link", "link in rings of the ranks of a node")),
+      Key<&P::native_all_reduce>(part("native_all_reduce", "all-reduce of the backend, by bytes")),
       Key<&P::links>(part("links", "declared, by class")),
       Key<&P::all_reduce>(part("all_reduce", "declared, by bytes")),
-      Key<&P::all_gather>(part("all_gather", "declared: how it is done")),
-      Key<&P::side_slowdown>(part("side_slowdown", "of selections beside backward")),
-      Key<&P::compute_slowdown>(part("compute_slowdown", "of what runs beside exchanges")),
-      Key<&P::overlap>(part("overlap", "of exchanges with computation")),
-      Key<&P::payload_overlap>(part("payload_overlap", "the same of those with payloads")),
-      Key<&P::fused_overlap>(part("fused_overlap", "of payloads selected from several tensors")),
-      Key<&P::entry_bytes>(part("entry_bytes", "an element with its index, as it travels")),
+      Key<&P::all_gather>(part("all_gather", "declared: algorithm of the all-gather")),
+      Key<&P::side_slowdown>(part("side_slowdown", "slowdown of selections beside backward")),
+      Key<&P::compute_slowdown>(
+          part("compute_slowdown", "slowdown of computation beside exchanges")),
+      Key<&P::overlap>(part("overlap", "overlap of exchanges with computation")),
+      Key<&P::payload_overlap>(part("payload_overlap", "overlap of exchanges with payloads")),
+      Key<&P::fused_overlap>(
+          part("fused_overlap", "overlap of payloads selected from several tensors")),
+      Key<&P::entry_bytes>(
+          part("entry_bytes", "bytes of an element with its index, as it travels")),
       Key<&P::host>(part("host", "declared: in line with the network or beside it")),
       Key<&P::selections>(part("selections", "declared: within hooks of backward or beside it")),
-      Key<&P::staging>(part("staging", "declared: what the host moves of payloads' exchanges")),
-      Key<&P::host_growth>(part("host_growth", "the host's share with ranks, a power")),
-      Key<&P::host_growth_from>(part("host_growth_from", "ranks at which it is as stated")),
-      Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "of an exchange")),
+      Key<&P::staging>(
+          part("staging", "declared: base of exchange_seconds_per_element for payloads")),
+      Key<&P::host_growth>(part("host_growth", "growth of the host's share with ranks, a power")),
+      Key<&P::host_growth_from>(
+          part("host_growth_from", "ranks at which the host's share is as stated")),
+      Key<&P::exchange_host_seconds>(part("exchange_host_seconds", "host's time of an exchange")),
       Key<&P::exchange_host_seconds_per_rank>(
-          part("exchange_host_seconds_per_rank", "of an exchange")),
-      Key<&P::exchange_seconds_per_element>(
-          part("exchange_seconds_per_element", "in line with the network")),
+          part("exchange_host_seconds_per_rank", "host's time of an exchange for each rank")),
+      Key<&P::exchange_seconds_per_element>(part(
+          "exchange_seconds_per_element", "host's time of an element, in line with the network")),
       Key<&P::relative_errors>(part("relative_errors", "standard errors, by JSON pointer")),
-      Key<&P::seconds>(part("seconds", "that measuring took"))};
+      Key<&P::seconds>(part("seconds", "time that measuring took"))};
   return kKeys;
 }
 
@@ -244,8 +252,8 @@ template <>
 const std::vector<RecordKey<FingerprintValue::Slowest>>& KeysOf<FingerprintValue::Slowest>() {
   using S = FingerprintValue::Slowest;
   static const std::vector<RecordKey<S>> kKeys = {
-      Key<&S::value>({.name = "value", .meaning = "of the slowest rank or pair"}),
-      Key<&S::ranks>({.name = "ranks", .meaning = "which it is"})};
+      Key<&S::value>({.name = "value", .meaning = "value of the slowest rank or pair"}),
+      Key<&S::ranks>({.name = "ranks", .meaning = "the slowest rank or pair"})};
   return kKeys;
 }
 
@@ -254,8 +262,8 @@ const std::vector<RecordKey<FingerprintValue>>& KeysOf<FingerprintValue>() {
   using V = FingerprintValue;
   static const std::vector<RecordKey<V>> kKeys = {
       Key<&V::value>({.name = "value", .meaning = "mean over ranks or pairs of medians"}),
-      Key<&V::low>({.name = "low", .meaning = "the low end of 95 %"}),
-      Key<&V::high>({.name = "high", .meaning = "the high end of 95 %"}),
+      Key<&V::low>({.name = "low", .meaning = "the low end of the 95 % interval"}),
+      Key<&V::high>({.name = "high", .meaning = "the high end of the 95 % interval"}),
       Key<&V::n>({.name = "n", .meaning = "repetitions"}),
       Key<&V::unit>({.name = "unit"}),
       Key<&V::worst>({.name = "worst", .meaning = "the slowest of several", .optional = true})};
@@ -268,15 +276,15 @@ const std::vector<RecordKey<Fingerprint>>& KeysOf<Fingerprint>() {
   static const std::vector<RecordKey<F>> kKeys = {
       Key<&F::ranks>({.name = "ranks"}),
       Key<&F::ranks_per_node>({.name = "ranks_per_node"}),
-      Key<&F::threads>({.name = "threads", .meaning = "of a rank"}),
+      Key<&F::threads>({.name = "threads", .meaning = "threads of a rank"}),
       Key<&F::device>({.name = "device"}),
       Key<&F::transport>({.name = "transport"}),
       Key<&F::link>({.name = "link", .meaning = "null: the machine's own"}),
       Key<&F::all_reduce>({.name = "all_reduce", .meaning = "a collective", .optional = true}),
       Key<&F::all_gather>({.name = "all_gather", .meaning = "a collective", .optional = true}),
-      Key<&F::quantities>({.name = "quantities", .meaning = "by their names"}),
+      Key<&F::quantities>({.name = "quantities", .meaning = "measured quantities, by their names"}),
       Key<&F::id>({.name = "id",
-                   .meaning = "names its file in results/fingerprints",
+                   .meaning = "the name of its file in results/fingerprints",
                    .leaves = Leaves::kPlace,
                    .optional = true}),
       Key<&F::taken_utc>({.name = "taken_utc", .meaning = "when", .optional = true}),
@@ -322,9 +330,9 @@ const std::vector<RecordKey<ProfileOutcome>>& KeysOf<ProfileOutcome>() {
   using O = ProfileOutcome;
   static const std::vector<RecordKey<O>> kKeys = {
       Key<&O::config>({.name = "config", .meaning = "how it was measured"}),
-      Key<&O::profile>({.name = "profile", .meaning = "what the model computes with"}),
+      Key<&O::profile>({.name = "profile", .meaning = "the numbers that the model computes with"}),
       Key<&O::fingerprint>({.name = "fingerprint", .optional = true}),
-      Key<&O::kind>({.name = "kind", .meaning = "of its numbers", .optional = true}),
+      Key<&O::kind>({.name = "kind", .meaning = "origin of its numbers", .optional = true}),
       Key<&O::declared>({.name = "declared", .optional = true}),
       Key<&O::calibration>({.name = "calibration", .optional = true}),
       Key<&O::inputs>({.name = "inputs", .optional = true}),

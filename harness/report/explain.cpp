@@ -88,10 +88,9 @@ std::vector<Given> ReadGiven(const std::string& option, const std::string& text)
     if (pair.empty() && text.empty()) continue;
     const std::size_t equals = pair.find('=');
     if (equals == 0 || equals == std::string::npos || equals + 1 == pair.size()) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{} \"{}\": expected key=value pairs with commas between them, "
-                                 "as method=wfbp,workers=2",
-                                 option, pair));
+      SPARFUSE_THROW(kConfig, fmt::format("{} \"{}\": expected key=value pairs separated by "
+                                          "commas, such as method=wfbp,workers=2",
+                                          option, pair));
     }
     given.push_back({pair.substr(0, equals), pair.substr(equals + 1)});
   }
@@ -282,8 +281,8 @@ void NeedResult(const ExplainRequest& request, const Side& side,
     what = "has run only with older revisions of its parts";
   } else if (last->status == "ok" && last->is_left_out()) {
     what = fmt::format(
-        "has only trials that were called bad, or whose numbers are not those of "
-        "their series ({})",
+        "has only trials that were called bad, or whose numbers do not follow from their series "
+        "({})",
         fmt::join(last->WhyLeftOut(), "; "));
   } else {
     what = fmt::format("has no result: {}: {} ({}; its log.txt has the rest)", result.failure,

@@ -160,10 +160,10 @@ class Targets {
                       "time" + over, "final metric"};
       here.notes = {
           "The first evaluation at or past the target counts" + Resolution() +
-              "; from five runs on the mean without the least and the greatest, below the median; "
-              "in brackets the range.",
-          fmt::format("Ratios are geometric means over runs of one seed, from {} pairs on; of runs "
-                      "that never came to the target a bound, until their end.",
+              "; of five runs or more, the mean without the least and the greatest, of fewer the "
+              "median; in brackets the range.",
+          fmt::format("Ratios are geometric means over runs of one seed, from {} pairs on; runs "
+                      "that never reached the target give a bound, from their end.",
                       kPairsForARatio),
           "*: significantly fewer epochs than " + reference_ +
               "'s (paired one-sided t-test, 5 %), which is to be explained, not praised."};

@@ -67,7 +67,7 @@ SiteFolder::~SiteFolder() {
 void SiteFolder::CheckPlace() const {
   if (!SomethingIsAt(out_)) return;
   if (!fs::is_directory(out_))
-    SPARFUSE_THROW(kConfig, out_.string() + " is no folder: expected one for the site");
+    SPARFUSE_THROW(kConfig, out_.string() + " is no folder: expected a folder for the site");
   const std::set<std::string> known = FilesOfSite(out_);
   for (const std::string& file : FilesIn(out_)) {
     if (known.contains(file)) continue;

@@ -50,7 +50,7 @@ Difference DifferenceOf(const std::vector<TrialFile>& found,
 std::string OlderTrials(const fs::path& trials, std::size_t count) {
   return fmt::format(
       "{}: {} trial(s) were written by an older sparfuse and do not count: `sparfuse run` runs "
-      "them again; delete the old ones to be rid of this line",
+      "them again; delete the old ones to silence this line",
       trials.string(), count);
 }
 

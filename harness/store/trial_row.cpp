@@ -160,7 +160,7 @@ TrialRow RowOf(const Trial& trial) {
 std::vector<std::string> TrialRow::WhyLeftOut() const {
   std::vector<std::string> why = annotations;
   if (!contradiction.empty())
-    why.push_back("its numbers are not those of its series: " + contradiction);
+    why.push_back("its numbers do not follow from its series: " + contradiction);
   return why;
 }
 

@@ -48,7 +48,7 @@ struct Network {
 template <>
 const std::vector<RecordKey<Head>>& KeysOf<Head>() {
   static const std::vector<RecordKey<Head>> kKeys = {Key<&Head::title>(
-      {.name = "title", .meaning = "what people call it and where it is", .none = kChangeMe})};
+      {.name = "title", .meaning = "its usual name, and its place", .none = kChangeMe})};
   return kKeys;
 }
 
@@ -56,17 +56,17 @@ template <>
 const std::vector<RecordKey<Network>>& KeysOf<Network>() {
   static const std::vector<RecordKey<Network>> kKeys = {
       Key<&Network::kind>({.name = "kind",
-                           .meaning = "what connects nodes (\"InfiniBand\", \"RoCE\", "
-                                      "\"Ethernet\"); of one node \"none\" and no more",
+                           .meaning = "the network between nodes (\"InfiniBand\", \"RoCE\", "
+                                      "\"Ethernet\"); for one node \"none\", and no further key",
                            .none = kChangeMe}),
       Key<&Network::gbps>(
           {.name = "gbps",
            .range = {1e-9, 1e9},
-           .meaning = "what a node sends to another at best, each way, in 10^9 bit/s",
+           .meaning = "the highest rate from a node to another, each way, in 10^9 bit/s",
            .none = kChangeMe}),
       Key<&Network::topology>(
           {.name = "topology",
-           .meaning = "what is between two nodes (\"one switch\", \"fat tree, 2:1\")",
+           .meaning = "the path between two nodes (\"one switch\", \"fat tree, 2:1\")",
            .none = kChangeMe})};
   return kKeys;
 }
@@ -100,7 +100,7 @@ void CheckTable(const TomlFile& file, const std::string& pointer, const std::str
     const char* open = IsAsked(key) ? kChangeMe : kUnknown;
     if (*value == open) continue;
     if (*value == kChangeMe)
-      file.FailValue(place, fmt::format("what is detected, or \"{}\"", open));
+      file.FailValue(place, fmt::format("the detected value, or \"{}\"", open));
     const std::string wrong = key.what_is_wrong(key, *value);
     if (!wrong.empty()) file.FailValue(place, fmt::format("{}, or \"{}\"", wrong, open));
   }
@@ -184,9 +184,9 @@ std::string NodeText(const Node& node) {
 
 std::string NewSystemText(const std::string& name, const Node& node) {
   std::string text = fmt::format(
-      "# {0}, begun by `sparfuse system init {0}`. Write what only you know in the place of\n"
-      "# {1}, then `sparfuse system check {0}` on each node. A node unlike this one adds itself:\n"
-      "# the same `init` there. \"{2}\": it was not to be found out; write it where you know it.\n",
+      "# {0}, begun by `sparfuse system init {0}`. Replace each {1} by what only you know,\n"
+      "# then run `sparfuse system check {0}` on each node. A node unlike this one adds itself by\n"
+      "# the same `init` there. \"{2}\": it could not be detected; write it if you know it.\n",
       name, kChangeMe, kUnknown);
   for (const KeyInfo& key : KeysOf<Head>()) text += LineOfAsked(key);
   text += "\n[network]\n";
@@ -314,7 +314,7 @@ std::vector<SystemProblem> SystemDescription::ContradictionsWith(const Node& nod
   for (const NodeDifference& each : fewest) {
     SystemProblem problem = Problem(fmt::format("/node/{}{}", nearest, each.pointer), "");
     problem.value = each.first;
-    problem.expected = each.second.is_null() ? "what is detected here, where there is none"
+    problem.expected = each.second.is_null() ? "no value, as none is detected here"
                                              : WordsOf(each.second) + ", as detected here";
     problems.push_back(std::move(problem));
   }

@@ -85,8 +85,8 @@ class InspectorReader {
     const json record = json::parse(text, nullptr, false);
     if (!record.is_object()) {
       FailAt(file, line,
-             "no JSON object: expected one a line, as NCCL Inspector writes; was the "
-             "process killed while writing?");
+             "no JSON object: expected one in each line, as NCCL Inspector writes; was the process "
+             "killed while writing?");
     }
     const auto need = [&](const json& in, const char* key) -> const json& {
       if (!in.is_object() || !in.contains(key))
@@ -367,8 +367,8 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
     made.lines.push_back(fmt::format("channels = {}  # of [nccl]", *info.channels));
   if (info.nvls_channels.value_or(0) > 0) {
     note(
-        fmt::format("{} nvls channels: switches sum what passes through them, which the model has "
-                    "not",
+        fmt::format("{} nvls channels: switches sum the data that passes through them, which the "
+                    "model leaves out",
                     *info.nvls_channels));
   }
   if (info.nodes > 0 && info.nodes > cluster.nodes)
@@ -387,10 +387,10 @@ NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& c
            ": ranks of a node meet in the host's memory, and [nccl] says within = \"nvlink\"");
     } else if (staged) {
       note(way +
-           ": the host stages what crosses it; the file's host_path_gbps and efficiencies "
+           ": the host stages all data that crosses it; the file's host_path_gbps and efficiencies "
            "must say so");
     } else if (way.starts_with("NET/IB") && !direct) {
-      note(way + ": without GDRDMA, the host stages what leaves a node");
+      note(way + ": without GDRDMA, the host stages all data that leaves a node");
     }
   }
   const bool by_nccl = cluster.all_reduce >= AllReduceBy::kNccl2_8;

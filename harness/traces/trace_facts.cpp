@@ -386,8 +386,8 @@ void FactsMaker::AddHost(StepFacts& step) const {
   }
   if (names.size() > 1) {
     Fail(
-        fmt::format("{}: {} in one step: expected one optimizer: a step of several models is no "
-                    "one backward pass",
+        fmt::format("{}: {} in one step: expected one optimizer: a step of several models has no "
+                    "single backward pass",
                     window.name, fmt::join(names, " and ")));
   }
 }
@@ -604,7 +604,7 @@ void FactsMaker::CheckSteps(const std::vector<StepFacts>& steps) const {
   if (counts.size() > 1) {
     Fail(fmt::format(
         "{} has {} accumulated gradients, and {} has {}: expected as many in each step; "
-        "a model that leaves parameters out by condition has no one order",
+        "a model that leaves parameters out by condition has no single order",
         counts.begin()->second, counts.begin()->first, counts.rbegin()->second,
         counts.rbegin()->first));
   }
@@ -732,7 +732,7 @@ TraceFacts FactsMaker::Make() {
     positions.erase(positions.begin());
   } else {
     facts.notes.push_back(
-        fmt::format("{} step{}: too few to tell what is usual; expected four or more", steps.size(),
+        fmt::format("{} step{}: too few to tell a usual step; expected four or more", steps.size(),
                     steps.size() == 1 ? "" : "s"));
   }
   CheckSteps(steps);
@@ -847,8 +847,8 @@ TraceFacts FactsMaker::Make() {
     }
     if (facts.world > 1) {
       facts.notes.push_back(
-          "one rank's exchanges hold the waiting for the last rank: the least over "
-          "steps bounds a transfer from above; give the other ranks' files, too");
+          "one rank's exchanges include waiting for the last rank: the least over steps bounds a "
+          "transfer from above; give the other ranks' files, too");
     }
   }
   std::map<std::string, TracedBroadcast> before;
@@ -898,14 +898,15 @@ TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks) {
                                           there->second->file, each.file, each.rank));
     }
     if (each.world != first.world)
-      fail(each, fmt::format("worlds of {} and {} ranks: expected one", first.world, each.world));
+      fail(each, fmt::format("worlds of {} and {} ranks: expected files of one training",
+                             first.world, each.world));
     if (each.steps_used != first.steps_used) {
       fail(each, fmt::format("steps {} and {}: expected the same",
                              fmt::join(first.steps_used, ", "), fmt::join(each.steps_used, ", ")));
     }
     if (each.exchanges.size() != first.exchanges.size()) {
-      fail(each, fmt::format("{} and {} exchanges: expected as many", first.exchanges.size(),
-                             each.exchanges.size()));
+      fail(each, fmt::format("{} and {} exchanges: expected as many in each file",
+                             first.exchanges.size(), each.exchanges.size()));
     }
     for (std::size_t i = 0; i < each.exchanges.size(); ++i) {
       const TracedExchange &here = each.exchanges[i], &there_too = first.exchanges[i];

@@ -133,8 +133,8 @@ class Joiner {
     std::map<Shape, std::size_t> next;
     for (const Shape& shape : traced) joined_.positions.push_back(positions[shape][next[shape]++]);
     joined_.notes.push_back(
-        "gradients come out in another order than the table's: tensors of one "
-        "shape have its names in its order, which may be swapped among them");
+        "gradients come out in another order than the table's: tensors of one shape take names in "
+        "the table's order, which may be swapped among them");
   }
 
   void LeavingOut(const std::vector<Shape>& traced, const std::vector<Shape>& known) {
@@ -313,14 +313,16 @@ class ModelMaker {
       made_.step_ms = facts_->period_us ? facts_->period_us->median / 1e3 : 0;
       if (Uncorrected()) {
         made_.notes.push_back(
-            "the profiler's own cost is in what the host takes: give --step-ms, "
-            "the step's time without it");
+            "the host's times include the profiler's own cost: give --step-ms, the step's time "
+            "without it");
       }
       return;
     }
     made_.step_ms = *asked_.step_ms;
     if (!facts_->period_us || !facts_->idle.period_us)
-      Fail("--step-ms: its steps are not neighbours, so that no period is known: expected two");
+      Fail(
+          "--step-ms: its steps are not neighbours, so that no period is known: expected two "
+          "neighbouring steps");
     const double idle = *facts_->idle.period_us, busy = facts_->period_us->median - idle;
     if (idle <= 0) return;
     scale_ = std::max(0.0, 1e3 * *asked_.step_ms - busy) / idle;
@@ -331,8 +333,8 @@ class ModelMaker {
                       *asked_.step_ms, facts_->period_us->median / 1e3));
     }
     made_.corrections.push_back(
-        fmt::format("what the host takes is {:.4g} of what the trace has: a step of {:g} ms "
-                    "without the profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
+        fmt::format("the host's times are {:.4g} of the traced ones: a step of {:g} ms without the "
+                    "profiler, {:.3f} ms with it, of which kernels {:.3f} ms",
                     scale_, *asked_.step_ms, facts_->period_us->median / 1e3, busy / 1e3));
   }
 
@@ -487,7 +489,7 @@ class ModelMaker {
     }
     if (exchanged.host.hook_us_a_tensor) {
       made_.notes.push_back(fmt::format(
-          "a hook takes the host {:.1f} us a tensor: in no input, since the model has none of it",
+          "a hook takes the host {:.1f} us a tensor: in no input, since the model leaves it out",
           Host(exchanged.host.hook_us_a_tensor->median)));
     }
     const double update = UpdateHostUs();

@@ -541,8 +541,8 @@ void TraceParser::Add() {
   }
   if (now_.duration < 0) {
     Fail(
-        fmt::format("{}: dur = {:.3f}: expected 0 or more, which the profiler writes in the place "
-                    "of less: take the file as it was written",
+        fmt::format("{}: dur = {:.3f}: expected 0 or more, as the profiler writes: take the file "
+                    "as it was written",
                     Place(), static_cast<double>(now_.duration) / 1e3));
   }
   TraceEvent event;
@@ -577,8 +577,8 @@ void TraceParser::Finish() {
         "no operator or kernel of torch.profiler among its {} events{}: expected a "
         "trace of training in PyTorch on CPUs, CUDA or ROCm",
         trace_.read,
-        other_profiler_.empty() ? ": it is of another program, as Chrome itself or Nsight"
-                                : ": it is of " + other_profiler_));
+        other_profiler_.empty() ? ": it comes from another program, such as Chrome itself or Nsight"
+                                : ": it comes from " + other_profiler_));
   }
   std::ranges::sort(trace_.events, [&](const TraceEvent& a, const TraceEvent& b) {
     if (a.begin != b.begin) return a.begin < b.begin;

@@ -105,7 +105,7 @@ class Advise(ProgramTest):
 
     def test_mistakes_are_named(self):
         for arguments, said in (
-            (["--workers", "8,x"], "--workers 8,x: expected whole numbers with commas"),
+            (["--workers", "8,x"], "--workers 8,x: expected whole numbers separated by commas"),
             (["--workers", "4096"], "devices ("),
             (["--density", "0"], "--density 0.0: expected a number in (0, 1]"),
             (["--methods", "safusio"], 'did you mean "safusion"?'),

@@ -212,7 +212,7 @@ class HostileTest(unittest.TestCase):
             self.skipTest("no matplotlib")
         self.good_trial()
         _, said = self.call("site", "--out", self.folder / "site", codes=(0,))
-        self.assertIn("note: the store has no trial of dense: ratios are to wfbp", said)
+        self.assertIn("note: the store has no trial of dense: ratios are relative to wfbp", said)
         _, said = self.call("site", "--out", self.folder / "site", "--reference", "zen", codes=(2,))
         self.assertIn("--reference zen: expected a method of the store: wfbp", said)
 

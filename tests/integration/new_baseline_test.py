@@ -129,7 +129,7 @@ class NewBaselineTest(unittest.TestCase):
     def test_names_that_are_taken_or_wrong_are_refused(self):
         new = [self.program, "--root", self.tree, "new", "baseline"]
         (Path(self.tree) / "baselines" / "half-done").mkdir(exist_ok=True)
-        for name, said in ((NAME, "a method is called so"), ("by-bytes", "a planner is called so"),
+        for name, said in ((NAME, "a method has this name"), ("by-bytes", "a planner has this name"),
                            ("half-done", "there is baselines/half-done"), ("topk", "there is a test topk_test.cpp"),
                            ("Fixed", "small letters"), ("a--b", "single '-'"), ("../x", "small letters")):
             self.assertIn(said, self.run_program([*new, name], code=2))

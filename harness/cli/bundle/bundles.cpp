@@ -76,7 +76,7 @@ void SayHeld(const MergeSummary& summary, bool taken) {
     fmt::print(stderr, "{}: {}\n", taken ? "taken out" : "called bad by others", trial);
   if (summary.held.empty() || taken) return;
   fmt::print(stderr,
-             "{} annotation(s) of others would take out trials that ran here: they stay; "
+             "{} annotation(s) of others would take out trials that ran here: these trials stay; "
              "`sparfuse merge --take-annotations` takes them out\n",
              summary.held.size());
 }
@@ -110,7 +110,7 @@ int ExportVerb(Program& program, const ExportRequest& request) {
   } else if (!program.json()) {
     fmt::print("{}: {} trial(s), {} annotation(s), {} bytes{}\n", request.out.string(),
                summary.content.trials.size(), summary.content.annotations.size(), bytes,
-               request.show ? "" : "; --show lists what left");
+               request.show ? "" : "; --show lists the keys that left");
   }
   return summary.left_out.empty() ? kDone : kTrialFailed;
 }
@@ -174,7 +174,7 @@ void PrintTable(const json& table) {
     const auto text = [&](const char* key) { return row[key].get<std::string>(); };
     const std::string of = fmt::format(
         "{}/{} on {} (system {})", text("experiment"), text("part"),
-        text("hardware").empty() ? "hardware that is not known" : text("hardware"), text("system"));
+        text("hardware").empty() ? "unknown hardware" : text("hardware"), text("system"));
     if (of != part) fmt::print("{}\n", part = of);
     const json& metrics = row["metrics"];
     std::string value = row["trials"].empty()
@@ -210,7 +210,7 @@ json TrialsJson(const Verification& verification) {
 std::string CheckedNumbers(const Verification& verification) {
   std::string said;
   if (verification.of_steps > 0)
-    said += fmt::format(", the metrics of {} are those of their steps", verification.of_steps);
+    said += fmt::format(", the metrics of {} follow from their steps", verification.of_steps);
   if (verification.without_numbers > 0)
     said += fmt::format(", {} failed or are results of others", verification.without_numbers);
   return said;
@@ -233,7 +233,7 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
     const auto of_cells =
         std::erase_if(named, [](const std::string& key) { return key.starts_with("config."); });
     fmt::print(stderr,
-               "note: {}: hashes are no signature, and nothing in a bundle tells these keys of "
+               "note: {}: hashes are no signature, and nothing in a bundle confirms these keys of "
                "trials: {}, and {} of config (--json lists them)\n",
                file.string(), fmt::join(named, ", "), of_cells);
   }
@@ -248,8 +248,7 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   } else {
     PrintTable(verification.table);
     fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),
-               good ? fmt::format("all hashes agree{}, and the table is that of the "
-                                  "trials",
+               good ? fmt::format("all hashes agree{}, and the table follows from the trials",
                                   CheckedNumbers(verification))
                     : fmt::format("{} problem(s)", verification.problems.size()));
   }

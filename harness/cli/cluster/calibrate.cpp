@@ -62,16 +62,17 @@ Table InputTable(const DeclaredCluster& cluster) {
                           curve.source});
   }
   if (!cluster.calibrated_on.empty())
-    table.notes.push_back("what is calibrated is so on " + cluster.calibrated_on);
+    table.notes.push_back("inputs marked calibrated are calibrated on " + cluster.calibrated_on);
   if (cluster.card) {
-    table.notes.push_back(fmt::format(
-        "forward, backward and kernels of workloads that card {} was measured with are that "
-        "profile's ({}, {}), drawn within its errors of measurement; links, the host's share and "
-        "everything else are the inputs above",
-        cluster.card->name, cluster.card->hardware, cluster.card->kind));
+    table.notes.push_back(
+        fmt::format("forward, backward and kernels of workloads that were measured on card {} come "
+                    "from its profile ({}, {}), drawn within its errors of measurement; links, the "
+                    "host's share and everything else come from the inputs above",
+                    cluster.card->name, cluster.card->hardware, cluster.card->kind));
   }
   if (!cluster.stack.empty())
-    table.notes.push_back("what the file does not state is of the stack " + cluster.stack);
+    table.notes.push_back("inputs that the file does not state come from the stack " +
+                          cluster.stack);
   return table;
 }
 

@@ -28,11 +28,11 @@ int ClusterNewVerb(Program& program, const NewCluster& wanted) {
   const DeclaredCluster& cluster = LoadDeclaredCluster(profiles, wanted.name);
   fmt::print(
       "wrote {}: {} nodes of {}, {} devices, none of it measured. Next:\n"
-      "  1. sparfuse calibrate {}: what it states, and how sure that is\n"
+      "  1. sparfuse calibrate {}: its inputs, and how sure each is\n"
       "  2. cluster = \"{}\", mode = \"modelled\" in an experiment file: up to {} workers, {} a "
       "node; ratios\n"
-      "     show the band that the ranges leave\n"
-      "  3. the head of the file says what to measure, and which line that replaces\n",
+      "     show the band that the ranges of its inputs make\n"
+      "  3. the head of the file lists measurements, and the line that each replaces\n",
       file.string(), cluster.nodes, cluster.ranks_per_node, cluster.ranks(), wanted.name,
       wanted.name, cluster.ranks(), cluster.ranks_per_node);
   return kDone;
@@ -138,7 +138,7 @@ std::string WithCurves(const ProfileFolders& profiles, const fs::path& file,
       continue;
     }
     toml.Fail(fmt::format("/curve/{}", there - cluster.curves.begin()),
-              fmt::format("a [[curve]] of {} ranks that no import wrote: expected it gone, or "
+              fmt::format("a [[curve]] of {} ranks that no import wrote: expected none, or "
                           "--print, which changes nothing",
                           log->ranks));
   }
@@ -190,12 +190,11 @@ int ClusterImportVerb(Program& program, const ClusterImport& asked) {
     }
   }
   if (!links.inputs.empty()) {
-    fmt::print("\nFor [input] of {}, in the place of its own lines of these names:\n\n",
-               file.string());
+    fmt::print("\nFor [input] of {}, instead of its own lines of these names:\n\n", file.string());
     for (const DeclaredInput& input : links.inputs) fmt::print("{}\n", LineOf(input));
   }
   if (links.curves.empty() && links.inputs.empty())
-    fmt::print("nothing of these logs can stand in {}\n", file.string());
+    fmt::print("these logs hold nothing that {} can state\n", file.string());
   return kDone;
 }
 

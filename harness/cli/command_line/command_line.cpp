@@ -32,8 +32,8 @@ void AddKeepDisturbed(CLI::App* verb, CommandLine& line, const char* help) {
 
 void AddSystemOption(CLI::App* verb, CommandLine& line) {
   verb->add_option("--system", line.system,
-                   "how the hash of a machine begins, of `sparfuse status`: its trials alone "
-                   "(default: this machine's, or those of the newest trial's)")
+                   "first digits of a machine's hash, of `sparfuse status`: its trials alone "
+                   "(default: this machine, or the machine of the newest trial)")
       ->check(NotEmpty("hexadecimal digits"));
 }
 
@@ -42,18 +42,19 @@ void AddLaunch(CLI::App* verb, LaunchOptions& launch) {
                    "how ranks of live trials are started: local, mpirun, srun or a template's "
                    "FILE.toml (default: local, with a hostfile mpirun)")
       ->check(NotEmpty("local, mpirun, srun or FILE.toml"));
-  verb->add_option("--hostfile", launch.hostfile,
-                   "of mpirun (lines \"NAME slots=N\"): the hosts that ranks are started on, which "
-                   "share the results folder and the program, or get what they need by --ship")
+  verb->add_option(
+          "--hostfile", launch.hostfile,
+          "a hostfile of mpirun (lines \"NAME slots=N\"): the hosts that ranks are started on, "
+          "which share the results folder and the program, or get both by --ship")
       ->check(NotEmpty("a file"));
   verb->add_flag("--ship", launch.ship,
                  "hosts share no folder with this one: the worker, its libraries and data are sent "
-                 "there, and what ranks write comes back");
+                 "there, and the files that ranks write come back");
   verb->add_option("--interface", launch.interface,
                    "the network interface that ranks talk over, on all hosts")
       ->check(NotEmpty("an interface"));
   verb->add_flag("--oversubscribe", launch.oversubscribe,
-                 "over several hosts: ranks may have more threads on one than it has cores");
+                 "over several hosts: a host's ranks may have more threads than it has cores");
 }
 
 void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
@@ -63,20 +64,21 @@ void AddTraceOptions(CLI::App* verb, TraceOptions& options) {
           "profiler: ProfilerStep#N (default); optimizer: from one Optimizer.step# to the next")
       ->check(CLI::IsMember({"profiler", "optimizer"}));
   verb->add_option("--group", options.group,
-                   "the process group of backward's all-reduces, where there are several");
+                   "the process group of backward's all-reduces, if there are several");
 }
 
 void AddTraceImport(CLI::App* verb, TraceImport& trace) {
   AddTraceOptions(verb, trace.options);
   verb->add_option("--step-ms", trace.step_ms,
-                   "what the same step takes without the profiler, milliseconds: takes the "
+                   "time of the same step without the profiler, in milliseconds: takes the "
                    "profiler's own cost off")
       ->check(CLI::Range(1e-6, 1e9));
-  verb->add_option("--alone", trace.alone,
-                   "a trace of the same step on one rank: tells what exchanges slow down");
-  verb->add_option("--torch", trace.torch, "the version of PyTorch, which no trace says");
+  verb->add_option(
+      "--alone", trace.alone,
+      "a trace of the same step on one rank: tells how far exchanges slow computation");
+  verb->add_option("--torch", trace.torch, "the version of PyTorch, which no trace states");
   verb->add_flag("--accept-spread", trace.accept_spread,
-                 "take steps of which one takes more than three times as long as another");
+                 "accept steps even if one takes more than three times as long as another");
 }
 
 }  // namespace sparfuse::harness

@@ -13,38 +13,39 @@ void AddData(CommandLine& line) {
 
   const auto wanted = std::make_shared<DataPrepareRequest>();
   auto* prepare = verb->add_subcommand(
-      "prepare", "read a data set in one of its usual forms and write the one that is trained on");
-  prepare->add_option("name", wanted->name, "what experiments call it")
+      "prepare",
+      "read a data set in one of its usual forms and write the form that training reads");
+  prepare->add_option("name", wanted->name, "its name in experiments")
       ->required()
       ->check(NotEmpty("a name"));
-  prepare->add_option("--from", wanted->from, "the folder, zip or tar that it lies in")
+  prepare->add_option("--from", wanted->from, "the folder, zip or tar that holds it")
       ->required()
       ->check(NotEmpty("a folder or an archive"));
   prepare->add_option("--out", wanted->out, "its folder (default: NAME in results/data)")
       ->check(NotEmpty("a folder"));
   prepare
-      ->add_option(
-          "--val-labels", wanted->val_labels,
-          "of validation images that lie flat: a file of lines \"IMAGE CLASS\", or ImageNet's "
-          "development kit")
+      ->add_option("--val-labels", wanted->val_labels,
+                   "for validation images in one flat folder: a file of lines \"IMAGE CLASS\", or "
+                   "ImageNet's development kit")
       ->check(NotEmpty("a file"));
   prepare
       ->add_option("--tokenizer", wanted->tokenizer,
-                   "of a text: tokenizer.json, or a folder with vocab.json and merges.txt "
-                   "(default: words); of questions: BERT's vocab.txt or tokenizer.json")
+                   "for a text: tokenizer.json, or a folder with vocab.json and merges.txt "
+                   "(default: words); for questions: BERT's vocab.txt or tokenizer.json")
       ->check(NotEmpty("a file or a folder"));
-  prepare->add_option("--window", wanted->window, "of questions: pieces of a window (default: 384)")
+  prepare
+      ->add_option("--window", wanted->window, "for questions: pieces of a window (default: 384)")
       ->check(CLI::Range(1, 65535));
   prepare
       ->add_option("--stride", wanted->stride,
-                   "of questions: pieces between two windows (default: 128)")
+                   "for questions: pieces between two windows (default: 128)")
       ->check(CLI::Range(1, 65535));
   prepare
       ->add_option("--question", wanted->question,
-                   "of questions: pieces of a question that are kept (default: 64)")
+                   "for questions: pieces of a question that are kept (default: 64)")
       ->check(CLI::Range(1, 65535));
   prepare->add_flag("--accept", wanted->accept,
-                    "take a data set that is not what its name is known for");
+                    "accept a data set that is not the one its name is known for");
   prepare->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return DataPrepareVerb(program, *wanted); };
   });
@@ -55,8 +56,8 @@ void AddData(CommandLine& line) {
 
   const auto name = std::make_shared<std::string>();
   auto* check = verb->add_subcommand(
-      "check", "whether every file of a prepared data set is as it was written");
-  check->add_option("name", *name, "of `sparfuse data list`, or a folder")->required();
+      "check", "check that every file of a prepared data set is as it was written");
+  check->add_option("name", *name, "a name of `sparfuse data list`, or a folder")->required();
   check->callback([&line, name] {
     line.act = [name](Program& program) { return DataCheckVerb(program, *name); };
   });
@@ -64,7 +65,8 @@ void AddData(CommandLine& line) {
   const auto scored = std::make_shared<std::pair<std::string, std::filesystem::path>>();
   auto* score = verb->add_subcommand(
       "score", "SQuAD's exact match and F1 of answers, such as a trial's predictions.json");
-  score->add_option("name", scored->first, "of `sparfuse data list`, or a folder")->required();
+  score->add_option("name", scored->first, "a name of `sparfuse data list`, or a folder")
+      ->required();
   score->add_option("answers", scored->second, "a JSON file, {\"ID\": \"answer\"}")->required();
   score->callback([&line, scored] {
     line.act = [scored](Program& program) {
@@ -74,7 +76,7 @@ void AddData(CommandLine& line) {
 
   const auto shown = std::make_shared<DataShowRequest>();
   auto* show = verb->add_subcommand("show", "write an image as training decodes it");
-  show->add_option("name", shown->name, "of `sparfuse data list`, or a folder")->required();
+  show->add_option("name", shown->name, "a name of `sparfuse data list`, or a folder")->required();
   show->add_option("image", shown->image, "its number")->required();
   show->add_option("--split", shown->split, "train (the default) or test");
   show->add_option("--out", shown->out, "FILE.ppm")->required()->check(NotEmpty("a file"));
@@ -94,7 +96,7 @@ void AddWeights(CommandLine& line) {
   const auto wanted = std::make_shared<Request>();
   auto* prepare = verb->add_subcommand(
       "prepare", "write PyTorch's or safetensors files as one in results/data/weights");
-  prepare->add_option("name", wanted->name, "what experiments call it")
+  prepare->add_option("name", wanted->name, "its name in experiments")
       ->required()
       ->check(NotEmpty("a name"));
   prepare
@@ -108,8 +110,8 @@ void AddWeights(CommandLine& line) {
     };
   });
   const auto asked = std::make_shared<Request>();
-  auto* check = verb->add_subcommand("check", "which tensor of a file fills which parameter");
-  check->add_option("workload", asked->name, "of `sparfuse list workloads`")->required();
+  auto* check = verb->add_subcommand("check", "list which tensor of a file fills which parameter");
+  check->add_option("workload", asked->name, "a name of `sparfuse list workloads`")->required();
   check->add_option("weights", asked->weights, "its name, or FOLDER/FILE.safetensors")->required();
   check->callback([&line, asked] {
     line.act = [asked](Program& program) {

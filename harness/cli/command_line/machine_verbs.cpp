@@ -15,13 +15,13 @@ void AddList(CommandLine& line) {
   const auto request = std::make_shared<ListRequest>();
   auto* verb =
       AddVerb(line, "list",
-              "what experiment files may name beside files of their own (methods, Python "
-              "sparsifiers, model tables), and the experiments there are",
+              "list the names that experiment files may use beside files of their own (methods, "
+              "Python sparsifiers, model tables), and the experiments",
               Speaks::kTextOrJson, [=](Program& program) { return ListVerb(program, *request); });
   verb->add_option("what", request->what, fmt::format("{}", fmt::join(Listings(), ", ")))
       ->required();
   verb->add_flag("--rounds", request->rounds,
-                 "of collectives: steps, messages and bytes for some numbers of ranks");
+                 "for collectives: steps, messages and bytes at some numbers of ranks");
 }
 
 void AddProve(CommandLine& line) {
@@ -43,8 +43,8 @@ void AddCheck(CommandLine& line) {
   verb->add_option("kind", request->kind, fmt::format("{}", fmt::join(CheckableKinds(), ", ")))
       ->required();
   verb->add_option("name", request->name,
-                   "as `sparfuse list` has it; of parts also python:FILE.py:Class or "
-                   "library:FILE.so:NAME, of methods also FILE.toml")
+                   "a name of `sparfuse list`; for parts also python:FILE.py:Class or "
+                   "library:FILE.so:NAME, for methods also FILE.toml")
       ->required();
 }
 
@@ -62,11 +62,11 @@ void AddNew(CommandLine& line) {
   verb->add_option("what", request->what, "baseline")
       ->required()
       ->check(CLI::IsMember({"baseline"}));
-  verb->add_option("name", request->name, "of the method: small letters, digits and '-'")
+  verb->add_option("name", request->name, "the method's name: small letters, digits and '-'")
       ->required();
   auto* outside =
       verb->add_option("--out-of-tree", request->folder,
-                       "a folder of your own that gets the files, in place of the project's tree")
+                       "a folder of your own for the files, instead of the project's tree")
           ->check(NotEmpty("a folder"));
   auto* python = verb->add_flag("--python", request->python, "a planner in Python")->needs(outside);
   verb->add_flag("--cpp", request->cpp, "a plugin in C++ (the default)")
@@ -82,25 +82,26 @@ void AddSystemFingerprint(CommandLine& line, CLI::App* system) {
       "fingerprint",
       "measure links, collectives, memory, a product and a selection, about ten seconds, and keep "
       "them as results/systems/NAME.fingerprint.json");
-  verb->add_option("name", asked->name, "of the file, and for cluster = \"NAME\"")
+  verb->add_option("name", asked->name, "the name of the file, and of cluster = \"NAME\"")
       ->capture_default_str();
-  verb->add_option("--ranks", asked->ranks, "measured at once (default: two a host)")
+  verb->add_option("--ranks", asked->ranks, "ranks that measure at once (default: two a host)")
       ->check(CLI::Range(1, 65'536));
-  verb->add_option("--ranks-per-node", asked->ranks_per_node,
-                   "default: all of one host; over several hosts, spread over all")
+  verb->add_option(
+          "--ranks-per-node", asked->ranks_per_node,
+          "ranks that share a node (default: all on one host; over several hosts, spread over all)")
       ->check(CLI::Range(1, 1024));
   verb->add_option("--threads", asked->threads, "threads of a rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  verb->add_option("--device", asked->device, "where single operations run: cpu or cuda")
+  verb->add_option("--device", asked->device, "the device of single operations: cpu or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  verb->add_option("--transport", asked->transport, "what moves messages: mpi or nccl")
+  verb->add_option("--transport", asked->transport, "the transport of messages: mpi or nccl")
       ->check(CLI::IsMember({"mpi", "nccl"}))
       ->capture_default_str();
   verb->add_option("--link", asked->link,
-                   "GBPS:ALPHA_US, a shaped link in the place of the machine's own; with another "
-                   ":GBPS:ALPHA_US those within nodes of --ranks-per-node");
+                   "GBPS:ALPHA_US, a shaped link instead of the machine's own; a second "
+                   ":GBPS:ALPHA_US shapes links within nodes of --ranks-per-node");
   AddLaunch(verb, asked->launch);
   verb->add_flag("--json", line.settings.json, "print JSON");
   verb->callback([&line, asked] {
@@ -113,20 +114,21 @@ void AddSystemFingerprint(CommandLine& line, CLI::App* system) {
 void AddSystem(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
       "system",
-      "systems: describe the nodes that run jobs together, check what is described, measure them");
+      "systems: describe the nodes that run jobs together, check the description, measure them");
   verb->require_subcommand(1);
   const auto wanted = std::make_shared<SystemInit>();
   auto* init = verb->add_subcommand(
-      "init", "write what is detected of this node to results/systems/NAME.toml, or add it there");
-  init->add_option("name", wanted->name, "of results/systems/NAME.toml")->capture_default_str();
+      "init", "detect this node and write it to results/systems/NAME.toml, or add it there");
+  init->add_option("name", wanted->name, "the NAME of results/systems/NAME.toml")
+      ->capture_default_str();
   init->add_flag("--print", wanted->print, "print this node's part and write nothing");
   init->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return SystemInitVerb(program, *wanted); };
   });
   const auto name = std::make_shared<std::string>(wanted->name);
   auto* check = verb->add_subcommand(
-      "check", "whether all is written, and one of the nodes described is as this one");
-  check->add_option("name", *name, "of results/systems/NAME.toml")->capture_default_str();
+      "check", "check that the description is complete, and that one of its nodes is as this one");
+  check->add_option("name", *name, "the NAME of results/systems/NAME.toml")->capture_default_str();
   check->add_flag("--json", line.settings.json, "print JSON");
   check->callback([&line, name] {
     line.act = [name](Program& program) { return SystemCheckVerb(program, *name); };
@@ -137,15 +139,15 @@ void AddSystem(CommandLine& line) {
 void AddDoctor(CommandLine& line) {
   const auto request = std::make_shared<DoctorRequest>();
   auto* verb = AddVerb(line, "doctor",
-                       "what this machine can run, and what would disturb a measurement; with "
-                       "--launch what trials would meet on its hosts",
+                       "check what this machine can run, and what would disturb a measurement; "
+                       "with --launch, check the hosts that trials would run on",
                        Speaks::kTextOrJson, [=](Program& program) {
                          request->hosts =
                              !request->launch.launch.empty() || !request->launch.hostfile.empty();
                          return DoctorVerb(program, *request);
                        });
   AddLaunch(verb, request->launch);
-  verb->add_option("--ranks", request->ranks, "of --launch (default: one a host)")
+  verb->add_option("--ranks", request->ranks, "number of ranks of --launch (default: one a host)")
       ->check(CLI::Range(1, 65'536));
 }
 
@@ -155,9 +157,10 @@ void AddProfile(CommandLine& line) {
       line, "profile", "measure workloads' backward passes and this machine's kernels and links",
       Speaks::kTextOrJson, [=](Program& program) { return ProfileVerb(program, *request); });
   verb->add_option("workload", request->workloads)->required();
-  verb->add_option("--device", request->device, "where kernels run: cpu or cuda")
+  verb->add_option("--device", request->device, "the device that kernels run on: cpu or cuda")
       ->capture_default_str();
-  verb->add_option("--precision", request->precision, "of products: fp32, bf16 or, with cuda, tf32")
+  verb->add_option("--precision", request->precision,
+                   "precision of products: fp32, bf16 or, with cuda, tf32")
       ->capture_default_str();
   verb->add_option("--ranks", request->most_ranks,
                    "measured with 1, 2, 4, ... up to this many ranks at once")
@@ -170,35 +173,37 @@ void AddProfile(CommandLine& line) {
   verb->add_option("--batch", request->batch, "samples of a step (default: the workload's)")
       ->check(CLI::Range(1, 1'000'000));
   verb->add_option("--sparsifiers", request->sparsifiers,
-                   "whose selections are measured; all: every one without an @origin")
+                   "sparsifiers whose selections are measured; all: every one without an @origin")
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("--quantizers", request->quantizers,
-                   "whose encodings are measured; none: of none")
+                   "quantizers whose encodings are measured; none: no encoding")
       ->delimiter(',')
       ->capture_default_str();
   verb->add_option("--passes", request->passes, "timed backward passes")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  verb->add_option("--warmup", request->warmup, "steps before them")
+  verb->add_option("--warmup", request->warmup, "warm-up steps before the timed passes")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   verb->add_option("--link", request->links,
-                   "GBPS:ALPHA_US, a shaped link to measure beside the machine's own; with another "
-                   ":GBPS:ALPHA_US those within nodes");
+                   "GBPS:ALPHA_US, a shaped link to measure beside the machine's own; a second "
+                   ":GBPS:ALPHA_US shapes links within nodes");
   verb->add_option("--ranks-per-node", request->ranks_per_node,
-                   "of such a link: how many ranks share a node")
+                   "for a shaped link: how many ranks share a node")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   verb->add_option("--name", request->name,
                    "keep it as results/profiles/NAME.json, for cluster = \"NAME\"");
-  verb->add_flag("--fresh", request->fresh, "measure again what the store or NAME.json has");
+  verb->add_flag("--fresh", request->fresh,
+                 "measure again even if the store or NAME.json has a measurement");
 }
 
 void AddCalibrate(CommandLine& line) {
   const auto cluster = std::make_shared<std::string>();
   auto* verb = AddVerb(
-      line, "calibrate", "what a declared cluster states, and what its published bars make of it",
+      line, "calibrate",
+      "show a declared cluster's inputs, and calibrate or compare them with its references",
       Speaks::kTextOrJson, [=](Program& program) { return CalibrateVerb(program, *cluster); });
   verb->add_option("cluster", *cluster, "a .toml file of results/profiles, by its name")
       ->required();
@@ -209,34 +214,34 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
   const auto import = std::make_shared<ClusterImport>();
   import->from = from;
   auto* take = verb.add_subcommand(name, help);
-  take->add_option("name", import->cluster, "the cluster, of results/profiles/NAME.toml")
+  take->add_option("name", import->cluster, "the cluster, the NAME of results/profiles/NAME.toml")
       ->required();
   if (from.empty()) {
     take->add_option(
             "--from", import->from,
-            "what wrote the logs: nccl-tests, osu, fingerprint, nccl-inspector, trace "
-            "(torch.profiler's) or nccl-info (NCCL_DEBUG=INFO, of which nothing is written)")
+            "the program that wrote the logs: nccl-tests, osu, fingerprint, nccl-inspector, trace "
+            "(torch.profiler's) or nccl-info (NCCL_DEBUG=INFO, from which nothing is written)")
         ->required()
         ->check(CLI::IsMember(
             {"nccl-tests", "osu", "fingerprint", "nccl-inspector", "nccl-info", "trace"}));
   }
-  take->add_option("logs", import->logs,
-                   from.empty() ? "what all_reduce_perf, all_gather_perf or sendrecv_perf (also "
-                                  "with -J), or osu_latency, osu_bw, osu_allreduce or "
-                                  "osu_allgather wrote, a NAME.fingerprint.json, or "
-                                  "what NCCL or the profiler of each rank wrote"
-                   : from == "osu"
-                       ? "what osu_latency, osu_bw, osu_allreduce or osu_allgather wrote"
-                       : "what all_reduce_perf, all_gather_perf or sendrecv_perf (also with -J) "
-                         "wrote")
+  take->add_option(
+          "logs", import->logs,
+          from.empty()
+              ? "output of all_reduce_perf, all_gather_perf or sendrecv_perf (also with -J), or of "
+                "osu_latency, osu_bw, osu_allreduce or osu_allgather; a NAME.fingerprint.json; or "
+                "the files that NCCL or the profiler of each rank wrote"
+          : from == "osu"
+              ? "output of osu_latency, osu_bw, osu_allreduce or osu_allgather"
+              : "output of all_reduce_perf, all_gather_perf or sendrecv_perf (also with -J)wrote")
       ->required();
-  take->add_option("--ranks", import->ranks, "of logs that do not say")
+  take->add_option("--ranks", import->ranks, "number of ranks, for logs that do not state it")
       ->check(CLI::Range(2, 65'536));
-  take->add_option("--nodes", import->nodes, "of logs that do not say")
+  take->add_option("--nodes", import->nodes, "number of nodes, for logs that do not state it")
       ->check(CLI::Range(1, 65'536));
   if (from != "osu") {
     take->add_option("--operation", import->operation,
-                     "of logs of nccl-tests that do not name their program")
+                     "the operation, for logs of nccl-tests that do not name their program")
         ->check(CLI::IsMember({"all-reduce", "all-gather", "send-receive"}));
   }
   take->add_flag("--print", import->print, "write nothing: print what would be written");
@@ -247,24 +252,25 @@ void AddLinkImport(CommandLine& line, CLI::App& verb, const std::string& name,
 
 void AddCluster(CommandLine& line) {
   auto* verb = line.app.add_subcommand(
-      "cluster", "clusters: make one from a preset, import measured links, list what there is");
+      "cluster", "clusters: make one from a preset, import measured links, list all");
   verb->require_subcommand(1);
   const auto wanted = std::make_shared<NewCluster>();
   auto* make = verb->add_subcommand(
       "new", "write results/profiles/NAME.toml from a preset of data-sheet values");
-  make->add_option("name", wanted->name, "as experiment files will have it: cluster = \"NAME\"")
+  make->add_option("name", wanted->name, "the name for experiment files: cluster = \"NAME\"")
       ->required();
   make->add_option("--preset", wanted->preset, "one of `sparfuse cluster list`")->required();
-  make->add_option("--nodes", wanted->nodes, "default: the preset's")->check(CLI::Range(1, 65'536));
+  make->add_option("--nodes", wanted->nodes, "number of nodes (default: the preset's)")
+      ->check(CLI::Range(1, 65'536));
   make->add_option("--ranks-per-node", wanted->ranks_per_node,
-                   "default: all cards of the preset's node")
+                   "ranks of a node (default: all cards of the preset's node)")
       ->check(CLI::Range(1, 1024));
   make->callback([&line, wanted] {
     line.act = [wanted](Program& program) { return ClusterNewVerb(program, *wanted); };
   });
   AddLinkImport(line, *verb, "import",
-                "take links that nccl-tests, OSU micro-benchmarks or a fingerprint measured into a "
-                "declared cluster",
+                "import links that nccl-tests, OSU micro-benchmarks or a fingerprint measured into "
+                "a declared cluster",
                 "");
   auto* list = verb->add_subcommand("list", "presets, stacks, and clusters with their kind");
   list->add_flag("--json", line.settings.json, "print JSON");

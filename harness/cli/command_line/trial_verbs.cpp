@@ -14,13 +14,14 @@ namespace sparfuse::harness {
 namespace {
 
 void AddRetryDisturbed(CLI::App* verb, bool& retry) {
-  verb->add_flag("--retry-disturbed", retry, "run again what only disturbed trials stand for");
+  verb->add_flag("--retry-disturbed", retry,
+                 "run disturbed trials again if no undisturbed one replaces them");
 }
 
 void AddSubmit(CLI::App* verb, SubmitRequest& submit, const char* help) {
   auto* flag = verb->add_flag("--submit", submit.submit, help);
   verb->add_option("--sbatch-options", submit.sbatch_options,
-                   "of the job, as sbatch takes them: \"--time=2:00:00 --partition=gpu\"")
+                   "options of the job, as sbatch takes them: \"--time=2:00:00 --partition=gpu\"")
       ->needs(flag)
       ->check(NotEmpty("options of sbatch"));
   flag->excludes(verb->get_option("--with-method"));
@@ -37,7 +38,7 @@ void AddPlan(CommandLine& line) {
                        });
   verb->add_option("experiment", request->name, kNames)->required();
   AddWithMethod(verb, request->with_methods);
-  verb->add_flag("--fresh", request->fresh, "as if everything ran again");
+  verb->add_flag("--fresh", request->fresh, "plan as if everything ran again");
   verb->add_flag("--modelled", request->modelled,
                  "modelled trials only, with the profiles that they need");
   auto* why = verb->add_flag("--why", request->why, "say for each trial what the store lacks");
@@ -66,9 +67,10 @@ void AddRun(CommandLine& line) {
   AddKeepDisturbed(verb, line, kKeepInRuns);
   AddRetryDisturbed(verb, request->retry_disturbed);
   AddLaunch(verb, request->launch);
-  verb->add_option("--block", request->block, "its trials alone")->check(CLI::Range(0, 1'000'000));
+  verb->add_option("--block", request->block, "run the trials of this block alone")
+      ->check(CLI::Range(0, 1'000'000));
   AddSubmit(verb, request->submit,
-            "give blocks that are not finished, queued or running to Slurm, a job array");
+            "submit blocks that are not finished, queued or running to Slurm, as a job array");
   for (const char* other : {"--fresh", "--retry-disturbed", "--block"})
     verb->get_option("--submit")->excludes(verb->get_option(other));
 }
@@ -81,7 +83,7 @@ void AddReproduce(CommandLine& line) {
   AddWithMethod(verb, request->with_methods);
   verb->add_flag("--fresh", request->fresh, "run everything again");
   verb->add_flag("--strict", request->strict,
-                 "exit 3 where a claim is not reproduced or does not hold");
+                 "exit with 3 if a claim is not reproduced or does not hold");
   verb->add_flag("--modelled", request->modelled,
                  "modelled trials only, with the profiles that they need");
   AddKeepDisturbed(verb, line, "a disturbed trial does not run again at once, and its times count");
@@ -129,7 +131,7 @@ struct DrawRequest {
 void AddStatus(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
   auto* verb = AddVerb(
-      line, "status", "what is there and what failed; without a name, all that the store has",
+      line, "status", "complete, missing and failed trials; without a name, of the whole store",
       Speaks::kTextOrJson, [=](Program& program) { return StatusVerb(program, *name); });
   verb->add_option("experiment", *name, kStored)->check(NotEmpty("an experiment"));
   AddSystemOption(verb, line);
@@ -148,7 +150,7 @@ void AddTable(CommandLine& line) {
                        });
   verb->add_option("experiment", request->experiment, kStored)->required();
   verb->add_option("--format", request->format,
-                   "md, text, latex (with booktabs) or, numbers in base units, csv")
+                   "md, text, latex (with booktabs) or csv (numbers in base units)")
       ->check(CLI::IsMember({"md", "text", "csv", "latex"}));
   auto* pivot =
       verb->add_option("--pivot", *sides,
@@ -156,8 +158,8 @@ void AddTable(CommandLine& line) {
           ->expected(2)
           ->check(NotEmpty("axes of the experiment"));
   verb->add_option("--columns", request->pivot.values,
-                   "of the table, which cells of the pivot have: throughput,vs,n (default: the "
-                   "first)")
+                   "columns of the table that each cell of the pivot shows: throughput,vs,n "
+                   "(default: the first)")
       ->delimiter(',')
       ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
@@ -204,9 +206,10 @@ void AddExplain(CommandLine& line) {
                          return ExplainVerb(program, request->cells, request->out);
                        });
   verb->add_option("experiment", request->cells.experiment)->required();
-  verb->add_option("--of", request->cells.of, "the cell: key=value,... (link.gbps=1 into a table)");
+  verb->add_option("--of", request->cells.of,
+                   "the cell: key=value,... (link.gbps=1 for a key of a table)");
   verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
-  verb->add_option("--part", request->cells.part, "the part of both (default: any)");
+  verb->add_option("--part", request->cells.part, "the part that has both cells (default: any)");
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
@@ -217,21 +220,21 @@ void AddAdvise(CommandLine& line) {
       AddVerb(line, "advise", "which method trains faster on a cluster, and what decides",
               Speaks::kTextOrJson, [=](Program& program) { return AdviseVerb(program, *asked); });
   auto* workload = verb->add_option("--workload", asked->workload,
-                                    "of `sparfuse list workloads`, or table:FILE.json; with "
+                                    "a name of `sparfuse list workloads`, or table:FILE.json; with "
                                     "--trace the table of the traced model");
-  auto* trace = verb->add_option("--trace", asked->trace.files,
-                                 "a file of torch.profiler of your training in the place of a "
-                                 "workload: its times and its host's stand on the cluster (needs "
-                                 "--batch); may be given again, of each rank");
+  auto* trace = verb->add_option(
+      "--trace", asked->trace.files,
+      "a file of torch.profiler of your training instead of a workload: its times on the device "
+      "and the host replace the cluster's (needs --batch); may be given again, for each rank");
   trace->allow_extra_args(false);
   AddTraceImport(verb, asked->trace);
-  verb->add_option("--cluster", asked->cluster, "of `sparfuse list clusters`")->required();
+  verb->add_option("--cluster", asked->cluster, "a name of `sparfuse list clusters`")->required();
   verb->add_option("--workers", asked->workers,
                    "8,16,64 (default: a quarter, half and all of the cluster's devices)");
   verb->add_option("--density", asked->densities, "0.01,0.001 (default: 0.01)");
   verb->add_option("--methods", asked->methods, "a,b,... (default: all)")->delimiter(',');
   verb->add_option("--sparsifier", asked->sparsifier,
-                   "in the place of the methods' own, where these may have another");
+                   "a sparsifier instead of the methods' own, for methods that may have another");
   auto* batch = verb->add_option("--batch", asked->batch,
                                  "samples of a worker's step (default: the workload's)");
   trace->needs(batch);
@@ -240,15 +243,14 @@ void AddAdvise(CommandLine& line) {
     line.act = [asked](Program& program) { return AdviseVerb(program, *asked); };
   });
   verb->add_option("--link", asked->link,
-                   "GBPS:ALPHA_US, in the place of the cluster's between nodes");
-  auto* toml =
-      verb->add_flag("--toml", asked->toml, "print the experiment file that would keep it");
+                   "GBPS:ALPHA_US, a link between nodes instead of the cluster's");
+  auto* toml = verb->add_flag("--toml", asked->toml, "print an experiment file of the same cells");
   toml->excludes(verb->get_option("--json"));
   verb->add_flag("--phase", asked->phase,
-                 "also draw who wins over bandwidth and workers: PNG, PDF and SVG");
+                 "also draw the fastest method over bandwidth and workers: PNG, PDF and SVG");
   verb->add_flag("--utilisation", asked->utilisation,
-                 "also the rates of network cards at which methods compute for 50 to 99 % of a "
-                 "step; drawn with --out");
+                 "also list the rates of network cards at which methods compute for 50 to 99 % of "
+                 "a step; drawn with --out");
   verb->add_option("--out", asked->out,
                    "folder of the drawings (default: the working directory, with --phase)");
 }
@@ -256,62 +258,65 @@ void AddAdvise(CommandLine& line) {
 void AddTrace(CommandLine& line) {
   const auto request = std::make_shared<TraceRequest>();
   auto* verb =
-      AddVerb(line, "trace", "what files of torch.profiler say of a training step",
+      AddVerb(line, "trace", "facts of a training step from files of torch.profiler",
               Speaks::kTextOrJson, [=](Program& program) { return TraceVerb(program, *request); });
   verb->add_option("files", request->files,
-                   "what export_chrome_trace wrote, .json or .json.gz; of several ranks of one "
+                   "files of export_chrome_trace, .json or .json.gz; for several ranks of one "
                    "training a file each")
       ->required();
   AddTraceOptions(verb, request->options);
-  verb->add_option("--kineto", request->kineto,
-                   "FOLDER: write the traced step of a trial of ours (its id or folder, in the "
-                   "place of files) as torch.profiler would, a rank a file, for "
-                   "HolisticTraceAnalysis and Perfetto");
+  verb->add_option(
+      "--kineto", request->kineto,
+      "FOLDER: write the traced step of a trial of sparfuse (its id or folder, instead of files) "
+      "as torch.profiler would, one file a rank, for HolisticTraceAnalysis and Perfetto");
 }
 
 void AddCompare(CommandLine& line) {
   const auto request = std::make_shared<CompareVerbRequest>();
   const auto percent = std::make_shared<double>(100 * kSameWithin);
   const auto control = std::make_shared<double>(100 * kControlMoved);
-  auto* verb = AddVerb(line, "compare", "what systems say of the same experiments, ratio first",
+  auto* verb = AddVerb(line, "compare", "compare systems in the same experiments, ratios first",
                        Speaks::kTextOrJson, [=](Program& program) {
                          request->compare.within = *percent / 100;
                          request->compare.control = *control / 100;
                          return CompareVerb(program, *request);
                        });
-  verb->add_option("system", request->sides,
-                   "two or more: FILE.sparfuse, of a file with several systems FILE.sparfuse:HASH; "
-                   "the head of the hash of a system in the store (without any they are listed), "
-                   "or here");
+  verb->add_option(
+      "system", request->sides,
+      "two or more of: FILE.sparfuse, or FILE.sparfuse:HASH if the file has several systems; the "
+      "first digits of the hash of a system in the store (without any they are listed); here");
   verb->add_option("--experiment", request->compare.experiments,
-                   "its id; may be given again (default: all that two of them have)")
+                   "an experiment's id; may be given again (default: all that two systems share)")
       ->allow_extra_args(false);
   verb->add_option("--metric", request->compare.metric,
-                   "default: throughput, of convergence trials final_metric")
+                   "the metric (default: throughput, for convergence trials final_metric)")
       ->check(CLI::IsMember(std::vector<std::string>(MetricNames().begin(), MetricNames().end())));
   verb->add_option("--reference", request->compare.reference,
-                   "the method that ratios are to (dense)");
+                   "the method that ratios are relative to (dense)");
   verb->add_option("--figures", request->figures, "a folder for figures, and the numbers in them")
       ->check(NotEmpty("a folder"));
-  verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
+  verb->add_option("--within", *percent,
+                   "ratios agree if they are less than this many percent apart (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_option("--control", *control,
-                   "ratios of a block in which the reference moved by more percent are marked (10)")
+                   "ratios of a block are marked if the reference moved in it by more than this "
+                   "many percent (10)")
       ->check(CLI::Range(0.1, 1000.0));
   verb->add_flag(
       "--transport", request->transport,
-      "what the first system's ratios become on the others by the model, and what is left");
+      "carry the first system's ratios over to the others by the model, and show the residual");
   verb->add_option(
           "--profile", request->profiles,
-          "SYSTEM=NAME, the name of a profile or declared cluster that the model takes for "
-          "it; may be given again (default: all that was measured of its machine)")
+          "SYSTEM=NAME, the profile or declared cluster that the model takes for a system; may be "
+          "given again (default: all profiles that were measured on its machine)")
       ->allow_extra_args(false);
   auto* plan = verb->add_option("--with-plan", request->with_plan,
-                                "force the plans that this system's planners made on the others");
-  verb->add_option("--write-experiment", request->write_experiment,
-                   "the file that measures them, for `sparfuse run` on the others")
+                                "force the plans of this system's planners onto the other systems");
+  verb->add_option(
+          "--write-experiment", request->write_experiment,
+          "write the experiment that measures them, for `sparfuse run` on the other systems")
       ->needs(plan);
-  verb->add_option("--format", request->format, "md, latex or, numbers in base units, csv")
+  verb->add_option("--format", request->format, "md, latex or csv (numbers in base units)")
       ->check(CLI::IsMember({"md", "csv", "latex"}));
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
@@ -325,12 +330,14 @@ void AddSite(CommandLine& line) {
                 request->compare.within = *percent / 100;
                 return SiteVerb(program, *request);
               });
-  verb->add_option("--out", request->out, "a folder: new, empty, or with an earlier site alone")
+  verb->add_option("--out", request->out,
+                   "a folder: new, empty, or with nothing but an earlier site")
       ->check(NotEmpty("a folder"));
   verb->add_option("--reference", request->reference,
-                   "the method that ratios are to (dense; if the store has none, the reference of "
-                   "its experiments)");
-  verb->add_option("--within", *percent, "ratios that are less percent apart agree (5)")
+                   "the method that ratios are relative to (dense; if the store has none, the "
+                   "reference of its experiments)");
+  verb->add_option("--within", *percent,
+                   "ratios agree if they are less than this many percent apart (5)")
       ->check(CLI::Range(0.1, 100.0));
   verb->add_flag("--dated", request->dated, "say when the pages were written");
   AddKeepDisturbed(verb, line, kKeepInResults);
@@ -362,31 +369,33 @@ void AddBundles(CommandLine& line) {
 }
 
 void AddImport(CommandLine& line) {
-  auto* verb = line.app.add_subcommand(
-      "import",
-      "results of others, to stand beside ours and be compared with nothing; and links that they "
-      "measured, into a declared cluster");
+  auto* verb =
+      line.app.add_subcommand("import",
+                              "import results of others, shown beside ours and compared with "
+                              "nothing; and links that they measured, into a declared cluster");
   verb->require_subcommand(1);
   const auto add = [&](const char* name, const char* help, const char* file, ImportForm form) {
     const auto request = std::make_shared<ImportRequest>();
     request->form = form;
     auto* take = verb->add_subcommand(name, help);
     take->add_option("file", request->file, file)->required();
-    take->add_option("--map", request->map.file,
-                     "FILE.toml: what is in which column or line, and what is the same for all")
+    take->add_option(
+            "--map", request->map.file,
+            "FILE.toml: the keys that columns or lines hold, and the values that all results share")
         ->check(NotEmpty("a file"));
     take->add_option("--encoding", request->map.encoding,
-                     "utf-8 (UTF-16 is known by its mark) or latin-1, in the place of the map's")
+                     "utf-8 (UTF-16 is known by its mark) or latin-1, instead of the map's")
         ->check(CLI::IsMember({"utf-8", "latin-1"}));
-    take->add_option("--set", request->map.values,
-                     "KEY=VALUE, the same for all, in the place of the map's; may be given again")
+    take->add_option(
+            "--set", request->map.values,
+            "KEY=VALUE, the same for all results, instead of the map's; may be given again")
         ->allow_extra_args(false);
     take->add_option("--column", request->map.columns,
-                     "KEY=NAME: which column has it; may be given again")
+                     "KEY=NAME: the column that holds the key; may be given again")
         ->allow_extra_args(false);
     take->add_flag("--dry-run", request->dry_run, "show what would be imported; write nothing");
     take->add_flag("--keep-implausible", request->keep_implausible,
-                   "import numbers that cannot be as they are said, with the doubt beside them");
+                   "import implausible numbers, each with the doubt beside it");
     take->add_flag("--json", line.settings.json, "print JSON");
     take->callback([&line, request] {
       line.act = [request](Program& program) { return ImportVerb(program, *request); };
@@ -402,24 +411,26 @@ void AddImport(CommandLine& line) {
   const auto kineto = std::make_shared<KinetoImport>();
   auto* take = verb->add_subcommand(
       "kineto", "a training step that torch.profiler traced, into a declared cluster");
-  take->add_option("cluster", kineto->cluster, "of results/profiles/NAME.toml")->required();
-  take->add_option(
-          "files", kineto->trace.files,
-          "what export_chrome_trace wrote, .json or .json.gz; of several ranks a file each")
+  take->add_option("cluster", kineto->cluster,
+                   "the cluster, the NAME of results/profiles/NAME.toml")
+      ->required();
+  take->add_option("files", kineto->trace.files,
+                   "files of export_chrome_trace, .json or .json.gz; for several ranks a file each")
       ->required();
   take->add_option("--batch", kineto->trace.batch, "samples of a rank's step")
       ->required()
       ->check(CLI::Range(1, 1'000'000));
   take->add_option("--workload", kineto->trace.workload,
                    "table:FILE.json, which gives names and multiply-accumulates of the tensors");
-  take->add_option("--name", kineto->trace.name,
-                   "of the model table that is written (default: --workload's, or the file's)");
+  take->add_option(
+      "--name", kineto->trace.name,
+      "name of the model table that is written (default: --workload's, or the file's)");
   AddTraceImport(take, kineto->trace);
   take->add_flag("--print", kineto->print, "write nothing: print the cluster's file");
   take->callback([&line, kineto] {
     line.act = [kineto](Program& program) { return ImportKinetoVerb(program, *kineto); };
   });
-  auto* list = verb->add_subcommand("list", "what was imported");
+  auto* list = verb->add_subcommand("list", "list imported results");
   list->add_flag("--json", line.settings.json, "print JSON");
   list->callback([&line] { line.act = ImportListVerb; });
 }

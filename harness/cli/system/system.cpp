@@ -58,10 +58,8 @@ int SystemInitVerb(Program& program, const SystemInit& asked) {
   const StoreLock lock(program.store().results());  // several nodes may add themselves at once
   if (!SomethingIsAt(file)) {
     WriteFileDurably(file, NewSystemText(asked.name, node));
-    fmt::print(
-        "wrote {}: write what only you know in the place of {}, then `sparfuse system check "
-        "{}`\n",
-        file.string(), kChangeMe, asked.name);
+    fmt::print("wrote {}: replace each {} by what only you know, then `sparfuse system check {}`\n",
+               file.string(), kChangeMe, asked.name);
     return kDone;
   }
   const SystemDescription system(TomlFile::Read(file));
@@ -259,7 +257,7 @@ int SystemFingerprintVerb(Program& program, const SystemFingerprint& asked) {
   }
   if (earlier != nullptr) PrintChanges(out, *earlier, *outcome);
   if (const auto same = SameAs(profiles, asked.name, *outcome); !same.empty())
-    fmt::print(out, "cannot be told from {}\n", fmt::join(same, ", "));
+    fmt::print(out, "cannot be told apart from {}\n", fmt::join(same, ", "));
   outcome->machine.erase("placement");
   PutProfile(kept, *outcome);
   WriteProfiles(file, kept);

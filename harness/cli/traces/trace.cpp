@@ -114,8 +114,8 @@ void PrintFacts(const TraceFacts& facts) {
     fmt::print("{}\n", Render(ExchangeTable(facts), TableFormat::kMarkdown));
   for (const TracedBroadcast& each : facts.before_backward) {
     fmt::print(
-        "before backward: {:g} {} a step, {:.0f} bytes, which a model without buffers has "
-        "not\n",
+        "before backward: {:g} {} a step, {:.0f} bytes, which a model without buffers does not "
+        "send\n",
         each.a_step, each.collective, each.bytes_a_step);
   }
 }
@@ -195,7 +195,7 @@ namespace {
 
 std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
   if (traced.modelled_ms == 0 || model.step_ms == 0) {
-    return "no step of the trace is known to compare the modelled one with";
+    return "the trace tells no step time to compare the modelled step with";
   }
   const double off = traced.modelled_ms / model.step_ms - 1;
   return fmt::format(
@@ -211,8 +211,8 @@ std::string TraceSummary(const TracedModel& model, const TracedCluster& traced) 
   std::string text;
   if (model.host_bound) {
     text += fmt::format(
-        "{}: host-bound: what methods add on the host stretches backward itself, which the model "
-        "has not\n",
+        "{}: host-bound: work that methods add on the host lengthens backward itself, which the "
+        "model leaves out\n",
         model.facts().file);
   }
   text += StepLine(model, traced) + "\n\n";
@@ -268,8 +268,7 @@ int ImportKinetoVerb(Program& program, const KinetoImport& asked) {
                (profiles.own() / fs::relative(traced.table, folder.path())).string());
   }
   if (!traced.stated.empty()) {
-    fmt::print("\nFor [input] of {}, in the place of its own lines of these names:\n\n",
-               file.string());
+    fmt::print("\nFor [input] of {}, instead of its own lines of these names:\n\n", file.string());
     for (const DeclaredInput& input : traced.stated) fmt::print("{}\n", LineOf(input));
   }
   return kDone;

@@ -103,7 +103,7 @@ int SaidOrAsked(const std::string& file, const LinkLog& log, const char* option,
                 int asked) {
   if (said == 0 && asked == 0) {
     FailAt(file, 0,
-           fmt::format("the log of {} does not say on how many {} it ran: expected --{} N",
+           fmt::format("the log of {} does not state on how many {} it ran: expected --{} N",
                        log.program, option, option));
   }
   if (said > 0 && asked > 0 && said != asked) {
@@ -332,9 +332,9 @@ ImportedLinks LinksOf(const DeclaredCluster& cluster, std::span<const LinkLog> l
     if (log.operation == LinkOperation::kAllReduce && IsBetweenNodes(log)) {
       const auto other = std::ranges::find(found.curves, log.ranks, &LinkLog::ranks);
       if (other != found.curves.end()) {
-        SPARFUSE_THROW(kConfig,
-                       fmt::format("{} and {} are both all-reduces of {} ranks: expected one",
-                                   (*other)->file, log.file, log.ranks));
+        SPARFUSE_THROW(
+            kConfig, fmt::format("{} and {} are both all-reduces of {} ranks: expected one of them",
+                                 (*other)->file, log.file, log.ranks));
       }
       if (log.samples.size() < 2) {
         SPARFUSE_THROW(kConfig,
@@ -388,8 +388,8 @@ std::string WithMarkedBlock(std::string text, const std::string& file, const std
     if (!block->as_written) {
       SPARFUSE_THROW(
           kConfig,
-          fmt::format("{}:{}: what an import wrote was edited since: expected it as it was, or "
-                      "without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
+          fmt::format("{}:{}: the block that an import wrote was edited since: expected it as it "
+                      "was, or without its two lines \"# >>>\" and \"# <<<\", which makes it yours",
                       file, block->line));
     }
     return text.replace(block->begin, block->end - block->begin, now);

@@ -123,7 +123,7 @@ class NcclTable {
         rows_.push_back(line);
       }
     }
-    if (runs_ > 1) FailAt(file_, second_run_, "a second run begins: expected one a file");
+    if (runs_ > 1) FailAt(file_, second_run_, "a second run begins: expected one run in a file");
     if (columns_.empty())
       FailAt(file_, 0, fmt::format("no table of nccl-tests: expected a line \"# {}\"", kColumns));
     if (!units_) FailAt(file_, header_, "no line of units below: expected (B) (elements) (us) ...");
@@ -143,8 +143,8 @@ class NcclTable {
     const int last = lines_.back().number;
     if (!ended_) {
       FailAt(file_, last,
-             "the log ends without \"# Out of bounds values\": it was cut off; expected all that "
-             "the program printed");
+             "the log ends without \"# Out of bounds values\": it was cut off; expected the "
+             "program's whole output");
     }
     if (log_.samples.empty()) FailAt(file_, last, "the table has no rows");
     return std::move(log_);
@@ -334,8 +334,8 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
   if (!root.is_object() || !root.contains("args")) {
     SPARFUSE_THROW(kConfig,
                    file +
-                       ": JSON without \"args\": expected what nccl-tests itself writes by -J, "
-                       "which names the program that ran; of another program, its table");
+                       ": JSON without \"args\": expected the file that nccl-tests itself writes "
+                       "with -J, which names the program; for another program, its table");
   }
   SetOperation(file, in.String("/args/0"), asked, log);
   // Each entry is a process, which may have several threads with several cards each.

@@ -63,7 +63,7 @@ class OsuTable {
     if (log_.samples.empty()) FailAt(file_, lines_.back().number, "the table has no rows");
     if (!whole_) {
       FailAt(file_, lines_.back().number,
-             "the last line does not end: was the log cut off? If it is whole, end it");
+             "the last line does not end: was the log cut off? If it is whole, end its last line");
     }
     return std::move(log_);
   }
@@ -76,7 +76,7 @@ class OsuTable {
   // Reads "# OSU MPI-CUDA Allreduce Latency Test v7.0".
   void Title(const LogLine& line) {
     if (!log_.program.empty())
-      FailAt(file_, line.number, "a second run begins: expected one a file");
+      FailAt(file_, line.number, "a second run begins: expected one run in a file");
     std::string_view title = line.text.substr(kOsuHead.size());
     const std::string_view library = title.substr(0, title.find(' '));
     const bool xccl = std::ranges::any_of(
@@ -163,7 +163,8 @@ LinkLog ReadImb(const std::vector<LogLine>& lines, const std::string& file,
     if (line.text.starts_with(kBenchmark)) {
       if (!log.program.empty()) {
         FailAt(file, line.number,
-               fmt::format("a second benchmark after {}: expected one a file", log.program));
+               fmt::format("a second benchmark after {}: expected one benchmark in a file",
+                           log.program));
       }
       const std::string_view name = WordsOf(line.text.substr(kBenchmark.size())).front();
       const auto found = std::ranges::find(kImbPrograms, name, &OsuProgram::title);
@@ -189,7 +190,7 @@ LinkLog ReadImb(const std::vector<LogLine>& lines, const std::string& file,
         FailAt(file, line.number, "no column t_avg[usec] or t[usec]: expected one of them");
       if (log.ranks > 0)
         FailAt(file, line.number,
-               "a second table: expected one a file; -npmin leaves the others out");
+               "a second table: expected one table in a file; -npmin leaves the others out");
       time = static_cast<std::size_t>(found - words.begin());
       columns = words.size();
       log.ranks = SaidOrAsked(file, log, "ranks", processes, asked.ranks);

@@ -57,10 +57,9 @@ std::string ClusterFile::Kind(const std::string& at) const {
   std::vector<std::string> names;
   for (const InputKind& each : InputKinds()) names.emplace_back(each.name);
   if (std::ranges::find(names, kind) == names.end()) {
-    toml_.FailValue(at + "/kind",
-                    fmt::format("one of {}: a published result is no input, but for the steps "
-                                "that [[reference]] names",
-                                fmt::join(names, ", ")));
+    toml_.FailValue(at + "/kind", fmt::format("one of {}: a published result is no input, except "
+                                              "for the steps that [[reference]] names",
+                                              fmt::join(names, ", ")));
   }
   return kind;
 }

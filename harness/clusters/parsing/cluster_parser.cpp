@@ -149,8 +149,9 @@ class ClusterParser {
       const bool is_circle = std::ranges::count(chain, name) > 0;
       chain.push_back(name);
       if (is_circle) {
-        file_->FailValue("/reference_cluster", fmt::format("a cluster that does not lead back: {}",
-                                                           fmt::join(chain, " -> ")));
+        file_->FailValue(
+            "/reference_cluster",
+            fmt::format("a cluster without a way back to this one: {}", fmt::join(chain, " -> ")));
       }
       if (!IsDeclared(profiles_, name)) return;  // the error is in that cluster's own file
       name = TomlFile::Read(profiles_.File(name + ".toml")).String("", "reference_cluster", "");
@@ -353,8 +354,8 @@ class ClusterParser {
     const std::vector<double> bytes = file_.Numbers(at, "bytes", kBytes);
     const std::vector<double> us = file_.Numbers(at, "us", kMilliseconds);
     if (bytes.size() != us.size()) {
-      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many", bytes.size(),
-                                  us.size()));
+      file_->Fail(at, fmt::format("bytes has {} numbers and us {}: expected as many in both",
+                                  bytes.size(), us.size()));
     }
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (i > 0 && bytes[i] <= bytes[i - 1])
@@ -401,7 +402,7 @@ class ClusterParser {
     if (other_ != nullptr)
       file_->Fail(at, "expected it without a reference_cluster, which has its own");
     if (!file_.Has("/reference"))
-      file_->Fail(at, "expected [[reference]] tables that say with what");
+      file_->Fail(at, "expected [[reference]] tables to calibrate with");
     if (!wanted->is_array()) file_->FailValue(at, "a list of inputs");
     std::vector<std::string> known;
     for (const DeclaredInput& input : cluster_.inputs) known.push_back(input.name);

@@ -100,11 +100,11 @@ class ReferenceReader {
   // Reads the ratio of two steps whose cells differ in the keys of [over]: a ratio, or two rows.
   void UseRatio(const std::string& at, ReferenceStep step) {
     const std::string over = at + "/over";
-    if (!file_.Has(over)) file_->Fail(at, "ratio needs over = { what the other step has }");
+    if (!file_.Has(over)) file_->Fail(at, "ratio needs over = { keys of the other step }");
     for (const char* key : {"bar", "forward_ms", "backward_ms", "sparsify_ms", "exposed_ms",
                             "step_ms", "samples_per_s"}) {
       if (file_.Has(at + "/" + key)) {
-        file_->Fail(at + "/" + key, "expected a row or a ratio where over names another step");
+        file_->Fail(at + "/" + key, "expected a row or a ratio, because over names another step");
       }
     }
     file_.Keys(over, "over",

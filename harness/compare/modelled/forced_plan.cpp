@@ -210,7 +210,7 @@ CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
   const std::vector<TensorShape> tensors =
       outcome.is_object() ? TensorsIn(outcome) : std::vector<TensorShape>();
   if (plan.is_null() || tensors.empty() || !plan.contains("unit_sizes"))
-    SPARFUSE_THROW(kConfig, "its trial says neither plan nor tensors");
+    SPARFUSE_THROW(kConfig, "its trial states neither plan nor tensors");
   CellConfig with_plan = cell;
   MethodChoice& method = with_plan.method_options;
   method.planner = kGivenPlanner;
@@ -225,9 +225,9 @@ CellConfig WithPlanOf(const CellConfig& cell, const json& outcome) {
       0));
   const std::string more = WhatIsMore(plan, given);
   if (!more.empty()) {
-    SPARFUSE_THROW(kConfig, fmt::format("its plan says more than the units that a given plan has: "
-                                        "{}",
-                                        more));
+    SPARFUSE_THROW(
+        kConfig,
+        fmt::format("its plan has more than the units that a given plan can state: {}", more));
   }
   return with_plan;
 }

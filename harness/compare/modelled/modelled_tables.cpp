@@ -57,10 +57,9 @@ Table TransportTable(const ComparedPart& part, const std::vector<SystemSide>& si
   CellTable made(part, fmt::format("{} carried over by the model", first));
   Table& table = made.table;
   table.caption = fmt::format(
-      "ratios to {0}: what {1} measured times what the model changes from {1} to the other "
-      "(modelled, never a base of a verdict); residual: measured over that, what the profiles do "
-      "not "
-      "explain; {2}",
+      "ratios to {0}: the ratio measured on {1} times the model's change from {1} to the other "
+      "(modelled, never a base of a verdict); residual: the measured ratio over this product, "
+      "which the profiles do not explain; {2}",
       request.reference, first, ModelText(sides, asked));
   table.columns.push_back(fmt::format("{}: vs {}", first, request.reference));
   for (std::size_t side = 1; side < sides.size(); ++side) {
@@ -101,8 +100,8 @@ Table PlanTable(const ComparedPart& part, const std::vector<SystemSide>& sides,
   CellTable made(part, fmt::format("with the plans of {}", giver));
   Table& table = made.table;
   table.caption = fmt::format(
-      "ratios to {0}; the plan: what the plan of {1} makes of a side's ratio; the rest: the ratio "
-      "of {1} over that side's with this plan; {2}",
+      "ratios to {0}; the plan: the factor by which the plan of {1} changes a side's ratio; the "
+      "rest: the ratio of {1} over the side's ratio with this plan; {2}",
       request.reference, giver, ModelText(sides, asked));
   table.columns.push_back("plan of " + giver);
   std::vector<std::size_t> others;

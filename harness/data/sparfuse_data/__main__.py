@@ -89,7 +89,7 @@ def main(arguments):
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on behind what is written", file=sys.stderr)
+        print("interrupted; the same command continues with the rest", file=sys.stderr)
         return 130
     return 0
 

@@ -30,7 +30,7 @@ def classes(place):
                  if int(each["num_children"]) == 0}
         numbers = [int(line) for line in files[TRUTH].decode().split()]
     except Exception as error:
-        raise DataError(f"{place}: {META} or {TRUTH} cannot be read ({error}); expected those of "
+        raise DataError(f"{place}: {META} or {TRUTH} cannot be read ({error}); expected the files of "
                         "ILSVRC2012_devkit_t12") from error
     found = {}
     for i, number in enumerate(numbers, 1):

@@ -23,7 +23,7 @@ def read_meta(folder):
         raise DataError(f"{path}: format = {meta.get('format')}; expected {writing.FORMAT}: prepare it "
                         "again")
     if writing.sha256_of(writing.canonical(meta["content"])) != meta["id"]:
-        raise DataError(f"{path}: id is not that of its content; it was edited: prepare it again")
+        raise DataError(f"{path}: id does not belong to its content; it was edited: prepare it again")
     return meta
 
 

@@ -21,7 +21,7 @@ def find(place, parquet):
         words = path.name.lower().replace("-", ".").replace("_", ".").split(".")
         name = next((name for names in _SPLITS.values() for name in names if name in words), None)
         if name is None:
-            raise DataError(f"{path}: is of no split; expected train, validation or test in its name")
+            raise DataError(f"{path}: belongs to no split; expected train, validation or test in its name")
         files.setdefault(name, []).append(path)
     splits = {split: next((files[name] for name in names if name in files), None)
               for split, names in _SPLITS.items()}

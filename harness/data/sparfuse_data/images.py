@@ -51,7 +51,7 @@ def _text(name, place):
     try:
         name.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise DataError(f"{place}: the name {name!r} is not UTF-8; expected names that are") from error
+        raise DataError(f"{place}: the name {name!r} is not UTF-8; expected UTF-8 names") from error
     return name
 
 
@@ -311,7 +311,7 @@ def from_shards(place, paths):
             splits[split].append(Entry(label, key, image[2], image))
     last = max(classes)
     if not splits["test"]:
-        raise DataError(f"{place}: no shard is of a test split; expected some named val or test")
+        raise DataError(f"{place}: no shard belongs to a test split; expected some named val or test")
     names = [f"{i:0{len(str(last))}d}" for i in range(last + 1)]
     for entries in splits.values():
         entries.sort(key=lambda entry: (entry.label, entry.name))

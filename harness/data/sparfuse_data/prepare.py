@@ -76,7 +76,7 @@ def check_known(name, facts, accept, files=()):
             wrong.append(f"{file}: SHA-256 {files[file]}, expected {expected}")
     if wrong and not accept:
         raise DataError(f"{name}: has other numbers than the data set of that name: {'; '.join(wrong)}; "
-                        "another name, or --accept takes it as it is")
+                        "expected another name, or --accept, which takes it as it is")
     return wrong
 
 

@@ -67,7 +67,7 @@ def score(folder, predictions):
     try:
         given = json.loads(pathlib.Path(predictions).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{predictions}: cannot be read ({error}); expected JSON, an answer by id") from error
+        raise DataError(f"{predictions}: cannot be read ({error}); expected JSON with an answer for each id") from error
     if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
         raise DataError(f"{predictions}: expected {{\"ID\": \"answer\", ...}}")
     known = {question["id"] for question in key["questions"]}

@@ -78,7 +78,7 @@ def _of_json(path):
         raise DataError(f"{path}: expected SQuAD's form: \"version\" and \"data\", a list")
     version = str(given.get("version", ""))
     if version.lstrip("v") != "1.1":
-        raise DataError(f"{path}: version = {version!r}; expected \"1.1\": of version 2.0 half of the "
+        raise DataError(f"{path}: version = {version!r}; expected \"1.1\": in version 2.0 half of the "
                         "questions have no answer")
     try:
         for article in given["data"]:
@@ -125,7 +125,7 @@ def _checked(path, rows):
             if context[begin:begin + len(answer)] != answer or not answer:
                 raise DataError(
                     f"{path}: question {name}: the answer {answer[:40]!r} is not at character {begin}, "
-                    f"where {context[begin:begin + len(answer)][:40]!r} is; offsets count characters, "
+                    f"which has {context[begin:begin + len(answer)][:40]!r}; offsets count characters, "
                     "not bytes")
         questions.append(Question(name, numbers.setdefault(context, len(numbers)), text,
                                   tuple(answers)))

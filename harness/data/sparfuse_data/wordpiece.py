@@ -118,7 +118,7 @@ def read(path):
         if model.get("type", "WordPiece") != "WordPiece" or not isinstance(numbers, dict):
             raise DataError(f"{path}: its model is {model.get('type')}; expected WordPiece, BERT's")
         if not normaliser.get("lowercase", True):
-            raise DataError(f"{path}: keeps capitals; expected that of an uncased BERT")
+            raise DataError(f"{path}: keeps capitals; expected the tokenizer of an uncased BERT")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: is no tokenizer.json ({error})") from error
     return WordPiece(numbers, [path])

@@ -53,7 +53,7 @@ def naming_full_disks(folder):
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DataError(f"{folder}: no space is left on its disk; what is written stays, and the "
+        raise DataError(f"{folder}: no space is left on its disk; written data stays, and the "
                         "same command goes on behind it once there is room") from error
 
 

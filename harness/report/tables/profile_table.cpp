@@ -104,8 +104,8 @@ Table Passes(const ProfileOutcomes& outcomes, const WorkloadNames& names) {
   }
   table.caption =
       "Medians over n passes, mean over ranks that run at once, ± half a 95 % interval. Tensors' "
-      "times, seen by hooks, are scaled to the total without hooks. load: of the minute before; "
-      "above 0.3, other work disturbed the measurement.";
+      "times, seen by hooks, are scaled to the total without hooks. load: average of the minute "
+      "before; above 0.3, other work disturbed the measurement.";
   return table;
 }
 
@@ -130,7 +130,7 @@ Table SlowestTensors(const ProfileOutcomes& outcomes, const WorkloadNames& names
                                                         backward.unhooked_seconds.value_or(0))});
     }
   }
-  table.caption = "Of the first row of each workload above.";
+  table.caption = "For the first row of each workload above.";
   return table;
 }
 

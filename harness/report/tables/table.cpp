@@ -97,10 +97,10 @@ std::string HowPaired(const PartResult& result) {
   }
   if (in_turn == 0) return "";
   const std::string whose =
-      in_turn == pairs ? "what is compared took turns in one launch of each block"
+      in_turn == pairs ? "compared trials took turns in one launch of each block"
                        : fmt::format("of {} compared pairs of trials {} took turns in one launch",
                                      pairs, in_turn);
-  return "; " + whose + ": ratios are of their rounds, not of this table's values";
+  return "; " + whose + ": ratios come from their rounds, not from this table's values";
 }
 
 // The number of blocks in the first column's numbers.
@@ -133,17 +133,16 @@ std::string Caption(const PartResult& result) {
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return cell.Mean("step_uncertainty").has_value();
       })) {
-    caption +=
-        "; ± of modelled steps and throughput: what the profile's errors of measurement leave";
+    caption += "; ± of modelled steps and throughput: from the profile's errors of measurement";
   }
   if (std::any_of(result.cells.begin(), result.cells.end(), [](const CellResult& cell) {
         return !cell.trials.empty() && !cell.trials.begin()->second->launch.draws.empty();
       })) {
     caption +=
-        "; intervals of what is modelled on a declared cluster: what the ranges of its "
-        "inputs leave, all draws but one on either side";
+        "; intervals of cells modelled on a declared cluster: from the ranges of its inputs, all "
+        "draws but one on either side";
   }
-  if (only_disturbed) caption += "; in brackets: of disturbed trials, which do not count";
+  if (only_disturbed) caption += "; in brackets: disturbed trials, which do not count";
   const char* separator = "; trials left out: ";
   for (const auto& [count, whose] : {std::pair(result.other_systems, "of other machines"),
                                      {result.older_revisions, "of older revisions"},
@@ -332,9 +331,9 @@ Table PredictionTable(const Part& part, const PredictionSummary& summary) {
     return fmt::format("{:.1f} % (n = {})", 100 * *error, counts[oversubscribed]);
   };
   table.caption = fmt::format(
-      "median |error| {} where ranks times threads fit the cores, and {:.0f} % is what the model "
-      "may have; {} where they exceed them; order of methods: {} of {} pairs with separate "
-      "intervals agree",
+      "median |error| {} if ranks times threads fit the cores, against the {:.0f} % that the model "
+      "may have; {} if they exceed them; order of methods: {} of {} pairs with separate intervals "
+      "agree",
       percent(summary.median_error, false), 100 * kMayBeOff,
       percent(summary.oversubscribed_median_error, true), summary.agreeing_pairs,
       summary.ordered_pairs);

@@ -119,8 +119,8 @@ Queue QueuedBlocks() {
   const std::string lines = CommandOutput(
       "squeue --noheader --array --user=\"$(id -u)\" --format='%j|%K|%T|%F|%R' 2>&1", ok);
   if (!ok) {
-    SPARFUSE_THROW(kConfig, fmt::format("squeue does not say what is queued: \"{}\"; expected "
-                                        "Slurm, and its controller to answer",
+    SPARFUSE_THROW(kConfig, fmt::format("squeue does not list queued jobs: \"{}\"; expected Slurm, "
+                                        "and its controller to answer",
                                         lines));
   }
   return ParseQueue(lines);

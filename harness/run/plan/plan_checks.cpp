@@ -71,7 +71,7 @@ void AddSingleWorkers(const Part& part, std::vector<std::string>& warnings) {
   if (alone == 0) return;
   warnings.push_back(
       fmt::format("part {}: {} cell(s) have workers = 1 and exchange nothing: "
-                  "methods differ there in what they compute alone",
+                  "methods differ there in their computation alone",
                   part.id, alone));
 }
 

@@ -45,7 +45,7 @@ Stored FindStored(const PlannedTrial& trial, const std::string& system_hash,
     } else if (row->system_hash != system_hash) {
       why = "system differs: " + WhatDiffers(row->system, ToJson(trial.system));
     } else if (store && row->store != *store) {
-      if (!why) why = "its block is of another results folder, which has not all of it";
+      if (!why) why = "its block comes from another results folder, which lacks part of it";
     } else if (row->revisions != revisions) {
       why = "revision differs: " + WhatDiffers(row->revisions, revisions);
     } else if (row->is_left_out()) {
@@ -334,10 +334,10 @@ TrialPlan PlanLive(const PlanContext& context, const std::vector<Experiment>& ex
 std::vector<std::string> ProblemsOf(const TrialPlan& plan) {
   std::vector<std::string> problems;
   for (const auto& [part, trials] : plan.other_sources) {
-    problems.push_back(fmt::format(
-        "{} trial(s) of the store count that were made with other sources of {}: run them again "
-        "with --fresh, or raise its revision, where results may differ",
-        trials, part));
+    problems.push_back(
+        fmt::format("{} trial(s) of the store count although they were made with other sources of "
+                    "{}: if results may differ, run them again with --fresh, or raise its revision",
+                    trials, part));
   }
   std::map<std::string, std::size_t> alone;
   for (const PlannedTrial& trial : plan.trials) {

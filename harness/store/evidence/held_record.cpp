@@ -171,7 +171,7 @@ std::string WhatHostsContradict(const Trial& trial) {
                      nodes, hosts.size()));
   const auto hold_hosts = [&](const char* key, const std::vector<std::string>& named) {
     if (std::set(named.begin(), named.end()) != hosts || named.size() != hosts.size())
-      hold(fmt::format("{}: {}: expected those of launch.binding.hosts, {}", key,
+      hold(fmt::format("{}: {}: expected the hosts of launch.binding.hosts, {}", key,
                        fmt::join(named, ", "), fmt::join(hosts, ", ")));
   };
   if (const auto& network = trial.launch->network) {
@@ -187,7 +187,7 @@ std::string WhatHostsContradict(const Trial& trial) {
   // For ranks on several hosts, the nodes are the system.
   if (wrong.empty() && !trial.system.nodes.empty() && !trial.launch->nodes.empty() &&
       trial.system != SystemOfNodes(trial.launch->nodes))
-    hold("launch.nodes: they are not those of system");
+    hold("launch.nodes: they differ from the nodes of system");
   if (wrong.empty() && trial.system.machine && trial.launch->nodes.size() == 1) {
     // The numbers of cores may differ, because a launcher may bind ranks to some cores.
     const Node &machine = *trial.system.machine, &node = trial.launch->nodes.front();

@@ -237,7 +237,7 @@ class Profiler {
   // Seconds per word of copies between the device and pinned memory of its host.
   void HostCopies() {
     const std::size_t count = gradient_.size();
-    gpu::PinnedBuffer<float> host(count, rank_.device, "what copies are timed with");
+    gpu::PinnedBuffer<float> host(count, rank_.device, "the buffer of timed copies");
     Buffer<float> device(count, rank_.device);
     const gpu::GpuStream stream(rank_.device);
     const auto copy = [&](void* to, const void* from) {

@@ -127,7 +127,8 @@ class DeviceKernels final : public TimedKernels {
       Buffer<double> sum;
     };
     const auto made = std::make_shared<Reading>();
-    made->values = Buffer<float>(kDeviceRead, stream_.device, "what a fingerprint reads");
+    made->values =
+        Buffer<float>(kDeviceRead, stream_.device, "the memory that a fingerprint reads");
     made->sum = Buffer<double>(1, stream_.device);
     return [this, made] {
       SumSquaresOnDevice(stream_, workspace_, {made->values.data(), kDeviceRead, stream_},
@@ -238,7 +239,7 @@ class DeviceKernels final : public TimedKernels {
  private:
   template <class T>
   Buffer<T> OnDevice(std::span<const T> host) const {
-    Buffer<T> copy(host.size(), stream_.device, "what the profile makes up");
+    Buffer<T> copy(host.size(), stream_.device, "the made-up data of a profile");
     gpu::CopyAsync(stream_, copy.data(), host.data(), host.size_bytes());
     gpu::Synchronize(stream_);
     return copy;

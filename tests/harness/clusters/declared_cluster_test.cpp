@@ -519,14 +519,14 @@ TEST(DeclaredCluster, CalibrationSaysWhatItsReferencesDoNotDetermine) {
   EXPECT_EQ(remark("exchange_host_us", StepOf(16, "step_ms = 250")), "");
   // All ranks are in one node: no message crosses to another.
   EXPECT_SAYS(remark("inter_node_us", StepOf(8, "step_ms = 170")), "its slope is 0");
-  EXPECT_SAYS(remark("network_cards", StepOf(16, "step_ms = 165")), "the end of what it may be");
+  EXPECT_SAYS(remark("network_cards", StepOf(16, "step_ms = 165")), "the end of its range");
   // A time that would have to be negative approaches 0 and stays there.
   const DeclaredCluster least = Parse("calibrate = [\"exchange_host_us\"]\n" +
                                       Replaced(text, "exchange_host_us         = { value = 20",
                                                "exchange_host_us         = { value = 2000") +
                                       StepOf(16, "step_ms = 150"));
   EXPECT_LT(least.Value("exchange_host_us"), 100);
-  EXPECT_SAYS(least.Find("exchange_host_us")->remark, "as good as 0, the end of what it may be");
+  EXPECT_SAYS(least.Find("exchange_host_us")->remark, "practically 0, the end of its range");
 }
 
 TEST(DeclaredCluster, AnAllReduceTakesWhatItsCurveSays) {

@@ -180,7 +180,7 @@ TEST(Limits, AClaimComparesTwoCells) {
                             over + " }\nexpect = \"less\"\n"));
   };
   EXPECT_EQ(claim("0.2"), "no error");
-  EXPECT_SAYS(claim("0.1"), "is the cell that `of` is: expected another one to compare it with");
+  EXPECT_SAYS(claim("0.1"), "is the same cell as `of`: expected another one to compare it with");
 }
 
 }  // namespace

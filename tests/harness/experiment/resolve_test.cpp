@@ -149,8 +149,8 @@ TEST(Experiment, ImpossiblePairsAreRefusedWithTheReason) {
   std::string own_to_nccl = WithLine("method_options = { collective = \"nccl-allgather\" }");
   own_to_nccl.replace(own_to_nccl.find("\"dense\", "), 9, "");
   EXPECT_SAYS(ErrorOf(own_to_nccl),
-              "\"nccl-allgather\" is the own of transport nccl: it can be neither delayed nor run "
-              "over another; expected one of sparfuse's in mode measured over mpi");
+              "\"nccl-allgather\" belongs to transport nccl: it can be neither delayed nor run "
+              "over another; expected one of sparfuse's collectives in mode measured over mpi");
   const std::string over_nccl = "device = \"cuda\"\ntransport = \"nccl\"\n";
   // NCCL lacks this collective, so that it is staged through host memory.
   std::string staged =
@@ -274,7 +274,7 @@ TEST_F(EmulatedCluster, LendsItsLinksAndItsNodes) {
 
 TEST_F(EmulatedCluster, IsRefusedWhereSleepingCannotEmulateIt) {
   EXPECT_SAYS(ErrorOfReading("4", ""),
-              "alpha_us = 4: expected at least 100: sleeping cannot emulate less; it is that of "
+              "alpha_us = 4: expected at least 100: sleeping cannot emulate less; it comes from "
               "cluster pair");
 }
 

@@ -148,7 +148,7 @@ TEST(ImportTable, ErrorsSayWhereWhatAndWhatWasExpected) {
            TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8\n"));
   ExpectIn(
       "numbers.csv:3: throughput of dense, resnet50-imagenet, 8 workers, density 1: expected "
-      "it once, or each with a `run` of its own: numbers.csv:2 has it",
+      "this result once, or each with a `run` of its own: numbers.csv:2 has it",
       TableError(header + "ResNet-50,dense,8,1\nResNet-50,dense,8,2\n"));
   ExpectIn("numbers.csv: no rows", TableError(header));
   ExpectIn("two columns \"gpus\"", TableError("model,method,gpus,rate,gpus\n"));
@@ -265,7 +265,7 @@ TEST(Plausibility, AStepTimeContradictsARate) {
   EXPECT_TRUE(doubts("2000").empty());  // 8 * 32 / 0.128
   EXPECT_TRUE(doubts("2100").empty());
   ASSERT_EQ(doubts("250").size(), 1u);
-  ExpectIn("one worker's, or that of all 8?", doubts("250")[0]);
+  ExpectIn("one worker's, or the rate of all 8?", doubts("250")[0]);
   ASSERT_EQ(doubts("1000").size(), 1u);
   EXPECT_EQ(doubts("1000")[0].find("one worker"), std::string::npos);
 }

@@ -118,10 +118,10 @@ TEST_F(GpuDoctor, NamesOtherProcessesOnce) {
 
 TEST_F(GpuDoctor, SeesWorkThatADriverDoesNotName) {
   card().utilization = nvml::Utilization{60, 10};
-  ExpectWarning("GPU 1 use", "not seen from here keeps it busy");
+  ExpectWarning("GPU 1 use", "a process that is not visible here keeps it busy");
   card().utilization = nvml::Utilization{0, 0};
   card().memory->used = 2 * kGibibyte;
-  ExpectWarning("GPU 1 use", "not seen from here holds memory");
+  ExpectWarning("GPU 1 use", "a process that is not visible here holds memory");
 }
 
 TEST_F(GpuDoctor, WarnsOfLowClocksButNotOfRestingOnes) {

@@ -102,7 +102,7 @@ TEST(Traces, ThatCannotBeReadAreRefused) {
       {"tensors-differ", "ProfilerStep#6 has 2 accumulated gradients, and ProfilerStep#5 has 3"},
       {"two-optimizers", "Optimizer.step#Adam.step and Optimizer.step#SGD.step in one step"},
       {"negative-duration", "traceEvents[3] \"aten::linear\": dur = -2.000"},
-      {"tpu", "it is of a TPU"}};
+      {"tpu", "it comes from a TPU"}};
   for (const auto& [name, words] : kRefused) {
     const std::string file = Case(std::string("refused/") + name + ".json");
     const std::string error = ErrorOf([&] { ReadTraceFacts(file, {}); });

@@ -178,7 +178,7 @@ TEST_F(TraceOnCluster, BecomesATableAndABlockThatTheNextImportReplaces) {
   EXPECT_SAYS(ErrorOf([&] {
                 WithTrace(edited, "mine.toml", later, placed.links, "t", StatedInputs::kStay);
               }),
-              "what an import wrote was edited since");
+              "the block that an import wrote was edited since");
 }
 
 TEST_F(TraceOnCluster, ForAdviceStandsInThePlaceOfWhatTheFileStates) {

@@ -99,11 +99,11 @@ class RealBundleTest(trial_test.Trials):
         trials = [json.loads(file.read_text()) for file in self.results.rglob("trial.json")]
         self.assertEqual({trial["status"] for trial in trials}, {"ok"})
         bundle = self.export()
-        self.assertIn(f"the metrics of {len(trials)} are those of their steps", self.call("verify", bundle))
+        self.assertIn(f"the metrics of {len(trials)} follow from their steps", self.call("verify", bundle))
         other = self.folder / "other"
         self.assertIn(f"{len(trials)} trial(s) added, 0 already here, 0 annotation(s) added, 0 refused",
                       self.call("merge", bundle, results=other))
-        self.assertNotIn("not those of", self.call("status", self.file, results=other))
+        self.assertNotIn("do not follow from", self.call("status", self.file, results=other))
 
     def verify(self, members, code=None):
         file = self.folder / "forged.sparfuse"

@@ -409,7 +409,7 @@ class HostsTest(unittest.TestCase):
         subprocess.run(["objcopy", "--update-section", f".note.gnu.build-id={notes}", library], check=True)
         _, worker = self.worker(hosts, f"export LD_LIBRARY_PATH={library.parent}")
         _, problems = self.doctor(hosts, "--worker", worker, code=1)
-        self.assertEqual(problems, [("libraries", f"libmpi.so.40 of {hosts.names[1]} are others than {hosts.names[0]}'s: "
+        self.assertEqual(problems, [("libraries", f"libmpi.so.40 of {hosts.names[1]} differ from {hosts.names[0]}'s: "
                                      "expected the same files on every host")])
 
         _, worker = self.worker(hosts, "exec /no/such/worker")

@@ -140,7 +140,7 @@ int HostsOfRanks(const PreflightRequest& request) {
     return static_cast<int>(NodesOf(method).size());
   if (request.ranks > 0) return request.ranks;
   SPARFUSE_THROW(kConfig,
-                 "how many hosts there are is said by no --hostfile and no allocation of Slurm: "
+                 "neither a --hostfile nor an allocation of Slurm states the number of hosts: "
                  "expected --ranks N, one a host");
 }
 
@@ -212,7 +212,7 @@ std::vector<HostFacts> ReadFacts(const std::string& log) {
   std::vector<HostFacts> ranks;
   for (auto& [rank, facts] : by_rank) {
     if (facts.contains("host"))
-      ReadRecord(facts, KeyPlace("what a rank found"), ranks.emplace_back());
+      ReadRecord(facts, KeyPlace("a rank's findings"), ranks.emplace_back());
   }
   return ranks;
 }

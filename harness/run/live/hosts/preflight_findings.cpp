@@ -121,7 +121,7 @@ class HostsJudge {
       }
       if (differ.empty()) continue;
       Add(Level::kError, "libraries",
-          fmt::format("{} of {} are others than {}'s: expected the same files on every host",
+          fmt::format("{} of {} differ from {}'s: expected the same files on every host",
                       fmt::join(differ, ", "), host.host, hosts_.front().host));
     }
   }
@@ -167,7 +167,8 @@ class HostsJudge {
                       "expected --interface with one of them",
                       fmt::join(common, ", ")));
     } else if (common.empty()) {
-      Add(Level::kWarning, "interfaces", "no name is on all hosts: --interface can name none");
+      Add(Level::kWarning, "interfaces",
+          "no interface has the same name on all hosts: --interface can name none");
     } else {
       Add(Level::kGood, "interfaces", *common.begin());
     }

@@ -161,11 +161,11 @@ void CheckMayLaunch(const CellConfig& config, const LaunchMethod& method) {
     return method.oversubscribe || host.slots >= config.ranks_per_node;
   });
   if (room >= NodesOf(config)) return;
-  SPARFUSE_THROW(kConfig, fmt::format("{}: {} host(s) have slots={} or more, and {} ranks of which "
-                                      "{} share a node need {}: expected more hosts or slots, or "
-                                      "another ranks_per_node",
-                                      method.hostfile.string(), room, config.ranks_per_node,
-                                      config.workers, config.ranks_per_node, NodesOf(config)));
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("{}: {} host(s) have slots={} or more, and {} ranks, {} on a node, "
+                             "need {}: expected more hosts or slots, or another ranks_per_node",
+                             method.hostfile.string(), room, config.ranks_per_node, config.workers,
+                             config.ranks_per_node, NodesOf(config)));
 }
 
 Words LaunchCommand(const LaunchedWork& work, const LaunchMethod& method,

@@ -53,8 +53,7 @@ void CheckWord(const TomlFile& file, const std::string& pointer, const std::stri
       word, [](const std::string&) {},
       [&](const std::string& name) {
         if (Is(kWithinWords, name)) return;
-        if (!Is(kWholeWords, name))
-          file.FailValue(pointer, "of what stands in braces one of " + AllNames());
+        if (!Is(kWholeWords, name)) file.FailValue(pointer, "in braces one of " + AllNames());
         if (word != "{" + name + "}")
           file.FailValue(pointer, "{" + name + "} as a word of its own: it is any number of words");
       });
@@ -92,8 +91,7 @@ LaunchTemplate LaunchTemplate::Read(const std::filesystem::path& path) {
     Split(
         made.end_[i], [](const std::string&) {},
         [&](const std::string& name) {
-          if (name != "nonce")
-            file.FailValue(fmt::format("/end/{}", i), "of what stands in braces {nonce} alone");
+          if (name != "nonce") file.FailValue(fmt::format("/end/{}", i), "in braces {nonce} alone");
         });
   }
   for (const char* needed : {"ranks", "worker", "arguments", "environment"}) {

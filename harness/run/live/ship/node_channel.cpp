@@ -133,8 +133,8 @@ std::vector<std::string> NodesOf(const LaunchMethod& method) {
   });
   if (nodes.empty()) {
     SPARFUSE_THROW(kConfig,
-                   "which nodes there are is read from --hostfile, or asked of Slurm: expected "
-                   "--launch srun or mpirun, with a hostfile or within an allocation");
+                   "the names of nodes come from --hostfile or from Slurm: expected --launch srun "
+                   "or mpirun, with a hostfile or within an allocation");
   }
   return nodes;
 }

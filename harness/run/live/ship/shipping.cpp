@@ -53,9 +53,8 @@ Shipping::Shipping(const LaunchMethod& method, const Shipment& shipment,
   if (has_open_mpi_ && method.kind != Kind::kSrun) {
     SPARFUSE_THROW(
         kConfig,
-        "--ship with the mpirun of an archive, whose daemons hosts lack before anything "
-        "is sent: expected --launch srun, or the archive unpacked under the same path on "
-        "every host");
+        "--ship with the mpirun of an archive, whose daemons are missing on hosts until it is "
+        "sent: expected --launch srun, or the archive unpacked under the same path on every host");
   }
   std::vector<NodeStore> nodes = Look(shipment);
   ForEachNode(nodes, [&](NodeStore& node) { TakeFromTorch(shipment, node); });
@@ -118,8 +117,8 @@ echo '{2}')sh",
   store_ = stores.front();
   for (std::size_t i = 0; i < stores.size(); ++i) {
     if (stores[i] == store_) continue;
-    SPARFUSE_THROW(kConfig, fmt::format("--ship: node {}: TMPDIR makes its folder {}, another "
-                                        "one's {}: expected the same on all",
+    SPARFUSE_THROW(kConfig, fmt::format("--ship: node {}: TMPDIR makes its folder {}, and {} on "
+                                        "another node: expected the same on all",
                                         nodes_[i], stores[i].string(), store_.string()));
   }
   folder_ = store_ / id;
@@ -310,7 +309,8 @@ std::vector<std::string> Shipping::Fetch(const std::vector<fs::path>& trials,
     try {
       problem = FetchFrom(node, trials, nonce);
     } catch (const std::exception& error) {  // for instance, this machine's disk is full
-      problem = fmt::format("what ranks on node {} wrote is not here: {}", node, error.what());
+      problem =
+          fmt::format("the files of ranks on node {} did not arrive here: {}", node, error.what());
     }
   });
   std::erase(problems, "");

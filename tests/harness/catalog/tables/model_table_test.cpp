@@ -269,7 +269,7 @@ TEST_F(TableWorkload, IsRefusedWithTheReason) {
       ErrorOf(mine, "", "modelled", "cluster = \"safusion-local\"\nkind = \"convergence\"\n"),
       "kind = \"convergence\" in mode modelled");
   EXPECT_SAYS(ErrorOf("\"table:mine\""), "expected \"table:FILE.json\"");
-  EXPECT_SAYS(ErrorOf("\"table:mine@0123456789ab\""), "the hash is worked out");
+  EXPECT_SAYS(ErrorOf("\"table:mine@0123456789ab\""), "sparfuse computes the hash");
   EXPECT_SAYS(ErrorOf("\"mine.json\""), "expected \"table:mine.json\"");
   json alone = Small();
   alone.erase("family");

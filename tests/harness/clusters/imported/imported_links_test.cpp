@@ -363,8 +363,9 @@ TEST(NcclTestsJson, NamesTheKey) {
   };
   const std::string text = kJson;
   ExpectIn("run.json: ", error(text.substr(0, text.size() / 2)));
-  ExpectIn("run.json: JSON without \"args\": expected what nccl-tests itself writes by -J",
-           error(Replaced(text, "\"args\"", "\"arguments\"")));
+  ExpectIn(
+      "run.json: JSON without \"args\": expected the file that nccl-tests itself writes with -J",
+      error(Replaced(text, "\"args\"", "\"arguments\"")));
   ExpectIn("run.json: /results/1/out_of_place/time: is missing",
            error(Replaced(text, "\"time\": 400.0, ", "")));
   ExpectIn("/results/1/out_of_place/cpu_time",
@@ -407,7 +408,7 @@ TEST(Osu, WhatIsWrongIsNamedWithItsLine) {
       "12.41\n";
   EXPECT_EQ(ReadOsu(reduce, "o.txt", {16, 2, {}}).samples.size(), 2u);
   ExpectIn(
-      "o.txt: the log of osu_allreduce does not say on how many ranks it ran: expected "
+      "o.txt: the log of osu_allreduce does not state on how many ranks it ran: expected "
       "--ranks N",
       error(reduce, {}));
   ExpectIn("expected --nodes N", error(reduce, {16, 0, {}}));

@@ -182,8 +182,8 @@ TEST_F(Forcing, TheExperimentNamesWhatItLeavesOut) {
   Plan(0, OutcomeWith("3,40", {{"tensors", {{"offloaded", 4}}}}));
   const SystemComparison comparison = Forced(false);
   ExpectIn(
-      "no plan of a can be forced: safusion-inter, digits-resnet, workers 2: its plan says more "
-      "than the units that a given plan has: 4 tensors offloaded",
+      "no plan of a can be forced: safusion-inter, digits-resnet, workers 2: its plan has more "
+      "than the units that a given plan can state: 4 tensors offloaded",
       ErrorOf([&] { ExperimentOfPlans(comparison, sides_, 0, catalog_, profiles_, "p.toml"); }));
 }
 

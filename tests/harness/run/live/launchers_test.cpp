@@ -124,7 +124,7 @@ TEST_F(Launchers, HostsNeedRoomForTheRanksOfANode) {
                CheckMayLaunch(config_, {.kind = LaunchMethod::Kind::kMpirun,
                                         .hostfile = folder_.path() / "hosts"});
              }),
-             "hosts: 2 host(s) have slots=8 or more, and 24 ranks of which 8 share a node need 3");
+             "hosts: 2 host(s) have slots=8 or more, and 24 ranks, 8 on a node, need 3");
 }
 
 TEST_F(Launchers, EmulatedLinksAreOfOneHost) {
@@ -139,7 +139,7 @@ TEST_F(Launchers, ATemplatesMistakesAreNamed) {
   const std::string rest = R"("env", "{environment}", "{worker}", "{arguments}"])";
   for (const auto& [text, said] : std::initializer_list<std::pair<std::string, std::string>>{
            {"command = [\"run\", \"-n\", \"{rank}\", " + rest,
-            "t.toml:1: command = \"{rank}\": expected of what stands in braces one of {ranks}"},
+            "t.toml:1: command = \"{rank}\": expected in braces one of {ranks}"},
            {"command = [\"run\", \"-n\", \"{ranks\", " + rest, "command = \"{ranks\""},
            {"command = [\"run\", \"-n{ranks}\", \"--args={arguments}\", " + rest,
             "command = \"--args={arguments}\": expected {arguments} as a word of its own"},
@@ -149,7 +149,7 @@ TEST_F(Launchers, ATemplatesMistakesAreNamed) {
            {"command = \"run {ranks}\"", "expected a list of words"},
            {"comand = []", "comand"},
            {"command = [\"run\", \"{ranks}\", " + rest + "\nend = [\"kill\", \"{ranks}\"]",
-            "t.toml:2: end = \"{ranks}\": expected of what stands in braces {nonce} alone"},
+            "t.toml:2: end = \"{ranks}\": expected in braces {nonce} alone"},
            {"command = [\"run\", \"{ranks}\", " + rest + "\nend = \"kill\"",
             "expected a list of words"},
            {"", "no command"}}) {

@@ -148,7 +148,7 @@ TEST_F(Submitted, SqueueIsAskedOnceHoweverOftenWasSubmitted) {
 TEST_F(Submitted, SqueueHasToAnswer) {
   blocks_.Write({"sparfuse-t-1", "7", {0}, "/s.sh", "2026-01-01T00:00:00.000Z"});
   fs::remove(folder_.path() / "queue");
-  testing::ExpectIn("squeue does not say what is queued",
+  testing::ExpectIn("squeue does not list queued jobs",
                     testing::ErrorOf([&] { blocks_.States(work_); }));
 }
 

@@ -165,8 +165,8 @@ TEST_F(Plan, OtherSourcesOfAPartAreNamedAndTheTrialCounts) {
   const TrialPlan plan = Make();
   EXPECT_EQ(plan.present, 1u);
   ASSERT_EQ(ProblemsOf(plan).size(), 1u);
-  EXPECT_NE(ProblemsOf(plan)[0].find("1 trial(s) of the store count that were made with other "
-                                     "sources of sparsifier:dgc"),
+  EXPECT_NE(ProblemsOf(plan)[0].find("1 trial(s) of the store count although they were made with "
+                                     "other sources of sparsifier:dgc"),
             std::string::npos)
       << ProblemsOf(plan)[0];
 }
@@ -192,7 +192,8 @@ TEST_F(Plan, ABlockOfAnotherStoreCountsWhereItIsWhole) {
   const TrialPlan plan = Make();
   EXPECT_EQ(plan.present, 1u);
   ASSERT_EQ(plan.trials.size(), 1u);
-  EXPECT_EQ(plan.trials[0].why, "its block is of another results folder, which has not all of it");
+  EXPECT_EQ(plan.trials[0].why,
+            "its block comes from another results folder, which lacks part of it");
 }
 
 // Each part's folder has a file that contains its name.

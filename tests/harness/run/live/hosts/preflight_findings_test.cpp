@@ -66,7 +66,7 @@ TEST_F(PreflightFindings, WhatMakesTrialsFailIsAnErrorThatNamesTheHost) {
            Only(Finding::Level::kError));
   second() = Facts(2, "n2");
   second().libraries["libtorch_cpu.so"] = "cc";
-  ExpectIn("libraries: libtorch_cpu.so of n2 are others than n1's", Only(Finding::Level::kError));
+  ExpectIn("libraries: libtorch_cpu.so of n2 differ from n1's", Only(Finding::Level::kError));
   second() = Facts(2, "n2");
   second().sees_results = false;
   ExpectIn("results: n2 does not see /r", Only(Finding::Level::kError));
