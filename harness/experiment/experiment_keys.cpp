@@ -203,7 +203,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
       Given<&F::link_gbps>("link_gbps", "all", "chooses cells by their link",
                            {.type = "number or list", .unit = "Gbit/s"}),
       Given<&F::x>("x", "workers",
-                   "the key along the axis: \"method_options.planner_options.degree\"",
+                   "the axis: \"method_options.planner_options.degree\"",
                    {.type = "a key of cells, or a way into a table of one"}),
       Given<&F::y>("y", "throughput; of trained models final_metric", "the metric that is drawn",
                    {.type = "name of a metric"}),
