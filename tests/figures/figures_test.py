@@ -502,7 +502,7 @@ class Rendering(unittest.TestCase):
         places += [text.index("<section id='verdicts'"), text.index("<section id='provenance'")]
         self.assertEqual(places, sorted(places))
         self.assertLess(places[0], text.index("<nav>"))
-        self.assertIn("What it said stays where it ran", text)
+        self.assertIn("Its output stays on the machine that ran it", text)
 
     def test_tables_of_a_report_are_the_harness_s(self):
         self.assertEqual(self.render("report", out="t.html")[0], 0)
