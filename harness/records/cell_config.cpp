@@ -312,20 +312,19 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
                       "gradients",
            .cell = {.part = kSparsity, .telling = 5, .column = "density", .named = true}})
           .If(IsCell),
-      Key<&C::feedback>(
-          {.name = "feedback",
-           .choices = {"none", "residual", "momentum", "decoupled"},
-           .fallback = "the method's",
-           .meaning = "what happens to elements that are not sent: they are lost, added to the "
-                      "next gradient, or kept as the momentum of DGC or of DeMo",
-           .leaves = Leaves::kOption,
-           .cell = {.part = kSparsity, .telling = 13}})
+      Key<&C::feedback>({.name = "feedback",
+                         .choices = {"none", "residual", "momentum", "decoupled"},
+                         .fallback = "the method's",
+                         .meaning = "fate of elements that are not sent: lost, added to the next "
+                                    "gradient, or kept as the momentum of DGC or of DeMo",
+                         .leaves = Leaves::kOption,
+                         .cell = {.part = kSparsity, .telling = 13}})
           .If(IsCell),
       Key<&C::feedback_options>(
           {.name = "feedback_options",
            .fallback = "the feedback's",
-           .meaning = "warmup_epochs, epoch_steps (density warm-up); decay; for momentum: "
-                      "momentum, nesterov, masking, clip; for decoupled: rate",
+           .meaning = "warmup_epochs, epoch_steps (density warm-up); decay; momentum: momentum, "
+                      "nesterov, masking, clip; decoupled: rate",
            .leaves = Leaves::kOption,
            .cell = {.part = kSparsity, .telling = 14}})
           .If(IsCell),
@@ -384,7 +383,7 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
       Key<&C::precision>(
           {.name = "precision",
            .fallback = "\"fp32\"",
-           .meaning = "precision of matrix products and convolutions; tf32: cards only; bf16: "
+           .meaning = "precision of matrix products, convolutions; tf32: cards only; bf16: "
                       "autocast; parameters, gradients, optimizer: float32",
            .leaves = Leaves::kOption,
            .as_given = true,
