@@ -125,7 +125,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(
             sorted(again["cells"][0][key]["value"] for key in ("first_ratio", "second_ratio")), sorted(ratios))
         self.assertIn("expected one of", self.call("compare", "xyz", heads[0], results="c", code=2))
-        self.assertIn("no cell of quick", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
+        self.assertIn("have a cell of quick in common", self.call("compare", *heads, "--experiment", "quick", results="c", code=2))
 
     def plan(self, results, units):
         """Changes the trials of safusion methods as if their plan had the given units: tensors of each."""
