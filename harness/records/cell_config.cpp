@@ -380,14 +380,14 @@ std::vector<RecordKey<CellConfig>> CellKeys() {
            .leaves = Leaves::kOption,
            .as_given = true,
            .cell = {.telling = 21, .column = "device", .named = true}}),
-      Key<&C::precision>(
-          {.name = "precision",
-           .fallback = "\"fp32\"",
-           .meaning = "precision of matrix products, convolutions; tf32: cards only; bf16: "
-                      "autocast; parameters, gradients, optimizer: float32",
-           .leaves = Leaves::kOption,
-           .as_given = true,
-           .cell = {.telling = 22, .column = "precision", .named = true}}),
+      Key<&C::precision>({.name = "precision",
+                          .fallback = "\"fp32\"",
+                          .meaning =
+                              "precision of matrix products, convolutions; tf32: cards only; bf16: "
+                              "autocast; parameters, gradients, optimizer: float32",
+                          .leaves = Leaves::kOption,
+                          .as_given = true,
+                          .cell = {.telling = 22, .column = "precision", .named = true}}),
       Key<&C::recipe>({.name = "recipe",
                        .fallback = "the workload's",
                        .meaning = "learning rate, optimizer, schedule; or \"NAME\" of `sparfuse "
