@@ -500,7 +500,7 @@ TEST(ImportTableCases, NameCharactersAndBytes) {
   ExpectIn("which has U+2011 (a hyphen) at character 7: expected one of",
            error("tab-22-minus-unicode.csv"));
   ExpectIn("(a space) at character", error("tab-23-nbsp.csv"));
-  ExpectIn("tab-26-latin1-source.csv:2: byte 25 of the line is 0xFC, no UTF-8",
+  ExpectIn("tab-26-latin1-source.csv:2: byte 25 of the line is 0xFC, not valid UTF-8",
            error("tab-26-latin1-source.csv", "tab-26-latin1-source.map.toml"));
 }
 
