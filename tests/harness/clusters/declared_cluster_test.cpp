@@ -995,7 +995,8 @@ TEST(DeclaredCluster, AClaimOfOneStepThatCalibratesOverAnotherIsRefused) {
            "\"]\n[[claim]]\nquote = \"q\"\nmetric = \"throughput\"\nof = { method = \"" + of +
            "\" }\nover = { method = \"" + over + "\" }\nexpect = \"more\"\n";
   };
-  ExpectError(FailureKind::kConfig, {"compares cupcake with wfbp on 8 workers", "calibrated with both"},
+  ExpectError(FailureKind::kConfig,
+              {"compares cupcake with wfbp on 8 workers", "calibrated with both"},
               [&] { Load(claim("cupcake", "wfbp")); });
   EXPECT_EQ(Load(claim("safusion", "wfbp")).parts.front().claims.size(), 1u);
 }
