@@ -204,7 +204,7 @@ const std::vector<RecordKey<GivenFigure>>& KeysOf<GivenFigure>() {
                            {.type = "number or list", .unit = "Gbit/s"}),
       Given<&F::x>("x", "workers", "the axis: \"method_options.planner_options.degree\"",
                    {.type = "a key of cells, or a way into a table of one"}),
-      Given<&F::y>("y", "throughput; of trained models final_metric", "the metric that is drawn",
+      Given<&F::y>("y", "throughput; of trained models final_metric", "the drawn metric",
                    {.type = "name of a metric"}),
       Given<&F::metric>("metric", "y", "the same as y", {.type = "name of a metric"}),
       Given<&F::series>("series", "method", "the key whose values have colours of their own",
