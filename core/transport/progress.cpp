@@ -461,29 +461,27 @@ bool ProgressLoop::AdvanceOne(Active& active) {
 void ProgressLoop::CheckDeadline(Active& active) {
   const auto now = Clock::now();
   const auto waited = now - active.pending.since - std::chrono::milliseconds(lateness_ms_);
+  std::string why;
   if (shared_ != nullptr) {
     if (waited <= deadline_) return;
     const auto of = [this](int rank) {
       return shared_->waiting_for_[static_cast<std::size_t>(rank)].load();
     };
-    const std::string why =
-        active.waiting_for < 0
-            ? ListRanks({rank_}) + " does not end its computation"
-            : EndOfChain(active.waiting_for, rank_, static_cast<std::size_t>(size_), of);
-    gave_up_on_ = active.waiting_for;
-    SPARFUSE_THROW(kTimeout,
-                   "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
+    why = active.waiting_for < 0
+              ? ListRanks({rank_}) + " does not end its computation"
+              : EndOfChain(active.waiting_for, rank_, static_cast<std::size_t>(size_), of);
+  } else {
+    if (waited <= deadline_ - Grace(deadline_)) return;
+    if (active.pinged < active.pending.since) {
+      active.pinged = now;
+      liveness_->PingAll(active.waiting_for);
+    }
+    // Allows a full grace from the ping on: this rank itself may have slept.
+    if (waited <= deadline_ || now - active.pinged < Grace(deadline_)) return;
+    why = liveness_->Describe(active.waiting_for, active.pinged);
   }
-  if (waited <= deadline_ - Grace(deadline_)) return;
-  if (active.pinged < active.pending.since) {
-    active.pinged = now;
-    liveness_->PingAll(active.waiting_for);
-  }
-  // Allows a full grace from the ping on: this rank itself may have slept.
-  if (waited <= deadline_ || now - active.pinged < Grace(deadline_)) return;
   gave_up_on_ = active.waiting_for;
-  SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) +
-                               " ms: " + liveness_->Describe(active.waiting_for, active.pinged));
+  SPARFUSE_THROW(kTimeout, "no progress for " + std::to_string(deadline_.count()) + " ms: " + why);
 }
 
 int ProgressLoop::WaitingFor() const {

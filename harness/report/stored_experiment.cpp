@@ -8,7 +8,6 @@
 #include <map>
 #include <ranges>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -43,13 +42,10 @@ std::vector<Part> WithTwinsBehind(std::vector<Part> parts) {
 // them.
 constexpr std::array kOfData = {"data_id", "weights_id", "steps", "evaluate_every"};
 
-// Leaves out the keys of the data, and keys without a value, which not every version writes.
-nlohmann::json WithoutData(const nlohmann::json& config) {
-  nlohmann::json rest = nlohmann::json::object();
-  for (const auto& [key, value] : config.items()) {
-    if (!value.is_null() && std::ranges::find(kOfData, key) == kOfData.end()) rest[key] = value;
-  }
-  return rest;
+// The identity of a configuration without the keys of its data.
+std::string HashWithoutData(nlohmann::json config) {
+  for (const char* key : kOfData) config.erase(key);
+  return ConfigHash(config);
 }
 
 bool LacksAnId(const Cell& cell) {
@@ -62,20 +58,21 @@ bool LacksAnId(const Cell& cell) {
 void FindStoredCells(Experiment& experiment, const std::vector<TrialRow>& rows) {
   const auto lacking = [](const Part& part) { return std::ranges::any_of(part.cells, LacksAnId); };
   if (std::ranges::none_of(experiment.parts, lacking)) return;
-  std::map<std::string, nlohmann::json> stored;  // by configuration hash, without the data's keys
-  std::map<std::string, const TrialRow*> row_of;
+  // The experiment's stored configurations by their hash, within their hash without data.
+  std::map<std::string, std::map<std::string, const TrialRow*>> stored;
+  std::set<std::string> seen;
   for (const TrialRow& row : rows) {
-    if (row.experiment != experiment.id || !row_of.emplace(row.config_hash, &row).second) continue;
-    stored.emplace(row.config_hash, WithoutData(row.config.Value()));
+    if (row.experiment != experiment.id || !seen.insert(row.config_hash).second) continue;
+    stored[HashWithoutData(row.config.Value())].emplace(row.config_hash, &row);
   }
   for (Part& part : experiment.parts) {
     for (Cell& cell : part.cells) {
       if (!LacksAnId(cell)) continue;
-      const nlohmann::json wanted = WithoutData(cell.json);
-      const auto fits = [&](const auto& each) { return each.second == wanted; };
-      if (std::ranges::count_if(stored, fits) != 1) continue;
-      cell.config_hash = std::ranges::find_if(stored, fits)->first;
-      cell.json = row_of.at(cell.config_hash)->config.Value();
+      const auto found = stored.find(HashWithoutData(cell.json));
+      if (found == stored.end() || found->second.size() != 1) continue;
+      const TrialRow& row = *found->second.begin()->second;
+      cell.config_hash = row.config_hash;
+      cell.json = row.config.Value();
       cell.config = CellConfigOf(cell.json);
     }
   }

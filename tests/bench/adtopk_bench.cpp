@@ -1,4 +1,5 @@
 // Times all-dimension top-k against one read of the tensor: rows, and convolution kernels' fibres.
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/bench/kernel_bench.hpp"
 
 namespace sparfuse::bench {
@@ -11,12 +12,6 @@ struct Case {
   std::string axis;
   Shape shape;
 };
-
-std::size_t Elements(const Shape& shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
 
 // The cost of the fibres if each is selected from separately, by the definition.
 void NthElementOfRows(::benchmark::State& state, std::size_t n, std::size_t length,
@@ -53,7 +48,7 @@ void RegisterAll() {
   }
   std::map<std::size_t, bool> limits;
   for (const Case& c : cases) {
-    const std::size_t n = Elements(c.shape);
+    const std::size_t n = ElementsOf(c.shape);
     const std::string shape = "/n:" + std::to_string(n) +
                               "/fibre:" + std::to_string(c.axis == "0" ? c.shape[0] : c.shape[1]);
     if (!limits[n]) {

@@ -19,7 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
-from program import read_trial
+from program import EVERYTHING, read_trial
 
 SPARFUSE = None
 HAS_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
@@ -377,7 +377,7 @@ class HarnessTest(unittest.TestCase):
         self.write(blocks=400)
         moments = random.Random(5)
         seen = ended = 0
-        for _ in range(100 if "SPARFUSE_TEST_EVERYTHING" in os.environ else 30):
+        for _ in range(100 if EVERYTHING else 30):
             before = self.configs()
             run = self.start("run", self.file, seconds=moments.choice(["0", "0.01"]))
             # Kills in start-up, or after `begun` trials began in launches of three, of which only the last runs.

@@ -151,12 +151,6 @@ inline std::vector<float> Noise(std::size_t n, std::uint32_t seed) {
   return DrawData("gaussian", n, seed);
 }
 
-inline std::size_t NumelOf(const std::vector<std::int64_t>& shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
-
 // The result of DrawData, cached. Every method, instruction set and pool uses the same data, and
 // drawing it would take longer than the test.
 inline std::vector<float> MakeData(const std::string& name, std::size_t n, std::uint32_t seed) {

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 
-from sparfuse_report import style, wording
+from sparfuse_report import marks, style, wording
 from sparfuse_report.drawn import Drawn
 
 ROW = 0.24  # inches of a method's row
@@ -224,21 +224,14 @@ def draw_slopes(found, experiment, part, cells):
         carried = _carried_lines(each)
         for place, (words, (method, mode, at)) in enumerate(lines.items()):
             look = styles[method]
-            shift = (place - (len(lines) - 1) / 2) * min(DODGE, 0.4 / len(lines))
-            ratios = [at.get(name) for name in names]
-            values = [ratio["value"] if ratio else math.nan for ratio in ratios]
-            hollow = {"markerfacecolor": "white"} if mode == "modelled" else {}
-            xs = [x + shift for x in range(len(names))]
-            axes.plot(xs, values, marker=look.marker, **hollow, **look.line())
-            for x, ratio in zip(xs, ratios):
-                if ratio and ratio["low"] is not None:
-                    axes.plot([x, x], [ratio["low"], ratio["high"]], color=look.colour,
-                              linewidth=0.8)
+            found_at = [at.get(name) for name in names]
+            ratios = [ratio and (ratio["value"], ratio["low"], ratio["high"]) for ratio in found_at]
+            shift = marks.slope(axes, place, len(lines), DODGE, ratios, look, mode == "modelled")
             for name, ratio in carried.get(words, {}).items():
                 _hollow(axes, names.index(name) + shift, ratio["value"], look.colour, look.marker)
             last = max((x for x, ratio in enumerate(ratios) if ratio), default=None)
             if words != method and last is not None:  # other lines of the method look the same
-                style.note(axes, words, (xs[last], values[last]), (5, 0), va="center", fontsize=6,
+                style.note(axes, words, (last + shift, ratios[last][0]), (5, 0), va="center", fontsize=6,
                            annotation_clip=False)
         axes.axhline(1, color=style.INK, linewidth=0.7)
         axes.set_ylabel(wording.axis("ratio", reference=found["reference"]))

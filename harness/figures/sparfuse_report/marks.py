@@ -1,5 +1,7 @@
 """Draws marks that say how a number was obtained, and their entries in a legend."""
 
+import math
+
 import matplotlib.patheffects as effects
 from matplotlib.patches import Patch
 
@@ -59,6 +61,20 @@ def level(axes, height, label=""):
     if label:
         style.note(axes, label, (1, height), (2, 0), xycoords=("axes fraction", "data"),
                    fontsize=6.8, color=style.QUIET, va="center", annotation_clip=False)
+
+
+def slope(axes, place, lines, dodge, ratios, look, modelled):
+    """Draws the line number `place` of `lines` lines over the whole numbers, set apart by `dodge` at most.
+    ratios: (value, low, high) or None for each number. Returns how far the line is shifted."""
+    shift = (place - (lines - 1) / 2) * min(dodge, 0.4 / lines)
+    hollow = {"markerfacecolor": "white"} if modelled else {}
+    xs = [x + shift for x in range(len(ratios))]
+    axes.plot(xs, [ratio[0] if ratio else math.nan for ratio in ratios], marker=look.marker, **hollow,
+              **look.line())
+    for x, ratio in zip(xs, ratios):
+        if ratio and ratio[1] is not None:
+            axes.plot([x, x], ratio[1:], color=look.colour, linewidth=0.8)
+    return shift
 
 
 def dot_handle(label):

@@ -10,6 +10,7 @@
 
 #include "baselines/demo/chunked_dct.hpp"
 #include "baselines/registry.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
@@ -84,7 +85,7 @@ TEST(ChunkedDct, IsTheOrthonormalTransform) {
                                                {67, 7, 3},
                                                {128, 128}}) {
     for (const TileRule rule : {TileRule::kShort, TileRule::kDivisor}) {
-      const std::size_t n = NumelOf(shape);
+      const std::size_t n = ElementsOf(shape);
       const std::size_t rows = shape.size() < 2 ? 1 : static_cast<std::size_t>(shape[0]);
       const std::size_t cols = n / rows;
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
@@ -225,9 +226,9 @@ TEST(Demo, KeepsWhatItDoesNotSendAndCountsItsBytes) {
   std::size_t n = 0, count = 0;
   for (const Shape& shape : shapes) {
     const auto id = static_cast<std::uint32_t>(tensors.size());
-    tensors.push_back({id, n, NumelOf(shape), shape});
-    count += ChunkedDct(shape, NumelOf(shape), 64, TileRule::kShort).Kept(32);
-    n += NumelOf(shape) + 2;  // a gap
+    tensors.push_back({id, n, ElementsOf(shape), shape});
+    count += ChunkedDct(shape, ElementsOf(shape), 64, TileRule::kShort).Kept(32);
+    n += ElementsOf(shape) + 2;  // a gap
   }
   EXPECT_EQ(count, 5 * 32u + 12 + 32 + 32 + 1);
   EXPECT_EQ(baselines::CoefficientBytes(count), (count * 12 + 31) / 32 * 4 + 4 * count);

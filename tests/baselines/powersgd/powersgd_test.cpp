@@ -10,6 +10,7 @@
 
 #include "baselines/registry.hpp"
 #include "core/payload/accumulate.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/exchanges.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
@@ -18,12 +19,6 @@ namespace sparfuse::testing {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
-
-std::size_t Elements(const Shape& shape) {
-  std::size_t n = 1;
-  for (const std::int64_t extent : shape) n *= static_cast<std::size_t>(extent);
-  return n;
-}
 
 double SquaredNorm(std::span<const float> x) {
   double sum = 0;
@@ -35,7 +30,7 @@ double SquaredNorm(std::span<const float> x) {
 class World {
  public:
   World(const Shape& shape, int rank, int ranks, int threads = 1, bool feedback = true)
-      : n_(Elements(shape)), pool_(threads), workspaces_(static_cast<std::size_t>(ranks)) {
+      : n_(ElementsOf(shape)), pool_(threads), workspaces_(static_cast<std::size_t>(ranks)) {
     for (int r = 0; r < ranks; ++r) {
       workers_.emplace_back(shape, rank, 5);
       residuals_.emplace_back(feedback ? n_ : 0, 0.0f);
@@ -199,7 +194,7 @@ TEST(PowerSgd, WarmStartFindsTheBestApproximationOfAFixedMatrix) {
 TEST(PowerSgd, ConservesMassOverRanks) {
   constexpr int kRanks = 3;
   const Shape shape = {48, 5, 3, 3};
-  const std::size_t n = Elements(shape);
+  const std::size_t n = ElementsOf(shape);
   World world(shape, 2, kRanks, 2);
   std::vector<double> put_in(n, 0.0), taken_out(n, 0.0);
   for (std::uint32_t step = 0; step < 10; ++step) {
@@ -270,7 +265,7 @@ TEST(PowerSgd, ComesBackFromAZeroMatrix) {
 
 TEST(PowerSgd, IsDeterministicOnEveryPoolAndInstructionSet) {
   for (const Shape& shape : {Shape{37, 1111}, Shape{1111, 37}, Shape{130, 2050}}) {
-    const std::size_t n = Elements(shape);
+    const std::size_t n = ElementsOf(shape);
     std::vector<float> applied;
     std::vector<float> residual;
     for (const Isa isa : SupportedIsas()) {

@@ -1,11 +1,10 @@
 """Draws ratios to one method over the values of a key, a line for each method. Lines that cross are
 orders that do not carry over, from one cluster to another for instance."""
 
-import math
 import textwrap
 
 from sparfuse_report import cells as selection
-from sparfuse_report import style, wording
+from sparfuse_report import marks, style, wording
 from sparfuse_report.drawn import Drawn, caption
 from sparfuse_report.kinds import grouped
 
@@ -33,16 +32,11 @@ class _Panel:
 def _line(axes, panel, name, y, normalise, look):
     """Draws a method's ratios with their intervals. Returns the ratios."""
     order = list(panel.lines)
-    shift = (order.index(name) - (len(order) - 1) / 2) * min(DODGE, 0.4 / len(order))
     cells = [panel.lines[name].get(place) for place in panel.places]
     ratios = [cell and cell.ratio(y, normalise) for cell in cells]
-    xs = [place + shift for place in range(len(cells))]
+    ends = [ratio and (ratio.value, ratio.low, ratio.high) for ratio in ratios]
     modelled = any(cell and cell.mode == "modelled" for cell in cells)
-    axes.plot(xs, [ratio.value if ratio else math.nan for ratio in ratios], marker=look.marker,
-              markerfacecolor="white" if modelled else look.colour, **look.line())
-    for at, ratio in zip(xs, ratios):
-        if ratio and ratio.low is not None:
-            axes.plot([at, at], [ratio.low, ratio.high], color=look.colour, linewidth=0.8)
+    marks.slope(axes, order.index(name), len(order), DODGE, ends, look, modelled)
     return [ratio for ratio in ratios if ratio]
 
 
@@ -54,15 +48,9 @@ def slopes(experiment, part, figure, styles):
         raise selection.NoData("a figure of slopes needs normalise = a method, or a reference of its part")
     chosen = selection.shown_with(part, figure, y, normalise)
     panels = selection.panels(chosen, [x, "label"])
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    made, grid = style.figure(rows, columns, HEIGHT, sharey=True)
+    made, places = style.panels(len(panels), 2, HEIGHT, sharey=True)
     ratios = []
-    for position, axes in enumerate(grid.flat):
-        if position >= len(panels):
-            axes.set_visible(False)
-            continue
-        fields, inside = panels[position]
+    for axes, (fields, inside) in zip(places, panels):
         panel = _Panel(inside, x, normalise, styles)
         for name in panel.lines:
             ratios += _line(axes, panel, name, y, normalise, styles[name])
@@ -74,10 +62,10 @@ def slopes(experiment, part, figure, styles):
     if not ratios:
         raise selection.NoData(f"no trial of part '{part.id}' has a ratio of '{y}' to {normalise}")
     bounds = [end for ratio in ratios for end in (ratio.value, ratio.low, ratio.high) if end] + [1.0]
-    grid[0, 0].set_yscale("log")
-    grid[0, 0].set_ylim(min(bounds) / 1.15, max(bounds) * 1.15)
-    style.few_ticks(grid[0, 0].yaxis)
-    for axes in grid[:, 0]:
+    places[0].set_yscale("log")
+    places[0].set_ylim(min(bounds) / 1.15, max(bounds) * 1.15)
+    style.few_ticks(places[0].yaxis)
+    for axes in places[::2]:  # the left ones
         axes.set_ylabel(wording.axis("ratio", log=True, reference=normalise))
     names = styles.sort({cell.label for cell in chosen if cell.method != normalise})
     handles = [style.entry(name, marker=styles[name].marker, **styles[name].line()) for name in names]

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/outside_parts.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/sparsifier_oracle.hpp"
 
@@ -71,7 +72,7 @@ TEST_P(SparsifierSelections, SelectsLawfullyAndConservesMass) {
   const auto& [name, shape, density] = GetParam();
   const SparsifierDescriptor& descriptor = UnderTest().find(name);
   const auto sparsifier = MakeSparsifier(name);
-  const std::size_t n = NumelOf(shape);
+  const std::size_t n = ElementsOf(shape);
   // The kernels of a named sparsifier, and in the long form all kernels, run on each instruction
   // set. Otherwise IsDeterministicOnEveryPoolAndInstructionSet tests that all of them select the
   // same.
@@ -161,7 +162,7 @@ TEST_P(SparsifierLaws, RefusesWhatIsNotFinite) {
 TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
   const auto sparsifier = MakeSparsifier(GetParam());
   for (const auto& shape : kShapes) {
-    const std::size_t n = NumelOf(shape);
+    const std::size_t n = ElementsOf(shape);
     const auto x = MakeData("few-values", n, 1);
     Selection selection(*sparsifier, n, 1.0, 2, true, shape);
     EXPECT_EQ(Bits(selection.Run(x, 0).values), Bits(x));
@@ -176,7 +177,7 @@ TEST_P(SparsifierLaws, SendsEverythingAtDensityOne) {
 TEST_P(SparsifierLaws, ContractsAsItDeclares) {
   const std::vector<std::vector<std::int64_t>> shapes = {{1}, {900}, {30, 30}, {8, 25, 3, 3}};
   for (const auto& shape : shapes) {
-    const std::size_t n = NumelOf(shape);
+    const std::size_t n = ElementsOf(shape);
     for (const double density : {0.01, 0.1}) {
       const double delta = descriptor().contraction(shape, density);
       ASSERT_GE(delta, 0.0);
@@ -266,7 +267,7 @@ std::vector<SelectionCase> SelectionCases() {
   std::vector<SelectionCase> cases;
   for (const std::string& name : NamesOnHost()) {
     for (const auto& shape : kShapes) {
-      const bool large = NumelOf(shape) > 100'000;
+      const bool large = ElementsOf(shape) > 100'000;
       if (large && IsPublished(name)) continue;
       if (!large && kThreadSanitized) continue;  // one thread does these
       for (const double density : {1e-9, 0.01, 0.3, 1.0}) {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/device/emulated/runtime_emulated.hpp"
+#include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/device_selection.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/gpu_graph.hpp"
@@ -118,7 +119,7 @@ TEST_P(SparsifierDeviceLaws, SelectsWhatTheHostSelects) {
   const auto device_form = MakeSparsifier(name());
   const bool equal = ExpectsEqual(*device_form);
   for (const Case& c : cases) {
-    const std::size_t n = NumelOf(c.shape);
+    const std::size_t n = ElementsOf(c.shape);
     for (const double density : c.densities) {
       for (const std::string& data : c.data) {
         SCOPED_TRACE("n=" + std::to_string(n) + " dimensions=" + std::to_string(c.shape.size()) +
