@@ -37,6 +37,17 @@ void ForChunks(std::size_t n, ThreadPool& pool, const Body& body) {
   });
 }
 
+// Largest magnitude of a finite number, as bits without the sign.
+constexpr std::int32_t kLargestFinite = 0x7f7fffff;
+
+std::int32_t Magnitude(float x) { return std::bit_cast<std::int32_t>(x) & 0x7fffffff; }
+
+bool IsFinite(const float* x, std::size_t n) {
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i) largest = std::max(largest, Magnitude(x[i]));
+  return largest <= kLargestFinite;
+}
+
 void ScaleBlock(float* out, std::size_t n, float scale) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= scale;
 }
@@ -73,34 +84,53 @@ bool CanStream([[maybe_unused]] std::size_t n) {
 }
 
 #if defined(__x86_64__)
-// Computes to[i] = from[i] * scale for whole lines; `to` begins at one. Stores must have the full
+// Writes to[i] = from[i] * scale for whole lines, where `to` begins a line. Returns false if a
+// number is NaN or infinite, which costs nothing beside the stores. Stores must have the full
 // width: a core starts one store a cycle, and a line's four narrow stores would take longer than
-// the line takes to memory.
-void StreamLines(const float* from, float scale, std::size_t lines, float* to) {
+// the line takes to memory. Other stores between them would delay them, too.
+bool StreamLines(const float* from, float scale, std::size_t lines, float* to) {
   const __m128 factor = _mm_set1_ps(scale);
+  const __m128i exponent = _mm_set1_epi32(0x7f800000);
+  __m128i bad = _mm_setzero_si128();
   for (std::size_t i = 0; i < lines * kLine; i += 4) {
-    _mm_stream_ps(to + i, _mm_mul_ps(_mm_loadu_ps(from + i), factor));
+    const __m128 x = _mm_loadu_ps(from + i);
+    bad =
+        _mm_or_si128(bad, _mm_cmpeq_epi32(_mm_and_si128(_mm_castps_si128(x), exponent), exponent));
+    _mm_stream_ps(to + i, _mm_mul_ps(x, factor));
   }
+  return _mm_movemask_epi8(bad) == 0;
 }
 
-__attribute__((target("avx"))) void StreamLinesAvx2(const float* from, float scale,
-                                                    std::size_t lines, float* to) {
+__attribute__((target("avx2"))) bool StreamLinesAvx2(const float* from, float scale,
+                                                     std::size_t lines, float* to) {
   const __m256 factor = _mm256_set1_ps(scale);
+  const __m256i exponent = _mm256_set1_epi32(0x7f800000);
+  __m256i bad = _mm256_setzero_si256();
   for (std::size_t i = 0; i < lines * kLine; i += 8) {
-    _mm256_stream_ps(to + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), factor));
+    const __m256 x = _mm256_loadu_ps(from + i);
+    const __m256i of_x = _mm256_and_si256(_mm256_castps_si256(x), exponent);
+    bad = _mm256_or_si256(bad, _mm256_cmpeq_epi32(of_x, exponent));
+    _mm256_stream_ps(to + i, _mm256_mul_ps(x, factor));
   }
+  return _mm256_testz_si256(bad, bad) != 0;
 }
 
-__attribute__((target("avx512f"))) void StreamLinesAvx512(const float* from, float scale,
+__attribute__((target("avx512f"))) bool StreamLinesAvx512(const float* from, float scale,
                                                           std::size_t lines, float* to) {
   const __m512 factor = _mm512_set1_ps(scale);
+  const __m512i exponent = _mm512_set1_epi32(0x7f800000);
+  __mmask16 bad = 0;
   for (std::size_t i = 0; i < lines * kLine; i += 16) {
-    _mm512_stream_ps(to + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), factor));
+    const __m512 x = _mm512_loadu_ps(from + i);
+    const __m512i of_x = _mm512_and_si512(_mm512_castps_si512(x), exponent);
+    bad = static_cast<__mmask16>(bad | _mm512_cmpeq_epi32_mask(of_x, exponent));
+    _mm512_stream_ps(to + i, _mm512_mul_ps(x, factor));
   }
+  return bad == 0;
 }
 #endif
 
-using StreamLinesFunction = void (*)(const float*, float, std::size_t, float*);
+using StreamLinesFunction = bool (*)(const float*, float, std::size_t, float*);
 
 StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
@@ -111,15 +141,21 @@ StreamLinesFunction StreamLinesFor([[maybe_unused]] Isa isa) {
 #endif
 }
 
-// Computes to[i] = from[i] * scale past the caches, except for lines partly outside `to`.
-void StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
+// Writes to[i] = from[i] * scale past the caches, except for lines partly outside `to`.
+// Returns false if a number is NaN or infinite.
+bool StreamScaled(StreamLinesFunction stream_lines, const float* from, float scale, std::size_t n,
                   float* to) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % kLine;
   const std::size_t head = std::min(n, (kLine - past) % kLine);
   const std::size_t lines = (n - head) / kLine;
-  for (std::size_t i = 0; i < head; ++i) to[i] = from[i] * scale;
-  stream_lines(from + head, scale, lines, to + head);
-  for (std::size_t i = head + lines * kLine; i < n; ++i) to[i] = from[i] * scale;
+  bool finite = stream_lines(from + head, scale, lines, to + head);
+  const auto single = [&](std::size_t i) {
+    finite = finite && Magnitude(from[i]) <= kLargestFinite;
+    to[i] = from[i] * scale;
+  };
+  for (std::size_t i = 0; i < head; ++i) single(i);
+  for (std::size_t i = head + lines * kLine; i < n; ++i) single(i);
+  return finite;
 }
 
 [[noreturn]] void ThrowCorrupt(std::size_t payload, const std::string& what) {
@@ -142,12 +178,12 @@ std::size_t AddBlock(const SparsePayload& payload, std::size_t cursor, std::size
 
 }  // namespace
 
-void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+bool AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
                       ThreadPool& pool) {
-  AccumulateSparse(payloads, {0, out.size()}, scale, out, pool);
+  return AccumulateSparse(payloads, {0, out.size()}, scale, out, pool);
 }
 
-void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
                       std::span<float> out, ThreadPool& pool) {
   const std::size_t shift = window.first;
   for (std::size_t p = 0; p < payloads.size(); ++p) {
@@ -164,9 +200,11 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
   // Sums a block in `block_sum` and streams it from there, or sums it in place.
   const bool stream = CanStream(out.size()) && payloads.size() <= kGroup;
   const StreamLinesFunction stream_lines = StreamLinesFor(ActiveIsa());
+  std::atomic<bool> finite{true};
   ForChunks(out.size(), pool, [&](std::size_t begin, std::size_t end) {
     alignas(64) float block_sum[kBlock];
     if (stream) std::memset(block_sum, 0, sizeof block_sum);
+    bool all_finite = true;
     // Cursors of a usual number of ranks fit on the stack. More payloads take more rounds over the
     // chunk, in the same order of additions.
     std::size_t cursors[kGroup];
@@ -195,7 +233,7 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
           touched += cursors[p] - starts[p];
         }
         if (stream) {
-          StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
+          all_finite &= StreamScaled(stream_lines, block_sum, scale, size, out.data() + block);
           if (touched * kSparseScaling < size) {
             for (std::size_t p = 0; p < group; ++p) {
               for (std::size_t i = starts[p]; i < cursors[p]; ++i) {
@@ -207,7 +245,9 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
           }
           continue;
         }
-        if (!is_last || scale == 1.0f) continue;
+        if (!is_last) continue;
+        all_finite &= IsFinite(to, size);
+        if (scale == 1.0f) continue;
         if (first == 0 && touched * kSparseScaling < size) {
           ScaleTouched(payloads, starts, cursors, shift + block, to, scale);
         } else {
@@ -223,10 +263,12 @@ void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& win
         }
       }
     }
+    if (!all_finite) finite.store(false, std::memory_order_relaxed);
 #if defined(__x86_64__)
     if (stream) _mm_sfence();  // before another thread learns that the chunk is written
 #endif
   });
+  return finite;
 }
 
 void ScaleDense(std::span<const float> in, float scale, std::span<float> out, ThreadPool& pool) {
@@ -251,9 +293,9 @@ bool CopyFinite(std::span<const float> from, std::span<float> to, ThreadPool& po
     for (std::size_t i = begin; i < end; ++i) {
       const float x = from[i];
       to[i] = x;
-      largest = std::max(largest, std::bit_cast<std::int32_t>(x) & 0x7fffffff);
+      largest = std::max(largest, Magnitude(x));
     }
-    if (largest >= 0x7f800000) finite.store(false, std::memory_order_relaxed);
+    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
 }
@@ -265,9 +307,9 @@ bool AddFinite(std::span<const float> from, std::span<float> to, ThreadPool& poo
     std::int32_t largest = 0;
     for (std::size_t i = begin; i < end; ++i) {
       to[i] += from[i];
-      largest = std::max(largest, std::bit_cast<std::int32_t>(to[i]) & 0x7fffffff);
+      largest = std::max(largest, Magnitude(to[i]));
     }
-    if (largest >= 0x7f800000) finite.store(false, std::memory_order_relaxed);
+    if (largest > kLargestFinite) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
 }

@@ -18,14 +18,15 @@ namespace sparfuse {
 //             begins with element `first`.
 //
 // Works block by block, so that a block is cleared, summed and scaled while it is in cache. Costs
-// about one memset of `out`. Throws Error{kComm} if an index is out of range (a corrupt payload).
+// about one memset of `out`. Returns false if a sum is NaN or infinite; the sums are written all the
+// same. Throws Error{kComm} if an index is out of range (a corrupt payload).
 struct Window {
   std::size_t first = 0;
   std::size_t whole = 0;
 };
-void AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
+bool AccumulateSparse(std::span<const SparsePayload> payloads, const Window& window, float scale,
                       std::span<float> out, ThreadPool& pool);
-void AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
+bool AccumulateSparse(std::span<const SparsePayload> payloads, float scale, std::span<float> out,
                       ThreadPool& pool);
 
 // out[i] = in[i] * scale;  in may be out. A dense average after an all-reduce.

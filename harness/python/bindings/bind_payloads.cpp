@@ -275,15 +275,13 @@ py::object Decompress(const py::object& given, const py::object& shape,
       CheckIndices(views[p].indices, n, "payloads[" + std::to_string(p) + "][0]");
     }
     const float scale = average ? 1.0f / static_cast<float>(views.size()) : 1.0f;
-    AccumulateSparse(views, scale, result.values, *ModulePool());
-    for (const SparsePayload& view : views) {
-      for (const std::uint32_t index : view.indices) {
-        const float sum = result.values[index];
-        if (std::isfinite(sum)) continue;
-        SPARFUSE_THROW(kNumeric, "decompress: element " + std::to_string(index) +
-                                     " of the sum is " + std::to_string(sum) +
-                                     "; expected finite values, and a sum that float32 holds");
-      }
+    if (!AccumulateSparse(views, scale, result.values, *ModulePool())) {
+      const auto finite = [](float sum) { return std::isfinite(sum); };
+      const auto bad = std::ranges::find_if_not(result.values, finite);
+      SPARFUSE_THROW(kNumeric, "decompress: element " +
+                                   std::to_string(bad - result.values.begin()) + " of the sum is " +
+                                   std::to_string(*bad) +
+                                   "; expected finite values, and a sum that float32 holds");
     }
   }
   return result.object;

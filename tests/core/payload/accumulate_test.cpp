@@ -92,6 +92,28 @@ TEST(AccumulateSparse, StreamsFromAnyElementOn) {
   }
 }
 
+// One sum overflows, wherever it lies, in cache and past the caches, on every instruction set.
+TEST(AccumulateSparse, SaysThatASumIsNotFinite) {
+  ThreadPool pool(2);
+  for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scoped(isa);
+    for (const std::size_t n : {std::size_t{5000}, std::size_t{4'200'003}}) {
+      std::vector<float> room(n + 3);
+      const std::span<float> out = std::span(room).subspan(3);
+      for (const std::size_t at : {std::size_t{0}, std::size_t{4095}, n / 2, n - 1}) {
+        const OwnedPayload large{{static_cast<std::uint32_t>(at)}, {3e38f}};
+        const OwnedPayload small{{static_cast<std::uint32_t>(at)}, {-2e38f}};
+        const std::vector<SparsePayload> overflows{large.view(), large.view()};
+        const std::vector<SparsePayload> fits{large.view(), small.view()};
+        for (const float scale : {1.0f, 0.5f}) {
+          EXPECT_FALSE(AccumulateSparse(overflows, scale, out, pool)) << at << " of " << n;
+          EXPECT_TRUE(AccumulateSparse(fits, scale, out, pool)) << at << " of " << n;
+        }
+      }
+    }
+  }
+}
+
 TEST(AccumulateSparse, FullPayloadsEqualTheDenseSum) {
   constexpr std::size_t kN = 9001;
   const auto payloads = RandomPayloads(kN, 2, 1.0);
