@@ -2,6 +2,8 @@
 // memory, and top-k by its definition.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -202,6 +204,45 @@ inline Selected LargestByDefinition(const std::vector<float>& x, std::size_t k) 
   selected.indices = order;
   for (const std::uint32_t i : order) selected.values.push_back(x[i]);
   return selected;
+}
+
+// The laws of one selection from x that hold on the host and on devices, where `count` elements are
+// expected of a sparsifier with an exact count.
+inline void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
+                         const Selected& selected, std::size_t count) {
+  if (descriptor.exact_count) {
+    ASSERT_EQ(selected.indices.size(), count);
+  }
+  if (std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; })) {
+    ASSERT_GE(selected.indices.size(), 1u);
+  }
+  for (std::size_t i = 0; i < selected.indices.size(); ++i) {
+    ASSERT_LT(selected.indices[i], x.size());
+    if (i > 0) {
+      ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
+    }
+    ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
+  }
+}
+
+// Gives `warm`, a top-k of n elements at a density of 1 %, gradients of these scales. It must find
+// the largest, without a fallback in the first `creeping` steps and with one later.
+template <class WarmSelection>
+void ExpectWarmTopKIsExact(WarmSelection& warm, std::size_t n, const std::vector<float>& scales,
+                           std::uint64_t creeping) {
+  std::uint64_t step = 0;
+  std::uint64_t after_creeping = 0;
+  for (const float scale : scales) {
+    auto gradient = MakeData("gaussian", n, static_cast<std::uint32_t>(step));
+    for (float& g : gradient) g *= scale;
+    const Selected selected = warm.Run(gradient, step);
+    const Selected expected = LargestByDefinition(gradient, n / 100);
+    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
+    ASSERT_EQ(Bits(selected.values), Bits(expected.values));
+    if (++step == creeping) after_creeping = warm.counters().fallbacks;
+  }
+  EXPECT_EQ(after_creeping, 0u);
+  EXPECT_GT(warm.counters().fallbacks, 0u);
 }
 
 // Runs selections of one tensor. Owns the pool, the workspace, the state, the residual, and a slot

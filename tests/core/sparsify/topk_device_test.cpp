@@ -77,20 +77,7 @@ TEST_P(TopKOnDevice, WarmStartChangesTheTimeAndNeverTheResult) {
   constexpr std::size_t kN = 20'011;
   DeviceSelection warm(MakeSparsifier("topk"), device(), kN, 0.01, false);
   // The scale creeps, halves (bound too high), and grows a hundredfold (bound far too low).
-  const float scales[] = {1.0f, 1.01f, 1.0f, 0.99f, 0.3f, 50.0f, 1e-30f, 1e30f};
-  std::uint64_t step = 0;
-  std::uint64_t after_creeping = 0;
-  for (const float scale : scales) {
-    auto gradient = MakeData("gaussian", kN, static_cast<std::uint32_t>(step));
-    for (float& g : gradient) g *= scale;
-    const Selected selected = warm.Run(gradient, step);
-    const Selected expected = LargestByDefinition(gradient, kN / 100);
-    ASSERT_EQ(selected.indices, expected.indices) << "step " << step;
-    ASSERT_EQ(Bits(selected.values), Bits(expected.values));
-    if (++step == 4) after_creeping = warm.counters().fallbacks;
-  }
-  EXPECT_EQ(after_creeping, 0u);
-  EXPECT_GT(warm.counters().fallbacks, 0u);
+  ExpectWarmTopKIsExact(warm, kN, {1.0f, 1.01f, 1.0f, 0.99f, 0.3f, 50.0f, 1e-30f, 1e30f}, 4);
 }
 
 TEST_P(TopKOnDevice, WarmCandidatesAreFewerThanSampledOnes) {

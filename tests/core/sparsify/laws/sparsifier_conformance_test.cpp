@@ -32,20 +32,7 @@ void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<floa
   SCOPED_TRACE(where);
   ASSERT_LE(selected.indices.size(), selection.capacity());
   ASSERT_TRUE(selection.GuardsIntact());
-  if (descriptor.exact_count) {
-    ASSERT_EQ(selected.indices.size(), selection.Count());
-  }
-  const bool non_zero = std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; });
-  if (non_zero) {
-    ASSERT_GE(selected.indices.size(), 1u);
-  }
-  for (std::size_t i = 0; i < selected.indices.size(); ++i) {
-    ASSERT_LT(selected.indices[i], x.size());
-    if (i > 0) {
-      ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
-    }
-    ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
-  }
+  ExpectLawful(descriptor, x, selected, selection.Count());
 }
 
 // One sparsifier on tensors of one shape, at one density.

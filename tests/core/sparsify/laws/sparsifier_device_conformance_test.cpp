@@ -51,19 +51,7 @@ class SparsifierDeviceLaws : public ::testing::TestWithParam<std::tuple<std::str
 
   static void ExpectLawful(const SparsifierDescriptor& descriptor, const std::vector<float>& x,
                            const Selected& selected, DeviceSelection& selection) {
-    if (descriptor.exact_count) {
-      ASSERT_EQ(selected.indices.size(), selection.Count());
-    }
-    if (std::any_of(x.begin(), x.end(), [](float v) { return v != 0.0f; })) {
-      ASSERT_GE(selected.indices.size(), 1u);
-    }
-    for (std::size_t i = 0; i < selected.indices.size(); ++i) {
-      ASSERT_LT(selected.indices[i], x.size());
-      if (i > 0) {
-        ASSERT_LT(selected.indices[i - 1], selected.indices[i]);
-      }
-      ASSERT_EQ(Bits(selected.values[i]), Bits(x[selected.indices[i]]));
-    }
+    testing::ExpectLawful(descriptor, x, selected, selection.Count());
     std::vector<float> left = x;
     for (const std::uint32_t i : selected.indices) left[i] = 0.0f;
     ASSERT_EQ(Bits(selection.Residual()), Bits(left));

@@ -1,6 +1,6 @@
 // Times all-dimension top-k on a CUDA card against one read of the tensor: rows, the fibres of
 // convolution kernels, and columns.
-#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/cards/gpu_bench.hpp"
 
 namespace sparfuse::bench {
 namespace {

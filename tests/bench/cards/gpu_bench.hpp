@@ -8,7 +8,11 @@
 // selection's time over its limit kernel's, the two measured in turns.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,7 +20,8 @@
 #include "core/device/launch.hpp"
 #include "core/device/runtime.hpp"
 #include "core/sparsify/device_selection.hpp"
-#include "tests/bench/gpu_limit_kernels.hpp"
+#include "tests/bench/cards/cub_peer.hpp"
+#include "tests/bench/cards/gpu_limit_kernels.hpp"
 #include "tests/bench/kernel_bench.hpp"
 #include "tests/bench/torch_peer.hpp"
 
@@ -199,6 +204,19 @@ inline void RegisterGpuSelections(const std::string& label, const std::string& s
   }
 }
 
+// Whether these are the largest magnitudes of x, as bits, in any order.
+inline bool AreLargest(std::vector<std::uint32_t> found, const Floats& x) {
+  std::vector<std::uint32_t> all(x.size());
+  std::ranges::transform(x, all.begin(), [](float value) {
+    return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu;
+  });
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(found.size());
+  std::ranges::nth_element(all, middle, std::ranges::greater());
+  std::sort(all.begin(), middle);
+  std::ranges::sort(found);
+  return std::equal(found.begin(), found.end(), all.begin());
+}
+
 // torch.topk on the card, if LibTorch is built in.
 inline void RegisterTorchOnCard() {
 #if defined(SPARFUSE_BENCH_TORCH) && defined(SPARFUSE_CUDA)
@@ -220,6 +238,38 @@ inline void RegisterTorchOnCard() {
     }
   }
 #endif
+}
+
+// CUB's selections on the card. A selection is compared with the k largest magnitudes before it is
+// timed.
+inline void RegisterCubOnCard() {
+  for (const CubRival& rival : CubRivals()) {
+    for (const std::size_t n : GpuSizes()) {
+      for (const double density : {0.001, 0.01, 0.05}) {
+        RegisterOnCard(rival.name + "/n:" + std::to_string(n) + "/density:" + Number(density) +
+                           "/data:gaussian",
+                       [=](::benchmark::State& state) {
+                         const gpu::GpuStream stream(kCard);
+                         const Floats& host = Data("gaussian", n);
+                         const Buffer<float> x = OnCard(stream.view(), host);
+                         const std::size_t k = KeptCount(n, density);
+                         const auto select = rival.make(x.data(), n, k, stream.view());
+                         std::vector<std::uint32_t> found(k);
+                         gpu::CopyAsync(stream.view(), found.data(), select().magnitudes,
+                                        k * sizeof(std::uint32_t));
+                         gpu::Synchronize(stream.view());
+                         if (!AreLargest(found, host)) {
+                           state.SkipWithError("does not select the k largest magnitudes");
+                           return;
+                         }
+                         GpuTimer timer;
+                         for (auto _ : state) {
+                           state.SetIterationTime(timer.SecondsOf(stream.view(), select));
+                         }
+                       });
+      }
+    }
+  }
 }
 
 // Like Main; if no card can be used, it prints the reason and returns 2.

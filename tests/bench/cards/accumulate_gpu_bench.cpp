@@ -4,7 +4,7 @@
 #include "core/coding/payload_coding.hpp"
 #include "core/feedback/momentum/momentum.hpp"
 #include "core/payload/accumulate_device.hpp"
-#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/cards/gpu_bench.hpp"
 #include "tests/bench/random_payloads.hpp"
 
 namespace sparfuse::bench {

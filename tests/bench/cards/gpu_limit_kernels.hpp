@@ -2,6 +2,7 @@
 // three streams of error feedback. They are as fast as possible and do nothing else.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "core/device/kernel.hpp"

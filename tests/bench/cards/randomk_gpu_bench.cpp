@@ -1,5 +1,5 @@
 // Times random-k on a CUDA card against one read of the tensor.
-#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/cards/gpu_bench.hpp"
 
 int main(int argc, char** argv) {
   using namespace sparfuse::bench;

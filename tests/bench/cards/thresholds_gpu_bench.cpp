@@ -1,6 +1,6 @@
 // Times the threshold sparsifiers on a CUDA card against one read of the tensor, and with feedback
 // against residual += gradient. The variants are those of thresholds_bench.cpp.
-#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/cards/gpu_bench.hpp"
 
 int main(int argc, char** argv) {
   using namespace sparfuse;

@@ -1,6 +1,6 @@
 // Times quantizers on a CUDA card with error feedback, against the three streams of an addition.
 #include "core/coding/quantizers/quantizer.hpp"
-#include "tests/bench/gpu_bench.hpp"
+#include "tests/bench/cards/gpu_bench.hpp"
 
 namespace sparfuse::bench {
 namespace {
