@@ -217,6 +217,15 @@ def published_beside(program, name, paper):
             print(f"{row['artifact']} {row['method'][:24]:24} {row['value']:>7} {row['unit']:3}  {mean}")
 
 
+def whole(least):
+    """A type of argparse: a whole number of at least `least`."""
+    def parsed(text):
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least {least}")
+        return int(text)
+    return parsed
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(prog="scripts/reproduce PAPER --accuracy", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -225,8 +234,8 @@ def main(arguments):
     parser.add_argument("--results", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--weights", type=pathlib.Path)
-    parser.add_argument("--gpus", type=int, help="number of ranks, one for each GPU; 0: on processors")
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--gpus", type=whole(0), help="number of ranks, one for each GPU; 0: on processors")
+    parser.add_argument("--seeds", type=whole(1))
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(arguments)
     file = ROOT / "experiments" / "accuracy" / f"{asked.paper}.toml"

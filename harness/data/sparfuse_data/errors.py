@@ -5,6 +5,10 @@ class DataError(Exception):
     pass
 
 
+class NoRoom(DataError):
+    """The data is good: once there is room, the same command goes on."""
+
+
 def refuse_stand_in(place, start):
     """Refuses a file of which another stands in the place: `start` is its first bytes."""
     if start.startswith(b"version https://git-lfs"):

@@ -289,12 +289,15 @@ def prepare(place, out, say=print):
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     digest = hashlib.sha256()
-    with naming_full_disks(partial), open(partial, "wb") as file:
-        for block in (len(text).to_bytes(8, "little"), text, *(tensors[n][2] for n in sorted(tensors))):
-            digest.update(block)
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(partial, out)
+    try:
+        with naming_full_disks(partial, goes_on=False), open(partial, "wb") as file:
+            for block in (len(text).to_bytes(8, "little"), text, *(tensors[n][2] for n in sorted(tensors))):
+                digest.update(block)
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
     say(f"{out}: {len(tensors)} tensors, {offset / 1e6:,.1f} MB, SHA-256 {digest.hexdigest()}")
     return digest.hexdigest()

@@ -266,6 +266,26 @@ class Weights(unittest.TestCase):
         self.assertIn("skipped  lm_head.weight: the same as wte.weight",
                       self.run_program("check", WORKLOAD, path, check=0).stdout)
 
+    def test_a_model_is_as_large_as_its_data(self):
+        for split in ("train", "valid"):
+            self.file(f"{split}.txt", b"one two three four\n" * 60)
+        done = subprocess.run([PROGRAM, "data", "prepare", "own", "--from", self.home], capture_output=True,
+                              text=True, timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tensors = made_tensors()
+        tensors["wte.weight"] = ((5, 96), tensors["wte.weight"][1][:4 * 5 * 96])  # four words and <eos>
+        _, name = self.prepared("own.safetensors", safetensors(tensors))
+        self.assertIn("wte.weight [5, 96], expected [63, 96]", self.run_program("check", WORKLOAD, name, check=1).stderr)
+        self.run_program("check", WORKLOAD, name, "--data", "own", check=0)
+        experiment = self.file("own.toml", f"""
+            id = "own"\ntitle = "own"\npaper = ""\n[defaults]\nkind = "convergence"\nmode = "measured"
+            transport = "threads"\nworkload = "{WORKLOAD}"\ndata = "own"\nweights = "{name}"\nsteps = 2
+            [repeat]\nblocks = 1\n[[axis]]\nmethod = ["dense"]\n[[figure]]\nkind = "convergence"
+            """.encode())
+        done = subprocess.run([PROGRAM, "--results", self.home / "results", "plan", experiment], timeout=300,
+                              capture_output=True, text=True, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_pickles_are_not_run(self):
         data = torch_file(made_tensors(), legacy=True, evil=True)
         done = self.run_program("prepare", "evil", "--from", self.file("evil.pt", data))
