@@ -142,7 +142,7 @@ def _of_tree(tree, form, read, labels=None):
     for split, by_class in tree.splits.items():
         entries = splits[split] = []
         for name in classes:
-            for file, size, at in sorted(by_class[name]):
+            for file, size, at in sorted(by_class.pop(name)):  # popped: ImageNet has a million
                 if size == 0:
                     raise DataError(f"{place}: {split}/{name}/{file} has no bytes; expected an image")
                 entries.append(Entry(numbers[name], f"{name}/{_text(file, place)}", size, at))
