@@ -10,6 +10,7 @@ import re
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 
 from . import devkit
@@ -233,7 +234,7 @@ def from_zip(place, labels):
     def read(name):
         try:
             return archive.read(name)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error) as error:  # RuntimeError: encrypted
             raise DataError(f"{place}: {name} is damaged ({error})") from error
 
     return _of_members(place, "zip of an imagefolder", members, read, labels)

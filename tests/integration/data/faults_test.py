@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import unittest
+import zipfile
 
 import numpy
 from data_case import DataCase
@@ -226,6 +227,19 @@ writing.TokensWriter.add = writing.Folder.require_space = full""")
         self.refused("train-0.tar: 0007.cls = '70000'", "expected a class number")
         self.shard("train-0.tar", [*keys[:7], ("0007", b"-1")])
         self.refused("0007.cls = '-1'")
+
+    def test_a_zip_with_a_damaged_member_is_refused(self):
+        self.folder()
+        archive = self.home / "set.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+            for path in sorted(self.source.rglob("*.jpg")):
+                made.write(path, path.relative_to(self.source))
+            first = made.infolist()[0]
+        data = bytearray(archive.read_bytes())
+        begin = first.header_offset + 30 + len(first.filename)
+        data[begin:begin + first.compress_size] = b"\xff" * first.compress_size
+        archive.write_bytes(data)
+        self.refused(f"set.zip: {first.filename} is damaged", source=archive)
 
     def test_another_cifar_than_its_name_says_is_refused(self):
         for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
