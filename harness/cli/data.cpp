@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,14 +38,25 @@ fs::path FolderNamed(const std::string& name) {
   return workloads::PreparedFolder(workloads::ResolveDataDirectory({}), name);
 }
 
+// `kept`: names that something else has in the folder of data sets.
+void RequireName(const std::string& verb, const std::string& name,
+                 const std::set<std::string>& kept, const char* more) {
+  if (name.find('/') == std::string::npos && !name.starts_with('.') &&
+      !name.ends_with(".partial") && !kept.contains(name)) {
+    return;
+  }
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("{} prepare {}: expected a name without /, that does not begin with a "
+                             "dot or end with .partial{}",
+                             verb, name, more));
+}
+
 }  // namespace
 
 int DataPrepareVerb(Program& program, const DataPrepareRequest& request) {
-  if (request.name.find('/') != std::string::npos) {
-    SPARFUSE_THROW(kConfig, fmt::format("data prepare {}: expected a name; --out says where its "
-                                        "folder is written",
-                                        request.name));
-  }
+  // scripts/setup makes digits and text; weights are prepared weights.
+  RequireName("data", request.name, {"digits", "text", "weights"},
+              " and is none of digits, text and weights; --out says where its folder is written");
   const fs::path out = request.out.empty() ? FolderNamed(request.name) : request.out;
   std::vector<std::string> arguments = {"prepare", request.name, "--from", request.from.string(),
                                         "--out",   out.string()};
@@ -102,15 +114,21 @@ int DataShowVerb(Program&, const DataShowRequest& request) {
 }
 
 int WeightsPrepareVerb(Program& program, const std::string& name, const fs::path& from) {
+  RequireName("weights", name, {}, "");
   const fs::path out = workloads::WeightsFile(workloads::ResolveDataDirectory({}), name);
   return RunSparfuseData(program, {"weights", from.string(), out.string()});
 }
 
-int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights) {
+int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights,
+                     const std::string& data) {
   const auto& known = NeedEntry(program.catalog().workloads, "workload", workload);
   const fs::path file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), weights);
   const workloads::SafeTensors tensors(file);
-  const workloads::WeightMap map = workloads::MapWeights(known.model, tensors.tensors());
+  const workloads::ModelSize model =
+      data.empty()
+          ? known.model
+          : workloads::ModelForData(known.model, workloads::ReadPreparedMeta(FolderNamed(data)));
+  const workloads::WeightMap map = workloads::MapWeights(model, tensors.tensors());
   for (const auto& filled : map.filled) {
     fmt::print("filled   {}  from {}{}{}\n", filled.parameter,
                tensors.tensors()[filled.tensor].name, filled.transposed ? ", transposed" : "",

@@ -39,6 +39,8 @@ int WeightsPrepareVerb(Program& program, const std::string& name,
                        const std::filesystem::path& from);
 // A line for each tensor of the file and each parameter of the workload: filled, skipped and why,
 // fresh, missing. kTrialFailed where the file is not of the model.
-int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights);
+// data: the data set that the model trains on, or "".
+int WeightsCheckVerb(Program& program, const std::string& workload, const std::string& weights,
+                     const std::string& data);
 
 }  // namespace sparfuse::harness

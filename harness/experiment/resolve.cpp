@@ -131,6 +131,7 @@ void Resolver::Data() {
             config_.data, meta.kind, config_.workload, workload_->kind_of_data));
   }
   TakeId("data_id", folder.string(), meta.id, config_.data_id);
+  model_ = workloads::ModelForData(workload_->model, meta);
   const auto train = meta.splits.find("train");
   if (train == meta.splits.end()) return;
   if (meta.kind != "text") {
@@ -171,11 +172,12 @@ void Resolver::Weights() {
                                   config_.weights, ModeName()));
   }
   const auto file = workloads::WeightsFile(workloads::ResolveDataDirectory({}), config_.weights);
+  const workloads::ModelSize& model = model_ ? *model_ : workload_->model;
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return;
   At({"weights"}, [&] {
     const workloads::SafeTensors weights(file);
-    workloads::MapWeights(workload_->model, weights.tensors()).Require(file.string());
+    workloads::MapWeights(model, weights.tensors()).Require(file.string());
     TakeId("weights_id", file.string(), Sha256OfWeights(file, weights), config_.weights_id);
     return 0;
   });

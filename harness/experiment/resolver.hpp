@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -98,8 +99,9 @@ class Resolver {
   const std::string& at_;
   const GivenKeys& given_;
   const workloads::WorkloadDescriptor* workload_ = nullptr;
-  std::size_t prepared_samples_ = 0;  // of prepared data that is there
-  std::size_t prepared_tokens_ = 0;   // of a prepared text
+  std::optional<workloads::ModelSize> model_;  // the workload's, as large as prepared data is
+  std::size_t prepared_samples_ = 0;           // of prepared data that is there
+  std::size_t prepared_tokens_ = 0;            // of a prepared text
   CellConfig config_;
 };
 

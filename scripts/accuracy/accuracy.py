@@ -41,8 +41,8 @@ DATA = {
     "wikitext2": (("wikitext-2", "wikitext-2-v1", "wikitext2"),
                   "wikitext-2-v1 with wiki.train.tokens, .valid and .test, 4.5 MB as a zip, from a mirror "
                   "of the Salesforce data set"),
-    "wikitext103": (("wikitext-103-raw", "wikitext103"),
-                    "wikitext-103-raw-v1, 192 MB as a zip, and GPT-2's vocab.json and merges.txt"),
+    "wikitext103-gpt2": (("wikitext-103-raw", "wikitext103"),
+                         "wikitext-103-raw-v1, 192 MB as a zip, and GPT-2's vocab.json and merges.txt"),
 }
 WEIGHTS = {
     "bert-large": (("bert-large-uncased", "bert-large"),
@@ -51,7 +51,7 @@ WEIGHTS = {
     "bert-base": (("bert-base-uncased", "bert-base"),
                   "model.safetensors of google-bert/bert-base-uncased on Hugging Face, 440 MB"),
 }
-TOKENIZED = {"squad": ("vocab.txt", "tokenizer.json"), "wikitext103": ("tokenizer.json", "vocab.json")}
+TOKENIZED = {"squad": ("vocab.txt", "tokenizer.json"), "wikitext103-gpt2": ("tokenizer.json", "vocab.json")}
 
 
 def data_folder():
@@ -184,7 +184,8 @@ def say_hours(program, experiment, name, file):
     seconds = step_seconds(program, name)
     known = [trial["config"] for trial in missing if key_of(trial["config"]) in seconds]
     total = sum(config["steps"] * seconds[key_of(config)] for config in known)
-    print(f"{len(missing)} trials are missing: about {total / 3600:.1f} hours of training steps, as the "
+    length = f"{total / 3600:.1f} hours" if total >= 3600 else f"{total / 60:.1f} minutes"
+    print(f"{len(missing)} trials are missing: about {length} of training steps, as the "
           f"measured minute says of {len(known)} of them; evaluations come on top", flush=True)
 
 
@@ -217,6 +218,15 @@ def published_beside(program, name, paper):
             print(f"{row['artifact']} {row['method'][:24]:24} {row['value']:>7} {row['unit']:3}  {mean}")
 
 
+def whole(least):
+    """A type of argparse: a whole number of at least `least`."""
+    def parsed(text):
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least {least}")
+        return int(text)
+    return parsed
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(prog="scripts/reproduce PAPER --accuracy", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -225,8 +235,8 @@ def main(arguments):
     parser.add_argument("--results", help=argparse.SUPPRESS)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--weights", type=pathlib.Path)
-    parser.add_argument("--gpus", type=int, help="number of ranks, one for each GPU; 0: on processors")
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--gpus", type=whole(0), help="number of ranks, one for each GPU; 0: on processors")
+    parser.add_argument("--seeds", type=whole(1))
     parser.add_argument("--dry-run", action="store_true")
     asked = parser.parse_args(arguments)
     file = ROOT / "experiments" / "accuracy" / f"{asked.paper}.toml"

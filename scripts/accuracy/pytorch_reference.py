@@ -10,13 +10,13 @@ an evaluations.npy, it prints both curves side by side.
 """
 
 import argparse
-import csv
 import math
 import pathlib
 import sys
 import time
 
 import numpy as np
+import reference_curves
 import torch
 import torch.nn.functional as F
 from PIL import Image
@@ -138,12 +138,7 @@ def main():
     parser.add_argument("--width", type=int, default=8)
     parser.add_argument("--out", type=pathlib.Path)
     asked = parser.parse_args()
-    theirs = {}  # {step: metrics}; read first, since training takes minutes
-    for trial in asked.trials:
-        if not (trial / "evaluations.npy").exists():
-            sys.exit(f"{trial}: has no evaluations.npy; expected the folder of a convergence trial")
-        for row in np.load(trial / "evaluations.npy"):
-            theirs.setdefault(int(row["step"]), []).append(float(row["metric"]))
+    theirs = reference_curves.of_trials(asked.trials)  # read first, since training takes minutes
     torch.set_num_threads(1)
     train_set, (images, labels) = read(asked.folder / "train"), read(asked.folder / "test")
     spread = torch.arange(EVALUATED) * len(images) // EVALUATED
@@ -151,16 +146,7 @@ def main():
     begun = time.process_time()
     curves = [train(seed, train_set, test_set, asked.epochs, asked.every, asked.width)
               for seed in range(1, asked.seeds + 1)]
-    rows = []
-    for at, (step, _) in enumerate(curves[0]):
-        rows.append([step, *(curve[at][1] for curve in curves), *theirs.get(step, [])])
-    names = ["step", *(f"pytorch seed {i + 1}" for i in range(asked.seeds)),
-             *(f"sparfuse trial {i + 1}" for i in range(len(asked.trials)))]
-    for row in [names, *rows]:
-        print("  ".join(f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row))
-    if asked.out:
-        with asked.out.open("w", encoding="utf-8", newline="") as out:
-            csv.writer(out, lineterminator="\n").writerows([names, *rows])
+    reference_curves.show(curves, theirs, asked.out)
     print(f"{time.process_time() - begun:.0f} s of processor time", file=sys.stderr)
 
 

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "core/base/error.hpp"
+#include "workloads/data/prepared.hpp"
 
 namespace sparfuse::workloads {
 
@@ -99,6 +102,22 @@ LayerTable ModelDescription::InReadyOrder() const {
 
 ModelDescription Describe(const ModelSize& size) {
   return std::visit([](const auto& family) { return Describe(family); }, size);
+}
+
+ModelSize ModelForData(ModelSize size, const PreparedMeta& data) {
+  std::visit(
+      [&](auto& family) {
+        if constexpr (requires { family.data; }) {
+          family.data.classes = static_cast<std::int64_t>(data.classes.size());
+        } else if constexpr (requires { family.vocabulary; }) {
+          family.vocabulary = static_cast<std::int64_t>(data.vocabulary);
+        }
+        // BERT's rows are padded with rows that no text uses, as in the papers' program.
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(family)>, BertSize>)
+          family.vocabulary = (family.vocabulary + 7) / 8 * 8;
+      },
+      size);
+  return size;
 }
 
 }  // namespace sparfuse::workloads

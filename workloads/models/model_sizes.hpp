@@ -17,6 +17,7 @@ namespace sparfuse::workloads {
 class ForwardPass;
 class ModelDescription;
 class ParameterSet;
+struct PreparedMeta;
 
 inline constexpr std::size_t kTextWindow = 64;       // tokens that a sample of the real text has
 inline constexpr std::int64_t kTextCharacters = 63;  // that the King James text is written with
@@ -158,5 +159,8 @@ using ModelSize = std::variant<DigitsResnetSize, ResnetSize, VggSize, VitSize, B
 inline std::string_view FamilyOf(const ModelSize& size) {
   return std::visit([](const auto& family) { return family.kFamily; }, size);
 }
+
+// The model with as many classes, or as large a vocabulary, as the data has.
+ModelSize ModelForData(ModelSize size, const PreparedMeta& data);
 
 }  // namespace sparfuse::workloads

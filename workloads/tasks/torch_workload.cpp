@@ -58,17 +58,9 @@ ModelSize ModelWith(ModelSize size, const Recipe& recipe, const PreparedData* da
       [&](auto& family) {
         if constexpr (requires { family.attention_dropout; })
           family.attention_dropout = recipe.attention_dropout;
-        if constexpr (requires { family.data; }) {
-          if (data != nullptr) family.data.classes = static_cast<std::int64_t>(data->classes());
-        } else if constexpr (requires { family.vocabulary; }) {
-          if (data != nullptr) family.vocabulary = static_cast<std::int64_t>(data->vocabulary());
-        }
-        // BERT's rows are padded with rows that no text uses, as in the papers' program.
-        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(family)>, BertSize>)
-          family.vocabulary = (family.vocabulary + 7) / 8 * 8;
       },
       size);
-  return size;
+  return data == nullptr ? size : ModelForData(size, data->meta());
 }
 
 std::shared_ptr<const PreparedData> OpenData(const WorkloadDescriptor& descriptor,

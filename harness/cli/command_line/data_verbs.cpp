@@ -90,7 +90,7 @@ void AddWeights(CommandLine& line) {
       "weights", "pretrained weights: prepare a file of them, check it against a workload");
   verb->require_subcommand(1);
   struct Request {
-    std::string name, weights;
+    std::string name, weights, data;
     std::filesystem::path from;
   };
   const auto wanted = std::make_shared<Request>();
@@ -113,9 +113,11 @@ void AddWeights(CommandLine& line) {
   auto* check = verb->add_subcommand("check", "list which tensor of a file fills which parameter");
   check->add_option("workload", asked->name, "a name of `sparfuse list workloads`")->required();
   check->add_option("weights", asked->weights, "its name, or FOLDER/FILE.safetensors")->required();
+  check->add_option("--data", asked->data,
+                    "the data set that the workload trains on: its classes or vocabulary");
   check->callback([&line, asked] {
     line.act = [asked](Program& program) {
-      return WeightsCheckVerb(program, asked->name, asked->weights);
+      return WeightsCheckVerb(program, asked->name, asked->weights, asked->data);
     };
   });
 }

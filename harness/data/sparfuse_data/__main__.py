@@ -88,6 +88,10 @@ def main(arguments):
     except DataError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"error: {error.filename or asked.verb}: {error.strerror or error}; expected files that can be "
+              "read and folders that can be written", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; the same command continues with the rest", file=sys.stderr)
         return 130

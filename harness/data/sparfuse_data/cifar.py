@@ -1,15 +1,19 @@
 """Reads CIFAR-10 and CIFAR-100 as their authors give them: pickles of Python 2, or binary files."""
 
+import hashlib
 import io
 import pathlib
 import pickle
 import tarfile
 import zlib
 
-from .errors import DataError
+import numpy
+
+from .errors import DataError, refuse_stand_in
 from .images import Entry, Images
 
 PIXELS = 3 * 32 * 32
+_COARSE = 20  # labels of CIFAR-100's second kind
 _ALLOWED = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"),
             ("_codecs", "encode"), ("numpy._core.multiarray", "_reconstruct")}
 
@@ -41,6 +45,7 @@ class _OfArrays(pickle.Unpickler):
 
 
 def _unpickle(data, place):
+    refuse_stand_in(place, data[:64])
     try:
         table = _OfArrays(io.BytesIO(data), encoding="bytes").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in table.items()}
@@ -54,6 +59,7 @@ class _Files:
 
     def __init__(self, place):
         self.place, self.folder, self.members, self.contents = place, None, {}, {}
+        self.sums = {}  # MD5 of what was read
         if place.is_dir():
             names = [place, *(child for child in place.iterdir() if child.is_dir())]
             self.folder = next((f for f in names if (f / "test_batch").exists() or (f / "test").is_file()
@@ -74,8 +80,11 @@ class _Files:
         return (self.folder / name).is_file() if self.folder else name in self.members
 
     def read(self, name):
-        if self.folder:
-            return (self.folder / name).read_bytes()
+        data = (self.folder / name).read_bytes() if self.folder else self._of_tar(name)
+        self.sums[name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        return data
+
+    def _of_tar(self, name):
         if not self.contents:
             try:
                 with tarfile.open(self.place) as tar:
@@ -93,30 +102,43 @@ class _Files:
 
 
 def _names(files, meta, key):
-    names = _unpickle(files.read(meta), meta)[key]
-    return [name.decode() if isinstance(name, bytes) else name for name in names]
+    table = _unpickle(files.read(meta), meta)
+    try:
+        return [name.decode() if isinstance(name, bytes) else str(name) for name in table[key]]
+    except (KeyError, TypeError, UnicodeDecodeError) as error:
+        raise DataError(f"{files.place}/{meta}: has the keys {', '.join(map(str, sorted(table)))}; expected "
+                        f"{key}, a list of names") from error
 
 
 def find(place):
     """The data set at a folder or a tar, or None where it is no CIFAR."""
     files = _Files(place)
     for form, (splits, meta, labels, names) in _PICKLES.items():
-        if all(files.has(name) for batch in splits.values() for name in batch) and files.has(meta):
+        if all(files.has(name) for batch in splits.values() for name in batch):
+            if not files.has(meta):
+                raise DataError(f"{place}: lacks {meta}; expected it beside the images")
             return _of_pickles(place, files, form, splits, _names(files, meta, names), labels)
     for form, (splits, names, width) in _BINARY.items():
         if all(files.has(name) for batch in splits.values() for name in batch):
             if not files.has(names):
                 raise DataError(f"{place}: lacks {names}; expected it beside the images")
-            classes = files.read(names).decode().split()
+            try:
+                classes = files.read(names).decode().split()
+            except UnicodeDecodeError as error:
+                raise DataError(f"{place}/{names}: is not UTF-8 ({error.reason}); expected names") from error
             return _of_binary(place, files, form, splits, classes, width)
     return None
 
 
 def _check_labels(labels, classes, place):
-    wrong = next((i for i, label in enumerate(labels) if not 0 <= label < len(classes)), None)
+    wrong = next((i for i, label in enumerate(labels)
+                  if not isinstance(label, int) or not 0 <= label < len(classes)), None)
     if wrong is not None:
-        raise DataError(f"{place}: the label of image {wrong} is {labels[wrong]}; expected 0 to "
+        raise DataError(f"{place}: the label of image {wrong} is {labels[wrong]!r:.40}; expected 0 to "
                         f"{len(classes) - 1}")
+    if len(classes) == 100 and len(labels) >= 100 and max(labels) < _COARSE:
+        raise DataError(f"{place}: no label is above {max(labels)}; expected the fine ones, 0 to "
+                        f"{len(classes) - 1}: are these the coarse ones?")
 
 
 def _of_pickles(place, files, form, splits, classes, key):
@@ -128,14 +150,17 @@ def _of_pickles(place, files, form, splits, classes, key):
             if key not in table or "data" not in table:
                 raise DataError(f"{place}/{name}: has the keys {', '.join(sorted(table))}; expected data "
                                 f"and {key}: is this the other CIFAR?")
-            images, labels = table["data"], list(table[key])
+            images, labels = table["data"], table[key]
+            if not isinstance(images, numpy.ndarray) or not isinstance(labels, list):
+                raise DataError(f"{place}/{name}: data is a {type(images).__name__} and {key} a "
+                                f"{type(labels).__name__}; expected an array and a list")
             if images.shape != (len(labels), PIXELS) or images.dtype != "uint8":
                 raise DataError(f"{place}/{name}: data is {images.dtype} {list(images.shape)}; expected "
                                 f"uint8 [{len(labels)}, {PIXELS}]")
             _check_labels(labels, classes, f"{place}/{name}")
             entries += [Entry(label, f"{name}/{i}", PIXELS, images[i])
                         for i, label in enumerate(labels)]
-    return _in_order(form, classes, found, lambda image: image.tobytes())
+    return _in_order(form, classes, found, lambda image: image.tobytes(), files)
 
 
 def _of_binary(place, files, form, splits, classes, width):
@@ -147,13 +172,16 @@ def _of_binary(place, files, form, splits, classes, width):
             if len(data) % size:
                 raise DataError(f"{place}/{name}: has {len(data):,} bytes; expected a multiple of {size}")
             labels = list(data[width - 1::size])
+            if width == 2 and (coarse := max(data[::size], default=0)) >= _COARSE:
+                raise DataError(f"{place}/{name}: a first byte is {coarse}, the coarse label; expected 0 to "
+                                f"{_COARSE - 1}: are the two labels swapped?")
             _check_labels(labels, classes, f"{place}/{name}")
             view = memoryview(data)
             entries += [Entry(label, f"{name}/{i}", PIXELS, view[i * size + width:(i + 1) * size])
                         for i, label in enumerate(labels)]
-    return _in_order(form, classes, found, bytes)
+    return _in_order(form, classes, found, bytes, files)
 
 
-def _in_order(form, classes, splits, read):
+def _in_order(form, classes, splits, read, files):
     """Images stay in the order of their files: that of both forms is the same."""
-    return Images(form, classes, splits, read, coding="planes", shape=(3, 32, 32))
+    return Images(form, classes, splits, read, coding="planes", shape=(3, 32, 32), sums=files.sums)

@@ -17,8 +17,10 @@ def read_meta(folder):
         meta = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise DataError(f"{folder}: no prepared data; expected meta.json in it") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error})") from error
+    if not isinstance(meta, dict) or not {"content", "id"} <= set(meta):
+        raise DataError(f"{path}: is no description of prepared data; expected format, id and content")
     if meta.get("format") != writing.FORMAT:
         raise DataError(f"{path}: format = {meta.get('format')}; expected {writing.FORMAT}: prepare it "
                         "again")

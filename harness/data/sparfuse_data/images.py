@@ -7,14 +7,16 @@ import json
 import os
 import pathlib
 import re
+import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 
 from . import devkit
-from .errors import DataError
+from .errors import DataError, refuse_stand_in
 
-TEST_FOLDERS = ("val", "test", "validation", "valid")
+TEST_FOLDERS = ("val", "validation", "valid", "test")  # the first that is there is the test split
 HELD_OUT = 10  # of images without a test split every so-manieth, by the hash of its name, is for tests
 MOST_PIXELS = 1 << 28
 IMAGE_NAME = re.compile(r"\.(jpe?g|png|ppm|bmp|gif|tiff?|webp)$", re.IGNORECASE)
@@ -42,6 +44,8 @@ class Images:
     shape: tuple = ()
     source: dict = dataclasses.field(default_factory=dict)
     changed: int = 0  # when the newest file of a folder was written, in nanoseconds
+    notes: list[str] = dataclasses.field(default_factory=list)  # of what became of the files
+    sums: dict[str, str] = dataclasses.field(default_factory=dict)  # MD5 of files, where it is known
 
     def size(self):
         return sum(entry.size for entries in self.splits.values() for entry in entries)
@@ -70,10 +74,9 @@ class _Tree:
         """parts: the path of a file, from where the data set begins."""
         if any(part.startswith((".", "__MACOSX")) for part in parts):
             return
+        split = ""
         if parts[0] == "train" or parts[0] in TEST_FOLDERS:
-            split, parts = "train" if parts[0] == "train" else "test", parts[1:]
-        else:
-            split = ""
+            split, parts = parts[0], parts[1:]
         if len(parts) == 1:
             self.flat.setdefault(split, []).append((parts[0], size, at))
         elif parts:
@@ -86,7 +89,11 @@ def _labelled(tree, split, labels):
     if devkit.is_kit(labels):
         classes = devkit.classes(labels)
     else:
-        lines = (line.split() for line in pathlib.Path(labels).read_text().splitlines())
+        try:
+            text = pathlib.Path(labels).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{labels}: cannot be read ({error}); expected lines \"IMAGE CLASS\"") from error
+        lines = (line.split() for line in text.splitlines())
         classes = {words[0]: words[1] for words in lines if len(words) == 2}
     for name, size, at in tree.flat.pop(split):
         if name not in classes:
@@ -96,21 +103,31 @@ def _labelled(tree, split, labels):
 
 def _of_tree(tree, form, read, labels=None):
     place = tree.place
-    for split in ("train", "test"):
-        images = [name for name, _, _ in tree.flat.get(split, []) if IMAGE_NAME.search(name)]
-        if not images:
+    flat = {split for split, files in tree.flat.items()
+            if split and any(IMAGE_NAME.search(name) for name, _, _ in files)}
+    tests = [name for name in TEST_FOLDERS if name in tree.splits or name in flat]
+    for split in ["train", *tests[:1]]:
+        if split not in flat:
             continue
         if labels is None:
             raise DataError(FLAT.format(f"{place}/{split}"))
         _labelled(tree, split, labels)
-    if "train" not in tree.splits and "" in tree.splits:
-        tree.splits = {"train": tree.splits[""]}
-    tree.splits.pop("", None)
+    notes = [f"{name} is left out, as {tests[0]} is the test split" for name in tests[1:]]
+    others = tree.splits.pop("", {})
+    if "train" in tree.splits:
+        if others:
+            notes.append(f"{', '.join(sorted(others)[:5])}: left out, as it is neither train nor one of "
+                         f"{', '.join(TEST_FOLDERS)}")
+        tree.splits = {"train": tree.splits["train"]} | (
+            {"test": tree.splits[tests[0]]} if tests else {})
+    elif others:
+        tree.splits = {"train": others}
     if "train" not in tree.splits:
         raise DataError(f"{place}: no images in it; expected train/CLASS/IMAGE, or CLASS/IMAGE")
     classes = sorted(_text(name, place) for name in tree.splits["train"])
     if len(classes) < 2:
-        raise DataError(f"{place}: one class, {classes[0]}; expected a folder for each of several")
+        raise DataError(f"{place}: one class, {classes[0]}; expected train/CLASS/IMAGE, or CLASS/IMAGE, "
+                        "of several classes")
     if len(classes) > 65535:
         raise DataError(f"{place}: {len(classes)} classes; expected at most 65,535")
     numbers = {name: i for i, name in enumerate(classes)}
@@ -126,7 +143,7 @@ def _of_tree(tree, form, read, labels=None):
     for split, by_class in tree.splits.items():
         entries = splits[split] = []
         for name in classes:
-            for file, size, at in sorted(by_class[name]):
+            for file, size, at in sorted(by_class.pop(name)):  # popped: ImageNet has a million
                 if size == 0:
                     raise DataError(f"{place}: {split}/{name}/{file} has no bytes; expected an image")
                 entries.append(Entry(numbers[name], f"{name}/{_text(file, place)}", size, at))
@@ -138,10 +155,11 @@ def _of_tree(tree, form, read, labels=None):
             (test if digest[0] % HELD_OUT == 0 else train).append(entry)
         splits = {"train": train, "test": test}
         source["held_out"] = f"one in {HELD_OUT}, by the hash of its name"
+        notes.append(f"there is none of {', '.join(TEST_FOLDERS)}: one image in {HELD_OUT} is held out for tests")
         if not test:
             raise DataError(f"{place}: {len(train)} images are too few to hold out one in {HELD_OUT}"
                             "; expected a test split")
-    return Images(form, classes, splits, read, source=source)
+    return Images(form, classes, splits, read, source=source, notes=notes)
 
 
 def _walk(top):
@@ -168,6 +186,8 @@ def _walk(top):
                     status = entry.stat()
                 except OSError as error:
                     raise DataError(f"{entry.path}: {error.strerror}; expected an image") from error
+                if not stat.S_ISREG(status.st_mode):
+                    raise DataError(f"{entry.path}: is no file; expected an image")
                 yield here, status, entry.path
         if files == 0 and parts:
             raise DataError(f"{folder}: is empty; expected images, or no such folder")
@@ -214,7 +234,7 @@ def from_zip(place, labels):
     def read(name):
         try:
             return archive.read(name)
-        except (zipfile.BadZipFile, EOFError, OSError) as error:
+        except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error) as error:  # RuntimeError: encrypted
             raise DataError(f"{place}: {name} is damaged ({error})") from error
 
     return _of_members(place, "zip of an imagefolder", members, read, labels)
@@ -356,6 +376,7 @@ def record_of(data, place):
     except DataError:
         raise
     except UnidentifiedImageError as error:
+        refuse_stand_in(place, data[:64])
         raise DataError(f"{place}: is no image that Pillow knows; expected a JPEG or PNG") from error
     except Exception as error:  # of its many decoders
         raise DataError(f"{place}: cannot be decoded ({error}); is it truncated?") from error

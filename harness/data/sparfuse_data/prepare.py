@@ -18,8 +18,22 @@ KNOWN = {
     "squad": {"train": 87599, "test": 10570},
     "wikitext2": {"vocabulary": 33278, "train": 2088628, "valid": 217646, "test": 245569},
 }
-# SHA-256 of their files as they are downloaded, of which not even a blank may differ.
+# SHA-256, or MD5 where only that is published, of their files as they are downloaded, of which not even
+# a blank may differ.
 KNOWN_FILES = {
+    "cifar10": {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+    },
+    "cifar100": {
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        "meta": "7973b15100ade9c7d40fb424638fde48",
+    },
     "squad": {
         "train-v1.1.json": "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
         "dev-v1.1.json": "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
@@ -43,7 +57,8 @@ def recognise(place, labels=None):
             raise DataError(f"{place}: is compressed, and no part of it can be read by itself; "
                             "expected a plain tar or a zip: gunzip it first")
         raise DataError(f"{place}: expected a folder, a zip, a tar, CIFAR's tar.gz, or "
-                        f"{gcide.NAME}")
+                        f"{gcide.NAME}; texts, parquet and SQuAD's files are read as the folder that they "
+                        "are in")
     if found := cifar.find(place) or wordnet.find(place) or gcide.find(place):
         return found
     tars = sorted(p for p in place.iterdir() if p.suffix == ".tar")
@@ -66,14 +81,14 @@ def _first(items, count):
 
 def check_known(name, facts, accept, files=()):
     """Refuses a data set of a well-known name that has other numbers, or files of other content, than
-    that one. files: {name: SHA-256}."""
+    that one. files: {name: SHA-256 or MD5}."""
     key = "".join(c for c in name.lower() if c.isalnum())
     known = KNOWN.get(key, {})
     wrong = [f"{what} {facts.get(what, 0):,}, expected {number:,}" for what, number in known.items()
              if facts.get(what) != number]
     for file, expected in KNOWN_FILES.get(key, {}).items():
         if file in files and files[file] != expected:
-            wrong.append(f"{file}: SHA-256 {files[file]}, expected {expected}")
+            wrong.append(f"{file}: {'MD5' if len(expected) == 32 else 'SHA-256'} {files[file]}, expected {expected}")
     if wrong and not accept:
         raise DataError(f"{name}: has other numbers than the data set of that name: {'; '.join(wrong)}; "
                         "expected another name, or --accept, which takes it as it is")
@@ -85,6 +100,8 @@ def prepare(name, place, out, *, labels=None, tokenizer=None, windows=None, acce
     questions, in pieces."""
     begun = time.monotonic()
     found = recognise(place, labels)
+    if labels is not None and not isinstance(found, images.Images):
+        raise DataError(f"{place}: holds no images; expected --val-labels with images alone")
     if windows and not isinstance(found, squad.Questions):
         raise DataError(f"{place}: holds no questions; expected --window, --stride and --question with "
                         "SQuAD's form alone")
@@ -102,10 +119,20 @@ def prepare(name, place, out, *, labels=None, tokenizer=None, windows=None, acce
 
 def _prepare_images(name, place, out, found, accept, say):
     counts = {split: len(found.splits[split]) for split in ("train", "test")}
-    warnings = check_known(name, {"classes": len(found.classes), **counts}, accept)
+    for split, count in counts.items():
+        if count == 0:
+            raise DataError(f"{place}: {split} has no image; expected some")
+    warnings = check_known(name, {"classes": len(found.classes), **counts}, accept, found.sums)
     say(f"{place}: {found.form}, {len(found.classes)} classes, " +
         ", ".join(f"{count:,} images of {split}" for split, count in counts.items()) +
         f", {found.size() / 1e6:,.1f} MB")
+    for note in found.notes:
+        say(f"{place}: {note}")
+    met = {entry.label for entry in found.splits["train"]}
+    if len(met) < len(found.classes):
+        lacking = next(name for number, name in enumerate(found.classes) if number not in met)
+        warnings.append(f"{len(found.classes) - len(met)} of {len(found.classes)} classes have no image of "
+                        f"train, {lacking} for one")
     for warning in warnings:
         say(f"warning: {name}: {warning}")
     listing = hashlib.sha256()
@@ -152,7 +179,7 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
               "files": {path.name: writing.sums_of(path)["sha256"]
                         for split in texts.ordered(found) for path in found.files[split]}}
     with writing.Folder(out, {**source, "run": time.time_ns()}) as folder, \
-            writing.naming_full_disks(folder.partial):
+            writing.naming_full_disks(folder.partial, goes_on=False):
         if tokenizer is None:
             if isinstance(found, gcide.Dictionary):
                 found = found.of_words()
@@ -172,7 +199,7 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
                                 "cut into pieces; expected the raw form of the text, .raw; --accept takes "
                                 "it as it is")
             made, files = texts.tokenizer_of(tokenizer)
-            size = made.get_vocab_size()
+            size = 1 + max(made.get_vocab().values())
             facts = {}
             content = {"kind": "text", "tokens": "tokenizer", "vocabulary_size": size,
                        "tokenizer": {path.name: writing.sums_of(path)["sha256"] for path in files}}
@@ -188,6 +215,8 @@ def _prepare_texts(name, place, out, found, tokenizer, accept, say):
             for tokens in lists:
                 writer.add(tokens)
             splits[split] = writer.close()
+            if splits[split]["count"] == 0:
+                raise DataError(f"{found.files[split][0]}: has no line; expected the text of {split}")
         say(f"{place}: {found.form}, a vocabulary of {size:,}, " +
             ", ".join(f"{split['count']:,} tokens of {name}" for name, split in splits.items()))
         content |= {"token_bytes": width, "splits": splits}

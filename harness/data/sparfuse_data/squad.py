@@ -6,7 +6,7 @@ import pathlib
 import struct
 
 from . import scoring
-from .errors import DataError
+from .errors import DataError, refuse_stand_in
 from .texts import parquet
 
 WINDOW, STRIDE, QUESTION = 384, 128, 64  # pieces of a window, between two, of a question at most
@@ -65,6 +65,7 @@ def _is_questions(path):
         return {"context", "question", "answers"} <= set(parquet(path).schema_arrow.names)
     with open(path, "rb") as file:
         head = file.read(4096)
+    refuse_stand_in(path, head)
     return b'"data"' in head or b'"paragraphs"' in head or b'"version"' in head
 
 
@@ -72,7 +73,7 @@ def _of_json(path):
     """(context, id, question, [(answer, begin)]) of each question."""
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no whole JSON ({error}); was it downloaded to its end?") from error
     if not isinstance(given, dict) or not isinstance(given.get("data"), list):
         raise DataError(f"{path}: expected SQuAD's form: \"version\" and \"data\", a list")
@@ -112,6 +113,9 @@ def _checked(path, rows):
     """(contexts, questions), or an error that names the question."""
     numbers, questions, names = {}, [], set()
     for context, name, text, answers in rows:
+        if not all(isinstance(each, str) for each in (context, text, *(answer for answer, _ in answers))):
+            raise DataError(f"{path}: question {name}: its context, question or answer is no text; "
+                            "expected all three")
         if name in names:
             raise DataError(f"{path}: question {name}: is there twice; expected each id once")
         names.add(name)
@@ -148,12 +152,27 @@ class Windows:
         self.contexts, self.questions = found.contexts[split], found.questions[split]
         self.window, self.stride, self.longest_question = window, stride, question
         self.dropped = 0
-        self._cut = {}
+        self._cut, self._words = {}, {}
 
     def cut_context(self, number):
         if number not in self._cut:
             self._cut[number] = self.pieces.cut(self.contexts[number])
         return self._cut[number]
+
+    def words(self, number):
+        """([(begin, end)] of a context's words, between white space; for each character the last word that
+        begins there or before, -1 in front of the first)."""
+        if number not in self._words:
+            spans, of_characters, inside = [], [], False
+            for at, character in enumerate(self.contexts[number]):
+                if character in _SPACES:
+                    inside = False
+                else:
+                    spans.append((spans.pop()[0] if inside else at, at + 1))
+                    inside = True
+                of_characters.append(len(spans) - 1)
+            self._words[number] = spans, of_characters
+        return self._words[number]
 
     def records(self):
         """(number of the question, record) in order."""
@@ -188,17 +207,14 @@ class Windows:
 
     def _answer(self, question, tokens):
         """(first, last) piece of the first answer, as near to it as whole pieces come; None where
-        its words are not those of the context."""
+        its words are not those of the context: the answer is cut at any white space, a context is not."""
         text, begin = question.answers[0]
         context = self.contexts[question.context]
-        end = begin + len(text)
-        low, high = begin, end
-        while low > 0 and context[low - 1] not in _SPACES:
-            low -= 1
-        while high < len(context) and context[high] not in _SPACES:
-            high += 1
-        if " ".join(text.split()) not in " ".join(context[low:high].split()):
+        spans, word_at = self.words(question.context)
+        touched = spans[max(word_at[begin], 0):word_at[begin + len(text) - 1] + 1]
+        if not touched or " ".join(text.split()) not in " ".join(context[b:e] for b, e in touched):
             return None
+        low, high = touched[0][0], touched[-1][1]
         inside = [i for i, (_, b, e) in enumerate(tokens) if b >= low and e <= high]
         if not inside:
             return None

@@ -9,10 +9,11 @@ import dataclasses
 import json
 import pathlib
 
-from .errors import DataError
+from .errors import DataError, refuse_stand_in
 
 END = "<eos>"
 ROWS = 1000  # lines that a tokenizer gets at once
+MOST_SPECIAL = 16  # tokens of a vocabulary that no merge makes, such as <|endoftext|>
 _SPLITS = {"train": ("train",), "valid": ("valid", "validation", "val"), "test": ("test",)}
 
 
@@ -33,6 +34,8 @@ class Texts:
 def _file_lines(path):
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
+            if number == 1:
+                refuse_stand_in(path, line)
             if number == 1 and line.startswith(b"\xef\xbb\xbf"):
                 raise DataError(f"{path}:1: begins with a byte-order mark; expected none: "
                                 f"sed -i '1s/^\\xEF\\xBB\\xBF//' {path.name}")
@@ -61,9 +64,13 @@ def _parquet_lines(path):
     file = parquet(path)
     if "text" not in file.schema_arrow.names:
         raise DataError(f"{path}: has the columns {', '.join(file.schema_arrow.names)}; expected text")
+    number = 0
     for batch in file.iter_batches(columns=["text"]):
         for row in batch.column(0).to_pylist():
+            if not isinstance(row, str):
+                raise DataError(f"{path}: row {number} is {row!r:.40}; expected a text")
             yield row.rstrip("\n")
+            number += 1
 
 
 def find(place):
@@ -148,14 +155,25 @@ def _vocabulary_and_merges(folder):
 def _check_merges(vocabulary, merges):
     try:
         known = json.loads(vocabulary.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{vocabulary}: is no JSON ({error})") from error
-    for number, line in enumerate(merges.read_text(encoding="utf-8").splitlines(), 1):
+        lines = merges.read_text(encoding="utf-8").split("\n")
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{vocabulary} or {merges.name}: is no vocabulary ({error})") from error
+    if not isinstance(known, dict) or sorted(map(str, known.values())) != sorted(map(str, range(len(known)))):
+        raise DataError(f"{vocabulary}: expected tokens with the numbers 0 to their count less one, each once")
+    made = set()
+    for number, line in enumerate(lines, 1):
         if line.startswith("#version") or not line:
             continue
-        if line.replace(" ", "", 1) not in known:
-            raise DataError(f"{merges}:{number}: merges to {line.replace(' ', '', 1)!r}, which {vocabulary} "
+        token = line.rstrip("\r").replace(" ", "", 1)
+        if token not in known:
+            raise DataError(f"{merges}:{number}: merges to {token!r}, which {vocabulary} "
                             "lacks: the two do not belong together")
+        made.add(token)
+    unmade = [token for token in known if len(token) > 1 and token not in made]
+    if len(unmade) > MOST_SPECIAL:
+        plain = next((token for token in unmade if not token.startswith("<")), unmade[0])
+        raise DataError(f"{vocabulary}: has {plain!r} and {len(unmade) - 1} others that no line of {merges} "
+                        "merges to: the two do not belong together")
 
 
 def token_numbers(texts, split, tokenizer):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import unicodedata
 
 from .errors import DataError
@@ -21,6 +22,8 @@ class WordPiece:
             raise DataError(f"{files[0]}: lacks {', '.join(missing)}; expected the vocabulary of an "
                             "uncased BERT")
         self.pad, self.unknown, self.begin, self.end = (numbers[name] for name in SPECIAL)
+        # Texts that say "[SEP]" get the piece of that name, as from the published tokenizers.
+        self._special = re.compile("|".join(re.escape(name) for name in (*SPECIAL, "[MASK]") if name in numbers))
         self._pieces = {}  # of words met so far
         self._kinds = {}  # of characters
 
@@ -29,8 +32,17 @@ class WordPiece:
 
     def cut(self, text):
         """[(number, begin, end)]: pieces with where their characters are in the text."""
-        found, word = [], []
-        for at, character in enumerate(text):
+        found, begin = [], 0
+        for match in self._special.finditer(text):
+            self._cut(text, begin, match.start(), found)
+            found.append((self.numbers[match[0]], *match.span()))
+            begin = match.end()
+        self._cut(text, begin, len(text), found)
+        return found
+
+    def _cut(self, text, begin, end, found):
+        word = []
+        for at, character in enumerate(text[begin:end], begin):
             kind = self._kinds.get(character)
             if kind is None:
                 kind = self._kinds[character] = _kind(character)
@@ -47,7 +59,6 @@ class WordPiece:
                 word += [(each, at) for each in characters]
         if word:
             self._add(word, found)
-        return found
 
     def _add(self, word, found):
         text = "".join(character for character, _ in word)
@@ -77,7 +88,7 @@ class WordPiece:
 def _kind(character):
     """("drop" | "space" | "alone" | "letter", the characters without accents, in lower case)."""
     code = ord(character)
-    if character in "\t\n\r" or (character.isspace() and code not in (0x85, *range(0x1C, 0x20))):
+    if character in "\t\n\r" or (character.isspace() and code not in (0x0B, 0x0C, 0x85, *range(0x1C, 0x20))):
         return "space", ""
     if code in (0, 0xFFFD) or unicodedata.category(character) in ("Cc", "Cf", "Co"):
         return "drop", ""

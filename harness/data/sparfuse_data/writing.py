@@ -18,7 +18,7 @@ import sys
 import time
 import zlib
 
-from .errors import DataError
+from .errors import DataError, NoRoom
 
 FORMAT = 2
 CHECKPOINT_BYTES = 64 << 20  # between two of them at most as many are lost
@@ -47,14 +47,18 @@ def sums_of(path):
 
 
 @contextlib.contextmanager
-def naming_full_disks(folder):
+def naming_full_disks(folder, goes_on=True):
+    """goes_on: whether the next run begins where this one ends."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise DataError(f"{folder}: no space is left on its disk; written data stays, and the "
-                        "same command goes on behind it once there is room") from error
+        if goes_on:
+            raise NoRoom(f"{folder}: no space is left on its disk; written data stays, and the "
+                         "same command goes on behind it once there is room") from error
+        raise DataError(f"{folder}: no space is left on its disk; expected the same command again once "
+                        "there is room") from error
 
 
 class Progress:
@@ -90,6 +94,8 @@ class Folder:
         self.source = sha256_of(canonical(source))
 
     def __enter__(self):
+        if self.out.exists():
+            raise DataError(f"{self.out}: is there already; remove it to prepare it again")
         self.partial.mkdir(parents=True, exist_ok=True)
         self.lock = open(self.partial / "lock", "w")
         try:
@@ -97,12 +103,17 @@ class Folder:
         except OSError as error:
             raise DataError(f"{self.partial}: another `sparfuse data prepare` writes it; expected "
                             "one at a time") from error
-        if self.out.exists():
+        if self.out.exists():  # another run has finished it since
+            shutil.rmtree(self.partial)
             raise DataError(f"{self.out}: is there already; remove it to prepare it again")
         self.state = self._read_state()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, error, _):
+        # What is refused is never gone on with, as its source has to change.
+        begun = any(file.name != "lock" for file in self.partial.iterdir()) if self.partial.exists() else False
+        if isinstance(error, DataError) and not (isinstance(error, NoRoom) and begun):
+            shutil.rmtree(self.partial, ignore_errors=True)
         self.lock.close()
 
     def _read_state(self):
@@ -127,8 +138,8 @@ class Folder:
         free = shutil.disk_usage(self.partial).free
         have = sum(file.stat().st_size for file in self.partial.iterdir())
         if free + have < size:
-            raise DataError(f"{self.partial}: some {size / 1e9:.1f} GB are to be written and "
-                            f"{free / 1e9:.1f} GB are free; --out names another folder")
+            raise NoRoom(f"{self.partial}: some {size / 1e6:,.1f} MB are to be written and "
+                         f"{free / 1e6:,.1f} MB are free; --out names another folder")
 
     def finish(self, content, source):
         """Writes meta.json and gives the folder its name. Returns the id."""

@@ -9,11 +9,13 @@ import os
 import pathlib
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import unittest
+import zipfile
 
 import numpy
 from data_case import DataCase
@@ -70,7 +72,7 @@ class Faults(DataCase):
         for part in parts:
             self.assertIn(part, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-        self.assertFalse((self.data / name).exists())
+        self.assertEqual(list(self.data.glob(f"{name}*")), [])  # nothing, and nothing half written
 
     def prepared(self, name, source=None, *more):
         done = self.prepare(name, source, *more)
@@ -116,6 +118,23 @@ class Faults(DataCase):
         self.assertIn("no space is left on its disk", full.stderr)
         self.goes_on()
 
+    def test_a_full_disk_leaves_nothing_of_what_begins_again(self):
+        for split in ("train", "valid"):
+            (self.source / f"{split}.txt").write_text("a b\n")
+        driver = DRIVER.format(change="""
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+writing.TokensWriter.add = writing.Folder.require_space = full""")
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "harness" / "data")}
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", driver, str(self.source), str(self.data / "set")],
+                                  capture_output=True, text=True, timeout=300, env=environment)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("no space is left on its disk", done.stderr)
+            self.assertEqual(list(self.data.iterdir()), [])
+            shutil.rmtree(self.source)
+            self.folder()
+
     def test_a_source_that_changed_begins_again(self):
         self.folder(per_class=80)
         self.broken_off("os.kill(os.getpid(), signal.SIGKILL)")
@@ -123,6 +142,18 @@ class Faults(DataCase):
         done = self.prepare("set")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("goes on", done.stdout)
+
+    def test_what_is_refused_leaves_what_is_there(self):
+        self.folder()
+        self.prepared("set")
+        done = self.prepare("set")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is there already", done.stderr)
+        self.assertEqual([path.name for path in self.data.iterdir()], ["set"])
+        for name in ("..", ".hidden", "a.partial", "weights", "text"):
+            done = self.prepare(name)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn("expected a name", done.stderr)
 
     # ---- Images --------------------------------------------------------------------------------------
 
@@ -151,6 +182,25 @@ class Faults(DataCase):
                 self.assertEqual(image.tobytes(), expected.tobytes(), name)
                 self.assertEqual(image.size, (24, 20), name)
 
+    def test_one_folder_is_the_test_split_and_others_are_named(self):
+        self.folder(per_class=20)
+        whole = self.prepared("whole")
+        shutil.copytree(self.source / "test", self.source / "val")
+        (self.source / "test" / "flat.jpg").write_bytes(jpeg(self.rng))  # as ImageNet's own test images
+        shutil.copytree(self.source / "val", self.source / "testing")
+        done = self.prepare("set")
+        self.assertIn("test is left out, as val is the test split", done.stdout)
+        self.assertIn("testing: left out, as it is neither train nor", done.stdout)
+        meta = json.loads((self.data / "set" / "meta.json").read_text())
+        self.assertEqual(meta["id"], whole["id"])
+        shutil.rmtree(self.source / "val")
+        self.refused(f"{self.source}/test: images lie flat in it")
+        self.refused("nothing: cannot be read", more=("--val-labels", self.home / "nothing"))
+        shutil.rmtree(self.source / "test")
+        self.assertIn("one image in 10 is held out for tests", self.prepare("held").stdout)
+        os.mkfifo(self.source / "train" / "cat" / "pipe.jpg")
+        self.refused("pipe.jpg: is no file")
+
     def test_images_beyond_the_limit_are_refused(self):
         self.folder()
         (self.source / "train" / "cat" / "0001.jpg").write_bytes(b"P6\n20000 20000\n255\n" + bytes(64))
@@ -178,6 +228,19 @@ class Faults(DataCase):
         self.shard("train-0.tar", [*keys[:7], ("0007", b"-1")])
         self.refused("0007.cls = '-1'")
 
+    def test_a_zip_with_a_damaged_member_is_refused(self):
+        self.folder()
+        archive = self.home / "set.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+            for path in sorted(self.source.rglob("*.jpg")):
+                made.write(path, path.relative_to(self.source))
+            first = made.infolist()[0]
+        data = bytearray(archive.read_bytes())
+        begin = first.header_offset + 30 + len(first.filename)
+        data[begin:begin + first.compress_size] = b"\xff" * first.compress_size
+        archive.write_bytes(data)
+        self.refused(f"set.zip: {first.filename} is damaged", source=archive)
+
     def test_another_cifar_than_its_name_says_is_refused(self):
         for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
             table = {b"data": numpy.zeros((10, 3072), numpy.uint8), b"labels": list(range(10))}
@@ -185,12 +248,47 @@ class Faults(DataCase):
         (self.source / "batches.meta").write_bytes(
             pickle.dumps({b"label_names": [b"c%d" % i for i in range(10)]}, 2))
         self.refused("classes 10, expected 100", name="cifar100")
+        self.refused("data_batch_1: MD5 ", "expected c99cafc152244af753f735de768cd75f", name="cifar10")
         archive = self.home / "cifar.tar.gz"
         with tarfile.open(archive, "w:gz") as tar:
             tar.add(self.source, "cifar-10-batches-py")
         self.assertEqual(self.prepared("a")["id"], self.prepared("b", archive)["id"])
         archive.write_bytes(archive.read_bytes()[:-500])
         self.refused("cifar.tar.gz: is no whole archive", source=archive)
+
+    def cifar_100(self, change=None):
+        """Pickles of 200 images each, with all labels."""
+        for split in ("train", "test"):
+            fine = [i % 100 for i in range(200)]
+            table = {b"data": numpy.zeros((200, 3072), numpy.uint8), b"fine_labels": fine,
+                     b"coarse_labels": [label // 5 for label in fine]}
+            if change and split == "train":
+                change(table)
+            (self.source / split).write_bytes(pickle.dumps(table, 2))
+        (self.source / "meta").write_bytes(pickle.dumps({b"fine_label_names": [b"c%d" % i for i in range(100)]}, 2))
+
+    def test_labels_of_cifar_100_are_the_fine_ones(self):
+        for change, part in (
+                (lambda t: t.update({b"fine_labels": t[b"coarse_labels"]}), "are these the coarse ones?"),
+                (lambda t: t.update({b"fine_labels": [b"x"] * 200}), "the label of image 0 is b'x'"),
+                (lambda t: t.update({b"data": [1]}), "expected an array and a list")):
+            self.cifar_100(change)
+            self.refused(part)
+        self.cifar_100()
+        (self.source / "meta").write_bytes(pickle.dumps({b"x": 1}, 2))
+        self.refused("meta: has the keys x; expected fine_label_names")
+        (self.source / "meta").unlink()
+        self.refused("lacks meta")
+        for split in ("train", "test"):
+            (self.source / split).unlink()
+            (self.source / f"{split}.bin").write_bytes(b"".join(bytes([i % 20, i % 100]) + bytes(3072)
+                                                                for i in range(40)))
+        (self.source / "fine_label_names.txt").write_text("\n".join(f"c{i}" for i in range(100)))
+        self.assertIn("60 of 100 classes have no image of train, c40 for one", self.prepare("set").stdout)
+        (self.source / "train.bin").write_bytes(b"")
+        self.refused("train has no image")
+        (self.source / "train.bin").write_bytes((bytes([99, 3]) + bytes(3072)) * 40)
+        self.refused("train.bin: a first byte is 99, the coarse label", "are the two labels swapped?")
 
     # ---- Texts ---------------------------------------------------------------------------------------
 
@@ -209,6 +307,23 @@ class Faults(DataCase):
         (tokenizer / "merges.txt").write_text("#version: 0.2\na b\nb b\n")
         self.refused("merges.txt:3: merges to 'bb', which", "do not belong together",
                      more=("--tokenizer", tokenizer))
+        tokens = ["a", "b", *("a" * i for i in range(2, 40)), "<|endoftext|>"]
+        (tokenizer / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
+        (tokenizer / "merges.txt").write_text("#version: 0.2\na a\n")
+        self.refused("has 'aaa' and 37 others that no line of", "do not belong together",
+                     more=("--tokenizer", tokenizer))
+        (tokenizer / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 70000}')
+        self.refused("vocab.json: expected tokens with the numbers 0 to", more=("--tokenizer", tokenizer))
+
+    def test_files_in_the_place_of_a_text_are_refused(self):
+        for content, part in ((b"", "has no line; expected the text of train"),
+                              (b"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS"),
+                              (b"<!DOCTYPE html><html>", "is a page of HTML")):
+            (self.source / "valid.txt").write_bytes(b"a b\n")
+            (self.source / "train.txt").write_bytes(content)
+            self.refused("train.txt: " + part)
+        (self.source / "train.txt").write_bytes(b"a b\n")
+        self.refused("expected --val-labels with images alone", more=("--val-labels", self.source))
 
     def test_parquet_of_another_schema_is_refused(self):
         try:
@@ -222,6 +337,10 @@ class Faults(DataCase):
         for split in ("train", "valid"):
             pyarrow.parquet.write_table(pyarrow.table({"words": ["a"]}), self.source / f"{split}.parquet")
         self.refused("has the columns words; expected text")
+        for value in (1, None):
+            table = pyarrow.table({"text": pyarrow.array([value], pyarrow.int32())})
+            pyarrow.parquet.write_table(table, self.source / "train.parquet")
+            self.refused(f"train.parquet: row 0 is {value}; expected a text")
         (self.source / "train.parquet").write_bytes(b"PAR1")
         self.refused("train.parquet: is no whole parquet file")
 

@@ -7,7 +7,6 @@ import collections
 import json
 import random
 import re
-import shutil
 import string
 import struct
 import sys
@@ -98,8 +97,8 @@ class Squad(DataCase):
         done = self.prepare("bad", check=1)
         for part in parts:
             self.assertIn(part, done.stderr)
-        self.assertFalse((self.data / "bad").exists())
-        shutil.rmtree(self.data / "bad.partial", ignore_errors=True)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(list(self.data.glob("bad*")), [])
 
     def windows(self, name, split):
         """Yields (pieces, best, length, question's length, first, last, question, skipped) of each window."""
@@ -152,6 +151,22 @@ class Squad(DataCase):
             for place in places:
                 self.assertEqual(best[number, place], 1)  # and each piece is best in one window
 
+    def test_answers_are_pieces_of_the_words_that_they_touch(self):
+        context = "stone river  bright [SEP] ri\x0bver 100\u00a0half"
+        given = {"river ": "river", " river": "river", "ight ": "bright", "  bright": "bright",
+                 "[SEP]": "[SEP]", "stone": "stone",
+                 "ri\x0bver": None, "100\u00a0half": None}  # cut at white space they are not in the context
+        qas = [{"id": str(i), "question": "an?", "answers": [{"text": text, "answer_start": context.index(text)}]}
+               for i, text in enumerate(given)]
+        self.train = {"version": "1.1", "data": [{"paragraphs": [{"context": context, "qas": qas}]}]}
+        self.write()
+        self.assertIn("2 questions are left out", self.prepare("set").stdout)
+        pieces, found = vocabulary(), {}
+        for ids, _, _, _, first, last, number, _ in self.windows("set", "train"):
+            found[list(given)[number]] = " ".join(pieces[i] for i in ids[first:last + 1])
+            self.assertEqual([pieces[i] for i in ids].count("river"), 2)  # a control character is nothing
+        self.assertEqual(found, {text: piece for text, piece in given.items() if piece})
+
     def test_other_forms_of_questions_are_refused_by_id(self):
         def first():
             return self.dev["data"][0]["paragraphs"][0]
@@ -176,11 +191,19 @@ class Squad(DataCase):
         del first()["qas"][1]["question"]
         first()["qas"][1]["id"] = "other"
         self.refused("a question lacks 'question'")
+        first()["qas"][1]["question"] = None
+        self.refused("question other: its context, question or answer is no text")
         first()["qas"][1]["question"] = "?"
         whole = json.dumps(self.dev)
         self.write()
         (self.source / "dev-v1.1.json").write_text(whole[:-40])
         self.assertIn("is no whole JSON", self.prepare("bad", check=1).stderr)
+        (self.source / "dev-v1.1.json").write_text("[" * 100000)
+        self.assertIn("has no file of test", self.prepare("bad", check=1).stderr)
+        (self.source / "dev-v1.1.json").write_text('{"version": "1.1", "data": ' + "[" * 100000)
+        self.assertIn("is no whole JSON", self.prepare("bad", check=1).stderr)
+        (self.source / "dev-v1.1.json").write_text("<html>")
+        self.assertIn("is a page of HTML", self.prepare("bad", check=1).stderr)
         (self.source / "dev-v1.1.json").unlink()
         self.assertIn("has no file of test", self.prepare("bad", check=1).stderr)
         self.write()

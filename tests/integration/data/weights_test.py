@@ -79,23 +79,25 @@ def fake_torch():
 
 
 class Tensor:
-    def __init__(self, rebuild, storage, shape):
-        self.parts = (rebuild, storage, shape)
+    def __init__(self, rebuild, storage, shape, strides=None):
+        self.parts = (rebuild, storage, shape, strides)
 
     def __reduce__(self):
-        rebuild, storage, shape = self.parts
-        strides, step = [], 1
-        for extent in reversed(shape):
-            strides.insert(0, step)
-            step *= extent
+        rebuild, storage, shape, strides = self.parts
+        if strides is None:
+            strides, step = [], 1
+            for extent in reversed(shape):
+                strides.insert(0, step)
+                step *= extent
         return rebuild, (storage, 0, shape, tuple(strides), False, collections.OrderedDict())
 
 
-def torch_file(tensors, legacy, nested=None, evil=False):
+def torch_file(tensors, legacy, nested=None, evil=False, strides=None):
     torch, rebuild = fake_torch()
     table, datas = collections.OrderedDict(), {}
+    table._metadata = collections.OrderedDict({"": {"version": 1}})  # as state_dict() leaves it
     for i, (name, (shape, data)) in enumerate(tensors.items()):
-        table[name] = Tensor(rebuild, Storage(str(i), len(data) // 4), shape)
+        table[name] = Tensor(rebuild, Storage(str(i), len(data) // 4), shape, strides)
         datas[str(i)] = data
     if nested:
         table = {nested: table, "step": 7}
@@ -165,9 +167,26 @@ class Weights(unittest.TestCase):
             self.file(shard, safetensors({n: tensors[n] for n in part}))
         index = json.dumps({"weight_map": {n: s for s, part in shards.items() for n in part}}).encode()
         self.assertEqual(self.prepared("m.safetensors.index.json", index)[0], kept)
+        for shard, part in shards.items():
+            self.file(shard.replace("safetensors", "bin"), torch_file({n: tensors[n] for n in part}, legacy=False))
+        self.assertEqual(self.prepared("p.bin.index.json", index.replace(b".safetensors", b".bin"))[0], kept)
+        self.run_program("prepare", "folder", "--from", self.home, check=1)  # has files of other names
+        self.file("pytorch_model.bin", torch_file(tensors, legacy=False))
+        self.run_program("prepare", "folder", "--from", self.home, check=0)
+        self.assertEqual((self.home / "weights" / "folder.safetensors").read_bytes(), kept)
         done = self.run_program("check", WORKLOAD, name, check=0)
         self.assertIn("filled   wte.weight  from transformer.wte.weight", done.stdout)
         self.assertIn(f"{len(tensors)} tensors fill {WORKLOAD}", done.stdout)
+
+    def test_tensors_that_are_not_contiguous_are_read_in_order(self):
+        data = struct.pack("<6f", *range(6))
+        for legacy in (False, True):
+            file = torch_file({"a": ((3, 2), data)}, legacy, strides=(1, 3))
+            expected = safetensors({"a": ((3, 2), struct.pack("<6f", 0, 3, 1, 4, 2, 5))})
+            self.assertEqual(self.prepared("t.pt", file)[0][-24:], expected[-24:])
+            for strides in ((1, 4), (1 << 60, 1), (-1, 1), (1,)):
+                file = torch_file({"a": ((3, 2), data)}, legacy, strides=strides)
+                self.not_prepared("bad.pt", file)
 
     def test_headers_whose_length_begins_as_other_files_do_are_read(self):
         data = safetensors(made_tensors())
@@ -186,6 +205,20 @@ class Weights(unittest.TestCase):
         for part in parts:
             self.assertIn(part, done.stderr)
 
+    def not_prepared(self, name, data):
+        path = self.file(name, data)
+        done = self.run_program("prepare", "bad", "--from", path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"error: {path}: ", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(list((self.home / "weights").glob("bad*")), [])
+        return done.stderr
+
+    def malformed(self, data, *parts):
+        """Neither a check nor a preparation takes the file."""
+        self.refused(data, *parts)
+        self.not_prepared("bad.safetensors", data)
+
     def test_files_that_are_not_well_formed_are_refused(self):
         tensors = made_tensors()
         good = safetensors(tensors)
@@ -194,24 +227,27 @@ class Weights(unittest.TestCase):
         def changed(**keys):
             return safetensors(tensors, lambda header: header["wte.weight"].update(keys))
 
-        self.refused(b"", "too short")
-        self.refused((1 << 40).to_bytes(8, "little") + good[8:], "its header would have")
-        self.refused((1).to_bytes(8, "little") + good[8:], "its header would have 1 bytes")
-        self.refused(good[:8] + b"[" + good[9:], "does not begin with {")
-        self.refused(good[:8] + b"{" * length + good[8 + length:], "header")
-        self.refused(changed(dtype="F31"), "unknown type F31")
-        self.refused(changed(shape=[63, 95]), "wte.weight", "data_offsets")
-        self.refused(changed(shape=[1 << 40, 1 << 40]), "larger than the file")
-        self.refused(changed(shape=[-63, -96]), "lacks dtype, shape or data_offsets")
-        self.refused(changed(data_offsets=[0, 1 << 50]), "data_offsets")
-        self.refused(safetensors(tensors, behind=b"more"), "bytes after its tensors")
-        self.refused(good[:-4], "data_offsets")
+        self.malformed(b"", "too short")
+        self.malformed((1 << 40).to_bytes(8, "little") + good[8:], "its header would have")
+        self.malformed((1).to_bytes(8, "little") + good[8:], "its header would have 1 bytes")
+        for entry in ("3", '{"dtype": "F32", "shape": [1], "data_offsets": "ab"}', "[" * 100000):
+            header = f'{{"a": {entry}}}'.encode()
+            self.malformed(len(header).to_bytes(8, "little") + header, "is no safetensors file")
+        self.malformed(good[:8] + b"[" + good[9:], "does not begin with {")
+        self.malformed(good[:8] + b"{" * length + good[8 + length:], "header")
+        self.malformed(changed(dtype="F31"), "unknown type F31")
+        self.malformed(changed(shape=[63, 95]), "wte.weight", "data_offsets")
+        self.malformed(changed(shape=[1 << 40, 1 << 40]), "larger than the file")
+        self.malformed(changed(shape=[-63, -96]), "lacks dtype, shape or data_offsets")
+        self.malformed(changed(data_offsets=[0, 1 << 50]), "data_offsets")
+        self.malformed(safetensors(tensors, behind=b"more"), "bytes after its tensors")
+        self.malformed(good[:-4], "data_offsets")
         twice = good[8:8 + length].replace(b'"wpe.weight"', b'"wte.weight"')
-        self.refused(good[:8] + twice + good[8 + length:], 'has "wte.weight" twice')
-        self.refused(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS")
-        self.refused(b"<!DOCTYPE html><html></html>", "HTML")
-        self.refused(torch_file(tensors, legacy=True), "weights prepare")
-        self.refused(torch_file(tensors, legacy=False), "weights prepare")
+        self.malformed(good[:8] + twice + good[8 + length:], 'has "wte.weight" twice')
+        self.malformed(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS")
+        self.malformed(b"<!DOCTYPE html><html></html>", "HTML")
+        self.malformed(torch_file(tensors, legacy=True), "weights prepare")
+        self.malformed(torch_file(tensors, legacy=False), "weights prepare")
 
     def test_files_of_another_model_are_named_by_their_tensors(self):
         tensors = made_tensors()
@@ -230,15 +266,43 @@ class Weights(unittest.TestCase):
         self.assertIn("skipped  lm_head.weight: the same as wte.weight",
                       self.run_program("check", WORKLOAD, path, check=0).stdout)
 
+    def test_a_model_is_as_large_as_its_data(self):
+        for split in ("train", "valid"):
+            self.file(f"{split}.txt", b"one two three four\n" * 60)
+        done = subprocess.run([PROGRAM, "data", "prepare", "own", "--from", self.home], capture_output=True,
+                              text=True, timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        tensors = made_tensors()
+        tensors["wte.weight"] = ((5, 96), tensors["wte.weight"][1][:4 * 5 * 96])  # four words and <eos>
+        _, name = self.prepared("own.safetensors", safetensors(tensors))
+        self.assertIn("wte.weight [5, 96], expected [63, 96]", self.run_program("check", WORKLOAD, name, check=1).stderr)
+        self.run_program("check", WORKLOAD, name, "--data", "own", check=0)
+        experiment = self.file("own.toml", f"""
+            id = "own"\ntitle = "own"\npaper = ""\n[defaults]\nkind = "convergence"\nmode = "measured"
+            transport = "threads"\nworkload = "{WORKLOAD}"\ndata = "own"\nweights = "{name}"\nsteps = 2
+            [repeat]\nblocks = 1\n[[axis]]\nmethod = ["dense"]\n[[figure]]\nkind = "convergence"
+            """.encode())
+        done = subprocess.run([PROGRAM, "--results", self.home / "results", "plan", experiment], timeout=300,
+                              capture_output=True, text=True, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_pickles_are_not_run(self):
         data = torch_file(made_tensors(), legacy=True, evil=True)
         done = self.run_program("prepare", "evil", "--from", self.file("evil.pt", data))
         self.assertEqual(done.returncode, 1)
         self.assertIn("it asks for posix.system", done.stderr)
+        whole = torch_file(made_tensors(), legacy=False)
         for name, content, part in (("cut.pt", data[:200], "is no file of weights"),
-                                    ("page.bin", b"<html>", "is no file of weights")):
-            done = self.run_program("prepare", "bad", "--from", self.file(name, content))
-            self.assertEqual(done.returncode, 1)
+                                    ("cut.bin", whole[:-200], "was it copied to its end?"),
+                                    ("page.bin", b"<html>", "is a page of HTML"),
+                                    ("pointer.pth", b"version https://git-lfs.github.com/", "Git LFS")):
+            self.assertIn(part, self.not_prepared(name, content))
+
+    def test_an_index_places_tensors_in_files_beside_it(self):
+        for places, part in (('{"a": "../b.safetensors"}', "places a in"), ('{"a": 3}', "places a in 3"),
+                             ("[1]", "weight_map is no table"), ('{"a": "b.safetensors"}', "is not there")):
+            index = self.file("m.safetensors.index.json", f'{{"weight_map": {places}}}'.encode())
+            done = self.run_program("prepare", "bad", "--from", index, check=1)
             self.assertIn(part, done.stderr)
 
 

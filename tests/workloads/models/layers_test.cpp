@@ -8,9 +8,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "tests/support/errors.hpp"
 #include "workloads/catalog/catalog.hpp"
+#include "workloads/data/prepared.hpp"
+#include "workloads/models/model_sizes.hpp"
 
 namespace sparfuse::workloads {
 namespace {
@@ -189,6 +192,19 @@ TEST(Layers, OfBertBaseHaveTheReferencesSizesWithoutThePooler) {
     }
   }
   EXPECT_EQ(Sorted(Sizes(LayersOf("bert-base-squad"))), Sorted(reference));
+}
+
+// Data decides how many rows an embedding and a head have; BERT's are padded to a multiple of
+// eight.
+TEST(ModelForData, HasTheClassesOrTheVocabularyOfTheData) {
+  PreparedMeta data;
+  data.classes = {"cat", "cow", "dog"};
+  data.vocabulary = 30;
+  const auto changed = [&](const ModelSize& size) { return ModelForData(size, data); };
+  EXPECT_EQ(std::get<VggSize>(changed(VggSize{})).data.classes, 3);
+  EXPECT_EQ(std::get<LstmSize>(changed(LstmSize{.vocabulary = 63, .hidden = 7})).vocabulary, 30);
+  EXPECT_EQ(std::get<LstmSize>(changed(LstmSize{.vocabulary = 63, .hidden = 7})).hidden, 7);
+  EXPECT_EQ(std::get<BertSize>(changed(BertSize{.vocabulary = 8})).vocabulary, 32);
 }
 
 }  // namespace

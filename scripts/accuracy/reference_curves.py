@@ -1,0 +1,36 @@
+"""Curves of sparfuse's trials beside those of the same training in plain PyTorch."""
+
+import csv
+import sys
+
+import numpy as np
+
+
+def of_trials(trials):
+    """{step: metrics} of the folders of convergence trials, in their order."""
+    found = {}
+    for trial in trials:
+        if not (trial / "evaluations.npy").exists():
+            sys.exit(f"{trial}: has no evaluations.npy; expected the folder of a convergence trial")
+        for row in np.load(trial / "evaluations.npy"):
+            found.setdefault(int(row["step"]), []).append(float(row["metric"]))
+    return found
+
+
+def show(curves, theirs, out):
+    """Prints a row for each evaluation, also to the CSV file `out` if there is one. curves: PyTorch's,
+    [(step, metric)] of each seed; theirs: of_trials()."""
+    rows = []
+    for at, (step, _) in enumerate(curves[0]):
+        ours, trials = [curve[at][1] for curve in curves], theirs.get(step, [])
+        means = [sum(ours) / len(ours)] + ([sum(trials) / len(trials)] if trials else [])
+        rows.append([step, *ours, *trials, *means])
+    trials = max(map(len, theirs.values()), default=0)
+    names = ["step", *(f"pytorch seed {i + 1}" for i in range(len(curves))),
+             *(f"sparfuse trial {i + 1}" for i in range(trials)), "pytorch mean",
+             *(["sparfuse mean"] if trials else [])]
+    for row in [names, *rows]:
+        print("  ".join(f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row))
+    if out:
+        with out.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([names, *rows])
