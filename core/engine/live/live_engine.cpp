@@ -462,7 +462,7 @@ void LiveEngine::SaveState(EngineState& to) {
       std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(std::get<2>(key)));
     }
   }
-  if (!any) to.averages.clear();
+  if (!any) to.averages = loaded_;  // which no step has taken up yet
 }
 
 void LiveEngine::LoadState(const EngineState& from) {

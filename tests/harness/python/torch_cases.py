@@ -545,6 +545,10 @@ def averages_of_arc_topk_resume_bit_for_bit():
         if lacks:  # a state of an earlier version: the method begins anew, with a dense step
             del saved["sparfuse"]["averages"]
         sf.load_state_dict(other, saved["sparfuse"])
+        for store, tensors in sf.state_dict(other)["averages"].items():
+            for name, tensor in tensors.items():
+                assert torch.equal(tensor, saved["sparfuse"]["averages"][store][name]), name
+        assert (sf.state_dict(other)["averages"] == {}) == lacks
         run(other, all_batches[3:])
         same = all(torch.equal(a, b) for a, b in zip(whole.parameters(), other.parameters()))
         assert same != lacks
