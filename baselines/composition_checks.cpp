@@ -255,11 +255,13 @@ void CheckLocalSteps(const Composition& made, const CollectiveDescriptor& collec
                          " with local steps, which send no gradients: expected " +
                          ToString(FallbackOf(key)));
   }
-  SPARFUSE_REQUIRE(steps->delay == 0 || !collective.native,
-                   "delay = " + std::to_string(steps->delay) + " with the collective \"" +
-                       std::string(collective.name) +
-                       "\", which need not go on beside training: expected 0, or "
-                       "\"ring-allreduce\"");
+  SPARFUSE_REQUIRE(
+      steps->delay == 0 || !collective.native,
+      "delay = " + std::to_string(steps->delay) + " with the collective \"" +
+          std::string(collective.name) +
+          "\", which need not go on beside training: expected 0, or \"" +
+          (collective.payload == PayloadKind::kSparse ? "sparse-allgather" : "ring-allreduce") +
+          "\"");
 }
 
 }  // namespace

@@ -81,6 +81,7 @@ std::span<const CollectiveDescriptor> Collectives() {
   static const std::vector<CollectiveDescriptor> kTable = [] {
     std::vector<CollectiveDescriptor> table(CoreCollectives().begin(), CoreCollectives().end());
     table.push_back(baselines::PowerSgdFactors());
+    table.push_back(baselines::PowerSgdBlocks());
     table.push_back(baselines::DemoCoefficients());
     table.push_back(baselines::ArcRows());
     table.push_back(baselines::SpardlCollective());

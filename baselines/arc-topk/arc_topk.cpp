@@ -81,6 +81,12 @@ class Rows final : public CollectiveState {
   }
 
   bool is_first() const { return !begun_; }
+  Arrays Kept() override {
+    if (!options_.by_averages) return {};
+    return {{"average", average_.host()}, {"sent", told_.host()}, {"sum", sum_.host()}};
+  }
+  bool begun() const override { return begun_; }
+  void GoOn() override { begun_ = true; }
   std::span<float> sum() const { return sum_.host(); }
   std::span<float> sketch() const { return sketch_.host().first(sketched_); }
   ExchangeBuffers& values() { return values_; }

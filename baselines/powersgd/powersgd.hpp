@@ -104,5 +104,6 @@ namespace sparfuse::baselines {
 
 // Options: `rank`, columns of the factors; `seed` of the first Q.
 CollectiveDescriptor PowerSgdFactors();
+CollectiveDescriptor PowerSgdBlocks();
 
 }  // namespace sparfuse::baselines

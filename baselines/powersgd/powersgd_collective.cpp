@@ -1,5 +1,5 @@
-// Makes PowerSGD a method: a collective that sends two thin factors of each accumulated matrix,
-// each factor summed by a dense all-reduce.
+// Makes PowerSGD a method: collectives that send two thin factors of each accumulated matrix, each
+// factor summed by a dense all-reduce, of floats or of blocks that share a scale.
 //
 // Source:      T. Vogels, S. P. Karimireddy & M. Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
 // Deviations:  stated in the descriptor.
@@ -12,9 +12,11 @@
 //   all-reduce of Q; Q becomes the mean
 //   applied: P Q', the same on all ranks; x - P Q' stays as the residual
 //
-// Both all-reduces are rings, which give all ranks equal bits. The work on factors runs beside the
-// communication thread.
+// Both all-reduces are rings or of blocks (core/collective/block_exchange.hpp), which give all
+// ranks equal bits. The rounding error of a block of factors stays in the residual, for P Q' is of
+// the factors as they arrived. The work on factors runs beside the communication thread.
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@
 
 #include "baselines/powersgd/powersgd.hpp"
 #include "core/collective/algorithms.hpp"
+#include "core/collective/block_allreduce.hpp"
 #include "core/collective/exchange_buffers.hpp"
 #include "core/payload/accumulate.hpp"
 
@@ -155,7 +158,8 @@ class Factors final : public CollectiveState {
 
 class Collecting final : public Collective {
  public:
-  Collecting(int rank, std::uint64_t seed) : rank_(rank), seed_(seed) {}
+  Collecting(int rank, std::uint64_t seed, const std::optional<BlockSum>& blocks)
+      : rank_(rank), seed_(seed), blocks_(blocks) {}
 
   std::unique_ptr<CollectiveState> MakeState(const ExchangeShape& shape,
                                              const Topology&) const override {
@@ -169,10 +173,10 @@ class Collecting final : public Collective {
       factors.ComputeP(buffers.accumulated, buffers.shape.step);
     };
     co_await OffThread(buffers, p);
-    co_await RunRingAllReduce(communicator, factors.first(), tag);
+    co_await Sum(communicator, buffers, factors.first(), tag);
     const std::function<void()> q = [&] { factors.ComputeQ(buffers.accumulated, ranks); };
     co_await OffThread(buffers, q);
-    co_await RunRingAllReduce(communicator, factors.second(), tag + 1);
+    co_await Sum(communicator, buffers, factors.second(), tag + 4);
     const std::function<void()> product = [&] { factors.Reconstruct(buffers.accumulated, ranks); };
     co_await OffThread(buffers, product);
     buffers.sums = factors.out();
@@ -180,8 +184,8 @@ class Collecting final : public Collective {
 
   RoundPlan Rounds(const ExchangeSizes& sizes, const Topology& topology) const override {
     const Sizes floats = SizesOf(sizes.shape, rank_);
-    RoundPlan plan = RingAllReduceRounds(floats.first, topology);
-    AddRounds(RingAllReduceRounds(floats.second, topology), plan);
+    RoundPlan plan = SumRounds(floats.first, topology);
+    AddRounds(SumRounds(floats.second, topology), plan);
     if (plan.rounds.empty()) {
       plan.rounds.push_back({.repeat = 1, .messages = 0, .link = SlowestLink(topology)});
     }
@@ -192,34 +196,74 @@ class Collecting final : public Collective {
   }
 
  private:
+  // Uses tags `tag` to `tag` + 3.
+  Task Sum(Communicator& communicator, ExchangeBuffers& buffers, std::span<float> data,
+           int tag) const {
+    return blocks_ ? RunBlockAllReduce(*blocks_, communicator, buffers, data, tag)
+                   : RunRingAllReduce(communicator, data, tag);
+  }
+  RoundPlan SumRounds(std::size_t floats, const Topology& topology) const {
+    return blocks_ ? BlockAllReduceRounds(*blocks_, floats, topology)
+                   : RingAllReduceRounds(floats, topology);
+  }
+
   int rank_;
   std::uint64_t seed_;
+  std::optional<BlockSum> blocks_;
 };
 
-}  // namespace
+BlockCode CodeOf(const std::string& name) {
+  return name == "int8" ? BlockCode::kInt8 : name == "int4" ? BlockCode::kInt4 : BlockCode::kFp8;
+}
 
-CollectiveDescriptor PowerSgdFactors() {
+CollectiveDescriptor DescriptorOf(std::string_view name, bool blocks) {
   CollectiveDescriptor descriptor;
-  descriptor.name = "powersgd-factors";
+  descriptor.name = name;
   descriptor.source = PowerSgdDescriptor().paper;
   descriptor.revision = PowerSgdDescriptor().revision;
   descriptor.payload = PayloadKind::kSparse;
-  descriptor.make = [](const Options& options) -> std::unique_ptr<Collective> {
+  descriptor.make = [blocks](const Options& options) -> std::unique_ptr<Collective> {
+    std::optional<BlockSum> sum;
+    if (blocks) sum = BlockSumOf(CodeOf(StringOption(options, "codes")), options);
     return std::make_unique<Collecting>(static_cast<int>(IntOption(options, "rank")),
-                                        static_cast<std::uint64_t>(IntOption(options, "seed")));
+                                        static_cast<std::uint64_t>(IntOption(options, "seed")),
+                                        sum);
   };
   descriptor.host_memory = true;
   descriptor.options = PowerSgdDescriptor().options;
   descriptor.options.push_back(
       WholeOption("seed", 1, 0, 1e9, "seed of the first Q, equal on all ranks"));
-  descriptor.traits = [](const Options&) {
+  descriptor.traits = [blocks](const Options&) {
     CollectiveTraits traits;
     traits.sums = traits.selects = traits.by_tensor = true;
-    traits.mass = Conservation::kRounded;
+    traits.mass = blocks ? Conservation::kLost : Conservation::kRounded;
     return traits;
   };
+  return descriptor;
+}
+
+}  // namespace
+
+CollectiveDescriptor PowerSgdFactors() {
+  CollectiveDescriptor descriptor = DescriptorOf("powersgd-factors", false);
   descriptor.summary = "two thin factors of each matrix, each by a dense all-reduce";
   descriptor.deviations = PowerSgdDescriptor().deviations;
+  return descriptor;
+}
+
+CollectiveDescriptor PowerSgdBlocks() {
+  CollectiveDescriptor descriptor = DescriptorOf("powersgd-blocks", true);
+  descriptor.options.push_back(ChoiceOption("codes", "int8", {"int8", "int4", "fp8"},
+                                            "form of the values of blocks that share a scale"));
+  std::ranges::move(BlockSumOptions(), std::back_inserter(descriptor.options));
+  descriptor.refuses = WhyNoBlockSum;
+  descriptor.summary = "two thin factors of each matrix, each by an all-reduce of blocks";
+  static const std::string kDeviations =
+      std::string(PowerSgdDescriptor().deviations) +
+      " Factors, and tensors that are sent dense, travel in blocks that share a scale. The error "
+      "of "
+      "a factor's rounding stays in the residual; that of other tensors is lost.";
+  descriptor.deviations = kDeviations;
   return descriptor;
 }
 

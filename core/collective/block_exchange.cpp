@@ -91,9 +91,73 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
   }
 }
 
-Task RunTwoLevelBlocks(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
-                       int tag) {
-  const std::span<float> data = buffers.dense;
+namespace {
+
+Task RunInOneLevel(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
+                   std::span<float> data, int tag) {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  const Shards shards{data.size(), ranks};
+  const auto part = [&](std::size_t j) { return data.subspan(shards.Begin(j), shards.Size(j)); };
+  const std::size_t own = shards.Size(rank);
+  // sent: the payloads to each rank, later the received sums. came: the arrivals.
+  CodedBlocks sent(ranks), came(ranks);
+  for (std::size_t j = 0; j < ranks; ++j) sent[j].resize(form.Bytes(shards.Size(j)));
+  for (auto& each : came) each.resize(form.Bytes(own));
+  co_await OffThread(buffers, [&] {
+    for (std::size_t j = 0; j < ranks; ++j) EncodeBlocks(form, part(j), sent[j]);
+  });
+  came[rank] = sent[rank];
+  std::vector<int> all(ranks);
+  std::iota(all.begin(), all.end(), 0);
+  co_await ExchangeBlocks(communicator, all, rank, sent, came, tag);
+  co_await OffThread(buffers, [&] {
+    std::vector<float> decoded(own);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      DecodeBlocks(form, came[r], decoded, "blocks of rank " + std::to_string(r));
+      if (r == 0) {
+        std::ranges::copy(decoded, part(rank).begin());
+      } else {
+        AddInto(decoded, part(rank));
+      }
+    }
+    EncodeBlocks(form, part(rank), sent[rank]);
+  });
+  // Now `sent` holds the sums: this rank's goes to all, and the others' arrive.
+  const CodedBlocks to_all(ranks, sent[rank]);
+  co_await ExchangeBlocks(communicator, all, rank, to_all, sent, tag + 1);
+  co_await OffThread(buffers, [&] {
+    for (std::size_t j = 0; j < ranks; ++j) {
+      DecodeBlocks(form, sent[j], part(j), "the sum of blocks of rank " + std::to_string(j));
+    }
+  });
+}
+
+RoundPlan RoundsInOneLevel(const BlockForm& form, std::size_t elements, const Topology& topology) {
+  RoundPlan plan;
+  const auto ranks = static_cast<std::size_t>(topology.ranks);
+  plan.per_rank.resize(ranks);
+  const Shards shards{elements, ranks};
+  // Shards have at most two sizes, and empty ones are not sent.
+  std::uint64_t all_bytes = 0;
+  for (std::size_t j = 0; j < ranks; ++j) all_bytes += form.Bytes(shards.Size(j));
+  std::vector<Traffic> scattered(ranks), gathered(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t own = form.Bytes(shards.Size(rank));
+    const std::uint64_t copies = own > 0 ? ranks - 1 : 0;
+    const std::uint64_t others = shards.NonEmpty() - (own > 0 ? 1 : 0);
+    // messages_sent, messages_received, bytes_sent, bytes_received
+    scattered[rank] = {others, copies, all_bytes - own, copies * own};
+    gathered[rank] = {copies, others, copies * own, all_bytes - own};
+  }
+  AddDirectRounds(scattered, ranks - 1, topology, plan);
+  plan.rounds.back()[Work::kAdd] = shards.Size(0) * ranks;
+  AddDirectRounds(gathered, ranks - 1, topology, plan);
+  return plan;
+}
+
+Task RunInTwoLevels(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
+                    std::span<float> data, int tag) {
   const TwoLevels levels(data.size(), communicator.topology(), communicator.rank());
   const auto of = [&](Part part) { return data.subspan(part.begin, part.size); };
   const std::size_t node = levels.node(), place = levels.place();
@@ -156,8 +220,7 @@ Task RunTwoLevelBlocks(const BlockForm& form, Communicator& communicator, Exchan
   });
 }
 
-RoundPlan TwoLevelBlockRounds(const BlockForm& form, std::size_t elements,
-                              const Topology& topology) {
+RoundPlan RoundsInTwoLevels(const BlockForm& form, std::size_t elements, const Topology& topology) {
   RoundPlan plan;
   plan.per_rank.resize(static_cast<std::size_t>(topology.ranks));
   // bytes(levels of the sender, receiving member)
@@ -190,6 +253,29 @@ RoundPlan TwoLevelBlockRounds(const BlockForm& form, std::size_t elements,
     return bytes;
   });
   return plan;
+}
+
+}  // namespace
+
+Task RunBlockAllReduce(const BlockSum& sum, Communicator& communicator, ExchangeBuffers& buffers,
+                       std::span<float> data, int tag) {
+  if (communicator.size() == 1 || data.empty()) co_return;
+  if (sum.InTwoLevels(communicator.topology())) {
+    co_await RunInTwoLevels(sum.form, communicator, buffers, data, tag);
+  } else {
+    co_await RunInOneLevel(sum.form, communicator, buffers, data, tag);
+  }
+}
+
+RoundPlan BlockAllReduceRounds(const BlockSum& sum, std::size_t elements,
+                               const Topology& topology) {
+  if (topology.ranks <= 1 || elements == 0) {
+    RoundPlan plan;
+    plan.per_rank.resize(static_cast<std::size_t>(topology.ranks));
+    return plan;
+  }
+  return sum.InTwoLevels(topology) ? RoundsInTwoLevels(sum.form, elements, topology)
+                                   : RoundsInOneLevel(sum.form, elements, topology);
 }
 
 }  // namespace sparfuse

@@ -1,8 +1,9 @@
-// Moves coded blocks among some ranks of a communicator, and runs and models an all-reduce of
-// blocks in two levels.
+// Moves coded blocks among some ranks of a communicator, and runs and models all-reduces of blocks
+// in one level and in two.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "core/coding/quantizers/block_codes.hpp"
@@ -21,7 +22,9 @@ using CodedBlocks = std::vector<std::vector<std::byte>>;  // [members]
 Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members, std::size_t own,
                     const CodedBlocks& to, CodedBlocks& from, int tag);
 
-// Sums buffers.dense over N nodes of g ranks each, in blocks of `form`:
+// An all-reduce of floats that travel in blocks of `form`. In one level each rank sends its shard j
+// to rank j, which sums, encodes the sum and sends it to all: two roundings of a value. In two
+// levels, over N nodes of g ranks each:
 //
 //   within nodes   each rank sends part j of g to the j-th rank of its node, which sums
 //   between nodes  that rank sends shard k of N of the sum to the j-th rank of node k, which sums
@@ -29,11 +32,21 @@ Task ExchangeBlocks(Communicator& communicator, const std::vector<int>& members,
 //   within nodes   these pass the received bytes on to all ranks of their nodes
 //
 // A value is rounded three times: before each of the first two steps, and as a sum. All ranks get
-// the same bytes. Uses tags `tag` to `tag` + 3.
-Task RunTwoLevelBlocks(const BlockForm& form, Communicator& communicator, ExchangeBuffers& buffers,
-                       int tag);
-// Cost: O(ranks * (nodes + ranks of a node)).
-RoundPlan TwoLevelBlockRounds(const BlockForm& form, std::size_t elements,
-                              const Topology& topology);
+// the same bytes; rounding errors are lost.
+struct BlockSum {
+  BlockForm form;
+  bool two_levels = false;
+
+  bool InTwoLevels(const Topology& topology) const {
+    return two_levels && topology.nodes() > 1 && topology.ranks_per_node > 1;
+  }
+};
+
+// Replaces `data`, of equal size on all ranks, by its sum over ranks. `buffers` runs the coding
+// beside the communication. Arguments outlive the task. Uses tags `tag` to `tag` + 3.
+Task RunBlockAllReduce(const BlockSum& sum, Communicator& communicator, ExchangeBuffers& buffers,
+                       std::span<float> data, int tag);
+// Cost: O(ranks) in one level, O(ranks * (nodes + ranks of a node)) in two.
+RoundPlan BlockAllReduceRounds(const BlockSum& sum, std::size_t elements, const Topology& topology);
 
 }  // namespace sparfuse

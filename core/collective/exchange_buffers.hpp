@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,16 @@ namespace sparfuse {
 // The state of a collective for one range from step to step: a threshold, boundaries of regions.
 class CollectiveState {
  public:
+  using Arrays = std::map<std::string_view, std::span<float>>;  // each [elements of the range]
+
   virtual ~CollectiveState() = default;
+  // The arrays without which a run cannot go on from a checkpoint, by name; most states have none.
+  // Valid between steps.
+  virtual Arrays Kept() { return {}; }
+  // Whether Kept() has a meaning yet. A state without it begins anew, as one just made does.
+  virtual bool begun() const { return false; }
+  // Goes on from arrays written over those of Kept().
+  virtual void GoOn() {}
 };
 
 // Runs heavy local work beside the communication thread. That thread serves all exchanges of a

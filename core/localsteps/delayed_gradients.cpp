@@ -73,7 +73,7 @@ const StrategyDescriptor kDelayedGradients = {
     .source =
         "Ren et al., ZeRO-Offload, USENIX ATC 2021, section 4.3 (one-step delayed parameter "
         "update)",
-    .revision = 1,
+    .revision = 2,
     .deviations = "The delay begins with the first step, not after some steps without delay.",
     .sparsified = Sparsified::kNever,
     .options = {},

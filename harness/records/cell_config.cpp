@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "baselines/composition.hpp"
+#include "baselines/registry.hpp"
 #include "core/base/thread_pool.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/records/cell_keys.hpp"
@@ -541,28 +542,43 @@ std::optional<std::string> MethodChoice::quantizer() const {
 
 namespace {
 
-// Reads an option that only strategies with local steps have.
-std::optional<std::int64_t> StepsOf(const MethodChoice& choice, const char* option) {
+// Null for a strategy of a plug-in that is not loaded: its trials can still be read.
+const StrategyDescriptor* KnownStrategy(std::string_view name) {
+  const auto found = std::ranges::find(Strategies(), name, &StrategyDescriptor::name);
+  return found == Strategies().end() ? nullptr : &*found;
+}
+
+bool HasLocalSteps(std::string_view strategy) {
+  const StrategyDescriptor* const known = KnownStrategy(strategy);
+  return known != nullptr && known->local_steps != nullptr;
+}
+
+// Other strategies may have options of these names, too.
+std::int64_t StepsOf(const MethodChoice& choice, const char* option, std::int64_t otherwise) {
+  if (!choice.has_local_steps()) return otherwise;
   const auto found = choice.strategy_options.find(option);
-  if (found == choice.strategy_options.end()) return std::nullopt;
-  return std::get<std::int64_t>(found->second);
+  if (found == choice.strategy_options.end()) return otherwise;
+  const auto* const steps = std::get_if<std::int64_t>(&found->second);
+  return steps == nullptr ? otherwise : *steps;
 }
 
 }  // namespace
 
-int MethodChoice::window_steps() const {
-  return static_cast<int>(StepsOf(*this, "every").value_or(1));
-}
+int MethodChoice::window_steps() const { return static_cast<int>(StepsOf(*this, "every", 1)); }
 
-bool MethodChoice::has_local_steps() const { return StepsOf(*this, "every").has_value(); }
+bool MethodChoice::has_local_steps() const { return HasLocalSteps(strategy); }
 
 bool MethodChoice::exchanges_beside_steps() const {
-  return StepsOf(*this, "delay").value_or(0) > 0;
+  const StrategyDescriptor* const known = KnownStrategy(strategy);
+  return (known != nullptr && known->delays) || StepsOf(*this, "delay", 0) > 0;
 }
 
 int WindowSteps(const json& config) {
+  static const json::json_pointer kStrategy("/method_options/strategy");
   static const json::json_pointer kEvery("/method_options/strategy_options/every");
-  if (!config.is_object() || !config.contains(kEvery)) return 1;
+  if (!config.is_object() || !config.contains(kStrategy) || !config.contains(kEvery)) return 1;
+  const json& strategy = config.at(kStrategy);
+  if (!strategy.is_string() || !HasLocalSteps(strategy.get_ref<const std::string&>())) return 1;
   const json& every = config.at(kEvery);
   return every.is_number_integer() ? std::clamp(every.get<int>(), 1, 1'000'000) : 1;
 }

@@ -1,5 +1,6 @@
 // Tests that plans may change between steps under collectives with a state of each range: a
-// threshold, boundaries of regions, or the number of elements to send.
+// threshold, boundaries of regions, or the number of elements to send. Also tests that averages of
+// gradients, another such state, are saved and loaded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,6 +57,46 @@ INSTANTIATE_TEST_SUITE_P(Collectives, Replanned, ::testing::ValuesIn(SummingColl
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+LiveConfig WithAverages() {
+  LiveConfig config = Configure("gtopk");
+  config.sparsifier = nullptr;
+  config.sparse_collective =
+      MakeCollective(FindCollective("arc-rows"), {{"memory", std::string("ef21m")}});
+  return config;
+}
+
+// Goes on from the state before step 2, and takes back the first step that it then makes.
+TEST(AveragesOfACollective, AreSavedAndLoaded) {
+  std::vector<EngineState> saved(kWorkers), again(kWorkers);
+  const auto whole = testing::RunLive(WithAverages, kWorkers, testing::IntegerGradient, 999,
+                                      [&](LiveEngine& engine, int step) {
+                                        EngineState first;
+                                        engine.SaveState(first);
+                                        EXPECT_EQ(first.averages.size(), step == 0 ? 0u : 3u);
+                                        if (step == 2)
+                                          saved[static_cast<std::size_t>(engine.rank())] = first;
+                                      });
+  const auto rest = testing::RunLive(
+      WithAverages, kWorkers,
+      [](int rank, int step, std::size_t tensor) {
+        return testing::IntegerGradient(rank, std::max(step, 2), tensor);
+      },
+      999,
+      [&](LiveEngine& engine, int step) {
+        const auto rank = static_cast<std::size_t>(engine.rank());
+        if (step == 1) engine.LoadState(saved[rank]);
+        if (step == 1) engine.SaveState(again[rank]);
+        if (step == 2) engine.LoadState(again[rank]);
+      },
+      testing::Unwrapped, 1);
+  for (std::size_t rank = 0; rank < kWorkers; ++rank) {
+    EXPECT_EQ(again[rank].averages, saved[rank].averages);
+    EXPECT_NE(whole[rank].averaged[2], whole[rank].averaged[1]);
+    EXPECT_EQ(rest[rank].averaged[1], whole[rank].averaged[2]);
+    EXPECT_EQ(rest[rank].averaged[2], whole[rank].averaged[3]);
+  }
+}
 
 }  // namespace
 }  // namespace sparfuse::baselines

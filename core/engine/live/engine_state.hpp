@@ -13,7 +13,8 @@ struct EngineState {
   using Stores = std::map<std::string, std::vector<float>, std::less<>>;  // by residual
   Stores residuals;
   Stores velocities;
-  Stores copies;  // copies of residuals that other ranks keep
+  Stores copies;    // copies of residuals that other ranks keep
+  Stores averages;  // of collectives that have such, by name (CollectiveState::Kept)
 };
 
 }  // namespace sparfuse

@@ -443,8 +443,46 @@ void LiveEngine::Remember(const Op& exchange, ExchangeBuffers& buffers) {
     memory.tensors = TensorsOfExchange(layout(), range);
   }
   buffers.shape.tensors = memory.tensors;
-  if (made) memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
+  if (made) {
+    memory.state = collective.MakeState(buffers.shape, TopologyOf(exchange.channel));
+    if (memory.state && !loaded_.empty()) LoadInto(*memory.state, range);
+  }
   buffers.state = memory.state.get();
+}
+
+void LiveEngine::SaveState(EngineState& to) {
+  selections_.Save(to);
+  bool any = false;
+  for (const auto& [key, memory] : range_memory_) {
+    if (!memory.state || !memory.state->begun()) continue;
+    any = true;
+    for (const auto& [name, values] : memory.state->Kept()) {
+      std::vector<float>& all = to.averages[std::string(name)];
+      all.resize(layout().numel());
+      std::ranges::copy(values, all.begin() + static_cast<std::ptrdiff_t>(std::get<2>(key)));
+    }
+  }
+  if (!any) to.averages = loaded_;  // which no step has taken up yet
+}
+
+void LiveEngine::LoadState(const EngineState& from) {
+  selections_.Load(from);
+  // The next step makes these states anew.
+  std::erase_if(range_memory_, [](const auto& entry) {
+    const auto& state = entry.second.state;
+    return state && !state->Kept().empty();
+  });
+  loaded_ = from.averages;
+}
+
+void LiveEngine::LoadInto(CollectiveState& state, Range range) const {
+  const CollectiveState::Arrays kept = state.Kept();
+  for (const auto& [name, values] : kept) {
+    const auto all = loaded_.find(name);
+    if (all == loaded_.end()) return;
+    std::ranges::copy(std::span(all->second).subspan(range.begin, range.size()), values.begin());
+  }
+  if (!kept.empty()) state.GoOn();
 }
 
 void LiveEngine::Replan(Plan plan) {
@@ -452,6 +490,7 @@ void LiveEngine::Replan(Plan plan) {
   lanes_->Replan();
   selections_.ForgetFusedRanges();
   range_memory_.clear();
+  loaded_.clear();
 }
 
 Anchors& LiveEngine::anchors() {

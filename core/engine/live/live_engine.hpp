@@ -98,8 +98,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   std::span<const float> Velocity(Range range) { return selections_.Velocity(range); }
   // SaveState copies the state that this step leaves to the next. LoadState goes on from such a
   // copy, on any rank of a world of the same size and layout.
-  void SaveState(EngineState& to) { selections_.Save(to); }
-  void LoadState(const EngineState& from) { selections_.Load(from); }
+  void SaveState(EngineState& to);
+  void LoadState(const EngineState& from);
   // The following steps use this plan; residuals stay where they are.
   void Replan(Plan plan);
   // From the next step on, multiplies planned densities below 1 by `factor`. Every rank must call
@@ -190,6 +190,8 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   ExchangeState& PrepareExchange(Handle handle, Op& exchange);
   void PreparePayload(const Op& exchange, ExchangeState& state);
   void Remember(const Op& exchange, ExchangeBuffers& buffers);
+  // Gives a state that was just made what LoadState has read of its range.
+  void LoadInto(CollectiveState& state, Range range) const;
   double DensityNow(double planned) const;
 
   // Any thread.
@@ -246,6 +248,7 @@ class LiveEngine final : public StepScheduler, private LaneEvents {
   // communication thread.
   std::map<std::tuple<const Collective*, Channel, std::size_t, std::size_t>, RangeMemory>
       range_memory_;
+  EngineState::Stores loaded_;  // for states that the step after LoadState makes
 
   double density_factor_ = 1;
   std::uint64_t steps_ = 0;  // number of begun steps

@@ -171,6 +171,7 @@ StepRecord LiveEngine::EndStep() {
   const double step_seconds = lanes_->EndStep();
   slowest_seconds_ = std::max(slowest_seconds_, step_seconds);
   in_step_ = false;
+  loaded_.clear();
   StepRecord record = record_;
   const Timeline& spans = step_.timeline;
   const std::string_view compute = LaneName(Lane::kCompute);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <mutex>
 #include <system_error>
 #include <utility>
@@ -112,7 +113,9 @@ class BoundMethod : public MadeByInit {
     const WindowParameters given = ReadParameters(parameters);
     const std::uint64_t step = ranks_->steps() + 1;
     const FragmentDates dates(steps, fragments());
-    const auto sent = dates.SentAt(step), received = dates.ReceivedAt(step);
+    const auto sent = dates.SentAt(step);
+    auto received = dates.ReceivedAt(step);
+    if (step <= finished_ + steps.delay) received.reset();  // finish() has received it
     {
       const GilReleased no_gil;
       if (sent) RequireFiniteParameters(given.by_rank);
@@ -131,6 +134,7 @@ class BoundMethod : public MadeByInit {
     const WindowParameters given = ReadParameters(parameters);
     const GilReleased no_gil;
     ranks_->Finish(given.by_rank);
+    finished_ = ranks_->steps();
   }
 
   py::array Anchor(const Given<"name", std::string>& name) {
@@ -344,8 +348,19 @@ class BoundMethod : public MadeByInit {
 
   void RequireFiniteParameters(const std::vector<ParameterView>& by_rank) {
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      RequireFiniteOf(
-          rank, std::vector<std::span<const float>>(by_rank[rank].begin(), by_rank[rank].end()));
+      for (std::size_t t = 0; t < layout().tensors(); ++t) {
+        const std::span<const float> values = by_rank[rank][t];
+        const auto found =
+            std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+        if (found == values.end()) continue;
+        const std::uint64_t steps = ranks_->steps(), every = Steps("local_step").every;
+        SPARFUSE_THROW(kNumeric, "rank " + std::to_string(rank) + ": parameters of tensor \"" +
+                                     layout().tensor(t).name + "\", step " + std::to_string(steps) +
+                                     " in window " + std::to_string(steps / every) + ": element " +
+                                     std::to_string(found - values.begin()) + " of " +
+                                     std::to_string(values.size()) + " is " +
+                                     std::to_string(*found) + "; expected finite parameters");
+      }
     }
   }
 
@@ -446,9 +461,10 @@ class BoundMethod : public MadeByInit {
 
   std::string name_;
   bool verify_;
-  bool begun_ = false;       // for local steps
-  ConfiguredMethod method_;  // outlives the ranks, which use its objects
-  std::mutex mutex_;         // guards ranks_
+  bool begun_ = false;          // for local steps
+  std::uint64_t finished_ = 0;  // steps made before the last finish()
+  ConfiguredMethod method_;     // outlives the ranks, which use its objects
+  std::mutex mutex_;            // guards ranks_
   std::unique_ptr<MethodRanks> ranks_;
 };
 

@@ -158,6 +158,7 @@ class BoundRank : public MadeByInit {
     all["residuals"] = Arrays(state.residuals);
     all["velocities"] = Arrays(state.velocities);
     all["copies"] = Arrays(state.copies);
+    all["averages"] = Arrays(state.averages);
     return all;
   }
   void LoadState(const py::dict& from, std::uint64_t steps) {
@@ -165,6 +166,7 @@ class BoundRank : public MadeByInit {
     state.residuals = Stores(from["residuals"]);
     state.velocities = Stores(from["velocities"]);
     state.copies = Stores(from["copies"]);
+    state.averages = Stores(from["averages"]);
     rank().engine().LoadState(state);
     rank().set_steps(steps);
   }

@@ -9,6 +9,8 @@
 #include <random>
 
 #include "baselines/registry.hpp"
+#include "core/coding/quantizers/block_codes.hpp"
+#include "core/collective/algorithms.hpp"
 #include "core/payload/accumulate.hpp"
 #include "core/sparsify/adtopk/adtopk.hpp"
 #include "tests/support/errors.hpp"
@@ -451,6 +453,61 @@ TEST(PowerSgdFactors, SendFactorsAlone) {
     bytes += outcomes[0][rank].traffic.bytes_sent;
   }
   EXPECT_EQ(bytes, 2 * 4 * 4u * (kRank * (8 + 30) + 5 + kRank * (20 + 12)));
+}
+
+std::unique_ptr<Collective> Blocks(const char* codes, std::int64_t levels = 1) {
+  return MakeCollective(FindCollective("powersgd-blocks"), {{"rank", std::int64_t{kRank}},
+                                                            {"codes", std::string(codes)},
+                                                            {"block", std::int64_t{32}},
+                                                            {"levels", levels}});
+}
+
+// P Q' is of the factors as all have them, so what rounding takes from a matrix stays in residuals.
+// A vector loses it: a block of int4 is off by half a code at each encoding.
+TEST(PowerSgdBlocks, KeepTheErrorOfFactorsInResiduals) {
+  const Sent sent = Accumulated(4, 7);
+  const auto exact = RunExchanges(*Factors(), {sent})[0];
+  for (const auto& [codes, far] : {std::pair{"int8", 0.6}, {"fp8", 3.0}, {"int4", 8.0}}) {
+    SCOPED_TRACE(codes);
+    const auto outcomes = RunExchanges(*Blocks(codes), {sent})[0];
+    double difference = 0;
+    for (std::size_t i = 0; i < sent.elements; ++i) {
+      double left = outcomes[0].applied[i];
+      for (const Outcome& outcome : outcomes) {
+        ASSERT_EQ(outcome.applied[i], outcomes[0].applied[i]);
+        left += outcome.returned[i];
+      }
+      const bool vector = i >= 240 && i < 245;
+      ASSERT_NEAR(left, 0, vector ? far : 1e-5) << i;
+      difference =
+          std::max<double>(difference, std::abs(outcomes[0].applied[i] - exact[0].applied[i]));
+    }
+    EXPECT_GT(difference, 1e-3);
+    EXPECT_LT(difference, far);
+  }
+}
+
+// A shard has 4 bytes a block of 32 and a byte an element, and goes to each other rank twice.
+TEST(PowerSgdBlocks, SendCodesAndScales) {
+  const Sent sent = Accumulated(4, 7);
+  for (const int per_node : {1, 2}) {
+    const auto collective = Blocks("int8", per_node);
+    const auto outcomes = RunExchanges(*collective, {sent}, per_node);
+    const RoundPlan plan =
+        collective->Rounds(RecordedSizes(*collective, sent, 0, outcomes[0]), {4, per_node});
+    std::uint64_t bytes = 0, expected = 0;
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(outcomes[0][rank].traffic, plan.per_rank[rank]);
+      bytes += outcomes[0][rank].traffic.bytes_sent;
+      for (const std::size_t floats : {kRank * 8 + 5 + kRank * 20, kRank * 30 + kRank * 12}) {
+        const Shards shards{floats, 4};
+        expected += 2 * 3 * BlockForm{BlockCode::kInt8, 32}.Bytes(shards.Size(rank));
+      }
+    }
+    if (per_node == 1) {
+      EXPECT_EQ(bytes, expected);
+    }
+  }
 }
 
 // By hand, for factors of rank r: x Q, x' P and P Q' take r multiplications an element each. Two

@@ -256,7 +256,7 @@ TEST(LocalStepsLaws, WhatIsNotFiniteIsNamed) {
     return gradient;
   };
   windows.deadline = std::chrono::milliseconds(500);
-  ExpectError(FailureKind::kNumeric, {"t1", "step 3"}, [&] {
+  ExpectError(FailureKind::kNumeric, {"t1", "step 3, in window 0"}, [&] {
     Windows checked = windows;
     checked.workers = 1;
     Train(checked);

@@ -28,6 +28,7 @@ Catalog CatalogWithLocalSteps() {
   };
   add("local", "local-steps", "none", "ring-allreduce");
   add("sparse-local", "sparse-local-steps", "chunked-topk", "sparse-allgather");
+  add("delayed", "delayed-units", "none", "ring-allreduce");
   return catalog;
 }
 
@@ -102,12 +103,14 @@ TEST(LocalSteps, WhatGoesOnBesideStepsHasALaunchOfItsOwn) {
   EXPECT_TRUE(MayShareALaunch(dense, blocking));
   EXPECT_FALSE(MayShareALaunch(dense, beside));
   EXPECT_TRUE(MayShareALaunch(beside, beside));
+  EXPECT_FALSE(MayShareALaunch(dense, CellOf("", "delayed")));
 }
 
 // The backend's own all-reduce is used if ranks wait for it; it may not run beside steps.
 TEST(LocalSteps, ExchangesBesideStepsAreOurOwn) {
   EXPECT_EQ(CellOf("").method_options.collective, "native-allreduce");
   EXPECT_EQ(CellOf("method_options = { delay = 1 }").method_options.collective, "ring-allreduce");
+  EXPECT_EQ(CellOf("", "delayed").method_options.collective, "ring-allreduce");
   EXPECT_SAYS(WhatIsWrong("method_options = { delay = 1, collective = \"native-allreduce\" }"),
               "need not go on beside training");
 }

@@ -91,6 +91,21 @@ class Histories(unittest.TestCase):
         self.assertEqual(done[5]["sent"], [0])
         self.assertFalse(np.array_equal(method.anchor("w"), START))
 
+    def test_what_was_received_at_the_end_is_not_received_again(self):
+        method = sparfuse.Method("shadowsync", 2, [("w", (4,))], every=2, delay=1, mix=0)
+        own = [{"w": START.copy()} for _ in range(2)]
+        method.begin(own)
+        own[0]["w"] += 2
+        self.assertEqual(method.local_step(own), {"sent": [0], "received": []})
+        method.finish(own)
+        np.testing.assert_array_equal(method.anchor("w"), START + 1)
+        own[0]["w"] += 2
+        self.assertEqual(method.local_step(own), {"sent": [], "received": []})
+        np.testing.assert_array_equal(method.anchor("w"), START + 1)
+        self.assertEqual(method.local_step(own), {"sent": [0], "received": []})
+        self.assertEqual(method.local_step(own), {"sent": [], "received": [0]})
+        np.testing.assert_array_equal(own[1]["w"], START + 2)
+
     def sparseloco(self, values):
         a = np.array(
             [(1, 2, 0.5, 1, 0.25, 1.5, 1, 0.75), (2, 1, 1, 0.5, 1, 0.5, 2, 1.25)], np.float32
@@ -247,7 +262,9 @@ class Refused(unittest.TestCase):
         own = [{"w": START.copy()} for _ in range(2)]
         method.begin(own)
         own[1]["w"][2] = np.nan
-        with self.assertRaisesRegex(sparfuse.NumericError, "rank 1.*w"):
+        with self.assertRaisesRegex(
+            sparfuse.NumericError, 'rank 1.*"w", step 0 in window 0: element 2 of 4 is nan'
+        ):
             method.local_step(own)
         own[1]["w"][2] = 0
         method.local_step(own)  # the method goes on

@@ -523,6 +523,40 @@ def state_resumes_bit_for_bit():
 
 
 @case
+def averages_of_arc_topk_resume_bit_for_bit():
+    def run(model, given):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in given:
+            optimizer.zero_grad()
+            loss_of(model, batch).backward()
+            optimizer.step()
+
+    all_batches = batches("mlp", dist.get_rank(), 5)
+    options = dict(method="arc-topk", memory="ef21m", density=0.2)
+    whole = made(**options)
+    assert sf.state_dict(whole)["averages"] == {}
+    run(whole, all_batches[:3])
+    saved = copy.deepcopy({"model": whole.state_dict(), "sparfuse": sf.state_dict(whole)})
+    assert set(saved["sparfuse"]["averages"]) == {"average", "sent", "sum"}
+    run(whole, all_batches[3:])
+    for lacks in (False, True):
+        other = made(**options)
+        other.load_state_dict(saved["model"])
+        if lacks:  # a state of an earlier version: the method begins anew, with a dense step
+            del saved["sparfuse"]["averages"]
+        sf.load_state_dict(other, saved["sparfuse"])
+        for store, tensors in sf.state_dict(other)["averages"].items():
+            for name, tensor in tensors.items():
+                assert torch.equal(tensor, saved["sparfuse"]["averages"][store][name]), name
+        assert (sf.state_dict(other)["averages"] == {}) == lacks
+        run(other, all_batches[3:])
+        same = all(torch.equal(a, b) for a, b in zip(whole.parameters(), other.parameters()))
+        assert same != lacks
+        sf.detach(other)
+    sf.detach(whole)
+
+
+@case
 def report_and_trace():
     model = made()
     with tempfile.TemporaryDirectory() as folder, sf.trace(folder + "/step.json"):
@@ -579,6 +613,51 @@ def local_steps():
         "fragments=1",
         lambda: sf.local_steps(model, inner, every=4, fragments=2).__enter__(),
     )
+
+
+@case
+def local_steps_resume_in_the_middle_of_a_window():
+    every, saved_after = 4, 6
+    given = batches("mlp", dist.get_rank(), 12)
+
+    def run(model, inner, batches_):
+        for batch in batches_:
+            inner.zero_grad()
+            loss_of(model, batch).backward()
+            inner.step()
+
+    def within(model, inner, **changes):
+        options = {"every": every, "method": "wfbp", "density": 0.25, "threads": 1, **changes}
+        return sf.local_steps(model, inner, **options)
+
+    torch.manual_seed(0)
+    whole = mlp()
+    inner = torch.optim.SGD(whole.parameters(), lr=0.1)
+    with within(whole, inner):
+        run(whole, inner, given[:saved_after])
+        file = io.BytesIO()
+        torch.save(sf.state_dict(whole), file)
+        run(whole, inner, given[saved_after:])
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    assert saved["made"] == 2 and saved["steps"] == 1
+    moved = [not torch.equal(saved["anchors"][n], p) for n, p in saved["parameters"].items()]
+    assert any(moved)
+    torch.manual_seed(1 + dist.get_rank())
+    other = mlp()
+    inner = torch.optim.SGD(other.parameters(), lr=0.1)
+    with within(other, inner):
+        sf.load_state_dict(other, saved)
+        run(other, inner, given[saved_after:])
+        less = {key: value for key, value in saved.items() if key != "anchors"}
+        raises(sparfuse.ConfigError, 'no "anchors"', lambda: sf.load_state_dict(other, less))
+        more = {**saved, "world_size": 1 + saved["world_size"]}
+        raises(sparfuse.ConfigError, "state lacks rank", lambda: sf.load_state_dict(other, more))
+    for a, b in zip(whole.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+    with within(other, inner, every=3):
+        raises(sparfuse.ConfigError, "windows of 4", lambda: sf.load_state_dict(other, saved))
+    raises(sparfuse.ConfigError, "not distributed", lambda: sf.state_dict(other))
 
 
 @case

@@ -10,6 +10,37 @@ namespace {
 
 using nlohmann::json;
 
+MethodChoice With(const std::string& strategy, const Options& options) {
+  MethodChoice choice;
+  choice.strategy = strategy;
+  choice.strategy_options = options;
+  return choice;
+}
+
+// Options "every" and "delay" have another meaning in a strategy without local steps, and in one of
+// a plug-in that is not loaded.
+TEST(MethodChoice, WindowsAreOfStrategiesWithLocalSteps) {
+  const Options steps = {{"every", std::int64_t{4}}, {"delay", std::int64_t{1}}};
+  const MethodChoice local = With("local-steps", steps);
+  EXPECT_TRUE(local.has_local_steps() && local.exchanges_beside_steps());
+  EXPECT_EQ(local.window_steps(), 4);
+  EXPECT_EQ(WindowSteps({{"method_options", ToJson(local)}}), 4);
+  for (const char* name : {"ahead", "a-plug-in's"}) {
+    for (const Options& options : {steps, Options{{"delay", 0.5}, {"every", std::string("day")}}}) {
+      const MethodChoice other = With(name, options);
+      EXPECT_FALSE(other.has_local_steps() || other.exchanges_beside_steps()) << name;
+      EXPECT_EQ(other.window_steps(), 1) << name;
+      EXPECT_EQ(WindowSteps({{"method_options", ToJson(other)}}), 1) << name;
+    }
+  }
+}
+
+TEST(MethodChoice, DelayedUpdatesExchangeBesideSteps) {
+  EXPECT_TRUE(With("delayed-units", {}).exchanges_beside_steps());
+  EXPECT_FALSE(With("delayed-units", {}).has_local_steps());
+  EXPECT_FALSE(With("dense-units", {}).exchanges_beside_steps());
+}
+
 // A cell in which every value with a default differs from it.
 CellConfig Cell() {
   CellConfig config;

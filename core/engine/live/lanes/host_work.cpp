@@ -49,10 +49,12 @@ void HostWork::Pack(const PackRequest& pack) {
   const bool finite = own ? CopyFinite(step.gradients[tensor], to, pool_)
                           : step.anchors->Pack(tensor, pack.source, to, pool_);
   if (!finite) {
-    SPARFUSE_THROW(kNumeric, (own ? "gradient of " : "the change by local steps of ") +
-                                 step.layout.tensor(tensor).name +
-                                 " has a NaN or an infinity at step " +
-                                 std::to_string(step.number));
+    const auto& windows = setup_.config.local_steps;
+    SPARFUSE_THROW(
+        kNumeric,
+        (own ? "gradient of " : "the change by local steps of ") + step.layout.tensor(tensor).name +
+            " has a NaN or an infinity at step " + std::to_string(step.number) +
+            (windows ? ", in window " + std::to_string(step.number / windows->every) : ""));
   }
   step.packed[tensor] = 1;
 }

@@ -24,7 +24,7 @@ from sparfuse import _core
 from sparfuse.torch import _start, _state
 from sparfuse.torch._advise import Advice, advise_for
 from sparfuse.torch._hook import comm_hook
-from sparfuse.torch._local import local_steps
+from sparfuse.torch._local import Round, local_steps
 from sparfuse.torch._model import DistributedModel
 from sparfuse.torch._replicas import compress
 from sparfuse.torch._report import Report, report_of, trace_of
@@ -141,6 +141,11 @@ def _of(model: torch.nn.Module | None, what: str) -> DistributedModel:
             "are not); call sf.distribute(model) first"
         )
     return found
+
+
+def _rounds_of(model: torch.nn.Module | None) -> Round | None:
+    """Of a model within local_steps."""
+    return getattr(model, "_sparfuse_rounds", None)
 
 
 def no_sync(model: torch.nn.Module | None = None) -> Any:
@@ -285,7 +290,8 @@ def state_dict(model: torch.nn.Module | None = None) -> dict[str, Any]:
 
     Save each rank's state beside the model and the optimizer; torch.load(weights_only=True) reads it.
     """
-    return _state.state_of(_of(model, "state_dict"))
+    rounds = _rounds_of(model)
+    return rounds.state() if rounds else _state.state_of(_of(model, "state_dict"))
 
 
 def load_state_dict(
@@ -298,9 +304,13 @@ def load_state_dict(
 
     change  the rule if the number of ranks has changed, which needs the list. "mean" gives every
             rank the mean of the residuals, which keeps the mean that is still to be applied;
-            "reset" drops them.
+            "reset" drops them. Within local_steps the number of ranks may not change.
     """
-    _state.load_state(_of(model, "load_state_dict"), state, change)
+    rounds = _rounds_of(model)
+    if rounds:
+        rounds.load(state)
+    else:
+        _state.load_state(_of(model, "load_state_dict"), state, change)
 
 
 @atexit.register

@@ -3,23 +3,80 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from sparfuse import _core
-from sparfuse.torch import _staging, _start
+from sparfuse.torch import _staging, _start, _state
+
+_OWN = ("every", "made", "anchors", "parameters", "outer")
 
 
-class _Round:
+class Round:
     """Exchanges each parameter's move since all ranks were last equal, at the anchor."""
 
-    def __init__(self, rank: Any, parameters: list[torch.Tensor], outer: Any) -> None:
-        self.rank = rank
-        self.parameters = parameters
+    def __init__(
+        self, method: Any, layout: list[tuple[str, torch.nn.Parameter]], outer: Any, every: int
+    ) -> None:
+        self.method = method
+        self.rank: Any = method._ranks
+        self.names = [name for name, _ in layout]
+        self.parameters: list[torch.Tensor] = [parameter for _, parameter in layout]
         self.outer = outer
-        self.anchors = [parameter.detach().clone() for parameter in parameters]
+        self.every = every
+        self.made = 0  # steps of this window
+        self.anchors = [parameter.detach().clone() for parameter in self.parameters]
+
+    def state(self) -> dict[str, Any]:
+        return {
+            **_state.state_of(self),
+            "every": self.every,
+            "made": self.made,
+            "anchors": {n: a.clone() for n, a in zip(self.names, self.anchors)},
+            "parameters": {n: p.detach().clone() for n, p in zip(self.names, self.parameters)},
+            "outer": self.outer.state_dict(),
+        }
+
+    @torch.no_grad()
+    def load(self, state: Any) -> None:
+        states = [state] if isinstance(state, Mapping) else list(state)
+        own = [one for one in states if one.get("rank") == self.rank.rank]
+        if not own or own[0].get("world_size") != self.rank.world_size:
+            raise _core.ConfigError(
+                f"state lacks rank {self.rank.rank} of {self.rank.world_size}: expected the state of "
+                "as many ranks, whose parameters differ within a window"
+            )
+        for key in _OWN:
+            if key not in own[0]:
+                raise _core.ConfigError(
+                    f'state has no "{key}"; expected a result of state_dict() within local_steps'
+                )
+        if own[0]["every"] != self.every:
+            raise _core.ConfigError(
+                f"state is of windows of {own[0]['every']} steps, these have {self.every}; expected "
+                "the same"
+            )
+        for kind in ("anchors", "parameters"):
+            for name, parameter in zip(self.names, self.parameters):
+                if name not in own[0][kind] or own[0][kind][name].shape != parameter.shape:
+                    raise _core.ConfigError(
+                        f'state: {kind} lack "{name}" of shape {tuple(parameter.shape)}; expected '
+                        "each parameter of the model"
+                    )
+        _state.load_state(self, own[0], "mean")
+        for name, parameter, anchor in zip(self.names, self.parameters, self.anchors):
+            anchor.copy_(own[0]["anchors"][name])
+            parameter.copy_(own[0]["parameters"][name])
+        self.outer.load_state_dict(own[0]["outer"])
+        self.made = own[0]["made"]
+
+    def count(self) -> None:
+        self.made += 1
+        if self.made == self.every:
+            self.exchange()
+            self.made = 0
 
     @torch.no_grad()
     def exchange(self) -> None:
@@ -64,6 +121,9 @@ def local_steps(
     method. Then `outer` (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the
     average, from the parameters that ranks had in common after the last exchange. `fragments`,
     `delay` and `mix` do not work yet: values other than the defaults raise UnsupportedError.
+
+    Within the context state_dict(model) has all of this rank, also in the middle of a window: its
+    parameters, those in common, the outer optimizer's state, and what the method has not sent.
     """
     if every < 1 or fragments < 1 or every % fragments != 0 or not 0 <= delay < max(1, every // fragments):
         raise _core.ConfigError(
@@ -81,23 +141,17 @@ def local_steps(
             "the model is distributed, so that its gradients are averaged in each step; detach it"
         )
     layout = _start.trained(model.named_parameters())
-    rank = _start.start_rank(method, layout, group, options, refusal)._ranks
+    started = _start.start_rank(method, layout, group, options, refusal)
     _start.broadcast_state(model, group)
-    parameters: list[torch.Tensor] = [parameter for _, parameter in layout]
     if outer is None:
+        parameters = [parameter for _, parameter in layout]
         outer = torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
-    exchange = _Round(rank, parameters, outer)
-    steps = 0
-
-    def count(*_: Any) -> None:
-        nonlocal steps
-        steps += 1
-        if steps % every == 0:
-            exchange.exchange()
-
-    handle = inner.register_step_post_hook(count)
+    rounds = Round(started, layout, outer, every)
+    handle = inner.register_step_post_hook(lambda *_: rounds.count())
+    object.__setattr__(model, "_sparfuse_rounds", rounds)
     try:
         yield model
     finally:
         handle.remove()
-        rank.close()
+        object.__delattr__(model, "_sparfuse_rounds")
+        rounds.rank.close()

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from sparfuse import _core
-from sparfuse.torch._model import DistributedModel
 
-_KINDS = ("residuals", "velocities", "copies")
+_KINDS = ("residuals", "velocities", "copies", "averages")
 
 
-def state_of(model: DistributedModel) -> dict[str, Any]:
+class _Keeps(Protocol):
+    """A DistributedModel, or the rounds of local_steps."""
+
+    @property
+    def rank(self) -> Any: ...
+
+    @property
+    def method(self) -> Any: ...
+
+
+def state_of(model: _Keeps) -> dict[str, Any]:
     found = model.rank.state()
     state: dict[str, Any] = {
         "rank": model.rank.rank,
@@ -29,14 +38,14 @@ def state_of(model: DistributedModel) -> dict[str, Any]:
     return state
 
 
-def load_state(model: DistributedModel, state: Any, change: str) -> None:
+def load_state(model: _Keeps, state: Any, change: str) -> None:
     if change not in ("mean", "reset"):
         raise _core.ConfigError(f'change = "{change}": expected "mean" or "reset"')
     rank, world_size = model.rank.rank, model.rank.world_size
     states = [state] if isinstance(state, Mapping) else list(state)
     for one in states:
         for key in ("rank", "world_size", "method", "steps", *_KINDS):
-            if key not in one:
+            if key not in one and key != "averages":  # which states of earlier versions lack
                 raise _core.ConfigError(
                     f'state has no "{key}"; expected a result of state_dict()'
                 )
@@ -64,7 +73,7 @@ def load_state(model: DistributedModel, state: Any, change: str) -> None:
     arrays = {
         kind: {
             store: {name: tensor.numpy() for name, tensor in tensors.items()}
-            for store, tensors in chosen[kind].items()
+            for store, tensors in chosen.get(kind, {}).items()
         }
         for kind in _KINDS
     }
@@ -75,7 +84,7 @@ def _mean(states: list[Mapping[str, Any]], drop: bool) -> dict[str, Any]:
     mean: dict[str, Any] = {"steps": states[0]["steps"]}
     for kind in _KINDS:
         mean[kind] = {}
-        if drop:
+        if drop or kind == "averages":  # of as many ranks as there were: they begin anew
             continue
         for store in {store for state in states for store in state[kind]}:
             given = [state[kind][store] for state in states if store in state[kind]]

@@ -106,6 +106,22 @@ TEST_F(ModelTrial, ComputesAStepByHand) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "trace.json"));
 }
 
+// A step that sends beside the next one: 6 ms of exchange are hidden behind 16 ms; on a slower link
+// a step lasts as long as its exchange. It sends as much as a step that waits.
+TEST_F(ModelTrial, ADelayedUpdateIsModelledWithTheExchangeThatItWaitsFor) {
+  TrialConfig config = Config(2, "this-machine");
+  config.cell.method = "delayed-gradients";
+  config.cell.method_options.strategy = "delayed-units";
+  ProfileOutcomes profiles = {ProfileOn(1, kLink), ProfileOn(2, kLink)};
+  EXPECT_NEAR(StepSeconds(config, profiles), 0.016, 1e-9);
+  profiles[1].profile.link->round_seconds = {{0, 0.1}, {1000000, 0.1}};
+  const Outcome slow = RunModelledTrial(config, profiles, nullptr, directory_);
+  EXPECT_NEAR(*slow.metrics.at("step_seconds").value, 2 * 0.1, 1e-9);
+  EXPECT_GT(*slow.metrics.at("exposed_communication_seconds").value, 0.18);
+  EXPECT_EQ(slow.metrics.at("sent_bytes").value, 4.0 * kNumel);
+  EXPECT_EQ(slow.metrics.at("exchanges").value, 1);
+}
+
 TEST_F(ModelTrial, TheOutcomeDescribesTheSeries) {
   const Outcome outcome = RunModelledTrial(
       Config(2, "this-machine"), {ProfileOn(1, kLink), ProfileOn(2, kLink)}, nullptr, directory_);
