@@ -4,13 +4,18 @@
 // Source:      Z. Wang et al., Hi-Speed DNN Training with Espresso, EuroSys 2023 (FP16 as one of
 //              the ways to send a gradient).
 // Deviations:  a rank keeps the rounding errors of its own values and of the sums that it passes
-//              on. It sends them in the next step, if there is room to keep them.
+//              on. It sends them in the next step, if there is room to keep them. If not, a sum
+//              beyond the largest half is an error, where Espresso's would be infinite.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "core/base/cpu.hpp"
+#include "core/base/error.hpp"
 #include "core/coding/quantizers/quantize_kernels.hpp"
 #include "core/collective/algorithms.hpp"
 #include "core/payload/accumulate.hpp"
@@ -77,7 +82,29 @@ class F16Ring {
     const std::span<float> values = Part(data_, chunk);
     kernels_.half_encode(values.data(), values.data(), values.size(),
                          Part(std::span(codes_), chunk).data());
-    if (!rounded_.empty()) AddInto(values, Part(rounded_, chunk));
+    if (rounded_.empty()) {
+      RefuseSaturated(values, Part(std::span<const Half>(codes_), chunk));
+    } else {
+      AddInto(values, Part(rounded_, chunk));
+    }
+  }
+
+  // A value that saturates loses all above 65504: a mean would be wrong without a word if nothing
+  // keeps the rest. errors: value - half. Throws Error{kNumeric}.
+  static void RefuseSaturated(std::span<const float> errors, std::span<const Half> codes) {
+    std::int16_t largest = 0;  // signed and without early exit: the compiler has a vector's maximum
+    for (const Half code : codes)
+      largest = std::max(largest, static_cast<std::int16_t>(code & 0x7fff));
+    if (largest < kHalfMax) return;
+    constexpr float kHalfStep = 16;  // half the distance between the largest halves
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      if ((codes[i] & 0x7fff) != kHalfMax || std::abs(errors[i]) < kHalfStep) continue;
+      std::ostringstream text;
+      text << "f16-ring: a gradient or a sum of ranks is " << 65504 + std::abs(errors[i])
+           << ", beyond 65504, the largest half, and no feedback keeps the rest; expected smaller "
+              "gradients";
+      SPARFUSE_THROW(kNumeric, text.str());
+    }
   }
 
   Task Step(std::span<const Half> outgoing, std::span<Half> incoming) {

@@ -122,13 +122,19 @@ const auto* FindEntry(const Entries& entries, std::string_view name) {
   return found == entries.end() ? nullptr : &*found;
 }
 
+// The noun as `sparfuse list` has it: "methods", "strategies".
+inline std::string Plural(std::string_view noun) {
+  if (!noun.ends_with('y')) return std::string(noun) + "s";
+  return std::string(noun.substr(0, noun.size() - 1)) + "ies";
+}
+
 // Throws Error{kConfig}: `unknown method "okopk"; did you mean "oktopk"? (sparfuse list methods)`.
 template <class Entries>
 const auto& NeedEntry(const Entries& entries, std::string_view what, std::string_view name) {
   if (const auto* entry = FindEntry(entries, name)) return *entry;
   SPARFUSE_THROW(kConfig, "unknown " + std::string(what) + " \"" + std::string(name) + "\"" +
-                              Suggestion(name, Names(entries)) + " (sparfuse list " +
-                              std::string(what) + "s)");
+                              Suggestion(name, Names(entries)) + " (sparfuse list " + Plural(what) +
+                              ")");
 }
 
 }  // namespace sparfuse::harness

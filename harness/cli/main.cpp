@@ -69,7 +69,7 @@ constexpr const char* kExamples = R"(Examples:
   sparfuse run quick --with-method mine.toml     run a method of your own beside its methods,
   sparfuse table quick                           and print its results
 
-sparfuse VERB --help lists a verb's options.)";
+sparfuse VERB --help lists a verb's options, with examples.)";
 
 int Main(int argc, char** argv) {
   CommandLine line;
@@ -105,6 +105,7 @@ int Main(int argc, char** argv) {
     }
   }
   line.app.footer(kExamples);
+  AddExamples(line.app);
   try {
     line.app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

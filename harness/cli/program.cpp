@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <span>
 #include <string>
 
 #include "harness/clusters/profile_folders.hpp"
@@ -119,6 +120,17 @@ fs::path Program::Python() const {
   return fs::exists(own) ? own : fs::path("python3");
 }
 
+namespace {
+
+[[noreturn]] void FailUnknown(const std::string& name, std::span<const std::string> known) {
+  SPARFUSE_THROW(kConfig,
+                 fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
+                             "that ends in .toml)",
+                             name, Suggestion(name, known)));
+}
+
+}  // namespace
+
 bool Program::IsPaper(const std::string& name) const {
   NeedName(name);
   return FindExperiment(name).empty() && !FindPaper(name).empty();
@@ -138,15 +150,20 @@ fs::path Program::FindPaper(const std::string& name) const {
   return {};
 }
 
+std::vector<std::string> Program::NamesOfFiles() const {
+  std::vector<std::string> names;
+  for (const fs::path& folder : experiments()) {
+    for (const auto& path : ExperimentFiles(folder))
+      names.push_back(fs::relative(path, folder).replace_extension("").string());
+  }
+  return names;
+}
+
 fs::path Program::FileOf(const std::string& name) const {
   NeedName(name);
   if (fs::path(name).extension() == ".toml") return name;
   if (const fs::path file = FindExperiment(name); !file.empty()) return file;
-  std::vector<std::string> known;
-  for (const fs::path& folder : experiments()) {
-    for (const auto& path : ExperimentFiles(folder))
-      known.push_back(fs::relative(path, folder).replace_extension("").string());
-  }
+  std::vector<std::string> known = NamesOfFiles();
   if (IsPaper(name)) {
     std::erase_if(known, [&](const std::string& each) { return !each.starts_with(name + "/"); });
     SPARFUSE_THROW(kConfig, fmt::format("{} is a folder of experiments: expected one of {}", name,
@@ -157,10 +174,7 @@ fs::path Program::FileOf(const std::string& name) const {
                    "imported is no experiment: `sparfuse import list` prints imported results, and "
                    "tables of experiments show those that stand beside them");
   }
-  SPARFUSE_THROW(kConfig,
-                 fmt::format("unknown experiment \"{}\"{} (sparfuse list experiments, or a path "
-                             "that ends in .toml)",
-                             name, Suggestion(name, known)));
+  FailUnknown(name, known);
 }
 
 Experiment Program::Load(const std::string& name) {
@@ -178,7 +192,18 @@ Experiment Program::LoadOrStored(const std::string& name) {
   problems.clear();
   Experiment stored = StoredExperiment(name, rows, catalog(), problems);
   for (const std::string& problem : problems) fmt::print(stderr, "warning: {}\n", problem);
-  if (stored.parts.empty()) return Load(name);  // lists the known names
+  if (stored.parts.empty()) {
+    // Those of the store come first, so that a long list of files does not hide them.
+    std::vector<std::string> known;
+    for (const TrialRow& row : rows) {
+      if (!row.imported() && std::ranges::find(known, row.experiment) == known.end())
+        known.push_back(row.experiment);
+    }
+    for (std::string& file : NamesOfFiles()) {
+      if (std::ranges::find(known, file) == known.end()) known.push_back(std::move(file));
+    }
+    FailUnknown(name, known);
+  }
   fmt::print(stderr,
              "note: no file of experiment {} in {}: these are the cells of its trials in the "
              "store, without claims and figures\n",

@@ -97,6 +97,7 @@ class Program {
 
  private:
   std::filesystem::path FileOf(const std::string& name) const;
+  std::vector<std::string> NamesOfFiles() const;  // experiments, as users name them
   // The first file or folder of this name beneath experiments(); "" where there is none.
   std::filesystem::path FindExperiment(const std::string& name) const;
   std::filesystem::path FindPaper(const std::string& name) const;

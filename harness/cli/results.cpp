@@ -11,6 +11,7 @@
 #include "harness/cli/submit.hpp"
 #include "harness/cli/verbs.hpp"
 #include "harness/experiment/cells.hpp"
+#include "harness/files/plain_text.hpp"
 #include "harness/records/private_facts.hpp"
 #include "harness/report/findings.hpp"
 #include "harness/report/machines.hpp"
@@ -53,10 +54,8 @@ int TableVerb(Program& program, const TableRequest& request) {
     return kDone;
   }
   if (pivots && program.json()) {
-    json tables = json::array();
-    for (const Table& table : PivotTables(loaded->results, request.pivot, catalog))
-      tables.push_back(ToJson(table));
-    PrintJson(tables);
+    const nlohmann::ordered_json rows = PivotNumbers(loaded->results, request.pivot, catalog);
+    fmt::print("{}\n", Visible(rows.dump(1, ' ', false, json::error_handler_t::replace)));
   } else if (pivots) {
     fmt::print("{}", PivotCsv(loaded->results, request.pivot, catalog));
   } else {
@@ -123,8 +122,11 @@ int PrintStore(const Program& program) {
     add(stored.failed, "failed");
     add(stored.disturbed, "disturbed");
     add(stored.left_out, "left out");
-    fmt::print("{:32} {} trial(s) of {} cell(s) on {} system(s){}; the newest of {}\n", id,
-               stored.trials, stored.cells.size(), stored.systems.size(), apart, stored.newest);
+    // Modelled trials have run on no system.
+    const std::string where =
+        stored.systems.empty() ? "" : fmt::format(" on {} system(s)", stored.systems.size());
+    fmt::print("{:32} {} trial(s) of {} cell(s){}{}; the newest of {}\n", id, stored.trials,
+               stored.cells.size(), where, apart, stored.newest);
   }
   fmt::print("{} experiment(s) in {}{}\n", experiments.size(), results,
              experiments.empty() ? "" : "; sparfuse status ID and sparfuse table ID say more");

@@ -14,6 +14,7 @@
 #include "harness/experiment/cells.hpp"
 #include "harness/experiment/claims_and_figures.hpp"
 #include "harness/experiment/experiment_keys.hpp"
+#include "harness/records/cell_keys.hpp"
 
 namespace sparfuse::harness {
 
@@ -175,9 +176,20 @@ void CheckId(const TomlFile& file, const std::string& pointer, const std::string
     file.FailValue(pointer, fmt::format("at most {} parts between '/'", kMostParts));
 }
 
+// Says where a key of cells belongs that is above all tables.
+void RefuseCellKeys(const TomlFile& file) {
+  for (const auto& [key, value] : file.Find("")->items()) {
+    if (FindCellKey(key) == nullptr || value.is_object()) continue;
+    file.Fail("/" + key, fmt::format("experiment: {} = {} is a key of cells: expected it in "
+                                     "[defaults] or an [[axis]]",
+                                     key, Shown(value)));
+  }
+}
+
 // Reads id, title and the other keys of the whole file.
 Experiment ReadHead(const TomlFile& file) {
   GivenHead given;
+  RefuseCellKeys(file);
   ReadTable(file, "", "experiment", given, KeysOf(kPartTable));
   CheckId(file, "/id", given.id, "-_/", "letters, digits, '-', '_' and '/': it names folders");
   CheckCalibration(file, given.calibration);

@@ -12,6 +12,12 @@ CLI::Validator NotEmpty(const std::string& what) {
       "");
 }
 
+std::vector<std::string> NamesIn(const std::string& list) {
+  std::vector<std::string> names = CLI::detail::split(list, ',');
+  for (std::string& name : names) CLI::detail::trim(name);
+  return names;
+}
+
 CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act) {
   CLI::App* verb = line.app.add_subcommand(name, help);
   if (speaks == Speaks::kTextOrJson) verb->add_flag("--json", line.settings.json, "print JSON");

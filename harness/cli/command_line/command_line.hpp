@@ -24,9 +24,16 @@ struct CommandLine {
 // An empty argument is a shell variable that is not set: nobody means a default by it.
 CLI::Validator NotEmpty(const std::string& what);
 
+// The names of a list that is parted by commas; blanks around a name are no part of it.
+std::vector<std::string> NamesIn(const std::string& list);
+
 enum class Speaks { kText, kTextOrJson };
 
 CLI::App* AddVerb(CommandLine& line, const char* name, const char* help, Speaks speaks, Act act);
+
+// Ends the help of each verb of `app` with two examples. Throws Error{kInternal} for a verb
+// without.
+void AddExamples(CLI::App& app);
 
 // Options that several verbs have.
 

@@ -29,7 +29,9 @@ void AddProve(CommandLine& line) {
   auto* verb =
       AddVerb(line, "prove", "run a method's convergence proof, step by step, in numbers",
               Speaks::kTextOrJson, [=](Program& program) { return ProveVerb(program, *method); });
-  verb->add_option("method", *method)->required()->check(CLI::IsMember({"adtopk"}));
+  verb->add_option("method", *method, "a method with a proof")
+      ->required()
+      ->check(CLI::IsMember({"adtopk"}));
 }
 
 void AddCheck(CommandLine& line) {
@@ -156,7 +158,8 @@ void AddProfile(CommandLine& line) {
   auto* verb = AddVerb(
       line, "profile", "measure workloads' backward passes and this machine's kernels and links",
       Speaks::kTextOrJson, [=](Program& program) { return ProfileVerb(program, *request); });
-  verb->add_option("workload", request->workloads)->required();
+  verb->add_option("workload", request->workloads, "names of `sparfuse list workloads`")
+      ->required();
   verb->add_option("--device", request->device, "the device that kernels run on: cpu or cuda")
       ->capture_default_str();
   verb->add_option("--precision", request->precision,

@@ -113,7 +113,8 @@ void AddAnnotate(CommandLine& line) {
       [=](Program& program) { return AnnotateVerb(program, request->trial, request->reason); });
   verb->add_option("trial", request->trial, "its id, as `sparfuse status --json` prints it")
       ->required();
-  verb->add_option("--reason", request->reason)->required();
+  verb->add_option("--reason", request->reason, "why readers leave it out, in a sentence")
+      ->required();
 }
 
 namespace {
@@ -140,11 +141,13 @@ void AddStatus(CommandLine& line) {
 void AddTable(CommandLine& line) {
   const auto request = std::make_shared<TableRequest>();
   const auto sides = std::make_shared<std::vector<std::string>>();
+  const auto values = std::make_shared<std::string>();
   auto* verb = AddVerb(line, "table", "results as text or numbers", Speaks::kTextOrJson,
                        [=](Program& program) {
                          if (!sides->empty()) {
-                           request->pivot.rows = CLI::detail::split(sides->front(), ',');
-                           request->pivot.columns = CLI::detail::split(sides->back(), ',');
+                           request->pivot.rows = NamesIn(sides->front());
+                           request->pivot.columns = NamesIn(sides->back());
+                           if (!values->empty()) request->pivot.values = NamesIn(*values);
                          }
                          return TableVerb(program, *request);
                        });
@@ -157,10 +160,9 @@ void AddTable(CommandLine& line) {
                        "ROWS COLUMNS: axes of the experiment, such as workload,workers method")
           ->expected(2)
           ->check(NotEmpty("axes of the experiment"));
-  verb->add_option("--columns", request->pivot.values,
+  verb->add_option("--columns", *values,
                    "columns of the table that each cell of the pivot shows: throughput,vs,n "
                    "(default: the first)")
-      ->delimiter(',')
       ->needs(pivot);
   AddKeepDisturbed(verb, line, kKeepInResults);
   AddSystemOption(verb, line);
@@ -171,7 +173,7 @@ void AddFigure(CommandLine& line) {
   auto* verb =
       AddVerb(line, "figure", "figures as PNG, PDF and SVG", Speaks::kText,
               [=](Program& program) { return FigureVerb(program, request->name, request->out); });
-  verb->add_option("experiment", request->name)->required();
+  verb->add_option("experiment", request->name, kNames)->required();
   verb->add_option("--out", request->out, "folder (default: reports/ID/figures in the results)");
   AddKeepDisturbed(verb, line, kKeepInResults);
 }
@@ -205,7 +207,7 @@ void AddExplain(CommandLine& line) {
                        Speaks::kTextOrJson, [=](Program& program) {
                          return ExplainVerb(program, request->cells, request->out);
                        });
-  verb->add_option("experiment", request->cells.experiment)->required();
+  verb->add_option("experiment", request->cells.experiment, kNames)->required();
   verb->add_option("--of", request->cells.of,
                    "the cell: key=value,... (link.gbps=1 for a key of a table)");
   verb->add_option("--over", request->cells.over, "the cell that it is compared with, likewise");
@@ -365,7 +367,7 @@ void AddBundles(CommandLine& line) {
   auto* verify =
       AddVerb(line, "verify", "check a bundle, and make its table again from its trials",
               Speaks::kTextOrJson, [=](Program& program) { return VerifyVerb(program, *file); });
-  verify->add_option("file", *file)->required();
+  verify->add_option("file", *file, "a bundle that `sparfuse export` wrote")->required();
 }
 
 void AddImport(CommandLine& line) {

@@ -95,6 +95,12 @@ bool Differ(const std::vector<json>& configs, const KeyColumn& column) {
   return false;
 }
 
+// The workload of a configuration; nullptr if it is a model table that no file of this run named.
+const workloads::WorkloadDescriptor* KnownWorkload(const json& config, const Catalog& catalog) {
+  const std::string name = config.at("workload");
+  return workloads::IsTable(name) ? workloads::FindTable(name) : FindEntry(catalog.workloads, name);
+}
+
 }  // namespace
 
 std::vector<KeyColumn> KeyColumnsOf(const std::vector<json>& configs) {
@@ -186,19 +192,21 @@ std::string UnitOf(std::string_view metric) {
 
 std::string UnitOf(std::string_view metric, const json& config, const Catalog& catalog) {
   if (metric != "throughput") return UnitOf(metric);
-  const std::string name = config.at("workload");
-  const auto* workload =
-      workloads::IsTable(name) ? workloads::FindTable(name) : FindEntry(catalog.workloads, name);
+  const auto* workload = KnownWorkload(config, catalog);
   return (workload != nullptr ? workload->unit : "units") + "/s";
 }
 
 std::string UnitOf(std::string_view metric, const CellResult& cell, const Catalog& catalog) {
-  if (metric == "final_metric" && !cell.trials.empty()) {
+  const json& config = cell.cell->json;
+  // The file of a stored trial's model table may be elsewhere: then the trial itself says the unit.
+  const bool trial_says = metric == "final_metric" ||
+                          (metric == "throughput" && KnownWorkload(config, catalog) == nullptr);
+  if (trial_says && !cell.trials.empty()) {
     const TrialRow& trial = *cell.trials.begin()->second;
     if (const auto unit = trial.units.find(metric); unit != trial.units.end())
       return std::string(unit->second);
   }
-  return UnitOf(metric, cell.cell->json, catalog);
+  return UnitOf(metric, config, catalog);
 }
 
 }  // namespace sparfuse::harness

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -73,6 +74,12 @@ bool IsCalled(const Value& value, const Table& table, const std::string& name) {
   return value.ratio && !name.empty() && heading.starts_with(name + " ");
 }
 
+bool IsNumber(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  return std::from_chars(text.data(), end, value).ptr == end && !text.empty();
+}
+
 // One part with the requested axes and values.
 class Pivot {
  public:
@@ -97,8 +104,7 @@ class Pivot {
     pivoted.caption = table_.caption;
     pivoted.notes = table_.notes;
     for (const KeyColumn& axis : rows_) pivoted.AddColumn(axis.title, 'l');
-    for (const Labels& labels : column_order_)
-      pivoted.AddColumn(fmt::format("{}", fmt::join(labels, ", ")), 'r');
+    for (const Labels& labels : column_order_) pivoted.AddColumn(HeadOf(labels), 'r');
     for (const Labels& labels : row_order_) {
       std::vector<std::string> row = labels;
       for (const Labels& column : column_order_) {
@@ -147,6 +153,17 @@ class Pivot {
       if (found != all.end()) values.push_back(*found);
     }
     return values.empty() ? std::vector{all.front()} : values;  // the part is of another kind
+  }
+
+  // The values of the columns' axes. A bare number is after the name of its axis: "workers 2".
+  std::string HeadOf(const Labels& labels) const {
+    Labels words;
+    for (std::size_t axis = 0; axis < labels.size(); ++axis) {
+      words.push_back(IsNumber(labels[axis])
+                          ? fmt::format("{} {}", columns_[axis].title, labels[axis])
+                          : labels[axis]);
+    }
+    return fmt::format("{}", fmt::join(words, ", "));
   }
 
   static Labels LabelsOf(const json& config, const std::vector<KeyColumn>& axes) {
@@ -300,13 +317,19 @@ std::vector<Table> PivotTables(const std::vector<PartResult>& results, const Piv
   return tables;
 }
 
-std::string PivotCsv(const std::vector<PartResult>& results, const PivotRequest& request,
-                     const Catalog& catalog) {
-  ordered_json empty = ordered_json::object();
+std::vector<ordered_json> PivotNumbers(const std::vector<PartResult>& results,
+                                       const PivotRequest& request, const Catalog& catalog) {
   std::vector<ordered_json> found;
   for (const Pivot& pivot : PivotsOf(results, request, catalog)) {
     for (ordered_json& row : pivot.Numbers()) found.push_back(std::move(row));
   }
+  return found;
+}
+
+std::string PivotCsv(const std::vector<PartResult>& results, const PivotRequest& request,
+                     const Catalog& catalog) {
+  ordered_json empty = ordered_json::object();
+  const std::vector<ordered_json> found = PivotNumbers(results, request, catalog);
   for (const ordered_json& row : found) {
     for (const auto& [key, value] : row.items()) empty[key] = nullptr;
   }

@@ -2,6 +2,7 @@
 // columns of its result table as the values between.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,13 @@ struct PivotRequest {
 std::vector<Table> PivotTables(const std::vector<PartResult>& results, const PivotRequest& request,
                                const Catalog& catalog);
 
-// One table of all parts as comma-separated numbers in base units: part, the rows' axes, and a
-// column for each value of each setting of the columns' axes. A field without a number is empty.
+// The rows of all parts as numbers in base units: part, the rows' axes, and each value of each
+// setting of the columns' axes by its name, null if there is no number.
+std::vector<nlohmann::ordered_json> PivotNumbers(const std::vector<PartResult>& results,
+                                                 const PivotRequest& request,
+                                                 const Catalog& catalog);
+
+// The same rows in one comma-separated table. A field without a number is empty.
 std::string PivotCsv(const std::vector<PartResult>& results, const PivotRequest& request,
                      const Catalog& catalog);
 

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/collective/algorithms.hpp"
 #include "core/collective/collective.hpp"
 #include "core/engine/strategies.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/run_ranks.hpp"
 
 namespace sparfuse::testing {
@@ -74,6 +77,40 @@ TEST(RingHalves, RoundsByHand) {
   EXPECT_EQ(plan.rounds[0][Work::kAdd], 3u);
   EXPECT_EQ(plan.per_rank[0], (Traffic{1, 1, 8, 12}));
   EXPECT_EQ(plan.per_rank[1], (Traffic{1, 1, 12, 8}));
+}
+
+// The sum of two ranks' elements, by the all-reduce of halves, as rank 0 has it.
+float SumAsHalves(float of_rank_0, float of_rank_1, bool keeps_the_rest) {
+  float sum = 0;
+  RunRanks(2, 2, kDeadline, [&](ProgressLoop& loop) {
+    std::vector<float> data(8, loop.rank() == 0 ? of_rank_0 : of_rank_1);
+    std::vector<float> rounded(keeps_the_rest ? data.size() : 0);
+    ExchangeBuffers buffers;
+    buffers.dense = data;
+    buffers.rounded = rounded;
+    loop.RunBlocking(
+        [&](Communicator& world) -> Task { co_await F16AllReduce().Run(world, buffers, 32); });
+    if (loop.rank() == 0) sum = data[5];
+  });
+  return sum;
+}
+
+TEST(RingHalves, AsF16SumsBeyondTheLargestHalfAreErrorsUnlessTheRestIsKept) {
+  EXPECT_EQ(SumAsHalves(32752, 32752, false), 65504);
+  EXPECT_EQ(SumAsHalves(-32752, -32752, false), -65504);
+  EXPECT_EQ(SumAsHalves(32768, 32744, false), 65504);  // 65512 rounds to the largest half
+  // Both ranks meet the error at the same step, so that neither waits for the other.
+  for (const auto& [first, second] : {std::pair(40000.0f, 40000.0f),
+                                      {-40000.0f, -40000.0f},
+                                      {32768.0f, 32752.0f},
+                                      {70000.0f, 70000.0f},
+                                      {-1e30f, -1e30f}}) {
+    const auto wrong = [first = first, second = second] { SumAsHalves(first, second, false); };
+    EXPECT_NE(ErrorOf(wrong, FailureKind::kNumeric).find("beyond 65504, the largest half"),
+              std::string::npos)
+        << first << " + " << second;
+    EXPECT_EQ(SumAsHalves(first, second, true), std::copysign(65504.0f, first + second));
+  }
 }
 
 }  // namespace

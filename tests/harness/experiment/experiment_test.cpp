@@ -48,6 +48,15 @@ workers = [2, 4]
   EXPECT_EQ(hashes.size(), 8u);
 }
 
+TEST(Experiment, AKeyOfCellsAboveAllTablesIsToldWhereItBelongs) {
+  EXPECT_NE(ErrorOf("id = \"t\"\ncluster = \"mine\"\n[defaults]\nmode = \"modelled\"\n")
+                .find(":2: experiment: cluster = \"mine\" is a key of cells: expected it in "
+                      "[defaults] or an [[axis]]"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("id = \"t\"\nclustr = 3\n").find("unknown key \"clustr\" = 3"),
+            std::string::npos);
+}
+
 TEST(Experiment, DenseStepsComeBeforeThoseThatAreMeasured) {
   const auto of = [](const std::string& line7) {
     return Parse(WfbpWith(line7)).parts.at(0).cells.at(0).config;

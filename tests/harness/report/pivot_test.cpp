@@ -68,8 +68,9 @@ TEST_F(Pivots, HaveAxesAlongRowsAndColumns) {
 
 TEST_F(Pivots, HaveSeveralAxesAndValues) {
   const Table table = Text({{"workload"}, {"method", "workers"}, {"throughput", "vs", "n"}});
-  EXPECT_EQ(table.columns, Row({"workload", "dense, 2", "wfbp, 2", "syncea, 2", "dense, 4",
-                                "wfbp, 4", "syncea, 4"}));
+  EXPECT_EQ(table.columns,
+            Row({"workload", "dense, workers 2", "wfbp, workers 2", "syncea, workers 2",
+                 "dense, workers 4", "wfbp, workers 4", "syncea, workers 4"}));
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(table.rows[0][1], "640 images/s ± 0.0 %; –; 2 [1]");
   EXPECT_EQ(table.rows[0][5], "1\u2009600 images/s ± 0.0 %; 2.50x [2.50, 2.50]; 2 [1]");
@@ -83,6 +84,16 @@ TEST_F(Pivots, AsNumbersAreInBaseUnits) {
             "part,workers,dense step_seconds,dense vs throughput,dense n,wfbp step_seconds,"
             "wfbp vs throughput,wfbp n,syncea step_seconds,syncea vs throughput,syncea n\n" +
                 part_.id + ",2,0.1,,2,0.05,2.0,2,,,0\n" + part_.id + ",4,0.1,,2,0.04,2.5,2,,,\n");
+  const auto rows = PivotNumbers({result_}, {{"workers"}, {"method"}, {"step_seconds"}}, catalog_);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1].dump(), "{\"part\":\"" + part_.id +
+                                "\",\"workers\":\"4\",\"dense step_seconds\":0.1,"
+                                "\"wfbp step_seconds\":0.04,\"syncea step_seconds\":null}");
+}
+
+TEST_F(Pivots, HeadsNameTheAxisOfABareNumber) {
+  const Table table = Text({{"method"}, {"workers", "workload"}, {"n"}});
+  EXPECT_EQ(table.columns, Row({"method", "workers 2, digits-resnet", "workers 4, digits-resnet"}));
 }
 
 TEST_F(Pivots, NameWhatIsWrongAndWhatThereIs) {

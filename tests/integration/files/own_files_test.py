@@ -93,6 +93,7 @@ class OwnFilesTest(unittest.TestCase):
         self.assertNotIn("file", listed["dense"])
         self.assertEqual(listed["wrong"]["file"], str(wrong))
         self.assertIn('unknown strategy "abreast"', listed["wrong"]["summary"])
+        self.assertIn("(sparfuse list strategies)", listed["wrong"]["summary"])
         self.assertIn(f"of the file {wrong}", self.call("--own", self.own, "list", "methods"))
 
     def test_are_found_where_the_user_says(self):
