@@ -141,7 +141,7 @@ const std::vector<FormKey>& FormKeys() {
        {"utf-8", "latin-1"},
        [](ImportMap& map, const std::string& given) { map.encoding = given; }},
       {"delimiter",
-       {",", ";", "\t", "|", "&", "tab"},
+       {",", ";", "\t", "|", "tab"},
        [](ImportMap& map, const std::string& given) {
          map.delimiter = given == "tab" ? '\t' : given.front();
        }},

@@ -542,7 +542,7 @@ TEST(ImportTableCases, AColumnAMethodIsAResultACell) {
   EXPECT_EQ(scaling[1].value, 4500.1);
   EXPECT_EQ(scaling[2].setting.method, "wfbp");
   ExpectIn(
-      "m.toml:7: columns: value: \"WFPB\": forms/method-a-column.csv has no such column; did "
+      "m.toml:8: columns: value: \"WFPB\": forms/method-a-column.csv has no such column; did "
       "you mean \"WFBP\"?",
       ErrorOf([&] {
         read("forms/method-a-column.csv", WideMap("[columns]\nvalue = [\"DDP\", \"WFPB\"]\n"));
