@@ -3,7 +3,6 @@
 
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "harness/catalog/catalog.hpp"
@@ -339,8 +338,6 @@ class ReferenceReader {
       ReferenceStep wanted = step;
       wanted.part = part;
       wanted.measured = seconds.at(key);
-      CheckAlike(at, wanted);
-      places_.emplace_back(at, wanted);
       cluster_.references.push_back(std::move(wanted));
     };
     reproduce("sparsify_ms", StepPart::kSparsify);
@@ -361,27 +358,10 @@ class ReferenceReader {
     }
   }
 
-  // Throws if a table before states another time of the same.
-  void CheckAlike(const std::string& at, const ReferenceStep& step) const {
-    for (const auto& [place, before] : places_) {
-      const auto same = [](const ReferenceStep& of) {
-        return std::tie(of.workload, of.batch_per_worker, of.workers, of.method, of.method_options,
-                        of.sparsifier, of.density, of.link, of.part);
-      };
-      if (same(before) != same(step) || before.bar || step.bar ||
-          AreAlike(before.measured, step.measured, before.spread * step.spread))
-        continue;
-      file_->Fail(at, fmt::format("{:g} ms, and {} says {:g} ms of the same: expected one of the "
-                                  "two",
-                                  1e3 * step.measured, file_->Where(place), 1e3 * before.measured));
-    }
-  }
-
   const ClusterFile& file_;
   const ProfileFolders& profiles_;
   DeclaredCluster& cluster_;
   std::map<std::string, std::vector<PublishedNumber>> published_;  // by file
-  std::vector<std::pair<std::string, ReferenceStep>> places_;      // of the references so far
 };
 
 }  // namespace
