@@ -1,4 +1,5 @@
 // Tests the reader of other programs' training logs.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -280,6 +281,29 @@ TEST(ImportLogCases, ClocksBesideStepsGiveTheirTimes) {
   EXPECT_EQ(results[0].steps, 11u);
   EXPECT_NE(results[0].stated.find("18.84 s a step"), std::string::npos) << results[0].stated;
   EXPECT_EQ(notes, std::vector<std::string>{"times of steps are those between lines"});
+}
+
+TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
+  const std::string map =
+      "workers = 1\nwarmup = 3\n"
+      "patterns = ['^took (?<seconds>\\S+)', '^loss (?<loss>\\S+)', '^step (?<step>\\d+)']\n";
+  std::string text;
+  for (int step = 1; step <= 5; ++step)
+    text += fmt::format("took {}\nloss 2.5\nstep {}\n", step, step);
+  std::vector<std::string> notes;
+  const auto read = [&](const std::string& log) {
+    notes.clear();
+    return ReadTrainingLog(log, "train.log",
+                           ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog), OurCatalog(),
+                           &notes);
+  };
+  EXPECT_EQ(read(text).at(0).value, 4);  // the median of steps 3 to 5
+  EXPECT_EQ(notes,
+            std::vector<std::string>{"steps stand in lines behind the lines of their times"});
+  // It may begin behind step 0, or at it: nothing in the log tells.
+  EXPECT_EQ(read("step 0\n" + text).at(0).value, 4.5);
+  ASSERT_EQ(notes.size(), 1u);
+  ExpectIn("each time counts as that of the step before it", notes[0]);
 }
 
 // Each state of the bar counts, though backspaces go over it.
