@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <cstdint>
 
 #include "core/base/error.hpp"
+#include "harness/files/log_labels.hpp"
 #include "harness/files/plain_text.hpp"
 
 namespace sparfuse::harness {
@@ -30,6 +30,15 @@ void AddCharacter(std::uint32_t code, std::string& text) {
     add(0x80 | (code >> 6 & 0x3f));
     add(0x80 | (code & 0x3f));
   }
+}
+
+// Windows has signs where ISO 8859-1 has controls that no text contains: the euro, dashes, quotes.
+std::uint32_t CodeOfLatin(unsigned char byte) {
+  static constexpr std::uint16_t kOfWindows[] = {
+      0x20ac, 0x81,   0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160,
+      0x2039, 0x0152, 0x8d,   0x017d, 0x8f,   0x90,   0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
+      0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0x9d,   0x017e, 0x0178};
+  return byte >= 0x80 && byte < 0xa0 ? kOfWindows[byte - 0x80] : byte;
 }
 
 std::string FromUtf16(std::string_view bytes, bool big, const std::string& name) {
@@ -58,7 +67,7 @@ std::string FromUtf16(std::string_view bytes, bool big, const std::string& name)
   return text;
 }
 
-void CheckUtf8(std::string_view text, const std::string& name) {
+void CheckUtf8(std::string_view text, const std::string& name, std::string_view otherwise) {
   int line = 1;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -69,14 +78,17 @@ void CheckUtf8(std::string_view text, const std::string& name) {
     }
     const Character character = FirstCharacter(text.substr(i));
     if (character.bytes == 0) {
-      SPARFUSE_THROW(kConfig,
-                     fmt::format("{}:{}: byte {} of the line is 0x{:02X}, not valid UTF-8: "
-                                 "expected UTF-8, or --encoding latin-1",
-                                 name, line, i - begin + 1, static_cast<unsigned char>(text[i])));
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("{}:{}: byte {} of the line is 0x{:02X}, not valid UTF-8: "
+                      "expected UTF-8{}",
+                      name, line, i - begin + 1, static_cast<unsigned char>(text[i]), otherwise));
     }
     if (character.code == 0) {
-      SPARFUSE_THROW(kConfig, fmt::format("{}:{}: byte {} of the line is NUL: expected text", name,
-                                          line, i - begin + 1));
+      SPARFUSE_THROW(
+          kConfig,
+          fmt::format("{}:{}: byte {} of the line is NUL: expected text{}", name, line,
+                      i - begin + 1, i < 2 ? "; UTF-16 needs its mark (FF FE) at the begin" : ""));
     }
     i += character.bytes;
     if (character.code != '\n') continue;
@@ -99,107 +111,35 @@ std::string WithNewlines(std::string text) {
   return text;
 }
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-std::size_t Digits(std::string_view text) {
-  return static_cast<std::size_t>(std::ranges::find_if_not(text, IsDigit) - text.begin());
-}
-// Length of `text` up to and including `end`, if only `allowed` characters precede it; else 0.
-std::size_t Through(std::string_view text, std::string_view end, bool (*allowed)(char)) {
-  const std::size_t at = text.find(end);
-  if (at == std::string_view::npos || at == 0) return 0;
-  return std::ranges::all_of(text.substr(0, at), allowed) ? at + end.size() : 0;
-}
-bool IsOfName(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+bool IsOddSpace(std::uint32_t code) {
+  return code == 0xa0 || (code >= 0x2000 && code <= 0x200a) || code == 0x202f || code == 0x205f ||
+         code == 0x3000;
 }
 
-// Length of a date like "Thu May  7 10:39:20 2026".
-std::size_t DateLength(std::string_view text) {
-  constexpr std::string_view kShape = "Aaa Aaa 99 99:99:99 9999";
-  if (text.size() < kShape.size()) return 0;
-  for (std::size_t i = 0; i < kShape.size(); ++i) {
-    const char c = text[i];
-    const bool fits = kShape[i] == '9' ? IsDigit(c) || (i == 8 && c == ' ')
-                      : kShape[i] == 'A' || kShape[i] == 'a'
-                          ? std::isalpha(static_cast<unsigned char>(c)) != 0
-                          : c == kShape[i];
-    if (!fits) return 0;
-  }
-  return kShape.size();
-}
-
-// Length of a tag at the begin of a line; 0 if there is none.
-std::size_t TagLength(std::string_view text) {
-  const std::size_t date = DateLength(text);
-  text.remove_prefix(date);
-  if (!text.starts_with('[')) return 0;
-  for (const std::string_view end : {"]<stdout>:", "]<stderr>:", "]<stddiag>:"}) {
-    const auto allowed = [](char c) { return IsOfName(c) || c == ',' || c == '@' || c == '['; };
-    if (const std::size_t length = Through(text, end, allowed)) return date + length;
-  }
-  return 0;
-}
-std::size_t SrunLength(std::string_view text) {
-  const std::size_t digits = Digits(text);
-  if (digits == 0 || digits > 7 || !text.substr(digits).starts_with(':')) return 0;
-  if (digits + 1 == text.size()) return digits + 1;
-  return text[digits + 1] == ' ' ? digits + 2 : 0;
-}
-std::size_t BracketedRankLength(std::string_view text) {
-  if (!text.starts_with('[')) return 0;
-  const std::size_t digits = Digits(text.substr(1));
-  if (digits == 0 || digits > 7 || !text.substr(digits + 1).starts_with(']')) return 0;
-  if (digits + 2 == text.size()) return digits + 2;
-  return text[digits + 2] == ' ' ? digits + 3 : 0;
-}
-std::size_t TorchrunLength(std::string_view text) {
-  if (!text.starts_with('[')) return 0;
-  const std::size_t length = Through(text.substr(1), "]:", IsOfName);
-  return length == 0 || !IsDigit(text[length - 2]) ? 0 : length + 1;
-}
-std::size_t PodLength(std::string_view text) {
-  const std::string_view inner = text.substr(text.starts_with('[') ? 1 : 0);
-  if (!inner.starts_with("pod/")) return 0;
-  const auto allowed = [](char c) { return IsOfName(c) || c == '/'; };
-  if (inner.size() == text.size()) return Through(text, " ", allowed);
-  const std::size_t length = Through(inner, "]", allowed);
-  return length == 0 ? 0 : length + 1;
-}
-// Length of "2026-05-07T10:39:20.123Z ", as kubectl and docker write it, or of a date as in
-// TagLength.
-std::size_t StampLength(std::string_view text) {
-  std::size_t length = DateLength(text);
-  if (length == 0) {
-    constexpr std::string_view kShape = "9999-99-99T99:99:99";
-    if (text.size() < kShape.size()) return 0;
-    for (std::size_t i = 0; i < kShape.size(); ++i) {
-      if (kShape[i] == '9' ? !IsDigit(text[i]) : text[i] != kShape[i]) return 0;
+// What a terminal shows of the text: without colours and moves of the cursor. What backspaces go
+// over, as progress bars do, is a line of its own.
+std::string WithoutTerminal(std::string text) {
+  if (text.find_first_of("\x1b\b") == std::string::npos) return text;
+  std::size_t to = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\b') {
+      if (to > 0 && text[to - 1] != '\n') text[to++] = '\n';
+    } else if (text[i] == '\x1b' && i + 1 < text.size() && text[i + 1] == '[') {
+      i = std::min(text.find_first_not_of("0123456789;?", i + 2), text.size());
+    } else {
+      text[to++] = text[i];
     }
-    length = text.find_first_not_of("0123456789.,+-:Z", kShape.size());
-    if (length == std::string_view::npos) return text.size();
   }
-  if (length == text.size()) return length;
-  return text[length] == ' ' ? length + 1 : text[length] == ':' ? length + 1 : 0;
+  text.resize(to);
+  return text;
 }
-
-struct Prefix {
-  const char* name;
-  std::size_t (*length)(std::string_view);
-  bool is_only_a_tag;  // whether only a launcher prints it
-};
-constexpr Prefix kPrefixes[] = {{"tags of mpirun or horovodrun", TagLength, true},
-                                {"labels of torchrun", TorchrunLength, false},
-                                {"labels of srun", SrunLength, false},
-                                {"labels of mpirun", BracketedRankLength, false},
-                                {"names of pods", PodLength, false},
-                                {"time stamps", StampLength, false}};
 
 // The label that enough of the remaining lines begin with; null if there is none.
-const Prefix* PrefixOf(const std::vector<LogLine>& lines, std::size_t& count) {
-  for (const Prefix& prefix : kPrefixes) {
+const LogLabel* LabelOf(const std::vector<LogLine>& lines, std::size_t& count) {
+  for (const LogLabel& label : LogLabels()) {
     count = static_cast<std::size_t>(std::ranges::count_if(
-        lines, [&](const LogLine& line) { return prefix.length(line.text) > 0; }));
-    if (prefix.is_only_a_tag ? count > 0 : 2 * count > lines.size()) return &prefix;
+        lines, [&](const LogLine& line) { return label.length(line.text) > 0; }));
+    if (label.is_only_a_tag ? count > 0 : 2 * count > lines.size()) return &label;
   }
   return nullptr;
 }
@@ -218,7 +158,7 @@ std::string DecodedText(std::string_view bytes, const std::string& name,
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // written by spreadsheets
   if (encoding == "latin-1") {
     std::string text;
-    for (const char c : bytes) AddCharacter(static_cast<unsigned char>(c), text);
+    for (const char c : bytes) AddCharacter(CodeOfLatin(static_cast<unsigned char>(c)), text);
     return WithNewlines(std::move(text));
   }
   if (!encoding.empty() && encoding != "utf-8" && encoding != "any") {
@@ -228,14 +168,20 @@ std::string DecodedText(std::string_view bytes, const std::string& name,
             "encoding = \"{}\": expected utf-8, which also takes UTF-16 with its mark, or latin-1",
             encoding));
   }
+  const std::string_view otherwise = encoding.empty() ? ", or --encoding latin-1" : "";
   if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) {
     std::string text = FromUtf16(bytes, bytes.starts_with("\xfe"), name);
-    CheckUtf8(text, name);
+    CheckUtf8(text, name, otherwise);
     return WithNewlines(std::move(text));
   }
   if (bytes.starts_with(kMark)) bytes.remove_prefix(kMark.size());
-  if (encoding != "any") CheckUtf8(bytes, name);
+  if (encoding != "any") CheckUtf8(bytes, name, otherwise);
   return WithNewlines(std::string(bytes));
+}
+
+std::string DecodedLog(std::string_view bytes, const std::string& name,
+                       const std::string& encoding) {
+  return WithoutTerminal(DecodedText(bytes, name, encoding));
 }
 
 LogText LinesOfLog(std::string_view text) {
@@ -247,16 +193,16 @@ LogText LinesOfLog(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   // Labels may follow one another: a time stamp, a tag, a pod's name.
-  constexpr int kMostPrefixes = 4;
+  constexpr int kMostLabels = 4;
   std::size_t count = 0;
-  for (int p = 0; p < kMostPrefixes; ++p) {
-    const Prefix* const prefix = PrefixOf(log.lines, count);
-    if (prefix == nullptr) break;
+  for (int l = 0; l < kMostLabels; ++l) {
+    const LogLabel* const label = LabelOf(log.lines, count);
+    if (label == nullptr) break;
     bool shown = false;
     for (LogLine& line : log.lines) {
-      const std::size_t length = prefix->length(line.text);
+      const std::size_t length = label->length(line.text);
       if (length > 0 && !shown) {
-        log.notes.push_back(fmt::format("{} (\"{}\") taken off before {} lines", prefix->name,
+        log.notes.push_back(fmt::format("{} (\"{}\") taken off before {} lines", label->name,
                                         line.text.substr(0, length), count));
         shown = true;
       }
@@ -282,6 +228,24 @@ std::string AsUtf8(std::string_view text) {
   return made;
 }
 
+std::string WithPlainSpaces(std::string_view text, std::size_t* count) {
+  std::string made;
+  made.reserve(text.size());
+  while (!text.empty()) {
+    const auto byte = static_cast<unsigned char>(text.front());
+    const Character character = byte < 0x80 ? Character{byte, 1} : FirstCharacter(text);
+    const std::size_t bytes = std::max<std::size_t>(character.bytes, 1);
+    if (character.bytes > 1 && IsOddSpace(character.code)) {
+      made += ' ';
+      if (count != nullptr) ++*count;
+    } else {
+      made += text.substr(0, bytes);
+    }
+    text.remove_prefix(bytes);
+  }
+  return made;
+}
+
 std::string OddCharacters(std::string_view text) {
   int at = 0;
   while (!text.empty()) {
@@ -293,9 +257,7 @@ std::string OddCharacters(std::string_view text) {
     const char* what = nullptr;
     if (code == 0xad || (code >= 0x2010 && code <= 0x2015)) what = "a hyphen";
     if (code == 0x2212) what = "a minus";
-    if (code == 0xa0 || (code >= 0x2000 && code <= 0x200a) || code == 0x202f || code == 0x205f ||
-        code == 0x3000)
-      what = "a space";
+    if (IsOddSpace(code)) what = "a space";
     if ((code >= 0x200b && code <= 0x200f) || code == 0x2060 || code == 0xfeff)
       what = "of no width";
     if (what != nullptr) return fmt::format("U+{:04X} ({}) at character {}", code, what, at);

@@ -12,10 +12,16 @@ std::string_view Trimmed(std::string_view text);
 
 // `bytes` as UTF-8 whose lines end by '\n': without a byte-order mark, and with '\n' for "\r\n" and
 // for the carriage returns of progress bars. encoding: "" and "utf-8" take UTF-8 and, by its mark,
-// UTF-16; "latin-1" makes each byte a character; "any" takes bytes as they are. Throws
-// Error{kConfig} naming file, line and byte of what is no UTF-8, or of a NUL, and other encodings.
+// UTF-16; "latin-1" makes each byte a character, also those of Windows; "any" takes bytes as they
+// are. Throws Error{kConfig} naming file, line and byte of what is no UTF-8, or of a NUL, and other
+// encodings.
 std::string DecodedText(std::string_view bytes, const std::string& name,
                         const std::string& encoding = "");
+
+// The same of what a program printed: without colours and moves of the cursor, and with a line for
+// each state of a progress bar that goes back by backspaces.
+std::string DecodedLog(std::string_view bytes, const std::string& name,
+                       const std::string& encoding = "");
 
 struct LogLine {
   int number = 0;          // from 1
@@ -28,12 +34,15 @@ struct LogText {
   std::vector<std::string> notes;  // what was taken off: "labels of srun (\"0: \") before 12 lines"
 };
 
-// The lines of a decoded text. A label or a time stamp is taken off where most lines begin by one
+// The lines of a decoded log. A label or a time stamp is taken off where most lines begin by one
 // of its form; mpirun's and horovodrun's "[1,0]<stdout>:", which nothing else prints, everywhere.
 LogText LinesOfLog(std::string_view text);
 
 // `text` for files that have to be UTF-8: bytes that are none as "\xE9", as a file's name may have.
 std::string AsUtf8(std::string_view text);
+
+// `text` with spaces for the spaces of typesetters, as U+00A0 and U+202F. count: gets how many.
+std::string WithPlainSpaces(std::string_view text, std::size_t* count = nullptr);
 
 // The first characters of `text` beyond ASCII that look like others: "U+2011 (a hyphen) at
 // character 7"; "" where there are none.

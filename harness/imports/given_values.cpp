@@ -13,11 +13,48 @@
 
 namespace sparfuse::harness {
 
+namespace {
+
+// Spreadsheets may write "sep=;" as the first line, which is no row. 0: no such line.
+char SeparatorOf(std::string_view text) {
+  constexpr std::string_view kLine = "sep=";
+  if (!text.starts_with(kLine) || text.size() < kLine.size() + 2) return 0;
+  return text[kLine.size() + 1] == '\n' ? text[kLine.size()] : '\0';
+}
+
+bool IsRule(const std::vector<std::string>& fields) {
+  return std::ranges::all_of(fields, [](const std::string& field) {
+    return field.find('-') != std::string::npos &&
+           field.find_first_not_of(" :-") == std::string::npos;
+  });
+}
+
+}  // namespace
+
 GivenRows::GivenRows(std::string_view text, const std::string& name, char delimiter)
-    : name_(name), reader_(text, name, delimiter), header_(reader_.Record()) {
-  while (header_.size() == 1 && Trimmed(header_[0]).empty() && !reader_.AtEnd())
-    header_ = reader_.Record();
-  for (std::string& column : header_) column = std::string(Trimmed(column));
+    : name_(name), reader_(text, name, SeparatorOf(text) != 0 ? SeparatorOf(text) : delimiter) {
+  if (SeparatorOf(text) != 0) reader_.Record();
+  do header_ = reader_.Record();
+  while (header_.size() == 1 && Trimmed(header_[0]).empty() && !reader_.AtEnd());
+  for (std::string& column : header_) {
+    column = std::string(Trimmed(column));
+    std::ranges::replace(column, '\n', ' ');  // a cell of a spreadsheet may have two lines
+  }
+  is_markdown_ =
+      delimiter == '|' && header_.size() > 2 && header_.front().empty() && header_.back().empty();
+  if (is_markdown_) WithoutMarkup(header_);
+}
+
+void GivenRows::WithoutMarkup(std::vector<std::string>& fields) const {
+  fields.erase(fields.begin());
+  if (!fields.empty() && Trimmed(fields.back()).empty()) fields.pop_back();
+  for (std::string& field : fields) {
+    for (const std::string_view mark : {"**", "__", "`", "*", "_"}) {
+      const std::string_view cell = Trimmed(field);
+      if (cell.size() > 2 * mark.size() && cell.starts_with(mark) && cell.ends_with(mark))
+        field = std::string(cell.substr(mark.size(), cell.size() - 2 * mark.size()));
+    }
+  }
 }
 
 std::optional<GivenRow> GivenRows::Next(Problems& problems) {
@@ -25,7 +62,10 @@ std::optional<GivenRow> GivenRows::Next(Problems& problems) {
     GivenRow row;
     row.fields = reader_.Record();
     row.where = fmt::format("{}:{}", name_, reader_.line());
-    if (row.fields.size() == 1 && Trimmed(row.fields[0]).empty()) continue;
+    if (std::ranges::all_of(row.fields, [](const auto& field) { return Trimmed(field).empty(); }))
+      continue;
+    if (is_markdown_ && row.fields.size() > 1) WithoutMarkup(row.fields);
+    if (is_markdown_ && IsRule(row.fields)) continue;
     if (row.fields.size() == header_.size()) return row;
     problems.push_back(
         fmt::format("{}: {} fields: expected {}", row.where, row.fields.size(), header_.size()));

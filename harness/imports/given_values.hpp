@@ -27,19 +27,25 @@ struct GivenRow {
 class GivenRows {
  public:
   // Reads the header, the first line that is not empty. Both must outlive this object; `name` is
-  // the file's.
+  // the file's. A first line "sep=;" of a spreadsheet states the delimiter. With the delimiter '|'
+  // and a line that begins and ends by it, the table is Markdown's.
   GivenRows(std::string_view text, const std::string& name, char delimiter = ',');
 
   // Without white space around its names.
   const std::vector<std::string>& header() const noexcept { return header_; }
-  // The next row with a field for each name of the header; nothing behind the last one. Empty lines
-  // do not count, and a row with another number of fields becomes a problem.
+  // The next row with a field for each name of the header; nothing behind the last one. Empty
+  // lines, and rows of empty cells, do not count, and a row with another number of fields becomes a
+  // problem.
   std::optional<GivenRow> Next(Problems& problems);
 
  private:
+  // Takes off the bars around a row of Markdown, and what makes its cells bold or code.
+  void WithoutMarkup(std::vector<std::string>& fields) const;
+
   const std::string& name_;
   CsvReader reader_;
   std::vector<std::string> header_;
+  bool is_markdown_ = false;
 };
 
 struct GivenText {

@@ -144,7 +144,7 @@ class Collector {
       found_.evaluations.push_back({step_.value_or(0), *metric, elapsed, step.loss});
     }
     const bool timed = step.seconds || step.rate, has_step = given.Find("step") != nullptr;
-    if (timed || (step.loss && given.Find("metric") == nullptr)) {
+    if (timed || has_step || (step.loss && given.Find("metric") == nullptr)) {
       found_.steps.push_back(step);
       places_.push_back({where, has_step, timed});
     }
@@ -161,6 +161,7 @@ class Collector {
     }
     TakeTimesBetween();
     TakeStepsFromBehind();
+    LeaveBareStepsOut();
     TakeStepsOnce();
     return std::move(found_);
   }
@@ -230,10 +231,15 @@ class Collector {
     }
     const auto has_step = [](const Place& place) { return place.has_step; };
     const auto begin = std::ranges::find_if(places_, has_step);
-    if (first == places_.size() || begin < places_.begin() + static_cast<std::ptrdiff_t>(first) ||
-        std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(last), places_.end(),
-                     has_step) ||
-        found_.steps[first].step)
+    if (first == places_.size() ||
+        std::none_of(places_.begin() + static_cast<std::ptrdiff_t>(last), places_.end(), has_step))
+      return;
+    if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first)) {
+      found_.notes.emplace_back(
+          "steps stand before the first and behind the last time: each time counts as that of the "
+          "step before it");
+    }
+    if (begin < places_.begin() + static_cast<std::ptrdiff_t>(first) || found_.steps[first].step)
       return;
     std::optional<double> step;
     for (std::size_t i = places_.size(); i-- > 0;) {
@@ -241,6 +247,22 @@ class Collector {
       if (places_[i].timed) found_.steps[i].step = step;
     }
     found_.notes.emplace_back("steps stand in lines behind the lines of their times");
+  }
+
+  // Leaves out lines that have a step and nothing of it, which lines around them have.
+  void LeaveBareStepsOut() {
+    std::size_t to = 0;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const ImportedStep& step = found_.steps[i];
+      if (!step.seconds && !step.rate && !step.loss) continue;
+      if (to != i) {
+        found_.steps[to] = found_.steps[i];
+        places_[to] = std::move(places_[i]);
+      }
+      ++to;
+    }
+    found_.steps.resize(to);
+    places_.resize(to);
   }
 
   // Handles repeated steps. If each step repeats equally often, the lines are of several ranks,

@@ -88,7 +88,7 @@ std::vector<std::string> ColumnKeys(ImportForm form) {
 
 std::string TextOf(const TomlFile& file, const std::string& pointer) {
   const json& value = *file.Find(pointer);
-  if (value.is_string()) return value;
+  if (value.is_string()) return WithPlainSpaces(value.get<std::string>());
   if (value.is_number()) return value.dump();
   file.FailValue(pointer, "a string or a number");
 }
@@ -102,7 +102,7 @@ void ReadStrings(const TomlFile& file, const std::string& table,
     if (!ours.is_string())
       file.Fail("/" + table, fmt::format("{}: {} = {}: expected one of our names, in quotes", table,
                                          theirs, Shown(ours)));
-    into[theirs] = ours;
+    into[WithPlainSpaces(theirs)] = ours;
   }
 }
 
@@ -124,33 +124,68 @@ std::vector<std::string> StringsAt(const TomlFile& file, const std::string& poin
   const auto is_string = [](const json& each) { return each.is_string(); };
   if (!list.is_array() || !std::ranges::all_of(list, is_string))
     file.FailValue(pointer, "a list of cells, in quotes");
-  for (const json& each : list) strings.push_back(each);
+  for (const json& each : list) strings.push_back(WithPlainSpaces(each.get<std::string>()));
   return strings;
 }
 
+// How cells and numbers are written, and which of several columns or lines count: one text a key.
+struct FormKey {
+  const char* name;
+  std::vector<std::string_view> allowed;
+  void (*set)(ImportMap& map, const std::string& given);
+};
+
+const std::vector<FormKey>& FormKeys() {
+  static const std::vector<FormKey> keys = {
+      {"encoding",
+       {"utf-8", "latin-1"},
+       [](ImportMap& map, const std::string& given) { map.encoding = given; }},
+      {"delimiter",
+       {",", ";", "\t", "|", "tab"},
+       [](ImportMap& map, const std::string& given) {
+         map.delimiter = given == "tab" ? '\t' : given.front();
+       }},
+      {"thousands",
+       {",", ".", "'", " ", "_"},
+       [](ImportMap& map, const std::string& given) { map.thousands = given; }},
+      {"decimal",
+       {".", ","},
+       [](ImportMap& map, const std::string& given) { map.decimal = given; }},
+      {"steps_again",
+       {"last", "all"},
+       [](ImportMap& map, const std::string& given) { map.steps_again = given; }},
+      {"columns_are",
+       {"method", "workload", "workers"},
+       [](ImportMap& map, const std::string& given) { map.columns_are = given; }}};
+  return keys;
+}
+
+bool IsFormOf(const FormKey& key, ImportForm form) {
+  const std::string_view name = key.name;
+  return name == "steps_again"   ? form == ImportForm::kLog
+         : name == "columns_are" ? form == ImportForm::kTable
+                                 : true;
+}
+
+std::string Expected(const FormKey& key) {
+  return fmt::format("one of \"{}\"", fmt::join(key.allowed, "\", \""));
+}
+
 // Reads the forms of cells, numbers and lines, and the values to leave out.
-void ReadForms(const TomlFile& file, ImportMap& map) {
-  const auto text = [&](const char* key, std::span<const std::string_view> allowed) {
-    const std::string pointer = fmt::format("/{}", key);
+void ReadForms(const TomlFile& file, ImportForm form, ImportMap& map) {
+  for (const FormKey& key : FormKeys()) {
+    const std::string pointer = fmt::format("/{}", key.name);
     const json* value = file.Find(pointer);
-    if (value == nullptr) return std::string();
+    if (value == nullptr || !IsFormOf(key, form)) continue;
     if (!value->is_string() ||
-        std::ranges::find(allowed, value->get<std::string>()) == allowed.end())
-      file.FailValue(pointer, fmt::format("one of \"{}\"", fmt::join(allowed, "\", \"")));
-    return value->get<std::string>();
-  };
-  static constexpr std::string_view kEncodings[] = {"utf-8", "latin-1"},
-                                    kDelimiters[] = {",", ";", "\t", "|", "tab"},
-                                    kThousands[] = {",", ".", "'", " ", "_"},
-                                    kDecimals[] = {".", ","}, kAgain[] = {"last", "all"};
-  map.encoding = text("encoding", kEncodings);
-  if (const std::string given = text("delimiter", kDelimiters); !given.empty())
-    map.delimiter = given == "tab" ? '\t' : given.front();
-  map.thousands = text("thousands", kThousands);
-  if (const std::string given = text("decimal", kDecimals); !given.empty()) map.decimal = given;
+        std::ranges::find(key.allowed, value->get<std::string>()) == key.allowed.end())
+      file.FailValue(pointer, Expected(key));
+    key.set(map, *value);
+  }
   if (map.thousands == map.decimal)
     file.FailValue("/thousands", "another character than `decimal`, the sign before the fraction");
-  map.steps_again = text("steps_again", kAgain);
+  if (file.Find("/columns_are") != nullptr && map.value_columns.empty())
+    file.FailValue("/columns_are", "it with a list of columns: [columns] value = [\"A\", \"B\"]");
   if (file.Find("/leave_out") != nullptr) map.leave_out = StringsAt(file, "/leave_out");
   const json* rows = file.Find("/leave_out_rows");
   if (rows == nullptr) return;
@@ -164,17 +199,22 @@ void ReadForms(const TomlFile& file, ImportMap& map) {
                             "quotes",
                             column, Shown(cells)));
     }
-    for (const json& cell : cells) map.leave_out_rows[column].push_back(cell);
+    for (const json& cell : cells)
+      map.leave_out_rows[WithPlainSpaces(column)].push_back(
+          WithPlainSpaces(cell.get<std::string>()));
   }
 }
 
 ImportMap MapOf(const TomlFile& file, ImportForm form) {
   ImportMap map;
   std::vector<std::string> known = ValueKeys(form);
-  for (const char* table : {"columns", "workloads", "methods", "encoding", "delimiter", "thousands",
-                            "decimal", "leave_out", "leave_out_rows", "leave_out_lines"})
+  for (const char* table :
+       {"columns", "workloads", "methods", "leave_out", "leave_out_rows", "leave_out_lines"})
     known.emplace_back(table);
-  if (form == ImportForm::kLog) known.insert(known.end(), {"patterns", "steps_again"});
+  for (const FormKey& key : FormKeys()) {
+    if (IsFormOf(key, form)) known.emplace_back(key.name);
+  }
+  if (form == ImportForm::kLog) known.emplace_back("patterns");
   file.CheckKeys("", "a map", known);
   const auto where = [&](const std::string& pointer, const std::string& key) {
     return fmt::format("{}: {}", file.Where(pointer), key);
@@ -186,21 +226,30 @@ ImportMap MapOf(const TomlFile& file, ImportForm form) {
   if (file.Find("/columns") != nullptr) {
     file.CheckKeys("/columns", "columns", ColumnKeys(form));
     for (const std::string& key : ColumnKeys(form)) {
-      if (const std::string at = "/columns/" + key; file.Find(at) != nullptr)
+      const std::string at = "/columns/" + key;
+      const json* name = file.Find(at);
+      if (name == nullptr) continue;
+      if (form == ImportForm::kTable && key == "value" && name->is_array()) {
+        for (const std::string& each : StringsAt(file, at))
+          map.value_columns.push_back({each, where(at, "columns: value")});
+      } else {
         map.columns[key] = {TextOf(file, at), where(at, "columns: " + key)};
+      }
     }
   }
   ReadStrings(file, "workloads", map.workloads);
   ReadStrings(file, "methods", map.methods);
   ReadExpressions(file, "patterns", map.patterns);
   ReadExpressions(file, "leave_out_lines", map.leave_out_lines);
-  ReadForms(file, map);
+  ReadForms(file, form, map);
   return map;
 }
 
 // Splits an option's "KEY=TEXT".
 std::pair<std::string, GivenText> Pair(const char* option, const std::string& given,
                                        const std::vector<std::string>& known) {
+  if (AsUtf8(given) != given)
+    SPARFUSE_THROW(kConfig, fmt::format("{} {}: expected UTF-8", option, AsUtf8(given)));
   const std::size_t equals = given.find('=');
   const std::string key = given.substr(0, equals);
   if (equals == std::string::npos || equals + 1 == given.size()) {
@@ -233,19 +282,49 @@ ImportMap ReadImportMap(const ImportMapRequest& request, ImportForm form) {
   if (!request.encoding.empty()) map.encoding = request.encoding;
   for (const std::string& given : request.columns) {
     auto [key, value] = Pair("--column", given, ColumnKeys(form));
+    if (key == "value") map.value_columns.clear();
     map.columns[key] = std::move(value);
   }
+  std::vector<std::string> known = ValueKeys(form);
+  for (const FormKey& key : FormKeys()) {
+    if (IsFormOf(key, form)) known.emplace_back(key.name);
+  }
+  known.emplace_back("leave_out");
   for (const std::string& given : request.values) {
-    auto [key, value] = Pair("--set", given, ValueKeys(form));
+    auto [key, value] = Pair("--set", given, known);
+    if (key == "leave_out") {
+      map.leave_out.push_back(value.text);
+      continue;
+    }
+    const auto form_key = std::ranges::find(FormKeys(), key, &FormKey::name);
+    if (form_key != FormKeys().end()) {
+      if (std::ranges::find(form_key->allowed, value.text) == form_key->allowed.end()) {
+        SPARFUSE_THROW(kConfig, fmt::format("--set {}: expected {}", given, Expected(*form_key)));
+      }
+      form_key->set(map, value.text);
+      continue;
+    }
     map.columns.erase(key);
     map.values[key] = std::move(value);
+  }
+  if (map.thousands == map.decimal) {
+    SPARFUSE_THROW(kConfig, fmt::format("thousands = \"{}\": expected another character than "
+                                        "`decimal`, the sign before the fraction",
+                                        map.thousands));
   }
   return map;
 }
 
 std::string PlainNumber(std::string_view text, const ImportMap& map) {
+  constexpr std::string_view kApostrophe = "\u2019";  // as typesetters write it
   if (map.thousands.empty() && map.decimal == ".") return std::string(text);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (map.thousands == "'" && text.find(kApostrophe) != std::string_view::npos) {
+    std::string typed(text);
+    for (std::size_t at = 0; (at = typed.find(kApostrophe, at)) != std::string::npos;)
+      typed.replace(at, kApostrophe.size(), "'");
+    return PlainNumber(typed, map);
+  }
   std::string plain;
   bool in_fraction = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -269,7 +348,12 @@ std::string PlainNumber(std::string_view text, const ImportMap& map) {
 
 std::string ImportedText(std::string_view bytes, const std::string& name, const ImportMap& map,
                          std::vector<std::string>* notes) {
-  const std::string decoded = DecodedText(bytes, name, map.encoding);
+  std::size_t spaces = 0;
+  const std::string decoded = WithPlainSpaces(DecodedLog(bytes, name, map.encoding), &spaces);
+  if (spaces > 0 && notes != nullptr) {
+    notes->push_back(
+        fmt::format("{} spaces of typesetters (as U+00A0) are read as spaces", spaces));
+  }
   if (map.leave_out_lines.empty()) return decoded;
   std::vector<LinePattern> patterns;
   for (const GivenText& pattern : map.leave_out_lines) patterns.emplace_back(pattern);

@@ -24,6 +24,8 @@ std::span<const ImportKey> LineKeys();
 struct ImportMap {
   std::map<std::string, GivenText> values;                // the same for all rows
   std::map<std::string, GivenText> columns;               // key -> the file's name for it
+  std::vector<GivenText> value_columns;                   // of tables: several columns of values
+  std::string columns_are = "method";                     // the key that their names stand for
   std::map<std::string, std::string> workloads, methods;  // theirs -> ours
   std::vector<GivenText> patterns;                        // of logs: regular expressions
   std::string encoding;                                   // as DecodedText takes it

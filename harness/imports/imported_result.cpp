@@ -326,6 +326,9 @@ std::optional<ImportedResult> ResultOf(const GivenValues& given, const ImportMap
     given.Expected("per", "worker or system: whether it is a rate of one worker or of all");
   const std::string text = given.NeedText("value", "a number");
   const auto stated = StatedIn(text);
+  constexpr double kMostDeviation = 10;
+  if (stated && stated->value != 0 && stated->deviation > kMostDeviation * std::abs(stated->value))
+    given.Expected("value", "a deviation of at most ten times the number");
   if (!text.empty() && !stated)
     given.Expected("value",
                    "a number, or one with its deviation as 925.0 +- 4.4; in the map, leave_out = "

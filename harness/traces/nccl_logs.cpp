@@ -352,7 +352,7 @@ std::string Lower(std::string_view text) {
 }  // namespace
 
 NcclInfo ReadNcclInfo(std::string_view text, const std::string& file) {
-  return InfoReader(file).Read(DecodedText(text, file, "any"));
+  return InfoReader(file).Read(DecodedLog(text, file, "any"));
 }
 
 NcclInfoOnCluster CompareNcclInfo(const NcclInfo& info, const DeclaredCluster& cluster) {

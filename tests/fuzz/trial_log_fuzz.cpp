@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Require(log.ends_with(tail) && std::ranges::count(tail, '\n') <= 4, "the last lines");
   const std::string words = harness::LastWords(log);
   fuzz::Require(
-      words.size() <= 300 &&
+      words.size() <= 1200 &&
           std::ranges::none_of(words, [](unsigned char c) { return std::iscntrl(c) != 0; }),
       "words that a terminal can show");
   return 0;

@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "harness/clusters/imported/imported_links.hpp"
+#include "harness/clusters/imported/nccl_rows.hpp"
 #include "harness/files/canonical.hpp"
 #include "harness/files/durable_file.hpp"
 
@@ -41,14 +42,8 @@ std::string_view UnitOf(std::string_view column) {
   return "";
 }
 
-// The row of a size, out of place. Rates are as printed: 10^9 bytes a second.
-struct NcclTestsRow {
-  double bytes = 0, seconds = 0, algorithm_gbytes = 0, bus_gbytes = 0;
-  std::optional<double> wrong;  // elements; nothing: not compared (-c 0)
-};
+}  // namespace
 
-// Sets the operation from the program's name ("all_reduce_perf_mpi"), or from `asked` if the log
-// does not name it. Throws Error{kConfig} for other programs.
 void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
                   LinkLog& log) {
   const std::size_t slash = program.rfind('/');
@@ -69,7 +64,6 @@ void SetOperation(const std::string& file, std::string_view program, const Asked
          fmt::format("{}: expected all_reduce_perf, all_gather_perf or sendrecv_perf", program));
 }
 
-// Adds the row to a log whose ranks are known. `where`: line 0 and a key of JSON, or a line.
 void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
             LinkLog& log) {
   const auto fail = [&](const std::string& message) {
@@ -104,10 +98,12 @@ void AddRow(const std::string& file, int line, const std::string& where, const N
   }
 }
 
+namespace {
+
 class NcclTable {
  public:
   NcclTable(std::string_view text, const std::string& file, const AskedOfLog& asked)
-      : file_(file), asked_(asked), decoded_(DecodedText(text, file, "any")) {
+      : file_(file), asked_(asked), decoded_(DecodedLog(text, file, "any")) {
     LogText log = LinesOfLog(decoded_);
     lines_ = std::move(log.lines);
     log_.notes = std::move(log.notes);
@@ -379,8 +375,9 @@ LinkLog ReadNcclTestsJson(std::string_view text, const std::string& file, const 
 
 LinkLog ReadNcclTests(std::string_view text, const std::string& file, const AskedOfLog& asked) {
   // The table may follow lines of NCCL or of the launcher.
-  const std::string decoded = DecodedText(text, file, "any");
+  const std::string decoded = DecodedLog(text, file, "any");
   const LogText log = LinesOfLog(decoded);
+  if (IsOfRcclTests(log)) return ReadRcclTests(log, text, file, asked);
   const auto opens = [](const LogLine& line) { return line.text.starts_with('{'); };
   const auto closes = [](const LogLine& line) { return line.text.ends_with('}'); };
   const auto begin = std::ranges::find_if(log.lines, opens);

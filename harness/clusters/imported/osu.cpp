@@ -215,11 +215,12 @@ LinkLog ReadImb(const std::vector<LogLine>& lines, const std::string& file,
 }  // namespace
 
 LinkLog ReadOsu(std::string_view text, const std::string& file, const AskedOfLog& asked) {
-  const std::string decoded = DecodedText(text, file, "any");
+  const std::string decoded = DecodedLog(text, file, "any");
   LogText lines = LinesOfLog(decoded);
   const bool imb = std::ranges::any_of(lines.lines, [](const LogLine& line) {
     return line.text.starts_with("#") &&
-           line.text.find("Intel(R) MPI Benchmarks") != std::string_view::npos;
+           line.text.find("MPI Benchmarks") != std::string_view::npos &&
+           line.text.find("Intel") != std::string_view::npos;
   });
   LinkLog log = imb ? ReadImb(lines.lines, file, asked)
                     : OsuTable(lines.lines, decoded.ends_with('\n'), file, asked).Read();

@@ -74,6 +74,11 @@ class ClusterFile {
 // A [[compute]] table.
 void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster& cluster);
 
+// Throws if two [[compute]] tables, of which each is at one of `places` and all have been read,
+// state other times of one workload and batch than their spreads explain.
+void CheckComputeAlike(const ClusterFile& file, const DeclaredCluster& cluster,
+                       const std::vector<std::string>& places);
+
 // The [[reference]] tables: their forward and backward become compute times of the cluster, their
 // other parts its references. Published bars and rows are read from results/published.
 void ReadReferences(const ClusterFile& file, const ProfileFolders& profiles,

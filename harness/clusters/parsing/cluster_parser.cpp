@@ -120,7 +120,12 @@ class ClusterParser {
     TakeOver();
     Inputs();
     SelectionCosts();
-    file_.ForEach("compute", [&](const std::string& at) { ReadCompute(file_, at, cluster_); });
+    std::vector<std::string> computes;
+    file_.ForEach("compute", [&](const std::string& at) {
+      ReadCompute(file_, at, cluster_);
+      computes.push_back(at);
+    });
+    CheckComputeAlike(file_, cluster_, computes);
     file_.ForEach("coder", [&](const std::string& at) { ReadCoder(at); });
     AllReduce();
     cluster_.all_gather = OfStack<AllGatherBy>("all_gather", kAllGatherNames);
@@ -363,6 +368,12 @@ class ClusterParser {
       curve.seconds.emplace_back(bytes[i], 1e-6 * us[i]);
     }
     CheckCurve(at, curve);
+    for (std::size_t i = 0; i < cluster_.curves.size(); ++i) {
+      if (cluster_.curves[i].ranks != curve.ranks) continue;
+      file_->Fail(at, fmt::format("a second all-reduce of {} ranks, which {} has: expected one "
+                                  "curve of each number of ranks",
+                                  curve.ranks, file_->Where(fmt::format("/curve/{}", i))));
+    }
     curve.kind = file_.Kind(at);
     curve.source = file_->RequiredString(at, "source");
     cluster_.curves.push_back(std::move(curve));

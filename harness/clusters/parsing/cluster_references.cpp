@@ -54,6 +54,22 @@ void CheckOneStep(const ClusterFile& file, const std::string& at, double samples
                   samples, by_rate));
 }
 
+bool AreAlike(double one, double other, double spread) {
+  const double most = kReadAlike * spread;
+  return one <= most * other && other <= most * one;
+}
+
+double SecondsOf(const ComputeTime& time) { return time.forward_seconds + time.backward_seconds; }
+
+// Throws if a step is shorter than its forward and backward.
+void CheckStepHolds(const ClusterFile& file, const std::string& at, double step,
+                    double computation) {
+  if (step * kReadAlike >= computation) return;
+  file->Fail(at, fmt::format("a step of {:g} ms is shorter than its forward and backward, {:g} ms: "
+                             "expected times of one step",
+                             1e3 * step, 1e3 * computation));
+}
+
 class ReferenceReader {
  public:
   ReferenceReader(const ClusterFile& file, const ProfileFolders& profiles, DeclaredCluster& cluster)
@@ -188,12 +204,7 @@ class ReferenceReader {
     const double computation = seconds.contains("forward_ms") && seconds.contains("backward_ms")
                                    ? seconds["forward_ms"] + seconds["backward_ms"]
                                    : 0;
-    if (seconds.contains("step_ms") && seconds["step_ms"] * kReadAlike < computation) {
-      file_->Fail(at,
-                  fmt::format("a step of {:g} ms is shorter than its forward and backward, {:g} "
-                              "ms: expected times of one step",
-                              1e3 * seconds["step_ms"], 1e3 * computation));
-    }
+    if (seconds.contains("step_ms")) CheckStepHolds(file_, at, seconds["step_ms"], computation);
     if (file_.Has(at + "/row")) {
       if (!seconds.empty() || file_.Has(at + "/bar"))
         file_->Fail(at + "/row", "expected a row, or times, or a bar: one of the three");
@@ -321,6 +332,7 @@ class ReferenceReader {
       SplitStep(file_, cluster_, seconds.at("step_ms"), time);
       AddCompute(cluster_, std::move(time));
     }
+    if (has("step_ms") && !step.bar) CheckAgainstCompute(at, seconds.at("step_ms"), step);
     const auto reproduce = [&](const char* key, StepPart part) {
       if (!has(key)) return;
       ReferenceStep wanted = step;
@@ -332,6 +344,18 @@ class ReferenceReader {
     if (step.workers == 1) return;
     reproduce("exposed_ms", StepPart::kExposed);
     reproduce("step_ms", StepPart::kStep);
+  }
+
+  // A step of several workers takes at least the computation of one, which [[compute]] states.
+  void CheckAgainstCompute(const std::string& at, double seconds, const ReferenceStep& step) const {
+    for (const ComputeTime& time : cluster_.compute) {
+      if (time.workload != step.workload || time.batch_per_worker != step.batch_per_worker ||
+          seconds * kReadAlike * time.spread * step.spread >= SecondsOf(time))
+        continue;
+      file_->Fail(at, fmt::format("a step of {:g} ms, and one worker's forward and backward take "
+                                  "{:g} ms ({}): expected times of one cluster",
+                                  1e3 * seconds, 1e3 * SecondsOf(time), time.source));
+    }
   }
 
   const ClusterFile& file_;
@@ -355,16 +379,39 @@ void ReadCompute(const ClusterFile& file, const std::string& at, DeclaredCluster
   time.source = file->RequiredString(at, "source");
   time.spread = file.Spread(at, time.kind);
   if (file.Has(at + "/samples_per_s")) CheckOneStep(file, at, time.batch_per_worker);
+  std::optional<double> step;
   if (file.Has(at + "/step_ms")) {
-    SplitStep(file, cluster, 1e-3 * file.Needed(at, "step_ms", kMilliseconds), time);
+    step = 1e-3 * file.Needed(at, "step_ms", kMilliseconds);
   } else if (file.Has(at + "/samples_per_s")) {
-    SplitStep(file, cluster, time.batch_per_worker / file.Needed(at, "samples_per_s", kCosts),
-              time);
-  } else {
+    step = time.batch_per_worker / file.Needed(at, "samples_per_s", kCosts);
+  }
+  if (!step || file.Has(at + "/forward_ms") || file.Has(at + "/backward_ms")) {
     time.forward_seconds = 1e-3 * file.Needed(at, "forward_ms", kMilliseconds);
     time.backward_seconds = 1e-3 * file.Needed(at, "backward_ms", kMilliseconds);
+    if (step) CheckStepHolds(file, at, *step, SecondsOf(time));
+  } else {
+    SplitStep(file, cluster, *step, time);
   }
   AddCompute(cluster, std::move(time));
+}
+
+void CheckComputeAlike(const ClusterFile& file, const DeclaredCluster& cluster,
+                       const std::vector<std::string>& places) {
+  // The table read last comes first.
+  const auto time = [&](std::size_t i) { return cluster.compute[places.size() - 1 - i]; };
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const ComputeTime one = time(j), other = time(i);
+      if (one.workload != other.workload || one.batch_per_worker != other.batch_per_worker ||
+          AreAlike(SecondsOf(one), SecondsOf(other), one.spread * other.spread))
+        continue;
+      file->Fail(places[i],
+                 fmt::format("{} with batch {} takes {:.4g} ms, and {} says {:.4g} ms: expected "
+                             "one of the two",
+                             other.workload, other.batch_per_worker, 1e3 * SecondsOf(other),
+                             file->Where(places[j]), 1e3 * SecondsOf(one)));
+    }
+  }
 }
 
 void ReadReferences(const ClusterFile& file, const ProfileFolders& profiles,

@@ -456,7 +456,7 @@ TEST(DeclaredCluster, StatedStepsOfOneCardAndOfSeveralCalibrate) {
   ASSERT_EQ(met.references.size(), 1u);
   EXPECT_NEAR(met.references[0].modelled, 0.25, 1e-6);
   EXPECT_EQ(met.Find("exchange_host_us")->kind, "calibrated");
-  ExpectError(FailureKind::kConfig, {"100 ms measured", "forward and backward take"},
+  ExpectError(FailureKind::kConfig, {"a step of 100 ms", "forward and backward take"},
               [&] { Parse(calibrate + text + StepOf(16, "step_ms = 100")); });
 }
 
@@ -840,6 +840,29 @@ TEST(ImpossibleClusters, TwoValuesOfOneThingAgree) {
   ExpectError(FailureKind::kConfig,
               {"cluster.toml:", "a step of 90 ms", "forward and backward, 100"},
               [&] { reference("step_ms = 90\nforward_ms = 30\nbackward_ms = 70"); });
+  // One worker's computation is 160 ms.
+  ExpectError(FailureKind::kConfig,
+              {"cluster.toml:", "a step of 50 ms", "forward and backward take 1"},
+              [&] { reference("step_ms = 50"); });
+}
+
+TEST(ImpossibleClusters, TwoTablesOfOneThingAgree) {
+  const auto parse = [](const std::string& more) { Parse(std::string(kAlone) + kCompute + more); };
+  const std::string step = Replaced(kCompute, "samples_per_s = 400", "step_ms = 5");
+  ExpectError(FailureKind::kConfig, {"cluster.toml:", "a step of 5 ms", "backward, 90 ms"}, [&] {
+    Parse(kAlone + Replaced(step, "step_ms = 5", "step_ms = 5\nforward_ms = 30\nbackward_ms = 60"));
+  });
+  parse(Replaced(kCompute, "samples_per_s = 400", "samples_per_s = 395"));
+  ExpectError(FailureKind::kConfig,
+              {"cluster.toml:", "resnet50-imagenet with batch 64 takes 4", "says 1", " ms"},
+              [&] { parse(Replaced(kCompute, "samples_per_s = 400", "step_ms = 500")); });
+  const std::string curve =
+      "[[curve]]\noperation = \"all-reduce\"\nranks = 16\nbytes = [1000, 2000]\nus = [900, 1000]\n"
+      "kind = \"measured\"\nsource = \"t\"\n";
+  parse(curve + Replaced(curve, "ranks = 16", "ranks = 8"));
+  ExpectError(FailureKind::kConfig,
+              {"cluster.toml:", "a second all-reduce of 16 ranks, which cluster.toml:"},
+              [&] { parse(curve + curve); });
 }
 
 TEST(ImpossibleClusters, NoCurveBeatsItsLinks) {

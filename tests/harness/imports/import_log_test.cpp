@@ -1,4 +1,5 @@
 // Tests the reader of other programs' training logs.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -191,8 +192,13 @@ TEST(ImportLogCases, AreRead) {
         {"log-10-tf-estimator.log", "log-10.map.toml", kEight, 1327, 12, ""},
         {"log-11-tf-cnn-four-processes.log", "log-11.map.toml", kFour, 188, 5,
          "each step comes 4 times, as of 4 ranks"},
+        {"log-11-tf-cnn-four-processes.log", "tf-cnn-benchmarks.toml",
+         "workers = 4\nbatch_per_worker = 32\nper = \"worker\"\n", 188, 6,
+         "each step comes 4 times, as of 4 ranks"},
         {"tqdm/log-13-tqdm.log", "tqdm/log-13b.map.toml", kFour, 9.42, 41, ""},
         {"tqdm/log-13-tqdm.log", "tqdm/log-13.map.toml", kFour, 4 * 32 * 9.42, 39, ""},
+        {"forms/logging-colours.log", "pytorch-imagenet.toml", kEight, 8 * 32 / 0.252, 25,
+         "time stamps (\"2026-05-07 10:39:00,123 - train - INFO - \") taken off"},
         {"log-14-megatron-nan-first.log", "log-14.map.toml", kEight, 0, 36,
          "1 losses are NaN or infinite"}}) {
     std::vector<std::string> notes;
@@ -230,7 +236,11 @@ TEST(ImportLogCases, InfiniteRatesAreLeftOutAndCounted) {
     ASSERT_EQ(results.size(), 1u) << log;
     EXPECT_NEAR(results[0].value, tokens, 0.001) << log;
     EXPECT_EQ(results[0].steps, steps) << log;
-    EXPECT_EQ(notes, *note == '\0' ? std::vector<std::string>() : std::vector<std::string>{note});
+    ASSERT_EQ(notes.size(), *note == '\0' ? 1u : 2u);
+    ExpectIn("time stamps (\"[2026-03-11 02:06:01,985] [INFO] \") taken off", notes[0]);
+    if (*note != '\0') {
+      EXPECT_EQ(notes[1], note);
+    }
   }
 }
 
@@ -271,6 +281,43 @@ TEST(ImportLogCases, ClocksBesideStepsGiveTheirTimes) {
   EXPECT_EQ(results[0].steps, 11u);
   EXPECT_NE(results[0].stated.find("18.84 s a step"), std::string::npos) << results[0].stated;
   EXPECT_EQ(notes, std::vector<std::string>{"times of steps are those between lines"});
+}
+
+TEST(ImportLog, StepsMayStandAloneBehindTheirValues) {
+  const std::string map =
+      "workers = 1\nwarmup = 3\n"
+      "patterns = ['^took (?<seconds>\\S+)', '^loss (?<loss>\\S+)', '^step (?<step>\\d+)']\n";
+  std::string text;
+  for (int step = 1; step <= 5; ++step)
+    text += fmt::format("took {}\nloss 2.5\nstep {}\n", step, step);
+  std::vector<std::string> notes;
+  const auto read = [&](const std::string& log) {
+    notes.clear();
+    return ReadTrainingLog(log, "train.log",
+                           ParseImportMap(kSetting + map, "m.toml", ImportForm::kLog), OurCatalog(),
+                           &notes);
+  };
+  EXPECT_EQ(read(text).at(0).value, 4);  // the median of steps 3 to 5
+  EXPECT_EQ(notes,
+            std::vector<std::string>{"steps stand in lines behind the lines of their times"});
+  // It may begin behind step 0, or at it: nothing in the log tells.
+  EXPECT_EQ(read("step 0\n" + text).at(0).value, 4.5);
+  ASSERT_EQ(notes.size(), 1u);
+  ExpectIn("each time counts as that of the step before it", notes[0]);
+}
+
+// Each state of the bar counts, though backspaces go over it.
+TEST(ImportLogCases, BarsMayGoBackByBackspaces) {
+  const auto results =
+      ReadTrainingLog(CaseText("forms/keras-backspaces.log"), "keras.log",
+                      ParseImportMap(kSetting + std::string("workers = 1\nwarmup = 0\n"
+                                                            "patterns = ['^(?<step>\\d+)/469 .* "
+                                                            "(?<milliseconds>\\d+)ms/step']\n"),
+                                     "m.toml", ImportForm::kLog),
+                      OurCatalog());
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].steps, 30u);
+  EXPECT_DOUBLE_EQ(results[0].value, 0.172);
 }
 
 }  // namespace

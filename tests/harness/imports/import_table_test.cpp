@@ -499,9 +499,99 @@ TEST(ImportTableCases, NameCharactersAndBytes) {
   };
   ExpectIn("which has U+2011 (a hyphen) at character 7: expected one of",
            error("tab-22-minus-unicode.csv"));
-  ExpectIn("(a space) at character", error("tab-23-nbsp.csv"));
+  ExpectIn("\"2 400.5\": expected a number", error("tab-23-nbsp.csv"));
   ExpectIn("tab-26-latin1-source.csv:2: byte 25 of the line is 0xFC, not valid UTF-8",
            error("tab-26-latin1-source.csv", "tab-26-latin1-source.map.toml"));
+}
+
+// A map without the columns of methods and values.
+std::string WideMap(const std::string& columns) {
+  std::string map = TableText("table.map.toml");
+  for (const char* line : {"method = \"Method\"\n", "value = \"Throughput (images/s)\"\n"})
+    map.erase(map.find(line), std::string_view(line).size());
+  return map.replace(map.find("[columns]\n"), 10, columns);
+}
+
+TEST(ImportTableCases, AColumnAMethodIsAResultACell) {
+  std::vector<std::string> notes;
+  const auto read = [&](const char* name, const std::string& map) {
+    notes.clear();
+    return ReadResultTable(TableText(name), name, ParseImportMap(map, "m.toml", ImportForm::kTable),
+                           OurCatalog(), nullptr, &notes);
+  };
+  const std::string methods = "[columns]\nvalue = [\"DDP\", \"WFBP\", \"PowerSGD (r=4)\"]\n";
+  const auto results =
+      read("forms/method-a-column.csv", "leave_out = [\"OOM\"]\n" + WideMap(methods));
+  ASSERT_EQ(results.size(), 5u);
+  EXPECT_EQ(results[2].setting.method, "powersgd");
+  EXPECT_EQ(results[2].value, 2600);
+  EXPECT_EQ(results[4].setting.method, "wfbp");
+  EXPECT_EQ(results[4].setting.workers, 16);
+  EXPECT_EQ(results[4].value, 4600);
+  EXPECT_EQ(notes,
+            (std::vector<std::string>{"1 rows and cells left out: "
+                                      "forms/method-a-column.csv:3 (PowerSGD (r=4) = OOM)"}));
+  std::string workers = WideMap("[columns]\nmethod = \"Method\"\nvalue = [\"8\", \"16\"]\n");
+  workers.erase(workers.find("workers = \"GPUs\"\n"), 17);
+  const auto scaling = read("forms/workers-a-column.csv",
+                            "columns_are = \"workers\"\ndelimiter = \";\"\ndecimal = \",\"\n"
+                            "thousands = \".\"\n" +
+                                workers);
+  ASSERT_EQ(scaling.size(), 4u);
+  EXPECT_EQ(scaling[1].setting.workers, 16);
+  EXPECT_EQ(scaling[1].value, 4500.1);
+  EXPECT_EQ(scaling[2].setting.method, "wfbp");
+  ExpectIn(
+      "m.toml:8: columns: value: \"WFPB\": forms/method-a-column.csv has no such column; did "
+      "you mean \"WFBP\"?",
+      ErrorOf([&] {
+        read("forms/method-a-column.csv", WideMap("[columns]\nvalue = [\"DDP\", \"WFPB\"]\n"));
+      }));
+  ExpectIn("method is given besides", ErrorOf([&] {
+             read("forms/method-a-column.csv", "method = \"dense\"\n" + WideMap(methods));
+           }));
+  ExpectIn("columns_are = \"workers\": expected it with a list of columns",
+           ErrorOf([] { TableCase("tab-17-pandas-index.csv", "columns_are = \"workers\"\n"); }));
+}
+
+TEST(ImportTableCases, AreReadInTheFormsOfOtherPrograms) {
+  for (const auto& [name, more, rows, last, note] :
+       {std::tuple("forms/markdown.md", "delimiter = \"|\"\n", 3u, 4700.2, ""),
+        {"forms/spreadsheet.csv", "decimal = \",\"\nthousands = \".\"\n", 2u, 4700.2, ""},
+        {"forms/typeset-spaces.csv", "thousands = \" \"\n", 2u, 4500.1,
+         "4 spaces of typesetters (as U+00A0) are read as spaces"}}) {
+    std::vector<std::string> notes;
+    const auto results = TableCase(name, more, "table.map.toml", &notes);
+    ASSERT_EQ(results.size(), rows) << name;
+    EXPECT_EQ(results.back().value, last) << name;
+    ASSERT_EQ(notes.size(), *note == '\0' ? 0u : 1u) << name;
+    if (*note != '\0') {
+      EXPECT_EQ(notes[0], note);
+    }
+  }
+  const auto windows =
+      TableCase("forms/windows.csv", "encoding = \"latin-1\"\n", "tab-26-latin1-source.map.toml");
+  EXPECT_EQ(windows.at(0).setting.source, "M\xc3\xbcller \xe2\x80\x93 2025");
+  EXPECT_NEAR(windows[0].deviation, 12 / 2400.5, 1e-12);
+  ExpectIn("expected a deviation of at most ten times the number",
+           ErrorOf([] { Table("model,method,gpus,rate\nResNet-50,dense,8,900 +- 1e308\n"); }));
+}
+
+TEST(ImportMap, FormsMayBeOptions) {
+  const auto read = [](std::vector<std::string> values) {
+    ImportMapRequest request;
+    request.values = std::move(values);
+    return ReadImportMap(request, ImportForm::kTable);
+  };
+  const ImportMap map = read({"delimiter=;", "decimal=,", "leave_out=OOM", "leave_out=-"});
+  EXPECT_EQ(map.delimiter, ';');
+  EXPECT_EQ(map.leave_out, (std::vector<std::string>{"OOM", "-"}));
+  EXPECT_EQ(PlainNumber("0,5", map), "0.5");
+  ExpectIn("--set delimiter=x: expected one of \",\", \";\"",
+           ErrorOf([&] { read({"delimiter=x"}); }));
+  ExpectIn("thousands = \".\": expected another character",
+           ErrorOf([&] { read({"thousands=."}); }));
+  ExpectIn("--set source=M\\xFCller: expected UTF-8", ErrorOf([&] { read({"source=M\xfcller"}); }));
 }
 
 }  // namespace

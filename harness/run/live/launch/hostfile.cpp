@@ -119,8 +119,13 @@ struct HostLine {
   int slots = 0;        // 0: not stated
 };
 
+// The line without a comment, which Open MPI also lets begin by two slashes.
+std::string_view WithoutComment(std::string_view line) {
+  return line.substr(0, std::min(line.find('#'), line.find("//")));
+}
+
 std::vector<HostLine> LinesOf(const fs::path& file) {
-  const std::string text = DecodedText(ReadFile(file), file.string());
+  const std::string text = DecodedText(ReadFile(file), file.string(), "utf-8");
   std::istringstream lines(text);
   std::vector<HostLine> hosts;
   int number = 0;
@@ -131,7 +136,7 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
     };
     // Treats "slots = 8" as "slots=8".
     std::string joined;
-    for (const char c : line.substr(0, line.find('#'))) {
+    for (const char c : WithoutComment(line)) {
       const bool space = c == ' ' || c == '\t';
       if (c == '=') joined.erase(joined.find_last_not_of(' ') + 1);
       if (space && (joined.empty() || joined.back() == '=')) continue;
@@ -143,18 +148,28 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
     std::string name;
     if (!(words >> name)) continue;
     if (const std::string wrong = AddExpanded(name, host.names); !wrong.empty()) fail(wrong);
+    int most = 0;
     for (std::string word; words >> word;) {
       host.options += " " + word;
-      // Open MPI has other words for slots, too; max_slots= and the like are for mpirun.
+      // Open MPI has other words for slots, too; sockets= and the like are for mpirun.
       const std::size_t equals = word.find('=');
       const std::string key = word.substr(0, equals);
-      if (key != "slots" && key != "slot" && key != "cpu" && key != "cpus" && key != "count")
+      const bool is_most = key == "max_slots" || key == "max-slots";
+      if (!is_most && key != "slots" && key != "slot" && key != "cpu" && key != "cpus" &&
+          key != "count")
         continue;
+      int& count = is_most ? most : host.slots;
+      if (count > 0) fail(fmt::format("{} is the second of its line: expected one", word));
       const char* const end = word.data() + word.size();
       const char* const begin = equals == std::string::npos ? end : word.data() + equals + 1;
-      const auto [stopped, error] = std::from_chars(begin, end, host.slots);
-      if (error != std::errc() || stopped != end || host.slots < 1)
-        fail(fmt::format("{}: expected slots=N, ranks that {} has room for", word, name));
+      const auto [stopped, error] = std::from_chars(begin, end, count);
+      if (error != std::errc() || stopped != end || count < 1)
+        fail(fmt::format("{}: expected {}=N, ranks that {} has room for", word,
+                         is_most ? key : "slots", name));
+    }
+    if (most > 0 && most < host.slots) {
+      fail(fmt::format("max_slots={} and slots={}: expected at most as many slots", most,
+                       host.slots));
     }
     hosts.push_back(std::move(host));
   }
@@ -165,27 +180,42 @@ std::vector<HostLine> LinesOf(const fs::path& file) {
 
 std::vector<Host> ReadHostfile(const fs::path& file, HostfileForm form) {
   std::vector<Host> hosts;
-  std::map<std::string, std::size_t> known;
-  for (const HostLine& line : LinesOf(file)) {
-    const auto fail = [&](const std::string& message) {
-      SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", file.string(), line.number, message));
-    };
+  struct Seen {
+    std::size_t host;
+    const HostLine* line;
+    int lines;
+  };
+  std::map<std::string, Seen> known;
+  const std::vector<HostLine> lines = LinesOf(file);
+  const auto fail = [&](const HostLine& line, const std::string& message) {
+    SPARFUSE_THROW(kConfig, fmt::format("{}:{}: {}", file.string(), line.number, message));
+  };
+  for (const HostLine& line : lines) {
     for (const std::string& name : line.names) {
-      if (form == HostfileForm::kOpenMpi && line.slots == 0)
-        fail(fmt::format("{} has no slots=N: expected how many ranks it has room for", name));
-      const auto [found, is_new] = known.try_emplace(SameHost(name), hosts.size());
+      const auto [found, is_new] = known.try_emplace(SameHost(name), Seen{hosts.size(), &line, 0});
+      ++found->second.lines;
       if (is_new) {
         hosts.push_back({name, std::max(line.slots, 1)});
         continue;
       }
-      Host& before = hosts[found->second];
-      if (form == HostfileForm::kOpenMpi && before.name == name)
-        fail(fmt::format("{} is there twice: expected a line a host", name));
-      if (form == HostfileForm::kOpenMpi)
-        fail(fmt::format("{} is the host {} of a line before: expected a line a host", name,
-                         before.name));
+      Host& before = hosts[found->second.host];
+      if (form == HostfileForm::kOpenMpi && before.name != name)
+        fail(line, fmt::format("{} is the host {} of a line before: expected a line a host", name,
+                               before.name));
+      // Open MPI counts a host's lines, unless one of them states its slots.
+      if (form == HostfileForm::kOpenMpi && line.slots + found->second.line->slots > 0)
+        fail(line, fmt::format("{} is there twice: expected a line a host", name));
       before.slots += std::max(line.slots, 1);
     }
+  }
+  const Seen* unknown = nullptr;  // the first host of one line that states no slots
+  for (const auto& [name, seen] : known) {
+    if (seen.line->slots > 0 || seen.lines > 1) continue;
+    if (unknown == nullptr || seen.host < unknown->host) unknown = &seen;
+  }
+  if (form == HostfileForm::kOpenMpi && unknown != nullptr) {
+    fail(*unknown->line, fmt::format("{} has no slots=N: expected how many ranks it has room for",
+                                     hosts[unknown->host].name));
   }
   if (hosts.empty()) {
     SPARFUSE_THROW(kConfig,
@@ -213,7 +243,7 @@ fs::path FileForMpirun(const fs::path& file, const fs::path& folder) {
   for (std::string line; std::getline(lines, line);) {
     std::string words;
     bool pending = false;
-    for (const char c : line.substr(0, line.find('#'))) {
+    for (const char c : WithoutComment(line)) {
       const bool space = c == ' ' || c == '\t';
       if (!space && pending && !words.empty()) words += ' ';
       pending = space;

@@ -14,13 +14,13 @@ struct Host {
 };
 
 enum class HostfileForm {
-  kOpenMpi,  // "NAME slots=N" a line: without slots mpirun would guess
+  kOpenMpi,  // "NAME slots=N" a line, or a line a slot: of one line alone mpirun would guess
   kAny,      // also a line a slot, as PBS and LSF write theirs: "NAME" is one, repeats add up
 };
 
-// # begins a comment; "slots = 8" and Open MPI's cpu=8 are slots=8, and node[01-04,07] is five
-// hosts. Names are of hosts alone, no options or commands, and two that are one host (Node1 and
-// node1, localhost and 127.0.0.1) are one. Throws Error{kConfig} naming file and line, also for
+// # and // begin a comment; "slots = 8" and Open MPI's cpu=8 are slots=8, and node[01-04,07] is
+// five hosts. Names are of hosts alone, no options or commands, and two that are one host (Node1
+// and node1, localhost and 127.0.0.1) are one. Throws Error{kConfig} naming file and line, also for
 // what is not of the form: of kOpenMpi a host without slots, or one that is there twice;
 // Error{kData} where there is no such file.
 std::vector<Host> ReadHostfile(const std::filesystem::path& file,

@@ -197,20 +197,27 @@ std::string Tail(std::string_view log, std::size_t lines) {
 }
 
 std::string LastWords(std::string_view log) {
-  constexpr std::size_t kMostBytes = 300;
+  constexpr std::size_t kMostBytes = 300, kMostOfReport = 1200;
   std::string_view last;
-  bool reported = false;  // the launcher's report lies between two rules
+  std::string report;     // the launcher's report, which lies between two rules
+  bool reported = false;  // a rule came before any line
   for (std::string_view rest = EndOf(log, kLogEndBytes); !rest.empty();) {
     const std::size_t size = std::min(rest.find('\n'), rest.size());
     std::string_view line = WithoutSpace(rest.substr(0, size));
     rest.remove_prefix(std::min(size + 1, rest.size()));
     const bool rule = TakeRule(line);
+    if (reported) {
+      if (!line.empty()) report += fmt::format("{}{}", report.empty() ? "" : " ", line);
+      if (rule && !report.empty()) break;
+      continue;
+    }
     // srun counts who ended how, after the messages of its daemons and the ranks.
     if (!line.empty() && (last.empty() || !line.starts_with("srun: "))) last = line;
-    if (!last.empty() && (rule || reported)) break;
-    reported = reported || rule;
+    if (!last.empty() && rule) break;
+    reported = rule;
   }
-  std::string words(last.substr(0, kMostBytes));
+  std::string words =
+      report.empty() ? std::string(last.substr(0, kMostBytes)) : report.substr(0, kMostOfReport);
   std::replace_if(
       words.begin(), words.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   return words;

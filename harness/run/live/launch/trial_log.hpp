@@ -54,8 +54,8 @@ LauncherReport ParseLauncherReport(std::string_view log);
 // The last lines of a log: at most `lines` and at most 8 KiB.
 std::string Tail(std::string_view log, std::size_t lines);
 
-// The last line that the trial's processes printed before the launcher's report, else the report's
-// first; without control characters, at most 300 bytes. "" for an empty log.
+// The last line that the trial's processes printed before the launcher's report, at most 300 bytes,
+// else the whole report in one line, at most 1200; without control characters. "" for an empty log.
 std::string LastWords(std::string_view log);
 
 }  // namespace sparfuse::harness

@@ -494,6 +494,17 @@ TEST(LinkCases, LabelsOfAnyLauncherAreTakenOff) {
         {"pod/t-worker-0 ", "names of pods"},
         {"[pod/t-worker-0/main] ", "names of pods"},
         {"2026-05-07T10:39:20.5Z ", "time stamps"},
+        {"[2026-05-07 10:39:20] ", "time stamps"},
+        {"2026-05-07 10:39:20,123 - INFO - ", "time stamps"},
+        {"2026/05/07 10:39:20 [INFO] ", "time stamps"},
+        {"I0507 10:39:20.123456 77 main.cc:8] ", "time stamps"},
+        {"May  7 10:39:20 n1 osu[77]: ", "time stamps"},
+        {"[n1@1,0][n1:77]<stdout>: ", "tags of mpirun"},
+        {"[0@n1] ", "labels of mpirun"},
+        {"[n1:0]:", "labels of torchrun"},
+        {"worker-1  | ", "names of containers"},
+        {"worker-1: ", "names of hosts"},
+        {"(Train pid=77, ip=10.0.0.4) ", "labels of Ray"},
         {"Thu May  7 10:39:20 2026 ", "time stamps"},
         {"Thu May  7 10:39:20 2026[1,0]<stdout>:", "tags of mpirun"}}) {
     std::string text, crlf;
@@ -503,13 +514,52 @@ TEST(LinkCases, LabelsOfAnyLauncherAreTakenOff) {
       at = end + 1;
     }
     for (const char c : text) crlf += c == '\n' ? std::string("\r\n") : std::string(1, c);
-    for (const std::string& each : {text, crlf, "\xef\xbb\xbf" + text}) {
+    for (const std::string& each : {text, crlf, "\xef\xbb\xbf" + text, "\x1b[1;32m" + text}) {
       const LinkLog log = ReadOsu(each, "o.txt", {0, 2, {}});
       EXPECT_EQ(log.samples.size(), 7u) << label;
       ASSERT_EQ(log.notes.size(), 1u) << label;
       ExpectIn(noted, log.notes[0]);
     }
   }
+}
+
+// 8 bytes to 256 MiB in 20 us and at 10 GB/s, by each version of the files that rccl-tests writes.
+TEST(LinkCases, OfRcclTests) {
+  for (const auto& [name, ranks, nodes] : {std::tuple("rccl/two-nodes-old.csv", 16, 2),
+                                           {"rccl/two-nodes-cycles.csv", 16, 2},
+                                           {"rccl/two-nodes.csv", 16, 2},
+                                           {"rccl/two-nodes-old.json", 16, 2},
+                                           {"rccl/two-nodes.json", 16, 2},
+                                           {"rccl/one-node.json", 8, 1},
+                                           {"rccl/one-node-old.csv", 8, 1}}) {
+    const LinkLog log = ReadNcclTests(CaseText(name), name, {0, nodes, {}});
+    EXPECT_EQ(log.program, "all_reduce_perf") << name;
+    EXPECT_EQ(log.operation, LinkOperation::kAllReduce) << name;
+    EXPECT_EQ(log.ranks, ranks) << name;
+    EXPECT_EQ(log.nodes, nodes) << name;
+    EXPECT_TRUE(log.verified) << name;
+    ASSERT_EQ(log.samples.size(), 6u) << name;
+    EXPECT_EQ(log.samples.back().bytes, 268435456) << name;
+    EXPECT_NEAR(log.samples.back().seconds, 26863.5456e-6, 1e-9) << name;
+  }
+  const auto error = [](std::string text, const std::string& old, const std::string& now,
+                        AskedOfLog asked = {0, 2, {}}) {
+    for (std::size_t at = 0; (at = text.find(old, at)) != std::string::npos; at += now.size())
+      text.replace(at, old.size(), now);
+    return ErrorOf([&] { ReadNcclTests(text, "r.csv", asked); });
+  };
+  const std::string csv = CaseText("rccl/two-nodes.csv"), objects = CaseText("rccl/two-nodes.json");
+  ExpectIn("expected --nodes N", error(csv, "x", "x", {}));
+  ExpectIn("r.csv:2: #wrong = 5", error(csv, "\"0\"", "\"5\""));
+  ExpectIn("\"AllToAll\": expected AllReduce, AllGather or SendRecv",
+           error(objects, "AllReduce", "AllToAll"));
+  ExpectIn("busbw = ", error(objects, "\"ranks\":16", "\"ranks\":4"));
+  ExpectIn("r.csv:2: no time: expected one in each row", error(objects, "\"time\"", "\"tome\""));
+  ExpectIn("a second run begins", error(csv + csv, "x", "x"));
+  ExpectIn("no row of more than 0 bytes is out of place",
+           error(objects, "\"inPlace\":0", "\"inPlace\":1"));
+  ExpectIn("was the file cut off?", error(csv.substr(0, csv.size() - 20), "x", "x"));
+  ExpectIn("was the file cut off?", error(objects.substr(0, objects.size() - 20), "x", "x"));
 }
 
 }  // namespace

@@ -235,7 +235,13 @@ TEST_F(Hostfile, MistakesAreNamedWithTheirLine) {
         {"-oProxyCommand=x slots=1\n", "hosts:1: \"-oProxyCommand=x\" is no"},
         {"$(x) slots=1\n", "hosts:1: \"$(x)\" is no host's name"},
         {"a;b slots=1\n", "hosts:1: \"a;b\" is no host's name"},
-        {"n1 slots=1\nn\xff slots=1\n", "hosts:2"},
+        {"n1 slots=1\nn\xff slots=1\n",
+         "hosts:2: byte 2 of the line is 0xFF, not valid UTF-8: "
+         "expected UTF-8"},
+        {"n1\nn1 slots=2\n", "hosts:2: n1 is there twice"},
+        {"n1 slots=2 slots=3\n", "hosts:1: slots=3 is the second of its line"},
+        {"n1 slots=4 max_slots=2\n", "hosts:1: max_slots=2 and slots=4"},
+        {"n2\nn1\nn1\n", "hosts:1: n2 has no slots=N"},
         {"n[1-\n", "hosts:1: n[1-: expected hosts as node[01-04,07]"},
         {"n[4-1] slots=1\n", "n[4-1]: expected hosts as"},
         {"n[1-999999999] slots=1\n", "expected hosts as"},
@@ -263,6 +269,8 @@ TEST_F(Hostfile, IsReadAsPeopleHaveIt) {
   EXPECT_EQ(shown("node1 slots=8\r\nnode2 slots=8\r\n"), "node1=8 node2=8 ");
   EXPECT_EQ(shown("\xef\xbb\xbfnode1\tslots=8 max_slots = 9\n"), "node1=8 ");
   EXPECT_EQ(shown("n1 cpu=4\n"), "n1=4 ");
+  EXPECT_EQ(shown("n1\nn2\nn1\nn2\nn2\n"), "n1=2 n2=3 ");  // a line a slot, as PBS writes them
+  EXPECT_EQ(shown("// ours\nn1 slots=4 // half\n"), "n1=4 ");
   std::ofstream(file_) << "n[1-2] slots = 8\r\n";
   EXPECT_EQ(LinesOfHosts(file_, [](const std::string& name) { return name != "n1"; }),
             "n2 slots=8\n");

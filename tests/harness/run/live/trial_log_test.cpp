@@ -72,10 +72,15 @@ TEST(TrialLog, LastWordsAreTheProcessesElseTheLaunchers) {
   EXPECT_EQ(LastWords("one\n\x1b[31mtwo\n\n" + kRule + "\nmpirun detected\n" + kRule + "\n"),
             " [31mtwo");
   EXPECT_EQ(LastWords(kRule + "\nThere are not enough slots\nat all\n" + kRule + "\n"),
-            "There are not enough slots");
+            "There are not enough slots at all");
+  EXPECT_EQ(
+      LastWords(kRule + "\nA parse error in the hostfile:\n    /tmp/hosts\n\nIt is on line 2.\n" +
+                kRule + "\n[n1:7] another line\n"),
+      "A parse error in the hostfile: /tmp/hosts It is on line 2.");
   EXPECT_EQ(LastWords("one\ntwo" + kRule + "\nPrimary job terminated normally\n"), "two");
   EXPECT_EQ(LastWords(""), "");
   EXPECT_LE(LastWords(std::string(100'000, 'x')).size(), 300u);
+  EXPECT_LE(LastWords(kRule + "\n" + std::string(100'000, 'x')).size(), 1200u);
 }
 
 LaunchResult LaunchShell(const TemporaryFolder& folder, const std::string& command) {

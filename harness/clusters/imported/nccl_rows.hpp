@@ -1,0 +1,34 @@
+// What the readers of nccl-tests' and rccl-tests' forms share: programs and rows.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/clusters/imported/imported_links.hpp"
+
+namespace sparfuse::harness {
+
+// The row of a size, out of place. Rates are as printed: 10^9 bytes a second.
+struct NcclTestsRow {
+  double bytes = 0, seconds = 0, algorithm_gbytes = 0, bus_gbytes = 0;
+  std::optional<double> wrong;  // elements; nothing: not compared (-c 0)
+};
+
+// Sets the operation from the program's name ("all_reduce_perf_mpi"), or from `asked` if the log
+// does not name it. Throws Error{kConfig} for other programs.
+void SetOperation(const std::string& file, std::string_view program, const AskedOfLog& asked,
+                  LinkLog& log);
+
+// Adds the row to a log whose ranks are known. `where`: line 0 and a key of JSON, or a line. Throws
+// Error{kConfig} for wrong results and for rates that are not size over time.
+void AddRow(const std::string& file, int line, const std::string& where, const NcclTestsRow& row,
+            LinkLog& log);
+
+// Whether the lines are a file that rccl-tests itself writes (-x), as CSV or JSON (-Z).
+bool IsOfRcclTests(const LogText& log);
+// Reads it; `text`: the whole file.
+LinkLog ReadRcclTests(const LogText& log, std::string_view text, const std::string& file,
+                      const AskedOfLog& asked);
+
+}  // namespace sparfuse::harness
