@@ -279,7 +279,7 @@ class Weights(unittest.TestCase):
         self.run_program("check", WORKLOAD, name, "--data", "own", check=0)
         experiment = self.file("own.toml", f"""
             id = "own"\ntitle = "own"\npaper = ""\n[defaults]\nkind = "convergence"\nmode = "measured"
-            transport = "threads"\nworkload = "{WORKLOAD}"\ndata = "own"\nweights = "{name}"\nsteps = 2
+            transport = "threads"\nworkers = 1\nworkload = "{WORKLOAD}"\ndata = "own"\nweights = "{name}"\nsteps = 2
             [repeat]\nblocks = 1\n[[axis]]\nmethod = ["dense"]\n[[figure]]\nkind = "convergence"
             """.encode())
         done = subprocess.run([PROGRAM, "--results", self.home / "results", "plan", experiment], timeout=300,
