@@ -60,6 +60,7 @@ def local_steps(
 ) -> Iterator[torch.nn.Module]:
     """A context in which each rank trains alone; ranks exchange after every `every` steps of `inner`.
 
+    At the end of the context they exchange what they moved since, so that all have the same parameters.
     An exchange averages the moves of the parameters since the last one, as a gradient, by any
     method. Then `outer` (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the
     average, from the parameters that ranks had in common after the last exchange. `fragments`,
@@ -80,7 +81,10 @@ def local_steps(
         refusal = (
             "the model is distributed, so that its gradients are averaged in each step; detach it"
         )
-    layout = _start.trained(model.named_parameters())
+    layout = [] if refusal else _start.trained(model.named_parameters())
+    stepped = {id(p) for of in inner.param_groups for p in of["params"]}
+    if not refusal and not any(id(p) in stepped for _, p in layout):
+        refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
     rank = _start.start_rank(method, layout, group, options, refusal)._ranks
     _start.broadcast_state(model, group)
     parameters: list[torch.Tensor] = [parameter for _, parameter in layout]
@@ -96,8 +100,12 @@ def local_steps(
             exchange.exchange()
 
     handle = inner.register_step_post_hook(count)
+    model._sparfuse_local = True  # type: ignore[assignment]
     try:
         yield model
+        if steps % every != 0:
+            exchange.exchange()
     finally:
         handle.remove()
+        model.__dict__.pop("_sparfuse_local", None)
         rank.close()
