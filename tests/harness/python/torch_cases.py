@@ -467,6 +467,17 @@ def compiled_module():
 
 
 @case
+def tensors_that_are_lent():
+    model = made()
+    inputs = batches("mlp", dist.get_rank(), 1)[0][0]
+    lent = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
+    torch.func.functional_call(model, lent, inputs).sum().backward()
+    assert all(tensor.grad is not None for tensor in lent.values())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    sf.detach(model)
+
+
+@case
 def compiled_autograd():
     import torch._dynamo.compiled_autograd as compiled
 

@@ -131,6 +131,9 @@ class DistributedModel:
         """Refuses a model whose parameters were replaced: the new ones have no hooks."""
         if self._no_sync or all(of.get(name) is now for of, name, now in self._places):
             return
+        others = [of.get(name) for of, name, now in self._places if of.get(name) is not now]
+        if all(type(other) is torch.Tensor for other in others):
+            return  # torch.func.functional_call lends tensors, whose gradients are its caller's
         if _autograd.current_task() != -1 or not self.rank.usable:
             return  # a checkpoint's second forward
         refusal = self._refusal_of_structure()
