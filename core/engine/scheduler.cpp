@@ -74,7 +74,15 @@ void StepScheduler::ResetStep() {
   }
   host_ = {};
   done_ = ordered_ = {};
+  timers_ = 0;
+  backward_ended_ = false;
   complete_ = false;
+}
+
+void StepScheduler::EndBackward(const std::function<void()>& ask) {
+  ask();
+  backward_ended_ = true;
+  CheckGoesOn();
 }
 
 void StepScheduler::Synchronise(const std::function<void()>& ask) {
@@ -97,6 +105,7 @@ Op& StepScheduler::NewOp(bool background, Handle& handle) {
 
 template <class Request>
 Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
+  for (const Handle other : request.order.after) Known(other, "after");
   bool background = false;
   if constexpr (requires { request.background; }) background = request.background;
   Handle handle = 0;
@@ -107,7 +116,6 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
   self.request = std::move(request);
   self.parts = std::move(parts);
   const auto wait_for = [&](Handle other) {
-    assert(other >= 1 && other != handle);
     Op& first = op(other);
     if (first.If<ExchangeRequest>()) self.exchanges.push_back(other);
     if (first.done) return;
@@ -129,7 +137,9 @@ Handle StepScheduler::Add(Request request, std::vector<Range> parts) {
     for (const Handle other : exchange->selections()) wait_for(other);
     if (exchange->forwarded() != 0) wait_for(exchange->forwarded());
   }
-  if (!self.If<TimerRequest>()) {
+  if (self.If<TimerRequest>()) {
+    ++timers_;
+  } else {
     ++done_.open;
     ++ordered_.open;
   }
@@ -165,6 +175,46 @@ void StepScheduler::TakeAsOrdered(const Op& over) {
 
 void StepScheduler::CheckOrdered() {
   if (ordered_.applied == layout_.numel() && ordered_.open == 0) StepApplied();
+}
+
+// The operation of a handle that a strategy gave.
+const Op& StepScheduler::Known(Handle handle, const char* where) const {
+  const bool known = handle < kFirstInBackground ? handle >= 1 && handle <= ops_.size()
+                                                 : background_.contains(handle);
+  if (known) return op(handle);
+  SPARFUSE_THROW(kConfig, std::string(where) + " has handle " + std::to_string(handle) +
+                              ", which is no operation of this step; expected a handle that a "
+                              "request of this step returned");
+}
+
+const Op& StepScheduler::KnownExchange(Handle handle, const char* where) const {
+  const Op& known = Known(handle, where);
+  if (known.If<ExchangeRequest>()) return known;
+  SPARFUSE_THROW(kConfig, std::string(where) + " has handle " + std::to_string(handle) +
+                              ", which is no exchange; expected the handle of an exchange");
+}
+
+std::string StepScheduler::FirstNotApplied() const {
+  for (std::size_t tensor = 0; tensor < layout_.tensors(); ++tensor) {
+    const Range range = layout_.tensor(tensor).range();
+    const bool applied = std::ranges::any_of(ops_, [&](const Op& each) {
+      return AppliedBy(each) > 0 && std::ranges::any_of(each.parts, [&](const Range& part) {
+               return part.begin <= range.begin && range.end <= part.end;
+             });
+    });
+    if (!applied && range.size() > 0) return ", \"" + layout_.tensor(tensor).name + "\" is not";
+  }
+  return "";
+}
+
+void StepScheduler::CheckGoesOn() const {
+  if (!backward_ended_ || complete_ || done_.open > 0 || timers_ > 0 || !background_.empty()) {
+    return;
+  }
+  SPARFUSE_THROW(kConfig, "the strategy has nothing under way, but " +
+                              std::to_string(done_.applied) + " of " +
+                              std::to_string(layout_.numel()) + " elements are applied" +
+                              FirstNotApplied() + "; expected each one once");
 }
 
 void StepScheduler::CheckComplete() {
@@ -237,11 +287,14 @@ void StepScheduler::Finish(Handle handle) {
     channels_[static_cast<std::size_t>(finished.channel)].busy = false;
     AdvanceChannel(finished.channel);
   }
-  if (handle < kFirstInBackground && !finished.If<TimerRequest>()) {
+  if (finished.If<TimerRequest>()) {
+    --timers_;
+  } else if (handle < kFirstInBackground) {
     --done_.open;
     if (!finished.If<ApplyRequest>() || !OrderedByStream(finished)) TakeAsOrdered(finished);
   }
   CheckComplete();
+  CheckGoesOn();
 }
 
 Handle StepScheduler::Pack(PackRequest request) {
@@ -279,6 +332,12 @@ std::vector<Range> StepScheduler::PartsOf(const ExchangeRequest& exchange) const
 }
 
 Handle StepScheduler::Exchange(ExchangeRequest request) {
+  for (const Handle selection : request.selections()) {
+    if (Known(selection, "an exchange").If<SparsifyRequest>()) continue;
+    SPARFUSE_THROW(kConfig, "an exchange has handle " + std::to_string(selection) +
+                                " among its selections; expected handles of Sparsify");
+  }
+  if (request.forwarded() != 0) KnownExchange(request.forwarded(), "an exchange");
   std::vector<Range> parts = PartsOf(request);
   const auto require = [&](bool holds, const char* expected) {
     if (holds) return;
@@ -297,7 +356,7 @@ Handle StepScheduler::Exchange(ExchangeRequest request) {
 Handle StepScheduler::Negotiate(NegotiateRequest request) { return Add(std::move(request)); }
 
 Handle StepScheduler::Merge(MergeRequest request) {
-  std::vector<Range> parts = op(request.exchange).parts;
+  std::vector<Range> parts = KnownExchange(request.exchange, "merge").parts;
   return Add(std::move(request), std::move(parts));
 }
 
@@ -310,7 +369,7 @@ Handle StepScheduler::Apply(ApplyRequest request) {
   if (request.own) {
     parts.push_back(*request.own);
   } else {
-    parts = op(request.exchange).parts;
+    parts = KnownExchange(request.exchange, "apply").parts;
   }
   return Add(std::move(request), std::move(parts));
 }
@@ -320,8 +379,10 @@ Handle StepScheduler::StartTimer(double seconds, Continuation then) {
 }
 
 std::uint64_t StepScheduler::PayloadBytes(Handle sparsified) const {
-  assert(op(sparsified).If<SparsifyRequest>() && op(sparsified).done);
-  return op(sparsified).payload_bytes;
+  const Op& selection = Known(sparsified, "payload_bytes");
+  if (selection.If<SparsifyRequest>() && selection.done) return selection.payload_bytes;
+  SPARFUSE_THROW(kConfig, "payload_bytes has handle " + std::to_string(sparsified) +
+                              "; expected a selection that is done");
 }
 
 std::string StepScheduler::DescribeUnfinished() const {

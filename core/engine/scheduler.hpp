@@ -82,6 +82,9 @@ class StepScheduler : public Engine {
 
   // Forgets the step's operations. Background exchanges go on.
   void ResetStep();
+  // `ask` makes the last requests that need no other one's end. From then on a step with nothing
+  // under way that is not applied is an error at once: it would never end.
+  void EndBackward(const std::function<void()>& ask);
   // After the update: `ask` makes requests, and the step is complete again when they are done.
   void Synchronise(const std::function<void()>& ask);
   void Finish(Handle handle);
@@ -106,6 +109,10 @@ class StepScheduler : public Engine {
   void TakeAsOrdered(const Op& over);
   void CheckOrdered();
   void CheckComplete();
+  void CheckGoesOn() const;
+  const Op& Known(Handle handle, const char* where) const;
+  const Op& KnownExchange(Handle handle, const char* where) const;
+  std::string FirstNotApplied() const;
   void AdvanceChannel(Channel channel);
   void PrepareNextOnHost();
 
@@ -127,6 +134,8 @@ class StepScheduler : public Engine {
     std::size_t applied = 0;  // elements
     std::size_t open = 0;     // operations not done; no timers, no begun background exchanges
   };
+  std::size_t timers_ = 0;       // not done
+  bool backward_ended_ = false;  // no requests come but those of continuations
   Progress done_;
   Progress ordered_;  // an Apply that a stream orders counts from its start
   bool complete_ = false;

@@ -118,26 +118,41 @@ INSTANTIATE_TEST_SUITE_P(Registered, EveryStrategyOnADevice,
                                             ::testing::Values(2)),
                          NameOf);
 
+// A step of one tensor, by a strategy that applies nothing.
+void ExpectNoEnd(std::unique_ptr<Strategy> strategy, FailureKind kind, const std::string& text) {
+  RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
+    LiveConfig config;
+    config.layout.Add("weight", {4}, 4);
+    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
+    config.strategy = std::move(strategy);
+    config.deadline = std::chrono::milliseconds(50);
+    ThreadPool pool(1);
+    LiveEngine engine(std::move(config), loop, pool);
+    const std::vector<float> gradient(4, 1.0f);
+    ExpectError(kind, {text}, [&] {
+      engine.BeginStep(0, false);
+      engine.AnnounceGradient(0, gradient);
+      engine.EndBackward();
+      engine.FinishStep();
+    });
+  });
+}
+
 TEST(LiveEngine, NamesAStepThatDoesNotEnd) {
+  class Late final : public Strategy {
+    void GradientReady(Engine& engine, std::size_t) override { engine.StartTimer(1000, {}); }
+  };
+  ExpectNoEnd(std::make_unique<Late>(), FailureKind::kTimeout, "0 of 4 elements applied");
+}
+
+TEST(LiveEngine, NamesATensorThatIsLeftOut) {
   class Forgetful final : public Strategy {
     void GradientReady(Engine& engine, std::size_t tensor) override {
       engine.Pack({.tensor = tensor});
     }
   };
-  RunRanks(1, 1, kLiveDeadline, [&](ProgressLoop& loop) {
-    LiveConfig config;
-    config.layout.Add("weight", {4}, 4);
-    config.plan = {{Unit{0, 1, Sparsified::kNever, 1.0}}};
-    config.strategy = std::make_unique<Forgetful>();
-    config.deadline = std::chrono::milliseconds(50);
-    ThreadPool pool(1);
-    LiveEngine engine(std::move(config), loop, pool);
-    const std::vector<float> gradient(4, 1.0f);
-    engine.BeginStep(0, false);
-    engine.AnnounceGradient(0, gradient);
-    engine.EndBackward();
-    ExpectError(FailureKind::kTimeout, {"0 of 4 elements applied"}, [&] { engine.FinishStep(); });
-  });
+  ExpectNoEnd(std::make_unique<Forgetful>(), FailureKind::kConfig,
+              "0 of 4 elements are applied, \"weight\" is not");
 }
 
 }  // namespace

@@ -185,7 +185,7 @@ void LiveEngine::React(const Event& event) {
     case EventKind::kGradientReady:
       return config_.strategy->GradientReady(*this, event.value);
     case EventKind::kBackwardEnd:
-      return config_.strategy->BackwardEnd(*this);
+      return StepScheduler::EndBackward([this] { config_.strategy->BackwardEnd(*this); });
     case EventKind::kUpdated: {
       {
         std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/random_stream.hpp"
 #include "core/engine/live/live_engine.hpp"
 
 namespace sparfuse {
@@ -86,9 +87,17 @@ Communicator& LiveEngine::ChannelOf(const Op& exchange) {
           std::to_string(topology().ranks_per_node));
 }
 
+// The tags also depend on the elements, which are equal on all ranks. So a rank that asks for the
+// exchanges of a channel in another order than others waits until its deadline, and adds no
+// tensor to another one.
 int LiveEngine::NextTag(const Op& exchange) {
+  constexpr int kInTurn = 32;
   int& next = next_tag_[static_cast<std::size_t>(exchange.channel)];
-  return (next++ % kTagBlocks) * kTagsPerExchange;
+  const auto turn = static_cast<std::size_t>(next++ % kInTurn);
+  std::uint64_t elements = 0;
+  for (const Range& part : exchange.parts) elements = Mix64(elements ^ part.begin) ^ part.end;
+  const std::size_t block = Mix64(elements) % (kTagBlocks / kInTurn) * kInTurn + turn;
+  return static_cast<int>(block) * kTagsPerExchange;
 }
 
 Task LiveEngine::RunExchange(ExchangeState& state) {

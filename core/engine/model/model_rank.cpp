@@ -577,7 +577,7 @@ void ModelRank::RunProgram() {
                      [this] {
                        phase_ = Phase::kFinishing;
                        cluster_.ComputeEnded();
-                       strategy_->BackwardEnd(*this);
+                       EndBackward([this] { strategy_->BackwardEnd(*this); });
                      });
     case Phase::kFinishing:
       RecordExposed();

@@ -179,12 +179,16 @@ class DryMessages final : public Messages {
   std::vector<Asked> asked_;
 };
 
-// A payload of this many bytes. If it is not coded, its elements are 0, 1, 2, ...
-std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes) {
+// A rank's payload of this many bytes. If it is not coded, its elements are 0, 1, 2, ..., and each
+// value tells the rank.
+std::vector<std::byte> MadeUp(PayloadKind kind, std::size_t bytes, std::size_t rank) {
   std::vector<std::byte> payload(bytes);
   if (kind == PayloadKind::kDense || bytes % kSparseElementBytes != 0) return payload;
-  for (std::uint32_t i = 0; i < bytes / kSparseElementBytes; ++i) {
+  const std::size_t elements = bytes / kSparseElementBytes;
+  const float value = static_cast<float>(rank + 1);
+  for (std::uint32_t i = 0; i < elements; ++i) {
     std::memcpy(payload.data() + i * sizeof i, &i, sizeof i);
+    std::memcpy(payload.data() + (elements + i) * sizeof value, &value, sizeof value);
   }
   return payload;
 }
@@ -281,6 +285,7 @@ class PythonCollective final : public Collective {
     const auto ranks = static_cast<std::size_t>(topology.ranks);
     std::deque<DryMessages> messages;
     std::deque<CollectiveRun> runs;
+    std::vector<std::vector<std::byte>> payloads;
     std::vector<std::optional<std::vector<std::size_t>>> waits(ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       messages.emplace_back(world, static_cast<int>(rank));
@@ -288,7 +293,8 @@ class PythonCollective final : public Collective {
           static_cast<int>(rank), topology.ranks,     sizes.shape.elements, payload_, sums_,
           std::size_t{1} << 40,   kSparseElementBytes};
       const auto bytes = static_cast<std::size_t>(sizes.payload_bytes.at(rank));
-      runs.emplace_back(part_, *object_, place, MadeUp(payload_, bytes), messages.back());
+      payloads.push_back(MadeUp(payload_, bytes, rank));
+      runs.emplace_back(part_, *object_, place, payloads.back(), messages.back());
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) waits[rank] = runs[rank].Start();
     for (bool moved = true; moved;) {
@@ -301,6 +307,9 @@ class PythonCollective final : public Collective {
       }
     }
     RequireEnded(world, messages, waits);
+    if (payload_ == PayloadKind::kSparse && !sums_) {
+      for (CollectiveRun& run : runs) run.RequirePayloads(payloads);
+    }
     return world;
   }
 

@@ -2,6 +2,7 @@
 
 #include <pybind11/numpy.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -195,6 +196,38 @@ void CollectiveRun::RequireAllReceived(const PartCall& call) const {
                 "; expected a yield of each receive");
 }
 
+// The payloads that it returned, one for each rank.
+std::vector<py::bytes> CollectiveRun::PayloadsOf(const PartCall& call) const {
+  const State& state = *state_;
+  const bool list = py::isinstance<py::list>(state.result);
+  const std::size_t count = list ? py::len(state.result) : 0;
+  if (!list || count != static_cast<std::size_t>(state.place.size)) {
+    call.Returned("a " + TypeText(state.result) + (list ? " of " + std::to_string(count) : "") +
+                  "; expected a list of " + std::to_string(state.place.size) +
+                  " payloads, one for each rank in rank order");
+  }
+  std::vector<py::bytes> payloads;
+  for (const py::handle each : py::list(state.result)) {
+    payloads.push_back(BytesOf(state.part, py::reinterpret_borrow<py::object>(each)));
+  }
+  return payloads;
+}
+
+void CollectiveRun::RequirePayloads(const std::vector<std::vector<std::byte>>& of_ranks) const {
+  const State& state = *state_;
+  const PartCall call(state.part, "run(comm, mine) on rank " + std::to_string(state.place.rank));
+  call([&] {
+    const std::vector<py::bytes> payloads = PayloadsOf(call);
+    for (std::size_t rank = 0; rank < payloads.size(); ++rank) {
+      const std::string_view text = payloads[rank];
+      if (std::ranges::equal(std::as_bytes(std::span(text)), of_ranks[rank])) continue;
+      call.Returned("a list whose place " + std::to_string(rank) +
+                    " is not the payload of that rank; expected the payloads of all ranks in rank "
+                    "order");
+    }
+  });
+}
+
 void CollectiveRun::TakeResult(ExchangeBuffers& buffers) {
   State& state = *state_;
   const RunPlace& place = state.place;
@@ -211,21 +244,9 @@ void CollectiveRun::TakeResult(ExchangeBuffers& buffers) {
       buffers.sums = sums;
       return;
     }
-    if (!py::isinstance<py::list>(state.result) ||
-        py::len(state.result) != static_cast<std::size_t>(place.size)) {
-      call.Returned("a " + TypeText(state.result) +
-                    (py::isinstance<py::list>(state.result)
-                         ? " of " + std::to_string(py::len(state.result))
-                         : std::string()) +
-                    "; expected a list of " + std::to_string(place.size) +
-                    " payloads, one for each rank in rank order");
-    }
-    std::vector<py::bytes> payloads;
+    const std::vector<py::bytes> payloads = PayloadsOf(call);
     std::size_t bytes = 0;
-    for (const py::handle each : py::list(state.result)) {
-      payloads.push_back(BytesOf(state.part, py::reinterpret_borrow<py::object>(each)));
-      bytes += (std::string_view(payloads.back()).size() + 7) / 8 * 8;
-    }
+    for (const py::bytes& each : payloads) bytes += (std::string_view(each).size() + 7) / 8 * 8;
     const std::string_view own = payloads[static_cast<std::size_t>(place.rank)];
     if (own.size() != buffers.own.size() ||
         std::memcmp(own.data(), buffers.own.data(), own.size()) != 0) {

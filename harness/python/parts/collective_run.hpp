@@ -60,8 +60,10 @@ class CollectiveRun {
   std::optional<std::vector<std::size_t>> Start();
   std::optional<std::vector<std::size_t>> Resume();
 
-  // Precondition: it has ended.
+  // Precondition of both: it has ended.
   void TakeResult(ExchangeBuffers& buffers);
+  // Throws if its result is not these payloads, of all ranks in rank order.
+  void RequirePayloads(const std::vector<std::vector<std::byte>>& of_ranks) const;
 
  private:
   struct State;
@@ -69,6 +71,7 @@ class CollectiveRun {
   pybind11::object Results() const;
   void WaitFor(const pybind11::object& yielded);
   void RequireAllReceived(const PartCall& call) const;
+  std::vector<pybind11::bytes> PayloadsOf(const PartCall& call) const;
 
   std::unique_ptr<State> state_;
 };

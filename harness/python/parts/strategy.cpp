@@ -15,9 +15,16 @@ namespace sparfuse::python {
 namespace py = pybind11;
 namespace {
 
+enum class Kind : std::uint8_t { kPack, kSelection, kExchange, kNegotiate, kMerge, kApply, kTimer };
+
+constexpr const char* kKindNames[] = {"a packed tensor", "a selection", "an exchange",
+                                      "a negotiation",   "a merge",     "an apply",
+                                      "a timer"};
+
 struct Asked {
-  bool sparse = false;
-  Range range;
+  Kind kind = Kind::kPack;
+  Range range = {};
+  bool applied = false;  // exchanges
 };
 
 // The view of the engine that a class gets. It outlives the strategy, because the class may keep
@@ -31,6 +38,18 @@ struct EngineView {
   Engine& there() const {
     if (engine == nullptr) part.Refuse("e was used after its engine had ended");
     return *engine;
+  }
+  Asked& Known(Handle handle, const std::string& where) {
+    const auto found = asked.find(handle);
+    if (found != asked.end()) return found->second;
+    part.Refuse(where + " has handle " + std::to_string(handle) +
+                "; expected numbers that calls of e returned in this step");
+  }
+  Asked& KnownExchange(Handle handle, const std::string& where) {
+    Asked& known = Known(handle, where);
+    if (known.kind == Kind::kExchange) return known;
+    part.Refuse(where + " of " + kKindNames[static_cast<std::size_t>(known.kind)] +
+                "; expected a number that e.exchange returned");
   }
   // Runs without the GIL: immediate work may take long, and ranks may be threads.
   template <class Ask>
@@ -61,6 +80,9 @@ void CallBack(const View& view, const KeptObject& function, const char* name,
 
 Ordering OrderOf(const View& view, std::vector<Handle> after, const py::object& then,
                  const char* name) {
+  constexpr std::string_view kThenOf = "then of ";
+  const std::string where = "after of " + std::string(name).substr(kThenOf.size());
+  for (const Handle other : after) view->Known(other, where);
   Ordering order{std::move(after), {}};
   if (then.is_none()) return order;
   if (PyCallable_Check(then.ptr()) == 0) {
@@ -102,7 +124,7 @@ Handle Packed(const View& view, std::size_t tensor, const std::string& lane, Han
                       .order = OrderOf(view, std::move(after), then, "then of pack")};
   const Range range = view->there().layout().tensor(tensor).range();
   const Handle handle = view->Do([&](Engine& engine) { return engine.Pack(std::move(request)); });
-  view->asked[handle] = {false, range};
+  view->asked[handle] = {Kind::kPack, range};
   return handle;
 }
 
@@ -130,7 +152,7 @@ Handle SelectedOf(const View& view, const py::object& what, const std::optional<
   request.order = OrderOf(view, std::move(after), then, "then of sparsify");
   const Range range = request.range;
   const Handle handle = view->Do([&](Engine& with) { return with.Sparsify(std::move(request)); });
-  view->asked[handle] = {true, range};
+  view->asked[handle] = {Kind::kSelection, range};
   return handle;
 }
 
@@ -141,13 +163,14 @@ Handle Exchanged(const View& view, const Handles& of, const std::string& label,
   DenseSum dense;
   std::size_t sparse = 0;
   for (const Handle handle : of) {
-    const auto found = view->asked.find(handle);
-    if (found == view->asked.end()) {
-      view->part.Refuse("exchange of handle " + std::to_string(handle) +
-                        "; expected handles that sparsify or pack returned in this step");
+    const Asked& known = view->Known(handle, "exchange");
+    if (known.kind != Kind::kPack && known.kind != Kind::kSelection) {
+      view->part.Refuse(std::string("exchange of ") +
+                        kKindNames[static_cast<std::size_t>(known.kind)] +
+                        "; expected numbers that e.sparsify or e.pack returned");
     }
-    sparse += found->second.sparse ? 1 : 0;
-    dense.ranges.push_back(found->second.range);
+    sparse += known.kind == Kind::kSelection ? 1 : 0;
+    dense.ranges.push_back(known.range);
   }
   if (sparse != 0 && sparse != of.size()) {
     view->part.Refuse("exchange of " + std::to_string(sparse) + " selections and " +
@@ -165,7 +188,36 @@ Handle Exchanged(const View& view, const Handles& of, const std::string& label,
     request.pattern = SparseSum{of};
   }
   request.order = OrderOf(view, std::move(after), then, "then of exchange");
-  return view->Do([&](Engine& engine) { return engine.Exchange(std::move(request)); });
+  const Handle handle =
+      view->Do([&](Engine& engine) { return engine.Exchange(std::move(request)); });
+  view->asked[handle] = {.kind = Kind::kExchange};
+  return handle;
+}
+
+// Asks for what takes an exchange's sum.
+template <class Request>
+Handle Taken(const View& view, Handle exchange, const std::string& lane, Handles after,
+             const py::object& then) {
+  constexpr bool applies = std::is_same_v<Request, ApplyRequest>;
+  const char* const name = applies ? "apply" : "merge";
+  Asked& of = view->KnownExchange(exchange, name);
+  if (applies && std::exchange(of.applied, true)) {
+    view->part.Refuse("apply of exchange " + std::to_string(exchange) +
+                      " for the second time in this step; expected one apply of each");
+  }
+  Request request;
+  request.exchange = exchange;
+  request.lane = LaneOf(*view, lane);
+  request.order =
+      OrderOf(view, std::move(after), then, applies ? "then of apply" : "then of merge");
+  const Handle handle = view->Do([&](Engine& engine) {
+    if constexpr (applies)
+      return engine.Apply(std::move(request));
+    else
+      return engine.Merge(std::move(request));
+  });
+  view->asked[handle] = {.kind = applies ? Kind::kApply : Kind::kMerge};
+  return handle;
 }
 
 Handle Negotiated(const View& view, std::vector<std::int64_t> values, const py::object& then,
@@ -176,12 +228,15 @@ Handle Negotiated(const View& view, std::vector<std::int64_t> values, const py::
   }
   NegotiateRequest request;
   request.values = std::move(values);
-  request.order.after = std::move(after);
+  request.order = OrderOf(view, std::move(after), py::none(), "then of negotiate");
   request.then = [view, kept = Keep(then)](std::span<const std::int64_t> maxima) {
     CallBack(view, kept, "then of negotiate",
              std::vector<std::int64_t>(maxima.begin(), maxima.end()));
   };
-  return view->Do([&](Engine& engine) { return engine.Negotiate(std::move(request)); });
+  const Handle handle =
+      view->Do([&](Engine& engine) { return engine.Negotiate(std::move(request)); });
+  view->asked[handle] = {.kind = Kind::kNegotiate};
+  return handle;
 }
 
 // The object e that a class gets, with its methods.
@@ -215,24 +270,24 @@ py::object EngineObject(const View& view) {
       arg("values"), arg("then"), after());
   members["merge"] = py::cpp_function(
       [view](Handle exchange, const std::string& on, Handles first, const py::object& next) {
-        MergeRequest request{exchange, LaneOf(*view, on),
-                             OrderOf(view, std::move(first), next, "then of merge")};
-        return view->Do([&](Engine& engine) { return engine.Merge(std::move(request)); });
+        return Taken<MergeRequest>(view, exchange, on, std::move(first), next);
       },
       arg("exchange"), lane(), after(), then());
   members["apply"] = py::cpp_function(
       [view](Handle exchange, const std::string& on, Handles first, const py::object& next) {
-        ApplyRequest request{.exchange = exchange,
-                             .lane = LaneOf(*view, on),
-                             .order = OrderOf(view, std::move(first), next, "then of apply")};
-        return view->Do([&](Engine& engine) { return engine.Apply(std::move(request)); });
+        return Taken<ApplyRequest>(view, exchange, on, std::move(first), next);
       },
       arg("exchange"), lane(), after(), then());
   members["timer"] = py::cpp_function(
       [view](double seconds, const py::object& next) {
         Continuation continuation = OrderOf(view, {}, next, "then of timer").then;
-        return view->Do(
+        if (!(seconds >= 0)) {
+          view->part.Refuse("timer of " + std::to_string(seconds) + " seconds; expected 0 or more");
+        }
+        const Handle handle = view->Do(
             [&](Engine& engine) { return engine.StartTimer(seconds, std::move(continuation)); });
+        view->asked[handle] = {.kind = Kind::kTimer};
+        return handle;
       },
       arg("seconds"), arg("then"));
   members["payload_bytes"] = py::cpp_function(

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/collective/collective.hpp"
+#include "tests/support/errors.hpp"
 #include "tests/support/planning.hpp"
 
 namespace sparfuse {
@@ -22,6 +24,7 @@ class Recorder final : public StepScheduler {
     ResetStep();
   }
 
+  using StepScheduler::EndBackward;
   using StepScheduler::Finish;
   using StepScheduler::op;
   using StepScheduler::PartOf;
@@ -82,6 +85,34 @@ TEST(Scheduler, WhatAnExchangeGivesComesBeforeIt) {
   step.Finish(brought);
   EXPECT_EQ(step.started, (std::vector{selected, brought, sent_on}));
   EXPECT_EQ(step.op(sent_on).exchanges, (std::vector{brought}));
+}
+
+TEST(Scheduler, HandlesAreOfTheStep) {
+  Recorder step;
+  const Handle packed = step.Pack({.tensor = 0});
+  const auto expect = [](const std::string& text, const auto& ask) {
+    testing::ExpectError(FailureKind::kConfig, {text}, ask);
+  };
+  expect("after has handle 7, which is no operation of this step", [&] {
+    step.Pack({.tensor = 1, .order = {{7}, {}}});
+  });
+  expect("apply has handle 1, which is no exchange", [&] { step.Apply({.exchange = packed}); });
+  expect("merge has handle 7, which is no operation", [&] { step.Merge({.exchange = 7}); });
+  expect("apply has handle 2147483648", [&] { step.Apply({.exchange = kFirstInBackground}); });
+  expect("an exchange has handle 1 among its selections",
+         [&] { step.Exchange({.pattern = SparseSum{{packed}}}); });
+  expect("payload_bytes has handle 1", [&] { (void)step.PayloadBytes(packed); });
+  EXPECT_EQ(step.started, (std::vector{packed}));
+}
+
+TEST(Scheduler, AStepWithNothingUnderWayThatIsNotAppliedFails) {
+  Recorder step;
+  const Handle sum = step.Exchange({.pattern = DenseSum{{{0, 30}}}});
+  step.EndBackward([] {});  // the exchange is under way
+  const Handle applied = step.Apply({.exchange = sum});
+  step.Finish(sum);
+  testing::ExpectError(FailureKind::kConfig, {"30 of 60 elements are applied"},
+                       [&] { step.Finish(applied); });
 }
 
 TEST(Scheduler, AStepEndsWithItsLastElement) {

@@ -370,7 +370,16 @@ class BadPartsTest(WithFile):
         for ready, expected in (
             ("1 / 0", r'ready\(e, tensor\) of "head" raised ZeroDivisionError'),
             ("e.exchange([])", "exchange of nothing; expected handles"),
-            ("e.exchange([77])", "exchange of handle 77; expected handles that sparsify or pack returned"),
+            ("e.exchange([77])", "exchange has handle 77; expected numbers that calls of e returned in this step"),
+            ("e.exchange([e.timer(0, print)])", r"exchange of a timer; expected numbers that e.sparsify or e.pack"),
+            ("e.apply(77)", "apply has handle 77; expected numbers that calls of e returned in this step"),
+            ("e.merge(0)", "merge has handle 0; expected numbers that calls of e returned in this step"),
+            ("e.apply(e.sparsify(tensor))", "apply of a selection; expected a number that e.exchange returned"),
+            ("e.sparsify(tensor, after=[77])", "after of sparsify has handle 77; expected numbers"),
+            ("e.negotiate([1], print, after=[77])", "after of negotiate has handle 77; expected numbers"),
+            ("e.payload_bytes(77)", "payload_bytes has handle 77"),
+            ("x = e.exchange([e.sparsify(tensor)]); e.apply(x); e.apply(x)", "for the second time in this step"),
+            ("e.timer(float('nan'), print)", "timer of nan seconds; expected 0 or more"),
             ("e.sparsify(99)", "tensor 99 was asked for; expected one below 5"),
             ("e.sparsify(tensor, density=0)", r"density = 0.0+; expected a number in \(0, 1\]"),
             ("e.sparsify(tensor, lane='fast')", 'lane = "fast"; expected'),
@@ -386,6 +395,33 @@ class BadPartsTest(WithFile):
                         def ready(self, e, tensor): {ready}
                     """, expected, strategy="Bad")
         self.refused("class Bad:\n  def ready(self, e, t): pass", 'sparsified = ""; expected "never"', strategy="Bad")
+
+    def stopped(self, text, expected):
+        """Runs a strategy that an engine stops, which does not know its class."""
+        self.write(text)
+        parts = {"strategy": self.part("Bad"), "planner": "layer-wise", "sparsifier": "topk", "feedback": "residual",
+                 "collective": "sparse-allgather"}
+        with self.assertRaisesRegex(sparfuse.Error, expected):
+            sparfuse.Method(parts, 2, [("a", (8, 8)), ("b", (8, 8))], deadline_seconds=1).step(
+                [{name: numpy.ones((8, 8), numpy.float32) for name in "ab"}] * 2)
+
+    def test_a_strategy_that_leaves_a_tensor_out_fails_at_once(self):
+        self.stopped("""
+            class Bad:
+                sparsified = "ahead"
+                def ready(self, e, tensor):
+                    if tensor == 0: e.apply(e.exchange([e.sparsify(tensor)]))
+            """, 'nothing under way, but 64 of 128 elements are applied, "b" is not; expected each one once')
+
+    def test_ranks_that_ask_in_another_order_add_no_tensor_to_another_one(self):
+        self.stopped("""
+            class Bad:
+                sparsified = "ahead"
+                def end(self, e):
+                    for tensor in (0, 1) if e.rank == 0 else (1, 0):
+                        e.apply(e.exchange([e.sparsify(tensor)]))
+                def ready(self, e, tensor): pass
+            """, "no progress for 1... ms: rank . answers but did not send")
 
     def test_feedback(self):
         for compensate, keep, expected in (
@@ -422,7 +458,8 @@ class BadPartsTest(WithFile):
             ("s = comm.send((comm.rank + 1) % comm.size, mine); yield comm.receive((comm.rank - 1) % comm.size)\n"
              "                            yield s; return [mine]", "a list of 1; expected a list of 3 payloads"),
             ("s = comm.send((comm.rank + 1) % comm.size, mine); g = yield comm.receive((comm.rank - 1) % comm.size)\n"
-             "                            yield s; return [g] * comm.size", "is not this rank's own payload"),
+             "                            yield s; return [g] * comm.size", "place 0 is not the payload of that rank"),
+            ("return [mine] * comm.size; yield", "on rank 0 returned a list whose place 1 is not the payload"),
         ):
             with self.subTest(run):
                 self.refused(f"""

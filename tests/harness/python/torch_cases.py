@@ -202,8 +202,13 @@ for _model in MODELS:
 def every_method():
     ran = set()
     for method in sparfuse.list_methods():
-        if method["strategy"].endswith("local-steps"):
-            continue  # distribute exchanges gradients, and has no local steps
+        if method["strategy"].endswith("local-steps") or method["name"] == "delayed-gradients":
+            raises(
+                sparfuse.ConfigError,
+                "expected another method, or sparfuse.Method",
+                lambda name=method["name"]: made("mlp", name),
+            )
+            continue
         try:
             Method = sparfuse.Method(
                 method["name"], dist.get_world_size(), [("w", (4,))], threads=1
@@ -462,6 +467,28 @@ def compiled_module():
 
 
 @case
+def tensors_that_are_lent():
+    model = made()
+    inputs = batches("mlp", dist.get_rank(), 1)[0][0]
+    lent = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
+    torch.func.functional_call(model, lent, inputs).sum().backward()
+    assert all(tensor.grad is not None for tensor in lent.values())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    sf.detach(model)
+
+
+@case
+def compiled_autograd():
+    import torch._dynamo.compiled_autograd as compiled
+
+    model = made()
+    loss = loss_of(model, batches("mlp", dist.get_rank(), 1)[0])
+    with compiled._enable(torch.compile(backend="eager")):
+        raises(sparfuse.UnsupportedError, "0 bytes were sent", loss.backward)
+    sf.detach(model)
+
+
+@case
 def copies_and_pickles():
     model = made()
     names = list(model.state_dict())
@@ -567,6 +594,12 @@ def report_and_trace():
     if dist.get_world_size() > 1:
         assert report["sent_bytes"] > 0 and report["payload_bytes"] >= 8 * kept * 0.5, report
     assert "residual_norm" in str(report)
+    for text, given in {
+        "there is no folder /no-such": {"path": "/no-such/step.json"},
+        "ranks has 9": {"path": "step.json", "ranks": (9,)},
+        "steps = 0": {"path": "step.json", "steps": 0},
+    }.items():
+        raises(sparfuse.ConfigError, text, sf.trace(**given).__enter__)
     sf.detach(model)
 
 
@@ -589,6 +622,30 @@ def comm_hook_of_ddp():
 
 
 @case
+def comm_hook_that_gets_a_wrong_gradient():
+    batch = batches("mlp", dist.get_rank(), 1)[0]
+    last = dist.get_rank() == dist.get_world_size() - 1
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    ddp = nn.parallel.DistributedDataParallel(mlp())
+    ddp.register_comm_hook(*sf.comm_hook("wfbp", ddp, density=0.05, threads=1, scaler=scaler))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    before = [p.detach().clone() for p in ddp.parameters()]
+    scaler.scale(loss_of(ddp, batch) * (float("inf") if last else 1)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0, scaler.get_scale()
+    assert all(torch.equal(p, then) for p, then in zip(ddp.parameters(), before))
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss_of(ddp, batch).backward()
+        with ddp.no_sync():
+            optimizer.zero_grad()
+            loss_of(ddp, batch).backward()
+        loss_of(ddp, batch).backward()
+    raises(sparfuse.ConfigError, "zero_grad", loss_of(ddp, batch).backward)
+
+
+@case
 def local_steps():
     torch.manual_seed(dist.get_rank())
     model = mlp()
@@ -608,6 +665,18 @@ def local_steps():
             inner.step()
         for parameter, mean in zip(model.parameters(), means):
             torch.testing.assert_close(parameter.detach(), mean, rtol=1e-4, atol=1e-6)
+    with sf.local_steps(model, inner, every=every, threads=1) as same:
+        inner.zero_grad()
+        loss_of(same, given[0]).backward()
+        inner.step()  # one of three: the end of the context exchanges it
+        raises(sparfuse.ConfigError, "is in sf.local_steps", lambda: sf.distribute(same, "dense"))
+    assert len({p.numpy().tobytes() for p in gathered(model[0].weight.detach())}) == 1
+    foreign = torch.optim.SGD(mlp().parameters(), lr=0.1)
+    raises(
+        sparfuse.ConfigError,
+        "inner has no parameter of the model",
+        lambda: sf.local_steps(model, foreign, every=1).__enter__(),
+    )
     raises(
         sparfuse.UnsupportedError,
         "fragments=1",
@@ -908,6 +977,18 @@ def refusals_at_the_start():
     raises(sparfuse.ConfigError, "distributed already", lambda: sf.distribute(model, "wfbp"))
     sf.detach(model)
     raises(sparfuse.ConfigError, "call sf.distribute", lambda: sf.detach(model))
+    sf.distribute(whole := mlp(), "wfbp", threads=1)
+    raises(
+        sparfuse.ConfigError,
+        '"weight" belongs to a distributed model',
+        lambda: sf.distribute(whole[0], "wfbp"),
+    )
+    sf.detach(whole)
+    raises(
+        sparfuse.ConfigError,
+        "has no shape yet; run one forward pass",
+        lambda: sf.distribute(nn.LazyLinear(4), "wfbp"),
+    )
     if dist.get_world_size() == 1:
         return
     rank = dist.get_rank()
@@ -931,6 +1012,45 @@ def refusals_at_the_start():
         r"rank 1: .*float64",
         lambda: sf.distribute(double if rank == 1 else mlp(), "wfbp"),
     )
+    for text, wrong in {
+        "TypeError: density = 'much': expected a number": {"density": "much"},
+        "threads = 0: expected 1 to 1024": {"threads": 0},
+        'nonfinite = "no": expected "raise"': {"nonfinite": "no"},
+    }.items():
+        given = wrong if rank == 1 else {}
+        raises(
+            sparfuse.ConfigError,
+            f"rank 1: {text}",
+            lambda given=given: sf.distribute(mlp(), "wfbp", **given),
+        )
+    group = dist.new_group([0])
+    if rank == 0:
+        sf.detach(sf.distribute(mlp(), "wfbp", group=group))
+    else:
+        raises(
+            sparfuse.ConfigError,
+            "is not in `group`",
+            lambda: sf.distribute(mlp(), "wfbp", group=group),
+        )
+
+
+@case
+def methods_files_that_differ():
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # each rank has one of its own, with a file of the same name
+        sparsifier = "randomk" if dist.get_rank() == 1 else "topk"
+        with open("mine.toml", "w") as file:
+            file.write(
+                f'strategy = "ahead"\nplanner = "layer-wise"\nsparsifier = "{sparsifier}"\n'
+                'feedback = "residual"\ncollective = "sparse-allgather"\n'
+            )
+        raises(
+            sparfuse.ConfigError,
+            """sparsifier of the method's file: rank 0 has "topk", rank 1 "randomk\"""",
+            lambda: sf.distribute(mlp(), "mine.toml"),
+        )
+        os.chdir(here)
 
 
 @case
@@ -954,6 +1074,11 @@ def refusals_of_a_step():
         m[4].bias = nn.Parameter(torch.zeros(10))
 
     check('"4.bias" was replaced', replace)
+
+    def assign(m):  # replaces all parameters: no hook is left
+        m.load_state_dict({k: v.clone() for k, v in m.state_dict().items()}, assign=True)
+
+    check('"0.weight" was replaced', assign)
     model = mlp()
     model[0].bias.requires_grad_(False)
     sf.distribute(model, "wfbp", threads=1)
@@ -968,6 +1093,9 @@ def refusals_of_a_step():
         m[0].weight.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
 
     check("is gone at the end of backward", drop)
+    stepping = mlp()
+    drop(stepping)
+    check("is gone when it is final", drop, sf.distribute(stepping, "wfbp", threads=1))
     model = sf.distribute(
         nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2)), "wfbp", threads=1
     )
@@ -991,6 +1119,42 @@ def refusals_of_a_step():
     with model.no_sync():
         loss_of(model, (inputs, targets)).backward()
     raises(sparfuse.Error, "within no_sync", optimizer.step)
+    model.zero_grad()
+    loss_of(model, (inputs, targets)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    for parameter, gradient in zip(
+        model.parameters(),
+        torch.autograd.grad(loss_of(model, (inputs, targets)), list(model.parameters())),
+    ):
+        parameter.grad = gradient
+    raises(sparfuse.Error, "no backward.. made averages since the last step", optimizer.step)
+    sf.detach(model)
+
+
+class Branches(nn.Module):
+    """The second branch has the smallest parameter; an empty one is trained as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(24, 10), nn.Linear(24, 1)
+        self.empty = nn.Parameter(torch.empty(0))
+
+    def forward(self, x, branch=0):
+        return (self.second if branch else self.first)(x) + self.empty.sum()
+
+
+@case
+def averages_that_were_not_cleared():
+    inputs = batches("mlp", dist.get_rank(), 1)[0][0]
+    model = sf.distribute(Branches(), "wfbp", density=0.05, threads=1)
+    for clip in (False, True):
+        model(inputs).sum().backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        raises(sparfuse.ConfigError, "zero_grad", lambda: model(inputs).sum().backward())
+        model.zero_grad(set_to_none=clip)
+    model(inputs, 1).sum().backward()
     sf.detach(model)
 
 

@@ -25,7 +25,7 @@ from sparfuse.torch import _start, _state
 from sparfuse.torch._advise import Advice, advise_for
 from sparfuse.torch._hook import comm_hook
 from sparfuse.torch._local import Round, local_steps
-from sparfuse.torch._model import DistributedModel
+from sparfuse.torch._model import DistributedModel, is_average
 from sparfuse.torch._replicas import compress
 from sparfuse.torch._report import Report, report_of, trace_of
 from sparfuse.torch._sign import SignSGD
@@ -96,11 +96,8 @@ def distribute(
     >>> sf.detach(model)
     >>> torch.distributed.destroy_process_group()
     """
-    if nonfinite not in ("raise", "propagate"):
-        raise _core.ConfigError(f'nonfinite = "{nonfinite}": expected "raise" or "propagate"')
-    if getattr(model, "_sparfuse", None) is not None:
-        raise _core.ConfigError("the model is distributed already; call sf.detach(model) first")
-    layout = _start.trained(model.named_parameters())
+    refusal = _refusal_of(model, nonfinite)
+    layout = [] if refusal else _start.trained(model.named_parameters())
     given = {
         "density": density,
         "sparsifier": sparsifier,
@@ -111,7 +108,7 @@ def distribute(
         "seed": seed,
         **options,
     }
-    made = _start.start_rank(method, layout, group, given, _start.refusal_of_model(model))
+    made = _start.start_rank(method, layout, group, given, refusal)
     _start.broadcast_state(model, group)
     distributed = DistributedModel(model, made, layout, nonfinite, undo)
     distributed.attach()
@@ -119,6 +116,25 @@ def distribute(
     model._sparfuse = distributed  # type: ignore[assignment]
     model.no_sync = functools.partial(_no_sync_of, distributed)  # type: ignore[assignment]
     return model
+
+
+def _refusal_of(model: Any, nonfinite: str) -> str:
+    if nonfinite not in ("raise", "propagate"):
+        return f'nonfinite = "{nonfinite}": expected "raise" or "propagate"'
+    refusal = _start.refusal_of_model(model)
+    if refusal:
+        return refusal
+    if getattr(model, "_sparfuse", None) is not None:
+        return "the model is distributed already; call sf.detach(model) first"
+    if _rounds_of(model) is not None:
+        return "the model is in sf.local_steps, which exchanges by itself; expected one of both"
+    for name, parameter in model.named_parameters():
+        if any(id(parameter) in other.ids for other in _models):
+            return (
+                f'"{name}" belongs to a distributed model already, which averages it; expected one '
+                "sf.distribute of the module that has all its parameters"
+            )
+    return ""
 
 
 def _no_sync_of(distributed: DistributedModel | None) -> Any:
@@ -178,8 +194,10 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
         for model in models:
             model.scaler = scaler
 
+    seen: dict[DistributedModel, int] = {}  # the averages at this optimizer's last step
+
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        averaged = set()
+        averaged, old = set(), set()
         for model in models:
             if model not in _models:
                 continue  # the model is detached
@@ -187,6 +205,9 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
             if refusal:
                 raise _core.Error(f"optimizer.step: {refusal}")
             averaged |= model.ids
+            if seen.get(model, 0) == model.averages:
+                old |= model.ids
+            seen[model] = model.averages
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and id(parameter) not in averaged:
@@ -195,6 +216,13 @@ def wrap(optimizer: torch.optim.Optimizer, *, scaler: Any = None) -> torch.optim
                         "gradient but is of no distributed model, so that the gradient is this rank's "
                         "alone; call sf.distribute(model) after the model has all its parameters"
                     )
+                if parameter.grad is not None and id(parameter) in old:
+                    if not is_average(parameter.grad):
+                        raise _core.Error(
+                            f"optimizer.step: a parameter of shape {tuple(parameter.shape)} has a "
+                            "gradient, but no backward() made averages since the last step, so that "
+                            "the gradient is this rank's alone; call loss.backward() for gradients"
+                        )
 
     optimizer.register_step_pre_hook(look)
     return optimizer

@@ -131,7 +131,8 @@ def advise_for(
     repeats: int,
 ) -> Advice:
     shape = _read_link(link)
-    timed = _Timed(model, example_inputs, loss, repeats)
+    with torch.random.fork_rng(devices=[]):  # dropout draws, and the training's numbers stay
+        timed = _Timed(model, example_inputs, loss, repeats)
     layout = [(name, timed.shapes[name]) for name in timed.order]
     known = {method["name"]: method for method in list_methods()}
     chosen = list(methods) if methods is not None else list(known)

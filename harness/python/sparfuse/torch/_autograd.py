@@ -34,4 +34,6 @@ def nesting() -> int:
 def is_compiled() -> bool:
     """Whether compiled autograd runs backward passes; it calls no callbacks at their end."""
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
-    return bool(getattr(compiled, "compiled_autograd_enabled", False))
+    # The first is off while the compiled pass runs, and calls the hooks.
+    flags = ("compiled_autograd_enabled", "in_compiled_autograd_region")
+    return any(getattr(compiled, flag, False) for flag in flags)

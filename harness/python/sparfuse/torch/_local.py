@@ -117,6 +117,7 @@ def local_steps(
 ) -> Iterator[torch.nn.Module]:
     """A context in which each rank trains alone; ranks exchange after every `every` steps of `inner`.
 
+    At the end of the context they exchange what they moved since, so that all have the same parameters.
     An exchange averages the moves of the parameters since the last one, as a gradient, by any
     method. Then `outer` (by default SGD, rate 0.7, Nesterov momentum 0.9) takes a step with the
     average, from the parameters that ranks had in common after the last exchange. `fragments`,
@@ -140,7 +141,10 @@ def local_steps(
         refusal = (
             "the model is distributed, so that its gradients are averaged in each step; detach it"
         )
-    layout = _start.trained(model.named_parameters())
+    layout = [] if refusal else _start.trained(model.named_parameters())
+    stepped = {id(p) for of in inner.param_groups for p in of["params"]}
+    if not refusal and not any(id(p) in stepped for _, p in layout):
+        refusal = "inner has no parameter of the model; expected the optimizer of its parameters"
     started = _start.start_rank(method, layout, group, options, refusal)
     _start.broadcast_state(model, group)
     if outer is None:
@@ -151,6 +155,8 @@ def local_steps(
     object.__setattr__(model, "_sparfuse_rounds", rounds)
     try:
         yield model
+        if rounds.made != 0:
+            rounds.exchange()
     finally:
         handle.remove()
         object.__delattr__(model, "_sparfuse_rounds")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from sparfuse import _core
 from sparfuse.torch import _autograd, _staging
+from sparfuse.torch._start import has_elements
 
 _numbers = itertools.count()
 _open: dict[int, list[DistributedModel]] = {}  # {backward pass: models that it gave gradients}
@@ -21,6 +22,26 @@ _IN_SEGMENTS = (
     "parameter yet, so that the end of backward cannot be seen; write "
     "torch.utils.checkpoint.checkpoint(..., use_reentrant=False)"
 )
+
+
+_PROBES = 16  # parameters, of as many parts of a model, that are looked at before accumulation
+
+
+def is_average(grad: torch.Tensor) -> bool:
+    """Whether the tensor had averages written into it, which may have been clipped since, or cleared."""
+    return hasattr(grad, "_sparfuse_version")
+
+
+class _Look:
+    """A module's hook before forward. In copies of the module it has no model."""
+
+    def __init__(self, model: DistributedModel | None) -> None:
+        self._model = model
+
+    def __call__(self, *_: Any) -> None:
+        if torch.compiler.is_compiling() or self._model is None or not torch.is_grad_enabled():
+            return
+        self._model._look_before_forward()
 
 
 class _End:
@@ -59,7 +80,7 @@ class DistributedModel:
         self.totals: dict[str, float] = {}
         self.local = False  # whether gradients are sums of this rank alone
         self.ids = frozenset(map(id, self.parameters))
-        self._all = list(module.parameters())
+        self._note_structure(module)
         self._dtypes = [parameter.dtype for parameter in self.parameters]
         self._keep = undo and self.rank.keeps_something
         self._no_sync = 0
@@ -69,7 +90,7 @@ class DistributedModel:
         self._grads: dict[int, torch.Tensor] = {}
         self._staged: list[torch.Tensor] = []
         self._refusal = ""
-        self._averaged: tuple[torch.Tensor, int] | None = None
+        self.averages = 0  # how many backward passes made averages
         self._not_cleared = False
         self._uncleared_in = -1  # the pass that saw old averages; torch.autograd.grad's accumulates nothing
         self._handles: list[Any] = []
@@ -80,11 +101,14 @@ class DistributedModel:
     def attach(self) -> None:
         for index, parameter in enumerate(self.parameters):
             self._handles.append(parameter.register_post_accumulate_grad_hook(self._hook_of(index)))
-        self._smallest = min(
-            range(len(self.parameters)), key=lambda i: (self.parameters[i].numel(), i)
-        )
-        smallest = self.parameters[self._smallest]
-        self._handles.append(smallest.register_hook(self._look_before))
+        module = self.module()
+        assert module is not None
+        self._handles.append(module.register_forward_pre_hook(_Look(self)))
+        smallest: dict[str, int] = {}  # {part of the model: its smallest parameter}
+        for index in sorted(range(len(self.names)), key=lambda i: self.parameters[i].numel()):
+            smallest.setdefault(self.names[index].partition(".")[0], index)
+        for index in list(smallest.values())[:_PROBES]:
+            self._handles.append(self.parameters[index].register_hook(self._look_of(index)))
 
     def _hook_of(self, index: int) -> Any:
         def hook(parameter: torch.Tensor) -> None:
@@ -92,13 +116,34 @@ class DistributedModel:
 
         return hook
 
-    def _look_before(self, gradient: torch.Tensor) -> None:
-        """Notes, before a gradient is accumulated, whether grad still holds the last averages."""
-        grad = self.parameters[self._smallest].grad
-        if self._averaged is None or grad is None or grad is not self._averaged[0]:
+    def _look_of(self, index: int) -> Any:
+        def look(_gradient: torch.Tensor) -> None:
+            """Notes, before a gradient is accumulated, whether grad still holds the last averages."""
+            grad = self.parameters[index].grad
+            if grad is None or not is_average(grad):
+                return
+            if grad._version == grad._sparfuse_version or bool(grad.any()):  # type: ignore[attr-defined]
+                self._uncleared_in = _autograd.current_task()
+
+        return look
+
+    def _look_before_forward(self) -> None:
+        """Refuses a model whose parameters were replaced: the new ones have no hooks."""
+        if self._no_sync or all(of.get(name) is now for of, name, now in self._places):
             return
-        if grad._version == self._averaged[1] or bool(grad.any()):
-            self._uncleared_in = _autograd.current_task()
+        others = [of.get(name) for of, name, now in self._places if of.get(name) is not now]
+        if all(type(other) is torch.Tensor for other in others):
+            return  # torch.func.functional_call lends tensors, whose gradients are its caller's
+        if _autograd.current_task() != -1 or not self.rank.usable:
+            return  # a checkpoint's second forward
+        refusal = self._refusal_of_structure()
+        if not refusal:
+            return
+        self._give_up()
+        self.rank.begin(1.0, self._keep)
+        self._refusal = refusal
+        self.rank.end_backward(refusal)
+        self._finish()
 
     def _ready(self, index: int, parameter: torch.Tensor) -> None:
         if self._end is None or self._end() is None:
@@ -108,10 +153,17 @@ class DistributedModel:
                 "two backward passes of one model at once, in two threads; expected one after the "
                 "other"
             )
+        grad = parameter.grad
+        if grad is not None and getattr(grad, "_sparfuse_version", -2) == grad._version - 1:
+            self._not_cleared = True  # all that came behind the averages is this gradient
         if not self._sync or self._refusal:
             return
-        grad = parameter.grad
-        assert grad is not None
+        if grad is None:
+            self._refusal = (
+                f'the gradient of "{self.names[index]}" is gone when it is final (by an optimizer that '
+                "steps within backward?); step after backward(), when averages are there"
+            )
+            return
         self._grads[index] = grad
         if grad.dtype is torch.float32 and grad.is_contiguous() and not grad.requires_grad:
             self.rank.announce(index, grad.data_ptr(), grad.numel())
@@ -145,14 +197,17 @@ class DistributedModel:
             )
         return ""
 
+    def _give_up(self) -> None:
+        """Ends a pass that failed midway."""
+        if self._task not in _open and not self.rank.in_step:
+            return
+        _open.pop(self._task, None)
+        self._drop()
+        if self.rank.in_step:
+            self.rank.give_up("backward() ended with an error midway, so that there are no averages")
+
     def _begin(self) -> None:
-        if self._task in _open or self.rank.in_step:  # the last pass failed midway
-            _open.pop(self._task, None)
-            self._drop()
-            if self.rank.in_step:
-                self.rank.give_up(
-                    "backward() ended with an error midway, so that there are no averages"
-                )
+        self._give_up()
         if _autograd.is_compiled():
             raise _core.UnsupportedError(
                 "compiled autograd does not report the end of backward, and 0 bytes were sent; "
@@ -204,7 +259,7 @@ class DistributedModel:
 
     def _accumulated(self) -> None:
         self._not_cleared = self._not_cleared or self._uncleared_in == self._task
-        self._averaged, self._uncleared_in = None, -1
+        self._uncleared_in = -1
 
     def _announce_rest(self) -> None:
         self._accumulated()
@@ -240,9 +295,7 @@ class DistributedModel:
         module = self.module()
         if module is None:
             return "the model that was distributed is gone; keep a reference to it"
-        now = list(module.parameters())
-        same = len(now) == len(self._all) and all(a is b for a, b in zip(now, self._all))
-        if same and all(id(p) in self.ids or not p.requires_grad for p in now):
+        if self._is_as_noted():
             return ""
         known = {id(parameter) for parameter in self._all}
         names = dict(zip(self.names, self.parameters))
@@ -250,13 +303,32 @@ class DistributedModel:
         for name, parameter in module.named_parameters():
             if id(parameter) in self.ids or not parameter.requires_grad:
                 continue
+            if not has_elements(parameter):
+                continue
             if id(parameter) in known:
                 return f'"{name}" was frozen at sf.distribute and requires a gradient now{again}'
             if name in names:
                 return f'"{name}" was replaced by another parameter after sf.distribute{again}'
             return f'"{name}" came after sf.distribute{again}'
-        self._all = now  # only untrained parameters were added or removed
+        self._note_structure(module)  # only untrained parameters were added or removed
         return ""
+
+    def _note_structure(self, module: torch.nn.Module) -> None:
+        """Notes the place of each parameter and submodule: a look at all of them is fast."""
+        self._all = list(module.parameters())
+        tables = [t for m in module.modules() for t in (m._parameters, m._modules)]
+        self._sizes = [(table, len(table)) for table in tables]
+        self._places = [(table, name, at) for table in tables for name, at in table.items()]
+        self._untrained = [
+            p for p in self._all if id(p) not in self.ids and has_elements(p)
+        ]
+
+    def _is_as_noted(self) -> bool:
+        return (
+            all(table.get(name) is at for table, name, at in self._places)
+            and all(len(table) == size for table, size in self._sizes)
+            and not any(parameter.requires_grad for parameter in self._untrained)
+        )
 
     def _finish(self) -> None:
         refusal = self._refusal
@@ -286,15 +358,21 @@ class DistributedModel:
             yield index, parameter.grad
 
     def _write(self) -> None:
-        _staging.write_averages(self.rank, self._targets())
-        smallest = self.parameters[self._smallest].grad
-        if smallest is not None:
-            self._averaged = (smallest, smallest._version)
+        targets = list(self._targets())
+        _staging.write_averages(self.rank, targets)
+        self._wrote(targets)
+
+    def _wrote(self, targets: Iterable[tuple[int, torch.Tensor]]) -> None:
+        self.averages += 1
+        for _, grad in targets:
+            grad._sparfuse_version = grad._version  # type: ignore[attr-defined]
 
     def _write_nan(self) -> None:
+        targets = list(self._targets())
         with torch.no_grad():
-            for _, grad in self._targets():
+            for _, grad in targets:
                 grad.fill_(float("nan"))
+        self._wrote(targets)
 
     def _count(self) -> None:
         for key, value in self.rank.record().items():

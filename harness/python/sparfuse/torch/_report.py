@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sparfuse import _core
 from sparfuse.torch._model import DistributedModel
 
 
@@ -46,6 +47,15 @@ def report_of(model: DistributedModel) -> Report:
 def trace_of(
     model: DistributedModel, path: Any, ranks: Sequence[int], steps: int, rank: int
 ) -> Iterator[None]:
+    if steps < 1:
+        raise _core.ConfigError(f"trace: steps = {steps}: expected 1 or more")
+    for one in ranks:
+        if not 0 <= one < model.rank.world_size:
+            raise _core.ConfigError(
+                f"trace: ranks has {one}; expected 0 to {model.rank.world_size - 1}"
+            )
+    if not Path(path).absolute().parent.is_dir():
+        raise _core.ConfigError(f"trace: there is no folder {Path(path).absolute().parent} for {path}")
     if rank not in ranks:
         yield
         return

@@ -59,7 +59,9 @@ def refusal_of(name: str, parameter: torch.Tensor) -> str:
     return ""
 
 
-def refusal_of_model(model: torch.nn.Module) -> str:
+def refusal_of_model(model: Any) -> str:
+    if not isinstance(model, torch.nn.Module):
+        return f"model is a {type(model).__name__}; expected a torch.nn.Module"
     if isinstance(model, torch.nn.parallel.DistributedDataParallel):
         return (
             "the model is wrapped in DistributedDataParallel, which averages by itself; give "
@@ -75,10 +77,10 @@ def refusal_of_model(model: torch.nn.Module) -> str:
 
 def trained(named: Any) -> list[tuple[str, torch.nn.Parameter]]:
     """The trained parameters, the last layer first: about the order of their gradients in backward."""
-    return [(name, p) for name, p in named if p.requires_grad and _has_elements(p)][::-1]
+    return [(name, p) for name, p in named if p.requires_grad and has_elements(p)][::-1]
 
 
-def _has_elements(parameter: torch.Tensor) -> bool:
+def has_elements(parameter: torch.Tensor) -> bool:
     lazy = isinstance(parameter, torch.nn.parameter.UninitializedParameter)
     return lazy or parameter.numel() > 0
 
@@ -101,17 +103,19 @@ def _shown(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+_TABLES = {"file": "{} of the method's file", "options": "{}", "parts": "the content of {}"}
+
+
 def _difference(mine: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
     """The first difference between two ranks' settings: its name, and both values."""
-    for key in ("sparfuse", "torch", "method", "options", "parts", "layout", "plan"):
+    for key in ("sparfuse", "torch", "method", "file", "options", "parts", "layout", "plan"):
         a, b = mine[key], theirs[key]
         if a == b:
             continue
-        if key in ("options", "parts"):
+        if key in _TABLES:
             for name in sorted({*a, *b}):
                 if a.get(name) != b.get(name):
-                    what = name if key == "options" else f"the content of {name}"
-                    return what, a.get(name), b.get(name)
+                    return _TABLES[key].format(name), a.get(name), b.get(name)
         if key == "layout":
             for place, (x, y) in enumerate(zip(a, b)):
                 if x != y:
@@ -161,6 +165,22 @@ def _one_by_one(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
+def _written(file: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a method's file, in which parts in files have no folder: ranks may differ in it."""
+    found = _one_by_one(file)
+    for key, value in found.items():
+        if isinstance(value, str) and value.startswith(_found.PREFIXES):
+            prefix, _, rest = value.partition(":")
+            found[key] = f"{prefix}:{os.path.basename(rest)}"
+    return found
+
+
+def _refusal_of_threads(threads: Any) -> str:
+    if threads is None or (isinstance(threads, int) and 1 <= threads <= 1024):
+        return ""
+    return f"threads = {threads!r}: expected 1 to 1024"
+
+
 def _contents(*given: Any) -> dict[str, str]:
     """{part in a file: hash of the file} for the parts that a method and its options name."""
     found: dict[str, str] = {}
@@ -188,20 +208,30 @@ def start_rank(
 ) -> Method:
     """This process's rank of the method, connected to all others. If one rank raises, all do."""
     require_group()
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise _core.ConfigError(
+            "this process is not in `group`; expected a call on the ranks of the group alone"
+        )
+    world_size = dist.get_world_size(group)
     for name, parameter in layout:
         refusal = refusal or refusal_of(name, parameter)
+    refusal = refusal or _refusal_of_threads(options.get("threads"))
     if not layout:
         refusal = refusal or "the model has no parameter that requires a gradient"
-    rank, world_size = dist.get_rank(group), dist.get_world_size(group)
-    shapes = [(name, tuple(p.shape)) for name, p in layout]
+    shapes = [] if refusal else [(name, tuple(p.shape)) for name, p in layout]
     parts: dict[str, str] = {}
+    file: dict[str, Any] = {}
     plan = ""
     try:
-        parts = _contents(_method_file(method), options)
+        table = _method_file(method)
+        parts = _contents(table, options)
+        file = _written(_found.parts(table))
         if not refusal:
             plan = _Planned(method, world_size, shapes, **options)._ranks
-    except _core.Error as raised:
-        refusal = refusal or str(raised)
+    except Exception as raised:  # other ranks must not wait for this one
+        kind = "" if isinstance(raised, _core.Error) else f"{type(raised).__name__}: "
+        refusal = refusal or f"{kind}{raised}"
     own_host = socket.gethostname()
     everybody = _agree(
         {
@@ -210,9 +240,10 @@ def start_rank(
             "sparfuse": _core.__version__,
             "torch": torch.__version__,
             "method": _one_by_one(method),
+            "file": file,
             "options": {k: _one_by_one(v) for k, v in options.items() if k != "threads"},
             "parts": parts,
-            "layout": [(name, tuple(p.shape), str(p.dtype)) for name, p in layout],
+            "layout": [(name, shape, str(p.dtype)) for (name, shape), (_, p) in zip(shapes, layout)],
             "plan": plan,
         },
         group,
@@ -224,7 +255,7 @@ def start_rank(
     try:
         listener = _listener([other["host"] for other in everybody], own_host)
         address = listener.address
-    except _core.Error as raised:
+    except Exception as raised:
         error = raised
     said = _gather((address, str(error or "")), group)
     if error:

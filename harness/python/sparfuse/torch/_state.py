@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -42,8 +42,16 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
     if change not in ("mean", "reset"):
         raise _core.ConfigError(f'change = "{change}": expected "mean" or "reset"')
     rank, world_size = model.rank.rank, model.rank.world_size
+    if isinstance(state, (str, bytes)) or not isinstance(state, (Mapping, Sequence)):
+        raise _core.ConfigError(
+            f"state is a {type(state).__name__}; expected a result of state_dict(), or a list of those"
+        )
     states = [state] if isinstance(state, Mapping) else list(state)
     for one in states:
+        if not isinstance(one, Mapping):
+            raise _core.ConfigError(
+                f"state has a {type(one).__name__}; expected results of state_dict()"
+            )
         for key in ("rank", "world_size", "method", "steps", *_KINDS):
             if key not in one and key != "averages":  # which states of earlier versions lack
                 raise _core.ConfigError(
@@ -54,6 +62,9 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
                 f'state is of method "{one["method"]}", the model of "{model.method.name}"; '
                 "expected the same"
             )
+        for kind in _KINDS:
+            for tensors in one[kind].values():
+                _require_names(tensors, model)
     by_rank = {one["rank"]: one for one in states}
     then = states[0]["world_size"] if states else 0
     if then == world_size:
@@ -78,6 +89,21 @@ def load_state(model: _Keeps, state: Any, change: str) -> None:
         for kind in _KINDS
     }
     model.rank.load_state(arrays, chosen["steps"])
+
+
+def _require_names(tensors: Mapping[str, Any], model: DistributedModel) -> None:
+    for name in model.names:
+        if name not in tensors:
+            raise _core.ConfigError(
+                f'the state of "{name}" is missing: expected an entry for each tensor of the model'
+            )
+    known = set(model.names)
+    for name in tensors:
+        if name not in known:
+            raise _core.ConfigError(
+                f'state has "{name}"; expected tensors of the model alone'
+                f"{_core._suggestion(name, model.names)}"
+            )
 
 
 def _mean(states: list[Mapping[str, Any]], drop: bool) -> dict[str, Any]:
