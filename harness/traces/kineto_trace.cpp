@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -199,6 +200,23 @@ class KinetoWriter {
   std::vector<std::pair<double, std::string>> events_;
 };
 
+// trace.json has whole nanoseconds of begins and durations, so that the end of a span may miss the
+// begin of the next one on its lane by a nanosecond. A launch that far within a hook, or a hook
+// before its gradient, would count as the other's work.
+void JoinNeighbours(std::vector<Span>& spans) {
+  constexpr double kRoundingSeconds = 1.5e-9;
+  std::map<std::string_view, std::vector<Span*>> lanes;
+  for (Span& span : spans) lanes[span.lane].push_back(&span);
+  for (auto& [lane, on_lane] : lanes) {
+    std::ranges::stable_sort(on_lane, {}, &Span::begin_seconds);
+    for (std::size_t i = 1; i < on_lane.size(); ++i) {
+      double& end = on_lane[i - 1]->end_seconds;
+      if (std::abs(on_lane[i]->begin_seconds - end) < kRoundingSeconds)
+        end = on_lane[i]->begin_seconds;
+    }
+  }
+}
+
 }  // namespace
 
 std::string KinetoTrace(const KinetoStep& step) { return KinetoWriter(step).Write(); }
@@ -233,6 +251,7 @@ std::map<int, std::vector<Span>> SpansOfTrace(std::string_view text, const std::
                                       "trial",
                                       file, error.what()));
   }
+  for (auto& [rank, spans] : by_rank) JoinNeighbours(spans);
   return by_rank;
 }
 

@@ -77,6 +77,7 @@ struct StepFacts {
   std::optional<Time> update_host;
   int compiled_regions = 0;
   std::vector<Exchange> exchanges;
+  std::size_t after_backward = 0;                      // all-reduces that were called later
   std::vector<std::pair<std::string, double>> before;  // collectives and their bytes
   // Times on the device if there is one, else on the host.
   Time forward = 0, backward = 0, origin = 0, end_of_backward = 0;
@@ -133,6 +134,10 @@ bool IsSharded(std::string_view collective) {
   }
   return false;
 }
+
+constexpr const char* kWaitingNote =
+    "one rank's exchanges include waiting for the last rank: the least over steps bounds a "
+    "transfer from above; give the other ranks' files, too";
 
 // The times that at least one of some intervals covers.
 class Cover {
@@ -430,6 +435,17 @@ void FactsMaker::AddGloo(StepFacts& step) const {
       step.exchanges.push_back(std::move(made));
     }
   }
+  // gloo's threads take exchanges in the order of their calls. What is called later than backward,
+  // such as the mean of a loss, is none of backward's.
+  std::vector<Time> calls;
+  for (const TraceEvent* call :
+       Within(Of(EventKind::kCall), step.backward_begin, step.window->end)) {
+    if (trace_.Name(*call).starts_with("c10d::all")) calls.push_back(call->begin);
+  }
+  if (calls.size() != step.exchanges.size()) return;
+  const auto own = std::ranges::upper_bound(calls, step.backward_end) - calls.begin();
+  step.after_backward = calls.size() - static_cast<std::size_t>(own);
+  step.exchanges.resize(static_cast<std::size_t>(own));
 }
 
 Exchange FactsMaker::ExchangeOf(const DeviceWork& work) const {
@@ -616,6 +632,14 @@ void FactsMaker::CheckSteps(const std::vector<StepFacts>& steps) const {
                       "without graphs (torch.compile: mode other than \"reduce-overhead\")",
                       step.window->name, trace_.Name(*graphs.front())));
     }
+    for (const TraceEvent* optimizer :
+         Within(Of(EventKind::kOptimizer), step.window->begin, step.window->end)) {
+      if (optimizer->begin > step.backward_begin || optimizer->end < step.backward_end) continue;
+      Fail(
+          fmt::format("{}: backward runs within {}: expected an optimizer that computes no "
+                      "gradients of its own; L-BFGS calls its closure as often as it likes",
+                      step.window->name, trace_.Name(*optimizer)));
+    }
   }
 }
 
@@ -651,9 +675,11 @@ std::vector<TracedExchange> FactsMaker::ExchangesOf(const std::vector<StepFacts>
   std::vector<TracedExchange> made;
   const StepFacts& first = steps.front();
   for (const StepFacts& step : steps) {
+    // The profiler leaves out the size of an exchange now and then.
     const bool same = std::ranges::equal(
-        step.exchanges, first.exchanges, {}, [](const Exchange& e) { return e.elements; },
-        [](const Exchange& e) { return e.elements; });
+        step.exchanges, first.exchanges, [](const Exchange& a, const Exchange& b) {
+          return a.elements == b.elements || !a.elements || !b.elements;
+        });
     if (same) continue;
     notes.push_back(fmt::format("{} and {} have other exchanges ({} and {}): none is taken",
                                 first.window->name, step.window->name, first.exchanges.size(),
@@ -661,7 +687,9 @@ std::vector<TracedExchange> FactsMaker::ExchangesOf(const std::vector<StepFacts>
     return made;
   }
   for (std::size_t i = 0; i < first.exchanges.size(); ++i) {
-    const Exchange& exchange = first.exchanges[i];
+    const auto sized = std::ranges::find_if(
+        steps, [i](const StepFacts& step) { return step.exchanges[i].elements.has_value(); });
+    const Exchange& exchange = (sized == steps.end() ? first : *sized).exchanges[i];
     TracedExchange each;
     each.collective = exchange.collective;
     each.elements = exchange.elements;
@@ -833,6 +861,11 @@ TraceFacts FactsMaker::Make() {
     facts.notes.push_back("tensors of other shapes are ready at one position in its steps");
 
   facts.exchanges = ExchangesOf(steps, facts.notes);
+  if (const std::size_t after = steps.front().after_backward; after > 0) {
+    facts.notes.push_back(fmt::format(
+        "{} all-reduce{} of a step {} called behind backward: none of backward's exchanges", after,
+        after == 1 ? "" : "s", after == 1 ? "is" : "are"));
+  }
   if (!facts.exchanges.empty()) {
     facts.exposed_us = over([&](const StepFacts& step) {
       Time last = step.end_of_backward;
@@ -846,9 +879,7 @@ TraceFacts FactsMaker::Make() {
           "before its end: a queue or a stream holds them back");
     }
     if (facts.world > 1) {
-      facts.notes.push_back(
-          "one rank's exchanges include waiting for the last rank: the least over steps bounds a "
-          "transfer from above; give the other ranks' files, too");
+      facts.notes.push_back(kWaitingNote);
     }
   }
   std::map<std::string, TracedBroadcast> before;
@@ -882,6 +913,16 @@ TraceFacts FactsOf(const Trace& trace, const std::string& file, const TraceOptio
 
 TraceFacts ReadTraceFacts(const std::string& file, const TraceOptions& options) {
   return FactsOf(ReadTrace(file), file, options);
+}
+
+std::vector<TraceFacts> ReadTraceFacts(const std::vector<std::string>& files,
+                                       const TraceOptions& options) {
+  std::vector<TraceFacts> ranks;
+  for (const std::string& file : files) ranks.push_back(ReadTraceFacts(file, options));
+  if (static_cast<int>(ranks.size()) == ranks.front().world) {
+    for (TraceFacts& each : ranks) std::erase(each.notes, kWaitingNote);
+  }
+  return ranks;
 }
 
 TransferFacts TransfersOf(const std::vector<TraceFacts>& ranks) {

@@ -131,6 +131,10 @@ TraceFacts FactsOf(const Trace& trace, const std::string& file, const TraceOptio
 // Reads and makes facts.
 TraceFacts ReadTraceFacts(const std::string& file, const TraceOptions& options);
 
+// The same for files of one training, a rank each. If all ranks are there, no note asks for more.
+std::vector<TraceFacts> ReadTraceFacts(const std::vector<std::string>& files,
+                                       const TraceOptions& options);
+
 // An exchange of several ranks: what its transfer takes, without waiting for the last of them.
 struct TracedTransfer {
   std::string collective;

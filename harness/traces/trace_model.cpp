@@ -42,6 +42,14 @@ std::string StepsText(const TraceFacts& facts) {
                            : fmt::format("steps {} to {}", steps.front(), steps.back());
 }
 
+// "net-torch2.11" of net-torch2.11.json.gz: files of other versions have other tables.
+std::string NameOfFile(std::string file) {
+  for (const std::string_view ending : {".gz", ".json"}) {
+    if (file.ends_with(ending)) file.resize(file.size() - ending.size());
+  }
+  return file;
+}
+
 std::string ShapeName(const Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
 // "64x3x7x7: 2 in the trace, 1 in the table", for shapes whose counts differ.
@@ -252,6 +260,7 @@ class ModelMaker {
     DeviceInputs();
     Links();
     Slowdown();
+    Reference();
     return std::move(made_);
   }
 
@@ -268,8 +277,7 @@ class ModelMaker {
   void ReadAll() {
     TraceOptions options = asked_.options;
     options.keep_kernels = !asked_.alone.empty();
-    for (const std::string& file : asked_.files)
-      made_.ranks.push_back(ReadTraceFacts(file, options));
+    made_.ranks = ReadTraceFacts(asked_.files, options);
     if (made_.ranks.size() > 1) made_.transfers = TransfersOf(made_.ranks);
     if (!asked_.alone.empty()) {
       alone_ = ReadTraceFacts(asked_.alone, options);
@@ -364,8 +372,7 @@ class ModelMaker {
   void MakeTable() {
     made_.name = asked_.name;
     if (made_.name.empty()) {
-      made_.name = known_ != nullptr ? WorkloadLabel(known_->name)
-                                     : facts_->file.substr(0, facts_->file.find('.'));
+      made_.name = known_ != nullptr ? WorkloadLabel(known_->name) : NameOfFile(facts_->file);
     }
     ordered_json& table = made_.table;
     table["name"] = made_.name;
@@ -580,6 +587,33 @@ class ModelMaker {
     Add("compute_slowdown", slowdown, 1, slowdown);
   }
 
+  // Takes the step of several ranks as a reference.
+  void Reference() {
+    if (asked_.reference.empty()) return;
+    static const Catalog catalog = BuiltInCatalog();
+    NeedEntry(catalog.methods, "method", asked_.reference);
+    const TraceFacts& of = made_.ranks.front();
+    const auto fail = [&](const std::string& what) {
+      SPARFUSE_THROW(kConfig, fmt::format("{}: --reference: {}", of.file, what));
+    };
+    if (of.world == 1)
+      fail("it is of one rank, whose step is its computation: expected a trace of several ranks");
+    if (of.world > cluster_.ranks()) {
+      fail(fmt::format("{} ranks: expected at most the {} devices of cluster {}", of.world,
+                       cluster_.ranks(), cluster_.name));
+    }
+    if (!of.period_us)
+      fail(
+          "its steps are not neighbours, so that no period is known: expected two neighbouring "
+          "steps");
+    TracedReference made{asked_.reference, of.world,
+                         asked_.step_ms.value_or(of.period_us->median / 1e3), 0, kLeastSpread};
+    made.spread = std::max({made.spread, of.period_us->high / of.period_us->median,
+                            of.period_us->median / of.period_us->low});
+    if (of.exposed_us) made.exposed_ms = of.exposed_us->median / 1e3;
+    made_.reference = made;
+  }
+
   const DeclaredCluster& cluster_;
   const TraceImport& asked_;
   std::optional<TraceFacts> alone_;
@@ -630,6 +664,17 @@ std::string ComputeText(const TracedModel& model, const std::string& table) {
       Shown(model.source));
 }
 
+std::string ReferenceText(const TracedModel& model, const std::string& table) {
+  const TracedReference& of = *model.reference;
+  std::string text = fmt::format(
+      "\n[[reference]]\nworkload         = \"table:{}\"\nbatch_per_worker = {}\nworkers          "
+      "= {}\nmethod           = \"{}\"\nstep_ms          = {:.6g}\n",
+      table, model.batch, of.workers, of.method, of.step_ms);
+  if (of.exposed_ms > 0) text += fmt::format("exposed_ms       = {:.6g}\n", of.exposed_ms);
+  return text + fmt::format("spread           = {:.4g}\nsource           = {}\n", of.spread,
+                            Shown(model.source));
+}
+
 }  // namespace
 
 ClusterWithTrace WithTrace(std::string text, const std::string& file, const TracedModel& model,
@@ -656,6 +701,7 @@ ClusterWithTrace WithTrace(std::string text, const std::string& file, const Trac
     }
   }
   body += ComputeText(model, table);
+  if (model.reference) body += ReferenceText(model, table);
   text = WithMarkedBlock(std::move(text), file, kTraceTitle, body);
   made.text = WithBlocks(std::move(text), file, links.curves);
   return made;
@@ -673,6 +719,20 @@ ReferenceStep DenseStep(const std::string& workload, int batch, int workers) {
   step.sparsifier = "none";
   return step;
 }
+
+namespace {
+
+// The cluster for a traced step of so many ranks. One rank exchanges nothing, so its host spends no
+// time on exchanges.
+DeclaredCluster Exchanging(DeclaredCluster cluster, int workers) {
+  if (workers > 1) return cluster;
+  for (DeclaredInput& input : cluster.inputs) {
+    if (input.name.starts_with("exchange_host")) input.value = input.low = input.high = 0;
+  }
+  return cluster;
+}
+
+}  // namespace
 
 TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& cluster,
                          const TracedModel& model, StatedInputs stated,
@@ -696,7 +756,8 @@ TracedCluster PlaceTrace(const ProfileFolders& profiles, const std::string& clus
   WriteFileDurably(made.record, TraceRecord(model).dump(1) + "\n");
 
   const ReferenceStep step = DenseStep(made.workload, model.batch, model.facts().world);
-  if (step.workers <= made.cluster.ranks()) made.modelled_ms = 1e3 * Modelled(made.cluster, step);
+  if (step.workers <= made.cluster.ranks())
+    made.modelled_ms = 1e3 * Modelled(Exchanging(made.cluster, step.workers), step);
   return made;
 }
 

@@ -29,6 +29,16 @@ struct TraceImport {
   std::string alone;              // a trace of the same step on one rank; or ""
   std::string torch;              // the version, which a trace does not say; or ""
   bool accept_spread = false;     // import steps that differ more than threefold
+  std::string reference;          // the method of the traced step, which becomes a reference; or ""
+};
+
+// The traced step of several ranks, as a [[reference]] has it.
+struct TracedReference {
+  std::string method;
+  int workers = 0;
+  double step_ms = 0;
+  double exposed_ms = 0;  // 0: none
+  double spread = 1;
 };
 
 // What becomes of a trace on a cluster.
@@ -43,7 +53,8 @@ struct TracedModel {
   int batch = 0;
   std::vector<DeclaredInput> inputs;
   std::vector<LinkLog> links;  // at most one
-  std::string source;          // "rank0.json.gz sha256 ..., steps ..."
+  std::optional<TracedReference> reference;
+  std::string source;  // "rank0.json.gz sha256 ..., steps ..."
   std::vector<std::string> corrections, notes;
   bool host_bound = false;
   const TraceFacts& facts() const { return ranks.front(); }

@@ -428,6 +428,9 @@ void AddImport(CommandLine& line) {
       "--name", kineto->trace.name,
       "name of the model table that is written (default: --workload's, or the file's)");
   AddTraceImport(take, kineto->trace);
+  take->add_option("--reference", kineto->trace.reference,
+                   "the method of the traced step, such as ddp: the step of several ranks becomes "
+                   "a [[reference]], which calibrates");
   take->add_flag("--print", kineto->print, "write nothing: print the cluster's file");
   take->callback([&line, kineto] {
     line.act = [kineto](Program& program) { return ImportKinetoVerb(program, *kineto); };

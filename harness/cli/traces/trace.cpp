@@ -171,9 +171,7 @@ int WriteKineto(Program& program, const std::string& trial, const fs::path& out)
 
 int TraceVerb(Program& program, const TraceRequest& request) {
   if (!request.kineto.empty()) return WriteKineto(program, request.files.front(), request.kineto);
-  std::vector<TraceFacts> ranks;
-  for (const std::string& file : request.files)
-    ranks.push_back(ReadTraceFacts(file, request.options));
+  const std::vector<TraceFacts> ranks = ReadTraceFacts(request.files, request.options);
   std::optional<TransferFacts> transfers;
   if (ranks.size() > 1) transfers = TransfersOf(ranks);
   if (program.json()) {
@@ -194,6 +192,14 @@ int TraceVerb(Program& program, const TraceRequest& request) {
 namespace {
 
 std::string StepLine(const TracedModel& model, const TracedCluster& traced) {
+  const bool calibrates =
+      std::ranges::any_of(traced.cluster.inputs, [](const auto& each) { return each.calibrated; });
+  if (model.reference && calibrates) {
+    return fmt::format(
+        "The traced step of {} ranks calibrates the cluster: the model is not "
+        "compared with it",
+        model.reference->workers);
+  }
   if (traced.modelled_ms == 0 || model.step_ms == 0) {
     return "the trace tells no step time to compare the modelled step with";
   }

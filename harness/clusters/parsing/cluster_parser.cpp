@@ -418,6 +418,8 @@ class ClusterParser {
     std::vector<std::string> known;
     for (const DeclaredInput& input : cluster_.inputs) known.push_back(input.name);
     for (const json& name : *wanted) {
+      if (std::ranges::count(*wanted, name) > 1)
+        file_->Fail(at, fmt::format("{} stands twice: expected each input once", Shown(name)));
       if (name.is_string() && std::ranges::count(known, name.get<std::string>()) > 0) continue;
       file_->Fail(at, fmt::format("{} is no input of this file: expected some of {}", Shown(name),
                                   fmt::join(known, ", ")));

@@ -94,6 +94,8 @@ TEST(DeclaredCluster, MistakesNameFileLineKeyAndWhatWasExpected) {
   EXPECT_SAYS(error("value = 100,", "value = -1,"), "a number from 1e-09 to 1000000000");
   EXPECT_SAYS(error("\"resnet152-imagenet\"", "\"resnet152-imagenets\""), "did you mean");
   EXPECT_SAYS(error("[\"exchange_host_us\"", "[\"exchange_host\""), "is no input of this file");
+  EXPECT_SAYS(error("[\"exchange_host_us\"", "[\"exchange_host_us\", \"exchange_host_us\""),
+              "\"exchange_host_us\" stands twice: expected each input once");
   EXPECT_SAYS(error("value = 100,", "value = 100, low = 120,"), "low");
   EXPECT_SAYS(error("SAFusion (HPDC 25)/Fig15a/WFBP", "SAFusion (HPDC 25)/Fig15z/WFBP"),
               "a bar of results/published");

@@ -73,6 +73,19 @@ TEST(Traces, OfTwoRanksGiveTheShortestTransfers) {
             "transfers");
 }
 
+// One rank's file asks for the others'. If they are all there, there is nothing to ask for.
+TEST(Traces, OfAllRanksAskForNoMore) {
+  const std::string one = Case("resnet-torch2.11-gloo-rank0.json.gz");
+  const auto asks = [](const TraceFacts& facts) {
+    return std::ranges::any_of(facts.notes, [](const std::string& note) {
+      return note.find("give the other ranks' files") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(asks(ReadTraceFacts(one, {})));
+  const std::vector<std::string> files = {one, Case("resnet-torch2.11-gloo-rank1.json.gz")};
+  for (const TraceFacts& each : ReadTraceFacts(files, {})) EXPECT_FALSE(asks(each)) << each.rank;
+}
+
 TEST(Traces, OfOneRankTwiceAreRefused) {
   const TraceFacts facts = ReadTraceFacts(Case("hand-gpu-ddp.json"), {});
   EXPECT_SAYS(ErrorOf([&] {
@@ -149,6 +162,20 @@ class EditedTrace : public ::testing::Test {
     packed.resize(stream.total_out);
     deflateEnd(&stream);
     return packed;
+  }
+
+  static std::string Unpacked(std::string packed) {
+    z_stream stream{};
+    inflateInit2(&stream, 16 + MAX_WBITS);
+    std::string text(100 * packed.size(), '\0');
+    stream.next_in = reinterpret_cast<unsigned char*>(packed.data());
+    stream.avail_in = static_cast<uInt>(packed.size());
+    stream.next_out = reinterpret_cast<unsigned char*>(text.data());
+    stream.avail_out = static_cast<uInt>(text.size());
+    inflate(&stream, Z_FINISH);
+    text.resize(stream.total_out);
+    inflateEnd(&stream);
+    return text;
   }
 
   fs::path folder_;
@@ -251,6 +278,71 @@ TEST_F(EditedTrace, ShardedOrInSeveralGroupsIsRefused) {
   set(1, "Process Group Name", "0");
   set(0, "Collective name", "reduce_scatter");
   EXPECT_SAYS(Error(trace.dump()), "reduce_scatter within backward: the model is sharded");
+}
+
+// A program may sum its loss over ranks when backward is over, and the profiler may leave out the
+// size of an exchange in one step.
+TEST_F(EditedTrace, TakesAllReducesOfBackwardAlone) {
+  const std::string real = Case("resnet-torch2.11-gloo-rank0.json.gz");
+  const TraceFacts expected = ReadTraceFacts(real, {});
+  json trace = json::parse(Unpacked(ReadFile(real)));
+  json& events = trace["traceEvents"];
+  const auto begins = [](const json& event) { return event.value("ts", 0.0); };
+  std::vector<json> steps;
+  json call, exchange;
+  for (const json& event : events) {
+    const std::string name = event.value("name", "");
+    if (name.starts_with("ProfilerStep#") && event.value("cat", "") == "user_annotation")
+      steps.push_back(event);
+    if (name == "c10d::allreduce_") call = event;
+    if (name == "gloo:all_reduce") exchange = event;
+  }
+  std::ranges::sort(steps, {}, begins);
+  ASSERT_EQ(steps.size(), 3U);
+  for (const json& step : steps) {
+    const double end = begins(step) + step["dur"].get<double>();
+    call["ts"] = end - 8;
+    exchange["ts"] = end - 5;
+    call["dur"] = exchange["dur"] = 2;
+    exchange["args"]["Input Dims"] = {json::array({1})};
+    events.push_back(call);
+    events.push_back(exchange);
+  }
+  json* last = nullptr;
+  for (json& event : events) {
+    const bool later = event.value("name", "") == "gloo:all_reduce" &&
+                       begins(event) > begins(steps[2]) && event["dur"] != 2;
+    if (later && (last == nullptr || begins(event) > begins(*last))) last = &event;
+  }
+  ASSERT_NE(last, nullptr);
+  (*last)["args"].erase("Input Dims");
+  (*last)["args"].erase("Input type");
+
+  const TraceFacts facts = ReadTraceFacts(Write(trace.dump()).string(), {});
+  ASSERT_EQ(facts.exchanges.size(), expected.exchanges.size());
+  for (std::size_t i = 0; i < facts.exchanges.size(); ++i) {
+    EXPECT_EQ(facts.exchanges[i].elements, expected.exchanges[i].elements) << i;
+    EXPECT_NEAR(facts.exchanges[i].us.median, expected.exchanges[i].us.median, 0.002) << i;
+  }
+  EXPECT_NEAR(facts.exposed_us->median, expected.exposed_us->median, 0.002);
+  EXPECT_TRUE(std::ranges::any_of(facts.notes, [](const std::string& note) {
+    return note.starts_with("1 all-reduce of a step is called behind backward");
+  }));
+}
+
+// The closure of L-BFGS runs forward and backward within the optimizer's step. Its passes would
+// count as update, too.
+TEST_F(EditedTrace, OfAnOptimizerThatRunsBackwardItselfIsRefused) {
+  json trace = Hand("hand-cpu.json");
+  for (json& event : trace["traceEvents"]) {
+    if (event["name"] != "Optimizer.step#SGD.step") continue;
+    event["name"] = "Optimizer.step#LBFGS.step";
+    event["ts"] = event["ts"].get<int>() - 365;
+    event["dur"] = event["dur"].get<int>() + 365;
+  }
+  EXPECT_SAYS(Error(trace.dump()),
+              "ProfilerStep#5: backward runs within Optimizer.step#LBFGS.step: expected an "
+              "optimizer that computes no gradients of its own");
 }
 
 TEST_F(EditedTrace, TellsNothingOfHostsPathsAndUsers) {

@@ -303,5 +303,79 @@ TEST_F(TraceOnCluster, OfOurOwnModelComesBackAsItWas) {
   EXPECT_NEAR(placed.modelled_ms, modelled, 0.005 * modelled);
 }
 
+// The trial's trace.json rounds begins and durations to nanoseconds. Each hook stays its own
+// gradient's, and each gradient is ready when its kernel ends.
+TEST_F(TraceOnCluster, OfATrialHasReadyTimesInSpiteOfRounding) {
+  constexpr int kTensors = 60;
+  KinetoStep written;
+  std::vector<double> ready;
+  double now = 1.0 / 3000, until = 0;
+  const double begin = now;
+  const auto add = [&](SpanKind kind, const std::string& label, double seconds) {
+    Span span;
+    span.kind = kind;
+    span.lane = "compute";
+    span.label = label;
+    span.begin_seconds = now;
+    span.end_seconds = now += seconds;
+    written.spans.push_back(span);
+  };
+  now = 0;
+  add(SpanKind::kForward, "", begin);
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string name = "t" + std::to_string(i);
+    written.tensors.push_back({name, {8, i + 1}, 8L * (i + 1), false});
+    const double seconds = 1e-6 * (2 + 97.0 / (i + 1) + i % 7 / 3.0);
+    add(SpanKind::kBackward, name, seconds);
+    ready.push_back(until += 1e6 * seconds);
+    add(SpanKind::kPack, name, 4.0006e-6 + 1e-9 / (i + 2));
+  }
+  add(SpanKind::kUpdate, "", 1e-4);
+
+  const auto spans = SpansOfTrace(ChromeTrace({written.spans}), "trace.json");
+  written.spans = spans.at(0);
+  Write("ours.json", KinetoTrace(written));
+  const TraceFacts facts = ReadTraceFacts((folder_ / "ours.json").string(), {});
+  ASSERT_EQ(facts.tensors.size(), ready.size());
+  for (std::size_t i = 0; i < ready.size(); ++i)
+    EXPECT_NEAR(facts.tensors[i].ready_us, ready[i], 0.2) << i;
+  EXPECT_NEAR(facts.update_us.median, 100, 0.01);
+}
+
+TEST_F(TraceOnCluster, OfOneRankIsComparedWithoutExchanges) {
+  const TracedModel model = ModelOfTrace(Cluster(), Import(Case("hand-cpu.json")));
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
+  EXPECT_DOUBLE_EQ(placed.cluster.Value("exchange_host_us"), 100);
+  // Packing takes three kernels of 4 us of a step of 0.5 ms. An exchange would add 0.1 ms.
+  EXPECT_NEAR(placed.modelled_ms, model.step_ms, 0.06 * model.step_ms);
+}
+
+TEST_F(TraceOnCluster, OfSeveralRanksMayBecomeAReferenceThatCalibrates) {
+  TraceImport asked = Import(Case("resnet-torch2.11-gloo-rank0.json.gz"));
+  asked.files.push_back(Case("resnet-torch2.11-gloo-rank1.json.gz"));
+  asked.step_ms = 250;
+  asked.accept_spread = true;
+  asked.reference = "ddp";
+  const TracedModel model = ModelOfTrace(Cluster(), asked);
+  EXPECT_EQ(model.name, "resnet-torch2.11-gloo-rank0");
+  ASSERT_TRUE(model.reference);
+  EXPECT_EQ(model.reference->workers, 2);
+  EXPECT_DOUBLE_EQ(model.reference->step_ms, 250);
+  const TracedCluster placed =
+      PlaceTrace(profiles_, "mine", model, StatedInputs::kStay, folder_ / "out");
+  ASSERT_EQ(placed.cluster.references.size(), 2U);  // exposed communication, and the step
+  for (const ReferenceStep& each : placed.cluster.references) {
+    EXPECT_EQ(each.method, "ddp");
+    EXPECT_EQ(each.workers, 2);
+    EXPECT_SAYS(each.source, "resnet-torch2.11-gloo-rank0.json.gz sha256");
+  }
+
+  asked = Import(Case("hand-cpu.json"));
+  asked.reference = "ddp";
+  EXPECT_SAYS(ErrorOf([&] { ModelOfTrace(Cluster(), asked); }),
+              "hand-cpu.json: --reference: it is of one rank");
+}
+
 }  // namespace
 }  // namespace sparfuse::harness
