@@ -14,12 +14,12 @@
 namespace sparfuse::harness {
 namespace {
 
-struct Examples {
+struct ExamplesOfVerb {
   std::string_view verb;
   std::array<std::string_view, 2> lines;  // behind "sparfuse "
 };
 
-constexpr Examples kExamples[] = {
+constexpr ExamplesOfVerb kExamplesOfVerbs[] = {
     {"list", {"list methods", "list collectives --rounds"}},
     {"advise",
      {"advise --workload bert-large-squad --cluster safusion-cloud --workers 8,64",
@@ -71,8 +71,9 @@ constexpr Examples kExamples[] = {
 
 void AddExamples(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({})) {
-    const auto* found = std::ranges::find(kExamples, verb->get_name(), &Examples::verb);
-    if (found == std::end(kExamples)) {
+    const auto* found =
+        std::ranges::find(kExamplesOfVerbs, verb->get_name(), &ExamplesOfVerb::verb);
+    if (found == std::end(kExamplesOfVerbs)) {
       SPARFUSE_THROW(kInternal, fmt::format("verb {} has no examples: examples.cpp lists two of "
                                             "each verb",
                                             verb->get_name()));

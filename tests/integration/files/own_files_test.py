@@ -116,7 +116,7 @@ class OwnFilesTest(unittest.TestCase):
     def test_the_store_tells_without_the_experiment_s_file(self):
         self.assertIn("0 experiment(s)", self.call("status"))
         self.run_own()
-        self.assertRegex(self.call("status"), r"my/own +3 trial\(s\) of 3 cell\(s\) on \d system\(s\); the newest of")
+        self.assertRegex(self.call("status"), r"my/own +3 trial\(s\) of 3 cell\(s\); the newest of")
         (entry,) = json.loads(self.call("status", "--json"))["experiments"]
         self.assertEqual((entry["experiment"], entry["trials"], entry["failed"]), ("my/own", 3, 0))
         whole = self.call("--own", self.own, "table", "my/own", "--format", "csv")

@@ -207,6 +207,19 @@ class Parts(ProgramTest):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertRegex(done.stdout, r"PASSED  ?\] [1-9]")
 
+    def test_a_method_s_file_with_a_sparsifier_in_python_holds_the_laws(self):
+        laws = Path(self.program).with_name("harness_method_conformance_test")
+        if not laws.exists():
+            self.skipTest(f"{laws} is not built")
+        (self.folder / "mine.py").write_text(
+            "import numpy\n\nclass Largest:\n    def select(self, g, k, *, name, step):\n"
+            "        return numpy.argsort(-abs(g), kind='stable')[:k]\n")
+        self.method("largest", sparsifier="python:mine.py:Largest")
+        done = subprocess.run([laws, "--gtest_filter=*_2:*_4_2_a_node"], cwd=self.folder, text=True, check=False,
+                              env=os.environ | {"SPARFUSE_CHECKED_METHOD": "largest.toml"}, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"PASSED  ?\] [1-9]")
+
     def test_laws_that_are_broken_are_named(self):
         laws = Path(self.program).with_name("part-conformance")
         if not laws.exists():

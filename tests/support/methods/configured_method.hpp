@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/catalog/catalog.hpp"
+#include "harness/catalog/outside_part.hpp"
 #include "harness/catalog/trial_composition.hpp"
 #include "harness/records/record.hpp"
 #include "tests/support/live_run.hpp"
@@ -57,6 +58,9 @@ inline CellConfig ConfigOf(const Method& method, const std::string& sparsifier =
   config.method_options = ResolveMethodOptions(TheCatalog(), method, given);
   if (!method.dense()) {
     config.sparsifier = sparsifier.empty() ? method.sparsifier : sparsifier;
+    // A method's file has the path of a part's file, a cell the hash of its content.
+    if (IsOutsidePart(config.sparsifier))
+      config.sparsifier = OutsidePartName("sparsifier", config.sparsifier, "/");
     config.density = 0.05;
   }
   config.feedback = method.sends_payloads() ? "residual" : "none";
@@ -67,10 +71,13 @@ inline CollectiveTraits TraitsOf(const CellConfig& config) {
   return Compose(config).sparse_collective->traits();
 }
 
-// The method's own sparsifier, or one whose counts are known beforehand.
+// The method's own sparsifier, or one whose counts are known beforehand: a part of somebody's own
+// says its counts when it runs.
 inline std::string ExactSparsifier(const Method& method) {
-  return method.dense() || FindSparsifier(method.sparsifier).exact_count ? method.sparsifier
-                                                                         : "topk";
+  if (method.dense()) return method.sparsifier;
+  const bool exact =
+      !IsOutsidePart(method.sparsifier) && FindSparsifier(method.sparsifier).exact_count;
+  return exact ? method.sparsifier : "topk";
 }
 
 // With dense_fallback, selecting from a large tensor takes longer than it saves.
