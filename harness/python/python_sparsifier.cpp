@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/base/error.hpp"
 #include "harness/python/arrays.hpp"
 #include "harness/python/gil.hpp"
+#include "harness/python/parts/views.hpp"
 
 namespace sparfuse::python {
 namespace py = pybind11;
@@ -63,10 +65,7 @@ void PythonSparsifier::Select(const SelectContext& context, const SelectSource& 
 void PythonSparsifier::CallSelect(const SelectInput& input, std::size_t k, const TensorInfo& info,
                                   Slot& slot) const {
   const GilHeld gil;
-  // A base that owns nothing keeps NumPy from copying, and the array from freeing memory that it
-  // does not own.
-  py::array view(py::dtype::of<float>(), {input.n}, {sizeof(float)}, input.x(), py::none());
-  view.attr("flags").attr("writeable") = false;
+  const py::array view = ReadOnlyCopy(std::span(input.x(), input.n));
   const py::int_ count(k);
   py::dict told;
   if (takes_name_) told["name"] = py::str(info.name.data(), info.name.size());

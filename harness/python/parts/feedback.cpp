@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -25,7 +26,7 @@ class PythonFeedback final : public FeedbackRule {
                   std::span<const float> residual, std::span<float> x) const override {
     const PartCall call(part_, "compensate(name, g, r) of \"" + std::string(name) + "\"");
     call([&] {
-      const py::array g = ReadOnlyView(gradient), r = ReadOnlyView(residual);
+      const py::array g = ReadOnlyCopy(gradient), r = ReadOnlyCopy(residual);
       const py::object returned = CallPython(object_->attr("compensate"), Name(name), g, r);
       ReadFloatsOf(returned, x, call);
       RequireLetGo(g, "g", returned, call);
@@ -38,9 +39,9 @@ class PythonFeedback final : public FeedbackRule {
             std::span<float> residual) const override {
     const PartCall call(part_, "keep(name, x, indices, r) of \"" + std::string(name) + "\"");
     call([&] {
-      const py::array given = ReadOnlyView(x), sent = ReadOnlyView(indices);
-      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)}, residual.data(),
-                        py::none());
+      const py::array given = ReadOnlyCopy(x), sent = ReadOnlyCopy(indices);
+      const py::array r(py::dtype::of<float>(), {residual.size()}, {sizeof(float)},
+                        residual.data());
       const py::object returned = CallPython(object_->attr("keep"), Name(name), given, sent, r);
       if (!returned.is_none()) {
         call.Returned("a " + TypeText(returned) + "; expected None, and a write to r, r[:] = ...");
@@ -49,6 +50,7 @@ class PythonFeedback final : public FeedbackRule {
            {std::pair(&given, "x"), std::pair(&sent, "indices"), std::pair(&r, "r")}) {
         RequireLetGo(*view, what, returned, call);
       }
+      std::memcpy(residual.data(), r.data(), residual.size_bytes());
     });
     RequireFinite(residual, call);
   }

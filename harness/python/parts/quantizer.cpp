@@ -60,7 +60,7 @@ class PythonQuantizer final : public Quantizer {
     const PartCall call(part_, "encode(x, random) of tensor \"" + std::string(info.name) +
                                    "\", step " + std::to_string(info.step));
     call([&] {
-      const py::array x = ReadOnlyView(std::span(input.x(), input.n));
+      const py::array x = ReadOnlyCopy(std::span(input.x(), input.n));
       const py::object returned =
           CallPython(object_->attr("encode"), x, RandomOf(info, context.rank));
       ReadBytesOf(returned, out, call);
@@ -133,10 +133,11 @@ class PythonQuantizer final : public Quantizer {
     const PartCall call(part_, "decode(b, n) of " + std::to_string(payload.size()) + " bytes to " +
                                    std::to_string(out.size()) + " elements");
     call([&] {
-      const py::array b = ReadOnlyView(
+      const py::array b = ReadOnlyCopy(
           std::span(reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size()));
       const py::object returned = CallPython(object_->attr("decode"), b, py::int_(out.size()));
       ReadFloatsOf(returned, out, call);
+      RequireLetGo(b, "b", returned, call);
     });
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (std::isfinite(out[i])) continue;

@@ -24,14 +24,13 @@ const char* SparsifiedName(Sparsified sparsified);
 // A tuple of units: first, last, sparsified, density, lane, path, partitions.
 pybind11::tuple PlanView(const Plan& plan);
 
-// A read-only view that owns nothing.
+// A read-only copy. Python may hold on to it beyond the call: the traceback of an error holds the
+// variables of the functions that it left.
 template <class T>
-pybind11::array ReadOnlyView(std::span<const T> values) {
-  // The base that is no owner keeps NumPy from copying.
-  pybind11::array view(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)}, values.data(),
-                       pybind11::none());
-  view.attr("flags").attr("writeable") = false;
-  return view;
+pybind11::array ReadOnlyCopy(std::span<const T> values) {
+  pybind11::array copy(pybind11::dtype::of<T>(), {values.size()}, {sizeof(T)}, values.data());
+  copy.attr("flags").attr("writeable") = false;
+  return copy;
 }
 
 // Throws Error{kConfig} where the class keeps the view beyond the call, but for what it returned.

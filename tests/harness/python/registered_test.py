@@ -197,6 +197,24 @@ class Registered(unittest.TestCase):
         with self.assertRaisesRegex(sparfuse.ConfigError, r"Keeps.select\(g, k\) keeps g"):
             feedback.step("w", gradient(10))
 
+    def test_what_an_error_holds_of_g_stays_as_it_was(self):
+        """An error holds g in its arguments, and in the variables that its traceback shows."""
+        class Fails:
+            def select(self, g, k):
+                if g[0] > 1:
+                    raise ValueError(g[2:])
+                return range(k)
+
+        sparfuse.register_sparsifier("fails", Fails)
+        ones = np.ones(3_000_000, dtype=np.float32)
+        feedback = sparfuse.ErrorFeedback(sparfuse.Sparsifier("fails", density=0.5))
+        with self.assertRaises(ValueError) as raised:
+            feedback.step("w", 2 * ones)
+        del feedback
+        others = [np.full_like(ones, 9) for _ in range(4)]  # where its memory may have been
+        self.assertTrue((raised.exception.args[0] == 2).all())
+        self.assertEqual(len(others), 4)
+
     def test_its_exceptions_arrive(self):
         def fail(g, k):
             raise KeyError("mine")
