@@ -268,7 +268,7 @@ class Weights(unittest.TestCase):
 
     def test_a_model_is_as_large_as_its_data(self):
         for split in ("train", "valid"):
-            self.file(f"{split}.txt", b"one two three four\n" * 60)
+            self.file(f"{split}.txt", b"one two three four\n" * 300)
         done = subprocess.run([PROGRAM, "data", "prepare", "own", "--from", self.home], capture_output=True,
                               text=True, timeout=300, env=os.environ | {"SPARFUSE_DATA": str(self.home)})
         self.assertEqual(done.returncode, 0, done.stderr)
