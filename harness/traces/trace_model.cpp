@@ -45,7 +45,7 @@ std::string StepsText(const TraceFacts& facts) {
 // "net-torch2.11" of net-torch2.11.json.gz: files of other versions have other tables.
 std::string NameOfFile(std::string file) {
   for (const std::string_view ending : {".gz", ".json"}) {
-    if (file.ends_with(ending)) file.resize(file.size() - ending.size());
+    if (file.ends_with(ending)) file.erase(file.size() - ending.size());
   }
   return file;
 }
