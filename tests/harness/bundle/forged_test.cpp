@@ -323,7 +323,8 @@ class Forger {
   static void Agree(const json& trial, BundledTrial& forged) {
     json config = json::parse(forged.files["config.json"]);
     for (const auto& [key, value] : trial["config"].items()) config[key] = value;
-    for (const auto& [key, value] : json(config).items()) {
+    const json fields = config;
+    for (const auto& [key, value] : fields.items()) {
       const bool beside = key == "block" || key == "seed" || key == "trial_id";
       if (!beside && !trial["config"].contains(key)) config.erase(key);
       if (key == "block" || key == "seed") config[key] = trial[key];
