@@ -13,7 +13,6 @@
 #include "harness/files/canonical.hpp"
 #include "harness/files/toml_file.hpp"
 #include "harness/store/evidence/recomputed.hpp"
-#include "harness/store/evidence/series_file.hpp"
 #include "harness/store/evidence/stated.hpp"
 
 namespace sparfuse::harness {
@@ -42,23 +41,6 @@ std::string WhatMetricsContradict(const Trial& trial, const Outcome& outcome) {
     if (is_there && found->second == metric) continue;
     return Differs("metrics", ToJson(MetricValues{{name, metric}}),
                    is_there ? ToJson(MetricValues{*found}) : json());
-  }
-  return "";
-}
-
-// A profile's metrics are numbers of its backward pass.
-std::string WhatProfileContradicts(const Trial& trial, const Outcome& outcome) {
-  const json backward =
-      outcome.profile.is_object() ? outcome.profile.value("backward", json()) : json();
-  for (const auto& [metric, key] : {std::pair("forward_seconds", "forward_seconds"),
-                                    {"backward_seconds", "unhooked_seconds"},
-                                    {"update_seconds", "update_seconds"}}) {
-    const auto stated = trial.metrics.find(metric);
-    if (stated == trial.metrics.end() || !stated->second.value) continue;
-    const double given = NumberOf(backward, key);
-    if (!AreEqual(*stated->second.value, given))
-      return SaidAndGiven(metric, *stated->second.value, given,
-                          "the profile in outcome.json gives");
   }
   return "";
 }
@@ -174,30 +156,10 @@ std::string WhatOutcomeContradicts(const Trial& trial, const Outcome& outcome) {
          outcome.software ? ToJson(*outcome.software) : json()}}) {
     if (stored != given) return Differs(key, stored, given);
   }
-  const bool is_profile = TextOf(trial.config, "kind") == NameOf(TrialKind::kProfile);
-  if (is_profile == outcome.profile.is_null())
-    return fmt::format("config.kind: {}: outcome.json has {} profile", TextOf(trial.config, "kind"),
-                       is_profile ? "no" : "a");
-  const auto steps = static_cast<std::int64_t>(NumberOf(trial.config, "steps"));
-  if (outcome.n && (!is_profile || *outcome.n != steps))
-    return fmt::format("outcome.json: n = {}: expected {}", *outcome.n,
-                       is_profile ? fmt::format("{}, of config.steps", steps)
-                                  : "n in profiles and fingerprints alone");
-  if (is_profile) return WhatProfileContradicts(trial, outcome);
+  if (outcome.n)
+    return fmt::format("outcome.json: n = {}: expected n in fingerprints alone", *outcome.n);
   wrong = WhatSecondsContradict(trial, outcome);
   return wrong.empty() ? WhatPlansContradict(trial, outcome) : wrong;
-}
-
-// The hash of a file's times of steps; "" if it has none. No two trials take the same nanoseconds.
-std::string HashOfTimes(const std::string& bytes) {
-  SeriesHeader header;
-  if (!WhatIsWrongWithSeries("steps.npy", bytes, &header).empty()) return "";
-  const SeriesColumn* column = header.Find("step_seconds");
-  if (column == nullptr || column->type != "<f8" || header.rows == 0) return "";
-  std::string times;
-  for (std::uint64_t row = 0; row < header.rows; ++row)
-    times += bytes.substr(header.begin + row * header.row_bytes + column->offset, sizeof(double));
-  return Sha256Hex(times);
 }
 
 }  // namespace
@@ -229,9 +191,9 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
   const Trial& trial = bundled.trial;
   if (!HasNumbers(trial) || trial.schema < kTrialSchema || !IsLive(trial)) return "";
   const auto steps = bundled.files.find("steps.npy");
-  const std::string hash = steps == bundled.files.end() ? "" : HashOfTimes(steps->second);
-  if (const auto same = with_times_.find(hash); !hash.empty() && same != with_times_.end())
-    return fmt::format("steps.npy: its times equal the times of {} to the last bit", same->second);
+  const std::string hash = steps == bundled.files.end() ? "" : Sha256Hex(steps->second);
+  if (const auto same = with_steps_.find(hash); !hash.empty() && same != with_steps_.end())
+    return fmt::format("steps.npy: it equals the steps.npy of {} to the last bit", same->second);
   if (trial.launch) {
     const auto [found, is_first] =
         launches_.try_emplace({trial.origin, trial.launch->id},
@@ -246,7 +208,7 @@ std::string OtherTrials::WhatContradicts(const BundledTrial& bundled) {
       return fmt::format("launch.trials: {}, and the bundle has more of {}", launch.launch.trials,
                          trial.launch->id);
   }
-  if (!hash.empty()) with_times_.emplace(hash, trial.trial_id);
+  if (!hash.empty()) with_steps_.emplace(hash, trial.trial_id);
   return "";
 }
 

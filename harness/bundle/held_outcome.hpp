@@ -17,8 +17,8 @@ std::string WhatFilesContradict(const BundledTrial& bundled);
 class OtherTrials {
  public:
   // "" or how the trial contradicts one that was held before: trials of one launch began together,
-  // on the same hosts, and are no more than the launch says; no two that ran took the same times
-  // to the last bit. Takes the trial among those that later ones are held to if it is "".
+  // on the same hosts, and are no more than the launch says; no two that ran have the same steps to
+  // the last bit. Takes the trial among those that later ones are held to if it is "".
   std::string WhatContradicts(const BundledTrial& bundled);
 
  private:
@@ -28,7 +28,7 @@ class OtherTrials {
     int trials = 0;
   };
   std::map<std::pair<std::string, std::string>, OfLaunch> launches_;  // by origin and id
-  std::map<std::string, std::string> with_times_;  // trial by the hash of its steps' times
+  std::map<std::string, std::string> with_steps_;  // trial by the hash of its steps
 };
 
 }  // namespace sparfuse::harness

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string_view>
 
@@ -104,13 +103,7 @@ class Merger {
         bundle_(bundle),
         request_(request),
         verified_(Verify(bundle)),
-        scrubber_(PrivateNames::OfTrials(rows, store.results())) {
-    for (const TrialRow& row : rows) {
-      if (const std::string measured = MeasuredBy(row); !measured.empty())
-        measured_.emplace(measured, row.trial_id);
-    }
-    for (const TrialRow& row : verified_.rows) measured_of_bundle_[row.trial_id] = MeasuredBy(row);
-  }
+        scrubber_(PrivateNames::OfTrials(rows, store.results())) {}
 
   MergeSummary Run() {
     summary_.not_checked = WhatIsNotChecked(verified_);
@@ -163,7 +156,6 @@ class Merger {
       ++summary_.present;
       return;
     }
-    RequireNoCopy(id);
     const fs::path directory = store_.Directory(id);
     if (SomethingIsAt(directory) && !store_.trash().Take(directory, id)) {
       throw Refused{
@@ -183,16 +175,6 @@ class Merger {
     store_.Finish(lock_, id, files.at("trial.json"));
     trials_.insert(id);
     summary_.added.push_back(id);
-  }
-
-  // Refuses a trial of the store under another id, which would count twice.
-  void RequireNoCopy(const std::string& id) const {
-    const auto measured = measured_of_bundle_.find(id);
-    if (measured == measured_of_bundle_.end()) return;
-    const auto same = measured_.find(measured->second);
-    if (same == measured_.end() || same->second == id) return;
-    throw Refused{fmt::format("{}: its times equal the times of {} of the store to the last bit",
-                              id, same->second)};
   }
 
   // The id of a trial of the store whose directory would contain `id`'s; "" if there is none.
@@ -285,8 +267,6 @@ class Merger {
   const MergeRequest& request_;
   const Verification verified_;
   const TextScrubber scrubber_;
-  std::map<std::string, std::string> measured_;            // trial of the store by MeasuredBy
-  std::map<std::string, std::string> measured_of_bundle_;  // MeasuredBy by trial
   std::set<std::string> trials_;  // ids of the bundle's trials that the store has by now
   MergeSummary summary_;
 };

@@ -12,7 +12,6 @@
 #include "core/base/error.hpp"
 #include "harness/bundle/bundle_table.hpp"
 #include "harness/bundle/held_outcome.hpp"
-#include "harness/store/evidence/stated.hpp"
 #include "harness/store/patience.hpp"
 
 namespace sparfuse::harness {
@@ -25,14 +24,6 @@ using nlohmann::json;
 bool ShouldHaveReadings(const Trial& trial) {
   return trial.schema >= kTrialSchema && HasNumbers(trial) && !trial.quiet &&
          trial.config.value("mode", json()) != NameOf(Mode::kModelled);
-}
-
-// Bundles of version 3 came with the trials of today's schema, which no earlier bundle can have.
-std::string WhatVersionContradicts(const Trial& trial, int bundle_version) {
-  constexpr int kOfThisSchema = 3;
-  if (bundle_version >= kOfThisSchema || trial.schema < kTrialSchema) return "";
-  return fmt::format("schema: {} in a bundle of version {}: expected {}", trial.schema,
-                     bundle_version, kTrialSchemaOfEarlierBundles);
 }
 
 // Rows of a table that readable trials can confirm.
@@ -92,14 +83,9 @@ Verification Verify(const Bundle& bundle) {
   const BundleContent& content = bundle.content();
   const std::string file = bundle.path().string();
   std::map<std::string, std::vector<std::string>> reasons;
-  const std::string now = UtcNow();
   for (const auto& [id, hash] : content.annotations) {
     try {
       const Annotation annotation = bundle.Annotation(id);
-      if (!content.trials.contains(annotation.trial_id))
-        SPARFUSE_THROW(kData, fmt::format("{}: annotations/{}: trial_id: {}: expected a trial of "
-                                          "the bundle",
-                                          file, id, annotation.trial_id));
       reasons[annotation.trial_id].push_back(annotation.reason);
     } catch (const Error& error) {
       made.problems.push_back(error.what());
@@ -122,16 +108,12 @@ Verification Verify(const Bundle& bundle) {
       const bool has_numbers = HasNumbers(trial.trial);
       (numbers.steps ? made.of_steps : has_numbers ? made.without_steps : made.without_numbers)++;
       made.without_readings += ShouldHaveReadings(trial.trial);
-      made.of_earlier += has_numbers && trial.trial.schema < kTrialSchema;
-      made.of_other_workloads += has_numbers && WorkloadOf(trial.trial.config) == nullptr;
-      made.of_the_future += trial.trial.started_utc > now;
       if (numbers.steps) {
         for (const std::string& metric : numbers.unchecked) ++made.unchecked[metric];
         for (const std::string& column : numbers.columns_of_nothing)
           ++made.unchecked_columns[column];
       }
       std::string differs = numbers.differs;
-      if (differs.empty()) differs = WhatVersionContradicts(trial.trial, bundle.version());
       if (differs.empty()) differs = WhatFilesContradict(trial);
       if (differs.empty()) differs = others.WhatContradicts(trial);
       if (differs.empty()) {
@@ -200,21 +182,6 @@ std::span<const std::string> KeysThatNothingTells() {
   return kKeys;
 }
 
-std::span<const std::string> ChangesThatNothingTells() {
-  static const std::vector<std::string> kChanges = {
-      "times of steps with the metrics, rounds, evaluations and spans that follow from them",
-      "results of evaluations with their metrics",
-      "batch_per_worker or accumulation of a throughput with the throughput",
-      "the hardware in system, launch.nodes and machine",
-      "ranks with their steps, their places and workers",
-      "experiment, part, block, origin, method or density with trial_id, revisions and counts of "
-      "bytes and elements",
-      "launch.trials with seconds",
-      "further entries of checks and metrics",
-  };
-  return kChanges;
-}
-
 std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
   std::vector<std::string> said;
   const std::size_t all =
@@ -234,16 +201,6 @@ std::vector<std::string> WhatIsNotChecked(const Verification& verification) {
     said.push_back(fmt::format("{}: {} of {} trials: no metric is made from some rows, not checked",
                                of.first, fmt::join(names, ", "), of.second));
   }
-  const auto count = [&](std::size_t trials, const char* what) {
-    if (trials > 0) said.push_back(fmt::format("{} of {} trials {}", trials, all, what));
-  };
-  count(verification.of_earlier,
-        "of an earlier program: their records are not held to one another, only their numbers to "
-        "their series");
-  count(verification.of_other_workloads,
-        "of workloads that this catalogue does not have: the units of a sample and the tensors are "
-        "not checked");
-  count(verification.of_the_future, "began later than now, by this machine's clock");
   if (verification.without_readings > 0)
     said.push_back(
         fmt::format("{} of {} trials without readings of their machine: whether they "

@@ -32,9 +32,6 @@ struct Verification {
   // Likewise columns of series: "steps.npy: summed" (Recomputed::columns_of_nothing).
   std::map<std::string, std::size_t> unchecked_columns;
   std::size_t without_readings = 0;  // live trials that do not say whether they were disturbed
-  // Trials of a schema whose records have other forms, of workloads that the catalogue does not
-  // have, and with a start later than now.
-  std::size_t of_earlier = 0, of_other_workloads = 0, of_the_future = 0;
   std::map<std::string, std::string> refused;  // by id: why a trial does not hold, a sentence
   // A sentence if the readable trials give other rows than the table has of them; or "".
   std::string table_differs;
@@ -50,9 +47,6 @@ Verification Verify(const Bundle& bundle);
 // "launch.nodes.*.cores"; a key stands for all beneath it. What a system and nodes have is told of
 // several hosts, whose system they are, and not of one.
 std::span<const std::string> KeysThatNothingTells();
-
-// Changes of several keys at once that nothing in a bundle contradicts, sentences without a verb.
-std::span<const std::string> ChangesThatNothingTells();
 
 // What a verification did not check, a sentence each: "3 of 227 trials without steps: not checked".
 std::vector<std::string> WhatIsNotChecked(const Verification& verification);

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "harness/bundle/verify.hpp"
 #include "harness/cli/drawing.hpp"
@@ -79,24 +77,6 @@ SystemSide SideOf(const Source& source, const std::string& machine, std::string 
   return side;
 }
 
-// Warns of trials that two systems say they ran: a trial is of one system.
-void WarnOfCopies(const std::vector<SystemSide>& sides) {
-  std::map<std::string, std::pair<const SystemSide*, std::string>> measured;
-  for (const SystemSide& side : sides) {
-    for (const TrialRow& row : side.rows) {
-      const std::string times = MeasuredBy(row);
-      if (times.empty()) continue;
-      const auto [found, is_first] = measured.try_emplace(times, &side, row.trial_id);
-      const auto& [of, id] = found->second;
-      if (is_first || id == row.trial_id) continue;
-      fmt::print(stderr,
-                 "warning: {}: the times of {} equal the times of {} on {} to the last bit: one of "
-                 "them is a copy\n",
-                 side.name, row.trial_id, id, of->name);
-    }
-  }
-}
-
 // Finds the sides by "FILE.sparfuse", "FILE.sparfuse:HASH", the first digits of the hash of a
 // system of the store, or `here`.
 std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::string>& wanted) {
@@ -128,7 +108,6 @@ std::vector<SystemSide> SidesOf(const Program& program, const std::vector<std::s
                                       [&](const auto& side) { return side.name == sides[i].name; });
     if (before > 0) sides[i].name += fmt::format(" ({})", before + 1);
   }
-  WarnOfCopies(sides);
   if (sides.size() < 2) {
     SPARFUSE_THROW(
         kConfig,

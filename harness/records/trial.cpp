@@ -358,25 +358,6 @@ void CheckTime(const std::string& utc, const KeyPlace& place, const char* key) {
   if (!IsUtcTime(utc)) KeyPlace(place, key).Expected(utc, "a time, as 2026-01-31T12:34:56.789Z");
 }
 
-// Results of others have a source, and nothing that only a run knows.
-void CheckSource(const Trial& trial, const KeyPlace& place) {
-  const bool of_others = trial.config.value("mode", json()) == kImported;
-  if (trial.schema < kTrialSchema || (!of_others && !trial.imported)) return;
-  const KeyPlace config(place, "config");
-  if (!of_others)
-    KeyPlace(config, "mode")
-        .Expected(trial.config.value("mode", json()), "imported, as imported is there");
-  if (!trial.imported)
-    KeyPlace(place, "imported").Expected(json(), "the source of a result of others");
-  if (trial.experiment != kImported)
-    KeyPlace(place, "experiment").Expected(trial.experiment, "imported, of a result of others");
-  if (trial.launch || trial.machine || trial.quiet)
-    KeyPlace(place, trial.launch    ? "launch"
-                    : trial.machine ? "machine"
-                                    : "quiet")
-        .Expected("a record of a run", "none, of a result of others");
-}
-
 void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   RequirePlainTextAt(stored, place);
   // A table of imported results may omit the time of a measurement.
@@ -392,7 +373,6 @@ void CheckTrial(const Trial& trial, const json& stored, const KeyPlace& place) {
   CheckTimes(trial, place);
   CheckLayout(trial.layout, place);
   CheckConfigAt(KeyPlace(place, "config"), trial.config);
-  CheckSource(trial, place);
   if (trial.config_hash != ConfigHash(stored.at("config")))
     KeyPlace(place, "config_hash").Expected(trial.config_hash, "the hash of config");
   const auto system = stored.find("system");

@@ -1,7 +1,6 @@
 #include "harness/store/origin.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -111,16 +110,6 @@ void TellStoresApart(std::vector<TrialRow>& rows, const std::filesystem::path& r
   }
   NameStores(rows, is_own);
   TellBlocksApart(rows);
-}
-
-std::string MeasuredBy(const TrialRow& row) {
-  const bool is_live = row.mode == NameOf(Mode::kMeasured) || row.mode == NameOf(Mode::kEmulated);
-  if (!is_live || row.status != "ok" || row.launch.rounds.empty()) return "";
-  std::string text;
-  for (const auto& [name, value] : row.metrics) {
-    if (name.ends_with("_seconds")) text += fmt::format("{}={} ", name, value);
-  }
-  return fmt::format("{}{}", text, fmt::join(row.launch.rounds, " "));
 }
 
 }  // namespace sparfuse::harness

@@ -19,9 +19,6 @@ std::string OriginOf(const StoreLock& lock, const std::filesystem::path& results
 // Whether the store whose results folder this is ran the trial, which may have come back to it.
 bool RanHere(const TrialRow& trial, const std::filesystem::path& results);
 
-// What a live trial measured, in digits that no second trial has; "" of one that took no rounds.
-std::string MeasuredBy(const TrialRow& row);
-
 // Live trials whose ranks were on several hosts say of these what one host is, and not which they
 // are or what lies between them. So those that another store ran are of a system of their own, with
 // all that it ran on such a host: this makes "HASH@ORIGIN" of their rows' system_hash. results: of

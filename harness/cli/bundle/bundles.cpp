@@ -227,7 +227,7 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
   for (const std::string& what : not_checked)
     fmt::print(stderr, "note: {}: {}\n", file.string(), what);
   const bool good = verification.problems.empty();
-  const auto untold = KeysThatNothingTells(), together = ChangesThatNothingTells();
+  const auto untold = KeysThatNothingTells();
   if (verification.of_steps + verification.without_steps > 0) {
     std::vector<std::string> named(untold.begin(), untold.end());
     const auto of_cells =
@@ -236,19 +236,15 @@ int VerifyVerb(Program& program, const std::filesystem::path& file) {
                "note: {}: hashes are no signature, and nothing in a bundle confirms these keys of "
                "trials: {}, and {} of config (--json lists them)\n",
                file.string(), fmt::join(named, ", "), of_cells);
-    fmt::print(stderr, "note: {}: nor does anything show whether these were changed together: {}\n",
-               file.string(), fmt::join(together, "; "));
   }
   if (program.json()) {
-    PrintJson(
-        {{"file", file.string()},
-         {"written_by", ToJson(bundle.written_by())},
-         {"problems", verification.problems},
-         {"not_checked", not_checked},
-         {"nothing_tells", std::vector<std::string>(untold.begin(), untold.end())},
-         {"nothing_tells_together", std::vector<std::string>(together.begin(), together.end())},
-         {"trials", TrialsJson(verification)},
-         {"table", verification.table}});
+    PrintJson({{"file", file.string()},
+               {"written_by", ToJson(bundle.written_by())},
+               {"problems", verification.problems},
+               {"not_checked", not_checked},
+               {"nothing_tells", std::vector<std::string>(untold.begin(), untold.end())},
+               {"trials", TrialsJson(verification)},
+               {"table", verification.table}});
   } else {
     PrintTable(verification.table);
     fmt::print("{}: {} trial(s), {}\n", file.string(), bundle.content().trials.size(),

@@ -22,40 +22,31 @@ namespace {
 
 using nlohmann::json;
 
-bool IsProfile(const json& config) { return TextOf(config, "kind") == NameOf(TrialKind::kProfile); }
-
-// The parts that a configuration names, by kind, as in revisions and sources. Those of a profile
-// are lists.
-using PartsByKind = std::map<std::string, std::set<std::string>>;
-
-PartsByKind PartsNamedBy(const json& config) {
-  PartsByKind parts;
+// The parts that a configuration names, by kind, as in revisions and sources.
+std::map<std::string, std::string> PartsNamedBy(const json& config) {
+  std::map<std::string, std::string> parts;
   const auto add = [&](const json& from, const char* kind) {
     if (const std::string name = TextOf(from, kind); !name.empty() && name != "none")
-      parts[kind] = {name};
+      parts[kind] = name;
   };
-  if (IsProfile(config)) {
-    for (const json& name : config.value("sparsifiers", json::array()))
-      parts["sparsifier"].insert(name.get<std::string>());
-  }
   for (const char* kind : {"workload", "method", "sparsifier"}) add(config, kind);
   const json options = config.value("method_options", json());
   if (options.is_object()) {
     for (const char* kind : {"strategy", "planner", "collective"}) add(options, kind);
   }
   if (const std::string mode = TextOf(config, "mode"); !mode.empty())
-    parts["engine"] = {mode == NameOf(Mode::kModelled) ? "model" : "live"};
+    parts["engine"] = mode == NameOf(Mode::kModelled) ? "model" : "live";
   return parts;
 }
 
 std::string WhatPartsContradict(const Trial& trial) {
-  const PartsByKind parts = PartsNamedBy(trial.config);
+  const std::map<std::string, std::string> parts = PartsNamedBy(trial.config);
   const auto is_named = [&](const std::string& part) {
     const std::size_t end = part.find(':');
     const std::string kind = part.substr(0, end);
     if (kind == "sparsifier" && !parts.contains(kind)) return end == std::string::npos;
     const auto named = parts.find(kind);
-    return named == parts.end() || named->second.contains(part.substr(end + 1));
+    return named == parts.end() || part.substr(end + 1) == named->second;
   };
   for (const auto& [part, revision] : trial.revisions) {
     if (!is_named(part)) return fmt::format("revisions: it has {}, config does not", part);
@@ -63,14 +54,12 @@ std::string WhatPartsContradict(const Trial& trial) {
   for (const auto& [part, hash] : trial.sources) {
     if (!is_named(part)) return fmt::format("sources: it has {}, config does not", part);
   }
-  if (!IsProfile(trial.config) && !trial.config.contains("method_options")) return "";
+  if (!trial.config.contains("method_options")) return "";
   const bool own_file = !TextOf(trial.config, "method_content").empty();
-  for (const auto& [kind, names] : parts) {
-    for (const std::string& name : names) {
-      const std::string part = kind + ":" + name;
-      if (trial.revisions.contains(part) || (kind == "method" && own_file)) continue;
-      return fmt::format("revisions: expected one of {}, which config names", part);
-    }
+  for (const auto& [kind, name] : parts) {
+    const std::string part = kind + ":" + name;
+    if (trial.revisions.contains(part) || (kind == "method" && own_file)) continue;
+    return fmt::format("revisions: expected one of {}, which config names", part);
   }
   return "";
 }
@@ -80,28 +69,6 @@ bool HasWindows(const json& config) {
   const json options = config.value("method_options", json());
   return NumberOf(options.is_object() ? options.value("strategy_options", json()) : json(),
                   "every") > 0;
-}
-
-// Each kind and mode of trials has records that others lack.
-std::string WhatKindContradicts(const Trial& trial) {
-  const std::string kind = TextOf(trial.config, "kind");
-  const bool is_evaluated =
-      trial.metrics.contains("final_metric") || trial.series.contains("evaluations.npy");
-  if (TextOf(trial.config, "mode") == NameOf(Mode::kModelled)) {
-    if (trial.launch || trial.quiet)
-      return fmt::format("config.mode: modelled: expected no {} of a trial that no rank ran",
-                         trial.launch ? "launch" : "quiet");
-  } else if (kind == NameOf(TrialKind::kThroughput) && is_evaluated) {
-    return "config.kind: throughput: expected no final_metric and no evaluations.npy";
-  } else if (kind == NameOf(TrialKind::kConvergence) && !is_evaluated) {
-    return "config.kind: convergence: expected final_metric, of evaluations.npy";
-  }
-  if (IsProfile(trial.config) && trial.series.contains("steps.npy"))
-    return "config.kind: profile: expected no steps.npy";
-  const bool on_cards = TextOf(trial.config, "device") == "cuda";
-  if (on_cards && IsLive(trial) && trial.machine && trial.machine->cards.empty())
-    return "config.device: cuda: expected the ranks' cards in machine.cards";
-  return "";
 }
 
 std::string WhatLinkContradicts(const Trial& trial) {
@@ -351,70 +318,6 @@ std::string WhatDensityContradicts(const Trial& trial) {
                      TextOf(trial.config, "sparsifier"), achieved);
 }
 
-// What one rank sends in a step, another receives. Messages carry bytes.
-std::string WhatBytesContradict(const Trial& trial, const OpenSeries& steps) {
-  // Updates that are delayed are on their way when a trial ends.
-  const json options = trial.config.value("method_options", json());
-  if (TextOf(trial.config, "device") != "cpu" || HasWindows(trial.config) ||
-      TextOf(options, "strategy").starts_with("delayed"))
-    return "";
-  double sent = 0, received = 0;
-  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    const auto value = [&](const char* column) { return steps.Number(column, row).value_or(0); };
-    sent += value("sent_bytes");
-    received += value("received_bytes");
-    for (const char* of : {"messages_sent", "exchanges"}) {
-      if (value("sent_bytes") > 0 && value(of) == 0)
-        return fmt::format("steps.npy: {} = 0 in row {}: {:g} bytes were sent", of, row,
-                           value("sent_bytes"));
-    }
-  }
-  if (sent == received) return "";
-  return fmt::format("steps.npy: ranks sent {:.0f} bytes and received {:.0f}", sent, received);
-}
-
-// Of plain selections, each element is an index and a value of four bytes.
-std::string WhatPayloadsContradict(const Trial& trial, const OpenSeries& steps) {
-  constexpr double kOfElement = 8;
-  const json options = trial.config.value("method_options", json());
-  if (!SelectsTheDensity(trial.config) || TextOf(trial.config, "sparsifier") != "topk" ||
-      TextOf(options, "payload_dense") != "indexed" ||
-      TextOf(options, "payload_indices") != "u32" || TextOf(options, "payload_values") != "f32" ||
-      NumberOf(options, "bloom_fpr") != 0)
-    return "";
-  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    const double selected = steps.Number("selected", row).value_or(0);
-    const double payload = steps.Number("payload_bytes", row).value_or(0);
-    if (payload == kOfElement * selected) continue;
-    return fmt::format(
-        "steps.npy: payload_bytes = {:.0f} in row {}: expected {:.0f} of {:.0f} elements", payload,
-        row, kOfElement * selected, selected);
-  }
-  return "";
-}
-
-// A dense method exchanges every element of every step, as single-precision numbers.
-std::string WhatDenseStepsContradict(const Trial& trial, const OpenSeries& steps) {
-  const json options = trial.config.value("method_options", json());
-  if (TextOf(options, "strategy") != "dense-units" || trial.layout.empty() ||
-      !TextOf(options, "collective").ends_with("allreduce") ||
-      TextOf(trial.config, "precision") != "fp32")
-    return "";
-  std::int64_t elements = 0;
-  for (const LayoutTensor& tensor : trial.layout) elements += tensor.numel;
-  for (std::uint64_t row = 0; row < steps.header.rows; ++row) {
-    if (steps.Number("tensors_missing", row).value_or(0) > 0) continue;
-    for (const auto& [column, expected] :
-         {std::pair("selected", elements), {"payload_bytes", 4 * elements}}) {
-      const std::optional<double> said = steps.Number(column, row);
-      if (!said || *said == static_cast<double>(expected)) continue;
-      return fmt::format("steps.npy: {} = {:.0f} in row {}: expected the {} of a dense step",
-                         column, *said, row, expected);
-    }
-  }
-  return "";
-}
-
 // Compares the rows of each series with the sampling that trial.json states.
 std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& series) {
   for (const auto& [file, of] : series) {
@@ -435,38 +338,6 @@ std::string WhatSamplingContradicts(const Trial& trial, const OpenSeriesByFile& 
                           "its rows are");
   }
   return "";
-}
-
-// An epoch has as many steps as whole batches fit into its samples, or one more. Samples are whole.
-std::string WhatBatchContradicts(const Trial& trial, double step, double epoch, double samples) {
-  const double batch = NumberOf(trial.config, "workers") *
-                       NumberOf(trial.config, "batch_per_worker") *
-                       std::max(1.0, NumberOf(trial.config, "accumulation"));
-  if (epoch <= 0 || samples <= 0 || batch <= 0) return "";
-  constexpr double kRounded = 0.51, kPart = 1e-6;
-  const double steps = step / epoch;
-  const double least = std::floor((samples - kRounded) / epoch / batch + kPart);
-  const double most = std::ceil((samples + kRounded) / epoch / batch - kPart);
-  if (steps >= std::max(1.0, least) - kPart && steps <= std::max(1.0, most) + kPart) return "";
-  return fmt::format(
-      "evaluations.npy: {:g} steps an epoch of {:.0f} samples: expected {:g} to {:g}, by batches "
-      "of {:g}",
-      steps, samples / epoch, std::max(1.0, least), std::max(1.0, most), batch);
-}
-
-// The step of an evaluation that is not the last; `step` if the cell does not say.
-double StepThatIsDue(const Trial& trial, std::uint64_t row, double step) {
-  const double every = NumberOf(trial.config, "evaluate_every");
-  return every > 0 ? every * static_cast<double>(row + 1) : step;
-}
-
-// "" or what a metric that is a share may be.
-std::string WhatIsNoShare(const Trial& trial, double value) {
-  const workloads::WorkloadDescriptor* workload = WorkloadOf(trial.config);
-  const bool is_share =
-      workload != nullptr && (workload->metric == "accuracy" || workload->metric == "f1");
-  if (!is_share || (value >= 0 && value <= 1)) return "";
-  return "a share from 0 to 1";
 }
 
 // Evaluations are at the ends of steps, and their times are sums of rank 0's step times.
@@ -493,14 +364,6 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& eval
     if (step <= last_step || step >= static_cast<double>(until.size()))
       return wrong("step", step, row,
                    fmt::format("a step behind {:g}, of {} there are", last_step, until.size() - 1));
-    const auto ends = static_cast<double>(until.size() - 1);
-    const bool is_last = row + 1 == evaluations.header.rows;
-    if (const double due = is_last ? ends : StepThatIsDue(trial, row, step); step != due)
-      return wrong(
-          "step", step, row,
-          fmt::format("{:g}, where {}", due, is_last ? "the steps end" : "an evaluation is due"));
-    if (const auto wrong_share = WhatIsNoShare(trial, value("metric")); !wrong_share.empty())
-      return wrong("metric", value("metric"), row, wrong_share);
     const double seconds = until[static_cast<std::size_t>(step)];
     if (has("seconds") && !AreEqual(value("seconds"), seconds))
       return wrong("seconds", value("seconds"), row, fmt::format("{}, of its steps", seconds));
@@ -519,11 +382,6 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& eval
       return wrong("epoch", value("epoch"), row,
                    fmt::format("{}, as in row 0", first("epoch") * step / first("step")));
     constexpr double kRounded = 0.51;
-    if (row == 0) {
-      const std::string of_batch =
-          WhatBatchContradicts(trial, step, value("epoch"), value("samples"));
-      if (!of_batch.empty()) return of_batch;
-    }
     const double samples = first("samples") * step / first("step");
     if (has("samples") &&
         std::abs(value("samples") - samples) > kRounded * (1 + step / first("step")))
@@ -537,25 +395,18 @@ std::string WhatEvaluationsContradict(const Trial& trial, const OpenSeries& eval
 
 std::string WhatRecordContradicts(const Trial& trial, const OpenSeriesByFile& series) {
   std::string wrong;
-  for (const auto what : {WhatPartsContradict, WhatKindContradicts, WhatLinkContradicts,
-                          WhatTensorsContradict, WhatReadingsContradict, WhatDensityContradicts}) {
+  for (const auto what : {WhatPartsContradict, WhatLinkContradicts, WhatTensorsContradict,
+                          WhatReadingsContradict, WhatDensityContradicts}) {
     if (wrong.empty()) wrong = what(trial);
-  }
-  const auto steps = series.find("steps.npy"), evaluations = series.find("evaluations.npy");
-  const bool has_steps = steps != series.end() && steps->second.header.rows > 0;
-  if (has_steps) {
-    for (const auto what : {WhatDenseStepsContradict, WhatPayloadsContradict}) {
-      if (wrong.empty()) wrong = what(trial, steps->second);
-    }
   }
   if (!wrong.empty() || !IsLive(trial)) return wrong;
   wrong = WhatHostsContradict(trial);
   if (wrong.empty()) wrong = WhatSamplingContradicts(trial, series);
-  if (!wrong.empty() || !has_steps) return wrong;
+  const auto steps = series.find("steps.npy"), evaluations = series.find("evaluations.npy");
+  if (!wrong.empty() || steps == series.end() || steps->second.header.rows == 0) return wrong;
   const std::map<double, StepsOfRank> ranks = SumsByRank(steps->second);
   wrong = WhatTimesContradict(trial, ranks);
   if (wrong.empty()) wrong = WhatCountsContradict(trial, ranks);
-  if (wrong.empty()) wrong = WhatBytesContradict(trial, steps->second);
   if (wrong.empty() && evaluations != series.end())
     wrong = WhatEvaluationsContradict(trial, evaluations->second, steps->second);
   return wrong;

@@ -30,17 +30,17 @@ inline const SourceState kWrittenBy{std::string(40, 'a'), false};
 // Two ranks and two measured steps: 0.2 s and 0.4 s on the slower rank. 1 % is selected.
 inline void WriteTwoStepsOf(double elements, const std::filesystem::path& directory,
                             nlohmann::json& trial) {
-  // Digits beyond those that are compared differ, so that no two trials have the same times.
+  // The loss differs, so that no two trials have the same steps.
   const std::string of = trial.value("origin", "") + trial["trial_id"].get<std::string>();
-  const double own = 1 + 1e-15 * static_cast<double>(std::hash<std::string>()(of) % 500'000);
+  const double loss = 1 + 1e-9 * static_cast<double>(std::hash<std::string>()(of) % 1'000'000);
   StepLog log(2);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     for (int step = 0; step < 2; ++step) {
-      LoggedStep& logged = log[rank].emplace_back(LoggedStep{step, true, 1, {}, step + 1});
-      logged.record.step_seconds = own * (0.2 * (step + 1) - 0.05 * static_cast<double>(rank));
+      LoggedStep& logged = log[rank].emplace_back(LoggedStep{step, true, loss, {}, step + 1});
+      logged.record.step_seconds = 0.2 * (step + 1) - 0.05 * static_cast<double>(rank);
       logged.record.forward_seconds = logged.record.step_seconds / 4;
+      logged.record.payload_bytes = 100;
       logged.record.selected = static_cast<std::uint64_t>(elements / 100);
-      logged.record.payload_bytes = 8 * logged.record.selected;
     }
   }
   StepLogContext context;

@@ -66,7 +66,7 @@ json QuietJson() {
 
 json EmulatedConfig() {
   const workloads::WorkloadDescriptor& workload = workloads::FindWorkload(kWorkload);
-  return {{"kind", "convergence"},
+  return {{"kind", "throughput"},
           {"mode", "emulated"},
           {"method", "wfbp"},
           {"workload", workload.name},
@@ -244,31 +244,21 @@ class Forger {
     if (trial.contains("system") && trial["system"].is_object())
       trial["system_hash"] = ContentHash(trial["system"]);
     forged.files["outcome.json"] = WrittenJson(edit("outcome.json", at));
-    if (at.to_string().starts_with("/config/")) trial["trial_id"] = NameOf(trial);
-    Agree(trial, forged);
-    return forged;
-  }
-
-  // The trial with a change of trial.json and outcome.json, to which its hashes, its config.json
-  // and its name agree.
-  BundledTrial Changed(const std::function<void(json&)>& change,
-                       const std::function<void(std::string&)>& rename = {}) const {
-    BundledTrial forged = good_;
-    json trial = json::parse(forged.files.at("trial.json")),
-         outcome = json::parse(forged.files.at("outcome.json"));
-    change(trial);
-    change(outcome);
-    for (const auto& [key, value] : trial.items()) {
-      if (!outcome.contains(key)) continue;
-      outcome[key] = key == "quiet" ? outcome[key] : value;
+    json config = json::parse(forged.files["config.json"]);
+    for (const auto& [key, value] : trial["config"].items()) config[key] = value;
+    for (const char* key : {"block", "seed"}) {
+      if (config.contains(key)) config[key] = trial[key];
     }
-    if (outcome.contains("block")) outcome.erase("block");
-    forged.files["outcome.json"] = WrittenJson(outcome);
-    trial["config_hash"] = ConfigHash(trial["config"]);
-    std::string id = NameOf(trial);
-    if (rename) rename(id);
-    trial["trial_id"] = id;
-    Agree(trial, forged);
+    if (at.to_string().starts_with("/config/")) {
+      const std::string cell = fmt::format(
+          "e/p/{}-{}-w{}-{:.8}", trial["config"]["method"].get<std::string>(),
+          trial["config"]["workload"].get<std::string>(), trial["config"]["workers"].get<int>(),
+          trial["config_hash"].get<std::string>());
+      trial["trial_id"] = config["trial_id"] =
+          fmt::format("{}-{}-b0-1", cell, trial["origin"].get<std::string>());
+    }
+    forged.files["config.json"] = WrittenJson(config);
+    forged.files["trial.json"] = WrittenJson(trial);
     return forged;
   }
 
@@ -312,28 +302,6 @@ class Forger {
   static constexpr const char* kOfOutcome = "/outcome.json";
 
  private:
-  // The name of the trial's cell, and of its first attempt in block 0.
-  static std::string NameOf(const json& trial) {
-    const json& config = trial["config"];
-    return fmt::format("e/p/{}-{}-w{}-{:.8}-{}-b0-1", config["method"].get<std::string>(),
-                       config["workload"].get<std::string>(), config["workers"].get<int>(),
-                       trial["config_hash"].get<std::string>(), trial["origin"].get<std::string>());
-  }
-  // Sets trial.json, and what config.json repeats of it.
-  static void Agree(const json& trial, BundledTrial& forged) {
-    json config = json::parse(forged.files["config.json"]);
-    for (const auto& [key, value] : trial["config"].items()) config[key] = value;
-    const json fields = config;
-    for (const auto& [key, value] : fields.items()) {
-      const bool beside = key == "block" || key == "seed" || key == "trial_id";
-      if (!beside && !trial["config"].contains(key)) config.erase(key);
-      if (key == "block" || key == "seed") config[key] = trial[key];
-    }
-    config["trial_id"] = trial["trial_id"];
-    forged.files["config.json"] = WrittenJson(config);
-    forged.files["trial.json"] = WrittenJson(trial);
-  }
-
   Computer a_{2, "0a1b2c3d"}, b_{2};
   fs::path bundle_;
   std::string id_;
@@ -459,139 +427,6 @@ TEST(Forged, OneTrialIsNotTwo) {
   const Verification verified = Verify(Bundle(a.Bundled()));
   ASSERT_EQ(verified.refused.size(), 1u);
   EXPECT_NE(verified.refused.begin()->second.find("to the last bit"), std::string::npos);
-}
-
-// One trial is not two in a store either, whatever its name says.
-TEST(Forged, ATrialOfTheStoreUnderAnotherNameIsACopy) {
-  const Forger forger;
-  Computer b(2);
-  ASSERT_EQ(b.Take(forger.Written(forger.good())).added.size(), 1u);
-  const BundledTrial renamed =
-      forger.Changed([](json& record) { record["block"] = 7; },
-                     [](std::string& id) { id.replace(id.rfind("-b0-"), 4, "-b7-"); });
-  const fs::path file = forger.Written(renamed);
-  ExpectGood(file);
-  const MergeSummary merged = b.Take(file);
-  EXPECT_TRUE(merged.added.empty());
-  ASSERT_EQ(merged.refused.size(), 1u);
-  EXPECT_NE(merged.refused[0].find("of the store to the last bit"), std::string::npos)
-      << merged.refused[0];
-}
-
-// Several keys are changed at once, in all records alike.
-TEST(Forged, ChangesOfSeveralKeysAreRefused) {
-  const Forger forger;
-  struct Change {
-    const char* said;
-    std::function<void(json&)> of;
-  };
-  const auto in_config = [](const char* key, json value) {
-    return [=](json& record) {
-      if (record.contains("config")) record["config"][key] = value;
-    };
-  };
-  const Change changes[] = {
-      {"series: it does not list steps.npy",
-       [](json& record) { record["series"].erase("steps.npy"); }},
-      {"throughput: trial.json has none",
-       [](json& record) { record["metrics"].erase("throughput"); }},
-      {"step_seconds: trial.json has none",
-       [](json& record) { record["metrics"]["step_seconds"]["value"] = nullptr; }},
-      {"throughput: trial.json has none", [](json& record) { record["metrics"] = json::object(); }},
-      {"expected no final_metric", in_config("kind", "throughput")},
-      {"config.kind: profile", in_config("kind", "profile")},
-      {"config.device: cuda", in_config("device", "cuda")},
-      {"steps an epoch",
-       [](json& record) {
-         json& throughput = record["metrics"]["throughput"]["value"];
-         throughput = 4 * throughput.get<double>();
-         if (record.contains("config")) record["config"]["batch_per_worker"] = 4 * 32;
-       }},
-      {"the first that reaches", in_config("target", 0.95)},
-      {"of a dense step",
-       [](json& record) {
-         if (!record.contains("config")) return;
-         record["config"]["precision"] = "fp32";
-         json& options = record["config"]["method_options"];
-         for (const auto& [kind, before, now] :
-              {std::tuple("strategy", "ahead", "dense-units"),
-               {"collective", "sparse-allgather", "ring-allreduce"}}) {
-           options[kind] = now;
-           record["revisions"].erase(fmt::format("{}:{}", kind, before));
-           record["revisions"][fmt::format("{}:{}", kind, now)] = 1;
-           record["sources"].erase(fmt::format("{}:{}", kind, before));
-         }
-       }},
-      {"expected no launch",
-       [](json& record) {
-         if (!record.contains("config")) return;
-         record["config"]["mode"] = "modelled";
-         record["revisions"].erase("engine:live");
-         record["sources"].erase("engine:live");
-         record["revisions"]["engine:model"] = 1;
-       }},
-      {"config.mode = \"emulated\": expected \"imported\"",
-       [](json& record) {
-         if (record.contains("config")) record["imported"] = ToJson(ImportedFrom());
-       }},
-      {"expected the source of a result of others",
-       [](json& record) {
-         if (!record.contains("config")) return;
-         json config = {{"mode", "imported"}, {"metric", "throughput"}};
-         for (const char* key : {"kind", "method", "workload", "workers"})
-           config[key] = record["config"][key];
-         record["config"] = config;
-       }},
-  };
-  for (const Change& change : changes) {
-    const Verification verified = Verify(Bundle(forger.Written(forger.Changed(change.of))));
-    const std::string said = fmt::format("{}", fmt::join(verified.problems, "; "));
-    EXPECT_NE(said.find(change.said), std::string::npos) << change.said << ": " << said;
-  }
-}
-
-// A step of the card's clock is not two: copies with another loss are copies.
-TEST(Forged, ACopyWithOneOtherNumberIsACopy) {
-  Computer a(2);
-  double own = 1;
-  for (int block = 0; block < 2; ++block) {
-    a.Run(block, 1.5, [&](const fs::path& directory, json& trial) {
-      const json id = std::exchange(trial["trial_id"], "e/p/of-both");
-      WriteEverything(directory, trial);
-      trial["trial_id"] = id;
-      std::string bytes = ReadFile(directory / "steps.npy");
-      SeriesHeader header;
-      ASSERT_EQ(WhatIsWrongWithSeries("steps.npy", bytes, &header), "");
-      own += 1e-12;
-      std::memcpy(bytes.data() + header.begin + header.Find("loss")->offset, &own, sizeof own);
-      WriteFileDurably(directory / "steps.npy", bytes);
-    });
-  }
-  const Verification verified = Verify(Bundle(a.Bundled()));
-  ASSERT_EQ(verified.refused.size(), 1u);
-  EXPECT_NE(verified.refused.begin()->second.find("to the last bit"), std::string::npos);
-}
-
-// What a verification cannot check is counted, and not silently taken.
-TEST(Forged, TrialsOfOtherWorkloadsAndOfTheFutureAreCounted) {
-  const Forger forger;
-  const Verification later = Verify(Bundle(forger.Written(forger.Changed([](json& record) {
-    if (record.contains("started_utc")) record["started_utc"] = "2999-01-01T00:00:00.000Z";
-  }))));
-  EXPECT_EQ(later.problems, std::vector<std::string>());
-  EXPECT_EQ(later.of_the_future, 1u);
-  const std::string name = std::string("workload:") + kWorkload;
-  const Verification other = Verify(Bundle(forger.Written(forger.Changed([&](json& record) {
-    if (!record.contains("config")) return;
-    record["config"]["workload"] = "of-mine";
-    for (const char* key : {"revisions", "sources"}) {
-      record[key].erase(name);
-      record[key]["workload:of-mine"] = key == std::string("revisions") ? json(1) : json("01ab");
-    }
-  }))));
-  EXPECT_EQ(other.of_other_workloads, 1u) << fmt::format("{}", fmt::join(other.problems, "; "));
-  EXPECT_NE(fmt::format("{}", fmt::join(WhatIsNotChecked(other), "; ")).find("this catalogue"),
-            std::string::npos);
 }
 
 // Of two trials that began together, one states another start.

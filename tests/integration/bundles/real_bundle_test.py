@@ -68,13 +68,6 @@ dense_tensors = { max_ndim = 1 }
 [[part.axis]]
 transport = ["tcp", "mpi"]
 [[part]]
-id = "profiled"
-[part.defaults]
-method = "wfbp"
-density = 0.001
-[part.repeat]
-predict = true
-[[part]]
 id = "target"
 [part.defaults]
 kind = "convergence"
